@@ -1,0 +1,116 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import Sqlite from 'better-sqlite3';
+import { Kysely, type Transaction } from 'kysely';
+import { migrate, registryMigrations } from './migrations/index.js';
+import type { Row, Tables } from './records.js';
+import { openSqlite, SqliteDialect, transact } from './sqlite.js';
+
+export { isStoreFull, isUniqueViolation } from './sqlite.js';
+
+export type Tx = Transaction<Tables>;
+/** The outer handle, or a transaction. */
+export type Db = Kysely<Tables>;
+
+/** What the access rules know of a device for every message; the trash included. */
+export type Placement = Pick<Row<'devices'>, 'id' | 'accountId' | 'deviceTemplateId' | 'organizationId' | 'deleted'>;
+/** What the access rules know of an organization; the trash included. */
+export type OrganizationNode = Pick<Row<'organizations'>, 'id' | 'accountId' | 'parentId' | 'deleted'>;
+/** A live channel of a device template. */
+export type ChannelRow = Pick<
+  Row<'channelTemplates'>,
+  'id' | 'name' | 'persistenceType' | 'streamBridgeDelivery' | 'accountId'
+>;
+
+/** What an identity is: an admin of the account, or the holder of live end-users, in these organizations. */
+export interface Roles {
+  accountId: string;
+  admin: boolean;
+  organizationIds: string[];
+}
+
+/** The registry: entities, identities, sessions. Owns its files; `close` ends them. */
+export class Registry {
+  readonly query: Db;
+  readonly #reader: Sqlite.Database;
+  readonly #lookups: ReturnType<typeof prepareLookups>;
+
+  private constructor(writer: Sqlite.Database, reader: Sqlite.Database) {
+    this.query = new Kysely<Tables>({ dialect: SqliteDialect.of({ writer, reader }) });
+    this.#reader = reader;
+    this.#lookups = prepareLookups(reader);
+  }
+
+  /** Opens `registry.db` in `directory`, made when missing, and brings its schema up to date. */
+  static async open(directory: string): Promise<Registry> {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const path = join(directory, 'registry.db');
+    await migrate(path, registryMigrations);
+    return new Registry(openSqlite(path), openSqlite(path, { readonly: true }));
+  }
+
+  /** Runs `work` in one transaction, durable when the promise resolves. Using `query` inside it throws. */
+  transaction<R>(work: (tx: Tx) => Promise<R>): Promise<R> {
+    return transact(this.query, work);
+  }
+
+  // The look-ups below answer at once, because a broker decision cannot wait. They see what is committed.
+
+  placement(deviceId: string): Placement | undefined {
+    return this.#lookups.placement.get(deviceId);
+  }
+
+  channelsOf(deviceTemplateId: string): ChannelRow[] {
+    return this.#lookups.channels.all(deviceTemplateId);
+  }
+
+  organizations(): IterableIterator<OrganizationNode> {
+    return this.#reader
+      .prepare<[], OrganizationNode>('SELECT "id", "accountId", "parentId", "deleted" FROM "organizations"')
+      .iterate();
+  }
+
+  rolesOf(userId: string): Roles | undefined {
+    const identity = this.#lookups.identity.get(userId);
+    if (!identity) return undefined;
+    const admin = this.#lookups.accountUser.get(userId) !== undefined;
+    return { accountId: identity.accountId, admin, organizationIds: this.#lookups.endUsers.all(userId) };
+  }
+
+  async close(): Promise<void> {
+    await this.query.destroy();
+  }
+}
+
+function prepareLookups(reader: Sqlite.Database) {
+  return {
+    placement: reader.prepare<[string], Placement>(
+      'SELECT "id", "accountId", "deviceTemplateId", "organizationId", "deleted" FROM "devices" WHERE "id" = ?',
+    ),
+    channels: reader.prepare<[string], ChannelRow>(
+      `SELECT "id", "name", "persistenceType", "streamBridgeDelivery", "accountId" FROM "channelTemplates"
+       WHERE "entityId" = ? AND "deleted" IS NULL ORDER BY "name"`,
+    ),
+    identity: reader.prepare<[string], { accountId: string }>('SELECT "accountId" FROM "identities" WHERE "id" = ?'),
+    accountUser: reader.prepare<[string], unknown>('SELECT 1 FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL'),
+    endUsers: reader
+      .prepare<[string], string>('SELECT "organizationId" FROM "endUsers" WHERE "userId" = ? AND "deleted" IS NULL')
+      .pluck(),
+  };
+}
+
+/**
+ * Holds `directory` for this process until it ends, however it ends.
+ * @throws Error when another process holds it: two servers on one directory would each miss what the other changes.
+ */
+export function lockDirectory(directory: string): { release(): void } {
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const lock = new Sqlite(join(directory, 'server.lock'), { timeout: 0 });
+  try {
+    lock.exec('BEGIN EXCLUSIVE');
+  } catch {
+    lock.close();
+    throw new Error(`Another server is running on ${directory}.`);
+  }
+  return { release: () => lock.close() };
+}

@@ -1,0 +1,85 @@
+import { existsSync, renameSync, rmSync } from 'node:fs';
+import type Sqlite from 'better-sqlite3';
+import { Kysely } from 'kysely';
+import { openSqlite, SqliteDialect } from '../sqlite.js';
+import * as foundation from './0001-foundation.js';
+
+/** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
+export interface Migration {
+  name: string;
+  up(db: Kysely<unknown>): Promise<void>;
+  mayLose?: readonly string[];
+}
+
+/** The steps of registry.db, in order. A step that has been released is never changed. */
+export const registryMigrations: readonly Migration[] = [foundation];
+
+/**
+ * Brings the file at `path` up to date. Before the first step on a file that holds data, a snapshot is written to
+ * `<path>.before-<step>`; foreign keys are off meanwhile and checked afterwards, and no table may lose rows unless the
+ * step says so. A failure leaves the file as it was.
+ */
+export async function migrate(path: string, migrations: readonly Migration[]): Promise<void> {
+  const existed = existsSync(path);
+  const file = openSqlite(path);
+  try {
+    file.exec('CREATE TABLE IF NOT EXISTS "migrations" ("name" TEXT NOT NULL PRIMARY KEY, "applied" TEXT NOT NULL) STRICT');
+    const applied = new Set(file.prepare<[], string>('SELECT "name" FROM "migrations"').pluck().all());
+    const known = new Set(migrations.map((migration) => migration.name));
+    for (const name of applied)
+      if (!known.has(name)) throw new Error(`${path} was made by a newer version: it has had the step ${name}.`);
+    const pending = migrations.filter((migration) => !applied.has(migration.name));
+    const first = pending[0];
+    if (!first) return;
+    if (existed && applied.size > 0) snapshot(file, `${path}.before-${first.name}`);
+
+    file.pragma('foreign_keys = OFF');
+    file.exec('BEGIN EXCLUSIVE');
+    try {
+      for (const migration of pending) {
+        const before = rowCounts(file);
+        await applyTo(file, migration);
+        checkRows(migration, before, rowCounts(file));
+        file.prepare('INSERT INTO "migrations" VALUES (?, ?)').run(migration.name, new Date().toISOString());
+      }
+      const broken = file.pragma('foreign_key_check') as unknown[];
+      if (broken.length > 0) throw new Error(`The migration of ${path} would break ${broken.length} references.`);
+      file.exec('COMMIT');
+    } catch (error) {
+      file.exec('ROLLBACK');
+      throw error;
+    }
+  } finally {
+    file.close();
+  }
+}
+
+function snapshot(file: Sqlite.Database, target: string): void {
+  const partial = `${target}.partial`;
+  rmSync(partial, { force: true });
+  file.prepare('VACUUM INTO ?').run(partial);
+  renameSync(partial, target);
+}
+
+/** The step speaks Kysely; the file's own transaction stays open around it. */
+async function applyTo(file: Sqlite.Database, migration: Migration): Promise<void> {
+  const db = new Kysely<unknown>({ dialect: SqliteDialect.within(file) });
+  await migration.up(db);
+}
+
+function rowCounts(file: Sqlite.Database): Map<string, number> {
+  const tables = file
+    .prepare<[], string>(`SELECT "name" FROM sqlite_schema WHERE "type" = 'table' AND "name" NOT LIKE 'sqlite_%'`)
+    .pluck()
+    .all();
+  const count = (table: string) => file.prepare<[], number>(`SELECT count(*) FROM "${table}"`).pluck().get() ?? 0;
+  return new Map(tables.map((table) => [table, count(table)]));
+}
+
+function checkRows(migration: Migration, before: Map<string, number>, after: Map<string, number>): void {
+  for (const [table, rows] of before) {
+    const left = after.get(table) ?? 0;
+    if (left < rows && !migration.mayLose?.includes(table))
+      throw new Error(`The step ${migration.name} would lose ${rows - left} rows of ${table}.`);
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * Each stored record as one TypeBox object: the row type of its table and the base of its wire shape.
+ * Columns bear the names of the spec, so that a row needs no translation. Ids and dates are text.
+ */
+import { type Static, type TSchema, Type } from 'typebox';
+
+/** A type that may be null, written as `type: [..., 'null']`, which validators and OpenAPI 3.1 read without a union. */
+export const Nullable = <T extends TSchema>(schema: T) =>
+  Type.Unsafe<Static<T> | null>({ ...schema, type: [(schema as { type?: string }).type ?? 'string', 'null'] });
+
+export const Id = Type.String({ format: 'uuid' });
+export const DateText = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' });
+const OptionalId = Nullable(Id);
+const OptionalText = Nullable(Type.String());
+const OptionalDate = Nullable(DateText);
+
+/** Fields common to every entity (spec 2.1); `version` is a counter here and base 36 text on the wire. */
+export const common = {
+  id: Id,
+  accountId: Id,
+  created: DateText,
+  createdById: Type.String(),
+  lastModified: DateText,
+  lastModifiedById: Type.String(),
+  version: Type.Integer(),
+  deleted: OptionalDate,
+};
+
+export const AccountRecord = Type.Object({ id: Id, name: Type.String(), created: DateText });
+
+/** A person who can log in (spec 2.3, 4.2). `email` is as given, `emailKey` is compared. */
+export const IdentityRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  email: Type.String(),
+  emailKey: Type.String(),
+  passwordHash: OptionalText,
+  created: DateText,
+});
+
+export const SessionRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  userId: Id,
+  created: DateText,
+  expires: DateText,
+  ended: OptionalDate,
+  csrfHash: Type.String(),
+});
+
+export const AccountUserRecord = Type.Object({ ...common, userId: Id });
+
+/** Device, end-user and organization templates have one shape; `fields` holds values of device templates only. */
+export const TemplateRecord = Type.Object({
+  ...common,
+  name: Type.String(),
+  default: Type.Integer(),
+  fields: Type.String(),
+});
+
+export const ChannelTemplateRecord = Type.Object({
+  ...common,
+  entityId: Id,
+  entityType: Type.String(),
+  name: Type.String(),
+  streamBridgeDelivery: Type.Integer({ minimum: 0, maximum: 2 }),
+  persistenceType: Type.String(),
+});
+
+export const OrganizationRecord = Type.Object({
+  ...common,
+  organizationTemplateId: Id,
+  parentId: OptionalId,
+  name: Type.String(),
+  fields: Type.String(),
+});
+
+export const EndUserRecord = Type.Object({
+  ...common,
+  endUserTemplateId: Id,
+  organizationId: Id,
+  userId: Id,
+  fields: Type.String(),
+});
+
+export const DeviceRecord = Type.Object({
+  ...common,
+  deviceTemplateId: Id,
+  organizationId: OptionalId,
+  serialNumber: Type.String(),
+  provisioningState: Type.String(),
+  firmwareVersion: OptionalText,
+  latitude: OptionalText,
+  longitude: OptionalText,
+  connected: Type.Integer(),
+  lastConnected: OptionalDate,
+  externalIp: OptionalText,
+  geoIpLatitude: OptionalText,
+  geoIpLongitude: OptionalText,
+  reverseDns: OptionalText,
+  fields: Type.String(),
+});
+
+/** Secrets stand in no entity table. `entityId` is the broker username; a connection made with an older `generation` is cut off. */
+export const CredentialRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  entityId: Id,
+  entityType: Type.String(),
+  secretHash: Type.String(),
+  generation: Type.Integer(),
+  created: DateText,
+  createdById: Type.String(),
+  lastModified: DateText,
+  lastModifiedById: Type.String(),
+  version: Type.Integer(),
+});
+
+/** The tables of registry.db. */
+export interface Tables {
+  accounts: Static<typeof AccountRecord>;
+  identities: Static<typeof IdentityRecord>;
+  sessions: Static<typeof SessionRecord>;
+  accountUsers: Static<typeof AccountUserRecord>;
+  deviceTemplates: Static<typeof TemplateRecord>;
+  endUserTemplates: Static<typeof TemplateRecord>;
+  organizationTemplates: Static<typeof TemplateRecord>;
+  channelTemplates: Static<typeof ChannelTemplateRecord>;
+  organizations: Static<typeof OrganizationRecord>;
+  endUsers: Static<typeof EndUserRecord>;
+  devices: Static<typeof DeviceRecord>;
+  credentials: Static<typeof CredentialRecord>;
+}
+
+/** Tables of entities: they have the common fields, a version and a place in the trash. */
+export type EntityTable =
+  | 'accountUsers'
+  | 'deviceTemplates'
+  | 'endUserTemplates'
+  | 'organizationTemplates'
+  | 'channelTemplates'
+  | 'organizations'
+  | 'endUsers'
+  | 'devices';
+
+export type Row<T extends keyof Tables> = Tables[T];

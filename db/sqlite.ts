@@ -1,0 +1,323 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import Sqlite from 'better-sqlite3';
+import {
+  type CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  type Kysely,
+  type QueryResult,
+  SelectQueryNode,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+  type Transaction,
+} from 'kysely';
+import { LRUCache } from 'lru-cache';
+
+/** How many transactions share one commit, and for how long (milliseconds) it may be held open for more. */
+const groupSize = 256;
+const groupAge = 10;
+
+/** Opens a file with the settings that make an acknowledged write durable (design 4). */
+export function openSqlite(path: string, options: { readonly?: boolean } = {}): Sqlite.Database {
+  const file = new Sqlite(path, { readonly: options.readonly ?? false, timeout: 5000 });
+  if (!options.readonly) {
+    file.pragma('journal_mode = WAL');
+    file.pragma('synchronous = FULL');
+    file.pragma('foreign_keys = ON');
+  }
+  file.pragma('cache_size = -32768');
+  file.pragma('temp_store = MEMORY');
+  return file;
+}
+
+/** One open file with its prepared statements kept. */
+class StatementCache {
+  readonly #statements = new LRUCache<string, Sqlite.Statement>({ max: 500 });
+
+  constructor(readonly file: Sqlite.Database) {}
+
+  run<R>({ sql, parameters }: { sql: string; parameters: readonly unknown[] }): QueryResult<R> {
+    let statement = this.#statements.get(sql);
+    if (!statement) {
+      statement = this.file.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    const bound = parameters.map(toSqlite);
+    if (statement.reader) return { rows: statement.all(bound) as R[] };
+    const { changes } = statement.run(bound);
+    return { rows: [], numAffectedRows: BigInt(changes) };
+  }
+}
+
+function toSqlite(value: unknown): unknown {
+  if (typeof value === 'boolean') return value ? 1 : 0;
+  return value === undefined ? null : value;
+}
+
+/** Waits for the commit that makes the transactions of one group durable. */
+class Group {
+  readonly begun = Date.now();
+  size = 0;
+  readonly durable: Promise<void>;
+  succeed!: () => void;
+  fail!: (error: unknown) => void;
+
+  constructor() {
+    this.durable = new Promise((resolve, reject) => {
+      this.succeed = resolve;
+      this.fail = reject;
+    });
+    // Every member awaits this itself; without members nobody needs to hear of it.
+    this.durable.catch(() => {});
+  }
+}
+
+/**
+ * The one writer. Transactions take turns; those that come one after another share a commit (each in a savepoint of
+ * its own), so that many small writes cost one fsync, and none returns before it is on disk.
+ */
+class Writer {
+  readonly #waiting: Array<() => void> = [];
+  #busy = false;
+  #group: Group | undefined;
+
+  constructor(readonly statements: StatementCache) {}
+
+  async begin(): Promise<void> {
+    if (this.#busy) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    this.#busy = true;
+    try {
+      if (!this.#group) {
+        this.#run('BEGIN IMMEDIATE');
+        this.#group = new Group();
+      }
+      this.#run('SAVEPOINT member');
+    } catch (error) {
+      this.#next();
+      throw error;
+    }
+  }
+
+  /** Keeps the member's work and returns when the whole group is on disk. */
+  commit(): Promise<void> {
+    const group = this.#group as Group;
+    try {
+      this.#run('RELEASE member');
+    } catch (error) {
+      this.#abandon(error);
+      this.#next();
+      return Promise.reject(error);
+    }
+    group.size += 1;
+    this.#next();
+    return group.durable;
+  }
+
+  rollback(): void {
+    try {
+      this.#run('ROLLBACK TO member');
+      this.#run('RELEASE member');
+    } catch (error) {
+      // SQLite itself ended the transaction (disk full, I/O error): nobody in the group has been kept.
+      this.#abandon(error);
+    }
+    this.#next();
+  }
+
+  /** Commits what is open; used at close. */
+  flush(): void {
+    if (!this.#busy) this.#commitGroup();
+  }
+
+  #next(): void {
+    const group = this.#group;
+    if (group && (group.size >= groupSize || Date.now() - group.begun >= groupAge)) this.#commitGroup();
+    const waiting = this.#waiting.shift();
+    if (waiting) {
+      waiting();
+      return;
+    }
+    this.#busy = false;
+    // Requests that are already on their way in this turn of the loop join the group.
+    setImmediate(() => {
+      if (!this.#busy && this.#group === group) this.#commitGroup();
+    });
+  }
+
+  #commitGroup(): void {
+    const group = this.#group;
+    if (!group) return;
+    this.#group = undefined;
+    try {
+      this.#run('COMMIT');
+      group.succeed();
+    } catch (error) {
+      group.fail(error);
+      if (this.statements.file.inTransaction) this.#run('ROLLBACK');
+    }
+  }
+
+  #abandon(error: unknown): void {
+    this.#group?.fail(error);
+    this.#group = undefined;
+    if (this.statements.file.inTransaction) this.#run('ROLLBACK');
+  }
+
+  #run(sql: string): void {
+    this.statements.run({ sql, parameters: [] });
+  }
+}
+
+const insideTransaction = new AsyncLocalStorage<true>();
+
+class Connection implements DatabaseConnection {
+  inTransaction = false;
+
+  constructor(
+    readonly writer: Writer,
+    readonly reader: StatementCache,
+  ) {}
+
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    if (this.inTransaction) return this.writer.statements.run<R>(query);
+    if (SelectQueryNode.is(query.query)) return this.reader.run<R>(query);
+    await this.writer.begin();
+    let result: QueryResult<R>;
+    try {
+      result = this.writer.statements.run<R>(query);
+    } catch (error) {
+      this.writer.rollback();
+      throw error;
+    }
+    await this.writer.commit();
+    return result;
+  }
+
+  async *streamQuery<R>(query: CompiledQuery): AsyncIterableIterator<QueryResult<R>> {
+    yield await this.executeQuery<R>(query);
+  }
+}
+
+class SqliteDriver implements Driver {
+  constructor(
+    readonly writer: Writer,
+    readonly reader: StatementCache,
+  ) {}
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<Connection> {
+    if (insideTransaction.getStore()) throw new Error('The outer database handle was used inside a transaction.');
+    return new Connection(this.writer, this.reader);
+  }
+
+  async beginTransaction(connection: Connection): Promise<void> {
+    await this.writer.begin();
+    connection.inTransaction = true;
+  }
+
+  async commitTransaction(connection: Connection): Promise<void> {
+    connection.inTransaction = false;
+    await this.writer.commit();
+  }
+
+  async rollbackTransaction(connection: Connection): Promise<void> {
+    // After a commit that failed the turn has been given away already.
+    if (!connection.inTransaction) return;
+    connection.inTransaction = false;
+    this.writer.rollback();
+  }
+
+  async releaseConnection(): Promise<void> {}
+
+  async destroy(): Promise<void> {
+    this.writer.flush();
+    this.reader.file.close();
+    this.writer.statements.file.close();
+  }
+}
+
+/** Queries go straight to one file, inside a transaction that somebody else holds. */
+class BorrowedDriver implements Driver {
+  readonly #connection: DatabaseConnection;
+
+  constructor(file: Sqlite.Database) {
+    const statements = new StatementCache(file);
+    this.#connection = {
+      executeQuery: async <R>(query: CompiledQuery) => statements.run<R>(query),
+      async *streamQuery<R>(query: CompiledQuery) {
+        yield statements.run<R>(query);
+      },
+    };
+  }
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<DatabaseConnection> {
+    return this.#connection;
+  }
+
+  async beginTransaction(): Promise<void> {
+    throw new Error('A transaction is open already.');
+  }
+
+  async commitTransaction(): Promise<void> {}
+
+  async rollbackTransaction(): Promise<void> {}
+
+  async releaseConnection(): Promise<void> {}
+
+  async destroy(): Promise<void> {}
+}
+
+/** Kysely on better-sqlite3: one writer with group commit, one reader that never waits for it, statements prepared once. */
+export class SqliteDialect implements Dialect {
+  private constructor(readonly driver: Driver) {}
+
+  /** Owns both files: destroying the Kysely instance closes them. */
+  static of(files: { writer: Sqlite.Database; reader: Sqlite.Database }): SqliteDialect {
+    const writer = new Writer(new StatementCache(files.writer));
+    return new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
+  }
+
+  /** For a migration, whose transaction is open around it; the file stays the caller's. */
+  static within(file: Sqlite.Database): SqliteDialect {
+    return new SqliteDialect(new BorrowedDriver(file));
+  }
+
+  createDriver(): Driver {
+    return this.driver;
+  }
+
+  createQueryCompiler(): SqliteQueryCompiler {
+    return new SqliteQueryCompiler();
+  }
+
+  createAdapter(): SqliteAdapter {
+    return new SqliteAdapter();
+  }
+
+  createIntrospector(db: Kysely<unknown>): SqliteIntrospector {
+    return new SqliteIntrospector(db);
+  }
+}
+
+/**
+ * Runs `work` in one transaction; it is on disk when the promise resolves. `work` may await its own queries only, and
+ * using the outer handle inside it throws.
+ */
+export function transact<T, R>(db: Kysely<T>, work: (tx: Transaction<T>) => Promise<R>): Promise<R> {
+  return db.transaction().execute((tx) => insideTransaction.run(true, () => work(tx)));
+}
+
+/** Whether an error says that a unique index refused the row. */
+export function isUniqueViolation(error: unknown): boolean {
+  return error instanceof Sqlite.SqliteError && error.code.startsWith('SQLITE_CONSTRAINT_UNIQUE');
+}
+
+/** Whether an error says that the disk or the file is full. */
+export function isStoreFull(error: unknown): boolean {
+  return error instanceof Sqlite.SqliteError && error.code === 'SQLITE_FULL';
+}

@@ -1,0 +1,213 @@
+/**
+ * Who reaches what. HTTP and MQTT ask the same functions; all of them answer at once, from memory. The table says what a
+ * kind of caller may do to a kind of thing; the tree of organizations says which of those things are in its reach.
+ */
+import { LRUCache } from 'lru-cache';
+import type { ChannelRow, OrganizationNode, Placement, Registry, Roles } from '../db/index.js';
+import { PlatformError } from './errors.js';
+
+/** Who acts. `id` is what `createdById` records: the identity of a person, the id of a device. */
+export type Caller =
+  | { kind: 'admin'; id: string; accountId: string }
+  | { kind: 'endUser'; id: string; accountId: string; organizationIds: readonly string[] }
+  | { kind: 'newcomer'; id: string; accountId: string }
+  | { kind: 'device'; id: string; accountId: string };
+
+export type EntityKind =
+  | 'account'
+  | 'device'
+  | 'endUser'
+  | 'organization'
+  | 'deviceTemplate'
+  | 'endUserTemplate'
+  | 'organizationTemplate'
+  | 'channelTemplate'
+  | 'mqttCredential';
+
+export type Action = 'create' | 'read' | 'update' | 'delete' | 'publish' | 'subscribe';
+
+type Rights = Partial<Record<EntityKind, readonly Action[]>>;
+
+const everything: readonly Action[] = ['create', 'read', 'update', 'delete'];
+
+/** Decisions 4: what each kind of caller may do at all. Reach is asked separately. */
+const rights: Record<Caller['kind'], Rights> = {
+  admin: {
+    account: ['read'],
+    device: [...everything, 'publish', 'subscribe'],
+    endUser: everything,
+    organization: everything,
+    deviceTemplate: everything,
+    endUserTemplate: everything,
+    organizationTemplate: everything,
+    channelTemplate: everything,
+    mqttCredential: ['create'],
+  },
+  endUser: {
+    device: ['read', 'update', 'publish', 'subscribe'],
+    endUser: everything,
+    organization: everything,
+  },
+  newcomer: {},
+  device: { device: ['update', 'publish', 'subscribe'] },
+};
+
+/** Channels that every device has besides those of its template (spec 2.2, decisions 5). */
+const serviceChannels: Record<string, { publishers: readonly Caller['kind'][] }> = {
+  _log: { publishers: ['device', 'admin'] },
+  _rejected: { publishers: [] },
+  '_set/fields': { publishers: ['device', 'endUser', 'admin'] },
+  '_updates/fields': { publishers: [] },
+};
+
+export const serviceChannelNames: readonly string[] = Object.keys(serviceChannels);
+
+/** A channel of a device: one of its template's, or a service channel (then without `template`). */
+export interface Channel {
+  name: string;
+  template: ChannelRow | undefined;
+}
+
+/** How many device positions are kept in memory; more are read again when asked for. */
+const placementsKept = 100_000;
+const identitiesKept = 50_000;
+
+export class Access {
+  readonly #registry: Registry;
+  readonly #organizations = new Map<string, OrganizationNode>();
+  readonly #placements = new LRUCache<string, Placement>({ max: placementsKept });
+  readonly #roles = new LRUCache<string, Roles>({ max: identitiesKept });
+  readonly #channels = new Map<string, ReadonlyMap<string, Channel>>();
+
+  constructor(registry: Registry) {
+    this.#registry = registry;
+    for (const node of registry.organizations()) this.#organizations.set(node.id, node);
+  }
+
+  // Rules
+
+  /** Whether this kind of caller may do this to that kind of thing at all. */
+  may(caller: Caller, action: Action, kind: EntityKind): boolean {
+    return rights[caller.kind][kind]?.includes(action) ?? false;
+  }
+
+  /** @throws PlatformError 403 with 21 when the caller may not do this at all. */
+  demand(caller: Caller, action: Action, kind: EntityKind): void {
+    if (!this.may(caller, action, kind)) throw new PlatformError('forbidden');
+  }
+
+  /** @throws PlatformError 404 with 100 for an account that is not the caller's: it looks like none. */
+  demandAccount(caller: Caller, accountId: string): void {
+    if (caller.accountId !== accountId) throw new PlatformError('notFound');
+  }
+
+  /** Whether something that stands in `organizationId` of `accountId` is in the caller's reach. */
+  reaches(caller: Caller, accountId: string, organizationId: string | null): boolean {
+    if (caller.accountId !== accountId) return false;
+    if (caller.kind === 'admin') return true;
+    return caller.kind === 'endUser' && this.isWithin(organizationId, caller.organizationIds);
+  }
+
+  /** Whether `organizationId` is one of `roots` or below one of them. */
+  isWithin(organizationId: string | null, roots: readonly string[]): boolean {
+    for (const id of this.pathOf(organizationId)) if (roots.includes(id)) return true;
+    return false;
+  }
+
+  /** The organization and its parents, upwards. */
+  pathOf(organizationId: string | null): string[] {
+    const path: string[] = [];
+    let id = organizationId;
+    // Depth is at most 5 (spec 8); the bound keeps a damaged file from looping.
+    while (id !== null && path.length < 16) {
+      const node = this.#organizations.get(id);
+      if (!node || node.deleted !== null) break;
+      path.push(id);
+      id = node.parentId;
+    }
+    return path;
+  }
+
+  /** A live device that the caller can reach, for messages; undefined looks like none. */
+  reachableDevice(caller: Caller, deviceId: string): Placement | undefined {
+    const device = this.placement(deviceId);
+    if (!device || device.deleted !== null || device.accountId !== caller.accountId) return undefined;
+    if (caller.kind === 'device') return device.id === caller.id ? device : undefined;
+    return this.reaches(caller, device.accountId, device.organizationId) ? device : undefined;
+  }
+
+  /** Whether a message of the caller on this channel of the device is accepted (decisions 5). */
+  mayPublish(caller: Caller, deviceId: string, channelName: string): boolean {
+    const channel = this.#channelFor(caller, 'publish', deviceId, channelName);
+    if (!channel) return false;
+    return channel.template !== undefined || (serviceChannels[channelName]?.publishers.includes(caller.kind) ?? false);
+  }
+
+  /** Whether a message on this channel of the device may be delivered to the caller (decisions 5). */
+  mayHear(caller: Caller, deviceId: string, channelName: string): boolean {
+    return this.#channelFor(caller, 'subscribe', deviceId, channelName) !== undefined;
+  }
+
+  #channelFor(caller: Caller, action: Action, deviceId: string, channelName: string): Channel | undefined {
+    if (!this.may(caller, action, 'device')) return undefined;
+    const device = this.reachableDevice(caller, deviceId);
+    return device && this.channelsOf(device.deviceTemplateId).get(channelName);
+  }
+
+  // What the rules look at
+
+  placement(deviceId: string): Placement | undefined {
+    const known = this.#placements.get(deviceId);
+    if (known) return known;
+    const placement = this.#registry.placement(deviceId);
+    if (placement) this.#placements.set(deviceId, placement);
+    return placement;
+  }
+
+  /** The channels of a device template by name, service channels included. */
+  channelsOf(deviceTemplateId: string): ReadonlyMap<string, Channel> {
+    let channels = this.#channels.get(deviceTemplateId);
+    if (!channels) {
+      const named = new Map<string, Channel>();
+      for (const name of serviceChannelNames) named.set(name, { name, template: undefined });
+      for (const template of this.#registry.channelsOf(deviceTemplateId))
+        named.set(template.name, { name: template.name, template });
+      channels = named;
+      this.#channels.set(deviceTemplateId, channels);
+    }
+    return channels;
+  }
+
+  /** What an identity may act as now; undefined when it does not exist. */
+  callerOf(userId: string): Caller | undefined {
+    let roles = this.#roles.get(userId);
+    if (!roles) {
+      roles = this.#registry.rolesOf(userId);
+      if (!roles) return undefined;
+      this.#roles.set(userId, roles);
+    }
+    const { accountId, admin, organizationIds } = roles;
+    if (admin) return { kind: 'admin', id: userId, accountId };
+    if (organizationIds.length > 0) return { kind: 'endUser', id: userId, accountId, organizationIds };
+    return { kind: 'newcomer', id: userId, accountId };
+  }
+
+  // Told after a commit, before the answer leaves
+
+  organizationChanged(node: OrganizationNode): void {
+    const { id, accountId, parentId, deleted } = node;
+    this.#organizations.set(id, { id, accountId, parentId, deleted });
+  }
+
+  deviceChanged(deviceId: string): void {
+    this.#placements.delete(deviceId);
+  }
+
+  channelsChanged(deviceTemplateId: string): void {
+    this.#channels.delete(deviceTemplateId);
+  }
+
+  identityChanged(userId: string): void {
+    this.#roles.delete(userId);
+  }
+}

@@ -1,0 +1,145 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
+import { resolve } from 'node:path';
+import { parse } from 'dotenv';
+
+/** The whole configuration (decisions 1 and 5). Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
+export interface Config {
+  host: string;
+  httpPort: number;
+  mqttPort: number;
+  mqttsPort: number;
+  tls: { cert: string; key: string; ca: string | undefined } | undefined;
+  dataDir: string;
+  topicRoot: string;
+  headerPrefix: string;
+  firstAccount: {
+    id: string | undefined;
+    name: string;
+    adminEmail: string | undefined;
+    adminPassword: string | undefined;
+  };
+  logLevel: string;
+  httpBodyBytes: number;
+  mqtt: {
+    connectTimeout: number;
+    maxPacketBytesBeforeConnect: number;
+    maxPayloadBytes: number;
+    maxSubscriptions: number;
+    maxTopicLevels: number;
+    maxKeepaliveSeconds: number;
+    refusalsPerMinute: number;
+  };
+}
+
+/** A wrong setting; the sentence names the variable. It stops the start. */
+export class ConfigError extends Error {
+  override name = 'ConfigError';
+}
+
+type Environment = Record<string, string | undefined>;
+
+const logLevels = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+/**
+ * The environment over `.env` in `directory`, when that file is there.
+ * @throws ConfigError naming the first variable that is wrong.
+ */
+export function loadConfig(environment: Environment = process.env, directory = process.cwd()): Config {
+  const file = resolve(directory, '.env');
+  return readConfig({ ...(existsSync(file) ? parse(readFileSync(file)) : {}), ...environment }, directory);
+}
+
+/** As loadConfig, from the given variables alone. */
+export function readConfig(environment: Environment, directory = process.cwd()): Config {
+  const text = (name: string) => environment[name]?.trim() || undefined;
+  const fail = (name: string, sentence: string): never => {
+    throw new ConfigError(`${name} ${sentence}`);
+  };
+  const whole = (name: string, fallback: number, least: number, most: number) => {
+    const value = text(name);
+    if (value === undefined) return fallback;
+    if (!/^\d{1,15}$/.test(value) || Number(value) < least || Number(value) > most)
+      return fail(name, `must be a whole number from ${least} to ${most}.`);
+    return Number(value);
+  };
+  const port = (name: string, fallback: number) => whole(name, fallback, 0, 65535);
+  const pem = (name: string) => {
+    const path = text(name);
+    if (path === undefined) return undefined;
+    try {
+      const content = readFileSync(resolve(directory, path), 'utf8');
+      return content.includes('-----BEGIN ') ? content : fail(name, 'must name a PEM file.');
+    } catch (error) {
+      if (error instanceof ConfigError) throw error;
+      return fail(name, `names a file that cannot be read: ${path}`);
+    }
+  };
+
+  const tls = (() => {
+    const [cert, key, ca] = [pem('SLIPWAY_TLS_CERT'), pem('SLIPWAY_TLS_KEY'), pem('SLIPWAY_TLS_CA')];
+    if (cert && key) return { cert, key, ca };
+    if (cert) return fail('SLIPWAY_TLS_KEY', 'is needed beside SLIPWAY_TLS_CERT.');
+    if (key) return fail('SLIPWAY_TLS_CERT', 'is needed beside SLIPWAY_TLS_KEY.');
+    return ca ? fail('SLIPWAY_TLS_CERT', 'is needed beside SLIPWAY_TLS_CA.') : undefined;
+  })();
+
+  const host = text('SLIPWAY_HOST') ?? '127.0.0.1';
+  if (!isIP(host) && !/^[a-zA-Z0-9.-]{1,253}$/.test(host)) fail('SLIPWAY_HOST', 'must be an address or a host name.');
+  const ports = {
+    SLIPWAY_HTTP_PORT: port('SLIPWAY_HTTP_PORT', 3000),
+    SLIPWAY_MQTT_PORT: port('SLIPWAY_MQTT_PORT', 1883),
+    SLIPWAY_MQTTS_PORT: port('SLIPWAY_MQTTS_PORT', 8883),
+  };
+  const taken = new Map<number, string>();
+  for (const [name, number] of Object.entries(ports)) {
+    if (name === 'SLIPWAY_MQTTS_PORT' && !tls) continue;
+    const other = taken.get(number);
+    if (number !== 0 && other) fail(name, `is the same port as ${other}.`);
+    taken.set(number, name);
+  }
+
+  const topicRoot = text('SLIPWAY_TOPIC_ROOT') ?? 'slipway/v1';
+  if (!/^[A-Za-z0-9_.-]+(\/[A-Za-z0-9_.-]+){0,5}$/.test(topicRoot))
+    fail('SLIPWAY_TOPIC_ROOT', 'must be one to six topic levels of letters, digits, dot, dash and underscore.');
+  const headerPrefix = (text('SLIPWAY_HEADER_PREFIX') ?? 'platform').toLowerCase();
+  if (!/^[a-z][a-z0-9-]{0,31}$/.test(headerPrefix))
+    fail('SLIPWAY_HEADER_PREFIX', 'must be a header name of letters, digits and dashes.');
+  const logLevel = text('SLIPWAY_LOG_LEVEL') ?? 'info';
+  if (!logLevels.includes(logLevel)) fail('SLIPWAY_LOG_LEVEL', `must be one of ${logLevels.join(', ')}.`);
+
+  const accountId = text('SLIPWAY_ACCOUNT_ID')?.toLowerCase();
+  if (accountId && !uuid.test(accountId)) fail('SLIPWAY_ACCOUNT_ID', 'must be a UUID.');
+  const adminEmail = text('SLIPWAY_ADMIN_EMAIL');
+  if (adminEmail && !/^[^\s@]+@[^\s@]+$/.test(adminEmail)) fail('SLIPWAY_ADMIN_EMAIL', 'must be an e-mail address.');
+
+  return {
+    host,
+    httpPort: ports.SLIPWAY_HTTP_PORT,
+    mqttPort: ports.SLIPWAY_MQTT_PORT,
+    mqttsPort: ports.SLIPWAY_MQTTS_PORT,
+    tls,
+    dataDir: resolve(directory, text('SLIPWAY_DATA_DIR') ?? './data'),
+    topicRoot,
+    headerPrefix,
+    firstAccount: {
+      id: accountId,
+      name: text('SLIPWAY_ACCOUNT_NAME') ?? 'My company',
+      adminEmail,
+      // A password may begin or end with a blank.
+      adminPassword: environment.SLIPWAY_ADMIN_PASSWORD || undefined,
+    },
+    logLevel,
+    httpBodyBytes: whole('SLIPWAY_HTTP_BODY_BYTES', 1_048_576, 1024, 1_073_741_824),
+    mqtt: {
+      connectTimeout: 1000 * whole('SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS', 10, 0, 3600),
+      maxPacketBytesBeforeConnect: whole('SLIPWAY_MQTT_MAX_PACKET_BYTES_BEFORE_CONNECT', 16_384, 0, 268_435_455),
+      maxPayloadBytes: whole('SLIPWAY_MQTT_MAX_PAYLOAD_BYTES', 131_072, 0, 268_435_455),
+      maxSubscriptions: whole('SLIPWAY_MQTT_MAX_SUBSCRIPTIONS', 200, 0, 1_000_000),
+      maxTopicLevels: whole('SLIPWAY_MQTT_MAX_TOPIC_LEVELS', 16, 0, 100),
+      maxKeepaliveSeconds: whole('SLIPWAY_MQTT_MAX_KEEPALIVE_SECONDS', 3600, 0, 65_535),
+      refusalsPerMinute: whole('SLIPWAY_MQTT_REFUSALS_PER_MINUTE', 300, 0, 1_000_000),
+    },
+  };
+}

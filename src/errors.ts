@@ -1,0 +1,62 @@
+/** Every failure the platform reports: its code (spec 7.2), its HTTP status (spec 7.1, decisions 2) and its sentence. */
+const failures = {
+  notFound: { code: 100, status: 404, message: 'The item does not exist.' },
+  unknownReference: { code: 102, status: 400, message: 'A referenced entity does not exist.' },
+  etagMissing: { code: 103, status: 400, message: 'The etag header is missing.' },
+  etagInvalid: { code: 103, status: 412, message: 'The etag header is not a version.' },
+  constraint: { code: 104, status: 400, message: 'The entity cannot be deleted: others depend on it.' },
+  tooDeep: { code: 105, status: 400, message: 'The organization would exceed the maximum nesting depth of 5.' },
+  invalid: { code: 106, status: 400, message: 'A parameter value is invalid.' },
+  notUnique: { code: 106, status: 400, message: 'A parameter value violates uniqueness.' },
+  deleted: { code: 107, status: 410, message: 'The entity is deleted.' },
+  staleVersion: { code: 108, status: 412, message: 'The given version does not match the latest version.' },
+  pageOutside: { code: 109, status: 416, message: 'The requested page is outside the range of results.' },
+  userExists: { code: 110, status: 400, message: 'The userId already exists as a user.' },
+  tokenMissing: { code: 30, status: 401, message: 'Credentials are missing.' },
+  badCredentials: { code: 30, status: 401, message: 'The credentials are wrong.' },
+  tokenInvalid: { code: 31, status: 401, message: 'The token is invalid, expired or revoked.' },
+  wrongToken: { code: 20, status: 403, message: 'This kind of token is not accepted here.' },
+  forbidden: { code: 21, status: 403, message: 'The caller is not permitted to do this.' },
+  tooLarge: { code: 106, status: 413, message: 'The body is too large.' },
+  mediaType: { code: 106, status: 415, message: 'The media type is not supported.' },
+  unavailable: { code: -199, status: 503, message: 'The service is not ready.' },
+  storeFull: { code: -199, status: 507, message: 'The store is full.' },
+  server: { code: -199, status: 500, message: 'An unexpected error occurred.' },
+} as const;
+
+export type FailureKind = keyof typeof failures;
+
+/** One thing that is wrong; `path` names the property, header or query parameter. */
+export interface ErrorDetail {
+  message: string;
+  path?: string;
+  [more: string]: unknown;
+}
+
+/** An error with a documented code and status. Anything else that is thrown answers 500 and says nothing. */
+export class PlatformError extends Error {
+  readonly code: number;
+  readonly status: number;
+  readonly details: ErrorDetail[];
+
+  constructor(
+    readonly kind: FailureKind,
+    options: { message?: string; details?: ErrorDetail[] } = {},
+  ) {
+    super(options.message ?? failures[kind].message);
+    this.name = 'PlatformError';
+    this.code = failures[kind].code;
+    this.status = failures[kind].status;
+    this.details = options.details ?? [];
+  }
+}
+
+/** 400 with 106 for one property, query parameter or header. */
+export function invalid(path: string, message: string): PlatformError {
+  return new PlatformError('invalid', { details: [{ path, message }] });
+}
+
+/** 400 with 102: `path` names a live entity that the caller cannot see or that does not exist. */
+export function unknownReference(path: string): PlatformError {
+  return new PlatformError('unknownReference', { details: [{ path, message: `No such entity: ${path}.` }] });
+}
