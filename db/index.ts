@@ -22,6 +22,14 @@ export type ChannelRow = Pick<
   'id' | 'name' | 'persistenceType' | 'streamBridgeDelivery' | 'accountId'
 >;
 
+/** A login session as it is looked up for every request. */
+export type SessionRow = Omit<Row<'sessions'>, 'created'>;
+/** What the broker needs to check a secret. */
+export type CredentialRow = Pick<
+  Row<'credentials'>,
+  'accountId' | 'entityId' | 'entityType' | 'secretHash' | 'generation'
+>;
+
 /** What an identity is: an admin of the account, or the holder of live end-users, in these organizations. */
 export interface Roles {
   accountId: string;
@@ -77,6 +85,14 @@ export class Registry {
     return { accountId: identity.accountId, admin, organizationIds: this.#lookups.endUsers.all(userId) };
   }
 
+  session(id: string): SessionRow | undefined {
+    return this.#lookups.session.get(id);
+  }
+
+  credential(entityId: string): CredentialRow | undefined {
+    return this.#lookups.credential.get(entityId);
+  }
+
   async close(): Promise<void> {
     await this.query.destroy();
   }
@@ -92,7 +108,15 @@ function prepareLookups(reader: Sqlite.Database) {
        WHERE "entityId" = ? AND "deleted" IS NULL ORDER BY "name"`,
     ),
     identity: reader.prepare<[string], { accountId: string }>('SELECT "accountId" FROM "identities" WHERE "id" = ?'),
-    accountUser: reader.prepare<[string], unknown>('SELECT 1 FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL'),
+    accountUser: reader.prepare<[string], unknown>(
+      'SELECT 1 FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL',
+    ),
+    session: reader.prepare<[string], SessionRow>(
+      'SELECT "id", "accountId", "userId", "expires", "ended", "csrfHash" FROM "sessions" WHERE "id" = ?',
+    ),
+    credential: reader.prepare<[string], CredentialRow>(
+      'SELECT "accountId", "entityId", "entityType", "secretHash", "generation" FROM "credentials" WHERE "entityId" = ?',
+    ),
     endUsers: reader
       .prepare<[string], string>('SELECT "organizationId" FROM "endUsers" WHERE "userId" = ? AND "deleted" IS NULL')
       .pluck(),

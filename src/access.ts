@@ -62,9 +62,10 @@ const serviceChannels: Record<string, { publishers: readonly Caller['kind'][] }>
 
 export const serviceChannelNames: readonly string[] = Object.keys(serviceChannels);
 
-/** A channel of a device: one of its template's, or a service channel (then without `template`). */
+/** A channel of a device; `template` is undefined for a service channel. */
 export interface Channel {
   name: string;
+  row: ChannelRow;
   template: ChannelRow | undefined;
 }
 
@@ -168,11 +169,10 @@ export class Access {
   channelsOf(deviceTemplateId: string): ReadonlyMap<string, Channel> {
     let channels = this.#channels.get(deviceTemplateId);
     if (!channels) {
-      const named = new Map<string, Channel>();
-      for (const name of serviceChannelNames) named.set(name, { name, template: undefined });
-      for (const template of this.#registry.channelsOf(deviceTemplateId))
-        named.set(template.name, { name: template.name, template });
-      channels = named;
+      const rows = this.#registry.channelsOf(deviceTemplateId);
+      channels = new Map(
+        rows.map((row) => [row.name, { name: row.name, row, template: row.name in serviceChannels ? undefined : row }]),
+      );
       this.#channels.set(deviceTemplateId, channels);
     }
     return channels;

@@ -1,9 +1,19 @@
 /** Composition root: everything that is made once and passed on. Owners close what they open, in reverse order. */
-import type { Logger } from 'pino';
-import type { Placement, Registry } from '../db/index.js';
-import type { LogInput, MessageStore, Point } from '../db/series.js';
-import type { Access, Caller } from './access.js';
+import { join } from 'node:path';
+import { type Logger, pino } from 'pino';
+import { openBroker } from '../broker/index.js';
+import { lockDirectory, type Placement, Registry } from '../db/index.js';
+import { type LogInput, MessageStore, type Point } from '../db/series.js';
+import { Access, type Caller } from './access.js';
 import type { Config } from './config.js';
+import { Passwords } from './identity/passwords.js';
+import { Secrets } from './identity/secrets.js';
+import { Sessions } from './identity/sessions.js';
+import { Tokens } from './identity/tokens.js';
+import { readLogEntry, readPoints } from './messages/payload.js';
+import { type CreatedAccount, createAccount } from './registry/accounts.js';
+import { checkSecret } from './registry/credentials.js';
+import { readState, setState } from './registry/device-state.js';
 
 /** The time, replaceable in tests. Milliseconds since 1970. */
 export interface Clock {
@@ -65,4 +75,106 @@ export interface BrokerServices {
   setFields(caller: Caller, deviceId: string, payload: Buffer): Promise<Rejection | undefined>;
   /** The whole state of a device as `_updates/fields` shows it; undefined when it is gone. */
   deviceState(deviceId: string): Promise<Record<string, unknown> | undefined>;
+}
+
+/** What every resource is given. */
+export interface Context {
+  config: Config;
+  clock: Clock;
+  log: Logger;
+  registry: Registry;
+  messages: MessageStore;
+  access: Access;
+  passwords: Passwords;
+  secrets: Secrets;
+  tokens: Tokens;
+  sessions: Sessions;
+  broker: Awaited<ReturnType<typeof openBroker>>;
+}
+
+/** What tests put in the place of the real thing. */
+export interface Overrides {
+  clock?: Clock;
+  log?: Logger;
+}
+
+/** The data directory opened for one server: the stores, and what needs nothing but them. */
+export interface Opened {
+  ctx: Context;
+  /** The first account, when this start made it: its password is shown once. */
+  firstAccount: CreatedAccount | undefined;
+  close(): Promise<void>;
+}
+
+/** Opens the data directory, makes the first account when there is none (decisions 1), and builds everything. */
+export async function openContext(config: Config, overrides: Overrides = {}): Promise<Opened> {
+  const clock = overrides.clock ?? { now: () => Date.now() };
+  const log = overrides.log ?? pino({ level: config.logLevel });
+  const closers: Array<() => unknown> = [];
+  const close = async () => {
+    for (const closer of closers.splice(0).reverse()) await closer();
+  };
+  try {
+    const lock = lockDirectory(config.dataDir);
+    closers.push(() => lock.release());
+    const registry = await Registry.open(config.dataDir);
+    closers.push(() => registry.close());
+    const messages = await MessageStore.open(config.dataDir, { log, now: () => clock.now() });
+    closers.push(() => messages.close());
+    const tokens = await Tokens.open(join(config.dataDir, 'keys'), clock);
+    const passwords = new Passwords();
+    const firstAccount = await createFirstAccount(config, { registry, clock, passwords });
+
+    const access = new Access(registry);
+    const sessions = new Sessions({ registry, tokens, clock, access });
+    const base = {
+      config,
+      clock,
+      log,
+      registry,
+      messages,
+      access,
+      passwords,
+      secrets: new Secrets(),
+      tokens,
+      sessions,
+    };
+    const broker = await openBroker(brokerServices(base, () => ctx));
+    closers.push(() => broker.close());
+    const ctx: Context = { ...base, broker };
+    return { ctx, firstAccount, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** The broker is built before the context is whole; what it asks for later goes through `ctx()`. */
+function brokerServices(base: Omit<Context, 'broker'>, ctx: () => Context): BrokerServices {
+  const { registry, sessions } = base;
+  return {
+    ...base,
+    verifyToken: async (jwt) => {
+      const authenticated = await sessions.authenticate(jwt);
+      if (!authenticated) return undefined;
+      const { caller, session } = authenticated;
+      return { caller, sessionId: session.id, expires: Date.parse(session.expires) };
+    },
+    verifySecret: (entityId, secret) => checkSecret(base, entityId, secret),
+    isCurrentGeneration: (deviceId, generation) => registry.credential(deviceId)?.generation === generation,
+    readPoints,
+    readLogEntry,
+    setFields: (caller, deviceId, payload) => setState(ctx(), caller, deviceId, payload),
+    deviceState: (deviceId) => readState(base, deviceId),
+  };
+}
+
+async function createFirstAccount(
+  config: Config,
+  services: Pick<Context, 'registry' | 'clock' | 'passwords'>,
+): Promise<CreatedAccount | undefined> {
+  const existing = await services.registry.query.selectFrom('accounts').select('id').limit(1).executeTakeFirst();
+  if (existing) return undefined;
+  const { id, name, adminEmail = 'admin@slipway.local', adminPassword } = config.firstAccount;
+  return createAccount(services, { id, name, adminEmail, adminPassword });
 }

@@ -1,3 +1,5 @@
+import { Type } from 'typebox';
+
 /** Every failure the platform reports: its code (spec 7.2), its HTTP status (spec 7.1, decisions 2) and its sentence. */
 const failures = {
   notFound: { code: 100, status: 404, message: 'The item does not exist.' },
@@ -60,3 +62,23 @@ export function invalid(path: string, message: string): PlatformError {
 export function unknownReference(path: string): PlatformError {
   return new PlatformError('unknownReference', { details: [{ path, message: `No such entity: ${path}.` }] });
 }
+
+const detailShape = Type.Object({ message: Type.String(), path: Type.Optional(Type.String()) });
+const errorShape = Type.Object({
+  error: Type.Object({ code: Type.Integer(), message: Type.String(), details: Type.Array(detailShape) }),
+  requestId: Type.String(),
+});
+
+/** The response schemas of what can go wrong, for every endpoint of the management family. */
+export const errorResponses = { '4xx': errorShape, '5xx': errorShape };
+
+const identityErrorShape = Type.Object({
+  statusCode: Type.Integer(),
+  error: Type.String(),
+  message: Type.String(),
+  attributes: Type.Object({ errorCode: Type.String(), error: Type.String(), details: Type.Array(detailShape) }),
+  requestId: Type.String(),
+});
+
+/** As errorResponses, for the identity family. */
+export const identityErrorResponses = { '4xx': identityErrorShape, '5xx': identityErrorShape };

@@ -23,7 +23,9 @@ export async function migrate(path: string, migrations: readonly Migration[]): P
   const existed = existsSync(path);
   const file = openSqlite(path);
   try {
-    file.exec('CREATE TABLE IF NOT EXISTS "migrations" ("name" TEXT NOT NULL PRIMARY KEY, "applied" TEXT NOT NULL) STRICT');
+    file.exec(
+      'CREATE TABLE IF NOT EXISTS "migrations" ("name" TEXT NOT NULL PRIMARY KEY, "applied" TEXT NOT NULL) STRICT',
+    );
     const applied = new Set(file.prepare<[], string>('SELECT "name" FROM "migrations"').pluck().all());
     const known = new Set(migrations.map((migration) => migration.name));
     for (const name of applied)

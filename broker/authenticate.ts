@@ -1,0 +1,145 @@
+import type { ConnectPacket } from 'aedes';
+import type { Caller } from '../src/access.js';
+import type { BrokerServices, SecretCheck } from '../src/context.js';
+import { formatTopic } from '../src/topics.js';
+import type { BrokerClient } from './aedes-types.js';
+import type { Authority } from './authorize.js';
+import { newLiveClient, type ProvenIdentity, type Sessions } from './sessions.js';
+import { hasForbiddenCharacter } from './topics.js';
+
+/** Bytes, in MQTT 3.1 too (decisions 5). */
+const longestClientId = 128;
+const longestUsername = 256;
+const jwtUsername = 'Auth:JWT';
+
+/** CONNACK return codes [MQTT-3.2.2.3]. */
+const connack = { identifierRejected: 2, unavailable: 3, badCredentials: 4, notAuthorized: 5 } as const;
+type ReturnCode = (typeof connack)[keyof typeof connack];
+
+/** A refused CONNECT; Aedes answers with `returnCode` and closes. */
+export class ConnectRefused extends Error {
+  override name = 'ConnectRefused';
+
+  constructor(
+    readonly returnCode: ReturnCode,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** Who connects, and with what right. */
+export class Authenticator {
+  readonly #services: BrokerServices;
+  readonly #sessions: Sessions;
+  readonly #authority: Authority;
+  #unproven = 0;
+
+  constructor(services: BrokerServices, sessions: Sessions, authority: Authority) {
+    this.#services = services;
+    this.#sessions = sessions;
+    this.#authority = authority;
+  }
+
+  /**
+   * Looks at a CONNECT before anything is proven. A refusal always carries an error: Aedes leaves the socket of a
+   * refusal without one open for ever.
+   */
+  preConnect(client: BrokerClient, packet: ConnectPacket, done: (error: Error | null, success: boolean) => void): void {
+    const { clientId, username, will, clean } = packet;
+    const texts = [clientId, username ?? '', will?.topic ?? ''];
+    if (texts.some(hasForbiddenCharacter) || (will && !isPublishTopic(will.topic))) {
+      done(new Error('malformed CONNECT'), false);
+      return;
+    }
+    if (Buffer.byteLength(clientId) > longestClientId || (clientId === '' && !clean)) {
+      // Aedes sends no CONNACK for a refusal here, and destroys the socket when it hears of it.
+      const refusal = new ConnectRefused(connack.identifierRejected, 'client id refused');
+      client.conn.write(Buffer.from([0x20, 2, 0, refusal.returnCode]), () => done(refusal, false));
+      return;
+    }
+    const { maxKeepaliveSeconds } = this.#services.config.mqtt;
+    if (maxKeepaliveSeconds > 0 && (!packet.keepalive || packet.keepalive > maxKeepaliveSeconds))
+      packet.keepalive = maxKeepaliveSeconds;
+    client.live = newLiveClient(client, clientId, addressOf(client));
+    // Until the principal is known no id of a session may stand here: Aedes cleans up by it when a connection closes.
+    this.#unproven += 1;
+    packet.clientId = `unproven/${this.#unproven}`;
+    done(null, true);
+  }
+
+  /** Proves the credential of a CONNECT, registers the connection and makes its client id private to the principal. */
+  async authenticate(client: BrokerClient, username: string | undefined, password: Buffer | undefined): Promise<void> {
+    const live = client.live;
+    if (!live) throw new ConnectRefused(connack.unavailable, 'no CONNECT seen');
+    const mark = this.#sessions.beginCheck();
+    try {
+      const identity = await this.#prove(username || live.clientId, username === jwtUsername, password);
+      if (client.closed || client.conn.destroyed) throw new Error('connection closed');
+      if (!this.#sessions.admit(live, identity, mark))
+        throw new ConnectRefused(connack.unavailable, 'the principal changed meanwhile');
+    } finally {
+      this.#sessions.checked();
+    }
+    const { identity } = live;
+    if (!identity) throw new ConnectRefused(connack.badCredentials, 'not proven');
+    if (client._will && this.#authority.decidePublish(identity, client._will.topic).verdict !== 'accepted')
+      throw new ConnectRefused(connack.notAuthorized, 'will topic not permitted');
+    client.id = `${identity.caller.accountId}/${identity.principal}/${live.clientId || client.id}`;
+  }
+
+  /** Whether the credential of a connection is still the one in force. */
+  isCurrent({ principal, generation, expires }: ProvenIdentity): boolean {
+    if (generation !== undefined) return this.#services.isCurrentGeneration(principal, generation);
+    return expires > this.#services.clock.now();
+  }
+
+  async #prove(entityId: string, byToken: boolean, password: Buffer | undefined): Promise<ProvenIdentity> {
+    return byToken ? this.#proveToken(password) : this.#proveSecret(entityId, password);
+  }
+
+  async #proveToken(password: Buffer | undefined): Promise<ProvenIdentity> {
+    const session = await this.#services.verifyToken(password?.toString() ?? '');
+    if (!session) throw new ConnectRefused(connack.badCredentials, 'not the token of a live session');
+    const { caller, sessionId, expires } = session;
+    demandReach(caller);
+    return { caller, principal: caller.id, generation: undefined, sessionId, expires, ownChannels: undefined };
+  }
+
+  async #proveSecret(entityId: string, password: Buffer | undefined): Promise<ProvenIdentity> {
+    const proof: SecretCheck =
+      entityId.length > longestUsername
+        ? { result: 'wrong' }
+        : await this.#services.verifySecret(entityId, password?.toString() ?? '');
+    if (proof.result === 'wrong') throw new ConnectRefused(connack.badCredentials, 'unknown or wrong credentials');
+    if (proof.result === 'refused') throw new ConnectRefused(connack.notAuthorized, 'the entity may not connect now');
+    const { caller, generation } = proof;
+    demandReach(caller);
+    return {
+      caller,
+      principal: entityId,
+      generation,
+      sessionId: undefined,
+      expires: Number.POSITIVE_INFINITY,
+      ownChannels:
+        caller.kind === 'device'
+          ? formatTopic(this.#services.config.topicRoot, caller.accountId, caller.id, '')
+          : undefined,
+    };
+  }
+}
+
+/** An identity with no end-user yet has nothing to say or to hear. */
+function demandReach(caller: Caller): void {
+  if (caller.kind === 'newcomer') throw new ConnectRefused(connack.notAuthorized, 'nothing in reach');
+}
+
+function isPublishTopic(topic: string): boolean {
+  return topic !== '' && !topic.includes('+') && !topic.includes('#');
+}
+
+/** The peer's address; an IPv4 address that came in over IPv6 is written as IPv4. */
+function addressOf({ conn, req }: BrokerClient): string | undefined {
+  const address = req?.socket.remoteAddress ?? ('remoteAddress' in conn ? conn.remoteAddress : undefined);
+  return address?.startsWith('::ffff:') ? address.slice('::ffff:'.length) : address;
+}

@@ -1,0 +1,144 @@
+import type { Subscription } from 'aedes';
+import type { Access, Caller, Channel } from '../src/access.js';
+import type { BrokerServices, Rejection } from '../src/context.js';
+import { type ChannelTopic, parseTopic } from '../src/topics.js';
+import type { Outgoing } from './aedes-types.js';
+import type { Counters } from './counters.js';
+import type { LiveClient, ProvenIdentity } from './sessions.js';
+import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.js';
+
+/** A device as messages name it. */
+export interface DeviceAddress {
+  accountId: string;
+  deviceId: string;
+}
+
+/** Where an accepted message goes. */
+export interface Route extends DeviceAddress {
+  channel: Channel;
+}
+
+/** What becomes of a PUBLISH. A refusal names the device on whose `_rejected` it is explained, when there is one. */
+export type Decision =
+  | { verdict: 'accepted'; route: Route }
+  | { verdict: 'refused'; rejection: Rejection; device: DeviceAddress | undefined }
+  | { verdict: 'malformed' };
+
+const minute = 60_000;
+
+/** Topic decisions for PUBLISH, SUBSCRIBE and every delivery (decisions 5). All answer at once, from memory. */
+export class Authority {
+  readonly #access: Access;
+  readonly #root: string;
+  readonly #services: BrokerServices;
+  readonly #counters: Counters;
+  /** One message is delivered to many: its topic is parsed once. */
+  #parsed: { topic: string; parts: ChannelTopic | undefined } = { topic: '', parts: undefined };
+
+  constructor(services: BrokerServices, counters: Counters) {
+    this.#services = services;
+    this.#access = services.access;
+    this.#root = services.config.topicRoot;
+    this.#counters = counters;
+  }
+
+  /** Whether a message of this principal on `topic` is accepted, and where it goes. */
+  decidePublish({ caller, ownChannels }: ProvenIdentity, topic: string): Decision {
+    const named = this.#named(caller, ownChannels, topic);
+    if (named && this.#access.mayPublish(caller, named.deviceId, named.channel)) {
+      const route = this.#route(named);
+      if (route) return { verdict: 'accepted', route };
+    }
+    if (hasForbiddenCharacter(topic)) return { verdict: 'malformed' };
+    return this.#refusal(caller, named);
+  }
+
+  /** The SUBACK for a filter: granted, refused with 0x80, or an end of the connection for a malformed one. */
+  decideSubscribe(live: LiveClient, { topic: filter }: Subscription): 'granted' | 'refused' | 'malformed' {
+    if (!isWellFormed(filter)) return 'malformed';
+    return this.maySubscribe(live, filter) ? 'granted' : 'refused';
+  }
+
+  /** Whether a well-formed filter may stand in the session of this connection. */
+  maySubscribe({ identity, filters }: LiveClient, filter: string): boolean {
+    if (!identity) return false;
+    const { maxSubscriptions } = this.#services.config.mqtt;
+    if (maxSubscriptions > 0 && !filters.has(filter) && filters.size >= maxSubscriptions) return false;
+    return canMatch(this.#root, this.#access, identity.caller, filter);
+  }
+
+  /** Whether the caller may be told of a message on `topic` now. */
+  mayHear(caller: Caller, ownChannels: string | undefined, topic: string): boolean {
+    if (ownChannels !== undefined)
+      return topic.startsWith(ownChannels) && this.#access.mayHear(caller, caller.id, topic.slice(ownChannels.length));
+    const parts = this.#parse(topic);
+    if (!parts || parts.accountId !== caller.accountId) return false;
+    return this.#access.mayHear(caller, parts.deviceId, parts.channel);
+  }
+
+  /** The packet as it may be delivered to this connection; undefined when it may not. */
+  forward(live: LiveClient, packet: Outgoing): Outgoing | undefined {
+    const { identity, client } = live;
+    if (!identity || live.ended || !this.mayHear(identity.caller, identity.ownChannels, packet.topic)) return undefined;
+    // Aedes caps the QoS to the subscription's for exact topics only [MQTT-3.8.4-6].
+    if (packet.qos > live.lowestQos) packet.qos = grantedQos(live, packet);
+    if (packet.qos === 0 && client.conn.writableNeedDrain) {
+      this.#counters.shed += 1;
+      return undefined;
+    }
+    return packet;
+  }
+
+  /** Counts a refusal; true when the client has been refused too often in the last minute (decisions 5). */
+  refusedTooOften({ refusals }: LiveClient): boolean {
+    const { refusalsPerMinute } = this.#services.config.mqtt;
+    const now = this.#services.clock.now();
+    if (now - refusals.since >= minute) {
+      refusals.since = now;
+      refusals.count = 0;
+    }
+    refusals.count += 1;
+    return refusalsPerMinute > 0 && refusals.count > refusalsPerMinute;
+  }
+
+  #named(caller: Caller, ownChannels: string | undefined, topic: string): ChannelTopic | undefined {
+    if (ownChannels === undefined) return this.#parse(topic);
+    if (!topic.startsWith(ownChannels)) return undefined;
+    return { accountId: caller.accountId, deviceId: caller.id, channel: topic.slice(ownChannels.length) };
+  }
+
+  #route({ accountId, deviceId, channel: name }: ChannelTopic): Route | undefined {
+    const device = this.#access.placement(deviceId);
+    const channel = device && this.#access.channelsOf(device.deviceTemplateId).get(name);
+    // A user may name a device of its own account under another account's id.
+    return channel && device.accountId === accountId ? { accountId, deviceId, channel } : undefined;
+  }
+
+  #refusal(caller: Caller, named: ChannelTopic | undefined): Decision {
+    const own = caller.kind === 'device' ? { accountId: caller.accountId, deviceId: caller.id } : undefined;
+    const reached = named && this.#access.reachableDevice(caller, named.deviceId) && this.#route(named);
+    const device = own ?? (reached && { accountId: reached.accountId, deviceId: reached.deviceId });
+    return { verdict: 'refused', rejection: reached ? notPermitted : noSuchChannel, device };
+  }
+
+  #parse(topic: string): ChannelTopic | undefined {
+    if (topic !== this.#parsed.topic) this.#parsed = { topic, parts: parseTopic(this.#root, topic) };
+    return this.#parsed.parts;
+  }
+}
+
+const notPermitted: Rejection = { code: 21, message: 'The caller is not permitted to do this.', details: [] };
+const noSuchChannel: Rejection = { code: 100, message: 'The item does not exist.', details: [] };
+
+/** The QoS that the client's filters grant for this topic, the packet's at most. */
+function grantedQos(live: LiveClient, packet: Outgoing): 0 | 1 | 2 {
+  let granted = live.highestQos;
+  if (live.lowestQos !== granted) {
+    granted = 0;
+    for (const [filter, { qos }] of Object.entries(live.client.subscriptions))
+      if (qos > granted && matches(filter, packet.topic)) granted = qos;
+  }
+  // A packet with an id comes from the session's queue and leaves it by an acknowledgement only.
+  if (granted === 0 && packet.messageId !== undefined) return 1;
+  return granted < packet.qos ? granted : packet.qos;
+}

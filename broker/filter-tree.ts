@@ -1,0 +1,70 @@
+interface Node {
+  readonly children: Map<string, Node>;
+  /** QoS by client id, for the filter that ends here. */
+  readonly holders: Map<string, 0 | 1 | 2>;
+}
+
+/** Topic filters by level, so that the holders of those that match a topic are found without trying each. */
+export class FilterTree {
+  readonly #root: Node = newNode();
+
+  set(filter: string, clientId: string, qos: 0 | 1 | 2): void {
+    let node = this.#root;
+    for (const level of filter.split('/')) {
+      let child = node.children.get(level);
+      if (!child) {
+        child = newNode();
+        node.children.set(level, child);
+      }
+      node = child;
+    }
+    node.holders.set(clientId, qos);
+  }
+
+  delete(filter: string, clientId: string): void {
+    const levels = filter.split('/');
+    const path = [this.#root];
+    for (const level of levels) {
+      const child = path.at(-1)?.children.get(level);
+      if (!child) return;
+      path.push(child);
+    }
+    path.at(-1)?.holders.delete(clientId);
+    for (let depth = levels.length; depth > 0; depth -= 1) {
+      const { children, holders } = path[depth] as Node;
+      if (children.size > 0 || holders.size > 0) return;
+      path[depth - 1]?.children.delete(levels[depth - 1] as string);
+    }
+  }
+
+  /** Who holds a filter that matches, each once, with the highest QoS of its filters. */
+  match(topic: string): Map<string, 0 | 1 | 2> {
+    const found = new Map<string, 0 | 1 | 2>();
+    // Filters that begin with a wildcard do not match topics that begin with `$` [MQTT-4.7.2-1].
+    collect(this.#root, topic.split('/'), 0, found, topic.startsWith('$'));
+    return found;
+  }
+}
+
+function newNode(): Node {
+  return { children: new Map(), holders: new Map() };
+}
+
+function collect(node: Node, levels: string[], depth: number, found: Map<string, 0 | 1 | 2>, literal: boolean): void {
+  if (!literal) {
+    const rest = node.children.get('#');
+    if (rest) take(rest, found);
+  }
+  if (depth === levels.length) {
+    take(node, found);
+    return;
+  }
+  const exact = node.children.get(levels[depth] as string);
+  if (exact) collect(exact, levels, depth + 1, found, false);
+  const any = literal ? undefined : node.children.get('+');
+  if (any) collect(any, levels, depth + 1, found, false);
+}
+
+function take({ holders }: Node, found: Map<string, 0 | 1 | 2>): void {
+  for (const [clientId, qos] of holders) if (qos >= (found.get(clientId) ?? 0)) found.set(clientId, qos);
+}

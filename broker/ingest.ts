@@ -1,0 +1,145 @@
+import type { BrokerServices, Rejection } from '../src/context.js';
+import type { BrokerCore, Incoming } from './aedes-types.js';
+import type { Route } from './authorize.js';
+import type { ServiceChannels } from './service-channels.js';
+import type { LiveClient } from './sessions.js';
+
+type Done = (error?: Error) => void;
+
+const notReadable: Omit<Rejection, 'details'> = { code: 106, message: 'The payload was delivered but not stored.' };
+const notStored: Rejection = { code: -199, message: 'The message could not be stored.', details: [] };
+
+/**
+ * What must be on disk before a message is acknowledged (decisions 5). Aedes acknowledges QoS 1 as soon as
+ * `authorizePublish` calls back, before it stores or routes anything, so the durable write happens in there.
+ */
+export class Ingest {
+  readonly #services: BrokerServices;
+  readonly #aedes: BrokerCore;
+  readonly #channels: ServiceChannels;
+  #pending = 0;
+  #whenIdle: (() => void) | undefined;
+
+  constructor(services: BrokerServices, aedes: BrokerCore, channels: ServiceChannels) {
+    this.#services = services;
+    this.#aedes = aedes;
+    this.#channels = channels;
+  }
+
+  /** Stores what the route wants stored; calls back in the client's order, for QoS 1 once it is on disk. */
+  accept(live: LiveClient, packet: Incoming, route: Route, done: Done): void {
+    const { turns } = live;
+    // A QoS 2 message is stored once per packet id, when Aedes has seen that it is not a duplicate.
+    const stores = packet.qos !== 2 && isStored(route);
+    if (!stores && turns.idle) {
+      done();
+      return;
+    }
+    let failure: Error | undefined;
+    const wasOpen = !live.client.closed;
+    const turn = turns.take(() => this.#pass(live, packet, wasOpen, failure, done));
+    if (!stores) {
+      turns.finish(turn);
+      return;
+    }
+    if (packet.qos === 0 && !isRequest(route)) {
+      this.#store(live, packet, route, () => {});
+      turns.finish(turn);
+      return;
+    }
+    this.#store(live, packet, route, (error) => {
+      failure = error;
+      turns.finish(turn);
+    });
+  }
+
+  /** For a new QoS 2 message, before PUBREC; rejects when it could not be stored. */
+  acceptOnce(live: LiveClient, packet: Incoming, route: Route): Promise<void> | undefined {
+    if (!isStored(route)) return undefined;
+    return new Promise((resolve, reject) => {
+      this.#store(live, packet, route, (error) => (error ? reject(error) : resolve()));
+    });
+  }
+
+  /** Resolves when nothing that was handed to the store is waiting for it. */
+  idle(): Promise<void> {
+    if (this.#pending === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#whenIdle = resolve;
+    });
+  }
+
+  #store(live: LiveClient, packet: Incoming, route: Route, settled: Done): void {
+    this.#pending += 1;
+    const done: Done = (error) => {
+      if (error) this.#failed(packet, route, error, settled);
+      else settled();
+      this.#pending -= 1;
+      if (this.#pending === 0) this.#whenIdle?.();
+    };
+    const { channel } = route;
+    if (channel.template) this.#storePoints(packet, route, channel.template.id, done);
+    else if (channel.name === '_log') this.#storeLog(packet, route, done);
+    else this.#setFields(live, packet, route, done);
+  }
+
+  #storePoints(packet: Incoming, route: Route, channelTemplateId: string, done: Done): void {
+    const { accountId, deviceId } = route;
+    // An empty retained message clears the retained one and says nothing else.
+    if (packet.retain && packet.payload.length === 0) {
+      done();
+      return;
+    }
+    const read = this.#services.readPoints(packet.payload, this.#services.clock.now());
+    if ('reason' in read) {
+      this.#channels.reject(route, packet, { ...notReadable, details: [{ message: read.reason }] });
+      done();
+      return;
+    }
+    this.#services.messages.append({ accountId, deviceId, channelTemplateId }, read.points, done);
+  }
+
+  #storeLog(packet: Incoming, { accountId, deviceId }: Route, done: Done): void {
+    const received = this.#services.clock.now();
+    const entry = this.#services.readLogEntry(packet.payload, received);
+    this.#services.messages.appendLog({ ...entry, accountId, deviceId, received }, done);
+  }
+
+  #setFields(live: LiveClient, packet: Incoming, route: Route, done: Done): void {
+    const caller = live.identity?.caller;
+    if (!caller) {
+      done(new Error('no caller'));
+      return;
+    }
+    this.#services.setFields(caller, route.deviceId, packet.payload).then((rejection) => {
+      if (rejection) this.#channels.rewrite(route, packet, rejection);
+      done();
+    }, done);
+  }
+
+  /** The store did not take it: no acknowledgement, so that the client sends it again; the reason on `_rejected`. */
+  #failed(packet: Incoming, route: Route, error: Error, settled: Done): void {
+    this.#services.log.error({ err: error, topic: packet.topic }, 'a message could not be stored');
+    this.#channels.reject(route, packet, notStored, () => settled(new Error('not stored')));
+  }
+
+  #pass(live: LiveClient, packet: Incoming, wasOpen: boolean, failure: Error | undefined, done: Done): void {
+    try {
+      // Stored, but the connection closed before the acknowledgement: Aedes would not route it any more.
+      if (!failure && wasOpen && packet.qos === 1 && live.client.closed)
+        this.#aedes.publish(packet, () => done(new Error('connection closed')));
+      else done(failure);
+    } catch (error) {
+      this.#services.log.error({ err: error }, 'a message could not be passed on');
+    }
+  }
+}
+
+function isStored({ channel }: Route): boolean {
+  if (channel.template) return channel.template.persistenceType === 'timeSeries';
+  return channel.name === '_log' || isRequest({ channel });
+}
+
+function isRequest({ channel }: Pick<Route, 'channel'>): boolean {
+  return channel.template === undefined && channel.name === '_set/fields';
+}

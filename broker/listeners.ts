@@ -1,0 +1,234 @@
+import { createServer as createHttpServer, type Server as HttpServer, type IncomingMessage } from 'node:http';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls';
+import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
+import type { BrokerServices } from '../src/context.js';
+import type { BrokerClient } from './aedes-types.js';
+import { Gate, type PacketLimits } from './gate.js';
+
+const webSocketPath = '/mqtt';
+const subprotocols = ['mqtt', 'mqttv3.1'];
+/** First byte of a CONNECT packet, which no HTTP request begins with. */
+const connectByte = 0x10;
+/** Bytes of topic and packet id that a PUBLISH may hold beside its payload. */
+const publishOverhead = 4096;
+/** Bytes of any packet that is neither CONNECT nor PUBLISH; a SUBSCRIBE of many filters is the largest. */
+const otherPackets = 65_536;
+/** Bytes of one WebSocket message, which may hold several packets. */
+const webSocketMessage = 1_048_576;
+/** Bytes beside a CONNECT packet that its WebSocket frames, or packets sent along with it, may take. */
+const webSocketOverhead = 65_536;
+/** Milliseconds. */
+const handshakeTimeout = 10_000;
+const keepAliveDelay = 60_000;
+
+/** TLS 1.2 with forward secrecy and authenticated encryption; the suites of TLS 1.3 are all of that kind. */
+const ciphers = [
+  'TLS_AES_256_GCM_SHA384',
+  'TLS_CHACHA20_POLY1305_SHA256',
+  'TLS_AES_128_GCM_SHA256',
+  'ECDHE-ECDSA-AES128-GCM-SHA256',
+  'ECDHE-RSA-AES128-GCM-SHA256',
+  'ECDHE-ECDSA-AES256-GCM-SHA384',
+  'ECDHE-RSA-AES256-GCM-SHA384',
+  'ECDHE-ECDSA-CHACHA20-POLY1305',
+  'ECDHE-RSA-CHACHA20-POLY1305',
+].join(':');
+
+/** What a connection is handed to once it speaks MQTT. */
+export type Handle = (conn: Duplex, request?: IncomingMessage) => BrokerClient;
+
+interface Waiting {
+  gate: Gate;
+  deadline: NodeJS.Timeout | undefined;
+  /** Stops counting the bytes of a WebSocket connection. */
+  release(): void;
+}
+
+/** Where MQTT comes in: TCP, WebSocket, and TLS with both on one port. Each connection has a deadline and size limits. */
+export class Listeners {
+  readonly #services: BrokerServices;
+  readonly #handle: Handle;
+  readonly #limits: PacketLimits;
+  readonly #webSockets: WebSocketServer;
+  readonly #plain: Server;
+  readonly #secure: Server | undefined;
+  readonly #secureHttp: HttpServer | undefined;
+  readonly #connections = new Set<Duplex>();
+  readonly #waiting = new WeakMap<Duplex, Waiting>();
+
+  constructor(services: BrokerServices, handle: Handle) {
+    this.#services = services;
+    this.#handle = handle;
+    const { mqtt, tls } = services.config;
+    this.#limits = {
+      connect: unlessOff(mqtt.maxPacketBytesBeforeConnect),
+      publish: unlessOff(mqtt.maxPayloadBytes) + publishOverhead,
+      other: otherPackets,
+    };
+    this.#webSockets = new WebSocketServer({
+      noServer: true,
+      clientTracking: false,
+      perMessageDeflate: false,
+      maxPayload: Math.max(webSocketMessage, mqtt.maxPayloadBytes + publishOverhead),
+      handleProtocols: (offered) => subprotocols.find((protocol) => offered.has(protocol)) ?? false,
+    });
+    // Without noDelay a small packet waits 40 ms for the acknowledgement of the one before it.
+    const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveDelay };
+    this.#plain = createServer(options, (socket) => this.#accept(socket, this.#deadline(socket)));
+    if (!tls) return;
+    const cert = tls.ca ? `${tls.cert}\n${tls.ca}` : tls.cert;
+    const secureHttp = createHttpServer((_, response) => response.writeHead(426, { upgrade: 'websocket' }).end());
+    this.#secureHttp = secureHttp;
+    this.attachWebSocket(secureHttp);
+    this.#secure = createTlsServer(
+      { ...options, cert, key: tls.key, ciphers, minVersion: 'TLSv1.2', handshakeTimeout },
+      (socket) => this.#tellApart(socket, secureHttp),
+    );
+    this.#secure.on('tlsClientError', (error) => services.log.debug({ err: error }, 'TLS handshake failed'));
+  }
+
+  /** The ports in use. */
+  get addresses(): { mqtt: number; mqtts: number | undefined } {
+    return { mqtt: portOf(this.#plain) ?? 0, mqtts: this.#secure && portOf(this.#secure) };
+  }
+
+  /** @throws Error when a port cannot be had. */
+  async listen(): Promise<void> {
+    const { host, mqttPort, mqttsPort } = this.#services.config;
+    await listenOn(this.#plain, mqttPort, host);
+    if (this.#secure) await listenOn(this.#secure, mqttsPort, host);
+  }
+
+  /** Serves MQTT over WebSocket at `/mqtt` of an HTTP server. */
+  attachWebSocket(server: HttpServer): void {
+    server.on('upgrade', (request, socket, head) => {
+      if (request.url?.split('?', 1)[0] !== webSocketPath) {
+        // Somebody else may serve another path; otherwise nobody would ever answer.
+        if (server.listenerCount('upgrade') === 1) refuseUpgrade(socket, '404 Not Found');
+        return;
+      }
+      const offered = request.headers['sec-websocket-protocol']?.split(',').map((protocol) => protocol.trim());
+      if (offered && !offered.some((protocol) => subprotocols.includes(protocol))) {
+        refuseUpgrade(socket, '400 Bad Request');
+        return;
+      }
+      const deadline = this.#deadline(socket);
+      this.#webSockets.handleUpgrade(request, socket, head, (ws) => this.#acceptWebSocket(ws, request, deadline));
+    });
+  }
+
+  /** CONNACK has been sent: the deadline is over, and the larger limits hold. */
+  ready(conn: Duplex): void {
+    const waiting = this.#waiting.get(conn);
+    if (!waiting) return;
+    clearTimeout(waiting.deadline);
+    waiting.release();
+    waiting.gate.open();
+    this.#waiting.delete(conn);
+  }
+
+  /** Stops accepting; connections go on. */
+  async stop(): Promise<void> {
+    // Only a server that listens answers to close.
+    for (const server of [this.#plain, this.#secure]) if (server?.listening) server.close();
+  }
+
+  /** Ends what is still open, connections without a CONNECT among them. */
+  end(): void {
+    for (const conn of this.#connections) conn.destroy();
+    this.#secureHttp?.closeAllConnections();
+    this.#webSockets.close();
+  }
+
+  #accept(conn: Duplex, deadline: NodeJS.Timeout | undefined, request?: IncomingMessage): void {
+    const gate = new Gate(this.#limits);
+    gate.attach(conn);
+    this.#track(conn);
+    this.#waiting.set(conn, { gate, deadline, release: request ? this.#countBytes(request.socket) : () => {} });
+    conn.once('close', () => clearTimeout(deadline));
+    this.#handle(conn, request);
+  }
+
+  #acceptWebSocket(ws: WebSocket, request: IncomingMessage, deadline: NodeJS.Timeout | undefined): void {
+    ws.on('message', (_, isBinary) => {
+      // MQTT packets travel in binary frames only [MQTT-6.0.0-1].
+      if (!isBinary) ws.close(1003);
+    });
+    this.#accept(createWebSocketStream(ws), deadline, request);
+  }
+
+  /** Over TLS, native MQTT and HTTP share the port: the first byte says which it is. */
+  #tellApart(socket: TLSSocket, http: HttpServer): void {
+    const deadline = this.#deadline(socket);
+    this.#track(socket);
+    const failed = (error: Error) => this.#services.log.debug({ err: error }, 'TLS connection failed');
+    socket.on('error', failed);
+    socket.once('readable', () => {
+      const first: Buffer | null = socket.read();
+      if (first === null) {
+        socket.destroy();
+        return;
+      }
+      socket.unshift(first);
+      if (first[0] === connectByte) {
+        socket.off('error', failed);
+        this.#accept(socket, deadline);
+        return;
+      }
+      clearTimeout(deadline);
+      http.emit('connection', socket);
+      socket.resume();
+    });
+  }
+
+  /** Ends a connection that has not got its CONNACK in time. */
+  #deadline(socket: Duplex): NodeJS.Timeout | undefined {
+    const { connectTimeout } = this.#services.config.mqtt;
+    if (connectTimeout === 0) return undefined;
+    const timer = setTimeout(() => socket.destroy(), connectTimeout);
+    socket.once('close', () => clearTimeout(timer));
+    return timer;
+  }
+
+  /** A WebSocket message is buffered before the gate can see it: until CONNACK its bytes are counted on the socket. */
+  #countBytes(socket: Socket): () => void {
+    const most = this.#limits.connect + webSocketOverhead;
+    let seen = 0;
+    const count = (chunk: Buffer) => {
+      seen += chunk.length;
+      if (seen > most) socket.destroy();
+    };
+    socket.on('data', count);
+    return () => socket.off('data', count);
+  }
+
+  #track(conn: Duplex): void {
+    this.#connections.add(conn);
+    conn.once('close', () => this.#connections.delete(conn));
+  }
+}
+
+function unlessOff(limit: number): number {
+  return limit === 0 ? Number.POSITIVE_INFINITY : limit;
+}
+
+function portOf(server: Server): number | undefined {
+  return (server.address() as AddressInfo | null)?.port;
+}
+
+function listenOn(server: Server, port: number, host: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+}
+
+function refuseUpgrade(socket: Duplex, status: string): void {
+  socket.on('error', () => {});
+  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+}

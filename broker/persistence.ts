@@ -1,0 +1,287 @@
+import { Readable } from 'node:stream';
+import type { Subscription } from 'aedes';
+import type { BrokerClient, Incoming, Outgoing, Will } from './aedes-types.js';
+import type { Counters } from './counters.js';
+import { FilterTree } from './filter-tree.js';
+import { Settled } from './settled.js';
+import { matches } from './topics.js';
+
+/** Messages that a stored session keeps while they cannot be delivered or are not acknowledged. */
+const longestQueue = 10_000;
+
+/** What the persistence asks the rest of the broker. */
+export interface PersistenceRules {
+  /** Whether a filter of a SUBSCRIBE packet has been granted. */
+  isGranted(client: BrokerClient, filter: string): boolean;
+  /** Whether the owner of a stored session may be told of a message, connected or not. */
+  mayQueue(clientId: string, topic: string): boolean;
+  /** Makes a new QoS 2 message durable; undefined when there is nothing to wait for. */
+  storeOnce(client: BrokerClient, packet: Incoming): Promise<void> | undefined;
+}
+
+type Id = Pick<BrokerClient, 'id'>;
+type Holder = { clientId: string; topic: string; qos: 0 | 1 | 2 };
+/** A message for a stored session, or the PUBREL that has taken its place. */
+type Queued = Omit<Outgoing, 'cmd'> & { cmd: 'publish' | 'pubrel' };
+type PacketId = { messageId?: number | undefined };
+type StoredWill = Will & { brokerId: string; clientId: string };
+
+/** The undelivered messages of one stored session: oldest first by the broker's counter, the sent ones by packet id. */
+interface SessionQueue {
+  readonly byCounter: Map<number, Queued>;
+  readonly sent: Map<number, Queued>;
+}
+
+/**
+ * Sessions, subscriptions, queues, retained messages and wills, in memory: they end with the process. Implements the
+ * interface of aedes-persistence, and differs from its in-memory store where that one loses or leaks: denied filters of
+ * a SUBSCRIBE are not stored, queues are bounded, and an unknown packet id is no reason to end a connection.
+ */
+export class SessionStore {
+  readonly #rules: PersistenceRules;
+  readonly #counters: Counters;
+  readonly #limit: number;
+  #brokerId = '';
+  readonly #retained = new Map<string, Outgoing>();
+  /** QoS by filter, by client id. */
+  readonly #subscriptions = new Map<string, Map<string, 0 | 1 | 2>>();
+  /** The filters that queue messages. */
+  readonly #filters = new FilterTree();
+  readonly #queues = new Map<string, SessionQueue>();
+  /** QoS 2 messages received and not released yet, by client id and packet id. */
+  readonly #incoming = new Map<string, Map<number, Incoming>>();
+  /** QoS 2 messages that are on their way to the disk. */
+  readonly #storing = new Map<string, Promise<void>>();
+  readonly #wills = new Map<string, StoredWill>();
+
+  constructor(rules: PersistenceRules, counters: Counters, limit = longestQueue) {
+    this.#rules = rules;
+    this.#counters = counters;
+    this.#limit = limit;
+  }
+
+  async setup(broker: { id: string }): Promise<void> {
+    this.#brokerId = broker.id;
+  }
+
+  // Retained messages
+
+  storeRetained(packet: Outgoing): Promise<void> {
+    if (packet.payload.length === 0) this.#retained.delete(packet.topic);
+    else this.#retained.set(packet.topic, { ...packet, payload: ownBytes(packet.payload) });
+    return Settled.of();
+  }
+
+  createRetainedStreamCombi(filters: string[]): Readable {
+    const found = new Set<Outgoing>();
+    for (const filter of filters) for (const packet of this.#retainedFor(filter)) found.add(packet);
+    return Readable.from(found);
+  }
+
+  *#retainedFor(filter: string): IterableIterator<Outgoing> {
+    if (!filter.includes('+') && !filter.includes('#')) {
+      const packet = this.#retained.get(filter);
+      if (packet) yield packet;
+      return;
+    }
+    const prefix = filter.slice(0, filter.search(/\/?[+#]/));
+    for (const [topic, packet] of this.#retained) if (topic.startsWith(prefix) && matches(filter, topic)) yield packet;
+  }
+
+  // Subscriptions
+
+  /** Aedes hands over the whole SUBSCRIBE packet once for each granted filter, the denied ones included. */
+  addSubscriptions(client: BrokerClient, subscriptions: Subscription[]): Promise<void> {
+    let stored = this.#subscriptions.get(client.id);
+    for (const { topic: filter, qos } of subscriptions) {
+      if (!this.#rules.isGranted(client, filter)) continue;
+      if (!stored) {
+        stored = new Map();
+        this.#subscriptions.set(client.id, stored);
+      }
+      stored.set(filter, qos);
+      if (qos > 0) this.#filters.set(filter, client.id, qos);
+      else this.#filters.delete(filter, client.id);
+    }
+    return Settled.of();
+  }
+
+  removeSubscriptions({ id }: Id, filters: string[]): Promise<void> {
+    const stored = this.#subscriptions.get(id);
+    for (const filter of filters) {
+      this.#filters.delete(filter, id);
+      stored?.delete(filter);
+    }
+    if (stored?.size === 0) this.#subscriptions.delete(id);
+    return Settled.of();
+  }
+
+  subscriptionsByClient({ id }: Id): Promise<Subscription[]> {
+    const stored = this.#subscriptions.get(id) ?? [];
+    return Settled.of(Array.from(stored, ([topic, qos]) => ({ topic, qos })));
+  }
+
+  subscriptionsByTopic(topic: string): Promise<Holder[]> {
+    return Settled.of(Array.from(this.#filters.match(topic), ([clientId, qos]) => ({ clientId, topic, qos })));
+  }
+
+  /** A clean session begins: nothing of the former one stays [MQTT-3.1.2-6]. */
+  cleanSubscriptions({ id }: Id): Promise<void> {
+    for (const filter of this.#subscriptions.get(id)?.keys() ?? []) this.#filters.delete(filter, id);
+    this.#subscriptions.delete(id);
+    this.#queues.delete(id);
+    return Settled.of();
+  }
+
+  // Queues of stored sessions
+
+  outgoingEnqueue({ clientId }: Pick<Holder, 'clientId'>, packet: Outgoing): Promise<void> {
+    this.#enqueue(clientId, copyForQueue(packet));
+    return Settled.of();
+  }
+
+  outgoingEnqueueCombi(holders: Holder[], packet: Outgoing): Promise<void> {
+    if (holders.length === 0) return Settled.of();
+    const copy = copyForQueue(packet);
+    for (const { clientId } of holders)
+      if (this.#rules.mayQueue(clientId, packet.topic)) this.#enqueue(clientId, { ...copy });
+    return Settled.of();
+  }
+
+  /** A queued message is sent under a packet id, or its PUBREL takes its place. */
+  outgoingUpdate({ id }: Id, packet: Queued): Promise<void> {
+    const queue = this.#queues.get(id);
+    if (!queue || packet.messageId === undefined) return Settled.of();
+    if (packet.cmd === 'pubrel') {
+      const sent = queue.sent.get(packet.messageId);
+      if (sent) sent.cmd = 'pubrel';
+      return Settled.of();
+    }
+    const queued = queue.byCounter.get(packet.brokerCounter);
+    if (!queued) return Settled.of();
+    queued.messageId = packet.messageId;
+    queue.sent.set(packet.messageId, queued);
+    return Settled.of();
+  }
+
+  /** A message has been acknowledged; without a packet id, one that may not be delivered leaves the queue. */
+  outgoingClearMessageId({ id }: Id, packet: PacketId & { brokerCounter?: number }): Promise<Queued | undefined> {
+    const queue = this.#queues.get(id);
+    if (!queue) return Settled.of(undefined);
+    const queued =
+      packet.messageId === undefined
+        ? queue.byCounter.get(packet.brokerCounter ?? -1)
+        : queue.sent.get(packet.messageId);
+    if (queued) this.#dequeue(id, queue, queued);
+    return Settled.of(queued);
+  }
+
+  /** What is left for a session that has come back; what had been sent before is marked so [MQTT-3.3.1-1]. */
+  outgoingStream({ id }: Id): Readable {
+    const queued = [...(this.#queues.get(id)?.byCounter.values() ?? [])];
+    return Readable.from(queued.map((packet) => ({ ...packet, dup: packet.messageId !== undefined })));
+  }
+
+  #enqueue(clientId: string, packet: Queued): void {
+    let queue = this.#queues.get(clientId);
+    if (!queue) {
+      queue = { byCounter: new Map(), sent: new Map() };
+      this.#queues.set(clientId, queue);
+    }
+    queue.byCounter.set(packet.brokerCounter, packet);
+    if (queue.byCounter.size <= this.#limit) return;
+    const [oldest] = queue.byCounter.values();
+    if (oldest) this.#dequeue(clientId, queue, oldest);
+    this.#counters.dropped += 1;
+  }
+
+  #dequeue(clientId: string, { byCounter, sent }: SessionQueue, packet: Queued): void {
+    byCounter.delete(packet.brokerCounter);
+    if (packet.messageId !== undefined && sent.get(packet.messageId) === packet) sent.delete(packet.messageId);
+    if (byCounter.size === 0) this.#queues.delete(clientId);
+  }
+
+  // QoS 2 messages from a client
+
+  /** Called once for each new packet id, before PUBREC. */
+  incomingStorePacket(client: BrokerClient, packet: Incoming): Promise<void> {
+    const work = this.#rules.storeOnce(client, packet);
+    if (!work) {
+      this.#received(client, packet);
+      return Settled.of();
+    }
+    const key = `${client.id}/${packet.messageId}`;
+    const stored = work
+      .then(() => this.#received(client, packet))
+      .finally(() => {
+        this.#storing.delete(key);
+      });
+    this.#storing.set(key, stored);
+    return stored;
+  }
+
+  incomingGetPacket({ id }: Id, { messageId }: PacketId): Promise<Incoming> {
+    const known = this.#incoming.get(id)?.get(messageId ?? -1);
+    if (known) return Settled.of(known);
+    // A duplicate on a new connection may arrive while the first is still being written.
+    const storing = this.#storing.get(`${id}/${messageId}`);
+    if (storing) return storing.then(() => this.incomingGetPacket({ id }, { messageId }));
+    return Settled.failed(new Error('no such packet'));
+  }
+
+  incomingDelPacket({ id }: Id, { messageId }: PacketId): Promise<void> {
+    const packets = this.#incoming.get(id);
+    packets?.delete(messageId ?? -1);
+    if (packets?.size === 0) this.#incoming.delete(id);
+    return Settled.of();
+  }
+
+  cleanIncoming({ id }: Id): Promise<void> {
+    this.#incoming.delete(id);
+    return Settled.of();
+  }
+
+  #received({ id }: Id, packet: Incoming): void {
+    const packets = this.#incoming.get(id);
+    // Only the packet id is asked for again.
+    const { messageId = -1 } = packet;
+    if (packets) packets.set(messageId, packet);
+    else this.#incoming.set(id, new Map([[messageId, packet]]));
+  }
+
+  // Wills
+
+  putWill({ id }: Id, will: Will): Promise<void> {
+    this.#wills.set(id, Object.assign(will, { brokerId: this.#brokerId, clientId: id }));
+    return Settled.of();
+  }
+
+  getWill({ id }: Id): Promise<StoredWill | undefined> {
+    return Settled.of(this.#wills.get(id));
+  }
+
+  delWill({ id }: Id): Promise<StoredWill | undefined> {
+    const will = this.#wills.get(id);
+    this.#wills.delete(id);
+    return Settled.of(will);
+  }
+
+  /** Wills that another process has left; in memory there are none. */
+  streamWill(): Readable {
+    return Readable.from([]);
+  }
+
+  async destroy(): Promise<void> {}
+}
+
+/** A copy for a queue: not retained, because the subscription stood when the message came [MQTT-3.3.1-9]. */
+function copyForQueue({ brokerId, brokerCounter, topic, payload, qos }: Outgoing): Queued {
+  const packet = { cmd: 'publish' as const, brokerId, brokerCounter, topic, payload: ownBytes(payload), qos };
+  return { ...packet, retain: false, dup: false, messageId: undefined };
+}
+
+/** The bytes alone, when they are a small part of a read buffer that would stay in memory with them. */
+function ownBytes(payload: string | Buffer): Buffer {
+  if (typeof payload === 'string') return Buffer.from(payload);
+  return payload.buffer.byteLength > 2 * payload.length ? Buffer.from(payload) : payload;
+}

@@ -1,0 +1,81 @@
+import type { BrokerServices, Rejection } from '../src/context.js';
+import { formatTopic, parseTopic } from '../src/topics.js';
+import type { BrokerCore, Incoming } from './aedes-types.js';
+import type { DeviceAddress } from './authorize.js';
+import type { LiveClient } from './sessions.js';
+
+/** Topic characters that an explanation repeats at most. */
+const repeatedTopic = 1024;
+
+/** The channels on which only the service speaks: `_rejected` and `_updates/fields` (decisions 5). */
+export class ServiceChannels {
+  readonly #services: BrokerServices;
+  readonly #root: string;
+  readonly #aedes: BrokerCore;
+
+  constructor(services: BrokerServices, aedes: BrokerCore) {
+    this.#services = services;
+    this.#root = services.config.topicRoot;
+    this.#aedes = aedes;
+  }
+
+  /** Explains on the device's `_rejected` why a message was refused or not stored; `done` after it has been handed on. */
+  reject(device: DeviceAddress, message: Incoming, rejection: Rejection, done: () => void = () => {}): void {
+    this.#publish(device, '_rejected', explanation(message, rejection), done);
+  }
+
+  /** Turns a refused message itself into its explanation; its QoS and packet id stay, for the acknowledgement. */
+  rewrite(device: DeviceAddress, message: Incoming, rejection: Rejection): void {
+    message.payload = explanation(message, rejection);
+    message.topic = formatTopic(this.#root, device.accountId, device.deviceId, '_rejected');
+    message.retain = false;
+  }
+
+  /** Publishes changed fields on the device's `_updates/fields`. */
+  deviceUpdated(device: DeviceAddress, changes: Record<string, unknown>): void {
+    if (Object.keys(changes).length > 0) this.#publish(device, '_updates/fields', stateOf(changes));
+  }
+
+  /** Sends the whole state to a connection that has subscribed to exactly this device's `_updates/fields`. */
+  async sendState({ client }: LiveClient, topic: string, qos: 0 | 1 | 2): Promise<void> {
+    const named = parseTopic(this.#root, topic);
+    if (named?.channel !== '_updates/fields') return;
+    const state = await this.#services.deviceState(named.deviceId);
+    if (!state || client.closed) return;
+    client.publish({ cmd: 'publish', topic, payload: stateOf(state), qos, retain: false, dup: false }, () => {});
+  }
+
+  #publish({ accountId, deviceId }: DeviceAddress, channel: string, payload: Buffer, done: () => void = () => {}): void {
+    const topic = formatTopic(this.#root, accountId, deviceId, channel);
+    this.#aedes.publish({ cmd: 'publish', topic, payload, qos: 1, retain: false, dup: false }, (error) => {
+      if (error) this.#services.log.error({ err: error, topic }, 'a service message was not published');
+      done();
+    });
+  }
+}
+
+/** Empties a refused message that nobody may notice: no filter of a client reaches topics below `$SYS`. */
+export function silence(message: Incoming): void {
+  message.topic = '$SYS/refused';
+  message.payload = Buffer.alloc(0);
+  message.retain = false;
+}
+
+function explanation({ topic, payload }: Incoming, { code, message, details }: Rejection): Buffer {
+  const said = { error: { code, message, details }, topic: topic.slice(0, repeatedTopic) };
+  const state = topic.endsWith('/_set/fields') ? stateIn(payload) : undefined;
+  return Buffer.from(JSON.stringify(state === undefined ? said : { ...said, state }));
+}
+
+/** The state that a refused `_set/fields` message wanted, when it can be read. */
+function stateIn(payload: Buffer): unknown {
+  try {
+    return (JSON.parse(payload.toString()) as { state?: unknown } | null)?.state;
+  } catch {
+    return undefined;
+  }
+}
+
+function stateOf(fields: Record<string, unknown>): Buffer {
+  return Buffer.from(JSON.stringify({ state: fields }));
+}

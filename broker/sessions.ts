@@ -1,0 +1,198 @@
+import type { Caller } from '../src/access.js';
+import type { BrokerClient } from './aedes-types.js';
+import { Turns } from './turns.js';
+
+/** One connection, from its CONNECT packet on. Aedes can lose a live client; this registry cannot. */
+export interface LiveClient {
+  readonly client: BrokerClient;
+  /** The client id as it was sent; Aedes knows one that is private to the principal. */
+  readonly clientId: string;
+  readonly address: string | undefined;
+  /** Set once the credential is proven. */
+  identity: ProvenIdentity | undefined;
+  /** Whether CONNACK has been sent and the session is in use. */
+  ready: boolean;
+  ended: boolean;
+  /** Topic filters in force, those of a restored session included. */
+  readonly filters: Set<string>;
+  /** Lowest and highest QoS among the filters; deliveries are capped to it. */
+  lowestQos: 0 | 1 | 2;
+  highestQos: 0 | 1 | 2;
+  /** Refused packets since `since` (milliseconds); the window is a minute. */
+  refusals: { since: number; count: number };
+  readonly turns: Turns;
+}
+
+export interface ProvenIdentity {
+  caller: Caller;
+  /** Whose sessions these are: the device, the identity, or the entity that holds the secret. */
+  readonly principal: string;
+  /** The credential that was proven; undefined for a JWT. */
+  readonly generation: number | undefined;
+  readonly sessionId: string | undefined;
+  /** Milliseconds since 1970; Infinity for a secret. */
+  readonly expires: number;
+  /** `<root>/<account>/d/<device>/` of a device; undefined for users. */
+  readonly ownChannels: string | undefined;
+}
+
+/** What may be told to end while a CONNECT that depends on it is still being checked. */
+type CutKey = `caller:${string}` | `session:${string}`;
+
+/** The registry of live connections: by who acts and by login session. */
+export class Sessions {
+  readonly #byCaller = new Map<string, Set<LiveClient>>();
+  readonly #bySession = new Map<string, Set<LiveClient>>();
+  readonly #expiring = new Set<LiveClient>();
+  readonly #cuts = new Map<CutKey, number>();
+  #cutCount = 0;
+  #checking = 0;
+  readonly #onEnd: (live: LiveClient) => void;
+
+  /** `onEnd` hears of every connection that was ready and has ended. */
+  constructor(onEnd: (live: LiveClient) => void) {
+    this.#onEnd = onEnd;
+  }
+
+  /** Marks the begin of a credential check; give the mark to `admit`, and call `checked` in every case. */
+  beginCheck(): number {
+    this.#checking += 1;
+    return this.#cutCount;
+  }
+
+  checked(): void {
+    this.#checking -= 1;
+    if (this.#checking === 0) this.#cuts.clear();
+  }
+
+  /** Registers a proven connection; false when its principal was cut off while the credential was being checked. */
+  admit(live: LiveClient, identity: ProvenIdentity, mark: number): boolean {
+    if (this.#isCut(`caller:${identity.caller.id}`, mark)) return false;
+    if (identity.sessionId !== undefined && this.#isCut(`session:${identity.sessionId}`, mark)) return false;
+    live.identity = identity;
+    add(this.#byCaller, identity.caller.id, live);
+    if (identity.sessionId !== undefined) add(this.#bySession, identity.sessionId, live);
+    if (identity.expires !== Number.POSITIVE_INFINITY) this.#expiring.add(live);
+    return true;
+  }
+
+  /** Forgets a connection; called when its socket has closed, and harmless afterwards. */
+  remove(live: LiveClient): void {
+    if (live.ended) return;
+    live.ended = true;
+    const { identity } = live;
+    if (!identity) return;
+    drop(this.#byCaller, identity.caller.id, live);
+    if (identity.sessionId !== undefined) drop(this.#bySession, identity.sessionId, live);
+    this.#expiring.delete(live);
+    if (live.ready) this.#onEnd(live);
+  }
+
+  /** Ends a connection at once and drops its will: its principal has been cut off. */
+  kick(live: LiveClient): void {
+    const { client } = live;
+    client.will = null;
+    client._will = null;
+    this.remove(live);
+    client.close();
+    // Aedes destroys the socket only after its subscriptions are gone, a few turns of the loop later.
+    client.conn.destroy();
+  }
+
+  /** Ends every connection of a device or an identity; the number ended. */
+  endCaller(callerId: string): number {
+    this.#cut(`caller:${callerId}`);
+    return this.#kickAll(this.#byCaller.get(callerId));
+  }
+
+  /** Ends every connection of a login session; the number ended. */
+  endSession(sessionId: string): number {
+    this.#cut(`session:${sessionId}`);
+    return this.#kickAll(this.#bySession.get(sessionId));
+  }
+
+  /** Gives the connections of an identity what it may act as now; ends them when that is nothing. The number ended. */
+  renew(userId: string, caller: Caller | undefined): number {
+    if (!caller || caller.kind === 'newcomer') return this.endCaller(userId);
+    this.#cut(`caller:${userId}`);
+    for (const live of this.#byCaller.get(userId) ?? []) if (live.identity) live.identity.caller = caller;
+    return 0;
+  }
+
+  /** Ends the connections whose login session is over at `now` (milliseconds). */
+  endExpired(now: number): void {
+    for (const live of [...this.#expiring]) if ((live.identity?.expires ?? 0) <= now) this.kick(live);
+  }
+
+  /** Connections that are ready and belong to this device or identity. */
+  *readyOf(callerId: string): IterableIterator<LiveClient> {
+    for (const live of this.#byCaller.get(callerId) ?? []) if (live.ready) yield live;
+  }
+
+  /** Another connection of the same principal under the same client id, when Aedes has not ended it [MQTT-3.1.4-2]. */
+  predecessorsOf(live: LiveClient): LiveClient[] {
+    const others = live.identity ? (this.#byCaller.get(live.identity.caller.id) ?? []) : [];
+    return [...others].filter((other) => other !== live && other.ready && other.client.id === live.client.id);
+  }
+
+  *all(): IterableIterator<LiveClient> {
+    for (const lives of this.#byCaller.values()) yield* lives;
+  }
+
+  #cut(key: CutKey): void {
+    this.#cutCount += 1;
+    if (this.#checking > 0) this.#cuts.set(key, this.#cutCount);
+  }
+
+  #isCut(key: CutKey, mark: number): boolean {
+    return (this.#cuts.get(key) ?? 0) > mark;
+  }
+
+  #kickAll(lives: Set<LiveClient> | undefined): number {
+    if (!lives) return 0;
+    const ending = [...lives];
+    for (const live of ending) this.kick(live);
+    return ending.length;
+  }
+}
+
+/** The record of a connection whose CONNECT packet has arrived. */
+export function newLiveClient(client: BrokerClient, clientId: string, address: string | undefined): LiveClient {
+  return {
+    client,
+    clientId,
+    address,
+    identity: undefined,
+    ready: false,
+    ended: false,
+    filters: new Set(),
+    lowestQos: 2,
+    highestQos: 0,
+    refusals: { since: 0, count: 0 },
+    turns: new Turns(),
+  };
+}
+
+/** Brings the filters and their QoS bounds up to date with what Aedes holds for the client. */
+export function refreshFilters(live: LiveClient): void {
+  live.filters.clear();
+  live.lowestQos = 2;
+  live.highestQos = 0;
+  for (const [filter, { qos }] of Object.entries(live.client.subscriptions)) {
+    live.filters.add(filter);
+    if (qos < live.lowestQos) live.lowestQos = qos;
+    if (qos > live.highestQos) live.highestQos = qos;
+  }
+}
+
+function add(index: Map<string, Set<LiveClient>>, key: string, live: LiveClient): void {
+  const lives = index.get(key);
+  if (lives) lives.add(live);
+  else index.set(key, new Set([live]));
+}
+
+function drop(index: Map<string, Set<LiveClient>>, key: string, live: LiveClient): void {
+  const lives = index.get(key);
+  lives?.delete(live);
+  if (lives?.size === 0) index.delete(key);
+}

@@ -1,0 +1,64 @@
+/** Topic filters: whether one is well formed, what it matches, and whether it can match anything in a caller's reach. */
+import type { Access, Caller } from '../src/access.js';
+
+/** U+0000, or the replacement character that the parser puts for bad UTF-8; both end a connection [MQTT-1.5.3]. */
+export function hasForbiddenCharacter(text: string): boolean {
+  return text.includes('\0') || text.includes('\uFFFD');
+}
+
+/** Whether wildcards stand alone in their level, and `#` last [MQTT-4.7.1-2, MQTT-4.7.1-3]. */
+export function isWellFormed(filter: string): boolean {
+  if (filter === '' || hasForbiddenCharacter(filter)) return false;
+  const levels = filter.split('/');
+  return levels.every((level, place) => {
+    if (level === '#') return place === levels.length - 1;
+    return level === '+' || !(level.includes('#') || level.includes('+'));
+  });
+}
+
+/** Whether a topic matches a well-formed filter. */
+export function matches(filter: string, topic: string): boolean {
+  return matchesLevels(filter.split('/'), topic.split('/'));
+}
+
+/**
+ * Whether a well-formed filter can match a topic in the caller's reach (decisions 5). With a wildcard in the device's
+ * level the answer is yes as soon as the shape fits: reach is decided again for every delivery.
+ */
+export function canMatch(root: string, access: Access, caller: Caller, filter: string): boolean {
+  if (filter.startsWith('$') || !access.may(caller, 'subscribe', 'device')) return false;
+  const rest = afterPrefix(filter.split('/'), [...root.split('/'), caller.accountId, 'd']);
+  if (rest === undefined) return false;
+  if (rest === 'everything') return true;
+  const [device, ...channel] = rest;
+  if (device === '#') return true;
+  if (device === undefined || channel.length === 0) return false;
+  if (device === '+' && caller.kind !== 'device') return couldBeChannel(channel);
+  const placement = access.reachableDevice(caller, device === '+' ? caller.id : device);
+  if (!placement) return false;
+  for (const name of access.channelsOf(placement.deviceTemplateId).keys())
+    if (matchesLevels(channel, name.split('/')) && access.mayHear(caller, placement.id, name)) return true;
+  return false;
+}
+
+/** What is left of the filter behind these levels; `everything` when it ended in `#` before. */
+function afterPrefix(filter: string[], prefix: string[]): string[] | 'everything' | undefined {
+  for (const [place, level] of prefix.entries()) {
+    if (filter[place] === '#') return 'everything';
+    if (filter[place] !== '+' && filter[place] !== level) return undefined;
+  }
+  return filter.slice(prefix.length);
+}
+
+/** A channel of a template has one level, the service channels at most two. */
+function couldBeChannel(levels: string[]): boolean {
+  return levels.length <= 2 || levels[2] === '#';
+}
+
+function matchesLevels(filter: string[], topic: string[]): boolean {
+  for (const [place, level] of filter.entries()) {
+    if (level === '#') return true;
+    if (place >= topic.length || (level !== '+' && level !== topic[place])) return false;
+  }
+  return filter.length === topic.length;
+}

@@ -1,0 +1,44 @@
+/** One message that waits for its own work, and for every message before it. */
+export interface Turn {
+  finished: boolean;
+  readonly pass: () => void;
+}
+
+/** How many passed turns stay in the array before they are cut off; a busy client's line is never empty. */
+const passedKept = 1024;
+
+/**
+ * The messages of one client pass strictly in the order in which they came: a whole read chunk is dispatched at once,
+ * and uneven waiting would reorder messages and acknowledgements.
+ */
+export class Turns {
+  #line: Turn[] = [];
+  #first = 0;
+
+  get idle(): boolean {
+    return this.#first === this.#line.length;
+  }
+
+  /** Takes a place in the line; `pass` is called once the turn is finished and all before it have passed. */
+  take(pass: () => void): Turn {
+    const turn = { finished: false, pass };
+    this.#line.push(turn);
+    return turn;
+  }
+
+  finish(turn: Turn): void {
+    turn.finished = true;
+    while (this.#first < this.#line.length) {
+      const next = this.#line[this.#first] as Turn;
+      if (!next.finished) return;
+      this.#first += 1;
+      if (this.#first === passedKept) {
+        this.#line.splice(0, passedKept);
+        this.#first = 0;
+      }
+      next.pass();
+    }
+    this.#line = [];
+    this.#first = 0;
+  }
+}

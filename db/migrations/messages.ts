@@ -1,0 +1,5 @@
+import type { Migration } from './index.js';
+import * as timeSeriesAndLogs from './messages-0001.js';
+
+/** The steps of messages.db, in order. A step that has been released is never changed. */
+export const messageMigrations: readonly Migration[] = [timeSeriesAndLogs];

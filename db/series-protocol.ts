@@ -1,0 +1,39 @@
+/** What series.ts and its worker say to each other. */
+
+/** A log entry as its row; `tags` and `custom` are JSON. */
+export interface LogRow {
+  id: string;
+  accountId: string;
+  deviceId: string;
+  time: number;
+  received: number;
+  severity: number;
+  message: string | null;
+  code: string | null;
+  details: string | null;
+  tags: string;
+  custom: string | null;
+}
+
+/** How many numbers a point takes in `Batch.points`: index of its key, time, index of its category, number (NaN: none). */
+export const pointWidth = 4;
+
+/** What is written in one transaction, flat because that is copied between threads fastest. */
+export interface Batch {
+  /** Account, device and channel template of each series that occurs, three texts each. */
+  keys: string[];
+  categories: string[];
+  points: Float64Array;
+  /** By index of the point; sparse, most points have none. */
+  texts: Map<number, string>;
+  logs: LogRow[];
+}
+
+export type Order = { write: Batch } | { deleteSome: string } | { close: true };
+
+/** After `ready`, one for each order but `close`, in their order. `more`: the device still has rows. */
+export type Answer = { ready: true } | { more: boolean } | { failure: { message: string; code?: string | undefined } };
+
+export interface WorkerSettings {
+  path: string;
+}

@@ -1,0 +1,251 @@
+/** Lists of entities (spec 4.1): match, reach, sort, page, count, and the parents and child counts beside them. */
+import { type Expression, type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely';
+import { type TProperties, Type } from 'typebox';
+import type { Db } from '../../db/index.js';
+import type { EntityTable, Row } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import { invalid, PlatformError } from '../errors.js';
+import { degreesText, parseDate } from './values.js';
+
+/**
+ * How a column is matched: `exact` text; `reference`, an id or the text `null`; `partial`, anywhere, ignoring case;
+ * `flag`, a boolean; `latitude` and `longitude`, numbers kept as text; `date`, an instant.
+ */
+export type Match = 'exact' | 'reference' | 'partial' | 'flag' | 'latitude' | 'longitude' | 'date';
+
+/** What a list of one table offers, as the spec names it. */
+export interface Listing<T extends EntityTable> {
+  table: T;
+  filters: Readonly<Partial<Record<keyof Row<T> & string, Match>>>;
+  sorts: readonly (keyof Row<T> & string)[];
+  defaultSort: keyof Row<T> & string;
+  /** The column that says where a row stands in the tree of organizations; absent where only admins list. */
+  reach?: keyof Row<T> & string;
+}
+
+export interface ListQuery {
+  accountId: string;
+  meta?: boolean;
+  results?: boolean;
+  page?: number;
+  pageSize?: number;
+  sortBy?: string;
+  sortOrder?: 'asc' | 'desc';
+  expand?: string;
+  count?: string;
+  [filter: string]: unknown;
+}
+
+export interface Meta {
+  count: number;
+  page: number;
+  pageSize: number;
+  sortOrder: 'asc' | 'desc';
+  sortBy?: string;
+}
+
+export interface Page<T extends EntityTable> {
+  rows: Row<T>[] | undefined;
+  meta: Meta | undefined;
+}
+
+/** A text that is one of these. */
+export function oneOf<V extends string>(values: readonly V[], options: { default?: V; description?: string } = {}) {
+  return Type.Unsafe<V>({ type: 'string', enum: [...values], ...options });
+}
+
+const pagination = {
+  accountId: Type.String({ description: 'The account; a foreign one answers 404.' }),
+  meta: Type.Optional(Type.Boolean({ default: true, description: 'Include meta information.' })),
+  results: Type.Optional(Type.Boolean({ default: true, description: 'Include results.' })),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+  sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'asc' })),
+};
+
+/** The query of a list as a schema (spec 4.1). `more` are parameters that are no filters, such as expand and count. */
+export function listSchema<T extends EntityTable>(listing: Listing<T>, more: TProperties = {}) {
+  const filters = Object.fromEntries(
+    Object.entries(listing.filters).map(([name, match]) => [
+      name,
+      Type.Optional(match === 'flag' ? Type.Boolean() : Type.String({ description: described[match as Match] })),
+    ]),
+  );
+  const sorts = [...new Set([...listing.sorts, listing.defaultSort])];
+  const sortBy = Type.Optional(oneOf(sorts, { default: listing.defaultSort }));
+  return Type.Object({ ...pagination, sortBy, ...filters, ...more });
+}
+
+/** The query of a trash list: newest deletion first unless asked otherwise (decisions 2). */
+export const trashListSchema = Type.Object({
+  ...pagination,
+  sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'desc' })),
+});
+
+const described: Record<Match, string> = {
+  exact: 'Equal to this.',
+  reference: 'Equal to this id; the text null selects entities without one.',
+  partial: 'Contains this, ignoring case.',
+  flag: 'Equal to this.',
+  latitude: 'Equal to this number.',
+  longitude: 'Equal to this number.',
+  date: 'At this instant, ISO 8601.',
+};
+
+/**
+ * One page of the live entities, or of the trash, that the caller can reach.
+ * @throws PlatformError 400/106 for a filter value that can be none; 416/109 for a page past the end (not for page 1).
+ */
+export async function list<T extends EntityTable>(
+  db: Db,
+  caller: Caller,
+  listing: Listing<T>,
+  query: ListQuery,
+  state: 'live' | 'trash' = 'live',
+): Promise<Page<T>> {
+  const { page = 1, pageSize = 10, meta = true, results = true } = query;
+  const order = query.sortOrder ?? (state === 'live' ? 'asc' : 'desc');
+  const sort = state === 'trash' ? 'deleted' : (query.sortBy ?? listing.defaultSort);
+  const matching = narrow(db, caller, listing, query, state);
+
+  let rows: Row<T>[] | undefined;
+  if (results) {
+    const found = await matching
+      .selectAll()
+      .orderBy(sql.ref(sort), order)
+      .orderBy('id', order)
+      .limit(pageSize)
+      .offset((page - 1) * pageSize)
+      .execute();
+    if (found.length === 0 && page > 1) throw new PlatformError('pageOutside');
+    rows = found as unknown as Row<T>[];
+  }
+  if (!meta) return { rows, meta: undefined };
+  const counted = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
+  const count = Number(counted.count);
+  if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
+  return { rows, meta: { count, page, pageSize, sortOrder: order } };
+}
+
+// Every entity table, seen through columns of any name: the listing names them, the schema has checked them.
+type AnyTable = Record<EntityTable, { id: string; accountId: string; deleted: string | null }>;
+
+function narrow<T extends EntityTable>(
+  db: Db,
+  caller: Caller,
+  listing: Listing<T>,
+  query: ListQuery,
+  state: 'live' | 'trash',
+) {
+  let matching = (db as unknown as Kysely<AnyTable>)
+    .selectFrom(listing.table as EntityTable)
+    .where('accountId', '=', caller.accountId)
+    .where('deleted', state === 'live' ? 'is' : 'is not', null);
+  for (const [column, match] of Object.entries(listing.filters)) {
+    const value = query[column];
+    if (value !== undefined && state === 'live') matching = matching.where(condition(column, match as Match, value));
+  }
+  if (caller.kind === 'admin') return matching;
+  const roots = caller.kind === 'endUser' ? caller.organizationIds : [];
+  if (!listing.reach || roots.length === 0) return matching.where(sql<SqlBool>`1 = 0`);
+  return matching.where(sql.ref(listing.reach), 'in', subtree(db, roots));
+}
+
+/** The ids of live organizations at and below `roots`. */
+function subtree(db: Db, roots: readonly string[]): Expression<string> {
+  return sql<string>`(${db
+    .withRecursive('reach', (qc) =>
+      qc
+        .selectFrom('organizations')
+        .select('id')
+        .where('id', 'in', [...roots])
+        .where('deleted', 'is', null)
+        .union(
+          qc
+            .selectFrom('organizations')
+            .innerJoin('reach', 'reach.id', 'organizations.parentId')
+            .select('organizations.id')
+            .where('organizations.deleted', 'is', null),
+        ),
+    )
+    .selectFrom('reach')
+    .select('id')})`;
+}
+
+function condition(column: string, match: Match, value: unknown): Expression<SqlBool> {
+  const reference = sql.ref(column);
+  const text = String(value);
+  switch (match) {
+    case 'flag':
+      return sql<SqlBool>`${reference} = ${value === true ? 1 : 0}`;
+    case 'partial': {
+      const pattern = `%${text.replace(/[\\%_]/g, '\\$&')}%`;
+      return sql<SqlBool>`${reference} like ${pattern} escape '\\'`;
+    }
+    case 'reference':
+      return text === 'null' ? sql<SqlBool>`${reference} is null` : sql<SqlBool>`${reference} = ${text}`;
+    case 'latitude':
+    case 'longitude': {
+      const degrees = degreesText(text, match === 'latitude' ? 90 : 180);
+      if (degrees === undefined) throw invalid(column, 'must be a number in range');
+      return sql<SqlBool>`${reference} = ${degrees}`;
+    }
+    case 'date': {
+      const instant = parseDate(text);
+      if (instant === undefined) throw invalid(column, 'must be an ISO 8601 date');
+      return sql<SqlBool>`${reference} = ${new Date(instant).toISOString()}`;
+    }
+    case 'exact':
+      return sql<SqlBool>`${reference} = ${text}`;
+  }
+}
+
+/** The names in a comma-separated `expand` or `count`. @throws PlatformError 400 with 106 for an unknown one. */
+export function readNames<N extends string>(path: string, value: string | undefined, known: readonly N[]): Set<N> {
+  const names = new Set<N>();
+  for (const name of (value ?? '').split(',')) {
+    const trimmed = name.trim();
+    if (trimmed === '') continue;
+    if (!(known as readonly string[]).includes(trimmed)) throw invalid(path, `must be among ${known.join(', ')}`);
+    names.add(trimmed as N);
+  }
+  return names;
+}
+
+/** Rows by id, live or in the trash: the parents that `expand` puts beside a page of children. */
+export async function rowsById<T extends EntityTable>(
+  db: Db,
+  table: T,
+  ids: Iterable<string | null>,
+): Promise<Map<string, Row<T>>> {
+  const wanted = [...new Set(ids)].filter((id) => id !== null);
+  if (wanted.length === 0) return new Map();
+  const rows = await (db as unknown as Kysely<AnyTable>)
+    .selectFrom(table as EntityTable)
+    .selectAll()
+    .where('id', 'in', wanted)
+    .execute();
+  return new Map(rows.map((row) => [row.id, row as unknown as Row<T>]));
+}
+
+/** How many live rows of `table` name each of `ids` in `column`: direct children only (decisions 2). */
+export async function childCounts<T extends EntityTable>(
+  db: Db,
+  table: T,
+  column: keyof Row<T> & string,
+  ids: readonly string[],
+): Promise<Map<string, number>> {
+  if (ids.length === 0) return new Map();
+  const parent = sql.ref<string>(column);
+  const rows = await (db as unknown as Kysely<AnyTable>)
+    .selectFrom(table as EntityTable)
+    .select((eb: ExpressionBuilder<AnyTable, EntityTable>) => [
+      parent.as('parent'),
+      eb.fn.countAll<number>().as('count'),
+    ])
+    .where(parent, 'in', [...ids])
+    .where('deleted', 'is', null)
+    .groupBy(parent)
+    .execute();
+  return new Map(rows.map((row) => [row.parent, Number(row.count)]));
+}

@@ -1,0 +1,171 @@
+/** The eight URLs of an entity kind (spec 4.3 to 4.8): etag header, envelope and schemas around the resource's functions. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Static, type TObject, type TSchema, Type } from 'typebox';
+import type { Caller } from '../access.js';
+import { errorResponses, PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { type ListQuery, type Meta, oneOf, trashListSchema } from './listing.js';
+import { parseVersion } from './verbs.js';
+
+/** An entity as the wire shows it. */
+export interface Wire {
+  id: string;
+  version: string;
+}
+
+export interface WirePage {
+  results: Wire[] | undefined;
+  meta: Meta | undefined;
+}
+
+/** One kind: where it lives, what it is called, its schemas and its verbs. A verb that a kind has not is left out. */
+export interface Kind<C extends TObject, U extends TObject, Q extends TObject, L extends TObject> {
+  path: string;
+  tag: string;
+  wrapper: string;
+  plural: string;
+  shape: TSchema;
+  create: { body: C; run(caller: Caller, body: Static<C>): Promise<Wire> };
+  read: { query: Q; run(caller: Caller, id: string, query: Static<Q>): Promise<Wire> };
+  update: { body: U; run(caller: Caller, id: string, version: number, body: Static<U>): Promise<Wire> };
+  remove(caller: Caller, id: string, version: number): Promise<Wire>;
+  list: { query: L; run(caller: Caller, query: Static<L>): Promise<WirePage> };
+  readTrash(caller: Caller, id: string): Promise<Wire>;
+  listTrash(caller: Caller, query: ListQuery): Promise<WirePage>;
+  recover(caller: Caller, id: string, version: number): Promise<Wire>;
+}
+
+const idParams = Type.Object({ id: Type.String() });
+const etagHeaders = Type.Object({
+  etag: Type.Optional(
+    Type.String({ description: 'The current version of the entity; required. If-Match is a synonym.' }),
+  ),
+});
+export const metaShape = Type.Object({
+  count: Type.Integer({ description: 'Matching entities in all.' }),
+  page: Type.Integer(),
+  pageSize: Type.Integer(),
+  sortOrder: oneOf(['asc', 'desc']),
+  sortBy: Type.Optional(Type.String()),
+});
+
+/** Mounts one kind below the app's prefix. */
+export function entityRoutes<C extends TObject, U extends TObject, Q extends TObject, L extends TObject>(
+  app: App,
+  kind: Kind<C, U, Q, L>,
+): void {
+  const { path, tag, wrapper, plural } = kind;
+  const one = { 200: Type.Object({ [wrapper]: kind.shape }), ...errorResponses };
+  const many = {
+    200: Type.Object({
+      [plural]: Type.Object({ results: Type.Optional(Type.Array(kind.shape)), meta: Type.Optional(metaShape) }),
+    }),
+    ...errorResponses,
+  };
+  const send = (reply: FastifyReply, entity: Wire) =>
+    reply.header('etag', `"${entity.version}"`).send({ [wrapper]: entity });
+
+  app.post(
+    path,
+    { schema: { tags: [tag], summary: `Create ${wrapper}`, body: kind.create.body, response: one } },
+    async (request, reply) => {
+      nameIgnored(request, reply, kind.create.body);
+      return send(reply, await kind.create.run(request.caller, request.body as Static<C>));
+    },
+  );
+  app.get(
+    `${path}/:id`,
+    {
+      schema: {
+        tags: [tag],
+        summary: `Read ${wrapper}`,
+        params: idParams,
+        querystring: kind.read.query,
+        response: one,
+      },
+    },
+    async (request, reply) =>
+      send(reply, await kind.read.run(request.caller, request.params.id, request.query as Static<Q>)),
+  );
+  app.put(
+    `${path}/:id`,
+    {
+      schema: {
+        tags: [tag],
+        summary: `Update ${wrapper}`,
+        params: idParams,
+        headers: etagHeaders,
+        body: kind.update.body,
+        response: one,
+      },
+    },
+    async (request, reply) => {
+      nameIgnored(request, reply, kind.update.body);
+      const version = readEtag(request);
+      return send(reply, await kind.update.run(request.caller, request.params.id, version, request.body as Static<U>));
+    },
+  );
+  app.delete(
+    `${path}/:id`,
+    {
+      schema: {
+        tags: [tag],
+        summary: `Move ${wrapper} to the trash`,
+        params: idParams,
+        headers: etagHeaders,
+        response: one,
+      },
+    },
+    async (request, reply) => send(reply, await kind.remove(request.caller, request.params.id, readEtag(request))),
+  );
+  app.get(
+    path,
+    { schema: { tags: [tag], summary: `List ${plural}`, querystring: kind.list.query, response: many } },
+    async (request, reply) => {
+      nameIgnored(request, reply, kind.list.query);
+      return { [plural]: await kind.list.run(request.caller, request.query as Static<L>) };
+    },
+  );
+  app.get(
+    `/trash${path}/:id`,
+    { schema: { tags: [tag], summary: `Read deleted ${wrapper}`, params: idParams, response: one } },
+    async (request, reply) => send(reply, await kind.readTrash(request.caller, request.params.id)),
+  );
+  app.get(
+    `/trash${path}`,
+    { schema: { tags: [tag], summary: `List deleted ${plural}`, querystring: trashListSchema, response: many } },
+    async (request, reply) => {
+      nameIgnored(request, reply, trashListSchema);
+      return { [plural]: await kind.listTrash(request.caller, request.query as ListQuery) };
+    },
+  );
+  app.post(
+    `/trash${path}/:id/recover`,
+    { schema: { tags: [tag], summary: `Recover ${wrapper}`, params: idParams, headers: etagHeaders, response: one } },
+    async (request, reply) => send(reply, await kind.recover(request.caller, request.params.id, readEtag(request))),
+  );
+}
+
+/**
+ * The version in the etag header, quoted or bare, or in its synonym If-Match (decisions 2).
+ * @throws PlatformError 400/103 when there is none, 412/103 when it could never be a version.
+ */
+function readEtag(request: FastifyRequest): number {
+  const header = request.headers.etag ?? request.headers['if-match'];
+  const text = Array.isArray(header) ? header[0] : header;
+  if (text === undefined || text.trim() === '')
+    throw new PlatformError('etagMissing', { details: [{ path: 'etag', message: 'The header is required.' }] });
+  const version = parseVersion(text.trim().replace(/^(?:W\/)?"(.*)"$/, '$1'));
+  if (version === undefined)
+    throw new PlatformError('etagInvalid', { details: [{ path: 'etag', message: 'It could never be a version.' }] });
+  return version;
+}
+
+/** Says in a header which properties had no effect, so that a typing error can be seen (decisions 2). */
+function nameIgnored(request: FastifyRequest, reply: FastifyReply, schema: TObject): void {
+  const given = request.method === 'GET' ? request.query : request.body;
+  const ignored = Object.keys((given ?? {}) as object).filter((name) => !Object.hasOwn(schema.properties, name));
+  if (ignored.length === 0) return;
+  const names = ignored.slice(0, 50).map((name) => encodeURIComponent(name.toWellFormed()).slice(0, 100));
+  reply.header(`${request.server.headerPrefix}-ignored-properties`, names.join(', '));
+}

@@ -1,0 +1,184 @@
+/** Values of custom fields (spec 2.7): checked against their type, kept as JSON beside the entity. */
+import { invalid } from '../errors.js';
+
+export type FieldType =
+  | 'url'
+  | 'lat'
+  | 'long'
+  | 'datetime'
+  | 'name'
+  | 'email'
+  | 'countryCode'
+  | 'territory'
+  | 'locality'
+  | 'postalCode'
+  | 'int'
+  | 'string'
+  | 'boolean'
+  | 'float'
+  | 'text';
+
+/** What a field may hold: int and float are numbers, boolean is boolean, all others are text (decisions 3). */
+export type FieldValue = string | number | boolean | null;
+/** `isoCountry` is no type of custom fields: an organization's own countryCode is ISO 3166 (spec 2.4). */
+type BuiltInType = FieldType | 'isoCountry';
+export type FieldTypes = Readonly<Record<string, BuiltInType>>;
+
+type Check = (value: unknown) => FieldValue | undefined;
+
+const text =
+  (least: number, most: number): Check =>
+  (value) =>
+    typeof value === 'string' && length(value) >= least && length(value) <= most ? value : undefined;
+
+const numeric =
+  (accept: (value: number) => boolean): Check =>
+  (value) => {
+    const number = parseNumber(value);
+    return number !== undefined && accept(number) ? number : undefined;
+  };
+
+const degrees =
+  (limit: number): Check =>
+  (value) =>
+    degreesText(value, limit);
+
+const checks: Record<BuiltInType, { check: Check; says: string }> = {
+  url: { check: (value) => (isUrl(value) ? value : undefined), says: 'a URL of at most 255 characters' },
+  lat: { check: degrees(90), says: 'a number between -90 and 90' },
+  long: { check: degrees(180), says: 'a number between -180 and 180' },
+  datetime: {
+    check: (value) => (parseDate(value) === undefined ? undefined : (value as string)),
+    says: 'an ISO 8601 date',
+  },
+  name: { check: text(5, 100), says: 'a text of 5 to 100 characters' },
+  email: {
+    check: (value) => (isEmail(value) ? value : undefined),
+    says: 'an e-mail address of at most 254 characters',
+  },
+  countryCode: { check: text(0, 2), says: 'a text of at most 2 characters' },
+  territory: { check: text(0, 2), says: 'a text of at most 2 characters' },
+  locality: { check: text(0, 100), says: 'a text of at most 100 characters' },
+  postalCode: { check: text(0, 10), says: 'a text of at most 10 characters' },
+  int: { check: numeric(Number.isSafeInteger), says: 'an integer' },
+  string: { check: text(0, 255), says: 'a text of at most 255 characters' },
+  boolean: {
+    check: (value) =>
+      value === 'true' ? true : value === 'false' ? false : typeof value === 'boolean' ? value : undefined,
+    says: 'true or false',
+  },
+  float: { check: numeric(Number.isFinite), says: 'a number' },
+  isoCountry: {
+    check: (value) =>
+      typeof value === 'string' && /^[A-Za-z]{2}(-[A-Za-z0-9]{1,3})?$/.test(value) ? value : undefined,
+    says: 'an ISO 3166 code, such as US or US-MA',
+  },
+  text: { check: text(0, 1000), says: 'a text of at most 1000 characters' },
+};
+
+/** Built-in custom fields of every entity of a kind (spec 2.2 to 2.5, types by decisions 3). */
+export const builtInFields = {
+  devices: { deviceVersion: 'string', location: 'text', name: 'string', purchaseDate: 'datetime' },
+  endUsers: {
+    address: 'string',
+    city: 'string',
+    countryCode: 'countryCode',
+    emailAddress: 'string',
+    name: 'name',
+    phoneNumber: 'string',
+    postalCode: 'postalCode',
+    state: 'string',
+  },
+  organizations: {
+    address: 'string',
+    city: 'string',
+    countryCode: 'isoCountry',
+    description: 'text',
+    industry: 'string',
+    organizationSize: 'string',
+    phoneNumber: 'string',
+    postalCode: 'postalCode',
+    state: 'territory',
+    websiteAddress: 'string',
+  },
+  deviceTemplates: { category: 'string', code: 'string', description: 'text', make: 'string' },
+} as const satisfies Record<string, FieldTypes>;
+
+/**
+ * A value as it is stored. null is no value.
+ * @throws PlatformError 400 with 106 naming `path` when the value does not match the type (spec 2.7).
+ */
+export function checkValue(path: string, type: BuiltInType, value: unknown): FieldValue {
+  if (value === null) return null;
+  const checked = checks[type].check(value);
+  if (checked === undefined) throw invalid(path, `must be ${checks[type].says}`);
+  return checked;
+}
+
+/** The fields of `body` that are of these types, checked. @throws as checkValue. */
+export function readFields(types: FieldTypes, body: Record<string, unknown>): Record<string, FieldValue> {
+  const values: Record<string, FieldValue> = {};
+  for (const [name, type] of Object.entries(types))
+    if (body[name] !== undefined) values[name] = checkValue(name, type, body[name]);
+  return values;
+}
+
+/** Stored fields with `changes` over them, as they are stored. */
+export function mergeFields(stored: string, changes: Record<string, FieldValue>): string {
+  const merged: Record<string, FieldValue> = { ...(JSON.parse(stored) as Record<string, FieldValue>), ...changes };
+  // No value and null are the same (spec 2.2: null by default), so that nothing is kept for it.
+  for (const [name, value] of Object.entries(merged)) if (value === null) delete merged[name];
+  return JSON.stringify(merged);
+}
+
+/** The fields of these types as the wire shows them, null where there is no value. */
+export function showFields(types: FieldTypes, stored: string): Record<string, FieldValue> {
+  const values = JSON.parse(stored) as Record<string, FieldValue>;
+  return Object.fromEntries(Object.keys(types).map((name) => [name, values[name] ?? null]));
+}
+
+/** A number, or a text that is one, in degrees as text; undefined when it is none or beyond the limit. */
+export function degreesText(value: unknown, limit: number): string | undefined {
+  const number = parseNumber(value);
+  return number !== undefined && Math.abs(number) <= limit ? String(number) : undefined;
+}
+
+/** An ISO 8601 date or date-time as epoch milliseconds; without a zone it is UTC. */
+export function parseDate(value: unknown): number | undefined {
+  if (typeof value !== 'string') return undefined;
+  const match =
+    /^(\d{4})-(\d{2})-(\d{2})(?:T(\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)(Z|[+-]\d{2}(?::?\d{2})?)?)?$/.exec(value);
+  if (!match) return undefined;
+  const [, year, month, day, time = '00:00', zone = 'Z'] = match;
+  const offset = zone === 'Z' ? zone : zone.length === 3 ? `${zone}:00` : zone.replace(/(\d{2}):?(\d{2})$/, '$1:$2');
+  const [clock, fraction = ''] = time.replace(',', '.').split('.');
+  const milliseconds = Date.parse(`${year}-${month}-${day}T${clock}${fraction && `.${fraction.slice(0, 3)}`}${offset}`);
+  // Date.parse carries 30 February over into March.
+  const lastDay = new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate();
+  return Number.isNaN(milliseconds) || Number(day) > lastDay ? undefined : milliseconds;
+}
+
+function parseNumber(value: unknown): number | undefined {
+  if (typeof value === 'number') return Number.isFinite(value) ? value : undefined;
+  if (typeof value !== 'string' || !/^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?\s*$/.test(value)) return undefined;
+  const number = Number(value);
+  return Number.isFinite(number) ? number : undefined;
+}
+
+/** Whether a text is an e-mail address of at most 254 characters. */
+export function isEmail(value: unknown): value is string {
+  return (
+    typeof value === 'string' &&
+    value.length <= 254 &&
+    /^[^\s@<>"(),;:\\[\]]+@[^\s@.<>"(),;:\\[\]]+(\.[^\s@.<>"(),;:\\[\]]+)*$/.test(value)
+  );
+}
+
+function isUrl(value: unknown): value is string {
+  return typeof value === 'string' && length(value) <= 255 && URL.canParse(value);
+}
+
+/** Characters, not UTF-16 units. */
+function length(value: string): number {
+  return [...value].length;
+}

@@ -1,0 +1,224 @@
+/** What can be done to any entity: stamp, find, change, trash, recover. A resource calls these; they call no resource. */
+import type { Kysely } from 'kysely';
+import { v7 as uuidv7 } from 'uuid';
+import { type Db, isUniqueViolation } from '../../db/index.js';
+import type { EntityTable, Row } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import type { Clock, Context } from '../context.js';
+import { PlatformError } from '../errors.js';
+
+/** How long a deleted entity can be recovered (spec 3.2), in milliseconds. */
+export const recoveryWindow = 30 * 24 * 60 * 60 * 1000;
+
+/** Fields common to every entity (spec 2.1). */
+type Common = Pick<
+  Row<'devices'>,
+  'id' | 'accountId' | 'created' | 'createdById' | 'lastModified' | 'lastModifiedById' | 'version' | 'deleted'
+>;
+type SystemField = keyof Common;
+
+/** Any entity table, seen through the fields they share, so that one statement serves them all. */
+function shared(db: Db): Kysely<{ entity: Common }> {
+  return db as unknown as Kysely<{ entity: Common }>;
+}
+
+function named(table: EntityTable): 'entity' {
+  return table as unknown as 'entity';
+}
+
+/** The time as the platform writes it: ISO 8601, UTC, milliseconds. */
+export function timestamp(clock: Clock): string {
+  return new Date(clock.now()).toISOString();
+}
+
+/** The system fields of a new entity of the caller's account. */
+export function stamp(clock: Clock, caller: Pick<Caller, 'id' | 'accountId'>): Common {
+  const now = timestamp(clock);
+  return {
+    id: uuidv7(),
+    accountId: caller.accountId,
+    created: now,
+    createdById: caller.id,
+    lastModified: now,
+    lastModifiedById: caller.id,
+    version: 1,
+    deleted: null,
+  };
+}
+
+/** @throws PlatformError 400 with 106 when a unique index refuses the row; `path` is the property to blame. */
+export async function insert<T extends EntityTable>(tx: Db, table: T, row: Row<T>, path = 'name'): Promise<Row<T>> {
+  await refuseDuplicates(path, () =>
+    shared(tx)
+      .insertInto(named(table))
+      .values(row as unknown as Common)
+      .execute(),
+  );
+  return row;
+}
+
+/** The entity, live or in the trash. */
+export async function find<T extends EntityTable>(db: Db, table: T, id: string): Promise<Row<T> | undefined> {
+  const row = await shared(db).selectFrom(named(table)).selectAll().where('id', '=', id).executeTakeFirst();
+  return row as unknown as Row<T> | undefined;
+}
+
+/** A live entity of the account, for references in a body; undefined is what the caller turns into 102. */
+export async function findLive<T extends EntityTable>(
+  db: Db,
+  table: T,
+  accountId: string,
+  id: string,
+): Promise<Row<T> | undefined> {
+  const row = await find(db, table, id);
+  return row && row.accountId === accountId && row.deleted === null ? row : undefined;
+}
+
+/**
+ * The entity, live or in the trash, when it is in the caller's reach.
+ * @throws PlatformError 404 with 100 when it is not there, and the same when it is out of reach.
+ */
+export async function findReached<T extends EntityTable>(
+  { registry, access }: Pick<Context, 'registry' | 'access'>,
+  caller: Caller,
+  table: T,
+  id: string,
+): Promise<Row<T>> {
+  const row = await find(registry.query, table, id);
+  if (!row || !access.reaches(caller, row.accountId, placeOf(table, row))) throw new PlatformError('notFound');
+  return row;
+}
+
+/** Where a row stands in the tree of organizations; null is outside of it, where only admins reach. */
+function placeOf(table: EntityTable, row: Common & { organizationId?: string | null; parentId?: string | null }) {
+  if (table !== 'organizations') return row.organizationId ?? null;
+  // In the trash it is no longer in the tree: whoever reaches its parent may see and recover it.
+  return row.deleted === null ? row.id : (row.parentId ?? null);
+}
+
+/** @throws PlatformError 410 with 107 when the entity is in the trash. */
+export function demandLive<R extends { deleted: string | null }>(row: R): R {
+  if (row.deleted !== null) throw new PlatformError('deleted');
+  return row;
+}
+
+/** @throws PlatformError 404 with 100 when the entity is not in the trash. */
+export function demandTrashed<R extends { deleted: string | null }>(row: R): R {
+  if (row.deleted === null) throw new PlatformError('notFound');
+  return row;
+}
+
+/** What a caller may set; the system fields are set by the verb. */
+export type Changes<T extends EntityTable> = Partial<Omit<Row<T>, SystemField>>;
+
+/** An expected version, or 'latest' where the last write wins (decisions 5, `_set/fields`). */
+export type Expected = number | 'latest';
+
+/**
+ * Changes a live entity whose version is `expected`, in one statement.
+ * @throws PlatformError 404/100, 410/107, 412/108 by what stands there instead; 400/106 on uniqueness.
+ */
+export async function change<T extends EntityTable>(
+  tx: Db,
+  table: T,
+  id: string,
+  expected: Expected,
+  by: { caller: Pick<Caller, 'id'>; clock: Clock },
+  changes: Changes<T>,
+): Promise<Row<T>> {
+  return write(tx, table, id, expected, 'live', {
+    ...changes,
+    lastModified: timestamp(by.clock),
+    lastModifiedById: by.caller.id,
+  });
+}
+
+/** Moves a live entity to the trash; its version stays (spec 9). @throws as change. */
+export async function trash<T extends EntityTable>(
+  tx: Db,
+  table: T,
+  id: string,
+  expected: number,
+  clock: Clock,
+): Promise<Row<T>> {
+  return write(tx, table, id, expected, 'live', { deleted: timestamp(clock), version: expected });
+}
+
+/**
+ * Brings an entity back from the trash with a new version.
+ * @throws PlatformError 404/100 when it is not in the trash, 410/107 after 30 days, 412/108, 400/106 on uniqueness.
+ */
+export async function recover<T extends EntityTable>(
+  tx: Db,
+  table: T,
+  id: string,
+  expected: number,
+  by: { caller: Pick<Caller, 'id'>; clock: Clock },
+): Promise<Row<T>> {
+  const row = await find(tx, table, id);
+  if (!row || row.deleted === null) throw new PlatformError('notFound');
+  if (Date.parse(row.deleted) + recoveryWindow < by.clock.now())
+    throw new PlatformError('deleted', { message: 'The entity was deleted more than 30 days ago.' });
+  return write(tx, table, id, expected, 'trashed', {
+    deleted: null,
+    lastModified: timestamp(by.clock),
+    lastModifiedById: by.caller.id,
+  });
+}
+
+async function write<T extends EntityTable>(
+  tx: Db,
+  table: T,
+  id: string,
+  expected: Expected,
+  state: 'live' | 'trashed',
+  values: Partial<Common>,
+): Promise<Row<T>> {
+  let update = shared(tx)
+    .updateTable(named(table))
+    .set((eb) => ({ version: eb('version', '+', 1), ...values }))
+    .where('id', '=', id)
+    .where('deleted', state === 'live' ? 'is' : 'is not', null);
+  if (expected !== 'latest') update = update.where('version', '=', expected);
+  const row = await refuseDuplicates('name', () => update.returningAll().executeTakeFirst());
+  if (row) return row as unknown as Row<T>;
+
+  const latest = await find(tx, table, id);
+  if (!latest) throw new PlatformError('notFound');
+  if (state === 'live' && latest.deleted !== null) throw new PlatformError('deleted');
+  throw staleVersion(latest);
+}
+
+function staleVersion(latest: Common): PlatformError {
+  return new PlatformError('staleVersion', {
+    details: [
+      {
+        path: 'etag',
+        message: 'The entity has been changed since.',
+        version: formatVersion(latest.version),
+        lastModified: latest.lastModified,
+        lastModifiedById: latest.lastModifiedById,
+      },
+    ],
+  });
+}
+
+async function refuseDuplicates<R>(path: string, work: () => Promise<R>): Promise<R> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!isUniqueViolation(error)) throw error;
+    throw new PlatformError('notUnique', { details: [{ path, message: `Another one has this ${path}.` }] });
+  }
+}
+
+/** A version on the wire: lower-case base 36 of the counter (decisions 2). */
+export function formatVersion(version: number): string {
+  return version.toString(36);
+}
+
+/** The counter of a version, or undefined for a text that could never be one. */
+export function parseVersion(text: string): number | undefined {
+  if (!/^[0-9a-z]{1,12}$/.test(text)) return undefined;
+  return Number.parseInt(text, 36);
+}

@@ -1,0 +1,236 @@
+/** The HTTP server: callers, error mapping, OpenAPI, and the two families of endpoints. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import cookie from '@fastify/cookie';
+import cors from '@fastify/cors';
+import helmet from '@fastify/helmet';
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import { Ajv } from 'ajv';
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type RawServerDefault,
+} from 'fastify';
+import { v7 as uuidv7 } from 'uuid';
+import { isStoreFull } from '../db/index.js';
+import type { Caller } from './access.js';
+import type { Context } from './context.js';
+import { type ErrorDetail, PlatformError } from './errors.js';
+import { requireCaller } from './identity/authentication.js';
+import { authRoutes, sessionRoutes } from './identity/routes.js';
+import type { Authenticated } from './identity/sessions.js';
+import { logRoutes } from './messages/logs.js';
+import { timeSeriesRoutes } from './messages/time-series.js';
+import { channelTemplateRoutes } from './registry/channel-templates.js';
+import { credentialRoutes } from './registry/credentials.js';
+import { deviceRoutes } from './registry/devices.js';
+import { endUserRoutes } from './registry/end-users.js';
+import { organizationRoutes } from './registry/organizations.js';
+import { templateRoutes } from './registry/templates.js';
+
+export type App = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who calls; on every endpoint behind authentication. */
+    caller: Caller;
+    authenticated: Authenticated;
+  }
+  interface FastifyInstance {
+    headerPrefix: string;
+  }
+  interface FastifyContextConfig {
+    /** The identity family has an error body of its own (spec 7.3). */
+    family?: 'identity';
+  }
+}
+
+/** Builds the server with every route; the caller listens and closes. */
+export async function buildHttp(ctx: Context): Promise<App> {
+  const { config } = ctx;
+  const app = Fastify({
+    loggerInstance: ctx.log as FastifyBaseLogger,
+    disableRequestLogging: true,
+    bodyLimit: config.httpBodyBytes,
+    // A request that is not complete in this time is cut off, so that slow senders hold no sockets.
+    requestTimeout: 30_000,
+    connectionTimeout: 0,
+    keepAliveTimeout: 65_000,
+    forceCloseConnections: 'idle',
+    routerOptions: { maxParamLength: 512 },
+    genReqId: () => uuidv7(),
+    frameworkErrors: (error, request, reply) => {
+      sendError(error, request as FastifyRequest, reply as FastifyReply);
+    },
+    ...(config.tls ? { https: { cert: config.tls.cert + (config.tls.ca ?? ''), key: config.tls.key } } : {}),
+  }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
+
+  app.decorate('headerPrefix', config.headerPrefix);
+  app.decorateRequest('caller');
+  app.decorateRequest('authenticated');
+  strictBodies(app);
+  app.setErrorHandler(sendError);
+  app.setNotFoundHandler((request, reply) => {
+    sendError(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
+  });
+  app.addHook('onSend', async (request, reply) => {
+    reply.header('x-request-id', request.id);
+  });
+  app.addHook('onResponse', async (request, reply) => {
+    const { method, id: requestId } = request;
+    const route = request.routeOptions.url;
+    request.log.debug({ requestId, method, route, status: reply.statusCode, ms: reply.elapsedTime }, 'request');
+  });
+
+  await app.register(helmet, { contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } } });
+  await app.register(cors, { origin: '*', exposedHeaders: exposedHeaders(config.headerPrefix) });
+  await app.register(cookie);
+  await documentation(app);
+
+  app.get('/.well-known/jwks.json', { schema: { tags: ['Identity'], summary: 'Public signing keys' } }, async () =>
+    ctx.tokens.jwks(),
+  );
+  await app.register(async (open) => authRoutes(open as App, ctx), { prefix: '/api/v1' });
+  await app.register(
+    async (scope) => {
+      const behind = scope as App;
+      requireCaller(behind, ctx);
+      sessionRoutes(behind, ctx);
+      for (const mount of [
+        deviceRoutes,
+        endUserRoutes,
+        organizationRoutes,
+        templateRoutes,
+        channelTemplateRoutes,
+        credentialRoutes,
+        logRoutes,
+      ])
+        mount(behind, ctx);
+    },
+    { prefix: '/api/v1' },
+  );
+  await app.register(
+    async (scope) => {
+      requireCaller(scope as App, ctx);
+      timeSeriesRoutes(scope as App, ctx);
+    },
+    { prefix: '/api/v4' },
+  );
+  await app.ready();
+  return app;
+}
+
+/** Bodies are taken as they are; what comes in a URL is text and is read as what the schema wants (decisions 2). */
+function strictBodies(app: App): void {
+  const shared = { allErrors: false, strictTypes: false, strictSchema: false, useDefaults: false } as const;
+  const strict = new Ajv({ ...shared, coerceTypes: false });
+  const coercing = new Ajv({ ...shared, coerceTypes: true });
+  app.setValidatorCompiler(({ schema, httpPart }) => (httpPart === 'body' ? strict : coercing).compile(schema));
+  app.setSerializerCompiler(() => (data) => JSON.stringify(data));
+
+  const parse = app.getDefaultJsonParser('error', 'error');
+  app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
+    // Clients send the header with calls that have no body, such as recover.
+    if (body === '') return done(null, undefined);
+    parse(request, body, (error, value) => {
+      if (error) return done(error, undefined);
+      const path = unstorable(value);
+      done(path === undefined ? null : new PlatformError('invalid', { details: [badText(path)] }), value);
+    });
+  });
+}
+
+function badText(path: string): ErrorDetail {
+  return { path, message: 'must be a text without NUL and without unpaired surrogates' };
+}
+
+/** Where a text stands that no store keeps as it is, if there is one. */
+function unstorable(value: unknown, path = ''): string | undefined {
+  if (typeof value === 'string') return value.includes('\0') || !value.isWellFormed() ? path : undefined;
+  if (typeof value !== 'object' || value === null) return undefined;
+  for (const [name, inner] of Object.entries(value)) {
+    const here = path === '' ? name : `${path}.${name}`;
+    const found = unstorable(name) === undefined ? unstorable(inner, here) : here;
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function exposedHeaders(prefix: string): string[] {
+  return ['etag', 'x-request-id', 'retry-after', `${prefix}-access-token`, `${prefix}-ignored-properties`];
+}
+
+/** The one place where an error becomes an answer. */
+function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+  const failure = asPlatformError(error);
+  const { code, status, message, details } = failure;
+  const requestId = request.id;
+  if (status >= 500) request.log.error({ requestId, err: error }, 'request failed');
+  if (request.routeOptions?.config?.family !== 'identity') {
+    reply.status(status).send({ error: { code, message, details }, requestId });
+    return;
+  }
+  const errorCode = identityErrorCode(failure);
+  const attributes = { errorCode, error: message, details };
+  reply.status(status).send({ statusCode: status, error: reasons[status] ?? 'Error', message, attributes, requestId });
+}
+
+const reasons: Record<number, string> = {
+  400: 'Bad Request',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'Not Found',
+  500: 'Internal Server Error',
+};
+
+function identityErrorCode({ kind }: PlatformError): string {
+  if (kind === 'badCredentials') return 'InvalidCredentialsError';
+  return `${kind.charAt(0).toUpperCase()}${kind.slice(1)}Error`;
+}
+
+function asPlatformError(error: unknown): PlatformError {
+  if (error instanceof PlatformError) return error;
+  if (isStoreFull(error)) return new PlatformError('storeFull');
+  const { validation, validationContext, statusCode } = error as Partial<FastifyError>;
+  if (validation) {
+    const details = validation.map(({ instancePath, params, message }) => {
+      const missing = typeof params?.missingProperty === 'string' ? params.missingProperty : undefined;
+      const path = [...instancePath.split('/').slice(1), ...(missing === undefined ? [] : [missing])].join('.');
+      return { path: path || (validationContext ?? ''), message: message ?? 'is invalid' };
+    });
+    return new PlatformError('invalid', { details });
+  }
+  if (statusCode === 413) return new PlatformError('tooLarge');
+  if (statusCode === 415) return new PlatformError('mediaType');
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
+    return new PlatformError('invalid', { message: 'The request cannot be read.' });
+  return new PlatformError('server');
+}
+
+async function documentation(app: App): Promise<void> {
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Slipway',
+        version: '1',
+        description: 'Device provisioning, management and messages. MQTT is described in the README.',
+        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      },
+      components: { securitySchemes: { bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' } } },
+      security: [{ bearer: [] }],
+    },
+  });
+  await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: true });
+  app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger());
+}

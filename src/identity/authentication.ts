@@ -1,0 +1,49 @@
+/** Who calls: the token of a request, checked and renewed (spec 5, decisions 4). */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Context } from '../context.js';
+import { PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+
+/** Everything below needs a live token, as Bearer header or as cookie; a cookie needs the CSRF header to change things. */
+export function requireCaller(app: App, ctx: Context): void {
+  const tokenName = `${ctx.config.headerPrefix}-access-token`;
+  const csrfName = `${ctx.config.headerPrefix}-csrf-token`;
+
+  app.addHook('onRequest', async (request, reply) => {
+    const bearer = readBearer(request);
+    const fromCookie = bearer === undefined ? request.cookies[tokenName] : undefined;
+    const jwt = bearer ?? fromCookie;
+    if (!jwt) throw new PlatformError('tokenMissing');
+    const authenticated = await ctx.sessions.authenticate(jwt);
+    if (!authenticated) throw new PlatformError('tokenInvalid');
+    if (fromCookie !== undefined && !['GET', 'HEAD', 'OPTIONS'].includes(request.method)) {
+      const proof = request.headers[csrfName];
+      if (typeof proof !== 'string' || !ctx.sessions.provesCsrf(authenticated.session, proof))
+        throw new PlatformError('forbidden', { message: `The header ${csrfName} is missing or wrong.` });
+    }
+    request.authenticated = authenticated;
+    request.caller = authenticated.caller;
+
+    const fresh = await ctx.sessions.renew(authenticated);
+    if (fresh === undefined) return;
+    reply.header(tokenName, fresh);
+    if (fromCookie !== undefined) setTokenCookie(reply, ctx, fresh, Date.parse(authenticated.session.expires));
+  });
+}
+
+/** The token of an Authorization: Bearer header. */
+function readBearer(request: FastifyRequest): string | undefined {
+  const [scheme = '', token] = (request.headers.authorization ?? '').split(' ', 2);
+  return scheme.toLowerCase() === 'bearer' && token ? token : undefined;
+}
+
+/** Sets the token cookie of decisions 4 until `expires`, milliseconds since 1970. */
+export function setTokenCookie(reply: FastifyReply, ctx: Context, jwt: string, expires: number): void {
+  reply.setCookie(`${ctx.config.headerPrefix}-access-token`, jwt, {
+    path: '/',
+    httpOnly: true,
+    secure: ctx.config.tls !== undefined,
+    sameSite: 'lax',
+    expires: new Date(expires),
+  });
+}

@@ -1,0 +1,45 @@
+/** Secrets that the platform makes: 256 random bits, shown once, stored hashed (decisions 6). */
+import { createHmac, randomBytes } from 'node:crypto';
+import { argon2id, hash, verify } from 'argon2';
+import { LRUCache } from 'lru-cache';
+import pLimit from 'p-limit';
+
+/** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost. */
+const cost = { type: argon2id, memoryCost: 64, timeCost: 1, parallelism: 1 } as const;
+
+/** How many proven secrets are remembered, so that a fleet reconnects without hashing again. */
+const provenKept = 200_000;
+
+export class Secrets {
+  readonly #limit = pLimit(4);
+  readonly #key = randomBytes(32);
+  readonly #proven = new LRUCache<string, string>({ max: provenKept });
+  readonly #nobody = this.hash(makeSecret());
+
+  /** The stored form of a secret. */
+  hash(secret: string): Promise<string> {
+    return this.#limit(() => hash(secret, cost));
+  }
+
+  /**
+   * Whether the secret is the one whose hash is stored for `owner`; a new hash makes older proofs void. Without a hash
+   * it takes the same time and is false.
+   */
+  async verify(owner: string, stored: string | undefined, secret: string): Promise<boolean> {
+    if (secret.length > 256) return false;
+    const mark = createHmac('sha256', this.#key)
+      .update(`${stored ?? ''}\0${secret}`)
+      .digest('base64');
+    if (stored !== undefined && this.#proven.get(owner) === mark) return true;
+    const against = stored ?? (await this.#nobody);
+    const matches = await this.#limit(() => verify(against, secret));
+    if (stored === undefined || !matches) return false;
+    this.#proven.set(owner, mark);
+    return true;
+  }
+}
+
+/** A new secret: 32 random bytes as base64url. */
+export function makeSecret(): string {
+  return randomBytes(32).toString('base64url');
+}

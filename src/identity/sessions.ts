@@ -1,0 +1,112 @@
+/** Login sessions (spec 5, decisions 4): a session lasts as long as its renewal type says, a token 20 minutes. */
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { v7 as uuidv7 } from 'uuid';
+import type { SessionRow } from '../../db/index.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { timestamp } from '../entity/verbs.js';
+import type { Claims } from './tokens.js';
+
+const minute = 60_000;
+const day = 24 * 60 * minute;
+
+/** How long a session lasts by `renewalType`, in milliseconds (spec 4.2, 8). */
+export const sessionLengths = { default: 14 * day, short: 30 * minute, remembered: 7 * day, extended: 100 * day };
+export type RenewalType = Exclude<keyof typeof sessionLengths, 'default'>;
+
+/** How long a token lasts without a renewal, in milliseconds (spec 8). */
+export const tokenLifetime = 20 * minute;
+
+/** An answer carries a fresh token once the caller's is older than this, in milliseconds. */
+const renewAfter = minute;
+
+/** A token that has been checked: who it stands for, now, and the session it belongs to. */
+export interface Authenticated {
+  caller: Caller;
+  claims: Claims;
+  session: SessionRow;
+}
+
+export class Sessions {
+  readonly #ctx: Pick<Context, 'registry' | 'tokens' | 'clock' | 'access'>;
+  // A caller that keeps its old token would otherwise cost one signature a request.
+  readonly #renewed = new LRUCache<string, { jwt: string; at: number }>({ max: 20_000 });
+
+  constructor(ctx: Pick<Context, 'registry' | 'tokens' | 'clock' | 'access'>) {
+    this.#ctx = ctx;
+  }
+
+  /** Opens a session of an identity and gives its first token. */
+  async open(caller: Caller, renewalType?: RenewalType): Promise<{ jwt: string; csrfToken: string; expires: number }> {
+    const { registry, clock } = this.#ctx;
+    const expires = clock.now() + sessionLengths[renewalType ?? 'default'];
+    const csrfToken = randomBytes(24).toString('base64url');
+    const session: SessionRow = {
+      id: uuidv7(),
+      accountId: caller.accountId,
+      userId: caller.id,
+      expires: new Date(expires).toISOString(),
+      ended: null,
+      csrfHash: digest(csrfToken).toString('base64'),
+    };
+    await registry.query
+      .insertInto('sessions')
+      .values({ ...session, created: timestamp(clock) })
+      .execute();
+    return { jwt: await this.#sign(caller, session), csrfToken, expires };
+  }
+
+  /** Who a token stands for; undefined when it is not ours, or its session has ended, or the identity is gone. */
+  async authenticate(jwt: string): Promise<Authenticated | undefined> {
+    const claims = await this.#ctx.tokens.verify(jwt);
+    if (!claims) return undefined;
+    const session = this.live(claims);
+    const caller = session && this.#ctx.access.callerOf(session.userId);
+    return caller ? { caller, claims, session } : undefined;
+  }
+
+  /** The session of a token while it lasts. */
+  live(claims: Claims): SessionRow | undefined {
+    const session = this.#ctx.registry.session(claims.id);
+    if (!session || session.ended !== null || session.userId !== claims.userId) return undefined;
+    return Date.parse(session.expires) > this.#ctx.clock.now() ? session : undefined;
+  }
+
+  /** A fresh token when the one in hand is older than a minute; never one that outlives the session. */
+  async renew({ caller, claims, session }: Authenticated): Promise<string | undefined> {
+    const now = this.#ctx.clock.now();
+    if (now - claims.iat * 1000 < renewAfter) return undefined;
+    const recent = this.#renewed.get(session.id);
+    if (recent && now - recent.at < renewAfter) return recent.jwt;
+    const jwt = await this.#sign(caller, session);
+    this.#renewed.set(session.id, { jwt, at: now });
+    return jwt;
+  }
+
+  /** Ends a session; from the moment of return its tokens are worth nothing. */
+  async end(sessionId: string): Promise<void> {
+    this.#renewed.delete(sessionId);
+    await this.#ctx.registry.query
+      .updateTable('sessions')
+      .set({ ended: timestamp(this.#ctx.clock) })
+      .where('id', '=', sessionId)
+      .where('ended', 'is', null)
+      .execute();
+  }
+
+  /** Whether this is the session's CSRF token. */
+  provesCsrf(session: SessionRow, token: string): boolean {
+    return timingSafeEqual(digest(token), Buffer.from(session.csrfHash, 'base64'));
+  }
+
+  #sign(caller: Caller, session: SessionRow): Promise<string> {
+    const left = Date.parse(session.expires) - this.#ctx.clock.now();
+    const claims = { id: session.id, userId: caller.id, accountId: caller.accountId, roles: [caller.kind] };
+    return this.#ctx.tokens.sign(claims, Math.min(tokenLifetime, left));
+  }
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}

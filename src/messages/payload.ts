@@ -1,0 +1,324 @@
+/** What the payload of a message says: points on a stored channel, an entry on `_log` (decisions 7). */
+import { type LogInput, type Point, type Severity, severities } from '../../db/series.js';
+import { parseDate } from '../entity/values.js';
+
+/** The points of a payload, or why it holds none. */
+export type Reading = { points: Point[] } | { reason: string };
+
+/** Bytes of UTF-8 that a category or a text may have. */
+const textLimit = 1024;
+/** Milliseconds since 1970 that a date can hold, either way. */
+const timeLimit = 8.64e15;
+/** SenML: a time below this many seconds is relative to now (RFC 8428, 4.5.3). */
+const relativeLimit = 2 ** 28;
+const decimal = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
+
+/**
+ * The points of a payload on a `timeSeries` channel. The forms are tried in the order of decisions 7; one bad row refuses
+ * the whole payload. `now` in milliseconds is the time of points that name none.
+ */
+export function readPoints(payload: Buffer, now: number): Reading {
+  const text = decode(payload);
+  if (text === undefined) return readFloat(payload, now) ?? { reason: 'The payload is not text in UTF-8.' };
+
+  const csv = readCsv(text, now);
+  if ('points' in csv) return csv;
+  const json = parseJson(text);
+  if (json !== undefined) {
+    const senml = readSenml(json, now);
+    if (senml && 'points' in senml) return senml;
+    const plain = readJson(json, now);
+    if ('points' in plain) return plain;
+    return readFloat(payload, now) ?? senml ?? plain;
+  }
+  return readFloat(payload, now) ?? csv;
+}
+
+/** CSV: `timestamp,category,numericValue,stringValue`, split at the first three commas, no quoting. */
+function readCsv(text: string, now: number): Reading {
+  const points: Point[] = [];
+  let start = 0;
+  for (let row = 1; start < text.length; row += 1) {
+    const feed = text.indexOf('\n', start);
+    const end = feed === -1 ? text.length : feed;
+    const line = trimBlanks(text.slice(start, feed > start && text[feed - 1] === '\r' ? feed - 1 : end));
+    start = end + 1;
+    if (line === '') continue;
+    const point = readRow(line, now);
+    if (typeof point === 'string') return { reason: `Row ${row}: ${point}` };
+    points.push(point);
+  }
+  return points.length > 0 ? { points } : { reason: 'The payload is empty.' };
+}
+
+function readRow(line: string, now: number): Point | string {
+  const first = line.indexOf(',');
+  if (first === -1)
+    return 'it is not CSV: timestamp, category, numericValue and stringValue, with commas between them.';
+  const second = indexOrEnd(line, first + 1);
+  const third = indexOrEnd(line, second + 1);
+  const timestamp = trimBlanks(line.slice(0, first));
+  const category = trimBlanks(line.slice(first + 1, second));
+  const number = trimBlanks(line.slice(second + 1, third));
+  const text = trimBlanks(line.slice(third + 1));
+
+  const time = timestamp === '' ? now : readTime(timestamp);
+  if (time === undefined) return 'the timestamp is neither epoch milliseconds nor an ISO 8601 date.';
+  const numericValue = number === '' ? null : readDecimal(number);
+  if (numericValue === undefined) return 'the number is not decimal and finite.';
+  return toPoint(time, category, numericValue, text === '' ? null : text);
+}
+
+function indexOrEnd(line: string, from: number): number {
+  const index = line.indexOf(',', from);
+  return index === -1 ? line.length : index;
+}
+
+/** SenML, the old object and the array of RFC 8428; undefined when the JSON is neither. */
+function readSenml(json: unknown, now: number): Reading | undefined {
+  if (isObject(json) && Array.isArray(json.e)) return readOldSenml(json, json.e, now);
+  return Array.isArray(json) ? readRfcSenml(json, now) : undefined;
+}
+
+/** The old form: base values stand once, beside the entries `e`; `bv` is a boolean. */
+function readOldSenml(base: Record<string, unknown>, entries: unknown[], now: number): Reading {
+  const points: Point[] = [];
+  for (const [index, entry] of entries.entries()) {
+    if (!isObject(entry)) return { reason: `SenML entry ${index + 1}: it is not an object.` };
+    const { n, t, v, sv, bv } = entry;
+    const point = senmlPoint(
+      { name: [base.bn, n], seconds: [base.bt, t], number: [undefined, v], boolean: bv, text: sv },
+      now,
+    );
+    if (typeof point === 'string') return { reason: `SenML entry ${index + 1}: ${point}` };
+    points.push(point);
+  }
+  return points.length > 0 ? { points } : { reason: 'The SenML holds no entry.' };
+}
+
+/** RFC 8428: base values hold from their record on; `vb` is a boolean, `vd` data as base64, `bv` is added to `v`. */
+function readRfcSenml(records: unknown[], now: number): Reading {
+  const points: Point[] = [];
+  let bn: unknown;
+  let bt: unknown;
+  let bv: unknown;
+  for (const [index, record] of records.entries()) {
+    if (!isObject(record)) return { reason: `SenML record ${index + 1}: it is not an object.` };
+    bn = record.bn ?? bn;
+    bt = record.bt ?? bt;
+    bv = record.bv ?? bv;
+    const { n, t, v, vs, vb, vd } = record;
+    const holdsNoValue = [v, vs, vb, vd].every((value) => value === undefined);
+    // A record may carry base values or a sum alone (RFC 8428, 4.2).
+    if (holdsNoValue && ['bn', 'bt', 'bv', 'bu', 'bs', 'bver', 's'].some((name) => name in record)) continue;
+    const point = senmlPoint({ name: [bn, n], seconds: [bt, t], number: [bv, v], boolean: vb, text: vs ?? vd }, now);
+    if (typeof point === 'string') return { reason: `SenML record ${index + 1}: ${point}` };
+    points.push(point);
+  }
+  return points.length > 0 ? { points } : { reason: 'The SenML holds no value.' };
+}
+
+/** One SenML value; pairs are a base value and the entry's own. */
+interface SenmlValue {
+  name: [unknown, unknown];
+  seconds: [unknown, unknown];
+  number: [unknown, unknown];
+  boolean: unknown;
+  text: unknown;
+}
+
+function senmlPoint({ name, seconds, number, boolean, text }: SenmlValue, now: number): Point | string {
+  const [baseName = '', ownName = ''] = name;
+  if (typeof baseName !== 'string' || typeof ownName !== 'string') return 'the name is not a text.';
+  const [baseTime = 0, ownTime = 0] = seconds;
+  if (!isNumber(baseTime) || !isNumber(ownTime)) return 'the time is not a number.';
+  const [baseNumber = 0, ownNumber] = number;
+  if (!isNumber(baseNumber) || (ownNumber !== undefined && !isNumber(ownNumber))) return 'the value is not a number.';
+  if (boolean !== undefined && typeof boolean !== 'boolean') return 'the boolean value is not a boolean.';
+  if (text !== undefined && typeof text !== 'string') return 'the text value is not a text.';
+
+  const total = baseTime + ownTime;
+  const time = Math.round(total * 1000) + (total < relativeLimit ? now : 0);
+  const numericValue =
+    ownNumber !== undefined ? baseNumber + ownNumber : boolean === undefined ? null : Number(boolean);
+  return toPoint(time, baseName + ownName, numericValue, text ?? null);
+}
+
+/** JSON: a number, or an object of numbers, texts and booleans by category; `null` is skipped. */
+function readJson(json: unknown, now: number): Reading {
+  if (!isObject(json)) {
+    const point = typeof json === 'number' ? toPoint(now, '', json, null) : 'it is not a number or an object.';
+    return typeof point === 'string' ? { reason: `JSON: ${point}` } : { points: [point] };
+  }
+  const points: Point[] = [];
+  for (const [category, value] of Object.entries(json)) {
+    if (value === null) continue;
+    const point = jsonPoint(category, value, now);
+    if (typeof point === 'string') return { reason: `JSON property ${category}: ${point}` };
+    points.push(point);
+  }
+  return points.length > 0 ? { points } : { reason: 'The JSON object holds no value.' };
+}
+
+function jsonPoint(category: string, value: unknown, now: number): Point | string {
+  if (typeof value === 'string') return toPoint(now, category, null, value);
+  if (typeof value === 'number' || typeof value === 'boolean') return toPoint(now, category, Number(value), null);
+  return 'it is not a number, a text or a boolean.';
+}
+
+/** Exactly four bytes, a little-endian float; undefined for anything else. */
+function readFloat(payload: Buffer, now: number): Reading | undefined {
+  if (payload.length !== 4) return undefined;
+  const point = toPoint(now, '', payload.readFloatLE(0), null);
+  return typeof point === 'string' ? { reason: `The payload is a float, but ${point}` } : { points: [point] };
+}
+
+/** A point within the limits of every form, or what is wrong with it. */
+function toPoint(time: number, category: string, number: number | null, text: string | null): Point | string {
+  if (Math.abs(time) > timeLimit) return 'the time is out of range.';
+  if (number === null && text === null) return 'it has neither a number nor a text.';
+  if (number !== null && !Number.isFinite(number)) return 'the number is not finite.';
+  if (isTooLong(category) || (text !== null && isTooLong(text))) return `a text is longer than ${textLimit} bytes.`;
+  if (isMalformed(category) || (text !== null && isMalformed(text))) return 'a text holds half a character.';
+  // Zero has one form in the store.
+  return { time, category, numericValue: number === 0 ? 0 : number, stringValue: text };
+}
+
+function readTime(text: string): number | undefined {
+  return /^-?\d{1,16}$/.test(text) ? Number(text) : parseDate(text);
+}
+
+function readDecimal(text: string): number | undefined {
+  const number = decimal.test(text) ? Number(text) : Number.NaN;
+  return Number.isFinite(number) ? number : undefined;
+}
+
+/** Without blanks and tabs around it; every other character is the sender's. */
+function trimBlanks(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && isBlank(text.charCodeAt(start))) start += 1;
+  while (end > start && isBlank(text.charCodeAt(end - 1))) end -= 1;
+  return text.slice(start, end);
+}
+
+function isBlank(unit: number): boolean {
+  return unit === 0x20 || unit === 0x09;
+}
+
+function isTooLong(text: string): boolean {
+  // A UTF-16 unit has at most three bytes in UTF-8.
+  return text.length * 3 > textLimit && Buffer.byteLength(text) > textLimit;
+}
+
+/** Unpaired surrogates come from JSON escapes only, and no UTF-8 can hold them. */
+function isMalformed(text: string): boolean {
+  return /\p{Surrogate}/u.test(text);
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+function decode(payload: Buffer): string | undefined {
+  try {
+    return utf8.decode(payload);
+  } catch {
+    return undefined;
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
+}
+
+// Logs
+
+const severityNames: Readonly<Record<string, Severity>> = {
+  ...(Object.fromEntries(severities.map((severity) => [severity, severity])) as Record<Severity, Severity>),
+  informational: 'info',
+  warning: 'warn',
+};
+
+/** Whom an entry is of is known from the topic, never from what it says. */
+const identifying = new Set([
+  'id',
+  'accountId',
+  'deviceId',
+  'organizationId',
+  'sourceId',
+  'templateId',
+  'entityId',
+  'entityType',
+]);
+/** Levels of nesting that are kept as they are; deeper payloads are kept as text. */
+const depthLimit = 32;
+
+/** A log level by any of its names (decisions 7), in any letter case. */
+export function readSeverity(name: unknown): Severity | undefined {
+  if (typeof name !== 'string') return undefined;
+  const lower = name.trim().toLowerCase();
+  return Object.hasOwn(severityNames, lower) ? severityNames[lower] : undefined;
+}
+
+/**
+ * A log entry of a payload on `_log`. Every payload makes one: what is no JSON object is the message, and properties of
+ * no known meaning are kept under `custom`. `now` in milliseconds is the time of an entry that names none.
+ */
+export function readLogEntry(payload: Buffer, now: number): LogInput {
+  const text = payload.toString('utf8');
+  const json = parseJson(text);
+  if (!isObject(json) || isDeeper(json, depthLimit)) return plainEntry(text, now);
+
+  const { message, details, severity, code, tags, sourceTimestamp, custom, ...rest } = json;
+  const own = Object.entries(rest).filter(([name]) => !identifying.has(name));
+  const level = readSeverity(severity);
+  const time = readSourceTime(sourceTimestamp);
+  // What was not understood is kept, so that nobody wonders where it went.
+  if (severity !== undefined && severity !== null && level === undefined) own.push(['severity', severity]);
+  if (sourceTimestamp !== undefined && sourceTimestamp !== null && time === undefined)
+    own.push(['sourceTimestamp', sourceTimestamp]);
+  if (custom !== undefined && custom !== null && !isObject(custom)) own.push(['custom', custom]);
+  const kept = { ...(isObject(custom) ? custom : {}), ...Object.fromEntries(own) };
+  return {
+    time: time ?? now,
+    severity: level ?? 'info',
+    message: asText(message),
+    code: asText(code),
+    details: asText(details),
+    tags: (Array.isArray(tags) ? tags : [tags]).map(asText).filter((tag) => tag !== null),
+    custom: Object.keys(kept).length > 0 ? kept : null,
+  };
+}
+
+function plainEntry(message: string, time: number): LogInput {
+  return { time, severity: 'info', message, code: null, details: null, tags: [], custom: null };
+}
+
+/** Epoch milliseconds, as a number or a text, or an ISO 8601 date. */
+function readSourceTime(value: unknown): number | undefined {
+  const time =
+    typeof value === 'number' ? Math.round(value) : typeof value === 'string' ? readTime(value.trim()) : undefined;
+  return time !== undefined && Math.abs(time) <= timeLimit ? time : undefined;
+}
+
+function asText(value: unknown): string | null {
+  if (value === undefined || value === null) return null;
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  return text.replace(/\p{Surrogate}/gu, '\ufffd');
+}
+
+function isDeeper(value: unknown, limit: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return limit === 0 || Object.values(value).some((inner) => isDeeper(inner, limit - 1));
+}

@@ -1,0 +1,76 @@
+/** Accounts: a hard wall around everything of one customer of the service (decisions 1). */
+import { randomBytes } from 'node:crypto';
+import { v7 as uuidv7 } from 'uuid';
+import type { Row } from '../../db/records.js';
+import { serviceChannelNames } from '../access.js';
+import type { Context } from '../context.js';
+import { insert, stamp, timestamp } from '../entity/verbs.js';
+import { PlatformError } from '../errors.js';
+import { insertIdentity, newIdentity } from '../identity/identities.js';
+import { checkPassword, type Passwords } from '../identity/passwords.js';
+
+export interface NewAccount {
+  id?: string | undefined;
+  name: string;
+  adminEmail: string;
+  /** Made when absent. */
+  adminPassword?: string | undefined;
+}
+
+export interface CreatedAccount {
+  accountId: string;
+  adminEmail: string;
+  adminPassword: string;
+}
+
+/**
+ * Makes an account with its three default templates and its first admin. The password is in the answer and nowhere else.
+ * @throws PlatformError 400 with 106 for an e-mail or password that cannot be, or an id that is taken.
+ */
+export async function createAccount(
+  { registry, clock, passwords }: Pick<Context, 'registry' | 'clock'> & { passwords: Passwords },
+  account: NewAccount,
+): Promise<CreatedAccount> {
+  const { name, adminEmail } = account;
+  const adminPassword =
+    account.adminPassword ??
+    randomBytes(18)
+      .toString('base64url')
+      .replace(/(.)\1{2,}/g, '$1$1');
+  checkPassword('adminPassword', adminPassword, adminEmail);
+  const passwordHash = await passwords.hash(adminPassword);
+  const accountId = account.id ?? uuidv7();
+  const identity = newIdentity(clock, 'adminEmail', { accountId, email: adminEmail, passwordHash });
+  const by = { id: identity.id, accountId };
+
+  await registry.transaction(async (tx) => {
+    const existing = await tx.selectFrom('accounts').select('id').where('id', '=', accountId).executeTakeFirst();
+    if (existing) throw new PlatformError('notUnique', { details: [{ path: 'accountId', message: 'It is taken.' }] });
+    await tx
+      .insertInto('accounts')
+      .values({ id: accountId, name, created: timestamp(clock) })
+      .execute();
+    await insertIdentity(tx, 'adminEmail', identity);
+    await insert(tx, 'accountUsers', { ...stamp(clock, by), userId: identity.id });
+    for (const table of ['deviceTemplates', 'endUserTemplates', 'organizationTemplates'] as const) {
+      const template = await insert(tx, table, { ...stamp(clock, by), name: 'Default', default: 1, fields: '{}' });
+      if (table !== 'deviceTemplates') continue;
+      for (const channel of serviceChannels(stamp(clock, by), template.id))
+        await insert(tx, 'channelTemplates', channel);
+    }
+  });
+  return { accountId, adminEmail, adminPassword };
+}
+
+/** The internal channels of a new device template (spec 2.2): they are made with it and cannot be deleted. */
+export function serviceChannels(stamped: ReturnType<typeof stamp>, templateId: string): Row<'channelTemplates'>[] {
+  return serviceChannelNames.map((name) => ({
+    ...stamped,
+    id: uuidv7(),
+    entityId: templateId,
+    entityType: 'deviceTemplate',
+    name,
+    streamBridgeDelivery: 0,
+    persistenceType: 'simple',
+  }));
+}

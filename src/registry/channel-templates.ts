@@ -1,0 +1,143 @@
+/** Channel templates (spec 2.8, 4.8): a channel on a device template is a channel on each of its devices, at once. */
+import { type Static, Type } from 'typebox';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
+import { entityRoutes } from '../entity/routes.js';
+import {
+  change,
+  demandLive,
+  demandTrashed,
+  findLive,
+  findReached,
+  insert,
+  recover,
+  stamp,
+  trash,
+} from '../entity/verbs.js';
+import { invalid, PlatformError, unknownReference } from '../errors.js';
+import type { App } from '../http.js';
+import { channelTemplateShape, showChannelTemplate } from './shapes.js';
+
+const streamBridgeDelivery = Type.Integer({
+  minimum: 0,
+  maximum: 2,
+  description: '0 do not send, 1 best effort, 2 guaranteed.',
+});
+const createBody = Type.Object({
+  accountId: Type.String(),
+  entityId: Type.String(),
+  entityType: oneOf(['deviceTemplate']),
+  name: Type.String({ minLength: 1, maxLength: 100 }),
+  streamBridgeDelivery: Type.Optional(streamBridgeDelivery),
+  persistenceType: Type.Optional(oneOf(['simple', 'timeSeries'])),
+});
+const updateBody = Type.Object({ streamBridgeDelivery: Type.Optional(streamBridgeDelivery) });
+
+const listing: Listing<'channelTemplates'> = {
+  table: 'channelTemplates',
+  filters: { entityId: 'exact', name: 'exact' },
+  sorts: ['created', 'lastModified', 'id', 'name'],
+  defaultSort: 'name',
+};
+
+/** @throws PlatformError 400 with 106 for a name that no topic may end with (decisions 3, 7). */
+function checkName(name: string): void {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be in a topic
+  if (/[/+#\u0000-\u001f\u007f-\u009f]/.test(name))
+    throw invalid('name', 'must not hold /, +, # or control characters');
+  if (name.startsWith('_')) throw invalid('name', 'must not start with an underscore');
+  if (name === 'latest') throw invalid('name', 'must not be latest: reading its data would be ambiguous');
+}
+
+export function channelTemplateRoutes(app: App, ctx: Context): void {
+  const { registry, clock, access } = ctx;
+
+  async function create(caller: Caller, body: Static<typeof createBody>) {
+    access.demand(caller, 'create', 'channelTemplate');
+    access.demandAccount(caller, body.accountId);
+    checkName(body.name);
+    const row = await registry.transaction(async (tx) => {
+      const template = await findLive(tx, 'deviceTemplates', caller.accountId, body.entityId);
+      if (!template) throw unknownReference('entityId');
+      return insert(tx, 'channelTemplates', {
+        ...stamp(clock, caller),
+        entityId: template.id,
+        entityType: body.entityType,
+        name: body.name,
+        streamBridgeDelivery: body.streamBridgeDelivery ?? 0,
+        persistenceType: body.persistenceType ?? 'simple',
+      });
+    });
+    access.channelsChanged(row.entityId);
+    return showChannelTemplate(row);
+  }
+
+  async function read(caller: Caller, id: string) {
+    access.demand(caller, 'read', 'channelTemplate');
+    const row = demandLive(await findReached(ctx, caller, 'channelTemplates', id));
+    return showChannelTemplate(row);
+  }
+
+  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
+    access.demand(caller, 'update', 'channelTemplate');
+    const before = await findReached(ctx, caller, 'channelTemplates', id);
+    const row = await registry.transaction((tx) =>
+      change(tx, 'channelTemplates', id, version, { caller, clock }, body),
+    );
+    access.channelsChanged(before.entityId);
+    return showChannelTemplate(row);
+  }
+
+  async function remove(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'channelTemplate');
+    const before = await findReached(ctx, caller, 'channelTemplates', id);
+    const row = await registry.transaction(async (tx) => {
+      const trashed = await trash(tx, 'channelTemplates', id, version, clock);
+      if (trashed.name.startsWith('_')) throw new PlatformError('constraint', { message: 'A service channel stays.' });
+      return trashed;
+    });
+    access.channelsChanged(before.entityId);
+    return showChannelTemplate(row);
+  }
+
+  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
+    access.demand(caller, 'read', 'channelTemplate');
+    access.demandAccount(caller, query.accountId);
+    const { rows, meta } = await list(registry.query, caller, listing, query, state);
+    return { results: rows?.map(showChannelTemplate), meta };
+  }
+
+  async function readTrash(caller: Caller, id: string) {
+    access.demand(caller, 'read', 'channelTemplate');
+    return showChannelTemplate(demandTrashed(await findReached(ctx, caller, 'channelTemplates', id)));
+  }
+
+  async function bringBack(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'channelTemplate');
+    const before = await findReached(ctx, caller, 'channelTemplates', id);
+    const row = await registry.transaction(async (tx) => {
+      const template = await findLive(tx, 'deviceTemplates', caller.accountId, before.entityId);
+      if (!template) throw unknownReference('entityId');
+      return recover(tx, 'channelTemplates', id, version, { caller, clock });
+    });
+    access.channelsChanged(row.entityId);
+    return showChannelTemplate(row);
+  }
+
+  entityRoutes(app, {
+    path: '/channels/templates',
+    tag: 'Channel templates',
+    wrapper: 'channelTemplate',
+    plural: 'channelTemplates',
+    shape: channelTemplateShape,
+    create: { body: createBody, run: create },
+    read: { query: Type.Object({}), run: read },
+    update: { body: updateBody, run: update },
+    remove,
+    list: { query: listSchema(listing), run: (caller, query) => page(caller, query as ListQuery, 'live') },
+    readTrash,
+    listTrash: (caller, query) => page(caller, query, 'trash'),
+    recover: bringBack,
+  });
+}

@@ -1,0 +1,64 @@
+/** What a device's state is on the broker (decisions 5): `_set/fields` changes it, `_updates/fields` shows it. */
+import { Ajv } from 'ajv';
+import type { Caller } from '../access.js';
+import type { Context, Rejection } from '../context.js';
+import { find } from '../entity/verbs.js';
+import { PlatformError } from '../errors.js';
+import { stateShape, updateDevice } from './devices.js';
+import { showDeviceState } from './shapes.js';
+
+const checkState = new Ajv({ strictTypes: false, strictSchema: false }).compile<Record<string, unknown>>(stateShape);
+
+type StateContext = Pick<Context, 'registry' | 'access' | 'clock' | 'broker'>;
+
+/** The whole state of a live device; undefined when there is none. */
+export async function readState(
+  { registry }: Pick<Context, 'registry'>,
+  deviceId: string,
+): Promise<Record<string, unknown> | undefined> {
+  const row = await find(registry.query, 'devices', deviceId);
+  return row && row.deleted === null ? showDeviceState(row) : undefined;
+}
+
+/**
+ * Applies the payload `{"state":{field:value}}` of `_set/fields`, all or nothing; the last write wins. Answers why it was
+ * refused, or undefined. The caller has been found to be permitted. @throws only what is no fault of the payload.
+ */
+export async function setState(
+  ctx: StateContext,
+  caller: Caller,
+  deviceId: string,
+  payload: Buffer,
+): Promise<Rejection | undefined> {
+  try {
+    await updateDevice(ctx, caller, deviceId, 'latest', readStatePayload(payload));
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof PlatformError)) throw error;
+    const { code, message, details } = error;
+    return { code, message, details };
+  }
+}
+
+function readStatePayload(payload: Buffer): Record<string, unknown> {
+  const refuse = (path: string, message: string) => new PlatformError('invalid', { details: [{ path, message }] });
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload));
+  } catch {
+    throw refuse('', 'must be JSON');
+  }
+  const state = typeof parsed === 'object' && parsed !== null && 'state' in parsed ? parsed.state : undefined;
+  if (typeof state !== 'object' || state === null || Array.isArray(state)) throw refuse('state', 'must be an object');
+  const fields = state as Record<string, unknown>;
+  const unknown = Object.keys(fields).filter((name) => !Object.hasOwn(stateShape.properties, name));
+  if (unknown.length > 0)
+    throw new PlatformError('invalid', {
+      details: unknown.slice(0, 20).map((path) => ({ path, message: 'cannot be set' })),
+    });
+  if (!checkState(fields)) {
+    const [error] = checkState.errors ?? [];
+    throw refuse(error?.instancePath.slice(1) ?? '', error?.message ?? 'is invalid');
+  }
+  return fields;
+}

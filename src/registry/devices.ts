@@ -1,0 +1,294 @@
+/** Devices (spec 2.2, 4.3). */
+import { type Static, Type } from 'typebox';
+import type { Row } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
+import { entityRoutes } from '../entity/routes.js';
+import { builtInFields, degreesText, mergeFields, readFields } from '../entity/values.js';
+import {
+  type Changes,
+  change,
+  demandLive,
+  demandTrashed,
+  type Expected,
+  find,
+  findLive,
+  findReached,
+  insert,
+  recover,
+  stamp,
+  trash,
+} from '../entity/verbs.js';
+import { invalid, PlatformError, unknownReference } from '../errors.js';
+import type { App } from '../http.js';
+import { accountOf } from './organizations.js';
+import { deviceShape, showDevice, showDeviceState, showDeviceTemplate, showOrganization } from './shapes.js';
+import { defaultTemplate } from './templates.js';
+
+const optionalText = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], maxLength: 255 }));
+const degrees = Type.Optional(
+  Type.Unsafe<string | number | null>({
+    type: ['number', 'string', 'null'],
+    description: 'A number, or a text that is one.',
+  }),
+);
+const serialNumber = Type.String({ minLength: 1, maxLength: 255 });
+/** What a caller may set on a device besides its place; `_set/fields` takes the same (decisions 5). */
+const settable = {
+  firmwareVersion: optionalText,
+  latitude: degrees,
+  longitude: degrees,
+  externalIp: optionalText,
+  reverseDns: optionalText,
+  ...Object.fromEntries(Object.keys(builtInFields.devices).map((field) => [field, Type.Optional(Type.Unknown())])),
+};
+const organizationId = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'] }));
+const createBody = Type.Object({
+  accountId: Type.String(),
+  serialNumber,
+  deviceTemplateId: Type.Optional(Type.String()),
+  organizationId,
+  ...settable,
+});
+const updateBody = Type.Object({ serialNumber: Type.Optional(serialNumber), organizationId, ...settable });
+/** The body of `state` on `_set/fields`: what PUT may set, but not the place. */
+export const stateShape = Type.Object({ serialNumber: Type.Optional(serialNumber), ...settable });
+
+const expandable = ['account', 'device-template', 'organization'] as const;
+const beside = { expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })) };
+const readQuery = Type.Object(beside);
+
+const listing: Listing<'devices'> = {
+  table: 'devices',
+  filters: {
+    deviceTemplateId: 'exact',
+    organizationId: 'reference',
+    serialNumber: 'partial',
+    provisioningState: 'exact',
+    firmwareVersion: 'partial',
+    latitude: 'latitude',
+    longitude: 'longitude',
+    connected: 'flag',
+    lastConnected: 'date',
+    externalIp: 'exact',
+    geoIpLatitude: 'latitude',
+    geoIpLongitude: 'longitude',
+    reverseDns: 'exact',
+  },
+  sorts: [
+    'created',
+    'lastModified',
+    'id',
+    'deviceTemplateId',
+    'organizationId',
+    'provisioningState',
+    'firmwareVersion',
+  ],
+  defaultSort: 'serialNumber',
+  reach: 'organizationId',
+};
+
+type Settable = Static<typeof stateShape> & Record<string, unknown>;
+
+/** The columns that a body sets, checked. @throws PlatformError 400 with 106 naming the property. */
+function readSettable(body: Settable, stored: Pick<Row<'devices'>, 'fields'>): Changes<'devices'> {
+  const changes: Changes<'devices'> = {};
+  if (body.serialNumber !== undefined) changes.serialNumber = body.serialNumber;
+  for (const name of ['firmwareVersion', 'externalIp', 'reverseDns'] as const)
+    if (body[name] !== undefined) changes[name] = body[name];
+  for (const [name, limit] of [
+    ['latitude', 90],
+    ['longitude', 180],
+  ] as const) {
+    const value = body[name];
+    if (value === undefined) continue;
+    const text = value === null ? null : degreesText(value, limit);
+    if (text === undefined) throw invalid(name, `must be a number between -${limit} and ${limit}`);
+    changes[name] = text;
+  }
+  const fields = readFields(builtInFields.devices, body);
+  if (Object.keys(fields).length > 0) changes.fields = mergeFields(stored.fields, fields);
+  return changes;
+}
+
+/**
+ * Changes a device and tells everybody whom it concerns, before it returns: the access rules, and the subscribers of
+ * `_updates/fields`. `organizationId` undefined leaves the place. @throws as change, and 400/102, 400/106.
+ */
+export async function updateDevice(
+  ctx: Pick<Context, 'registry' | 'access' | 'clock' | 'broker'>,
+  caller: Caller,
+  id: string,
+  version: Expected,
+  body: Settable & { organizationId?: string | null },
+): Promise<Row<'devices'>> {
+  const { registry, access, clock } = ctx;
+  const { before, after } = await registry.transaction(async (tx) => {
+    const stored = await find(tx, 'devices', id);
+    if (!stored) throw new PlatformError('notFound');
+    const changes = readSettable(body, stored);
+    if (body.organizationId !== undefined && body.organizationId !== stored.organizationId) {
+      if (body.organizationId !== null && !(await findLive(tx, 'organizations', caller.accountId, body.organizationId)))
+        throw unknownReference('organizationId');
+      changes.organizationId = body.organizationId;
+    }
+    return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, changes) };
+  });
+  access.deviceChanged(id);
+  ctx.broker.deviceUpdated(after, changedState(before, after));
+  return after;
+}
+
+/** The fields of `_updates/fields` that differ. */
+export function changedState(before: Row<'devices'>, after: Row<'devices'>): Record<string, unknown> {
+  const old: Record<string, unknown> = showDeviceState(before);
+  return Object.fromEntries(Object.entries(showDeviceState(after)).filter(([name, value]) => value !== old[name]));
+}
+
+export function deviceRoutes(app: App, ctx: Context): void {
+  const { registry, clock, access, config, broker } = ctx;
+  const showOne = (row: Row<'devices'>) => showDevice(access, config.topicRoot, row);
+
+  async function create(caller: Caller, body: Static<typeof createBody> & Record<string, unknown>) {
+    access.demand(caller, 'create', 'device');
+    access.demandAccount(caller, body.accountId);
+    const set = readSettable(body, { fields: '{}' });
+    const row = await registry.transaction(async (tx) => {
+      const template = body.deviceTemplateId
+        ? await findLive(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId)
+        : await defaultTemplate(tx, 'deviceTemplates', caller.accountId);
+      if (!template) throw unknownReference('deviceTemplateId');
+      const organization = body.organizationId ?? null;
+      if (organization !== null && !(await findLive(tx, 'organizations', caller.accountId, organization)))
+        throw unknownReference('organizationId');
+      return insert(tx, 'devices', {
+        ...stamp(clock, caller),
+        deviceTemplateId: template.id,
+        organizationId: organization,
+        serialNumber: body.serialNumber,
+        provisioningState: 'defined',
+        firmwareVersion: null,
+        latitude: null,
+        longitude: null,
+        connected: 0,
+        lastConnected: null,
+        externalIp: null,
+        geoIpLatitude: null,
+        geoIpLongitude: null,
+        reverseDns: null,
+        fields: '{}',
+        ...set,
+      });
+    });
+    return showOne(row);
+  }
+
+  async function read(caller: Caller, id: string, query: Static<typeof readQuery>) {
+    access.demand(caller, 'read', 'device');
+    const row = demandLive(await findReached(ctx, caller, 'devices', id));
+    if (query.expand === undefined) return showOne(row);
+    const [shown] = await show(caller, [row], query);
+    return shown ?? showOne(row);
+  }
+
+  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
+    access.demand(caller, 'update', 'device');
+    const before = demandLive(await findReached(ctx, caller, 'devices', id));
+    if (body.organizationId !== undefined && body.organizationId !== before.organizationId && caller.kind !== 'admin') {
+      if (body.organizationId === null)
+        throw new PlatformError('forbidden', { message: 'Only an admin takes a device out of every organization.' });
+      if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
+    }
+    return showOne(await updateDevice(ctx, caller, id, version, body));
+  }
+
+  async function remove(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'device');
+    await findReached(ctx, caller, 'devices', id);
+    const row = await registry.transaction((tx) => trash(tx, 'devices', id, version, clock));
+    access.deviceChanged(id);
+    broker.disconnectDevice(id);
+    return showOne(row);
+  }
+
+  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
+    access.demand(caller, 'read', 'device');
+    access.demandAccount(caller, query.accountId);
+    const { rows, meta } = await list(registry.query, caller, listing, query, state);
+    return { results: rows && (await show(caller, rows, query)), meta };
+  }
+
+  async function show(caller: Caller, rows: Row<'devices'>[], query: Static<typeof readQuery>) {
+    const expand = readNames('expand', query.expand, expandable);
+    if (expand.size === 0) return rows.map(showOne);
+    const db = registry.query;
+    const [organizations, templates, account] = await Promise.all([
+      expand.has('organization')
+        ? rowsById(
+            db,
+            'organizations',
+            rows.map((row) => row.organizationId),
+          )
+        : undefined,
+      expand.has('device-template')
+        ? rowsById(
+            db,
+            'deviceTemplates',
+            rows.map((row) => row.deviceTemplateId),
+          )
+        : undefined,
+      expand.has('account') ? accountOf(db, caller) : undefined,
+    ]);
+    return rows.map((row) => {
+      const organization = organizations?.get(row.organizationId ?? '');
+      const template = templates?.get(row.deviceTemplateId);
+      return {
+        ...showOne(row),
+        ...(organizations && { organization: organization ? showOrganization(organization) : null }),
+        ...(template && { deviceTemplate: showDeviceTemplate(access, template) }),
+        ...(account && { account }),
+      };
+    });
+  }
+
+  async function readTrash(caller: Caller, id: string) {
+    access.demand(caller, 'delete', 'device');
+    return showOne(demandTrashed(await findReached(ctx, caller, 'devices', id)));
+  }
+
+  async function listTrash(caller: Caller, query: ListQuery) {
+    access.demand(caller, 'delete', 'device');
+    return page(caller, query, 'trash');
+  }
+
+  async function bringBack(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'device');
+    const before = demandTrashed(await findReached(ctx, caller, 'devices', id));
+    const row = await registry.transaction(async (tx) => {
+      if (!(await findLive(tx, 'deviceTemplates', caller.accountId, before.deviceTemplateId)))
+        throw unknownReference('deviceTemplateId');
+      if (before.organizationId && !(await findLive(tx, 'organizations', caller.accountId, before.organizationId)))
+        throw unknownReference('organizationId');
+      return recover(tx, 'devices', id, version, { caller, clock });
+    });
+    access.deviceChanged(id);
+    return showOne(row);
+  }
+
+  entityRoutes(app, {
+    path: '/devices',
+    tag: 'Devices',
+    wrapper: 'device',
+    plural: 'devices',
+    shape: deviceShape,
+    create: { body: createBody, run: create },
+    read: { query: readQuery, run: read },
+    update: { body: updateBody, run: update },
+    remove,
+    list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
+    readTrash,
+    listTrash,
+    recover: bringBack,
+  });
+}

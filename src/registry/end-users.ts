@@ -1,0 +1,229 @@
+/** End-users (spec 2.3, 4.4): a person in an organization, tied to an identity that logs in. */
+import { type Static, Type } from 'typebox';
+import type { Tx } from '../../db/index.js';
+import type { Row } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
+import { entityRoutes } from '../entity/routes.js';
+import { builtInFields, mergeFields, readFields } from '../entity/values.js';
+import {
+  change,
+  demandLive,
+  demandTrashed,
+  find,
+  findLive,
+  findReached,
+  insert,
+  recover,
+  stamp,
+  trash,
+} from '../entity/verbs.js';
+import { invalid, PlatformError, unknownReference } from '../errors.js';
+import type { App } from '../http.js';
+import { insertIdentity, newIdentity } from '../identity/identities.js';
+import { checkPassword } from '../identity/passwords.js';
+import { accountOf } from './organizations.js';
+import { endUserShape, showEndUser, showOrganization, showTemplate } from './shapes.js';
+import { defaultTemplate } from './templates.js';
+
+const fields = Object.fromEntries(
+  Object.keys(builtInFields.endUsers).map((field) => [field, Type.Optional(Type.Unknown())]),
+);
+const createBody = Type.Object({
+  accountId: Type.String(),
+  organizationId: Type.String(),
+  createIdmUser: Type.Optional(
+    Type.Boolean({ description: 'Must be true, unless userId names an existing identity.' }),
+  ),
+  idmUserEmail: Type.Optional(Type.String()),
+  idmUserPassword: Type.Optional(
+    Type.String({ description: 'Without one the identity waits for its first password.' }),
+  ),
+  userId: Type.Optional(Type.String({ description: 'An existing end-user identity of the account.' })),
+  endUserTemplateId: Type.Optional(Type.String()),
+  ...fields,
+});
+const updateBody = Type.Object({ organizationId: Type.String(), ...fields });
+
+const expandable = ['account', 'end-user-template', 'organization'] as const;
+const beside = { expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })) };
+const readQuery = Type.Object(beside);
+
+const listing: Listing<'endUsers'> = {
+  table: 'endUsers',
+  filters: { endUserTemplateId: 'exact', organizationId: 'exact', userId: 'exact' },
+  sorts: ['created', 'lastModified', 'id', 'accountId', 'endUserTemplateId', 'organizationId'],
+  defaultSort: 'created',
+  reach: 'organizationId',
+};
+
+export function endUserRoutes(app: App, ctx: Context): void {
+  const { registry, clock, access, broker } = ctx;
+
+  async function create(caller: Caller, body: Static<typeof createBody>) {
+    access.demand(caller, 'create', 'endUser');
+    access.demandAccount(caller, body.accountId);
+    if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
+    const values = mergeFields('{}', readFields(builtInFields.endUsers, body));
+    const identity = body.userId === undefined ? await identityFor(caller, body) : undefined;
+    const row = await registry.transaction(async (tx) => {
+      const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
+      if (!organization) throw unknownReference('organizationId');
+      const template = body.endUserTemplateId
+        ? await findLive(tx, 'endUserTemplates', caller.accountId, body.endUserTemplateId)
+        : await defaultTemplate(tx, 'endUserTemplates', caller.accountId);
+      if (!template) throw unknownReference('endUserTemplateId');
+      if (identity) await insertIdentity(tx, 'idmUserEmail', identity);
+      return insert(tx, 'endUsers', {
+        ...stamp(clock, caller),
+        endUserTemplateId: template.id,
+        organizationId: organization.id,
+        userId: identity?.id ?? (await existingIdentity(tx, caller, body.userId ?? '')),
+        fields: values,
+      });
+    });
+    identityChanged(row.userId);
+    return showEndUser(row);
+  }
+
+  /** The identity that is made with the end-user. @throws PlatformError 400 with 106 as the spec's rules say. */
+  async function identityFor(caller: Caller, body: Static<typeof createBody>): Promise<Row<'identities'>> {
+    const { idmUserEmail: email, idmUserPassword: password } = body;
+    if (body.createIdmUser !== true) throw invalid('createIdmUser', 'must be true, or userId an existing identity');
+    if (email === undefined) throw invalid('idmUserEmail', 'is required');
+    const { accountId } = caller;
+    const identity = newIdentity(clock, 'idmUserEmail', { accountId, email, passwordHash: null });
+    if (password === undefined) return identity;
+    checkPassword('idmUserPassword', password, email);
+    return { ...identity, passwordHash: await ctx.passwords.hash(password) };
+  }
+
+  function identityChanged(userId: string): void {
+    access.identityChanged(userId);
+    broker.identityChanged(userId);
+  }
+
+  async function read(caller: Caller, id: string, query: Static<typeof readQuery>) {
+    access.demand(caller, 'read', 'endUser');
+    const row = demandLive(await findReached(ctx, caller, 'endUsers', id));
+    const [shown] = await show(caller, [row], query);
+    return shown ?? showEndUser(row);
+  }
+
+  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
+    access.demand(caller, 'update', 'endUser');
+    const before = demandLive(await findReached(ctx, caller, 'endUsers', id));
+    if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
+    const values = readFields(builtInFields.endUsers, body);
+    const row = await registry.transaction(async (tx) => {
+      const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
+      if (!organization) throw unknownReference('organizationId');
+      const stored = (await find(tx, 'endUsers', id)) ?? before;
+      return change(
+        tx,
+        'endUsers',
+        id,
+        version,
+        { caller, clock },
+        {
+          organizationId: organization.id,
+          fields: mergeFields(stored.fields, values),
+        },
+      );
+    });
+    identityChanged(row.userId);
+    return showEndUser(row);
+  }
+
+  async function remove(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'endUser');
+    await findReached(ctx, caller, 'endUsers', id);
+    const row = await registry.transaction((tx) => trash(tx, 'endUsers', id, version, clock));
+    identityChanged(row.userId);
+    return showEndUser(row);
+  }
+
+  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
+    access.demand(caller, 'read', 'endUser');
+    access.demandAccount(caller, query.accountId);
+    const { rows, meta } = await list(registry.query, caller, listing, query, state);
+    return { results: rows && (await show(caller, rows, query)), meta };
+  }
+
+  async function show(caller: Caller, rows: Row<'endUsers'>[], query: Static<typeof readQuery>) {
+    const expand = readNames('expand', query.expand, expandable);
+    const db = registry.query;
+    const [organizations, templates, account] = await Promise.all([
+      expand.has('organization')
+        ? rowsById(
+            db,
+            'organizations',
+            rows.map((row) => row.organizationId),
+          )
+        : undefined,
+      expand.has('end-user-template')
+        ? rowsById(
+            db,
+            'endUserTemplates',
+            rows.map((row) => row.endUserTemplateId),
+          )
+        : undefined,
+      expand.has('account') ? accountOf(db, caller) : undefined,
+    ]);
+    return rows.map((row) => {
+      const organization = organizations?.get(row.organizationId);
+      const template = templates?.get(row.endUserTemplateId);
+      return {
+        ...showEndUser(row),
+        ...(organization && { organization: showOrganization(organization) }),
+        ...(template && { endUserTemplate: showTemplate(template) }),
+        ...(account && { account }),
+      };
+    });
+  }
+
+  async function readTrash(caller: Caller, id: string) {
+    access.demand(caller, 'read', 'endUser');
+    return showEndUser(demandTrashed(await findReached(ctx, caller, 'endUsers', id)));
+  }
+
+  async function bringBack(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'endUser');
+    const before = demandTrashed(await findReached(ctx, caller, 'endUsers', id));
+    const row = await registry.transaction(async (tx) => {
+      const organization = await findLive(tx, 'organizations', caller.accountId, before.organizationId);
+      if (!organization) throw unknownReference('organizationId');
+      const template = await findLive(tx, 'endUserTemplates', caller.accountId, before.endUserTemplateId);
+      if (!template) throw unknownReference('endUserTemplateId');
+      return recover(tx, 'endUsers', id, version, { caller, clock });
+    });
+    identityChanged(row.userId);
+    return showEndUser(row);
+  }
+
+  entityRoutes(app, {
+    path: '/end-users',
+    tag: 'End-users',
+    wrapper: 'endUser',
+    plural: 'endUsers',
+    shape: endUserShape,
+    create: { body: createBody, run: create },
+    read: { query: readQuery, run: read },
+    update: { body: updateBody, run: update },
+    remove,
+    list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
+    readTrash,
+    listTrash: (caller, query) => page(caller, query, 'trash'),
+    recover: bringBack,
+  });
+}
+
+/** @throws PlatformError 400/102 for an identity that is none of the account's, 400/110 for an account user's. */
+async function existingIdentity(tx: Tx, caller: Caller, userId: string): Promise<string> {
+  const identity = await tx.selectFrom('identities').selectAll().where('id', '=', userId).executeTakeFirst();
+  if (!identity || identity.accountId !== caller.accountId) throw unknownReference('userId');
+  const admin = tx.selectFrom('accountUsers').select('id').where('userId', '=', userId).where('deleted', 'is', null);
+  if (await admin.executeTakeFirst()) throw new PlatformError('userExists');
+  return identity.id;
+}

@@ -1,0 +1,285 @@
+/** Organizations (spec 2.4, 4.5): a tree at most five deep; rights cascade from parents to children. */
+import { sql } from 'kysely';
+import { type Static, Type } from 'typebox';
+import type { Db, Tx } from '../../db/index.js';
+import type { Row } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { childCounts, type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
+import { entityRoutes } from '../entity/routes.js';
+import { builtInFields, mergeFields, readFields } from '../entity/values.js';
+import {
+  change,
+  demandLive,
+  demandTrashed,
+  find,
+  findLive,
+  findReached,
+  insert,
+  recover,
+  stamp,
+  trash,
+} from '../entity/verbs.js';
+import { invalid, PlatformError, unknownReference } from '../errors.js';
+import type { App } from '../http.js';
+import { organizationShape, showAccount, showOrganization, showTemplate } from './shapes.js';
+import { defaultTemplate } from './templates.js';
+
+/** A top-level organization is level 1 (spec 8, decisions 3). */
+const deepestLevel = 5;
+
+const name = Type.String({ minLength: 1, maxLength: 255 });
+const parentId = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'] }));
+const fields = Object.fromEntries(
+  Object.keys(builtInFields.organizations).map((field) => [field, Type.Optional(Type.Unknown())]),
+);
+const createBody = Type.Object({
+  accountId: Type.String(),
+  name,
+  parentId,
+  organizationTemplateId: Type.Optional(Type.String()),
+  ...fields,
+});
+const updateBody = Type.Object({ name: Type.Optional(name), parentId, ...fields });
+
+const expandable = ['account', 'parent', 'organization-template'] as const;
+const countable = ['devices', 'end-users', 'children'] as const;
+const beside = {
+  expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })),
+  count: Type.Optional(Type.String({ description: `Comma-separated: ${countable.join(', ')}` })),
+};
+const readQuery = Type.Object(beside);
+
+const listing: Listing<'organizations'> = {
+  table: 'organizations',
+  filters: { parentId: 'reference', organizationTemplateId: 'exact', name: 'partial' },
+  sorts: ['created', 'lastModified', 'id', 'accountId', 'parentId', 'organizationTemplateId', 'name'],
+  defaultSort: 'name',
+  reach: 'id',
+};
+
+/** In the trash an organization is reached through its parent. */
+const trashListing: Listing<'organizations'> = { ...listing, reach: 'parentId' };
+
+export function organizationRoutes(app: App, ctx: Context): void {
+  const { registry, clock, access } = ctx;
+
+  async function create(caller: Caller, body: Static<typeof createBody>) {
+    access.demand(caller, 'create', 'organization');
+    access.demandAccount(caller, body.accountId);
+    const parent = body.parentId ?? null;
+    demandPlace(caller, parent);
+    const values = mergeFields('{}', readFields(builtInFields.organizations, body));
+    const row = await registry.transaction(async (tx) => {
+      const template = body.organizationTemplateId
+        ? await findLive(tx, 'organizationTemplates', caller.accountId, body.organizationTemplateId)
+        : await defaultTemplate(tx, 'organizationTemplates', caller.accountId);
+      if (!template) throw unknownReference('organizationTemplateId');
+      const stamped = stamp(clock, caller);
+      await demandDepth(tx, caller, stamped.id, parent);
+      const organizationTemplateId = template.id;
+      return insert(tx, 'organizations', {
+        ...stamped,
+        organizationTemplateId,
+        parentId: parent,
+        name: body.name,
+        fields: values,
+      });
+    });
+    access.organizationChanged(row);
+    return showOrganization(row);
+  }
+
+  /** @throws PlatformError 403/21 where only admins may put things, 400/102 for a parent out of the caller's reach. */
+  function demandPlace(caller: Caller, parent: string | null): void {
+    if (parent === null && caller.kind !== 'admin')
+      throw new PlatformError('forbidden', { message: 'Only an admin makes top-level organizations.' });
+    if (parent !== null && !access.reaches(caller, caller.accountId, parent)) throw unknownReference('parentId');
+  }
+
+  async function read(caller: Caller, id: string, query: Static<typeof readQuery>) {
+    access.demand(caller, 'read', 'organization');
+    const row = demandLive(await findReached(ctx, caller, 'organizations', id));
+    const [shown] = await show(caller, [row], query);
+    return shown ?? showOrganization(row);
+  }
+
+  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
+    access.demand(caller, 'update', 'organization');
+    const before = demandLive(await findReached(ctx, caller, 'organizations', id));
+    const parent = body.parentId === undefined ? before.parentId : body.parentId;
+    if (parent !== before.parentId) {
+      if (caller.kind === 'endUser' && caller.organizationIds.includes(id))
+        throw new PlatformError('forbidden', {
+          message: 'The organization that you belong to cannot be moved by you.',
+        });
+      demandPlace(caller, parent);
+    }
+    const values = readFields(builtInFields.organizations, body);
+    const row = await registry.transaction(async (tx) => {
+      const stored = (await find(tx, 'organizations', id)) ?? before;
+      if (parent !== stored.parentId) await demandDepth(tx, caller, id, parent);
+      return change(
+        tx,
+        'organizations',
+        id,
+        version,
+        { caller, clock },
+        {
+          name: body.name ?? stored.name,
+          parentId: parent,
+          fields: mergeFields(stored.fields, values),
+        },
+      );
+    });
+    access.organizationChanged(row);
+    return showOrganization(row);
+  }
+
+  async function remove(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'organization');
+    await findReached(ctx, caller, 'organizations', id);
+    if (caller.kind === 'endUser' && caller.organizationIds.includes(id))
+      throw new PlatformError('forbidden', {
+        message: 'The organization that you belong to cannot be deleted by you.',
+      });
+    const row = await registry.transaction(async (tx) => {
+      const trashed = await trash(tx, 'organizations', id, version, clock);
+      await demandEmpty(tx, id);
+      return trashed;
+    });
+    access.organizationChanged(row);
+    return showOrganization(row);
+  }
+
+  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
+    access.demand(caller, 'read', 'organization');
+    access.demandAccount(caller, query.accountId);
+    const { rows, meta } = await list(registry.query, caller, state === 'live' ? listing : trashListing, query, state);
+    return { results: rows && (await show(caller, rows, query)), meta };
+  }
+
+  async function show(caller: Caller, rows: Row<'organizations'>[], query: Static<typeof readQuery>) {
+    const expand = readNames('expand', query.expand, expandable);
+    const count = readNames('count', query.count, countable);
+    const db = registry.query;
+    const ids = rows.map((row) => row.id);
+    const [parents, templates, accounts, devices, endUsers, children] = await Promise.all([
+      expand.has('parent')
+        ? rowsById(
+            db,
+            'organizations',
+            rows.map((row) => row.parentId),
+          )
+        : undefined,
+      expand.has('organization-template')
+        ? rowsById(
+            db,
+            'organizationTemplates',
+            rows.map((row) => row.organizationTemplateId),
+          )
+        : undefined,
+      expand.has('account') ? accountOf(db, caller) : undefined,
+      count.has('devices') ? childCounts(db, 'devices', 'organizationId', ids) : undefined,
+      count.has('end-users') ? childCounts(db, 'endUsers', 'organizationId', ids) : undefined,
+      count.has('children') ? childCounts(db, 'organizations', 'parentId', ids) : undefined,
+    ]);
+    return rows.map((row) => {
+      const parent = parents?.get(row.parentId ?? '');
+      const template = templates?.get(row.organizationTemplateId);
+      const visible = parent && access.reaches(caller, parent.accountId, parent.id);
+      return {
+        ...showOrganization(row),
+        ...(parents && { parent: visible ? showOrganization(parent) : null }),
+        ...(template && { organizationTemplate: showTemplate(template) }),
+        ...(accounts && { account: accounts }),
+        ...(devices && { deviceCount: devices.get(row.id) ?? 0 }),
+        ...(endUsers && { endUserCount: endUsers.get(row.id) ?? 0 }),
+        ...(children && { childCount: children.get(row.id) ?? 0 }),
+      };
+    });
+  }
+
+  async function readTrash(caller: Caller, id: string) {
+    access.demand(caller, 'read', 'organization');
+    return showOrganization(demandTrashed(await findReached(ctx, caller, 'organizations', id)));
+  }
+
+  async function bringBack(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'organization');
+    const before = demandTrashed(await findReached(ctx, caller, 'organizations', id));
+    const row = await registry.transaction(async (tx) => {
+      const template = await findLive(tx, 'organizationTemplates', caller.accountId, before.organizationTemplateId);
+      if (!template) throw unknownReference('organizationTemplateId');
+      const recovered = await recover(tx, 'organizations', id, version, { caller, clock });
+      await demandDepth(tx, caller, id, recovered.parentId);
+      return recovered;
+    });
+    access.organizationChanged(row);
+    return showOrganization(row);
+  }
+
+  entityRoutes(app, {
+    path: '/organizations',
+    tag: 'Organizations',
+    wrapper: 'organization',
+    plural: 'organizations',
+    shape: organizationShape,
+    create: { body: createBody, run: create },
+    read: { query: readQuery, run: read },
+    update: { body: updateBody, run: update },
+    remove,
+    list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
+    readTrash,
+    listTrash: (caller, query) => page(caller, query, 'trash'),
+    recover: bringBack,
+  });
+}
+
+/** The caller's account, for `expand=account`. */
+export async function accountOf(db: Db, caller: Caller) {
+  const account = await db
+    .selectFrom('accounts')
+    .selectAll()
+    .where('id', '=', caller.accountId)
+    .executeTakeFirstOrThrow();
+  return showAccount(account);
+}
+
+/**
+ * That `id`, with all that is below it, may stand below `parent`.
+ * @throws PlatformError 400/102 without a live parent, 400/106 for a cycle, 400/105 when it would be too deep (spec 8).
+ */
+async function demandDepth(tx: Tx, caller: Caller, id: string, parent: string | null): Promise<void> {
+  let level = 1;
+  for (let above = parent; above !== null; level += 1) {
+    if (above === id) throw invalid('parentId', 'must not be the organization itself or below it');
+    const row: Row<'organizations'> | undefined = await findLive(tx, 'organizations', caller.accountId, above);
+    if (!row) throw unknownReference('parentId');
+    above = row.parentId;
+  }
+  if (level + (await heightBelow(tx, id)) > deepestLevel) throw new PlatformError('tooDeep');
+}
+
+/** How many levels of live organizations there are below one. */
+async function heightBelow(tx: Tx, id: string): Promise<number> {
+  const { rows } = await sql<{ height: number }>`
+    with recursive below(id, height) as (
+      select "id", 0 from "organizations" where "id" = ${id}
+      union all
+      select o."id", below.height + 1 from "organizations" o join below on o."parentId" = below.id
+      where o."deleted" is null and below.height < ${deepestLevel}
+    ) select max(height) as height from below`.execute(tx);
+  return rows[0]?.height ?? 0;
+}
+
+/** @throws PlatformError 400 with 104 when something live stands in the organization (decisions 3). */
+async function demandEmpty(tx: Tx, id: string): Promise<void> {
+  const counts = [
+    await childCounts(tx, 'organizations', 'parentId', [id]),
+    await childCounts(tx, 'devices', 'organizationId', [id]),
+    await childCounts(tx, 'endUsers', 'organizationId', [id]),
+  ];
+  if (counts.some((count) => count.size > 0))
+    throw new PlatformError('constraint', { message: 'The organization has live devices, end-users or children.' });
+}

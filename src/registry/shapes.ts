@@ -1,0 +1,238 @@
+/** How each kind looks on the wire (spec 2): its schema, and the function that shows a stored record so. */
+import { type TProperties, Type } from 'typebox';
+import { DateText, Id, Nullable, type Row } from '../../db/records.js';
+import type { Access, Channel } from '../access.js';
+import { builtInFields, type FieldTypes, showFields } from '../entity/values.js';
+import { formatVersion } from '../entity/verbs.js';
+import { formatTopic } from '../topics.js';
+
+const text = Nullable(Type.String());
+const id = Nullable(Id);
+const date = Nullable(DateText);
+
+const common = {
+  id: Id,
+  accountId: Id,
+  created: DateText,
+  createdById: Type.String(),
+  lastModified: DateText,
+  lastModifiedById: Type.String(),
+  version: Type.String({ description: 'Send it in the etag header on update, delete and recover.' }),
+  deleted: Type.Optional(DateText),
+};
+
+type CommonRow = Pick<
+  Row<'devices'>,
+  'id' | 'accountId' | 'created' | 'createdById' | 'lastModified' | 'lastModifiedById' | 'version' | 'deleted'
+>;
+
+function showCommon(row: CommonRow) {
+  const { accountId, created, createdById, lastModified, lastModifiedById, version, deleted } = row;
+  return {
+    id: row.id,
+    accountId,
+    created,
+    createdById,
+    lastModified,
+    lastModifiedById,
+    version: formatVersion(version),
+    ...(deleted === null ? {} : { deleted }),
+  };
+}
+
+/** Built-in custom fields as properties of a response: null by default. */
+function fieldShapes(types: FieldTypes): TProperties {
+  return Object.fromEntries(Object.keys(types).map((name) => [name, text]));
+}
+
+// Accounts
+
+export const accountShape = Type.Object({ id: Id, name: Type.String(), created: DateText });
+
+export function showAccount({ id: accountId, name, created }: Row<'accounts'>) {
+  return { id: accountId, name, created };
+}
+
+// Templates
+
+const flagsShape = Type.Object({ deviceUpdatable: Type.Boolean(), timeSeries: Type.Boolean() });
+
+const channelProperties = {
+  flags: flagsShape,
+  streamBridgeDelivery: Type.Integer({ minimum: 0, maximum: 2 }),
+  serviceTopic: Type.Boolean(),
+  persistenceType: Type.String({ description: '`simple` or `timeSeries`' }),
+};
+
+const templateProperties = {
+  ...common,
+  name: Type.String(),
+  default: Type.String({ description: 'The text `true` or `false`.' }),
+};
+
+export const deviceTemplateShape = Type.Object({
+  ...templateProperties,
+  ...fieldShapes(builtInFields.deviceTemplates),
+  channelTemplates: Type.Array(Type.Object({ id: Id, name: Type.String(), ...channelProperties })),
+  deviceCount: Type.Optional(Type.Integer()),
+});
+
+export const endUserTemplateShape = Type.Object({ ...templateProperties, endUserCount: Type.Optional(Type.Integer()) });
+
+export const organizationTemplateShape = Type.Object({
+  ...templateProperties,
+  organizationCount: Type.Optional(Type.Integer()),
+});
+
+export function showTemplate(row: Row<'endUserTemplates'>) {
+  return { ...showCommon(row), name: row.name, default: row.default === 1 ? 'true' : 'false' };
+}
+
+export function showDeviceTemplate(access: Access, row: Row<'deviceTemplates'>) {
+  const channels = [...access.channelsOf(row.id).values()];
+  return {
+    ...showTemplate(row),
+    ...showFields(builtInFields.deviceTemplates, row.fields),
+    channelTemplates: channels.map((channel) => ({
+      id: channel.row.id,
+      name: channel.name,
+      ...showChannelProperties(channel),
+    })),
+  };
+}
+
+// Channel templates
+
+export const channelTemplateShape = Type.Object({
+  ...common,
+  entityId: Id,
+  entityType: Type.String(),
+  name: Type.String(),
+  ...channelProperties,
+});
+
+function showChannelProperties(channel: Pick<Channel, 'row' | 'template'>) {
+  const { persistenceType, streamBridgeDelivery } = channel.row;
+  return {
+    flags: { deviceUpdatable: false, timeSeries: persistenceType === 'timeSeries' },
+    streamBridgeDelivery,
+    serviceTopic: channel.template === undefined,
+    persistenceType,
+  };
+}
+
+export function showChannelTemplate(row: Row<'channelTemplates'>) {
+  const template = row.name.startsWith('_') ? undefined : row;
+  return {
+    ...showCommon(row),
+    entityId: row.entityId,
+    entityType: row.entityType,
+    name: row.name,
+    ...showChannelProperties({ row, template }),
+  };
+}
+
+// Organizations and end-users
+
+export const organizationShape = Type.Object({
+  ...common,
+  organizationTemplateId: Id,
+  parentId: id,
+  name: Type.String(),
+  ...fieldShapes(builtInFields.organizations),
+  deviceCount: Type.Optional(Type.Integer()),
+  endUserCount: Type.Optional(Type.Integer()),
+  childCount: Type.Optional(Type.Integer()),
+});
+
+export function showOrganization(row: Row<'organizations'>) {
+  const { organizationTemplateId, parentId, name } = row;
+  return {
+    ...showCommon(row),
+    organizationTemplateId,
+    parentId,
+    name,
+    ...showFields(builtInFields.organizations, row.fields),
+  };
+}
+
+export const endUserShape = Type.Object({
+  ...common,
+  endUserTemplateId: Id,
+  organizationId: Id,
+  userId: Id,
+  ...fieldShapes(builtInFields.endUsers),
+});
+
+export function showEndUser(row: Row<'endUsers'>) {
+  const { endUserTemplateId, organizationId, userId } = row;
+  return {
+    ...showCommon(row),
+    endUserTemplateId,
+    organizationId,
+    userId,
+    ...showFields(builtInFields.endUsers, row.fields),
+  };
+}
+
+// Devices
+
+export const deviceShape = Type.Object({
+  ...common,
+  deviceTemplateId: Id,
+  organizationId: id,
+  serialNumber: Type.String(),
+  provisioningState: Type.String({ description: '`defined`, `activated`, `associated` or `reserved`' }),
+  firmwareVersion: text,
+  latitude: text,
+  longitude: text,
+  connected: Type.Boolean(),
+  lastConnected: date,
+  externalIp: text,
+  geoIpLatitude: text,
+  geoIpLongitude: text,
+  reverseDns: text,
+  ...fieldShapes(builtInFields.devices),
+  channels: Type.Array(
+    Type.Object({
+      channelTemplateId: Id,
+      channelTemplateName: Type.String(),
+      channel: Type.String({ description: 'The topic.' }),
+      ...channelProperties,
+    }),
+  ),
+});
+
+/** What `_updates/fields` carries of a device (decisions 5). */
+export function showDeviceState(row: Row<'devices'>) {
+  return {
+    organizationId: row.organizationId,
+    serialNumber: row.serialNumber,
+    provisioningState: row.provisioningState,
+    firmwareVersion: row.firmwareVersion,
+    latitude: row.latitude,
+    longitude: row.longitude,
+    connected: row.connected === 1,
+    lastConnected: row.lastConnected,
+    externalIp: row.externalIp,
+    geoIpLatitude: row.geoIpLatitude,
+    geoIpLongitude: row.geoIpLongitude,
+    reverseDns: row.reverseDns,
+    ...showFields(builtInFields.devices, row.fields),
+  };
+}
+
+export function showDevice(access: Access, topicRoot: string, row: Row<'devices'>) {
+  const channels = [...access.channelsOf(row.deviceTemplateId).values()];
+  return {
+    ...showCommon(row),
+    deviceTemplateId: row.deviceTemplateId,
+    ...showDeviceState(row),
+    channels: channels.map((channel) => ({
+      channelTemplateId: channel.row.id,
+      channelTemplateName: channel.name,
+      channel: formatTopic(topicRoot, row.accountId, row.id, channel.name),
+      ...showChannelProperties(channel),
+    })),
+  };
+}

@@ -1,0 +1,210 @@
+/** Device, end-user and organization templates (spec 2.5, 2.6, 4.6): one shape, three times. */
+import { type Static, Type } from 'typebox';
+import type { Db } from '../../db/index.js';
+import type { Row } from '../../db/records.js';
+import type { Caller, EntityKind } from '../access.js';
+import type { Context } from '../context.js';
+import { childCounts, type Listing, type ListQuery, list, listSchema, readNames } from '../entity/listing.js';
+import { entityRoutes } from '../entity/routes.js';
+import { builtInFields, mergeFields, readFields } from '../entity/values.js';
+import {
+  change,
+  demandLive,
+  demandTrashed,
+  find,
+  findReached,
+  insert,
+  recover,
+  stamp,
+  trash,
+} from '../entity/verbs.js';
+import { PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { serviceChannels } from './accounts.js';
+import {
+  deviceTemplateShape,
+  endUserTemplateShape,
+  organizationTemplateShape,
+  showDeviceTemplate,
+  showTemplate,
+} from './shapes.js';
+
+type TemplateTable = 'deviceTemplates' | 'endUserTemplates' | 'organizationTemplates';
+
+/** What differs between the three: names, and the children that a template may have. */
+interface TemplateKind {
+  table: TemplateTable;
+  entity: EntityKind;
+  path: string;
+  wrapper: string;
+  shape: typeof deviceTemplateShape | typeof endUserTemplateShape | typeof organizationTemplateShape;
+  children: 'devices' | 'endUsers' | 'organizations';
+  childColumn: 'deviceTemplateId' | 'endUserTemplateId' | 'organizationTemplateId';
+  countName: 'devices' | 'end-users' | 'organizations';
+  countProperty: 'deviceCount' | 'endUserCount' | 'organizationCount';
+}
+
+const kinds: readonly TemplateKind[] = [
+  {
+    table: 'deviceTemplates',
+    entity: 'deviceTemplate',
+    path: '/devices/templates',
+    wrapper: 'deviceTemplate',
+    shape: deviceTemplateShape,
+    children: 'devices',
+    childColumn: 'deviceTemplateId',
+    countName: 'devices',
+    countProperty: 'deviceCount',
+  },
+  {
+    table: 'endUserTemplates',
+    entity: 'endUserTemplate',
+    path: '/end-users/templates',
+    wrapper: 'endUserTemplate',
+    shape: endUserTemplateShape,
+    children: 'endUsers',
+    childColumn: 'endUserTemplateId',
+    countName: 'end-users',
+    countProperty: 'endUserCount',
+  },
+  {
+    table: 'organizationTemplates',
+    entity: 'organizationTemplate',
+    path: '/organizations/templates',
+    wrapper: 'organizationTemplate',
+    shape: organizationTemplateShape,
+    children: 'organizations',
+    childColumn: 'organizationTemplateId',
+    countName: 'organizations',
+    countProperty: 'organizationCount',
+  },
+];
+
+const name = Type.String({ minLength: 1, maxLength: 255 });
+const deviceTemplateFields = Object.fromEntries(
+  Object.keys(builtInFields.deviceTemplates).map((field) => [field, Type.Optional(Type.Unknown())]),
+);
+const counted = Type.Object({
+  count: Type.Optional(Type.String({ description: 'Comma-separated child counts to include.' })),
+});
+
+/** The live default template of a kind, for entities created without one. */
+export async function defaultTemplate(db: Db, table: TemplateTable, accountId: string): Promise<Row<TemplateTable>> {
+  const rows = db.selectFrom(table as 'deviceTemplates').selectAll();
+  return rows.where('accountId', '=', accountId).where('default', '=', 1).executeTakeFirstOrThrow();
+}
+
+export function templateRoutes(app: App, ctx: Context): void {
+  for (const kind of kinds) mountTemplates(app, ctx, kind);
+}
+
+function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
+  const { table, entity, wrapper, path } = kind;
+  const { registry, clock, access } = ctx;
+  const fieldTypes = table === 'deviceTemplates' ? builtInFields.deviceTemplates : {};
+  const more = table === 'deviceTemplates' ? deviceTemplateFields : {};
+  const createBody = Type.Object({ accountId: Type.String(), name, ...more });
+  const updateBody = Type.Object({ name: Type.Optional(name), ...more });
+  const listing: Listing<TemplateTable> = {
+    table,
+    filters: { name: 'exact', default: 'flag' },
+    sorts: ['created', 'lastModified', 'id', 'accountId', 'name', 'default'],
+    defaultSort: 'name',
+  };
+  const listQuery = listSchema(listing, counted.properties);
+
+  const show = (row: Row<TemplateTable>) =>
+    table === 'deviceTemplates' ? showDeviceTemplate(access, row) : showTemplate(row);
+
+  async function withCounts(rows: Row<TemplateTable>[], count: string | undefined) {
+    if (!readNames('count', count, [kind.countName]).has(kind.countName)) return rows.map(show);
+    const ids = rows.map((row) => row.id);
+    const counts = await childCounts(registry.query, kind.children, kind.childColumn as never, ids);
+    return rows.map((row) => ({ ...show(row), [kind.countProperty]: counts.get(row.id) ?? 0 }));
+  }
+
+  async function create(caller: Caller, body: Static<typeof createBody>) {
+    access.demand(caller, 'create', entity);
+    access.demandAccount(caller, body.accountId);
+    const fields = mergeFields('{}', readFields(fieldTypes, body));
+    const row = await registry.transaction(async (tx) => {
+      const stamped = stamp(clock, caller);
+      const template = await insert(tx, table, { ...stamped, name: body.name, default: 0, fields });
+      if (table === 'deviceTemplates')
+        for (const channel of serviceChannels(stamped, template.id)) await insert(tx, 'channelTemplates', channel);
+      return template;
+    });
+    access.channelsChanged(row.id);
+    return show(row);
+  }
+
+  async function read(caller: Caller, id: string, { count }: Static<typeof counted>) {
+    access.demand(caller, 'read', entity);
+    const row = demandLive(await findReached(ctx, caller, table, id));
+    const [shown] = await withCounts([row], count);
+    return shown ?? show(row);
+  }
+
+  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
+    access.demand(caller, 'update', entity);
+    const before = await findReached(ctx, caller, table, id);
+    const values = readFields(fieldTypes, body);
+    const row = await registry.transaction(async (tx) => {
+      const stored = (await find(tx, table, id)) ?? before;
+      const fields = mergeFields(stored.fields, values);
+      return change(tx, table, id, version, { caller, clock }, { name: body.name ?? stored.name, fields });
+    });
+    return show(row);
+  }
+
+  async function remove(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', entity);
+    await findReached(ctx, caller, table, id);
+    const row = await registry.transaction(async (tx) => {
+      const trashed = await trash(tx, table, id, version, clock);
+      if (trashed.default === 1) throw new PlatformError('constraint', { message: 'A default template stays.' });
+      const children = await childCounts(tx, kind.children, kind.childColumn as never, [id]);
+      if (children.size > 0) throw new PlatformError('constraint', { message: 'The template has live entities.' });
+      return trashed;
+    });
+    return show(row);
+  }
+
+  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
+    access.demand(caller, 'read', entity);
+    access.demandAccount(caller, query.accountId);
+    const { rows, meta } = await list(registry.query, caller, listing, query, state);
+    const sortBy = query.sortBy ?? (state === 'live' ? listing.defaultSort : 'deleted');
+    const results = rows && (await withCounts(rows, query.count));
+    return { results, meta: meta && { ...meta, sortBy } };
+  }
+
+  async function readTrash(caller: Caller, id: string) {
+    access.demand(caller, 'read', entity);
+    return show(demandTrashed(await findReached(ctx, caller, table, id)));
+  }
+
+  async function bringBack(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', entity);
+    await findReached(ctx, caller, table, id);
+    const row = await registry.transaction((tx) => recover(tx, table, id, version, { caller, clock }));
+    access.channelsChanged(id);
+    return show(row);
+  }
+
+  entityRoutes(app, {
+    path,
+    tag: 'Templates',
+    wrapper,
+    plural: table,
+    shape: kind.shape,
+    create: { body: createBody, run: create },
+    read: { query: counted, run: read },
+    update: { body: updateBody, run: update },
+    remove,
+    list: { query: listQuery, run: (caller, query) => page(caller, query as ListQuery, 'live') },
+    readTrash,
+    listTrash: (caller, query) => page(caller, query, 'trash'),
+    recover: bringBack,
+  });
+}

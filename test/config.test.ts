@@ -1,0 +1,52 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { loadConfig, readConfig } from '../src/config.js';
+import { temporaryDirectory } from './support/directory.js';
+
+t.test('nothing set: the documented defaults', async (t) => {
+  const config = readConfig({}, '/somewhere');
+  t.match(config, {
+    host: '127.0.0.1',
+    httpPort: 3000,
+    mqttPort: 1883,
+    mqttsPort: 8883,
+    tls: undefined,
+    dataDir: '/somewhere/data',
+    topicRoot: 'slipway/v1',
+    headerPrefix: 'platform',
+    logLevel: 'info',
+  });
+});
+
+for (const [name, value] of [
+  ['SLIPWAY_HTTP_PORT', 'http'],
+  ['SLIPWAY_HTTP_PORT', '70000'],
+  ['SLIPWAY_MQTT_PORT', '3000'],
+  ['SLIPWAY_HOST', 'not a host'],
+  ['SLIPWAY_TOPIC_ROOT', 'a//b'],
+  ['SLIPWAY_TOPIC_ROOT', 'a/#'],
+  ['SLIPWAY_HEADER_PREFIX', 'x y'],
+  ['SLIPWAY_LOG_LEVEL', 'loud'],
+  ['SLIPWAY_ACCOUNT_ID', '17'],
+  ['SLIPWAY_ADMIN_EMAIL', 'nobody'],
+  ['SLIPWAY_TLS_CERT', '/no/such/file'],
+  ['SLIPWAY_MQTT_MAX_PAYLOAD_BYTES', '-1'],
+] as const) {
+  t.test(`${name}=${value} stops the start with a sentence that names it`, async (t) => {
+    t.throws(() => readConfig({ [name]: value }), { name: 'ConfigError', message: new RegExp(`^${name} `) });
+  });
+}
+
+t.test('a key without a certificate is a contradiction', async (t) => {
+  const directory = temporaryDirectory(t);
+  writeFileSync(join(directory, 'key.pem'), '-----BEGIN PRIVATE KEY-----\n');
+  t.throws(() => readConfig({ SLIPWAY_TLS_KEY: 'key.pem' }, directory), /^ConfigError: SLIPWAY_TLS_CERT is needed/);
+});
+
+t.test('.env is read, and the environment wins over it', async (t) => {
+  const directory = temporaryDirectory(t);
+  writeFileSync(join(directory, '.env'), 'SLIPWAY_HTTP_PORT=4000\nSLIPWAY_TOPIC_ROOT="acme/v2"\n');
+  t.match(loadConfig({}, directory), { httpPort: 4000, topicRoot: 'acme/v2' });
+  t.match(loadConfig({ SLIPWAY_HTTP_PORT: '5000' }, directory), { httpPort: 5000, topicRoot: 'acme/v2' });
+});

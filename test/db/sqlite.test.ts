@@ -1,0 +1,98 @@
+import { join } from 'node:path';
+import { Kysely, sql } from 'kysely';
+import t from 'tap';
+import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite.js';
+import { temporaryDirectory } from '../support/directory.js';
+
+interface Schema {
+  items: { id: string; size: number };
+}
+
+function open(t: Parameters<typeof temporaryDirectory>[0]) {
+  const path = join(temporaryDirectory(t), 'test.db');
+  const writer = openSqlite(path);
+  writer.exec('CREATE TABLE items (id TEXT PRIMARY KEY, size INTEGER NOT NULL) STRICT');
+  const db = new Kysely<Schema>({
+    dialect: SqliteDialect.of({ writer, reader: openSqlite(path, { readonly: true }) }),
+  });
+  t.teardown(() => db.destroy());
+  return { db, path };
+}
+
+t.test('a transaction is on disk when it resolves, and readers see nothing of it before', async (t) => {
+  const { db, path } = open(t);
+  const other = openSqlite(path, { readonly: true });
+  t.teardown(() => other.close());
+  const count = other.prepare<[], number>('SELECT count(*) FROM items').pluck();
+  await transact(db, async (tx) => {
+    await tx.insertInto('items').values({ id: 'a', size: 1 }).execute();
+    t.equal(count.get(), 0);
+  });
+  t.equal(count.get(), 1);
+});
+
+t.test('transactions that run at once share commits and do not see one another half done', async (t) => {
+  const { db } = open(t);
+  await db.insertInto('items').values({ id: 'total', size: 0 }).execute();
+  const add = () =>
+    transact(db, async (tx) => {
+      const row = await tx.selectFrom('items').select('size').where('id', '=', 'total').executeTakeFirstOrThrow();
+      await tx
+        .updateTable('items')
+        .set({ size: row.size + 1 })
+        .where('id', '=', 'total')
+        .execute();
+    });
+  await Promise.all(Array.from({ length: 500 }, add));
+  const row = await db.selectFrom('items').select('size').executeTakeFirstOrThrow();
+  t.equal(row.size, 500);
+});
+
+t.test('one that fails takes nothing of its neighbours with it', async (t) => {
+  const { db } = open(t);
+  const results = await Promise.allSettled(
+    Array.from({ length: 50 }, (_, n) =>
+      transact(db, async (tx) => {
+        await tx
+          .insertInto('items')
+          .values({ id: `item ${n}`, size: n })
+          .execute();
+        if (n % 10 === 3) throw new Error('changed my mind');
+      }),
+    ),
+  );
+  t.equal(results.filter(({ status }) => status === 'rejected').length, 5);
+  const { count } = await db
+    .selectFrom('items')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow();
+  t.equal(count, 45);
+});
+
+t.test('the outer handle inside a transaction throws instead of hanging', async (t) => {
+  const { db } = open(t);
+  await t.rejects(
+    transact(db, async () => {
+      await db.insertInto('items').values({ id: 'a', size: 1 }).execute();
+    }),
+    /outer database handle/,
+  );
+  await db.insertInto('items').values({ id: 'b', size: 1 }).execute();
+  t.same(await db.selectFrom('items').select('id').execute(), [{ id: 'b' }]);
+});
+
+t.test('a single statement that fails leaves the writer free, and a unique violation is told apart', async (t) => {
+  const { db } = open(t);
+  const insert = () => db.insertInto('items').values({ id: 'a', size: 1 }).execute();
+  await insert();
+  const error = await insert().catch((caught) => caught);
+  t.notOk(isUniqueViolation(error), 'a primary key is no unique index of ours');
+  await sql`create unique index one_size on items (size)`.execute(db);
+  const again = await db
+    .insertInto('items')
+    .values({ id: 'b', size: 1 })
+    .execute()
+    .catch((caught) => caught);
+  t.ok(isUniqueViolation(again));
+  await db.insertInto('items').values({ id: 'c', size: 2 }).execute();
+});

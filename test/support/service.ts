@@ -1,0 +1,217 @@
+/** Boots the whole service on a temporary directory and speaks to it as clients do: real HTTP, real MQTT. */
+import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
+import { pino } from 'pino';
+import type { Test } from 'tap';
+import { readConfig } from '../../src/config.js';
+import type { Clock } from '../../src/context.js';
+import { type Server, startServer } from '../../src/server.js';
+import { temporaryDirectory } from './directory.js';
+
+// biome-ignore lint/suspicious/noExplicitAny: answers are what the test says they are
+export type Json = any;
+
+export interface Answer {
+  status: number;
+  headers: Headers;
+  body: Json;
+  text: string;
+}
+
+export interface Request {
+  body?: unknown;
+  headers?: Record<string, string>;
+  /** The caller's token; the admin's when absent, none when null. */
+  token?: string | null;
+}
+
+export interface Options {
+  env?: Record<string, string>;
+  clock?: Clock;
+  /** Lines the service logs, for tests that read them. */
+  logLines?: string[];
+  directory?: string;
+}
+
+export const adminEmail = 'admin@example.com';
+export const adminPassword = 'correct horse battery';
+let serial = 0;
+
+/** A running service with its first account; it closes with the test. */
+export async function startService(t: Test, options: Options = {}): Promise<Service> {
+  const directory = options.directory ?? temporaryDirectory(t);
+  const config = readConfig(
+    {
+      SLIPWAY_DATA_DIR: directory,
+      SLIPWAY_HTTP_PORT: '0',
+      SLIPWAY_MQTT_PORT: '0',
+      SLIPWAY_MQTTS_PORT: '0',
+      SLIPWAY_ADMIN_EMAIL: adminEmail,
+      SLIPWAY_ADMIN_PASSWORD: adminPassword,
+      SLIPWAY_LOG_LEVEL: options.logLines ? 'trace' : 'silent',
+      ...options.env,
+    },
+    directory,
+  );
+  const lines = options.logLines;
+  const log = lines && pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
+  const server = await startServer(config, { ...(options.clock && { clock: options.clock }), ...(log && { log }) });
+  const service = new Service(server, directory);
+  t.teardown(() => service.close());
+  await service.login();
+  return service;
+}
+
+export class Service {
+  accountId = '';
+  /** The admin's token. */
+  admin = '';
+  #closed = false;
+  readonly #clients: MqttClient[] = [];
+
+  constructor(
+    readonly server: Server,
+    readonly directory: string,
+  ) {}
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const client of this.#clients) client.end(true);
+    await this.server.close();
+  }
+
+  /** Logs the first admin in. */
+  async login(): Promise<void> {
+    const accounts = await this.server.ctx.registry.query
+      .selectFrom('accounts')
+      .select('id')
+      .orderBy('created')
+      .execute();
+    this.accountId = accounts[0]?.id ?? '';
+    this.admin = (await this.loginAs(adminEmail, adminPassword)).jwt;
+  }
+
+  /** A token and a CSRF token for an e-mail and a password. */
+  async loginAs(emailAddress: string, password: string, accountId = this.accountId): Promise<Json> {
+    const body = { emailAddress, password, accountId };
+    const answer = await this.http('POST', '/api/v1/auth/login-user', { body, token: null });
+    if (answer.status !== 200) throw new Error(`login answered ${answer.status}: ${answer.text}`);
+    return answer.body;
+  }
+
+  /** One request; a body that is no text is sent as JSON. */
+  async http(method: string, path: string, { body, headers = {}, token = this.admin }: Request = {}): Promise<Answer> {
+    const response = await fetch(this.server.url + path, {
+      method,
+      headers: {
+        ...(token === null ? {} : { authorization: `Bearer ${token}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    const isJson = response.headers.get('content-type')?.includes('json');
+    return { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : undefined, text };
+  }
+
+  /** As http, and it must answer 200; gives the body. */
+  async ok(method: string, path: string, request: Request = {}): Promise<Json> {
+    const answer = await this.http(method, path, request);
+    if (answer.status !== 200) throw new Error(`${method} ${path} answered ${answer.status}: ${answer.text}`);
+    return answer.body;
+  }
+
+  // Builders make what a test does not name.
+
+  /** Creates an entity through the API; `wrapper` is its key in the answer. */
+  async create(path: string, wrapper: string, body: object, token = this.admin): Promise<Json> {
+    const answer = await this.ok('POST', `/api/v1${path}`, { body: { accountId: this.accountId, ...body }, token });
+    return answer[wrapper];
+  }
+
+  /** A device template with channels: a name alone is a `timeSeries` channel, `{name, persistenceType}` says more. */
+  async template({ channels = [] as Array<string | object>, ...body }: Json = {}): Promise<Json> {
+    const template = await this.create('/devices/templates', 'deviceTemplate', {
+      name: this.unique('Template'),
+      ...body,
+    });
+    for (const channel of channels) await this.channel(template.id, channel);
+    return this.ok('GET', `/api/v1/devices/templates/${template.id}`).then((answer) => answer.deviceTemplate);
+  }
+
+  channel(entityId: string, channel: string | object): Promise<Json> {
+    const body = typeof channel === 'string' ? { name: channel, persistenceType: 'timeSeries' } : channel;
+    return this.create('/channels/templates', 'channelTemplate', { entityId, entityType: 'deviceTemplate', ...body });
+  }
+
+  organization(body: object = {}): Promise<Json> {
+    return this.create('/organizations', 'organization', { name: this.unique('Organization'), ...body });
+  }
+
+  /** An end-user in an organization, logged in: the entity, its e-mail and password, its token. */
+  async endUser(organizationId: string, body: object = {}): Promise<Json> {
+    const email = `${this.unique('user').replace(' ', '')}@example.com`;
+    const password = `a long enough secret ${serial}`;
+    const endUser = await this.create('/end-users', 'endUser', {
+      organizationId,
+      createIdmUser: true,
+      idmUserEmail: email,
+      idmUserPassword: password,
+      ...body,
+    });
+    return { endUser, email, password, token: (await this.loginAs(email, password)).jwt };
+  }
+
+  /** A device with its credential. */
+  async device(body: object = {}): Promise<{ device: Json; secret: string }> {
+    const device = await this.create('/devices', 'device', { serialNumber: this.unique('SN'), ...body });
+    return { device, secret: await this.credential(device.id) };
+  }
+
+  async credential(deviceId: string): Promise<string> {
+    const body = { entityId: deviceId, entityType: 'device' };
+    return (await this.create('/access/mqtt-credentials', 'mqttCredential', body)).secret;
+  }
+
+  topic(deviceId: string, channel: string): string {
+    return `${this.server.ctx.config.topicRoot}/${this.accountId}/d/${deviceId}/${channel}`;
+  }
+
+  /** A connected MQTT client of a device (`deviceId`, `secret`) or of a user (`jwt`); it ends with the service. */
+  async connect(
+    who: { deviceId: string; secret: string } | { jwt: string },
+    options: IClientOptions = {},
+  ): Promise<MqttClient> {
+    const [username, password] = 'jwt' in who ? ['Auth:JWT', who.jwt] : [who.deviceId, who.secret];
+    const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${this.server.mqttPort}`, {
+      username,
+      password,
+      reconnectPeriod: 0,
+      connectTimeout: 10_000,
+      ...options,
+    });
+    this.#clients.push(client);
+    return client;
+  }
+
+  unique(what: string): string {
+    serial += 1;
+    return `${what} ${serial}`;
+  }
+}
+
+/** The next message of a client that `matches`; it must have been subscribed before. */
+export function nextMessage(
+  client: MqttClient,
+  matches: (topic: string, payload: Buffer) => boolean = () => true,
+): Promise<{ topic: string; payload: Buffer; text: string }> {
+  return new Promise((resolve) => {
+    const listen = (topic: string, payload: Buffer) => {
+      if (!matches(topic, payload)) return;
+      client.off('message', listen);
+      resolve({ topic, payload, text: payload.toString() });
+    };
+    client.on('message', listen);
+  });
+}
