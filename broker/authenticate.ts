@@ -13,7 +13,7 @@ const longestUsername = 256;
 const jwtUsername = 'Auth:JWT';
 
 /** CONNACK return codes [MQTT-3.2.2.3]. */
-const connack = { identifierRejected: 2, unavailable: 3, badCredentials: 4, notAuthorized: 5 } as const;
+export const connack = { identifierRejected: 2, unavailable: 3, badCredentials: 4, notAuthorized: 5 } as const;
 type ReturnCode = (typeof connack)[keyof typeof connack];
 
 /** A refused CONNECT; Aedes answers with `returnCode` and closes. */
@@ -75,7 +75,7 @@ export class Authenticator {
     const mark = this.#sessions.beginCheck();
     try {
       const identity = await this.#prove(username || live.clientId, username === jwtUsername, password);
-      if (client.closed || client.conn.destroyed) throw new Error('connection closed');
+      if (client.closed || client.conn.destroyed) throw new ConnectRefused(connack.unavailable, 'closed meanwhile');
       if (!this.#sessions.admit(live, identity, mark))
         throw new ConnectRefused(connack.unavailable, 'the principal changed meanwhile');
     } finally {

@@ -76,6 +76,22 @@ export class Authority {
     return this.#access.mayHear(caller, parts.deviceId, parts.channel);
   }
 
+  /** Whether the owner of a stored session may be told of a message; its private client id says who that is. */
+  mayQueue(clientId: string, topic: string): boolean {
+    const [accountId, principal] = clientId.split('/', 2);
+    if (!accountId || !principal) return false;
+    if (this.#access.placement(principal)) {
+      const parts = this.#parse(topic);
+      return (
+        parts?.deviceId === principal &&
+        this.#access.mayHear({ kind: 'device', id: principal, accountId }, principal, parts.channel)
+      );
+    }
+    const caller = this.#access.callerOf(principal);
+    // The holder of an entity's own secret is not known by its id here; the delivery is decided anyway.
+    return caller === undefined || this.mayHear(caller, undefined, topic);
+  }
+
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(live: LiveClient, packet: Outgoing): Outgoing | undefined {
     const { identity, client } = live;
@@ -140,5 +156,5 @@ function grantedQos(live: LiveClient, packet: Outgoing): 0 | 1 | 2 {
   }
   // A packet with an id comes from the session's queue and leaves it by an acknowledgement only.
   if (granted === 0 && packet.messageId !== undefined) return 1;
-  return granted < packet.qos ? granted : packet.qos;
+  return Math.min(granted, packet.qos) as 0 | 1 | 2;
 }

@@ -1,26 +1,26 @@
 /** The MQTT broker: Aedes with our hooks. README, "flows walked", follows a message through this folder. */
 import type { Server as HttpServer } from 'node:http';
-import { Aedes, type AuthenticateError, type ConnectPacket, type Subscription } from 'aedes';
-import type { Placement } from '../db/index.js';
+import { Aedes } from 'aedes';
 import type { Broker, BrokerServices } from '../src/context.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
-import { Authenticator, ConnectRefused } from './authenticate.js';
+import { Authenticator } from './authenticate.js';
 import { Authority } from './authorize.js';
 import { type Counters, newCounters } from './counters.js';
+import { Hooks } from './hooks.js';
 import { Ingest } from './ingest.js';
 import { Listeners } from './listeners.js';
 import { SessionStore } from './persistence.js';
 import { Presence } from './presence.js';
-import { ServiceChannels, silence } from './service-channels.js';
-import { type LiveClient, refreshFilters, Sessions } from './sessions.js';
+import { ServiceChannels } from './service-channels.js';
+import { Sessions } from './sessions.js';
 
-/** Milliseconds that a subscriber may take to read a QoS 1 or 2 message; everyone else waits with it as a publisher. */
+/** Milliseconds that a subscriber may take to read a QoS 1 or 2 message before it is disconnected. */
 const drainTimeout = 5000;
 /** Milliseconds between two looks at the login sessions behind live connections. */
 const expirySweep = 1000;
-/** Aedes' own limit, longer than any id that our prefix and limit can make. */
+/** Aedes' own limit, above any private id that we make. */
 const longestPrivateClientId = 1024;
-/** Aedes' own timers; ours is the deadline of the listeners. */
+/** For Aedes' own connect timer, which ends when CONNECT arrives; the listeners' deadline lasts until CONNACK. */
 const never = 2 ** 31 - 1;
 /** Levels that the matcher of Aedes can take. */
 const mostTopicLevels = 100;
@@ -37,16 +37,28 @@ export interface OpenBroker extends Broker {
 
 /** Builds the broker; it accepts connections after `listen`, or through `attachWebSocket`. */
 export async function openBroker(services: BrokerServices): Promise<OpenBroker> {
-  const { config, log, clock } = services;
+  const { config, log, clock, access } = services;
+
+  /** Nothing thrown in a hook or a listener may end the process. */
+  function guarded<R>(name: string, work: () => R, failed?: (error: Error) => void): R | undefined {
+    try {
+      return work();
+    } catch (error) {
+      log.error({ err: error }, `broker: ${name} failed`);
+      failed?.(new Error(`${name} failed`));
+      return undefined;
+    }
+  }
+
   const counters = newCounters();
   const authority = new Authority(services, counters);
-  const sessions = new Sessions((live) => noteDisconnected(live));
+  const sessions = new Sessions((live) => hooks.ended(live));
   const authenticator = new Authenticator(services, sessions, authority);
   const persistence = new SessionStore(
     {
-      isGranted: (client, filter) => client.live?.filters.has(filter) ?? false,
+      isGranted: ({ live }, filter) => live?.filters.has(filter) ?? false,
       mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
-      storeOnce,
+      storeOnce: (client, packet) => hooks.storeOnce(client, packet),
     },
     counters,
   );
@@ -59,59 +71,70 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     connectTimeout: never,
     maxClientsIdLength: longestPrivateClientId,
     maxTopicLevels: config.mqtt.maxTopicLevels || mostTopicLevels,
-    preConnect: (client, packet, done) => guard('preConnect', done, () => preConnect(client, packet, done)),
-    authenticate: (client, username, password, done) => void authenticate(client, username, password, done),
-    authorizePublish: (client, packet, done) => guard('publish', done, () => authorizePublish(client, packet, done)),
+
+    preConnect: (client, packet, done) =>
+      guarded(
+        'preConnect',
+        () => hooks.preConnect(client as BrokerClient, packet, done),
+        (error) => done(error, false),
+      ),
+    authenticate: (client, username, password, done) =>
+      void hooks.authenticate(client as BrokerClient, username, password, done),
+    authorizePublish: (client, packet, done) =>
+      guarded('authorizePublish', () => hooks.publish(client as BrokerClient | null, packet as Incoming, done), done),
     authorizeSubscribe: (client, subscription, done) =>
-      guard('subscribe', done, () => authorizeSubscribe(client, subscription, done)),
-    authorizeForward: (client, packet) => guarded('forward', () => authorizeForward(client, packet)),
-    published: (_packet, _client, done) => done(),
+      guarded('authorizeSubscribe', () => hooks.subscribe(client as BrokerClient, subscription, done), done),
+    authorizeForward: (client, packet) =>
+      guarded('authorizeForward', () => hooks.forward(client as BrokerClient, packet as Outgoing)),
   }) as BrokerCore;
+
   const channels = new ServiceChannels(services, aedes);
   const ingest = new Ingest(services, aedes, channels);
   const presence = new Presence(services, channels);
   const listeners = new Listeners(services, (conn, request) => aedes.handle(conn, request) as BrokerClient);
+  const parts = { services, aedes, counters, sessions, authenticator, authority };
+  const hooks = new Hooks({ ...parts, channels, ingest, presence, listeners });
 
-  aedes.on('client', (client) => guarded('client', () => onRegistered(client as BrokerClient)));
-  aedes.on('clientReady', (client) => guarded('clientReady', () => onReady(client as BrokerClient)));
-  aedes.on('connackSent', (packet, client) => {
-    if (packet.returnCode === 0) listeners.ready(client.conn);
+  aedes.on('client', (client) => guarded('client', () => hooks.registered(client as BrokerClient)));
+  aedes.on('connackSent', ({ returnCode }, client) => {
+    if (returnCode === 0) guarded('connackSent', () => hooks.connackSent(client as BrokerClient));
   });
-  aedes.on('subscribe', (subscriptions, client) => guarded('subscribed', () => onSubscribed(client, subscriptions)));
-  aedes.on('unsubscribe', (_filters, client) => guarded('unsubscribed', () => onUnsubscribed(client)));
-  aedes.on('clientError', (client, error) => log.debug({ err: error, clientId: client.id }, 'connection failed'));
-  aedes.on('connectionError', (_client, error) => log.debug({ err: error }, 'connection failed before CONNECT'));
-  // Without a listener an error in the publish path would end the process.
-  aedes.on('error', (error: Error) => log.error({ err: error }, 'broker error'));
+  aedes.on('clientReady', (client) => guarded('clientReady', () => hooks.ready(client as BrokerClient)));
+  aedes.on('subscribe', (subscriptions, client) =>
+    guarded('subscribe', () => hooks.subscribed(client as BrokerClient, subscriptions)),
+  );
+  aedes.on('unsubscribe', (_, client) => guarded('unsubscribe', () => hooks.unsubscribed(client as BrokerClient)));
+  aedes.on('clientError', ({ id }, error) => log.debug({ err: error, clientId: id }, 'connection failed'));
+  aedes.on('connectionError', (_, error) => log.debug({ err: error }, 'connection failed before it was proven'));
+  // Without a listener, an error in the publish path would end the process.
+  (aedes as NodeJS.EventEmitter).on('error', (error) => log.error({ err: error }, 'broker error'));
 
   await presence.reset();
   await aedes.listen();
   const sweep = setInterval(() => guarded('expiry', () => sessions.endExpired(clock.now())), expirySweep);
   sweep.unref();
 
-  // Hooks. Nothing thrown in one may end the process.
+  return {
+    counters,
+    get addresses() {
+      return listeners.addresses;
+    },
+    listen: () => listeners.listen(),
+    attachWebSocket: (server) => listeners.attachWebSocket(server),
+    disconnectDevice: (deviceId) => sessions.endCaller(deviceId),
+    disconnectSession: (sessionId) => sessions.endSession(sessionId),
+    identityChanged: (userId) => sessions.renew(userId, access.callerOf(userId)),
+    deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),
 
-  function guarded<R>(name: string, work: () => R): R | undefined {
-    try {
-      return work();
-    } catch (error) {
-      log.error({ err: error }, `the ${name} hook failed`);
-      return undefined;
-    }
-  }
-
-  function guard(name: string, done: (error: Error, success: never) => void, work: () => void): void {
-    try {
-      work();
-    } catch (error) {
-      log.error({ err: error }, `the ${name} hook failed`);
-      done(new Error(`${name} failed`), false as never);
-    }
-  }
-
-  function preConnect(client: BrokerClient, packet: ConnectPacket, done: PreConnected): void {
-    authenticator.preConnect(client, packet, done);
-    const { live } = client;
-    if (live) client.conn.once('close', () => sessions.remove(live));
-  }
+    async close() {
+      clearInterval(sweep);
+      listeners.stop();
+      for (const live of [...sessions.all()]) live.client.close();
+      await new Promise<void>((resolve) => aedes.close(resolve));
+      listeners.end();
+      await ingest.idle();
+      for (const live of [...sessions.all()]) sessions.remove(live);
+      await presence.flush();
+    },
+  };
 }

@@ -28,29 +28,30 @@ export class Ingest {
 
   /** Stores what the route wants stored; calls back in the client's order, for QoS 1 once it is on disk. */
   accept(live: LiveClient, packet: Incoming, route: Route, done: Done): void {
-    const { turns } = live;
     // A QoS 2 message is stored once per packet id, when Aedes has seen that it is not a duplicate.
-    const stores = packet.qos !== 2 && isStored(route);
-    if (!stores && turns.idle) {
-      done();
-      return;
-    }
-    let failure: Error | undefined;
-    const wasOpen = !live.client.closed;
-    const turn = turns.take(() => this.#pass(live, packet, wasOpen, failure, done));
-    if (!stores) {
-      turns.finish(turn);
+    if (packet.qos === 2 || !isStored(route)) {
+      this.inTurn(live, done);
       return;
     }
     if (packet.qos === 0 && !isRequest(route)) {
       this.#store(live, packet, route, () => {});
-      turns.finish(turn);
+      this.inTurn(live, done);
       return;
     }
+    const { turns, client } = live;
+    const wasOpen = !client.closed;
+    let failure: Error | undefined;
+    const turn = turns.take(() => this.#pass(live, packet, wasOpen, failure, done));
     this.#store(live, packet, route, (error) => {
       failure = error;
       turns.finish(turn);
     });
+  }
+
+  /** Calls back once every earlier message of the client has passed. */
+  inTurn({ turns }: LiveClient, done: Done): void {
+    if (turns.idle) done();
+    else turns.finish(turns.take(() => this.#guarded(done)));
   }
 
   /** For a new QoS 2 message, before PUBREC; rejects when it could not be stored. */
@@ -124,11 +125,15 @@ export class Ingest {
   }
 
   #pass(live: LiveClient, packet: Incoming, wasOpen: boolean, failure: Error | undefined, done: Done): void {
+    // Stored, but the connection closed before the acknowledgement: Aedes would not route it any more.
+    if (!failure && wasOpen && packet.qos === 1 && live.client.closed)
+      this.#aedes.publish(packet, () => done(new Error('connection closed')));
+    else this.#guarded(() => done(failure));
+  }
+
+  #guarded(work: () => void): void {
     try {
-      // Stored, but the connection closed before the acknowledgement: Aedes would not route it any more.
-      if (!failure && wasOpen && packet.qos === 1 && live.client.closed)
-        this.#aedes.publish(packet, () => done(new Error('connection closed')));
-      else done(failure);
+      work();
     } catch (error) {
       this.#services.log.error({ err: error }, 'a message could not be passed on');
     }

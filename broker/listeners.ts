@@ -130,7 +130,7 @@ export class Listeners {
   }
 
   /** Stops accepting; connections go on. */
-  async stop(): Promise<void> {
+  stop(): void {
     // Only a server that listens answers to close.
     for (const server of [this.#plain, this.#secure]) if (server?.listening) server.close();
   }

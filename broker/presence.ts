@@ -32,7 +32,11 @@ export class Presence {
 
   /** Nothing is connected when the process starts, whatever a crash has left in the registry. */
   async reset(): Promise<void> {
-    await this.#services.registry.query.updateTable('devices').set({ connected: 0 }).where('connected', '=', 1).execute();
+    await this.#services.registry.query
+      .updateTable('devices')
+      .set({ connected: 0 })
+      .where('connected', '=', 1)
+      .execute();
   }
 
   connected(device: DeviceAddress, address: string | undefined): void {
@@ -97,7 +101,11 @@ export class Presence {
   async #store(changes: Change[]): Promise<Array<[DeviceAddress, Record<string, unknown>]>> {
     const ids = changes.map(({ deviceId }) => deviceId);
     return this.#services.registry.transaction(async (tx) => {
-      const rows = await tx.selectFrom('devices').select(['id', 'connected', 'externalIp']).where('id', 'in', ids).execute();
+      const rows = await tx
+        .selectFrom('devices')
+        .select(['id', 'connected', 'externalIp'])
+        .where('id', 'in', ids)
+        .execute();
       const before = new Map(rows.map((row) => [row.id, row]));
       const different: Array<[DeviceAddress, Record<string, unknown>]> = [];
       for (const change of changes) {

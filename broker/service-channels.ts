@@ -45,7 +45,12 @@ export class ServiceChannels {
     client.publish({ cmd: 'publish', topic, payload: stateOf(state), qos, retain: false, dup: false }, () => {});
   }
 
-  #publish({ accountId, deviceId }: DeviceAddress, channel: string, payload: Buffer, done: () => void = () => {}): void {
+  #publish(
+    { accountId, deviceId }: DeviceAddress,
+    channel: string,
+    payload: Buffer,
+    done: () => void = () => {},
+  ): void {
     const topic = formatTopic(this.#root, accountId, deviceId, channel);
     this.#aedes.publish({ cmd: 'publish', topic, payload, qos: 1, retain: false, dup: false }, (error) => {
       if (error) this.#services.log.error({ err: error, topic }, 'a service message was not published');

@@ -164,7 +164,7 @@ export class MessageStore {
    * Stores the points of one message. `done` is called once, never before this returns, in the order of the calls:
    * after the commit that made the points durable, or with the error for which they are not kept.
    */
-  append(key: SeriesKey, points: readonly Point[], done: Done): void {
+  append(key: SeriesKey, points: Point[], done: Done): void {
     const refusal = this.#refusal() ?? refusalOf(points);
     const kept = refusal ? [] : points;
     this.#pending += kept.length;
@@ -193,11 +193,11 @@ export class MessageStore {
     if (category === undefined) return [];
     const { from, to, order, limit, after } = range;
     if (order === 'asc') {
-      const low = after && after.time >= from ? after : { time: from, sequence: 0 };
-      return this.#statements.ascending.all({ series, category, limit, ...low, bound: to });
+      const { time, sequence } = after && after.time >= from ? after : { time: from, sequence: 0 };
+      return this.#statements.ascending.all({ series, category, time, sequence, bound: to, limit });
     }
-    const high = after && after.time < to ? after : { time: to, sequence: 0 };
-    return this.#statements.descending.all({ series, category, limit, ...high, bound: from });
+    const { time, sequence } = after && after.time < to ? after : { time: to, sequence: 0 };
+    return this.#statements.descending.all({ series, category, time, sequence, bound: from, limit });
   }
 
   /** The last points of a series by time, newest first, at most `limit`. */
@@ -346,7 +346,9 @@ export class MessageStore {
   #start(): Promise<void> {
     this.#starting = new Promise((resolve, reject) => {
       const settings: WorkerSettings = { path: this.#path };
-      const worker = new Worker(new URL('./series-worker.js', import.meta.url), { workerData: settings });
+      // Without the loaders of the main thread (tests have some): each would start again in it.
+      const options = { workerData: settings, execArgv: [] };
+      const worker = new Worker(new URL('./series-worker.js', import.meta.url), options);
       let cause = new Error('The writer of the message store has ended.');
       worker.on('message', (answer: Answer) => {
         if (!('ready' in answer)) return this.#answered(answer);

@@ -5,6 +5,7 @@ import type { Test } from 'tap';
 import { readConfig } from '../../src/config.js';
 import type { Clock } from '../../src/context.js';
 import { type Server, startServer } from '../../src/server.js';
+import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: answers are what the test says they are
@@ -66,6 +67,7 @@ export class Service {
   /** The admin's token. */
   admin = '';
   #closed = false;
+  #contract: Contract | undefined;
   readonly #clients: MqttClient[] = [];
 
   constructor(
@@ -112,7 +114,15 @@ export class Service {
     });
     const text = await response.text();
     const isJson = response.headers.get('content-type')?.includes('json');
-    return { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : undefined, text };
+    const answer = {
+      status: response.status,
+      headers: response.headers,
+      body: isJson ? JSON.parse(text) : undefined,
+      text,
+    };
+    this.#contract ??= new Contract(this.server.app.swagger());
+    if (isJson) this.#contract.check(method, path, answer.status, answer.body);
+    return answer;
   }
 
   /** As http, and it must answer 200; gives the body. */

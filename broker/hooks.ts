@@ -1,0 +1,197 @@
+import type { AuthenticateError, ConnectPacket, Subscription } from 'aedes';
+import type { BrokerServices } from '../src/context.js';
+import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
+import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
+import type { Authority, DeviceAddress } from './authorize.js';
+import type { Counters } from './counters.js';
+import type { Ingest } from './ingest.js';
+import type { Listeners } from './listeners.js';
+import type { Presence } from './presence.js';
+import { type ServiceChannels, silence } from './service-channels.js';
+import { type LiveClient, refreshFilters, type Sessions } from './sessions.js';
+
+/** What the hooks work with. */
+export interface Parts {
+  services: BrokerServices;
+  aedes: BrokerCore;
+  counters: Counters;
+  sessions: Sessions;
+  authenticator: Authenticator;
+  authority: Authority;
+  channels: ServiceChannels;
+  ingest: Ingest;
+  presence: Presence;
+  listeners: Listeners;
+}
+
+type Done = (error?: Error | null) => void;
+type Answered<T> = (error: Error | null, answer: T) => void;
+
+/** What happens to a connection and to its packets, in the order of a connection's life. */
+export class Hooks {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  // CONNECT
+
+  preConnect(client: BrokerClient, packet: ConnectPacket, done: Answered<boolean>): void {
+    this.#parts.authenticator.preConnect(client, packet, done);
+    const { live } = client;
+    if (live) client.conn.once('close', () => this.#parts.sessions.remove(live));
+  }
+
+  /** Never rejects: nobody would hear of it. */
+  async authenticate(
+    client: BrokerClient,
+    username: string | undefined,
+    password: Buffer | undefined,
+    done: (error: AuthenticateError | null, success: boolean | null) => void,
+  ): Promise<void> {
+    const { authenticator, services } = this.#parts;
+    let refusal: ConnectRefused | undefined;
+    try {
+      await authenticator.authenticate(client, username, password);
+    } catch (error) {
+      if (!(error instanceof ConnectRefused)) services.log.error({ err: error }, 'a CONNECT could not be checked');
+      refusal =
+        error instanceof ConnectRefused ? error : new ConnectRefused(connack.unavailable, 'the check has failed');
+    }
+    try {
+      done(refusal ?? null, refusal === undefined);
+    } catch (error) {
+      services.log.error({ err: error }, 'a CONNECT could not be answered');
+    }
+  }
+
+  /** Aedes has made this the one client of its id; what was true when the credential was proven may have changed. */
+  registered(client: BrokerClient): void {
+    const { sessions, aedes } = this.#parts;
+    const { live } = client;
+    if (!live || client.closed || live.ended) {
+      aedes.deleteClient(client.id);
+      return;
+    }
+    refreshFilters(live);
+    for (const other of sessions.predecessorsOf(live)) other.client.close();
+    this.#endUnlessCurrent(live);
+  }
+
+  connackSent(client: BrokerClient): void {
+    const { listeners, presence } = this.#parts;
+    listeners.ready(client.conn);
+    const { live } = client;
+    if (!live || live.ended) return;
+    live.ready = true;
+    const device = deviceOf(live);
+    if (device) presence.connected(device, live.address);
+  }
+
+  ready({ live }: BrokerClient): void {
+    if (live && !live.ended) this.#endUnlessCurrent(live);
+  }
+
+  ended(live: LiveClient): void {
+    const device = deviceOf(live);
+    if (device) this.#parts.presence.disconnected(device);
+  }
+
+  // PUBLISH
+
+  /** Decides a PUBLISH, or a will when it fires; `client` is null for a will that a dead process has left. */
+  publish(client: BrokerClient | null, packet: Incoming, done: Done): void {
+    const { authority, ingest, services } = this.#parts;
+    const live = client?.live;
+    if (!live?.identity) {
+      silence(packet);
+      done();
+      return;
+    }
+    const { maxPayloadBytes } = services.config.mqtt;
+    if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes) {
+      done(new Error('payload over the limit'));
+      return;
+    }
+    const decision = authority.decidePublish(live.identity, packet.topic);
+    if (decision.verdict === 'accepted') {
+      ingest.accept(live, packet, decision.route, done);
+      return;
+    }
+    if (decision.verdict === 'malformed' || this.#refusedTooOften(live)) {
+      done(new Error(decision.verdict === 'malformed' ? 'malformed topic' : 'refused too often'));
+      return;
+    }
+    this.#parts.counters.refusedPublishes += 1;
+    services.log.debug({ clientId: live.client.id, topic: packet.topic }, 'PUBLISH refused');
+    // Aedes goes on with the same packet, so the refused one has to become something harmless.
+    if (decision.device) this.#parts.channels.rewrite(decision.device, packet, decision.rejection);
+    else silence(packet);
+    ingest.inTurn(live, done);
+  }
+
+  /** Makes a QoS 2 message durable; called once for each packet id, after `publish` has accepted it. */
+  storeOnce({ live }: BrokerClient, packet: Incoming): Promise<void> | undefined {
+    if (!live?.identity) return undefined;
+    const decision = this.#parts.authority.decidePublish(live.identity, packet.topic);
+    // A message that `publish` has refused names a service channel by now, where nobody may publish.
+    return decision.verdict === 'accepted' ? this.#parts.ingest.acceptOnce(live, packet, decision.route) : undefined;
+  }
+
+  // SUBSCRIBE
+
+  /** `null` answers 0x80 and keeps the connection. */
+  subscribe({ live }: BrokerClient, subscription: Subscription, done: Answered<Subscription | null>): void {
+    const verdict = live ? this.#parts.authority.decideSubscribe(live, subscription) : 'refused';
+    if (verdict === 'granted') {
+      live?.filters.add(subscription.topic);
+      done(null, subscription);
+      return;
+    }
+    if (verdict === 'malformed') {
+      done(new Error('malformed filter'), null);
+      return;
+    }
+    this.#parts.counters.refusedSubscriptions += 1;
+    if (live && this.#refusedTooOften(live)) done(new Error('refused too often'), null);
+    else done(null, null);
+  }
+
+  subscribed({ live }: BrokerClient, subscriptions: Subscription[]): void {
+    if (!live) return;
+    refreshFilters(live);
+    const { channels, services } = this.#parts;
+    for (const { topic, qos } of subscriptions) {
+      if ((qos as number) > 2) continue;
+      channels
+        .sendState(live, topic, qos)
+        .catch((error) => services.log.error({ err: error, topic }, 'the state of a device could not be sent'));
+    }
+  }
+
+  unsubscribed({ live }: BrokerClient): void {
+    if (live) refreshFilters(live);
+  }
+
+  // Delivery
+
+  /** The hard gate: every message to every client passes here, live, retained or queued. */
+  forward({ live }: BrokerClient, packet: Outgoing): Outgoing | undefined {
+    return live && this.#parts.authority.forward(live, packet);
+  }
+
+  #refusedTooOften(live: LiveClient): boolean {
+    return this.#parts.authority.refusedTooOften(live);
+  }
+
+  #endUnlessCurrent(live: LiveClient): void {
+    const { authenticator, sessions } = this.#parts;
+    if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live);
+  }
+}
+
+function deviceOf({ identity }: LiveClient): DeviceAddress | undefined {
+  const caller = identity?.caller;
+  return caller?.kind === 'device' ? { accountId: caller.accountId, deviceId: caller.id } : undefined;
+}

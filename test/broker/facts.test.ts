@@ -1,0 +1,537 @@
+/** What we rely on although Aedes 1.2 behaves otherwise when left alone. Each test fails when the fault comes back. */
+import t, { type Test } from 'tap';
+import type { Point } from '../../db/series.js';
+import { nextMessage, type Service, startService } from '../support/service.js';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
+
+interface Fixture {
+  service: Service;
+  device: { id: string; deviceTemplateId: string };
+  secret: string;
+  who: { deviceId: string; secret: string };
+  topic: (channel: string) => string;
+}
+
+/** A service with one device that has a stored channel `temperature` and a plain one `chat`. */
+async function fixture(t: Test, env: Record<string, string> = {}): Promise<Fixture> {
+  const service = await startService(t, { env });
+  const template = await service.template({
+    channels: ['temperature', { name: 'chat', persistenceType: 'simple' }],
+  });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const who = { deviceId: device.id, secret };
+  return { service, device, secret, who, topic: (channel) => service.topic(device.id, channel) };
+}
+
+async function rawConnected(t: Test, { service, device, secret }: Fixture, more: object = {}): Promise<RawClient> {
+  const client = await rawClient(t, service.server.mqttPort);
+  client.send(connectPacket({ username: device.id, password: Buffer.from(secret), ...more }));
+  t.match(await client.next(), { cmd: 'connack', returnCode: 0 });
+  return client;
+}
+
+/** Puts a function in front of the message store. */
+function interceptAppend(
+  { server }: Service,
+  append: (store: () => void, done: (error?: Error) => void, points: readonly Point[]) => void,
+): void {
+  const { messages } = server.ctx;
+  const real = messages.append.bind(messages);
+  messages.append = (key, points, done) => append(() => real(key, points, done), done, points);
+}
+
+const stored = async ({ service, device }: Fixture, channel = 'temperature'): Promise<unknown[]> => {
+  const path = `/api/v4/data/${service.topic(device.id, channel)}/latest?pageSize=1000`;
+  return (await service.ok('GET', path)).result.map((point: { numericValue: number }) => point.numericValue);
+};
+
+t.test('QoS 1 on a stored channel is acknowledged after it is on disk, not before', async (t) => {
+  const f = await fixture(t);
+  const client = await rawConnected(t, f);
+  let release = () => {};
+  const asked = new Promise<void>((resolve) => {
+    interceptAppend(f.service, (store) => {
+      release = store;
+      resolve();
+    });
+  });
+  client.send(publishPacket(f.topic('temperature'), '21.5', { qos: 1, messageId: 7 }));
+  client.send({ cmd: 'pingreq' });
+  await asked;
+  t.match(await client.next(), { cmd: 'pingresp' }, 'the connection lives, and no PUBACK has come');
+  release();
+  t.match(await client.next(), { cmd: 'puback', messageId: 7 });
+  t.same(await stored(f), [21.5]);
+});
+
+t.test('a message of one packet id and QoS 2 is stored once, sent again or not', async (t) => {
+  const f = await fixture(t);
+  const client = await rawConnected(t, f, { clean: false, clientId: 'twice' });
+  const message = { qos: 2, messageId: 9 };
+  client.send(publishPacket(f.topic('temperature'), '1', message));
+  t.match(await client.next(), { cmd: 'pubrec', messageId: 9 });
+  client.send(publishPacket(f.topic('temperature'), '1', { ...message, dup: true }));
+  t.match(await client.next(), { cmd: 'pubrec', messageId: 9 });
+  client.socket.destroy();
+  const again = await rawConnected(t, f, { clean: false, clientId: 'twice' });
+  again.send(publishPacket(f.topic('temperature'), '1', { ...message, dup: true }));
+  t.match(await again.next(), { cmd: 'pubrec', messageId: 9 });
+  again.send({ cmd: 'pubrel', messageId: 9 });
+  t.match(await again.next(), { cmd: 'pubcomp', messageId: 9 });
+  t.same(await stored(f), [1]);
+});
+
+t.test('a duplicate that comes while the first is being written is stored and delivered once', async (t) => {
+  const f = await fixture(t);
+  const first = await rawConnected(t, f, { clean: false, clientId: 'twice' });
+  const releases: Array<() => void> = [];
+  const asked = new Promise<void>((resolve) => {
+    interceptAppend(f.service, (store) => {
+      releases.push(store);
+      resolve();
+    });
+  });
+  const message = { qos: 2, messageId: 9 };
+  first.send(publishPacket(f.topic('temperature'), '1', message));
+  await asked;
+  const second = await rawConnected(t, f, { clean: false, clientId: 'twice' });
+  await first.closed;
+  second.send(publishPacket(f.topic('temperature'), '1', { ...message, dup: true }), { cmd: 'pingreq' });
+  t.match(await second.next(), { cmd: 'pingresp' });
+  for (const release of releases) release();
+  t.match(await second.next(), { cmd: 'pubrec', messageId: 9 });
+  t.equal(releases.length, 1);
+  t.same(await stored(f), [1]);
+});
+
+t.test('a denied filter beside a granted one is not stored with the session', async (t) => {
+  const f = await fixture(t);
+  const other = await sibling(f);
+  const session = { clientId: 'keeper', clean: false };
+  const client = await rawConnected(t, f, session);
+  const foreign = f.service.topic(other.device.id, 'chat');
+  client.send(subscribePacket(1, [f.topic('chat'), 1], [foreign, 1]));
+  t.match(await client.next(), { cmd: 'suback', granted: [1, 0x80] });
+  client.socket.destroy();
+
+  const admin = await f.service.connect({ jwt: f.service.admin });
+  await admin.publishAsync(foreign, 'not for you', { qos: 1 });
+  await admin.publishAsync(f.topic('chat'), 'for you', { qos: 1 });
+  const again = await rawConnected(t, f, session);
+  t.match(await again.next(), { cmd: 'publish', topic: f.topic('chat') });
+  again.send({ cmd: 'puback', messageId: 1 }, { cmd: 'pingreq' });
+  t.match(await again.next(), { cmd: 'pingresp' }, 'nothing else was queued');
+});
+
+t.test('no message is lost between retained, QoS 1 and QoS 0 ones sent at once', async (t) => {
+  const f = await fixture(t);
+  const subscriber = await rawConnected(t, f, { clientId: 'subscriber', clean: false });
+  subscriber.send(subscribePacket(1, [`${f.topic('chat')}`, 1]));
+  await subscriber.next();
+  const publisher = await rawConnected(t, f, { clientId: 'publisher' });
+  const rounds = 50;
+  const burst = Array.from({ length: rounds }, (_, n) => [
+    publishPacket(f.topic('chat'), `${3 * n}`, { retain: true }),
+    publishPacket(f.topic('chat'), `${3 * n + 1}`),
+    publishPacket(f.topic('chat'), `${3 * n + 2}`, { qos: 1, messageId: n + 1 }),
+  ]).flat();
+  publisher.send(...burst);
+  const seen = new Set<string>();
+  while (seen.size < 3 * rounds) {
+    const packet = await subscriber.next();
+    if (packet.cmd !== 'publish') continue;
+    seen.add(packet.payload.toString());
+    if (packet.qos > 0) subscriber.send({ cmd: 'puback', messageId: packet.messageId as number });
+  }
+  t.equal(seen.size, 3 * rounds);
+});
+
+t.test('a persistent subscriber loses no QoS 1 message of several fast publishers', async (t) => {
+  const f = await fixture(t);
+  const subscriber = await rawConnected(t, f, { clientId: 'subscriber', clean: false });
+  subscriber.send(subscribePacket(1, [`${f.topic('temperature')}`, 1]));
+  await subscriber.next();
+  const each = 250;
+  for (let p = 0; p < 4; p += 1) {
+    const publisher = await rawConnected(t, f, { clientId: `publisher ${p}` });
+    publisher.send(
+      ...Array.from({ length: each }, (_, n) =>
+        publishPacket(f.topic('temperature'), `${p * each + n}`, { qos: 1, messageId: n + 1 }),
+      ),
+    );
+  }
+  const seen = new Set<string>();
+  while (seen.size < 4 * each) {
+    const packet = await subscriber.next();
+    if (packet.cmd !== 'publish') continue;
+    seen.add(packet.payload.toString());
+    subscriber.send({ cmd: 'puback', messageId: packet.messageId as number });
+  }
+  t.equal(seen.size, 4 * each);
+});
+
+t.test('the same client id of two principals never disturbs either', async (t) => {
+  const f = await fixture(t);
+  const other = await sibling(f);
+  const one = await rawConnected(t, f, { clientId: 'sensor' });
+  const two = await rawConnected(t, other, { clientId: 'sensor' });
+  for (const client of [one, two]) {
+    client.send({ cmd: 'pingreq' });
+    t.match(await client.next(), { cmd: 'pingresp' });
+  }
+  const successor = await rawConnected(t, f, { clientId: 'sensor' });
+  await one.closed;
+  t.pass('the same principal takes over [MQTT-3.1.4-2]');
+  for (const client of [two, successor]) {
+    client.send({ cmd: 'pingreq' });
+    t.match(await client.next(), { cmd: 'pingresp' });
+  }
+});
+
+t.test('an unproven CONNECT under the private id of a session does not touch the session', async (t) => {
+  const f = await fixture(t);
+  const client = await rawConnected(t, f, { clientId: 'mine', clean: false });
+  const message = { qos: 2, messageId: 5 };
+  client.send(publishPacket(f.topic('temperature'), '1', message));
+  t.match(await client.next(), { cmd: 'pubrec' });
+  const intruder = await rawClient(t, f.service.server.mqttPort);
+  intruder.send(connectPacket({ clientId: `${f.service.accountId}/${f.device.id}/mine`, username: f.device.id }));
+  t.match(await intruder.next(), { cmd: 'connack', returnCode: 4 });
+  await intruder.closed;
+  client.send(publishPacket(f.topic('temperature'), '1', { ...message, dup: true }));
+  t.match(await client.next(), { cmd: 'pubrec' });
+  t.same(await stored(f), [1]);
+});
+
+t.test('a packet over the limit ends the connection while its bytes arrive', async (t) => {
+  const f = await fixture(t, { SLIPWAY_MQTT_MAX_PAYLOAD_BYTES: '2000' });
+  const stranger = await rawClient(t, f.service.server.mqttPort);
+  // A CONNECT that announces 100 MB; only its header is sent.
+  stranger.send(Buffer.from([0x10, 0x80, 0x80, 0x80, 0x30, 0, 4]));
+  await stranger.closed;
+  const early = await rawClient(t, f.service.server.mqttPort);
+  early.send({ cmd: 'pingreq' });
+  await early.closed;
+
+  const device = await rawConnected(t, f);
+  device.send(Buffer.from([0x30, 0x80, 0x80, 0x80, 0x30, 0, 4]));
+  await device.closed;
+  const slightly = await rawConnected(t, f);
+  slightly.send(publishPacket(f.topic('chat'), Buffer.alloc(2001), { qos: 1, messageId: 1 }));
+  await slightly.closed;
+  const exactly = await rawConnected(t, f);
+  exactly.send(publishPacket(f.topic('chat'), Buffer.alloc(2000), { qos: 1, messageId: 1 }));
+  t.match(await exactly.next(), { cmd: 'puback', messageId: 1 });
+});
+
+t.test('packets sent along with CONNECT wait for CONNACK, however many there are', async (t) => {
+  const f = await fixture(t);
+  const client = await rawClient(t, f.service.server.mqttPort);
+  const messages = Array.from({ length: 200 }, (_, n) =>
+    publishPacket(f.topic('temperature'), `${n}`, { qos: 1, messageId: n + 1 }),
+  );
+  client.send(connectPacket({ username: f.device.id, password: Buffer.from(f.secret) }), ...messages);
+  t.match(await client.next(), { cmd: 'connack', returnCode: 0 });
+  for (let n = 1; n <= 200; n += 1) t.match(await client.next(), { cmd: 'puback', messageId: n });
+  t.equal((await stored(f)).length, 200);
+});
+
+t.test('a subscriber that does not read holds up nobody else, and is cut off', async (t) => {
+  const f = await fixture(t);
+  const lazy = await rawConnected(t, f, { clientId: 'lazy' });
+  lazy.send(subscribePacket(1, [f.topic('chat'), 1]));
+  await lazy.next();
+  lazy.socket.pause();
+  const reader = await f.service.connect(f.who, { clientId: 'reader' });
+  await reader.subscribeAsync(f.topic('chat'));
+  const payload = Buffer.alloc(100_000);
+  const publisher = await f.service.connect({ jwt: f.service.admin });
+  const begun = Date.now();
+  for (let n = 0; n < 200; n += 1) {
+    const heard = nextMessage(reader);
+    publisher.publish(f.topic('chat'), payload, { qos: 0 });
+    await heard;
+  }
+  t.ok(Date.now() - begun < 4000, 'nobody waited for a drain timeout');
+  t.ok(f.service.server.ctx.broker.counters.shed > 0, 'QoS 0 messages were shed');
+});
+
+t.test('a connection without CONNECT, or refused before it is proven, does not stay open', async (t) => {
+  const f = await fixture(t, { SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
+  const silent = await rawClient(t, f.service.server.mqttPort);
+  const half = await rawClient(t, f.service.server.mqttPort);
+  half.send(Buffer.from([0x10, 0x40, 0]));
+  f.service.server.ctx.broker.disconnectDevice(f.device.id);
+  const unanswered = await rawClient(t, f.service.server.mqttPort);
+  unanswered.send(connectPacket({ clientId: '', clean: false, username: f.device.id }));
+  t.match(await unanswered.next(), { cmd: 'connack', returnCode: 2 });
+  await Promise.all([silent.closed, half.closed, unanswered.closed]);
+});
+
+t.test('a credential check that never ends does not keep the socket', async (t) => {
+  const f = await fixture(t, { SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
+  f.service.server.ctx.secrets.verify = () => new Promise(() => {});
+  const client = await rawClient(t, f.service.server.mqttPort);
+  client.send(connectPacket({ username: f.device.id, password: Buffer.from(f.secret) }));
+  await client.closed;
+});
+
+t.test('a CONNECT that is being checked does not survive the end of its credential', async (t) => {
+  const f = await fixture(t);
+  const { secrets, broker } = f.service.server.ctx;
+  const verify = secrets.verify.bind(secrets);
+  let release = () => {};
+  const reached = new Promise<void>((resolve) => {
+    secrets.verify = async (...given) => {
+      const proven = await verify(...given);
+      await new Promise<void>((go) => {
+        release = go;
+        resolve();
+      });
+      return proven;
+    };
+  });
+  const client = await rawClient(t, f.service.server.mqttPort);
+  client.send(connectPacket({ username: f.device.id, password: Buffer.from(f.secret) }));
+  await reached;
+  broker.disconnectDevice(f.device.id);
+  release();
+  t.match(await client.next(), { cmd: 'connack', returnCode: 3 });
+  await client.closed;
+});
+
+t.test('a new secret ends every connection made with the old one before the answer leaves', async (t) => {
+  const f = await fixture(t);
+  const clients = await Promise.all(['a', 'b', 'c'].map((clientId) => rawConnected(t, f, { clientId })));
+  await f.service.credential(f.device.id);
+  const { broker } = f.service.server.ctx;
+  t.equal(broker.disconnectDevice(f.device.id), 0, 'none was left');
+  await Promise.all(clients.map(({ closed }) => closed));
+});
+
+t.test('small packets do not wait for each other', async (t) => {
+  const f = await fixture(t);
+  const client = await f.service.connect(f.who);
+  await client.subscribeAsync(f.topic('chat'), { qos: 1 });
+  const times: number[] = [];
+  for (let n = 0; n < 20; n += 1) {
+    const begun = performance.now();
+    const heard = nextMessage(client);
+    await Promise.all([client.publishAsync(f.topic('chat'), 'x', { qos: 1 }), heard]);
+    times.push(performance.now() - begun);
+  }
+  times.sort((a, b) => a - b);
+  t.ok((times[10] as number) < 20, `median ${times[10]?.toFixed(1)} ms; Nagle costs 40`);
+});
+
+t.test('a hook that throws ends one connection, not the process', async (t) => {
+  const f = await fixture(t);
+  const client = await rawConnected(t, f, { clientId: 'unlucky' });
+  const witness = await rawConnected(t, f, { clientId: 'witness' });
+  const { access } = f.service.server.ctx;
+  const mayPublish = access.mayPublish.bind(access);
+  access.mayPublish = () => {
+    throw new Error('a fault');
+  };
+  client.send(publishPacket(f.topic('chat'), 'x', { qos: 1, messageId: 1 }));
+  await client.closed;
+  access.mayPublish = mayPublish;
+  const mayHear = access.mayHear.bind(access);
+  witness.send(subscribePacket(1, [f.topic('chat'), 1]));
+  await witness.next();
+  access.mayHear = () => {
+    throw new Error('a fault');
+  };
+  witness.send(publishPacket(f.topic('chat'), 'x', { qos: 1, messageId: 1 }));
+  t.match(await witness.next(), { cmd: 'puback' });
+  access.mayHear = mayHear;
+  f.service.server.ctx.secrets.verify = () => Promise.reject(new Error('a fault'));
+  const stranger = await rawClient(t, f.service.server.mqttPort);
+  stranger.send(connectPacket({ username: f.device.id, password: Buffer.from(f.secret) }));
+  t.match(await stranger.next(), { cmd: 'connack', returnCode: 3 });
+  witness.send({ cmd: 'pingreq' });
+  t.match(await witness.next(), { cmd: 'pingresp' });
+});
+
+t.test('a refused PUBLISH is acknowledged, dropped and explained; the connection stays', async (t) => {
+  const f = await fixture(t);
+  const other = await sibling(f);
+  const admin = await f.service.connect({ jwt: f.service.admin });
+  const heard: string[] = [];
+  admin.on('message', (topic) => heard.push(topic));
+  await admin.subscribeAsync('#');
+  const client = await rawConnected(t, f);
+  client.send(subscribePacket(1, [f.topic('_rejected'), 1]));
+  await client.next();
+  for (const [messageId, topic] of [
+    [1, f.service.topic(other.device.id, 'temperature')],
+    [2, f.topic('nowhere')],
+    [3, 'somewhere/else'],
+    [4, '$SYS/x/new/clients'],
+    [5, f.topic('_rejected')],
+  ] as const) {
+    client.send(publishPacket(topic, '1', { qos: 1, messageId, retain: true }));
+    const packets = [await client.next(), await client.next()];
+    t.ok(packets.some((packet) => packet.cmd === 'puback' && packet.messageId === messageId));
+    const explained = packets.find((packet) => packet.cmd === 'publish');
+    t.match(explained, { topic: f.topic('_rejected'), retain: false });
+    const body = JSON.parse((explained as { payload: Buffer }).payload.toString());
+    t.match(body, { error: { code: messageId === 5 ? 21 : 100, message: String, details: [] }, topic });
+    client.send({ cmd: 'puback', messageId: (explained as { messageId: number }).messageId });
+  }
+  client.send({ cmd: 'pingreq' });
+  t.match(await client.next(), { cmd: 'pingresp' });
+  t.same(await stored({ ...f, device: other.device }), []);
+  t.ok(
+    heard.every((topic) => topic === f.topic('_rejected')),
+    'others see only the explanations',
+  );
+});
+
+t.test('a client that keeps being refused is disconnected', async (t) => {
+  const f = await fixture(t, { SLIPWAY_MQTT_REFUSALS_PER_MINUTE: '3' });
+  const client = await rawConnected(t, f);
+  for (let n = 1; n <= 3; n += 1) {
+    client.send(publishPacket('elsewhere', '', { qos: 1, messageId: n }));
+    t.match(await client.next(), { cmd: 'puback', messageId: n });
+  }
+  client.send(publishPacket('elsewhere', '', { qos: 1, messageId: 4 }));
+  await client.closed;
+});
+
+t.test('a queued message that may not be delivered any more leaves the queue, not the subscriber', async (t) => {
+  const f = await fixture(t);
+  const organization = await f.service.organization();
+  const { token } = await f.service.endUser(organization.id);
+  const held = await f.service.device({
+    deviceTemplateId: f.device.deviceTemplateId,
+    organizationId: organization.id,
+  });
+  const topic = f.service.topic(held.device.id, 'chat');
+  const session = { username: 'Auth:JWT', password: Buffer.from(token), clientId: 'phone', clean: false };
+  const phone = await rawClient(t, f.service.server.mqttPort);
+  phone.send(connectPacket(session), subscribePacket(1, [`${topic.slice(0, topic.indexOf('/d/'))}/d/+/chat`, 1]));
+  t.match(await phone.next(), { cmd: 'connack', returnCode: 0 });
+  t.match(await phone.next(), { cmd: 'suback', granted: [1] });
+  const admin = await f.service.connect({ jwt: f.service.admin });
+  await admin.publishAsync(topic, 'mine', { qos: 1 });
+  t.match(await phone.next(), { cmd: 'publish', topic });
+  await f.service.ok('PUT', `/api/v1/devices/${held.device.id}`, {
+    body: { organizationId: null },
+    headers: { etag: await versionOf(f.service, held.device.id) },
+  });
+  await admin.publishAsync(topic, 'not mine any more', { qos: 1 });
+  // An acknowledgement and a PUBREL that nobody waits for are no reason to disconnect either.
+  phone.send({ cmd: 'puback', messageId: 4711 }, { cmd: 'pubrel', messageId: 4712 }, { cmd: 'pingreq' });
+  t.match(await phone.next(), { cmd: 'pubcomp', messageId: 4712 });
+  t.match(await phone.next(), { cmd: 'pingresp' });
+});
+
+t.test('messages of one client pass in order however long each takes to be stored', async (t) => {
+  const f = await fixture(t);
+  const admin = await f.service.connect({ jwt: f.service.admin });
+  const heard: string[] = [];
+  admin.on('message', (_, payload) => heard.push(payload.toString()));
+  await admin.subscribeAsync([f.topic('temperature'), f.topic('chat')], { qos: 1 });
+  const held: Array<() => void> = [];
+  interceptAppend(f.service, (store, _, points) => {
+    if (points[0]?.numericValue === 1) held.push(store);
+    else store();
+  });
+  const client = await rawConnected(t, f);
+  client.send(
+    publishPacket(f.topic('temperature'), '1', { qos: 1, messageId: 1 }),
+    publishPacket(f.topic('temperature'), '2', { qos: 1, messageId: 2 }),
+    publishPacket(f.topic('chat'), '3', { qos: 1, messageId: 3 }),
+    publishPacket(f.topic('chat'), '4', { qos: 0 }),
+  );
+  while ((await stored(f)).length === 0);
+  for (const release of held) release();
+  const acknowledged = [await client.next(), await client.next(), await client.next()];
+  t.match(acknowledged, [{ messageId: 1 }, { messageId: 2 }, { messageId: 3 }]);
+  if (heard.length < 4) await nextMessage(admin, () => heard.length === 4);
+  t.same(
+    heard.filter((payload) => payload !== '4'),
+    ['1', '2', '3'],
+  );
+});
+
+t.test('malformed filters and topics end the connection; $ topics and shared ones are refused', async (t) => {
+  const f = await fixture(t);
+  for (const filter of ['a#', '+a', 'a/#/b', `${f.topic('chat')}+`, 'a\0b', '\uFFFD']) {
+    const client = await rawConnected(t, f, { clientId: 'strange' });
+    client.send(subscribePacket(1, [filter, 0]));
+    await client.closed;
+  }
+  for (const topic of ['a\0b', `${f.topic('chat')}\0`, Buffer.from([0xff, 0xfe]).toString('latin1')]) {
+    const client = await rawConnected(t, f, { clientId: 'strange' });
+    if (topic.startsWith('ÿ')) client.send(Buffer.from([0x30, 4, 0, 2, 0xff, 0xfe]));
+    else client.send(publishPacket(topic, ''));
+    await client.closed;
+  }
+  const client = await rawConnected(t, f, { clientId: 'curious' });
+  const filters = ['$SYS/#', '$SYS/+/new/clients', `$share/g/${f.topic('chat')}`, '$share/g/#'];
+  client.send(subscribePacket(1, ...filters.map((filter): [string, 0] => [filter, 0])));
+  t.match(await client.next(), { cmd: 'suback', granted: [0x80, 0x80, 0x80, 0x80] });
+});
+
+t.test('publishing what Aedes says to itself disconnects nobody', async (t) => {
+  const f = await fixture(t);
+  const victim = await rawConnected(t, f, { clientId: 'victim' });
+  const other = await sibling(f);
+  const attacker = await rawConnected(t, other, { clientId: 'attacker' });
+  const id = `${f.service.accountId}/${f.device.id}/victim`;
+  attacker.send(publishPacket('$SYS/x/new/clients', id, { qos: 1, messageId: 1 }));
+  t.match(await attacker.next(), { cmd: 'puback' });
+  victim.send({ cmd: 'pingreq' });
+  t.match(await victim.next(), { cmd: 'pingresp' });
+});
+
+t.test('a will on a topic that the client may not publish refuses the CONNECT', async (t) => {
+  const f = await fixture(t);
+  const other = await sibling(f);
+  const client = await rawClient(t, f.service.server.mqttPort);
+  const will = { topic: f.service.topic(other.device.id, 'chat'), payload: Buffer.from('gone'), qos: 0, retain: false };
+  client.send(connectPacket({ username: f.device.id, password: Buffer.from(f.secret), will }));
+  t.match(await client.next(), { cmd: 'connack', returnCode: 5 });
+});
+
+t.test('a will fires on an unclean end and is stored; not when its principal is cut off', async (t) => {
+  const f = await fixture(t);
+  const admin = await f.service.connect({ jwt: f.service.admin });
+  const heard: string[] = [];
+  admin.on('message', (_, payload) => heard.push(payload.toString()));
+  await admin.subscribeAsync(f.topic('temperature'), { qos: 1 });
+  const will = (payload: string) => ({
+    will: { topic: f.topic('temperature'), payload: Buffer.from(payload), qos: 1, retain: false },
+  });
+  const dropped = await rawConnected(t, f, { clientId: 'dropped', ...will('13') });
+  f.service.server.ctx.broker.disconnectDevice(f.device.id);
+  await dropped.closed;
+  const unclean = await rawConnected(t, f, { clientId: 'unclean', ...will('14') });
+  const fired = nextMessage(admin);
+  unclean.socket.destroy();
+  t.equal((await fired).text, '14');
+  t.same(heard, ['14']);
+  t.same(await stored(f), [14]);
+});
+
+t.test('deliveries are capped to the QoS of a wildcard filter', async (t) => {
+  const f = await fixture(t);
+  const client = await rawConnected(t, f);
+  client.send(subscribePacket(1, [f.topic('+'), 1]));
+  await client.next();
+  const admin = await f.service.connect({ jwt: f.service.admin });
+  await admin.publishAsync(f.topic('chat'), 'x', { qos: 2 });
+  t.match(await client.next(), { cmd: 'publish', qos: 1 });
+});
+
+async function sibling(f: Fixture): Promise<Fixture> {
+  const { device, secret } = await f.service.device({ deviceTemplateId: f.device.deviceTemplateId });
+  const who = { deviceId: device.id, secret };
+  return { ...f, device, secret, who, topic: (channel) => f.service.topic(device.id, channel) };
+}
+
+async function versionOf(service: Service, id: string): Promise<string> {
+  return (await service.ok('GET', `/api/v1/devices/${id}`)).device.version;
+}

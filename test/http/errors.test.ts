@@ -1,0 +1,106 @@
+import { connect } from 'node:net';
+import t from 'tap';
+import { type Service, startService } from '../support/service.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+const post = (body: string, headers: Record<string, string> = {}) =>
+  service.http('POST', '/api/v1/devices', { body, headers });
+
+t.test('every error has its code, a message and the request id, and tells no more', async (t) => {
+  const answer = await service.http('GET', '/api/v1/devices/no-such-device');
+  t.equal(answer.status, 404);
+  t.same(Object.keys(answer.body).sort(), ['error', 'requestId']);
+  t.equal(answer.body.requestId, answer.headers.get('x-request-id'));
+  t.match(answer.body.error, { code: 100, message: String, details: [] });
+});
+
+t.test('unknown endpoints and methods answer 404 with 100', async (t) => {
+  for (const [method, path] of [
+    ['GET', '/api/v1/nothing'],
+    ['PATCH', '/api/v1/devices/1'],
+    ['GET', '/'],
+    ['GET', '/api/v2/devices'],
+  ] as const)
+    t.match(await service.http(method, path), { status: 404, body: { error: { code: 100 } } }, path);
+  t.match(await service.http('GET', '/api/v1/devices/%zz'), { status: 400, body: { error: { code: 106 } } });
+});
+
+t.test('bodies that cannot be read get the documented error', async (t) => {
+  const account = JSON.stringify(service.accountId);
+  const bad = { status: 400, body: { error: { code: 106 } } };
+  t.match(await post('{"accountId":'), bad, 'broken JSON');
+  t.match(await post(''), bad, 'no body');
+  t.match(await post('null'), bad);
+  t.match(await post('[1]'), bad);
+  t.match(await post('"text"'), bad);
+  t.match(await post(`{"accountId":${account},"serialNumber":"x","__proto__":{"admin":true}}`), bad, '__proto__');
+  t.match(await post(`{"accountId":${account},"serialNumber":"a\\u0000b"}`), bad, 'NUL');
+  t.match(await post(`{"accountId":${account},"serialNumber":"\\ud800"}`), bad, 'half a surrogate pair');
+  t.match(
+    await post(`{"accountId":${account},"serialNumber":${'['.repeat(1000)}${']'.repeat(1000)}}`),
+    bad,
+    'depth 1000',
+  );
+  t.match(await post(`{"accountId":${account},"serialNumber":"x","latitude":1e999}`), bad, 'a number beyond numbers');
+  t.match(await post(`{"x":"${'y'.repeat(5_000_000)}"}`), { status: 413, body: { error: { code: 106 } } }, '5 MB');
+  t.match(await post('<xml/>', { 'content-type': 'text/xml' }), { status: 415, body: { error: { code: 106 } } });
+  t.match(await service.http('GET', `/api/v1/devices?accountId=${service.accountId}`), { status: 200 }, 'still there');
+});
+
+t.test('no token, no answer: 401 comes before anything else is looked at', async (t) => {
+  const request = { token: null, body: '{"broken' };
+  t.match(await service.http('POST', '/api/v1/devices', request), { status: 401, body: { error: { code: 30 } } });
+  const huge = { token: null, body: `"${'x'.repeat(2_000_000)}"` };
+  t.match(await service.http('POST', '/api/v1/devices', huge), { status: 401 });
+});
+
+t.test('a foreign account looks like none', async (t) => {
+  const other = 'f7a55bd4-8f8e-4b92-8b47-111111111111';
+  for (const path of [
+    '/devices',
+    '/end-users',
+    '/organizations',
+    '/devices/templates',
+    '/channels/templates',
+    '/trash/devices',
+  ])
+    t.match(
+      await service.http('GET', `/api/v1${path}?accountId=${other}`),
+      { status: 404, body: { error: { code: 100 } } },
+      path,
+    );
+  const body = { accountId: other, serialNumber: 'x' };
+  t.match(await service.http('POST', '/api/v1/devices', { body }), { status: 404, body: { error: { code: 100 } } });
+});
+
+t.test('bytes that are no HTTP are answered or cut off, and the service goes on', async (t) => {
+  const { port } = new URL(service.server.url);
+  for (const bytes of [
+    '\x16\x03\x01\x02\x00',
+    'GET / HTTP/9.9\r\n\r\n',
+    `GET /${'a'.repeat(100_000)} HTTP/1.1\r\n\r\n`,
+  ])
+    await new Promise<void>((resolve) => {
+      const socket = connect(Number(port), '127.0.0.1', () => socket.end(bytes));
+      socket.resume();
+      socket.on('error', () => resolve());
+      socket.on('close', () => resolve());
+    });
+  t.match(await service.http('GET', '/openapi.json'), { status: 200 });
+});
+
+t.test('an error of our own says nothing about itself but in the log', async (t) => {
+  const logLines: string[] = [];
+  const broken = await startService(t, { logLines });
+  broken.server.ctx.registry.session = () => {
+    throw new Error('SELECT secret FROM inside');
+  };
+  const answer = await broken.http('GET', `/api/v1/devices?accountId=${broken.accountId}`);
+  t.match(answer, { status: 500, body: { error: { code: -199, details: [] }, requestId: String } });
+  t.notMatch(answer.text, /secret|inside/);
+  t.ok(logLines.some((line) => line.includes('SELECT secret') && line.includes(answer.body.requestId)));
+});

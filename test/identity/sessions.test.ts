@@ -1,0 +1,151 @@
+import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
+import t from 'tap';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
+
+const start = Date.parse('2026-03-01T00:00:00Z');
+const minute = 60_000;
+const time = { now: start };
+let service: Service;
+t.before(async () => {
+  service = await startService(t, { clock: { now: () => time.now } });
+});
+t.beforeEach(() => {
+  time.now = start;
+});
+
+const list = (token: string | null, headers = {}) =>
+  service.http('GET', `/api/v1/devices?accountId=${service.accountId}`, { token, headers });
+const validate = async (jwt: string) =>
+  (await service.http('POST', '/api/v1/auth/validate-jwt', { body: { jwt }, token: null })).body;
+const login = (body: object = {}) =>
+  service.http('POST', '/api/v1/auth/login-user', {
+    token: null,
+    body: { emailAddress: adminEmail, password: adminPassword, accountId: service.accountId, ...body },
+  });
+
+t.test('login answers the token in body, header and cookie', async (t) => {
+  const answer = await login();
+  t.equal(answer.status, 200);
+  const { jwt, csrfToken } = answer.body;
+  t.equal(answer.headers.get('platform-access-token'), jwt);
+  t.match(answer.headers.get('set-cookie'), /^platform-access-token=[^;]+;.*HttpOnly.*SameSite=Lax/);
+  t.equal(typeof csrfToken, 'string');
+  const claims = JSON.parse(Buffer.from(jwt.split('.')[1], 'base64url').toString());
+  t.match(claims, {
+    iss: 'slipway',
+    sub: claims.userId,
+    accountId: service.accountId,
+    roles: ['admin'],
+    id: String,
+    jti: String,
+  });
+  t.equal(claims.expires, start + 20 * minute);
+});
+
+t.test('unknown person, wrong password, wrong account: one and the same answer', async (t) => {
+  const answers = [
+    await login({ emailAddress: 'nobody@example.com' }),
+    await login({ password: 'wrong' }),
+    await login({ accountId: 'f7a55bd4-8f8e-4b92-8b47-111111111111' }),
+  ];
+  for (const { status, body } of answers) {
+    t.equal(status, 401);
+    t.match(body, {
+      statusCode: 401,
+      error: 'Unauthorized',
+      message: String,
+      attributes: { errorCode: 'InvalidCredentialsError' },
+    });
+    const [first] = answers;
+    t.same({ ...body, requestId: '' }, { ...first?.body, requestId: '' });
+  }
+  t.match(await login({ renewalType: 'forever' }), {
+    status: 400,
+    body: { statusCode: 400, attributes: { errorCode: 'InvalidError' } },
+  });
+  t.match(await login({ password: 5 }), { status: 400 });
+});
+
+t.test('a token that is old is renewed, one that expired lives as long as its session', async (t) => {
+  const { jwt } = (await login({ renewalType: 'short' })).body;
+  t.equal((await list(jwt)).headers.get('platform-access-token'), null, 'young enough');
+  t.match(await validate(jwt), { success: true, result: 'Valid', resultCode: 0 });
+  time.now = start + 2 * minute;
+  const renewed = (await list(jwt)).headers.get('platform-access-token') ?? '';
+  t.match(await validate(renewed), { resultCode: 0 });
+  time.now = start + 21 * minute;
+  t.match(await validate(jwt), { success: false, result: 'RenewalNeeded', resultCode: 1 });
+  const late = await list(jwt);
+  t.equal(late.status, 200);
+  const last = late.headers.get('platform-access-token') ?? '';
+  time.now = start + 30 * minute;
+  t.match(await validate(jwt), { result: 'Expired', resultCode: 2 });
+  t.match(await validate(last), { resultCode: 2 }, 'a renewal never outlives the session');
+  t.match(await list(last), { status: 401, body: { error: { code: 31 } } });
+});
+
+for (const [renewalType, minutes] of [
+  ['remembered', 7 * 1440],
+  ['extended', 100 * 1440],
+  [undefined, 14 * 1440],
+] as const)
+  t.test(`a session of type ${renewalType} lasts ${minutes / 1440} days`, async (t) => {
+    const { jwt } = (await login(renewalType ? { renewalType } : {})).body;
+    time.now = start + minutes * minute - 1;
+    t.equal((await list(jwt)).status, 200);
+    time.now = start + minutes * minute;
+    t.equal((await list(jwt)).status, 401);
+  });
+
+t.test('after logout the token is worth nothing, everywhere', async (t) => {
+  const { jwt } = (await login()).body;
+  const answer = await service.http('POST', '/api/v1/sessions/logout', { token: jwt });
+  t.match(answer, { status: 200, body: { success: true, message: String } });
+  t.match(await list(jwt), { status: 401, body: { error: { code: 31 } } });
+  t.match(await validate(jwt), { resultCode: 2 });
+  t.match(await service.http('POST', '/api/v1/sessions/logout', { token: jwt }), {
+    status: 401,
+    body: { statusCode: 401 },
+  });
+});
+
+t.test('with the cookie, a change needs the CSRF header', async (t) => {
+  const { jwt, csrfToken } = (await login()).body;
+  const cookie = { cookie: `platform-access-token=${jwt}` };
+  t.equal((await list(null, cookie)).status, 200);
+  const create = (headers: Record<string, string>) =>
+    service.http('POST', '/api/v1/devices', {
+      token: null,
+      headers,
+      body: { accountId: service.accountId, serialNumber: 'c' },
+    });
+  t.match(await create(cookie), { status: 403, body: { error: { code: 21 } } });
+  t.match(await create({ ...cookie, 'platform-csrf-token': 'guess' }), { status: 403, body: { error: { code: 21 } } });
+  t.equal((await create({ ...cookie, 'platform-csrf-token': csrfToken })).status, 200);
+  time.now = start + 2 * minute;
+  t.match((await list(null, cookie)).headers.get('set-cookie'), /^platform-access-token=/, 'renewed in the cookie');
+});
+
+t.test('forged tokens are refused', async (t) => {
+  const [header = '', payload = '', signature = ''] = service.admin.split('.');
+  const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const decoded = JSON.parse(Buffer.from(header, 'base64url').toString());
+  const jwks = await service.ok('GET', '/.well-known/jwks.json', { token: null });
+  t.same(Object.keys(jwks.keys[0]).sort(), ['alg', 'e', 'kid', 'kty', 'n', 'use'], 'public parts only');
+  const hmac = (text: string) => createHmac('sha256', JSON.stringify(jwks.keys[0])).update(text).digest('base64url');
+  const foreign = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey;
+  const changed = encode({ ...JSON.parse(Buffer.from(payload, 'base64url').toString()), accountId: 'another' });
+  const hs = `${encode({ ...decoded, alg: 'HS256' })}.${payload}`;
+  for (const [name, token] of Object.entries({
+    'no signature': `${encode({ ...decoded, alg: 'none' })}.${payload}.`,
+    'an HMAC with the public key': `${hs}.${hmac(hs)}`,
+    'a foreign key': `${header}.${payload}.${sign('sha256', Buffer.from(`${header}.${payload}`), foreign).toString('base64url')}`,
+    'an unknown kid': `${encode({ ...decoded, kid: 'mine' })}.${payload}.${signature}`,
+    'a changed payload': `${header}.${changed}.${signature}`,
+    garbage: 'a.b.c',
+  })) {
+    t.match(await list(token), { status: 401, body: { error: { code: 31 } } }, name);
+    t.match(await validate(token), { success: false, result: 'Error', resultCode: 3 }, name);
+  }
+  t.match(await list(null), { status: 401, body: { error: { code: 30 } } });
+});

@@ -1,0 +1,85 @@
+import t from 'tap';
+import { type Json, startService } from '../support/service.js';
+
+const start = Date.parse('2026-03-01T12:00:00.000Z');
+const clock = { now: () => start };
+const iso = (offset: number) => new Date(start + offset).toISOString();
+
+t.test('what a device logs is read back, newest first, by level, time and text', async (t) => {
+  const service = await startService(t, { clock });
+  const { device, secret } = await service.device();
+  const client = await service.connect({ deviceId: device.id, secret });
+  const log = (entry: object | string) =>
+    client.publishAsync(service.topic(device.id, '_log'), typeof entry === 'string' ? entry : JSON.stringify(entry), {
+      qos: 1,
+    });
+  await log({
+    severity: 'error',
+    message: 'Pumpe heiß',
+    code: 7,
+    tags: ['pump'],
+    sourceTimestamp: iso(1000),
+    rpm: 900,
+  });
+  await log({ severity: 'warning', message: 'low', sourceTimestamp: iso(3000) });
+  await log({ severity: 'debug', message: 'tick', sourceTimestamp: iso(2000) });
+
+  const path = `/api/v1/devices/${device.id}/logs`;
+  // The connection has an entry of its own.
+  const read = async (query = '') =>
+    (await service.ok('GET', `${path}?${query}`)).logs.results.filter((entry: Json) => entry.severity !== 'lifecycle');
+  const messages = async (query: string) => (await read(query)).map((entry: Json) => entry.message);
+
+  t.strictSame(await messages(''), ['low', 'tick', 'Pumpe heiß']);
+  const { id, ...entry } = (await read('severity=error'))[0];
+  t.type(id, 'string');
+  t.strictSame(entry, {
+    accountId: service.accountId,
+    deviceId: device.id,
+    severity: 'error',
+    message: 'Pumpe heiß',
+    code: '7',
+    details: null,
+    tags: ['pump'],
+    custom: { rpm: 900 },
+    sourceTimestamp: iso(1000),
+    received: iso(0),
+  });
+  t.strictSame(await messages('severity=error'), ['Pumpe heiß']);
+  t.strictSame(await messages('severity=warn'), ['low', 'Pumpe heiß']);
+  t.strictSame(await messages('severity=debug'), ['low', 'tick', 'Pumpe heiß']);
+  t.strictSame(await messages(`from=${iso(1000)}&to=${iso(3000)}`), ['tick', 'Pumpe heiß']);
+  t.strictSame(await messages(`text=${encodeURIComponent('PUMPE')}`), ['Pumpe heiß']);
+  t.match(await service.ok('GET', `${path}?severity=debug&pageSize=2`), {
+    logs: { results: [{ message: 'low' }, {}], meta: { count: 3, page: 1, pageSize: 2, sortOrder: 'desc' } },
+  });
+  t.match(await service.ok('GET', `${path}?severity=debug&pageSize=2&page=2`), {
+    logs: { results: [{ message: 'Pumpe heiß' }] },
+  });
+  const past = await service.http('GET', `${path}?severity=debug&pageSize=2&page=3`);
+  t.match(past, { status: 416, body: { error: { code: 109 } } });
+  t.match(await service.ok('GET', `${path}?text=nowhere`), { logs: { results: [], meta: { count: 0 } } });
+  for (const query of ['severity=fatal', 'from=today', 'to=1', 'page=0', 'pageSize=1001']) {
+    const answer = await service.http('GET', `${path}?${query}`);
+    t.match(answer, { status: 400, body: { error: { code: 106, details: [{ path: query.split('=')[0] }] } } }, query);
+  }
+});
+
+t.test('the log of a device is for those who may read it', async (t) => {
+  const service = await startService(t, { clock });
+  const inside = await service.create('/organizations', 'organization', { name: 'inside' });
+  const { token } = await service.endUser(inside.id);
+  const mine = (await service.device({ organizationId: inside.id })).device;
+  const other = (await service.device()).device;
+  const read = (id: string, as?: string | null) =>
+    service.http('GET', `/api/v1/devices/${id}/logs`, as === undefined ? {} : { token: as });
+
+  t.match(await read(mine.id, token), { status: 200, body: { logs: { results: [], meta: { count: 0, page: 1 } } } });
+  t.match(await read(other.id, token), { status: 404, body: { error: { code: 100 } } });
+  t.match(await read(other.id), { status: 200 });
+  t.match(await read('no-device'), { status: 404, body: { error: { code: 100 } } });
+  t.match(await read(mine.id, null), { status: 401 });
+
+  await service.ok('DELETE', `/api/v1/devices/${mine.id}`, { headers: { etag: mine.version } });
+  t.match(await read(mine.id, token), { status: 410, body: { error: { code: 107 } } });
+});

@@ -1,0 +1,157 @@
+import t, { type Test } from 'tap';
+import { type Json, type Service, startService } from '../support/service.js';
+
+const start = Date.parse('2026-03-01T12:00:00.000Z');
+const iso = (offset: number) => new Date(start + offset).toISOString();
+const clock = { now: () => start + 60_000 };
+
+/** A device with the stored channel `data`, and a way to publish rows on it as the device does. */
+async function startDevice(t: Test, service: Service, body: object = {}) {
+  const template = await service.template({
+    channels: ['data', { name: 'live', persistenceType: 'simple' }, 'a%2Fb ü?'],
+  });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id, ...body });
+  const client = await service.connect({ deviceId: device.id, secret });
+  t.teardown(() => client.end(true));
+  const publish = (rows: string[], channel = 'data') =>
+    client.publishAsync(service.topic(device.id, channel), rows.join('\n'), { qos: 1 });
+  const path = (channel = 'data') => `/api/v4/data/${service.topic(device.id, channel)}`;
+  return { device, publish, path };
+}
+
+t.test('a published point is readable at once, raw or percent-encoded', async (t) => {
+  const service = await startService(t, { clock });
+  const { device, publish, path } = await startDevice(t, service);
+  await publish([',temperature,21.5,warm']);
+  const answer = await service.ok('GET', path());
+  t.match(answer.meta, {
+    timeSpent: Number,
+    start: iso(60_001 - 86_400_000),
+    end: iso(60_001),
+    count: 1,
+    pagingToken: null,
+  });
+  const point = { time: iso(60_000), category: 'temperature', numericValue: 21.5, stringValue: 'warm' };
+  t.strictSame(answer.result, [point]);
+  const encoded = encodeURIComponent(service.topic(device.id, 'data'));
+  t.strictSame((await service.ok('GET', `/api/v4/data/${encoded}`)).result, [point]);
+  t.strictSame((await service.ok('GET', `/api/v4/data/${encoded}/latest`)).result, [point]);
+
+  await publish([',strange,1,'], 'a%2Fb ü?');
+  const strange = encodeURIComponent(service.topic(device.id, 'a%2Fb ü?'));
+  t.match((await service.ok('GET', `/api/v4/data/${strange}`)).result, [{ category: 'strange' }]);
+});
+
+t.test('a range is read in order, in groups, by category, without what is null', async (t) => {
+  const service = await startService(t, { clock });
+  const { publish, path } = await startDevice(t, service);
+  await publish([`${iso(2000)},b,,late`, `${iso(1000)},a,1,`, `${iso(1000)},b,2,x`, `${iso(3000)},a,3,`]);
+  const read = async (query: string) => (await service.ok('GET', `${path()}?${query}`)).result;
+  const times = (points: Json[]) => points.map((point) => point.time);
+
+  t.strictSame(times(await read('')), [iso(1000), iso(1000), iso(2000), iso(3000)]);
+  t.strictSame(times(await read('order=desc')), [iso(3000), iso(2000), iso(1000), iso(1000)]);
+  t.strictSame(times(await read(`startDateTime=${iso(1000)}&endDateTime=${iso(3000)}`)), [
+    iso(1000),
+    iso(1000),
+    iso(2000),
+  ]);
+  t.strictSame(await read(`startDateTime=${iso(5000)}`), []);
+  t.strictSame(await read('category=a&groupType=1&omitNull=true'), [
+    {
+      category: 'a',
+      values: [
+        { time: iso(1000), numericValue: 1 },
+        { time: iso(3000), numericValue: 3 },
+      ],
+    },
+  ]);
+  t.strictSame((await read('groupType=2'))[0], {
+    time: iso(1000),
+    values: [
+      { category: 'a', numericValue: 1, stringValue: null },
+      { category: 'b', numericValue: 2, stringValue: 'x' },
+    ],
+  });
+  const latest = await service.ok('GET', `${path()}/latest?pageSize=2`);
+  t.strictSame(times(latest.result), [iso(3000), iso(2000)]);
+  t.equal(latest.meta.count, 2);
+});
+
+t.test('pages show each point once while points arrive and time goes on', async (t) => {
+  let now = start + 60_000;
+  const service = await startService(t, { clock: { now: () => now } });
+  const { publish, path } = await startDevice(t, service);
+  await publish(Array.from({ length: 25 }, (_, n) => `${iso(Math.floor(n / 4))},c,${n},`));
+  const seen: number[] = [];
+  let query = 'pageSize=4';
+  let range: Json;
+  for (;;) {
+    const { meta, result } = await service.ok('GET', `${path()}?${query}`);
+    seen.push(...result.map((point: Json) => point.numericValue));
+    range ??= [meta.start, meta.end];
+    t.strictSame([meta.start, meta.end], range, 'the range stays that of the first page');
+    if (meta.pagingToken === null) break;
+    await publish([`${iso(-1000)},c,-1,`]);
+    now += 3_600_000;
+    query = `pageSize=4&pagingToken=${meta.pagingToken}`;
+  }
+  t.strictSame(seen, [...Array(25).keys()]);
+});
+
+t.test('a wrong parameter is named', async (t) => {
+  const service = await startService(t, { clock });
+  const { path } = await startDevice(t, service);
+  const wrong = {
+    'startDateTime=yesterday': 'startDateTime',
+    'endDateTime=2026-02-30': 'endDateTime',
+    'startDateTime=2026-03-02&endDateTime=2026-03-01': 'endDateTime',
+    'pageSize=0': 'pageSize',
+    'pageSize=1001': 'pageSize',
+    'pageSize=ten': 'pageSize',
+    'groupType=3': 'groupType',
+    'order=up': 'order',
+    'omitNull=maybe': 'omitNull',
+    'pagingToken=abc': 'pagingToken',
+    [`pagingToken=${Buffer.from('1 1 9999999999999999 1').toString('base64url')}`]: 'pagingToken',
+  };
+  for (const [query, name] of Object.entries(wrong)) {
+    const answer = await service.http('GET', `${path()}?${query}`);
+    t.match(answer, { status: 400, body: { error: { code: 106, details: [{ path: name }] } } }, query);
+  }
+  t.equal((await service.http('GET', `${path()}?pageSize=1000`)).status, 200);
+});
+
+t.test('what is out of reach looks like nothing; a channel that stores nothing is empty', async (t) => {
+  const service = await startService(t, { clock });
+  const inside = await service.create('/organizations', 'organization', { name: 'inside' });
+  const outside = await service.create('/organizations', 'organization', { name: 'outside' });
+  const { token } = await service.endUser(inside.id);
+  const mine = await startDevice(t, service, { organizationId: inside.id });
+  const other = await startDevice(t, service, { organizationId: outside.id });
+  await mine.publish([',t,1,']);
+  await other.publish([',t,1,']);
+
+  t.equal((await service.ok('GET', mine.path(), { token })).meta.count, 1);
+  t.equal((await service.ok('GET', other.path())).meta.count, 1);
+  const notFound = { status: 404, body: { error: { code: 100 } } };
+  t.match(await service.http('GET', other.path(), { token }), notFound);
+  t.match(await service.http('GET', `${other.path()}/latest`, { token }), notFound);
+  for (const path of [
+    mine.path('unknown'),
+    mine.path().replace(service.accountId, mine.device.id),
+    mine.path().replace(mine.device.id, service.accountId),
+    mine.path().replace('/d/', '/x/'),
+    '/api/v4/data/',
+    '/api/v4/data/latest',
+    mine.path('%2B'),
+  ])
+    t.match(await service.http('GET', path), notFound, path);
+  t.match(await service.http('GET', mine.path(), { token: null }), { status: 401 });
+  for (const channel of ['live', '_log', '_set/fields'])
+    t.match(
+      await service.ok('GET', mine.path(channel)),
+      { meta: { count: 0, pagingToken: null }, result: [] },
+      channel,
+    );
+});

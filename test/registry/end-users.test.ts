@@ -1,0 +1,158 @@
+import t from 'tap';
+import { adminEmail, type Json, type Service, startService } from '../support/service.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+const post = (body: object, token?: string) =>
+  service.http('POST', '/api/v1/end-users', {
+    body: { accountId: service.accountId, ...body },
+    ...(token && { token }),
+  });
+
+t.test('a new end-user has an identity that can log in', async (t) => {
+  const organization = await service.organization();
+  const { endUser, email, password } = await service.endUser(organization.id, { city: 'Bern', countryCode: 'CH' });
+  t.match(endUser, {
+    organizationId: organization.id,
+    userId: String,
+    endUserTemplateId: String,
+    city: 'Bern',
+    name: null,
+  });
+  t.not(endUser.userId, endUser.id);
+  t.match(await service.loginAs(email.toUpperCase(), password), { jwt: String });
+  t.notMatch(JSON.stringify(endUser), /assword|secret/);
+});
+
+t.test('the rules of the body, each with its property', async (t) => {
+  const organization = await service.organization();
+  const good = {
+    organizationId: organization.id,
+    createIdmUser: true,
+    idmUserEmail: 'eve@example.com',
+    idmUserPassword: 'a fine password',
+  };
+  for (const [path, change] of [
+    ['createIdmUser', { createIdmUser: false }],
+    ['createIdmUser', { createIdmUser: 'true' }],
+    ['idmUserEmail', { idmUserEmail: 'eve' }],
+    ['idmUserEmail', { idmUserEmail: undefined }],
+    ['idmUserPassword', { idmUserPassword: 'short' }],
+    ['idmUserPassword', { idmUserPassword: 'my eve@example.com word' }],
+    ['idmUserPassword', { idmUserPassword: 'fouuuur in a row' }],
+    ['idmUserPassword', { idmUserPassword: 'x1'.repeat(200) }],
+    ['name', { name: 'Eve' }],
+    ['postalCode', { postalCode: '12345678901' }],
+  ] as const)
+    t.match(
+      await post({ ...good, ...change }),
+      { status: 400, body: { error: { code: 106, details: [{ path }] } } },
+      JSON.stringify(change),
+    );
+  t.match(await post({ ...good, organizationId: 'nothing' }), { status: 400, body: { error: { code: 102 } } });
+  t.match(await post({ ...good, endUserTemplateId: 'nothing' }), { status: 400, body: { error: { code: 102 } } });
+  t.match(await post({ ...good, idmUserEmail: adminEmail }), { status: 400, body: { error: { code: 110 } } });
+  t.match(await post({ ...good, idmUserPassword: 'three in a rooow' }), { status: 200 });
+  t.match(
+    await post(good),
+    { status: 400, body: { error: { code: 106, details: [{ path: 'idmUserEmail' }] } } },
+    'the e-mail is taken',
+  );
+});
+
+t.test('one person may be several end-users, and reaches what each of them reaches', async (t) => {
+  const [here, there] = [await service.organization(), await service.organization()];
+  const { endUser, token } = await service.endUser(here.id);
+  const second = await service.create('/end-users', 'endUser', { organizationId: there.id, userId: endUser.userId });
+  t.equal(second.userId, endUser.userId);
+  const list = await service.ok('GET', `/api/v1/organizations?accountId=${service.accountId}`, { token });
+  t.equal(list.organizations.meta.count, 2);
+  const admin = await service.server.ctx.registry.query
+    .selectFrom('accountUsers')
+    .select('userId')
+    .executeTakeFirstOrThrow();
+  t.match(await post({ organizationId: here.id, userId: admin.userId }), {
+    status: 400,
+    body: { error: { code: 110 } },
+  });
+  t.match(await post({ organizationId: here.id, userId: 'nobody' }), { status: 400, body: { error: { code: 102 } } });
+});
+
+t.test('a deleted end-user reaches nothing at once; its e-mail stays reserved; recovery brings it back', async (t) => {
+  const organization = await service.organization();
+  const { endUser, email, token } = await service.endUser(organization.id);
+  const path = `/api/v1/organizations/${organization.id}`;
+  const etag = { headers: { etag: endUser.version } };
+  t.match(await service.http('GET', path, { token }), { status: 200 });
+  await service.ok('DELETE', `/api/v1/end-users/${endUser.id}`, etag);
+  t.match(await service.http('GET', path, { token }), { status: 403, body: { error: { code: 21 } } });
+  const again = {
+    organizationId: organization.id,
+    createIdmUser: true,
+    idmUserEmail: email,
+    idmUserPassword: 'another password',
+  };
+  t.match(await post(again), { status: 400, body: { error: { code: 106 } } });
+  await service.ok('POST', `/api/v1/trash/end-users/${endUser.id}/recover`, etag);
+  t.match(await service.http('GET', path, { token }), { status: 200 });
+});
+
+t.test('moving an end-user moves its reach', async (t) => {
+  const [from, to] = [await service.organization(), await service.organization()];
+  const { endUser, token } = await service.endUser(from.id);
+  const path = `/api/v1/end-users/${endUser.id}`;
+  const headers = { etag: endUser.version };
+  t.match(await service.http('PUT', path, { headers, body: {} }), {
+    status: 400,
+    body: { error: { code: 106, details: [{ path: 'organizationId' }] } },
+  });
+  await service.ok('PUT', path, { headers, body: { organizationId: to.id, emailAddress: 'x@y.example' } });
+  t.match(await service.http('GET', `/api/v1/organizations/${from.id}`, { token }), { status: 404 });
+  t.match(await service.http('GET', `/api/v1/organizations/${to.id}`, { token }), { status: 200 });
+});
+
+t.test('an end-user manages the end-users in its reach only', async (t) => {
+  const top = await service.organization();
+  const below = await service.organization({ parentId: top.id });
+  const elsewhere = await service.organization();
+  const { endUser: boss, token } = await service.endUser(top.id);
+  const { endUser: stranger } = await service.endUser(elsewhere.id);
+  const made = await post({ organizationId: below.id, createIdmUser: true, idmUserEmail: 'kid@example.com' }, token);
+  t.equal(made.status, 200, 'without a password it is an invitation');
+  const list = (await service.ok('GET', `/api/v1/end-users?accountId=${service.accountId}`, { token })).endUsers;
+  t.same(
+    list.results.map((one: Json) => one.id),
+    [boss.id, made.body.endUser.id],
+  );
+  t.match(await service.http('GET', `/api/v1/end-users/${stranger.id}`, { token }), { status: 404 });
+  t.match(await post({ organizationId: elsewhere.id, createIdmUser: true, idmUserEmail: 'x@example.com' }, token), {
+    status: 400,
+    body: { error: { code: 102 } },
+  });
+  const { id, version } = made.body.endUser;
+  const away = await service.http('PUT', `/api/v1/end-users/${id}`, {
+    token,
+    headers: { etag: version },
+    body: { organizationId: elsewhere.id },
+  });
+  t.match(away, { status: 400, body: { error: { code: 102 } } });
+  const refused = await service.http('POST', '/api/v1/auth/login-user', {
+    token: null,
+    body: { emailAddress: 'kid@example.com', password: '', accountId: service.accountId },
+  });
+  t.equal(refused.status, 401, 'nobody logs in without a password');
+});
+
+t.test('expand adds organization, template and account', async (t) => {
+  const organization = await service.organization();
+  const { endUser } = await service.endUser(organization.id);
+  const path = `/api/v1/end-users/${endUser.id}?expand=organization,end-user-template,account`;
+  t.match((await service.ok('GET', path)).endUser, {
+    organization: { id: organization.id },
+    endUserTemplate: { default: 'true' },
+    account: { id: service.accountId },
+  });
+});

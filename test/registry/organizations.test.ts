@@ -1,0 +1,160 @@
+import t from 'tap';
+import { type Json, type Service, startService } from '../support/service.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+const put = (organization: Json, body: object, token?: string) =>
+  service.http('PUT', `/api/v1/organizations/${organization.id}`, {
+    body,
+    headers: { etag: organization.version },
+    ...(token && { token }),
+  });
+const remove = (organization: Json, token?: string) =>
+  service.http('DELETE', `/api/v1/organizations/${organization.id}`, {
+    headers: { etag: organization.version },
+    ...(token && { token }),
+  });
+async function chain(length: number): Promise<Json[]> {
+  const made: Json[] = [];
+  for (let n = 0; n < length; n += 1) made.push(await service.organization(n ? { parentId: made[n - 1].id } : {}));
+  return made;
+}
+
+t.test('a new organization has every field of the spec', async (t) => {
+  const organization = await service.organization({ name: 'Acme', state: 'MA', countryCode: 'US-MA', city: 'Boston' });
+  t.match(organization, {
+    name: 'Acme',
+    parentId: null,
+    organizationTemplateId: String,
+    state: 'MA',
+    countryCode: 'US-MA',
+    city: 'Boston',
+    address: null,
+    description: null,
+    industry: null,
+    organizationSize: null,
+    phoneNumber: null,
+    postalCode: null,
+    websiteAddress: null,
+  });
+  t.notOk('deviceCount' in organization);
+  for (const body of [{ state: 'MAS' }, { countryCode: 'USA!' }, { name: '' }, { name: 5 }, { parentId: 5 }])
+    t.match(
+      await service.http('POST', '/api/v1/organizations', {
+        body: { accountId: service.accountId, name: 'n', ...body },
+      }),
+      { status: 400, body: { error: { code: 106, details: [{ path: Object.keys(body)[0] }] } } },
+    );
+});
+
+t.test('the tree is five deep at most, for a new one and for a moved subtree', async (t) => {
+  const five = await chain(5);
+  const body = { accountId: service.accountId, name: 'six', parentId: five[4].id };
+  t.match(await service.http('POST', '/api/v1/organizations', { body }), {
+    status: 400,
+    body: { error: { code: 105 } },
+  });
+  const three = await chain(3);
+  t.match(await put(three[0], { parentId: five[2].id }), { status: 400, body: { error: { code: 105 } } });
+  t.match(await put(three[0], { parentId: five[1].id }), { status: 200 });
+});
+
+t.test('a move that would make a cycle is refused', async (t) => {
+  const three = await chain(3);
+  t.match(await put(three[0], { parentId: three[2].id }), { status: 400, body: { error: { code: 106 } } });
+  t.match(await put(three[0], { parentId: three[0].id }), { status: 400, body: { error: { code: 106 } } });
+  t.match(await put(three[0], { parentId: 'nobody' }), { status: 400, body: { error: { code: 102 } } });
+  t.match(await put(three[2], { parentId: null }), { status: 200, body: { organization: { parentId: null } } });
+});
+
+t.test('an organization with something live in it stays', async (t) => {
+  const [top, child] = await chain(2);
+  const refused = { status: 400, body: { error: { code: 104 } } };
+  t.match(await remove(top), refused);
+  t.match(await remove(child), { status: 200 });
+  const { device } = await service.device({ organizationId: top.id });
+  t.match(await remove(top), refused);
+  const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
+  await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: version } });
+  const { endUser } = await service.endUser(top.id);
+  t.match(await remove(top), refused);
+  await service.ok('DELETE', `/api/v1/end-users/${endUser.id}`, { headers: { etag: endUser.version } });
+  t.match(await remove(top), { status: 200 });
+  t.match(await service.http('GET', `/api/v1/organizations/${top.id}`), {
+    status: 410,
+    body: { error: { code: 107 } },
+  });
+  const recovered = await service.http('POST', `/api/v1/trash/organizations/${child.id}/recover`, {
+    headers: { etag: child.version },
+  });
+  t.match(recovered, { status: 400, body: { error: { code: 102, details: [{ path: 'parentId' }] } } });
+});
+
+t.test('a recovered organization may not break the depth that has grown meanwhile', async (t) => {
+  const [a, b] = await chain(2);
+  const child = await service.organization({ parentId: b.id });
+  t.equal((await remove(child)).status, 200);
+  const four = await chain(4);
+  t.match(await put(a, { parentId: four[3].id }), { status: 400, body: { error: { code: 105 } } });
+  t.match(await put(a, { parentId: four[2].id }), { status: 200 });
+  const recovered = await service.http('POST', `/api/v1/trash/organizations/${child.id}/recover`, {
+    headers: { etag: child.version },
+  });
+  t.match(recovered, { status: 400, body: { error: { code: 105 } } });
+  t.match(await service.http('GET', `/api/v1/trash/organizations/${child.id}`), { status: 200 });
+});
+
+t.test('counts are of direct children and come when asked for', async (t) => {
+  const [top, child] = await chain(2);
+  await service.organization({ parentId: child.id });
+  await service.device({ organizationId: top.id });
+  await service.device({ organizationId: child.id });
+  await service.endUser(top.id);
+  const { organization } = await service.ok('GET', `/api/v1/organizations/${top.id}?count=devices,end-users,children`);
+  t.match(organization, { deviceCount: 1, endUserCount: 1, childCount: 1 });
+  const page = await service.ok(
+    'GET',
+    `/api/v1/organizations?accountId=${service.accountId}&parentId=${top.id}&count=children&expand=parent`,
+  );
+  t.match(page.organizations.results, [{ id: child.id, childCount: 1, parent: { id: top.id } }]);
+  t.match(await service.http('GET', `/api/v1/organizations/${top.id}?count=friends`), {
+    status: 400,
+    body: { error: { code: 106 } },
+  });
+});
+
+t.test('an end-user manages what is below its organization, not its own place', async (t) => {
+  const [top, child, grandchild] = await chain(3);
+  const stranger = await service.organization();
+  const { token } = await service.endUser(child.id);
+  const list = await service.ok('GET', `/api/v1/organizations?accountId=${service.accountId}`, { token });
+  t.same(list.organizations.results.map((o: Json) => o.id).sort(), [child.id, grandchild.id].sort());
+  for (const out of [top, stranger])
+    t.match(await service.http('GET', `/api/v1/organizations/${out.id}`, { token }), { status: 404 });
+  t.match(await put(child, { name: 'renamed' }, token), { status: 200 });
+  const { organization: mine } = await service.ok('GET', `/api/v1/organizations/${child.id}?expand=parent`, { token });
+  t.equal(mine.parent, null, 'a parent out of reach is not shown');
+  t.match(await put(mine, { parentId: null }, token), { status: 403, body: { error: { code: 21 } } });
+  t.match(await remove(mine, token), { status: 403, body: { error: { code: 21 } } });
+  t.match(await put(grandchild, { parentId: stranger.id }, token), { status: 400, body: { error: { code: 102 } } });
+  t.match(await put(grandchild, { parentId: null }, token), { status: 403 });
+  const body = { accountId: service.accountId, name: 'new', parentId: child.id };
+  const made = await service.ok('POST', '/api/v1/organizations', { body, token });
+  t.match(await service.http('POST', '/api/v1/organizations', { body: { ...body, parentId: stranger.id }, token }), {
+    status: 400,
+  });
+  t.match(await service.http('POST', '/api/v1/organizations', { body: { ...body, parentId: null }, token }), {
+    status: 403,
+  });
+  t.match(await remove(made.organization, token), { status: 200 });
+  const trash = await service.ok('GET', `/api/v1/trash/organizations?accountId=${service.accountId}`, { token });
+  t.same(
+    trash.organizations.results.map((o: Json) => o.id),
+    [made.organization.id],
+  );
+  const path = `/api/v1/trash/organizations/${made.organization.id}/recover`;
+  t.match(await service.http('POST', path, { token, headers: { etag: made.organization.version } }), { status: 200 });
+});

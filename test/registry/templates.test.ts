@@ -1,0 +1,132 @@
+import t from 'tap';
+import { type Json, type Service, startService } from '../support/service.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+const families = [
+  ['devices', 'deviceTemplate'],
+  ['end-users', 'endUserTemplate'],
+  ['organizations', 'organizationTemplate'],
+] as const;
+
+for (const [kind, wrapper] of families) {
+  t.test(`${kind}: a default template is there, and stays`, async (t) => {
+    const list = await service.ok('GET', `/api/v1/${kind}/templates?accountId=${service.accountId}&default=true`);
+    const [template, ...others] = list[`${wrapper}s`].results;
+    t.same(others, []);
+    t.equal(template.default, 'true', 'the text');
+    const path = `/api/v1/${kind}/templates/${template.id}`;
+    const removed = await service.http('DELETE', path, { headers: { etag: template.version } });
+    t.match(removed, { status: 400, body: { error: { code: 104 } } });
+    t.match(await service.http('GET', path), { status: 200 });
+  });
+
+  t.test(`${kind}: create, rename, list, delete, recover`, async (t) => {
+    const made = await service.create(`/${kind}/templates`, wrapper, { name: 'First' });
+    t.equal(made.default, 'false');
+    const twin = await service.http('POST', `/api/v1/${kind}/templates`, {
+      body: { accountId: service.accountId, name: 'First' },
+    });
+    t.match(twin, { status: 400, body: { error: { code: 106, details: [{ path: 'name' }] } } });
+    const path = `/api/v1/${kind}/templates/${made.id}`;
+    const renamed = (await service.ok('PUT', path, { headers: { etag: made.version }, body: { name: 'Second' } }))[
+      wrapper
+    ];
+    const meta = (await service.ok('GET', `/api/v1/${kind}/templates?accountId=${service.accountId}&name=Second`))[
+      `${wrapper}s`
+    ].meta;
+    t.same(meta, { count: 1, page: 1, pageSize: 10, sortOrder: 'asc', sortBy: 'name' });
+    await service.ok('DELETE', path, { headers: { etag: renamed.version } });
+    t.match(await service.http('GET', path), { status: 410, body: { error: { code: 107 } } });
+    await service.create(`/${kind}/templates`, wrapper, { name: 'Second' });
+    const recover = (etag: string) =>
+      service.http('POST', `/api/v1/trash/${kind}/templates/${made.id}/recover`, { headers: { etag } });
+    t.match(await recover(renamed.version), { status: 400, body: { error: { code: 106 } } }, 'the name has been taken');
+    const trash = await service.ok('GET', `/api/v1/trash/${kind}/templates?accountId=${service.accountId}`);
+    t.equal(trash[`${wrapper}s`].results[0].id, made.id);
+  });
+}
+
+t.test('a template in use stays; its children are counted when asked for', async (t) => {
+  const template = await service.template({ make: 'Acme', description: 'x'.repeat(1000) });
+  t.equal(template.make, 'Acme');
+  t.equal(template.category, null);
+  const { device } = await service.device({ deviceTemplateId: template.id });
+  const path = `/api/v1/devices/templates/${template.id}`;
+  t.equal((await service.ok('GET', `${path}?count=devices`)).deviceTemplate.deviceCount, 1);
+  t.notOk('deviceCount' in (await service.ok('GET', path)).deviceTemplate);
+  const remove = () => service.http('DELETE', path, { headers: { etag: template.version } });
+  t.match(await remove(), { status: 400, body: { error: { code: 104 } } });
+  const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
+  await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: version } });
+  t.match(await remove(), { status: 200 });
+  const body = { accountId: service.accountId, serialNumber: 'x', deviceTemplateId: template.id };
+  t.match(await service.http('POST', '/api/v1/devices', { body }), { status: 400, body: { error: { code: 102 } } });
+});
+
+t.test('channel templates: names, types, service channels', async (t) => {
+  const template = await service.template({ channels: ['temperature'] });
+  const names = template.channelTemplates.map((channel: Json) => channel.name).sort();
+  t.same(names, ['_log', '_rejected', '_set/fields', '_updates/fields', 'temperature']);
+  const make = (body: object) =>
+    service.http('POST', '/api/v1/channels/templates', {
+      body: { accountId: service.accountId, entityId: template.id, entityType: 'deviceTemplate', name: 'c', ...body },
+    });
+  for (const name of ['_mine', 'a/b', 'a+', '#', 'bell\u0007', 'x'.repeat(101), '', 'latest', 'temperature'])
+    t.match(
+      await make({ name }),
+      { status: 400, body: { error: { code: 106, details: [{ path: 'name' }] } } },
+      JSON.stringify(name),
+    );
+  for (const body of [
+    { entityType: 'device' },
+    { streamBridgeDelivery: 3 },
+    { streamBridgeDelivery: '1' },
+    { persistenceType: 'both' },
+  ])
+    t.match(await make(body), { status: 400, body: { error: { code: 106 } } }, JSON.stringify(body));
+  t.match(await make({ entityId: 'nothing' }), { status: 400, body: { error: { code: 102 } } });
+  const { channelTemplate } = (await make({ name: 'Größe 1', streamBridgeDelivery: 2 })).body;
+  t.match(channelTemplate, {
+    persistenceType: 'simple',
+    streamBridgeDelivery: 2,
+    serviceTopic: false,
+    entityId: template.id,
+  });
+  const path = `/api/v1/channels/templates/${channelTemplate.id}`;
+  const { channelTemplate: changed } = await service.ok('PUT', path, {
+    headers: { etag: channelTemplate.version },
+    body: { streamBridgeDelivery: 0 },
+  });
+  t.equal(changed.streamBridgeDelivery, 0);
+  const log = template.channelTemplates.find((channel: Json) => channel.name === '_log');
+  const { channelTemplate: service_ } = await service.ok('GET', `/api/v1/channels/templates/${log.id}`);
+  t.equal(service_.serviceTopic, true);
+  const removed = await service.http('DELETE', `/api/v1/channels/templates/${log.id}`, {
+    headers: { etag: service_.version },
+  });
+  t.match(removed, { status: 400, body: { error: { code: 104 } } });
+  const list = await service.ok(
+    'GET',
+    `/api/v1/channels/templates?accountId=${service.accountId}&entityId=${template.id}`,
+  );
+  t.equal(list.channelTemplates.meta.count, 6);
+});
+
+t.test('an end-user has nothing to do with templates and channels', async (t) => {
+  const { token } = await service.endUser((await service.organization()).id);
+  for (const path of [
+    '/devices/templates',
+    '/end-users/templates',
+    '/organizations/templates',
+    '/channels/templates',
+  ]) {
+    const refused = { status: 403, body: { error: { code: 21 } } };
+    t.match(await service.http('GET', `/api/v1${path}?accountId=${service.accountId}`, { token }), refused);
+    t.match(await service.http('GET', `/api/v1${path}/some-id`, { token }), refused);
+    t.match(await service.http('GET', `/api/v1/trash${path}?accountId=${service.accountId}`, { token }), refused);
+  }
+});
