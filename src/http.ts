@@ -13,6 +13,7 @@ import Fastify, {
   type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
+  LogController,
   type RawServerDefault,
 } from 'fastify';
 import { v7 as uuidv7 } from 'uuid';
@@ -60,7 +61,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   const { config } = ctx;
   const app = Fastify({
     loggerInstance: ctx.log as FastifyBaseLogger,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: config.httpBodyBytes,
     // A request that is not complete in this time is cut off, so that slow senders hold no sockets.
     requestTimeout: 30_000,

@@ -39,7 +39,8 @@ export class Secrets {
   }
 }
 
-/** A new secret: 32 random bytes as base64url. */
-export function makeSecret(): string {
-  return randomBytes(32).toString('base64url');
+/** A new secret: 32 random bytes as base64url. It never begins with a dash, which command lines take for an option. */
+export function makeSecret(bytes = 32): string {
+  const secret = randomBytes(bytes).toString('base64url');
+  return secret.startsWith('-') ? makeSecret(bytes) : secret;
 }

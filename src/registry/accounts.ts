@@ -1,5 +1,4 @@
 /** Accounts: a hard wall around everything of one customer of the service (decisions 1). */
-import { randomBytes } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
 import type { Row } from '../../db/records.js';
 import { serviceChannelNames } from '../access.js';
@@ -8,6 +7,7 @@ import { insert, stamp, timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
 import { checkPassword, type Passwords } from '../identity/passwords.js';
+import { makeSecret } from '../identity/secrets.js';
 
 export interface NewAccount {
   id?: string | undefined;
@@ -32,11 +32,7 @@ export async function createAccount(
   account: NewAccount,
 ): Promise<CreatedAccount> {
   const { name, adminEmail } = account;
-  const adminPassword =
-    account.adminPassword ??
-    randomBytes(18)
-      .toString('base64url')
-      .replace(/(.)\1{2,}/g, '$1$1');
+  const adminPassword = account.adminPassword ?? makePassword(adminEmail);
   checkPassword('adminPassword', adminPassword, adminEmail);
   const passwordHash = await passwords.hash(adminPassword);
   const accountId = account.id ?? uuidv7();
@@ -60,6 +56,19 @@ export async function createAccount(
     }
   });
   return { accountId, adminEmail, adminPassword };
+}
+
+/** A password of 144 random bits, drawn again in the rare case that the policy refuses one. */
+function makePassword(email: string): string {
+  for (;;) {
+    const password = makeSecret(18);
+    try {
+      checkPassword('adminPassword', password, email);
+      return password;
+    } catch (error) {
+      if (!(error instanceof PlatformError)) throw error;
+    }
+  }
 }
 
 /** The internal channels of a new device template (spec 2.2): they are made with it and cannot be deleted. */

@@ -80,6 +80,7 @@ t.test('the log of a device is for those who may read it', async (t) => {
   t.match(await read('no-device'), { status: 404, body: { error: { code: 100 } } });
   t.match(await read(mine.id, null), { status: 401 });
 
-  await service.ok('DELETE', `/api/v1/devices/${mine.id}`, { headers: { etag: mine.version } });
+  const { version } = (await service.ok('GET', `/api/v1/devices/${mine.id}`)).device;
+  await service.ok('DELETE', `/api/v1/devices/${mine.id}`, { headers: { etag: version } });
   t.match(await read(mine.id, token), { status: 410, body: { error: { code: 107 } } });
 });

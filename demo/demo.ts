@@ -1,0 +1,317 @@
+/**
+ * The main job of the service on real input, from an empty directory to a device that is moved away from its audience.
+ * Every step is checked; the process ends 0 only when all of them held. `npm run demo`.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { parse } from 'csv-parse/sync';
+import mqtt, { type MqttClient } from 'mqtt';
+
+const deviceCount = 20;
+const firmware = '2.4.1';
+const readings = parse(readFileSync(new URL('../../demo/readings.csv', import.meta.url)), {
+  columns: true,
+}) as Reading[];
+
+interface Reading {
+  time: string;
+  temperature: string;
+  humidity: string;
+  battery: string;
+}
+
+interface Device {
+  id: string;
+  version: string;
+  serialNumber: string;
+  client: MqttClient;
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: the demo reads answers as a script would
+type Json = any;
+
+const started = performance.now();
+const summary: string[] = [];
+const clients: MqttClient[] = [];
+const directory = mkdtempSync(join(tmpdir(), 'slipway-demo-'));
+
+/** One step: its name while it runs, what it found and how long it took when it is done. */
+async function step<T>(name: string, work: () => Promise<[T, string]>): Promise<T> {
+  const from = performance.now();
+  process.stdout.write(`  … ${name}`);
+  const [result, found] = await work();
+  const line = `${name}: ${found} (${Math.round(performance.now() - from)} ms)`;
+  const clear = process.stdout.isTTY ? '\r\u001b[K' : '\n';
+  process.stdout.write(`${clear}  ✓ ${line}\n`);
+  summary.push(line);
+  return result;
+}
+
+function check(condition: boolean, otherwise: string): asserts condition {
+  if (!condition) throw new Error(otherwise);
+}
+
+/** The server as a process of its own; its addresses are read from what it prints. */
+async function startServer(
+  password: string,
+): Promise<{ server: ChildProcess; url: string; port: number; accountId: string }> {
+  const server = spawn(process.execPath, [fileURLToPath(new URL('../src/main.js', import.meta.url))], {
+    cwd: directory,
+    env: {
+      ...process.env,
+      SLIPWAY_DATA_DIR: join(directory, 'data'),
+      SLIPWAY_HOST: '127.0.0.1',
+      SLIPWAY_HTTP_PORT: '0',
+      SLIPWAY_MQTT_PORT: '0',
+      SLIPWAY_ADMIN_EMAIL: 'admin@demo.example',
+      SLIPWAY_ADMIN_PASSWORD: password,
+      SLIPWAY_LOG_LEVEL: 'error',
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let said = '';
+  for await (const line of createInterface({ input: server.stdout })) {
+    said += `${line}\n`;
+    const [, url] = /API (http\S+)\/api\/v1/.exec(said) ?? [];
+    const [, port] = /^MQTT \S+:(\d+)/m.exec(said) ?? [];
+    const [, accountId] = /account\s+(\S{36})/.exec(said) ?? [];
+    if (url && port && accountId) return { server, url, port: Number(port), accountId };
+  }
+  throw new Error(`the server did not start: ${said}`);
+}
+
+/** Resolves when the client has received `wanted` messages that match, counted from now. */
+function received(
+  client: MqttClient,
+  wanted: number,
+  matches: (topic: string, payload: string) => boolean,
+): Promise<number> {
+  return new Promise((resolve) => {
+    let count = 0;
+    const listen = (topic: string, payload: Buffer) => {
+      if (!matches(topic, payload.toString())) return;
+      count += 1;
+      if (count < wanted) return;
+      client.off('message', listen);
+      resolve(count);
+    };
+    client.on('message', listen);
+  });
+}
+
+async function demo(): Promise<void> {
+  const password = randomBytes(12).toString('hex');
+  const { server, url, port, accountId } = await step('Start the server on an empty directory', async () => {
+    const running = await startServer(password);
+    return [running, `${running.url}, MQTT on ${running.port}`];
+  });
+  // A server that dies early must not leave the demo waiting.
+  const died = once(server, 'exit').then(([code]) => {
+    throw new Error(`the server ended with ${code}`);
+  });
+  died.catch(() => {});
+  try {
+    await Promise.race([scenario({ url, port, accountId, password }), died]);
+    await step('Stop the server with SIGTERM', async () => {
+      server.kill('SIGTERM');
+      const [code] = await once(server, 'exit');
+      check(code === 0, `it ended with ${code}`);
+      return [undefined, 'exit 0'];
+    });
+  } finally {
+    server.kill('SIGKILL');
+  }
+}
+
+async function scenario(at: { url: string; port: number; accountId: string; password: string }): Promise<void> {
+  const { url, port, accountId } = at;
+  let token = '';
+  const call = async (method: string, path: string, body?: object, headers = {}): Promise<Json> => {
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }), ...headers },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    const answer = (await response.json()) as Json;
+    check(response.ok, `${method} ${path} answered ${response.status}: ${JSON.stringify(answer)}`);
+    return answer;
+  };
+  const make = async (path: string, body: object): Promise<Json> =>
+    Object.values(await call('POST', `/api/v1${path}`, { accountId, ...body }))[0];
+  const login = async (emailAddress: string, password: string): Promise<string> =>
+    (await call('POST', '/api/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
+  const connect = async (username: string, password: string): Promise<MqttClient> => {
+    const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${port}`, { username, password, reconnectPeriod: 0 });
+    clients.push(client);
+    return client;
+  };
+  const topic = (deviceId: string, channel: string) => `slipway/v1/${accountId}/d/${deviceId}/${channel}`;
+
+  token = await step('Log in as the admin', async () => [await login('admin@demo.example', at.password), 'a token']);
+
+  const { template, here, there } = await step('Define the product', async () => {
+    const template = await make('/devices/templates', { name: 'Room sensor', make: 'Demo' });
+    await make('/channels/templates', {
+      entityId: template.id,
+      entityType: 'deviceTemplate',
+      name: 'readings',
+      persistenceType: 'timeSeries',
+    });
+    const here = await make('/organizations', { name: 'Harbour office' });
+    const there = await make('/organizations', { name: 'Hill office' });
+    return [{ template, here, there }, 'a template, a stored channel, two organizations'];
+  });
+
+  const [first, second] = await step('Make two end-users', async () => {
+    const users: MqttClient[] = [];
+    for (const [organization, email] of [
+      [here, 'ann@demo.example'],
+      [there, 'bob@demo.example'],
+    ] as const) {
+      const secret = randomBytes(12).toString('hex');
+      const user = {
+        organizationId: organization.id,
+        createIdmUser: true,
+        idmUserEmail: email,
+        idmUserPassword: secret,
+      };
+      await make('/end-users', user);
+      users.push(await connect('Auth:JWT', await login(email, secret)));
+    }
+    return [users as [MqttClient, MqttClient], 'each logged in and connected, one in either organization'];
+  });
+
+  const devices = await step('Make and connect devices', async () => {
+    const made = await Promise.all(
+      Array.from({ length: deviceCount }, async (_, n): Promise<Device> => {
+        const serialNumber = `RS-${String(n + 1).padStart(4, '0')}`;
+        const device = await make('/devices', { serialNumber, deviceTemplateId: template.id, organizationId: here.id });
+        const credential = await make('/access/mqtt-credentials', { entityId: device.id, entityType: 'device' });
+        return { ...device, client: await connect(device.id, credential.secret) };
+      }),
+    );
+    return [made, `${made.length} with a credential each`];
+  });
+  const [device, neighbour] = devices as [Device, Device, ...Device[]];
+
+  await step('Subscribe as the end-users', async () => {
+    for (const user of [first, second]) {
+      const granted = await user.subscribeAsync(`slipway/v1/${accountId}/d/+/#`, { qos: 1 });
+      check(granted[0]?.qos === 1, 'the wildcard was not granted');
+    }
+    return [undefined, 'both to everything they may hear'];
+  });
+
+  const messages = deviceCount * readings.length;
+  await step('Publish a recorded day', async () => {
+    const heard = received(first, messages, (name) => name.endsWith('/readings'));
+    for (const { time, temperature, humidity, battery } of readings) {
+      const payload = `${time},temperature,${temperature},\n${time},humidity,${humidity},\n${time},battery,${battery},\n`;
+      await Promise.all(
+        devices.map(({ id, client }) => client.publishAsync(topic(id, 'readings'), payload, { qos: 1 })),
+      );
+    }
+    return [await heard, `${messages} messages acknowledged, and heard by the end-user`];
+  });
+
+  await step('Read every series back', async () => {
+    const [from, to] = [readings[0]?.time ?? '', new Date(Date.parse(readings.at(-1)?.time ?? '') + 1).toISOString()];
+    let points = 0;
+    for (const { id } of devices) {
+      let pagingToken = '';
+      let temperatures = 0;
+      do {
+        const page = await call(
+          'GET',
+          `/api/v4/data/${topic(id, 'readings')}?startDateTime=${from}&endDateTime=${to}&pageSize=1000&pagingToken=${pagingToken}`.replace(
+            /&pagingToken=$/,
+            '',
+          ),
+        );
+        points += page.result.length;
+        temperatures += page.result.filter((point: Json) => point.category === 'temperature').length;
+        pagingToken = page.meta.pagingToken ?? '';
+      } while (pagingToken);
+      check(temperatures === readings.length, `${temperatures} temperatures instead of ${readings.length}`);
+    }
+    check(points === messages * 3, `${points} points instead of ${messages * 3}`);
+    const latest = await call('GET', `/api/v4/data/${topic(device.id, 'readings')}/latest?pageSize=3`);
+    check(
+      latest.result.some((point: Json) => point.numericValue === Number(readings.at(-1)?.temperature)),
+      'the latest point is not the last one',
+    );
+    return [points, `${points} points, none missing`];
+  });
+
+  await step('Set a field over MQTT', async () => {
+    const told = received(first, 1, (name, payload) => name.endsWith('/_updates/fields') && payload.includes(firmware));
+    await device.client.publishAsync(
+      topic(device.id, '_set/fields'),
+      JSON.stringify({ state: { firmwareVersion: firmware } }),
+      { qos: 1 },
+    );
+    await told;
+    const { device: stored } = await call('GET', `/api/v1/devices/${device.id}`);
+    check(stored.firmwareVersion === firmware && stored.connected === true, 'the registry does not show it');
+    return [undefined, `firmwareVersion ${firmware} in the registry, and told to the end-user`];
+  });
+
+  await step('Read the log back', async () => {
+    await device.client.publishAsync(
+      topic(device.id, '_log'),
+      JSON.stringify({ message: 'sensor calibrated', severity: 'notice' }),
+      { qos: 1 },
+    );
+    const { logs } = await call('GET', `/api/v1/devices/${device.id}/logs?pageSize=50`);
+    const entry = logs.results.find((one: Json) => one.message === 'sensor calibrated');
+    check(entry?.severity === 'notice', 'the entry is not there');
+    check(
+      logs.results.some((one: Json) => one.severity === 'lifecycle'),
+      'the connection is not in the log',
+    );
+    return [undefined, `${logs.meta.count} entries, the device's own and its connection`];
+  });
+
+  await step('Move a device away from its audience', async () => {
+    const { device: current } = await call('GET', `/api/v1/devices/${device.id}`);
+    await call('PUT', `/api/v1/devices/${device.id}`, { organizationId: there.id }, { etag: current.version });
+    const strays: string[] = [];
+    first.on('message', (name) => {
+      if (name.includes(device.id)) strays.push(name);
+    });
+    const newAudience = received(second, 1, (name) => name === topic(device.id, 'readings'));
+    // Whatever the first end-user was to hear of the moved device comes before this later message of the neighbour.
+    const after = received(
+      first,
+      1,
+      (name, payload) => name === topic(neighbour.id, 'readings') && payload.includes('after'),
+    );
+    await device.client.publishAsync(topic(device.id, 'readings'), ',move,1,', { qos: 1 });
+    await newAudience;
+    await neighbour.client.publishAsync(topic(neighbour.id, 'readings'), ',after,1,', { qos: 1 });
+    await after;
+    check(strays.length === 0, `the first end-user still heard ${strays.join(', ')}`);
+    return [undefined, 'the new organization hears it, the first end-user nothing more'];
+  });
+}
+
+try {
+  process.stdout.write(`\nSlipway demo: ${deviceCount} devices, ${readings.length} readings each\n\n`);
+  await demo();
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  process.stdout.write(
+    `\nAll ${summary.length} steps checked in ${seconds} s:\n${summary.map((line) => `  - ${line}`).join('\n')}\n`,
+  );
+} catch (error) {
+  process.stderr.write(`\nThe demo failed: ${(error as Error).message}\n`);
+  process.exitCode = 1;
+} finally {
+  for (const client of clients) client.end(true);
+  rmSync(directory, { recursive: true, force: true });
+}

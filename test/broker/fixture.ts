@@ -1,0 +1,51 @@
+/** A service with one device, and what tests of the broker do with it. */
+import type { Test } from 'tap';
+import { type Service, startService } from '../support/service.js';
+import { connectPacket, type RawClient, rawClient } from './raw.js';
+
+export interface Fixture {
+  service: Service;
+  device: { id: string; deviceTemplateId: string };
+  secret: string;
+  who: { deviceId: string; secret: string };
+  topic: (channel: string) => string;
+}
+
+/** A service with one device that has a stored channel `temperature` and a plain one `chat`. */
+export async function fixture(t: Test, env: Record<string, string> = {}): Promise<Fixture> {
+  const service = await startService(t, { env });
+  const template = await service.template({
+    channels: ['temperature', { name: 'chat', persistenceType: 'simple' }],
+  });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const who = { deviceId: device.id, secret };
+  return { service, device, secret, who, topic: (channel) => service.topic(device.id, channel) };
+}
+
+export async function rawConnected(
+  t: Test,
+  { service, device, secret }: Fixture,
+  more: object = {},
+): Promise<RawClient> {
+  const client = await rawClient(t, service.server.mqttPort);
+  client.send(connectPacket({ username: device.id, password: Buffer.from(secret), ...more }));
+  t.match(await client.next(), { cmd: 'connack', returnCode: 0 });
+  return client;
+}
+
+/** The values of a series, newest first. */
+export const stored = async ({ service, device }: Fixture, channel = 'temperature'): Promise<unknown[]> => {
+  const path = `/api/v4/data/${service.topic(device.id, channel)}/latest?pageSize=1000`;
+  return (await service.ok('GET', path)).result.map((point: { numericValue: number }) => point.numericValue);
+};
+
+/** Another device of the same template. */
+export async function sibling(f: Fixture): Promise<Fixture> {
+  const { device, secret } = await f.service.device({ deviceTemplateId: f.device.deviceTemplateId });
+  const who = { deviceId: device.id, secret };
+  return { ...f, device, secret, who, topic: (channel) => f.service.topic(device.id, channel) };
+}
+
+export async function versionOf(service: Service, id: string): Promise<string> {
+  return (await service.ok('GET', `/api/v1/devices/${id}`)).device.version;
+}

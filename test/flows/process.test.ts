@@ -1,0 +1,225 @@
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import mqtt from 'mqtt';
+import t from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
+import { cliFile, mainFile, runToEnd, startProcess } from '../support/process.js';
+import { adminEmail, adminPassword, type Json } from '../support/service.js';
+
+const run = promisify(execFile);
+const project = fileURLToPath(new URL('../../../', import.meta.url));
+
+/** An admin of a running process: requests, and a device on a template with a stored channel. */
+async function admin(url: string, accountId: string) {
+  const call = async (method: string, path: string, body?: object, token = ''): Promise<Json> => {
+    const response = await fetch(url + path, {
+      method,
+      headers: { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    return response.json();
+  };
+  const { jwt } = await call('POST', '/api/v1/auth/login-user', {
+    accountId,
+    emailAddress: adminEmail,
+    password: adminPassword,
+  });
+  const api = (method: string, path: string, body?: object) => call(method, path, body && { accountId, ...body }, jwt);
+  const device = async (): Promise<{ id: string; secret: string; topic: string }> => {
+    const { deviceTemplate } = await api('POST', '/api/v1/devices/templates', { name: `T ${Math.random()}` });
+    await api('POST', '/api/v1/channels/templates', {
+      entityId: deviceTemplate.id,
+      entityType: 'deviceTemplate',
+      name: 'data',
+      persistenceType: 'timeSeries',
+    });
+    const made = (await api('POST', '/api/v1/devices', { serialNumber: 'p', deviceTemplateId: deviceTemplate.id }))
+      .device;
+    const { mqttCredential } = await api('POST', '/api/v1/access/mqtt-credentials', {
+      entityId: made.id,
+      entityType: 'device',
+    });
+    return { id: made.id, secret: mqttCredential.secret, topic: `slipway/v1/${accountId}/d/${made.id}/data` };
+  };
+  return { jwt, api, device };
+}
+
+const accountOf = (output: string) => /account\s+(\S{36})/.exec(output)?.[1] ?? '';
+
+t.test('the first start prints the password once, and its commands can be pasted', async (t) => {
+  const directory = temporaryDirectory(t);
+  const server = await startProcess(t, directory, { SLIPWAY_ADMIN_PASSWORD: undefined });
+  const [, password = ''] = /password {2}(\S+)/.exec(server.output()) ?? [];
+  t.ok(password.length >= 20);
+  const commands = server
+    .output()
+    .split('\n')
+    .slice(server.output().split('\n').indexOf('1. Log in:'))
+    .filter((line) => !/^([123]\. |mosquitto_pub)/.test(line));
+  t.equal(commands.filter((line) => line.includes('mqtt pub')).length, 1);
+  const { stdout } = await run('bash', ['-e', '-c', commands.join('\n')], { cwd: project });
+  const answer = JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
+  t.match(answer.result, [{ category: 'temperature', numericValue: 21.5 }]);
+  t.equal(await server.stop('SIGTERM'), 0);
+
+  const again = await startProcess(t, directory, { SLIPWAY_ADMIN_PASSWORD: undefined });
+  t.notMatch(again.output(), /password/);
+  const { stdout: found } = await run('bash', ['-c', `grep -rlF -e '${password}' . || true`], { cwd: directory });
+  t.equal(found, '', 'nowhere in the data directory');
+  await again.stop('SIGTERM');
+});
+
+t.test('acknowledged before kill -9 is there after the restart', async (t) => {
+  const directory = temporaryDirectory(t);
+  const server = await startProcess(t, directory);
+  const accountId = accountOf(server.output());
+  const { id, secret, topic } = await (await admin(server.url, accountId)).device();
+  const publisher = await mqtt.connectAsync(`mqtt://127.0.0.1:${server.mqttPort}`, {
+    username: id,
+    password: secret,
+    reconnectPeriod: 0,
+  });
+  publisher.on('error', () => {});
+  const first = Date.parse('2026-01-01T00:00:00Z');
+  const acknowledged: number[] = [];
+  const enough = new Promise<void>((resolve) => {
+    const publish = (n: number) =>
+      publisher.publish(topic, `${first + n},n,${n},`, { qos: 1 }, (error) => {
+        if (error) return;
+        acknowledged.push(n);
+        if (acknowledged.length === 2000) resolve();
+        publish(n + 100);
+      });
+    for (let n = 0; n < 100; n += 1) publish(n);
+  });
+  await enough;
+  t.equal(await server.stop('SIGKILL'), 'SIGKILL');
+  publisher.end(true);
+
+  const restarted = await startProcess(t, directory);
+  const { api } = await admin(restarted.url, accountId);
+  const stored = new Set<number>();
+  let pagingToken = '';
+  do {
+    const query = `startDateTime=2026-01-01T00:00:00Z&endDateTime=2026-02-01T00:00:00Z&pageSize=1000${pagingToken && `&pagingToken=${pagingToken}`}`;
+    const page = await api('GET', `/api/v4/data/${topic}?${query}`);
+    for (const { numericValue } of page.result) stored.add(numericValue);
+    pagingToken = page.meta.pagingToken ?? '';
+  } while (pagingToken);
+  t.ok(acknowledged.length >= 2000);
+  t.same(
+    acknowledged.filter((n) => !stored.has(n)),
+    [],
+  );
+  const { device } = await api('GET', `/api/v1/devices/${id}`);
+  t.equal(device.connected, false, 'nobody is left connected by a crash');
+  await restarted.stop('SIGTERM');
+});
+
+t.test('SIGTERM: a request under way is answered, connections are closed, exit 0 within 5 seconds', async (t) => {
+  const server = await startProcess(t, temporaryDirectory(t));
+  const accountId = accountOf(server.output());
+  const { jwt, device } = await admin(server.url, accountId);
+  const { id, secret } = await device();
+  const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${server.mqttPort}`, {
+    username: id,
+    password: secret,
+    reconnectPeriod: 0,
+  });
+  const closed = new Promise((resolve) => client.once('close', resolve));
+  const idle = connect(Number(new URL(server.url).port), '127.0.0.1');
+  await once(idle, 'connect');
+
+  // The head and half of the body are there when the signal comes.
+  const body = JSON.stringify({ accountId, serialNumber: 'under way' });
+  const slow = connect(Number(new URL(server.url).port), '127.0.0.1');
+  const head = `POST /api/v1/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${jwt}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nExpect: 100-continue\r\n\r\n`;
+  slow.write(head + body.slice(0, 10));
+  const [progress] = await once(slow, 'data');
+  t.match(String(progress), /100 Continue/, 'the server is in the middle of it');
+  const started = process.hrtime.bigint();
+  const ended = server.stop('SIGTERM');
+  slow.write(body.slice(10));
+  let answer = '';
+  slow.on('data', (chunk) => {
+    answer += chunk;
+  });
+  t.equal(await ended, 0);
+  t.match(answer, /^HTTP\/1\.1 200 OK/);
+  t.ok(Number(process.hrtime.bigint() - started) < 5e9);
+  await closed;
+  idle.destroy();
+});
+
+t.test('a wrong setting stops the start with one sentence', async (t) => {
+  const { code, stderr, stdout } = await runToEnd(mainFile, [], {
+    SLIPWAY_HTTP_PORT: 'many',
+    SLIPWAY_DATA_DIR: join(temporaryDirectory(t), 'x'),
+  });
+  t.equal(code, 1);
+  t.equal(stderr.trim(), 'slipway cannot start: SLIPWAY_HTTP_PORT must be a whole number from 0 to 65535.');
+  t.equal(stdout, '');
+});
+
+t.test('a second server on the same data directory, or on a taken port, is refused', async (t) => {
+  const directory = temporaryDirectory(t);
+  const server = await startProcess(t, directory);
+  const env = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
+  const second = await runToEnd(mainFile, [], { ...env, SLIPWAY_DATA_DIR: directory });
+  t.equal(second.code, 1);
+  t.match(second.stderr, /Another server is running on/);
+  const port = new URL(server.url).port;
+  const third = await runToEnd(mainFile, [], {
+    ...env,
+    SLIPWAY_HTTP_PORT: port,
+    SLIPWAY_DATA_DIR: temporaryDirectory(t),
+    SLIPWAY_LOG_LEVEL: 'silent',
+  });
+  t.equal(third.code, 1);
+  t.match(third.stderr, /slipway cannot start: .*EADDRINUSE/);
+});
+
+t.test('slipway account create works beside a running server, which serves the account at once', async (t) => {
+  const directory = temporaryDirectory(t);
+  const server = await startProcess(t, directory);
+  const made = await runToEnd(
+    cliFile,
+    ['account', 'create', '--name', 'Second', '--admin-email', 'boss@second.example', '--data-dir', directory],
+    {},
+  );
+  t.equal(made.code, 0, made.stderr);
+  const { accountId, adminEmail: emailAddress, adminPassword: password } = JSON.parse(made.stdout);
+  const response = await fetch(`${server.url}/api/v1/auth/login-user`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ accountId, emailAddress, password }),
+  });
+  t.equal(response.status, 200);
+  const refused = await runToEnd(
+    cliFile,
+    ['account', 'create', '--name', 'Third', '--admin-email', 'nobody', '--data-dir', directory],
+    {},
+  );
+  t.equal(refused.code, 2);
+  t.match(refused.stderr, /adminEmail must be an e-mail address/);
+});
+
+t.test('npm run demo ends 0 and its last lines say what was done', async (t) => {
+  const demo = spawn(process.execPath, [fileURLToPath(new URL('../../demo/demo.js', import.meta.url))], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let output = '';
+  demo.stdout.on('data', (chunk) => {
+    output += chunk;
+  });
+  const [code] = await once(demo, 'close');
+  t.equal(code, 0);
+  t.match(
+    output.trim().split('\n').slice(-13).join('\n'),
+    /All 12 steps checked in [\d.]+ s:\n {2}- Start[\s\S]*SIGTERM: exit 0/,
+  );
+});
