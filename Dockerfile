@@ -2,13 +2,7 @@
 FROM node:22-bookworm-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends python3 make g++ && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
-COPY package.json package-lock.json .npmrc tsconfig.json ./
-COPY src ./src
-COPY broker ./broker
-COPY db ./db
-COPY demo ./demo
-COPY bench ./bench
-COPY test ./test
+COPY . .
 RUN npm ci && npm prune --omit=dev --ignore-scripts
 
 FROM node:22-bookworm-slim
@@ -25,5 +19,5 @@ VOLUME /data
 EXPOSE 3000 1883 8883
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
-  CMD ["node", "-e", "fetch(`http${process.env.SLIPWAY_TLS_CERT ? 's' : ''}://127.0.0.1:${process.env.SLIPWAY_HTTP_PORT ?? 3000}/.well-known/jwks.json`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "-e", "require('node:net').connect(process.env.SLIPWAY_HTTP_PORT ?? 3000).on('connect', () => process.exit(0)).on('error', () => process.exit(1))"]
 CMD ["node", "dist/src/main.js"]

@@ -289,7 +289,9 @@ t.test('an end-user with nothing left in reach is disconnected', async (t) => {
   const phone = await rawClient(t, f.service.server.mqttPort);
   phone.send(connectPacket(login));
   t.match(await phone.next(), { returnCode: 0 });
-  const { results } = (await f.service.ok('GET', `/api/v1/end-users?organizationId=${organization.id}`)).endUsers;
+  const { results } = (
+    await f.service.ok('GET', `/api/v1/end-users?accountId=${f.service.accountId}&organizationId=${organization.id}`)
+  ).endUsers;
   await f.service.ok('DELETE', `/api/v1/end-users/${results[0].id}`, { headers: { etag: results[0].version } });
   await phone.closed;
 });

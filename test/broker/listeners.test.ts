@@ -1,25 +1,20 @@
 import { writeFileSync } from 'node:fs';
-import { request } from 'node:http';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import * as x509 from '@peculiar/x509';
 import mqtt, { type IClientOptions } from 'mqtt';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import { temporaryDirectory } from '../support/directory.js';
 import { nextMessage } from '../support/service.js';
+import { testCertificate, testKey } from './certificate.js';
 import { fixture } from './fixture.js';
 import { connectPacket, speak } from './raw.js';
 
-async function certificate(t: Test): Promise<Record<string, string>> {
-  const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
-  const keys = await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify']);
-  const cert = await x509.X509CertificateGenerator.createSelfSigned({ name: 'CN=localhost', keys });
+function certificate(t: Test): Record<string, string> {
   const directory = temporaryDirectory(t);
   const paths = { SLIPWAY_TLS_CERT: join(directory, 'cert.pem'), SLIPWAY_TLS_KEY: join(directory, 'key.pem') };
-  const key = Buffer.from(await crypto.subtle.exportKey('pkcs8', keys.privateKey)).toString('base64');
-  writeFileSync(paths.SLIPWAY_TLS_CERT, cert.toString('pem'));
-  writeFileSync(paths.SLIPWAY_TLS_KEY, `-----BEGIN PRIVATE KEY-----\n${key}\n-----END PRIVATE KEY-----\n`);
+  writeFileSync(paths.SLIPWAY_TLS_CERT, testCertificate);
+  writeFileSync(paths.SLIPWAY_TLS_KEY, testKey);
   return paths;
 }
 
@@ -72,7 +67,9 @@ t.test('a WebSocket has the same deadline and limits', async (t) => {
 });
 
 t.test('with a certificate, one TLS port serves native MQTT and MQTT over WebSocket', async (t) => {
-  const f = await fixture(t, { ...(await certificate(t)), NODE_TLS_REJECT_UNAUTHORIZED: '0' });
+  // The harness speaks HTTPS to the service, whose certificate nobody has signed.
+  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+  const f = await fixture(t, certificate(t));
   const port = f.service.server.ctx.broker.addresses.mqtts as number;
   const login = { username: f.device.id, password: f.secret, rejectUnauthorized: false };
   await echo(t, `mqtts://127.0.0.1:${port}`, login, f.topic('chat'));
@@ -97,4 +94,3 @@ t.test('with a certificate, one TLS port serves native MQTT and MQTT over WebSoc
   });
   await new Promise((resolve) => old.once('error', resolve));
 });
-void request;

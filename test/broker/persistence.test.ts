@@ -1,0 +1,133 @@
+import t from 'tap';
+import type { BrokerClient, Outgoing } from '../../broker/aedes-types.js';
+import { newCounters } from '../../broker/counters.js';
+import { FilterTree } from '../../broker/filter-tree.js';
+import { SessionStore } from '../../broker/persistence.js';
+import { fixture, rawConnected, sibling } from './fixture.js';
+import { publishPacket, subscribePacket } from './raw.js';
+
+const everything = { isGranted: () => true, mayQueue: () => true, storeOnce: () => undefined };
+const client = { id: 'a/b/c' } as BrokerClient;
+
+function message(brokerCounter: number, payload = Buffer.from(`${brokerCounter}`)): Outgoing {
+  return {
+    cmd: 'publish',
+    brokerId: 'b',
+    brokerCounter,
+    topic: 'x',
+    payload,
+    qos: 1,
+    retain: false,
+    dup: false,
+  } as Outgoing;
+}
+
+async function queued(store: SessionStore): Promise<string[]> {
+  const packets: string[] = [];
+  for await (const packet of store.outgoingStream(client)) packets.push(packet.payload.toString());
+  return packets;
+}
+
+t.test('a full queue loses its oldest message, and counts it', async (t) => {
+  const counters = newCounters();
+  const store = new SessionStore(everything, counters, 3);
+  for (let n = 1; n <= 5; n += 1) await store.outgoingEnqueue({ clientId: client.id }, message(n));
+  t.same(await queued(store), ['3', '4', '5']);
+  t.equal(counters.dropped, 2);
+});
+
+t.test('an acknowledgement without a packet id, or of an unknown one, removes nothing else', async (t) => {
+  const store = new SessionStore(everything, newCounters());
+  for (const n of [1, 2, 3]) await store.outgoingEnqueue({ clientId: client.id }, message(n));
+  await store.outgoingClearMessageId(client, {});
+  await store.outgoingClearMessageId(client, { messageId: 99 });
+  t.same(await queued(store), ['1', '2', '3']);
+  await store.outgoingClearMessageId(client, { brokerCounter: 2 });
+  t.same(await queued(store), ['1', '3'], 'one that may not be delivered leaves by its counter');
+  await store.outgoingUpdate(client, { ...message(3), messageId: 7 });
+  await store.outgoingClearMessageId(client, { messageId: 7 });
+  t.same(await queued(store), ['1']);
+});
+
+t.test('what is stored is there at once, not a microtask later', async (t) => {
+  const store = new SessionStore(everything, newCounters());
+  let done = false;
+  void store.storeRetained(message(1)).then(() => {
+    done = true;
+  });
+  t.equal(done, true);
+});
+
+t.test('a kept message does not keep the read buffer that it came in', async (t) => {
+  const store = new SessionStore(everything, newCounters());
+  const buffer = Buffer.alloc(65_536, 'x');
+  await store.storeRetained(message(1, buffer.subarray(0, 10)));
+  for await (const packet of store.createRetainedStreamCombi(['x'])) t.ok(packet.payload.buffer.byteLength < 65_536);
+});
+
+t.test('the filter tree finds what matches, each client once with its highest QoS', async (t) => {
+  const tree = new FilterTree();
+  const filters = ['a/b', 'a/+', 'a/#', '#', '+/b', 'a/b/#', '+', 'a/b/c', '/a', '+/+/+'];
+  for (const filter of filters) tree.set(filter, filter, 1);
+  const match = (topic: string) => [...tree.match(topic).keys()].sort();
+  t.same(match('a/b'), ['#', '+/b', 'a/#', 'a/+', 'a/b', 'a/b/#']);
+  t.same(match('a'), ['#', '+', 'a/#']);
+  t.same(match('/a'), ['#', '/a']);
+  t.same(match('$SYS'), [], 'wildcards do not match topics that begin with $');
+  tree.set('a/b', 'me', 1);
+  tree.set('a/#', 'me', 2);
+  t.equal(tree.match('a/b').get('me'), 2);
+  for (const filter of filters) tree.delete(filter, filter);
+  t.same(match('a/b'), ['me']);
+});
+
+t.test('a stored session gets what it missed, once, marked when it had been sent before', async (t) => {
+  const f = await fixture(t);
+  const session = { clientId: 'keeper', clean: false };
+  const first = await rawConnected(t, f, session);
+  first.send(subscribePacket(1, [f.topic('chat'), 1], [f.topic('+'), 1]));
+  await first.next();
+  const publisher = await rawConnected(t, f, { clientId: 'publisher' });
+  const publish = async (payload: string, messageId: number) => {
+    publisher.send(publishPacket(f.topic('chat'), payload, { qos: 1, messageId }));
+    t.match(await publisher.next(), { cmd: 'puback', messageId });
+  };
+  await publish('one', 1);
+  t.match(await first.next(), { cmd: 'publish', dup: false }, 'not acknowledged');
+  first.socket.destroy();
+  await publish('two', 2);
+  const again = await rawConnected(t, f, session);
+  const packets = [await again.next(), await again.next()];
+  t.match(packets, [
+    { payload: Buffer.from('one'), dup: true },
+    { payload: Buffer.from('two'), dup: false },
+  ]);
+  for (const packet of packets) again.send({ cmd: 'puback', messageId: packet.messageId as number });
+  again.send({ cmd: 'pingreq' });
+  t.match(await again.next(), { cmd: 'pingresp' });
+  again.socket.destroy();
+  const empty = await rawConnected(t, f, session);
+  empty.send({ cmd: 'pingreq' });
+  t.match(await empty.next(), { cmd: 'pingresp' }, 'nothing is left');
+});
+
+t.test('a stored session of a device queues nothing of others, whatever wildcard it holds', async (t) => {
+  const f = await fixture(t);
+  const other = await sibling(f);
+  const keeper = await rawConnected(t, f, { clientId: 'keeper', clean: false });
+  keeper.send(subscribePacket(1, ['#', 1]));
+  t.match(await keeper.next(), { cmd: 'suback', granted: [1] });
+  keeper.socket.destroy();
+  const speaker = await rawConnected(t, other);
+  speaker.send(publishPacket(other.topic('chat'), 'x', { qos: 1, messageId: 1 }));
+  await speaker.next();
+  const { broker } = f.service.server.ctx;
+  t.equal(broker.counters.dropped, 0);
+  const again = await rawConnected(t, f, { clientId: 'keeper', clean: false });
+  again.send({ cmd: 'pingreq' });
+  for (;;) {
+    const packet = await again.next();
+    if (packet.cmd === 'pingresp') break;
+    t.match(packet, { cmd: 'publish', topic: f.topic('_updates/fields') });
+  }
+});
