@@ -130,7 +130,7 @@ t.test('SIGTERM: a request under way is answered, connections are closed, exit 0
     password: secret,
     reconnectPeriod: 0,
   });
-  const closed = new Promise((resolve) => client.once('close', resolve));
+  const closed = new Promise<void>((resolve) => client.once('close', () => resolve()));
   const idle = connect(Number(new URL(server.url).port), '127.0.0.1');
   await once(idle, 'connect');
 
