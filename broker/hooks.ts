@@ -6,6 +6,7 @@ import type { Authority, DeviceAddress } from './authorize.js';
 import type { Counters } from './counters.js';
 import type { Ingest } from './ingest.js';
 import type { Listeners } from './listeners.js';
+import type { SessionStore } from './persistence.js';
 import type { Presence } from './presence.js';
 import { type ServiceChannels, silence } from './service-channels.js';
 import { type LiveClient, refreshFilters, type Sessions } from './sessions.js';
@@ -18,6 +19,7 @@ export interface Parts {
   sessions: Sessions;
   authenticator: Authenticator;
   authority: Authority;
+  persistence: SessionStore;
   channels: ServiceChannels;
   ingest: Ingest;
   presence: Presence;
@@ -177,8 +179,11 @@ export class Hooks {
   // Delivery
 
   /** The hard gate: every message to every client passes here, live, retained or queued. */
-  forward({ live }: BrokerClient, packet: Outgoing): Outgoing | undefined {
-    return live && this.#parts.authority.forward(live, packet);
+  forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined {
+    const { authority, persistence } = this.#parts;
+    const allowed = client.live && authority.forward(client.live, packet);
+    if (!allowed && !client.clean) persistence.forget(client, packet);
+    return allowed;
   }
 
   #refusedTooOften(live: LiveClient): boolean {

@@ -92,7 +92,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const ingest = new Ingest(services, aedes, channels);
   const presence = new Presence(services, channels);
   const listeners = new Listeners(services, (conn, request) => aedes.handle(conn, request) as BrokerClient);
-  const parts = { services, aedes, counters, sessions, authenticator, authority };
+  const parts = { services, aedes, counters, sessions, authenticator, authority, persistence };
   const hooks = new Hooks({ ...parts, channels, ingest, presence, listeners });
 
   aedes.on('client', (client) => guarded('client', () => hooks.registered(client as BrokerClient)));

@@ -164,16 +164,22 @@ export class SessionStore {
     return Settled.of();
   }
 
-  /** A message has been acknowledged; without a packet id, one that may not be delivered leaves the queue. */
-  outgoingClearMessageId({ id }: Id, packet: PacketId & { brokerCounter?: number }): Promise<Queued | undefined> {
+  /**
+   * A message has been acknowledged. Aedes also asks, without a packet id, for the second copy of a message that matched
+   * two filters, while the first is on its way: nothing may leave the queue then.
+   */
+  outgoingClearMessageId({ id }: Id, { messageId }: PacketId): Promise<Queued | undefined> {
     const queue = this.#queues.get(id);
-    if (!queue) return Settled.of(undefined);
-    const queued =
-      packet.messageId === undefined
-        ? queue.byCounter.get(packet.brokerCounter ?? -1)
-        : queue.sent.get(packet.messageId);
-    if (queued) this.#dequeue(id, queue, queued);
+    const queued = messageId === undefined ? undefined : queue?.sent.get(messageId);
+    if (queue && queued) this.#dequeue(id, queue, queued);
     return Settled.of(queued);
+  }
+
+  /** A message that may not be delivered to a session leaves its queue. */
+  forget({ id }: Id, { brokerCounter }: Pick<Outgoing, 'brokerCounter'>): void {
+    const queue = this.#queues.get(id);
+    const queued = queue?.byCounter.get(brokerCounter);
+    if (queue && queued) this.#dequeue(id, queue, queued);
   }
 
   /** What is left for a session that has come back; what had been sent before is marked so [MQTT-3.3.1-1]. */
