@@ -69,7 +69,7 @@ export class Gate {
         continue;
       } else {
         const byte = chunk[at] as number;
-        this.#length += (byte & 127) * 128 ** (this.#header - 1);
+        this.#length += (byte & 127) << (7 * (this.#header - 1));
         this.#header += 1;
         at += 1;
         if (byte & 128) {

@@ -28,7 +28,7 @@ const mostTopicLevels = 100;
 export interface OpenBroker extends Broker {
   /** Opens the ports. @throws Error when one cannot be had. */
   listen(): Promise<void>;
-  /** Serves MQTT over WebSocket at `/mqtt` of an HTTP server. */
+  /** Serves MQTT over WebSocket at `/mqtt` of an HTTP server; closing the server ends these connections. */
   attachWebSocket(server: HttpServer): void;
   /** Ends every connection, waits for what is being stored, and marks every device disconnected. */
   close(): Promise<void>;
@@ -54,7 +54,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const authority = new Authority(services, counters);
   const sessions = new Sessions((live) => hooks.ended(live));
   const authenticator = new Authenticator(services, sessions, authority);
-  const persistence = new SessionStore(
+  const persistence: SessionStore = new SessionStore(
     {
       isGranted: ({ live }, filter) => live?.filters.has(filter) ?? false,
       mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
@@ -129,7 +129,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     async close() {
       clearInterval(sweep);
       listeners.stop();
-      for (const live of [...sessions.all()]) live.client.close();
+      // Aedes closes the clients it knows, whose wills fire, and then its own routing.
       await new Promise<void>((resolve) => aedes.close(resolve));
       listeners.end();
       await ingest.idle();

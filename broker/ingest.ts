@@ -79,9 +79,13 @@ export class Ingest {
       if (this.#pending === 0) this.#whenIdle?.();
     };
     const { channel } = route;
-    if (channel.template) this.#storePoints(packet, route, channel.template.id, done);
-    else if (channel.name === '_log') this.#storeLog(packet, route, done);
-    else this.#setFields(live, packet, route, done);
+    try {
+      if (channel.template) this.#storePoints(packet, route, channel.template.id, done);
+      else if (channel.name === '_log') this.#storeLog(packet, route, done);
+      else this.#setFields(live, packet, route, done);
+    } catch (error) {
+      done(error as Error);
+    }
   }
 
   #storePoints(packet: Incoming, route: Route, channelTemplateId: string, done: Done): void {

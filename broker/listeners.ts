@@ -57,6 +57,8 @@ export class Listeners {
   readonly #secureHttp: HttpServer | undefined;
   readonly #connections = new Set<Duplex>();
   readonly #waiting = new WeakMap<Duplex, Waiting>();
+  /** By socket: on the TLS port a WebSocket is under the deadline that began with its handshake. */
+  readonly #deadlines = new WeakMap<Duplex, NodeJS.Timeout>();
 
   constructor(services: BrokerServices, handle: Handle) {
     this.#services = services;
@@ -101,8 +103,9 @@ export class Listeners {
     if (this.#secure) await listenOn(this.#secure, mqttsPort, host);
   }
 
-  /** Serves MQTT over WebSocket at `/mqtt` of an HTTP server. */
+  /** Serves MQTT over WebSocket at `/mqtt` of an HTTP server; closing the server ends these connections. */
   attachWebSocket(server: HttpServer): void {
+    const upgraded = new Set<Duplex>();
     server.on('upgrade', (request, socket, head) => {
       if (request.url?.split('?', 1)[0] !== webSocketPath) {
         // Somebody else may serve another path; otherwise nobody would ever answer.
@@ -115,8 +118,16 @@ export class Listeners {
         return;
       }
       const deadline = this.#deadline(socket);
+      upgraded.add(socket);
+      socket.once('close', () => upgraded.delete(socket));
       this.#webSockets.handleUpgrade(request, socket, head, (ws) => this.#acceptWebSocket(ws, request, deadline));
     });
+    // An HTTP server waits for its upgraded sockets when it closes, and none of its own methods ends them.
+    const close = server.close.bind(server);
+    server.close = (done) => {
+      for (const socket of upgraded) socket.destroy();
+      return close(done);
+    };
   }
 
   /** CONNACK has been sent: the deadline is over, and the larger limits hold. */
@@ -177,7 +188,6 @@ export class Listeners {
         this.#accept(socket, deadline);
         return;
       }
-      clearTimeout(deadline);
       http.emit('connection', socket);
       socket.resume();
     });
@@ -186,8 +196,10 @@ export class Listeners {
   /** Ends a connection that has not got its CONNACK in time. */
   #deadline(socket: Duplex): NodeJS.Timeout | undefined {
     const { connectTimeout } = this.#services.config.mqtt;
-    if (connectTimeout === 0) return undefined;
+    const running = this.#deadlines.get(socket);
+    if (running || connectTimeout === 0) return running;
     const timer = setTimeout(() => socket.destroy(), connectTimeout);
+    this.#deadlines.set(socket, timer);
     socket.once('close', () => clearTimeout(timer));
     return timer;
   }

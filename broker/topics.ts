@@ -23,10 +23,11 @@ export function matches(filter: string, topic: string): boolean {
 
 /**
  * Whether a well-formed filter can match a topic in the caller's reach (decisions 5). With a wildcard in the device's
- * level the answer is yes as soon as the shape fits: reach is decided again for every delivery.
+ * level the answer is yes as soon as the shape fits: reach is decided again for every delivery. Filters that begin with
+ * `$`, shared ones among them, are never below the topic root.
  */
 export function canMatch(root: string, access: Access, caller: Caller, filter: string): boolean {
-  if (filter.startsWith('$') || !access.may(caller, 'subscribe', 'device')) return false;
+  if (!access.may(caller, 'subscribe', 'device')) return false;
   const rest = afterPrefix(filter.split('/'), [...root.split('/'), caller.accountId, 'd']);
   if (rest === undefined) return false;
   if (rest === 'everything') return true;

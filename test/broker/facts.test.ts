@@ -34,6 +34,27 @@ t.test('QoS 1 on a stored channel is acknowledged after it is on disk, not befor
   t.same(await stored(f), [21.5]);
 });
 
+t.test('a message that was stored is delivered although its connection closed meanwhile', async (t) => {
+  const f = await fixture(t);
+  const admin = await f.service.connect({ jwt: f.service.admin });
+  await admin.subscribeAsync(f.topic('temperature'), { qos: 1 });
+  const client = await rawConnected(t, f);
+  let release = () => {};
+  const asked = new Promise<void>((resolve) => {
+    interceptAppend(f.service, (store) => {
+      release = store;
+      resolve();
+    });
+  });
+  client.send(publishPacket(f.topic('temperature'), '21.5', { qos: 1, messageId: 7 }));
+  await asked;
+  f.service.server.ctx.broker.disconnectDevice(f.device.id);
+  await client.closed;
+  const heard = nextMessage(admin);
+  release();
+  t.equal((await heard).text, '21.5');
+});
+
 t.test('a message of one packet id and QoS 2 is stored once, sent again or not', async (t) => {
   const f = await fixture(t);
   const client = await rawConnected(t, f, { clean: false, clientId: 'twice' });
@@ -76,21 +97,30 @@ t.test('a duplicate that comes while the first is being written is stored and de
 
 t.test('a denied filter beside a granted one is not stored with the session', async (t) => {
   const f = await fixture(t);
-  const other = await sibling(f);
-  const session = { clientId: 'keeper', clean: false };
-  const client = await rawConnected(t, f, session);
-  const foreign = f.service.topic(other.device.id, 'chat');
-  client.send(subscribePacket(1, [f.topic('chat'), 1], [foreign, 1]));
-  t.match(await client.next(), { cmd: 'suback', granted: [1, 0x80] });
-  client.socket.destroy();
+  const organization = await f.service.organization();
+  const { token } = await f.service.endUser(organization.id);
+  const session = { username: 'Auth:JWT', password: Buffer.from(token), clientId: 'phone', clean: false };
+  const phone = await rawClient(t, f.service.server.mqttPort);
+  phone.send(connectPacket(session));
+  t.match(await phone.next(), { cmd: 'connack', returnCode: 0 });
+  phone.send(subscribePacket(1, ['+/+/+/d/+/_log', 1], [f.topic('chat'), 1]));
+  t.match(await phone.next(), { cmd: 'suback', granted: [1, 0x80] });
+  phone.socket.destroy();
 
+  await f.service.ok('PUT', `/api/v1/devices/${f.device.id}`, {
+    body: { organizationId: organization.id },
+    headers: { etag: await versionOf(f.service, f.device.id) },
+  });
   const admin = await f.service.connect({ jwt: f.service.admin });
-  await admin.publishAsync(foreign, 'not for you', { qos: 1 });
-  await admin.publishAsync(f.topic('chat'), 'for you', { qos: 1 });
-  const again = await rawConnected(t, f, session);
-  t.match(await again.next(), { cmd: 'publish', topic: f.topic('chat') });
-  again.send({ cmd: 'puback', messageId: 1 }, { cmd: 'pingreq' });
-  t.match(await again.next(), { cmd: 'pingresp' }, 'nothing else was queued');
+  await admin.publishAsync(f.topic('chat'), 'not asked for', { qos: 1 });
+  await admin.publishAsync(f.topic('_log'), 'asked for', { qos: 1 });
+  const again = await rawClient(t, f.service.server.mqttPort);
+  again.send(connectPacket(session));
+  t.match(await again.next(), { cmd: 'connack', returnCode: 0, sessionPresent: true });
+  t.match(await again.next(), { cmd: 'publish', topic: f.topic('_log') });
+  await admin.publishAsync(f.topic('chat'), 'still not asked for', { qos: 1 });
+  again.send({ cmd: 'pingreq' });
+  t.match(await again.next(), { cmd: 'pingresp' });
 });
 
 t.test('no message is lost between retained, QoS 1 and QoS 0 ones sent at once', async (t) => {

@@ -94,3 +94,21 @@ t.test('with a certificate, one TLS port serves native MQTT and MQTT over WebSoc
   });
   await new Promise((resolve) => old.once('error', resolve));
 });
+
+t.test('an HTTP connection to the TLS port that never becomes a WebSocket does not stay open', async (t) => {
+  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+  const f = await fixture(t, { ...certificate(t), SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
+  const port = f.service.server.ctx.broker.addresses.mqtts as number;
+  const socket = connectTls({ host: '127.0.0.1', port, rejectUnauthorized: false });
+  socket.write('GET /mqtt HTTP/1.1\r\nHost: x\r\n');
+  await new Promise((resolve) => socket.once('close', resolve).resume());
+});
+
+t.test('the service closes with WebSocket connections open', async (t) => {
+  const f = await fixture(t);
+  const url = `${f.service.server.url.replace('http', 'ws')}/mqtt`;
+  const client = await mqtt.connectAsync(url, { username: f.device.id, password: f.secret, reconnectPeriod: 0 });
+  const closed = new Promise<void>((resolve) => client.once('close', () => resolve()));
+  await f.service.close();
+  await closed;
+});
