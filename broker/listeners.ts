@@ -99,8 +99,9 @@ export class Listeners {
   /** @throws Error when a port cannot be had. */
   async listen(): Promise<void> {
     const { host, mqttPort, mqttsPort } = this.#services.config;
-    await listenOn(this.#plain, mqttPort, host);
-    if (this.#secure) await listenOn(this.#secure, mqttsPort, host);
+    const failed = (error: Error) => this.#services.log.error({ err: error }, 'a listener failed');
+    await listenOn(this.#plain, mqttPort, host, failed);
+    if (this.#secure) await listenOn(this.#secure, mqttsPort, host, failed);
   }
 
   /** Serves MQTT over WebSocket at `/mqtt` of an HTTP server; closing the server ends these connections. */
@@ -230,11 +231,13 @@ function portOf(server: Server): number | undefined {
   return (server.address() as AddressInfo | null)?.port;
 }
 
-function listenOn(server: Server, port: number, host: string): Promise<void> {
+/** `failed` hears of what happens later, such as no file descriptors left: it must not end the process. */
+function listenOn(server: Server, port: number, host: string, failed: (error: Error) => void): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => {
       server.off('error', reject);
+      server.on('error', failed);
       resolve();
     });
   });

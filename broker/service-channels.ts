@@ -51,6 +51,11 @@ export class ServiceChannels {
     payload: Buffer,
     done: () => void = () => {},
   ): void {
+    // While the broker closes there is nobody left to hear it.
+    if (this.#aedes.closed) {
+      done();
+      return;
+    }
     const topic = formatTopic(this.#root, accountId, deviceId, channel);
     this.#aedes.publish({ cmd: 'publish', topic, payload, qos: 1, retain: false, dup: false }, (error) => {
       if (error) this.#services.log.error({ err: error, topic }, 'a service message was not published');

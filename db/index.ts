@@ -132,9 +132,11 @@ export function lockDirectory(directory: string): { release(): void } {
   const lock = new Sqlite(join(directory, 'server.lock'), { timeout: 0 });
   try {
     lock.exec('BEGIN EXCLUSIVE');
-  } catch {
+  } catch (error) {
     lock.close();
-    throw new Error(`Another server is running on ${directory}.`);
+    if (error instanceof Sqlite.SqliteError && error.code.startsWith('SQLITE_BUSY'))
+      throw new Error('another server is running on it');
+    throw error;
   }
   return { release: () => lock.close() };
 }

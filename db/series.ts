@@ -246,6 +246,8 @@ export class MessageStore {
         this.#send();
       });
     }
+    // The last connection to close folds the write-ahead log into the file, and a reader cannot.
+    this.#reader.close();
     const worker = this.#worker;
     if (worker) {
       this.#worker = undefined;
@@ -254,7 +256,6 @@ export class MessageStore {
       await exited;
     }
     this.#failAll(closed());
-    this.#reader.close();
   }
 
   // Collecting

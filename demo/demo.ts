@@ -44,10 +44,10 @@ const directory = mkdtempSync(join(tmpdir(), 'slipway-demo-'));
 /** One step: its name while it runs, what it found and how long it took when it is done. */
 async function step<T>(name: string, work: () => Promise<[T, string]>): Promise<T> {
   const from = performance.now();
-  process.stdout.write(`  … ${name}`);
+  if (process.stdout.isTTY) process.stdout.write(`  … ${name}`);
   const [result, found] = await work();
   const line = `${name}: ${found} (${Math.round(performance.now() - from)} ms)`;
-  const clear = process.stdout.isTTY ? '\r\u001b[K' : '\n';
+  const clear = process.stdout.isTTY ? '\r\u001b[K' : '';
   process.stdout.write(`${clear}  ✓ ${line}\n`);
   summary.push(line);
   return result;

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** The `slipway` command. */
+import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { Registry } from '../db/index.js';
 import { ConfigError, loadConfig } from './config.js';
@@ -12,7 +13,7 @@ const usage = `slipway: device provisioning service
   slipway start                     run the server (configuration: environment variables, see the README)
   slipway account create --name N --admin-email E [--admin-password P] [--data-dir D]
                                     make an account, also beside a running server; prints one JSON line
-  slipway --help
+  slipway --help, slipway --version
 `;
 
 /** What the user typed cannot be done; the sentence says why. */
@@ -25,6 +26,12 @@ async function main(args: string[]): Promise<void> {
     return;
   }
   if (command === 'account' && subcommand === 'create') return accountCreate(args.slice(2));
+  if (command === '--version') {
+    // Two folders up from dist/src.
+    const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+    console.log((JSON.parse(file) as { version: string }).version);
+    return;
+  }
   if (command === undefined || command === '--help' || command === 'help') {
     console.log(usage);
     return;

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
+import { createSecureContext } from 'node:tls';
 import { parse } from 'dotenv';
 
 /** The whole configuration (decisions 1 and 5). Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
@@ -30,6 +31,8 @@ export interface Config {
     maxKeepaliveSeconds: number;
     refusalsPerMinute: number;
   };
+  /** Variables that look like settings and are none of this version. */
+  unknown: string[];
 }
 
 /** A wrong setting; the sentence names the variable. It stops the start. */
@@ -53,7 +56,11 @@ export function loadConfig(environment: Environment = process.env, directory = p
 
 /** As loadConfig, from the given variables alone. */
 export function readConfig(environment: Environment, directory = process.cwd()): Config {
-  const text = (name: string) => environment[name]?.trim() || undefined;
+  const known = new Set(['SLIPWAY_ADMIN_PASSWORD']);
+  const text = (name: string) => {
+    known.add(name);
+    return environment[name]?.trim() || undefined;
+  };
   const fail = (name: string, sentence: string): never => {
     throw new ConfigError(`${name} ${sentence}`);
   };
@@ -79,7 +86,14 @@ export function readConfig(environment: Environment, directory = process.cwd()):
 
   const tls = (() => {
     const [cert, key, ca] = [pem('SLIPWAY_TLS_CERT'), pem('SLIPWAY_TLS_KEY'), pem('SLIPWAY_TLS_CA')];
-    if (cert && key) return { cert, key, ca };
+    if (cert && key) {
+      try {
+        createSecureContext({ cert, key });
+      } catch (error) {
+        return fail('SLIPWAY_TLS_KEY', `does not go with SLIPWAY_TLS_CERT: ${(error as Error).message}`);
+      }
+      return { cert, key, ca };
+    }
     if (cert) return fail('SLIPWAY_TLS_KEY', 'is needed beside SLIPWAY_TLS_CERT.');
     if (key) return fail('SLIPWAY_TLS_CERT', 'is needed beside SLIPWAY_TLS_KEY.');
     return ca ? fail('SLIPWAY_TLS_CERT', 'is needed beside SLIPWAY_TLS_CA.') : undefined;
@@ -114,7 +128,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   const adminEmail = text('SLIPWAY_ADMIN_EMAIL');
   if (adminEmail && !/^[^\s@]+@[^\s@]+$/.test(adminEmail)) fail('SLIPWAY_ADMIN_EMAIL', 'must be an e-mail address.');
 
-  return {
+  const config = {
     host,
     httpPort: ports.SLIPWAY_HTTP_PORT,
     mqttPort: ports.SLIPWAY_MQTT_PORT,
@@ -142,4 +156,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
       refusalsPerMinute: whole('SLIPWAY_MQTT_REFUSALS_PER_MINUTE', 300, 0, 1_000_000),
     },
   };
+  // Every variable has been read by now: what is left over is most likely mistyped.
+  const unknown = Object.keys(environment).filter((name) => name.startsWith('SLIPWAY_') && !known.has(name));
+  return { ...config, unknown };
 }

@@ -5,7 +5,8 @@ import { openBroker } from '../broker/index.js';
 import { lockDirectory, type Placement, Registry } from '../db/index.js';
 import { type LogInput, MessageStore, type Point } from '../db/series.js';
 import { Access, type Caller } from './access.js';
-import type { Config } from './config.js';
+import { type Config, ConfigError } from './config.js';
+import { PlatformError } from './errors.js';
 import { Passwords } from './identity/passwords.js';
 import { Secrets } from './identity/secrets.js';
 import { Sessions } from './identity/sessions.js';
@@ -98,15 +99,13 @@ export interface Overrides {
   log?: Logger;
 }
 
-/** The data directory opened for one server: the stores, and what needs nothing but them. */
+/** Everything built on one data directory, and its end. */
 export interface Opened {
   ctx: Context;
-  /** The first account, when this start made it: its password is shown once. */
-  firstAccount: CreatedAccount | undefined;
   close(): Promise<void>;
 }
 
-/** Opens the data directory, makes the first account when there is none (decisions 1), and builds everything. */
+/** Opens the data directory and builds everything. @throws ConfigError when the directory cannot be used. */
 export async function openContext(config: Config, overrides: Overrides = {}): Promise<Opened> {
   const clock = overrides.clock ?? { now: () => Date.now() };
   const log = overrides.log ?? pino({ level: config.logLevel });
@@ -115,7 +114,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     for (const closer of closers.splice(0).reverse()) await closer();
   };
   try {
-    const lock = lockDirectory(config.dataDir);
+    const lock = holdDirectory(config.dataDir);
     closers.push(() => lock.release());
     const registry = await Registry.open(config.dataDir);
     closers.push(() => registry.close());
@@ -123,8 +122,6 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => messages.close());
     const tokens = await Tokens.open(join(config.dataDir, 'keys'), clock);
     const passwords = new Passwords();
-    const firstAccount = await createFirstAccount(config, { registry, clock, passwords });
-
     const access = new Access(registry);
     const sessions = new Sessions({ registry, tokens, clock, access });
     const base = {
@@ -142,7 +139,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const broker = await openBroker(brokerServices(base, () => ctx));
     closers.push(() => broker.close());
     const ctx: Context = { ...base, broker };
-    return { ctx, firstAccount, close };
+    return { ctx, close };
   } catch (error) {
     await close();
     throw error;
@@ -169,12 +166,29 @@ function brokerServices(base: Omit<Context, 'broker'>, ctx: () => Context): Brok
   };
 }
 
-async function createFirstAccount(
-  config: Config,
-  services: Pick<Context, 'registry' | 'clock' | 'passwords'>,
-): Promise<CreatedAccount | undefined> {
+/** @throws ConfigError in one sentence: the system's own does not say which directory, nor who has chosen it. */
+function holdDirectory(directory: string): { release(): void } {
+  try {
+    return lockDirectory(directory);
+  } catch (error) {
+    throw new ConfigError(`SLIPWAY_DATA_DIR cannot be used: ${directory}: ${(error as Error).message}`);
+  }
+}
+
+/**
+ * The first account, when there is none yet (decisions 1): its password is in the answer and nowhere else.
+ * @throws ConfigError when the configured e-mail or password breaks the rules.
+ */
+export async function createFirstAccount({ config, ...services }: Context): Promise<CreatedAccount | undefined> {
   const existing = await services.registry.query.selectFrom('accounts').select('id').limit(1).executeTakeFirst();
   if (existing) return undefined;
   const { id, name, adminEmail = 'admin@slipway.local', adminPassword } = config.firstAccount;
-  return createAccount(services, { id, name, adminEmail, adminPassword });
+  try {
+    return await createAccount(services, { id, name, adminEmail, adminPassword });
+  } catch (error) {
+    const [detail] = error instanceof PlatformError ? error.details : [];
+    if (!detail) throw error;
+    const variable = detail.path === 'adminPassword' ? 'SLIPWAY_ADMIN_PASSWORD' : 'SLIPWAY_ADMIN_EMAIL';
+    throw new ConfigError(`${variable} ${detail.message}.`);
+  }
 }

@@ -60,7 +60,8 @@ declare module 'fastify' {
 export async function buildHttp(ctx: Context): Promise<App> {
   const { config } = ctx;
   const app = Fastify({
-    loggerInstance: ctx.log as FastifyBaseLogger,
+    // Fastify's own line about listening would stand in the middle of ours.
+    loggerInstance: ctx.log.child({}, { level: quieter(ctx.log.level) }) as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: config.httpBodyBytes,
     // A request that is not complete in this time is cut off, so that slow senders hold no sockets.
@@ -90,10 +91,14 @@ export async function buildHttp(ctx: Context): Promise<App> {
   app.addHook('onResponse', async (request, reply) => {
     const { method, id: requestId } = request;
     const route = request.routeOptions.url;
-    request.log.debug({ requestId, method, route, status: reply.statusCode, ms: reply.elapsedTime }, 'request');
+    ctx.log.debug({ requestId, method, route, status: reply.statusCode, ms: reply.elapsedTime }, 'request');
   });
 
-  await app.register(helmet, { contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } } });
+  await app.register(helmet, {
+    contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } },
+    // Without TLS here, telling browsers to insist on it would lock them out.
+    hsts: config.tls !== undefined,
+  });
   await app.register(cors, { origin: '*', exposedHeaders: exposedHeaders(config.headerPrefix) });
   await app.register(cookie);
   await documentation(app);
@@ -129,6 +134,10 @@ export async function buildHttp(ctx: Context): Promise<App> {
   );
   await app.ready();
   return app;
+}
+
+function quieter(level: string): string {
+  return level === 'info' ? 'warn' : level;
 }
 
 /** Bodies are taken as they are; what comes in a URL is text and is read as what the schema wants (decisions 2). */
@@ -229,9 +238,17 @@ async function documentation(app: App): Promise<void> {
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       components: { securitySchemes: { bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' } } },
+      servers: [{ url: '/' }],
       security: [{ bearer: [] }],
     },
   });
-  await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: true });
+  await app.register(swaggerUi, {
+    routePrefix: '/docs',
+    uiConfig: { validatorUrl: null },
+    staticCSP: true,
+    // The pages are served as they are reached, and ask nobody else.
+    transformStaticCSP: (header) => header.replace(/upgrade-insecure-requests;?|validator\.swagger\.io/g, ''),
+  });
+  app.get('/', { schema: { hide: true } }, (_, reply) => reply.redirect('/docs/'));
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger());
 }

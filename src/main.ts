@@ -11,13 +11,13 @@ async function run(): Promise<void> {
   try {
     server = await startServer(loadConfig());
   } catch (error) {
-    const { message, code } = error as NodeJS.ErrnoException;
-    if (!(error instanceof ConfigError) && code === undefined) console.error(error);
-    else console.error(`slipway cannot start: ${message}`);
+    if (error instanceof ConfigError) console.error(`slipway cannot start: ${error.message}`);
+    else console.error('slipway cannot start:', error);
     process.exitCode = 1;
     return;
   }
-  const { log } = server.ctx;
+  const { log, config } = server.ctx;
+  for (const variable of config.unknown) log.warn({ variable }, 'no setting of this version');
   console.log(greeting(server));
 
   let closing = false;

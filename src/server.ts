@@ -1,7 +1,9 @@
 /** A running server: context, listeners, and their end. */
 import type { AddressInfo } from 'node:net';
-import { type Opened, openContext } from './context.js';
+import { ConfigError } from './config.js';
+import { createFirstAccount, type Opened, openContext } from './context.js';
 import { type App, buildHttp } from './http.js';
+import type { CreatedAccount } from './registry/accounts.js';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
 const drainTime = 3000;
@@ -11,6 +13,8 @@ export interface Server extends Opened {
   app: App;
   url: string;
   mqttPort: number;
+  /** When this start made it: its password is shown once. */
+  firstAccount: CreatedAccount | undefined;
 }
 
 /** Opens everything and listens. Nothing is left open when it throws. */
@@ -18,11 +22,15 @@ export async function startServer(...given: Parameters<typeof openContext>): Pro
   const opened = await openContext(...given);
   const { config, broker } = opened.ctx;
   let app: App | undefined;
+  let firstAccount: CreatedAccount | undefined;
   try {
     app = await buildHttp(opened.ctx);
     broker.attachWebSocket(app.server);
-    await broker.listen();
-    await app.listen({ host: config.host, port: config.httpPort });
+    await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));
+    await app.listen({ host: config.host, port: config.httpPort }).catch(nameTheVariable('SLIPWAY_HTTP_PORT'));
+    app.server.on('error', (error) => opened.ctx.log.error({ err: error }, 'the HTTP listener failed'));
+    // Only now: a start that fails must not have shown the password to nobody.
+    firstAccount = await createFirstAccount(opened.ctx);
   } catch (error) {
     await app?.close();
     await opened.close();
@@ -33,6 +41,7 @@ export async function startServer(...given: Parameters<typeof openContext>): Pro
   const host = config.host.includes(':') ? `[${config.host}]` : config.host;
   return {
     ...opened,
+    firstAccount,
     app: listening,
     url: `${config.tls ? 'https' : 'http'}://${host}:${port}`,
     mqttPort: broker.addresses.mqtt,
@@ -43,5 +52,13 @@ export async function startServer(...given: Parameters<typeof openContext>): Pro
       clearTimeout(cut);
       await opened.close();
     },
+  };
+}
+
+/** A port or an address that cannot be had is a wrong setting. */
+function nameTheVariable(port: string): (error: NodeJS.ErrnoException) => never {
+  return (error) => {
+    const variable = error.code === 'EADDRINUSE' || error.code === 'EACCES' ? port : 'SLIPWAY_HOST';
+    throw new ConfigError(`${variable} cannot be used: ${error.message}`);
   };
 }

@@ -44,6 +44,10 @@ t.test('a key without a certificate is a contradiction', async (t) => {
   t.throws(() => readConfig({ SLIPWAY_TLS_KEY: 'key.pem' }, directory), /^SLIPWAY_TLS_CERT is needed/);
 });
 
+t.test('what looks like a setting and is none is noticed', async (t) => {
+  t.same(readConfig({ SLIPWAY_HTTPPORT: '4000', SLIPWAY_HTTP_PORT: '4000', HOME: '/' }).unknown, ['SLIPWAY_HTTPPORT']);
+});
+
 t.test('.env is read, and the environment wins over it', async (t) => {
   const directory = temporaryDirectory(t);
   writeFileSync(join(directory, '.env'), 'SLIPWAY_HTTP_PORT=4000\nSLIPWAY_TOPIC_ROOT="acme/v2"\n');

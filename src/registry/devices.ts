@@ -209,7 +209,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
     const row = await registry.transaction((tx) => trash(tx, 'devices', id, version, clock));
     access.deviceChanged(id);
     broker.disconnectDevice(id);
-    return showOne(row);
+    return showOne({ ...row, connected: 0 });
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {

@@ -1,5 +1,6 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -171,7 +172,10 @@ t.test('a second server on the same data directory, or on a taken port, is refus
   const env = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
   const second = await runToEnd(mainFile, [], { ...env, SLIPWAY_DATA_DIR: directory });
   t.equal(second.code, 1);
-  t.match(second.stderr, /Another server is running on/);
+  t.equal(
+    second.stderr.trim(),
+    `slipway cannot start: SLIPWAY_DATA_DIR cannot be used: ${directory}: another server is running on it`,
+  );
   const port = new URL(server.url).port;
   const third = await runToEnd(mainFile, [], {
     ...env,
@@ -180,7 +184,35 @@ t.test('a second server on the same data directory, or on a taken port, is refus
     SLIPWAY_LOG_LEVEL: 'silent',
   });
   t.equal(third.code, 1);
-  t.match(third.stderr, /slipway cannot start: .*EADDRINUSE/);
+  t.match(third.stderr, /^slipway cannot start: SLIPWAY_HTTP_PORT cannot be used: .*EADDRINUSE/);
+});
+
+t.test('a start that fails has made no account, so that its password is shown by the next one', async (t) => {
+  const directory = temporaryDirectory(t);
+  const taken = await startProcess(t, temporaryDirectory(t));
+  const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0' };
+  const failed = await runToEnd(mainFile, [], { ...env, SLIPWAY_MQTT_PORT: String(taken.mqttPort) });
+  t.match(failed.stderr, /^slipway cannot start: SLIPWAY_MQTT_PORT/);
+  const weak = await runToEnd(mainFile, [], { ...env, SLIPWAY_MQTT_PORT: '0', SLIPWAY_ADMIN_PASSWORD: 'short' });
+  t.equal(weak.stderr.trim(), 'slipway cannot start: SLIPWAY_ADMIN_PASSWORD must have 8 to 256 characters.');
+  const server = await startProcess(t, directory, { SLIPWAY_ADMIN_PASSWORD: undefined });
+  t.match(server.output(), /password {2}\S{20}/);
+});
+
+t.test('after a clean stop the two database files hold everything', async (t) => {
+  const directory = temporaryDirectory(t);
+  const server = await startProcess(t, directory);
+  const { device } = await admin(server.url, accountOf(server.output()));
+  const { id, secret, topic } = await device();
+  const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${server.mqttPort}`, { username: id, password: secret });
+  await client.publishAsync(topic, ',x,1,', { qos: 1 });
+  client.end(true);
+  await server.stop('SIGINT');
+  t.same(
+    readdirSync(directory).filter((file) => /-(wal|shm|journal)$/.test(file)),
+    [],
+  );
+  t.match(server.output(), /^(?!.*"level":50)/s, 'and no error is logged');
 });
 
 t.test('slipway account create works beside a running server, which serves the account at once', async (t) => {
