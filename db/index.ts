@@ -30,6 +30,9 @@ export type CredentialRow = Pick<
   'accountId' | 'entityId' | 'entityType' | 'secretHash' | 'generation'
 >;
 
+/** A live custom field of a template. */
+export type CustomFieldRow = Pick<Row<'customFields'>, 'id' | 'name' | 'fieldType' | 'required' | 'default'>;
+
 /** What an identity is: an admin of the account, or the holder of live end-users, in these organizations. */
 export interface Roles {
   accountId: string;
@@ -72,6 +75,10 @@ export class Registry {
     return this.#lookups.channels.all(deviceTemplateId);
   }
 
+  customFieldsOf(templateId: string): CustomFieldRow[] {
+    return this.#lookups.customFields.all(templateId);
+  }
+
   organizations(): IterableIterator<OrganizationNode> {
     return this.#reader
       .prepare<[], OrganizationNode>('SELECT "id", "accountId", "parentId", "deleted" FROM "organizations"')
@@ -106,6 +113,10 @@ function prepareLookups(reader: Sqlite.Database) {
     channels: reader.prepare<[string], ChannelRow>(
       `SELECT "id", "name", "persistenceType", "streamBridgeDelivery", "accountId" FROM "channelTemplates"
        WHERE "entityId" = ? AND "deleted" IS NULL ORDER BY "name"`,
+    ),
+    customFields: reader.prepare<[string], CustomFieldRow>(
+      `SELECT "id", "name", "fieldType", "required", "default" FROM "customFields"
+       WHERE "templateId" = ? AND "deleted" IS NULL ORDER BY "name"`,
     ),
     identity: reader.prepare<[string], { accountId: string }>('SELECT "accountId" FROM "identities" WHERE "id" = ?'),
     accountUser: reader.prepare<[string], unknown>(

@@ -67,6 +67,18 @@ export const ChannelTemplateRecord = Type.Object({
   persistenceType: Type.String(),
 });
 
+/** A custom field (spec 2.7). `templateId` is the account's id for fields of device templates themselves. */
+export const CustomFieldRecord = Type.Object({
+  ...common,
+  kind: Type.String(),
+  templateId: Id,
+  name: Type.String(),
+  fieldType: Type.String(),
+  description: OptionalText,
+  required: Type.Integer(),
+  default: OptionalText,
+});
+
 export const OrganizationRecord = Type.Object({
   ...common,
   organizationTemplateId: Id,
@@ -126,6 +138,7 @@ export interface Tables {
   endUserTemplates: Static<typeof TemplateRecord>;
   organizationTemplates: Static<typeof TemplateRecord>;
   channelTemplates: Static<typeof ChannelTemplateRecord>;
+  customFields: Static<typeof CustomFieldRecord>;
   organizations: Static<typeof OrganizationRecord>;
   endUsers: Static<typeof EndUserRecord>;
   devices: Static<typeof DeviceRecord>;
@@ -139,6 +152,7 @@ export type EntityTable =
   | 'endUserTemplates'
   | 'organizationTemplates'
   | 'channelTemplates'
+  | 'customFields'
   | 'organizations'
   | 'endUsers'
   | 'devices';

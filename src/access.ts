@@ -22,6 +22,7 @@ export type EntityKind =
   | 'endUserTemplate'
   | 'organizationTemplate'
   | 'channelTemplate'
+  | 'customField'
   | 'mqttCredential';
 
 export type Action = 'create' | 'read' | 'update' | 'delete' | 'publish' | 'subscribe';
@@ -41,6 +42,7 @@ const rights: Record<Caller['kind'], Rights> = {
     endUserTemplate: everything,
     organizationTemplate: everything,
     channelTemplate: everything,
+    customField: everything,
     mqttCredential: ['create'],
   },
   endUser: {

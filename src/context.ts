@@ -7,6 +7,7 @@ import { type LogInput, MessageStore, type Point } from '../db/series.js';
 import { Access, type Caller } from './access.js';
 import { type Config, ConfigError } from './config.js';
 import { PlatformError } from './errors.js';
+import { Fields } from './entity/fields.js';
 import { Passwords } from './identity/passwords.js';
 import { Secrets } from './identity/secrets.js';
 import { Sessions } from './identity/sessions.js';
@@ -86,6 +87,7 @@ export interface Context {
   registry: Registry;
   messages: MessageStore;
   access: Access;
+  fields: Fields;
   passwords: Passwords;
   secrets: Secrets;
   tokens: Tokens;
@@ -123,6 +125,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const tokens = await Tokens.open(join(config.dataDir, 'keys'), clock);
     const passwords = new Passwords();
     const access = new Access(registry);
+    const fields = new Fields(registry);
     const sessions = new Sessions({ registry, tokens, clock, access });
     const base = {
       config,
@@ -131,6 +134,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       registry,
       messages,
       access,
+      fields,
       passwords,
       secrets: new Secrets(),
       tokens,

@@ -28,6 +28,7 @@ import { logRoutes } from './messages/logs.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { channelTemplateRoutes } from './registry/channel-templates.js';
 import { credentialRoutes } from './registry/credentials.js';
+import { customFieldRoutes } from './registry/custom-fields.js';
 import { deviceRoutes } from './registry/devices.js';
 import { endUserRoutes } from './registry/end-users.js';
 import { organizationRoutes } from './registry/organizations.js';
@@ -118,6 +119,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         organizationRoutes,
         templateRoutes,
         channelTemplateRoutes,
+        customFieldRoutes,
         credentialRoutes,
         logRoutes,
       ])

@@ -3,6 +3,7 @@ import type Sqlite from 'better-sqlite3';
 import { Kysely } from 'kysely';
 import { openSqlite, SqliteDialect } from '../sqlite.js';
 import * as foundation from './0001-foundation.js';
+import * as registry from './0002-registry.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -12,7 +13,7 @@ export interface Migration {
 }
 
 /** The steps of registry.db, in order. A step that has been released is never changed. */
-export const registryMigrations: readonly Migration[] = [foundation];
+export const registryMigrations: readonly Migration[] = [foundation, registry];
 
 /**
  * Brings the file at `path` up to date. Before the first step on a file that holds data, a snapshot is written to

@@ -19,6 +19,8 @@ export interface Listing<T extends EntityTable> {
   filters: Readonly<Partial<Record<keyof Row<T> & string, Match>>>;
   sorts: readonly (keyof Row<T> & string)[];
   defaultSort: keyof Row<T> & string;
+  /** Values that columns must have whatever is asked for. */
+  within?: Readonly<Partial<Record<keyof Row<T> & string, string>>>;
   /** The column that says where a row stands in the tree of organizations; absent where only admins list. */
   reach?: keyof Row<T> & string;
 }
@@ -63,15 +65,18 @@ const pagination = {
   sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'asc' })),
 };
 
-/** The query of a list as a schema (spec 4.1). `more` are parameters that are no filters, such as expand and count. */
-export function listSchema<T extends EntityTable>(listing: Listing<T>, more: TProperties = {}) {
+/**
+ * The query of a list as a schema (spec 4.1). `more` are parameters that are no filters, such as expand and count;
+ * `aliases` are further names to sort by.
+ */
+export function listSchema<T extends EntityTable>(listing: Listing<T>, more: TProperties = {}, aliases: object = {}) {
   const filters = Object.fromEntries(
     Object.entries(listing.filters).map(([name, match]) => [
       name,
       Type.Optional(match === 'flag' ? Type.Boolean() : Type.String({ description: described[match as Match] })),
     ]),
   );
-  const sorts = [...new Set([...listing.sorts, listing.defaultSort])];
+  const sorts = [...new Set([...listing.sorts, listing.defaultSort, ...Object.keys(aliases)])];
   const sortBy = Type.Optional(oneOf(sorts, { default: listing.defaultSort }));
   return Type.Object({ ...pagination, sortBy, ...filters, ...more });
 }
@@ -141,6 +146,8 @@ function narrow<T extends EntityTable>(
     .selectFrom(listing.table as EntityTable)
     .where('accountId', '=', caller.accountId)
     .where('deleted', state === 'live' ? 'is' : 'is not', null);
+  for (const [column, value] of Object.entries<string | undefined>(listing.within ?? {}))
+    matching = matching.where(condition(column, 'exact', value));
   for (const [column, match] of Object.entries(listing.filters)) {
     const value = query[column];
     if (value !== undefined && state === 'live') matching = matching.where(condition(column, match as Match, value));

@@ -24,7 +24,7 @@ export interface Kind<C extends TObject, U extends TObject, Q extends TObject, L
   tag: string;
   wrapper: string;
   plural: string;
-  shape: TSchema;
+  shape: TObject;
   create: { body: C; run(caller: Caller, body: Static<C>): Promise<Wire> };
   read: { query: Q; run(caller: Caller, id: string, query: Static<Q>): Promise<Wire> };
   update: { body: U; run(caller: Caller, id: string, version: number, body: Static<U>): Promise<Wire> };
@@ -55,10 +55,11 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
   kind: Kind<C, U, Q, L>,
 ): void {
   const { path, tag, wrapper, plural } = kind;
-  const one = { 200: Type.Object({ [wrapper]: kind.shape }), ...errorResponses };
+  const shape: TSchema = kind.shape;
+  const one = { 200: Type.Object({ [wrapper]: shape }), ...errorResponses };
   const many = {
     200: Type.Object({
-      [plural]: Type.Object({ results: Type.Optional(Type.Array(kind.shape)), meta: Type.Optional(metaShape) }),
+      [plural]: Type.Object({ results: Type.Optional(Type.Array(shape)), meta: Type.Optional(metaShape) }),
     }),
     ...errorResponses,
   };
@@ -69,8 +70,9 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     path,
     { schema: { tags: [tag], summary: `Create ${wrapper}`, body: kind.create.body, response: one } },
     async (request, reply) => {
-      nameIgnored(request, reply, kind.create.body);
-      return send(reply, await kind.create.run(request.caller, request.body as Static<C>));
+      const entity = await kind.create.run(request.caller, request.body as Static<C>);
+      nameIgnored(request, reply, kind.create.body, customNames(kind.shape, entity));
+      return send(reply, entity);
     },
   );
   app.get(
@@ -100,9 +102,10 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
       },
     },
     async (request, reply) => {
-      nameIgnored(request, reply, kind.update.body);
-      const version = readEtag(request);
-      return send(reply, await kind.update.run(request.caller, request.params.id, version, request.body as Static<U>));
+      const { caller, params, body } = request;
+      const entity = await kind.update.run(caller, params.id, readEtag(request), body as Static<U>);
+      nameIgnored(request, reply, kind.update.body, customNames(kind.shape, entity));
+      return send(reply, entity);
     },
   );
   app.delete(
@@ -161,10 +164,19 @@ function readEtag(request: FastifyRequest): number {
   return version;
 }
 
-/** Says in a header which properties had no effect, so that a typing error can be seen (decisions 2). */
-function nameIgnored(request: FastifyRequest, reply: FastifyReply, schema: TObject): void {
+/** The custom fields of an entity: what its kind's schema does not know. */
+function customNames(shape: TObject, entity: Wire): string[] {
+  return Object.keys(entity).filter((name) => !Object.hasOwn(shape.properties, name));
+}
+
+/**
+ * Says in a header which properties had no effect, so that a typing error can be seen (decisions 2). `more` are names
+ * that the schema does not hold and that were heeded.
+ */
+export function nameIgnored(request: FastifyRequest, reply: FastifyReply, schema: TObject, more: string[] = []): void {
   const given = request.method === 'GET' ? request.query : request.body;
-  const ignored = Object.keys((given ?? {}) as object).filter((name) => !Object.hasOwn(schema.properties, name));
+  const heeded = new Set([...Object.keys(schema.properties), ...more]);
+  const ignored = Object.keys((given ?? {}) as object).filter((name) => !heeded.has(name));
   if (ignored.length === 0) return;
   const names = ignored.slice(0, 50).map((name) => encodeURIComponent(name.toWellFormed()).slice(0, 100));
   reply.header(`${request.server.headerPrefix}-ignored-properties`, names.join(', '));

@@ -22,7 +22,16 @@ export type FieldType =
 export type FieldValue = string | number | boolean | null;
 /** `isoCountry` is no type of custom fields: an organization's own countryCode is ISO 3166 (spec 2.4). */
 type BuiltInType = FieldType | 'isoCountry';
-export type FieldTypes = Readonly<Record<string, BuiltInType>>;
+
+/** A custom field of an entity. Values are kept under `key`, so that a field can be renamed. */
+export interface Field {
+  key: string;
+  name: string;
+  type: BuiltInType;
+  /** Whether a new entity must have a value, and the one that it gets when none is given (spec 2.7). */
+  required: boolean;
+  default: string | null;
+}
 
 type Check = (value: unknown) => FieldValue | undefined;
 
@@ -76,8 +85,7 @@ const checks: Record<BuiltInType, { check: Check; says: string }> = {
   text: { check: text(0, 1000), says: 'a text of at most 1000 characters' },
 };
 
-/** Built-in custom fields of every entity of a kind (spec 2.2 to 2.5, types by decisions 3). */
-export const builtInFields = {
+const builtInTypes = {
   devices: { deviceVersion: 'string', location: 'text', name: 'string', purchaseDate: 'datetime' },
   endUsers: {
     address: 'string',
@@ -102,7 +110,26 @@ export const builtInFields = {
     websiteAddress: 'string',
   },
   deviceTemplates: { category: 'string', code: 'string', description: 'text', make: 'string' },
-} as const satisfies Record<string, FieldTypes>;
+} as const satisfies Record<string, Record<string, BuiltInType>>;
+
+/** The kinds that have custom fields; those of device templates themselves are one set for the account. */
+export type FieldKind = keyof typeof builtInTypes;
+
+function builtIn(kind: FieldKind): readonly Field[] {
+  const types: Record<string, BuiltInType> = builtInTypes[kind];
+  return Object.entries(types).map(([name, type]) => ({ key: name, name, type, required: false, default: null }));
+}
+
+/** Built-in custom fields of every entity of a kind (spec 2.2 to 2.5, types by decisions 3). */
+export const builtInFields: Readonly<Record<FieldKind, readonly Field[]>> = {
+  devices: builtIn('devices'),
+  endUsers: builtIn('endUsers'),
+  organizations: builtIn('organizations'),
+  deviceTemplates: builtIn('deviceTemplates'),
+};
+
+/** The types that a custom field may have (spec 2.7). */
+export const fieldTypes = Object.keys(checks).filter((type) => type !== 'isoCountry') as FieldType[];
 
 /**
  * A value as it is stored. null is no value.
@@ -115,26 +142,41 @@ export function checkValue(path: string, type: BuiltInType, value: unknown): Fie
   return checked;
 }
 
-/** The fields of `body` that are of these types, checked. @throws as checkValue. */
-export function readFields(types: FieldTypes, body: Record<string, unknown>): Record<string, FieldValue> {
+/** The values that `body` gives to these fields, checked, by key. @throws as checkValue. */
+export function readFields(fields: readonly Field[], body: Record<string, unknown>): Record<string, FieldValue> {
   const values: Record<string, FieldValue> = {};
-  for (const [name, type] of Object.entries(types))
-    if (body[name] !== undefined) values[name] = checkValue(name, type, body[name]);
+  for (const { key, name, type } of fields)
+    if (Object.hasOwn(body, name) && body[name] !== undefined) values[key] = checkValue(name, type, body[name]);
   return values;
+}
+
+/** As readFields for a new entity: defaults fill in, and a required field must have a value. @throws as checkValue. */
+export function readNewFields(fields: readonly Field[], body: Record<string, unknown>): string {
+  const values = readFields(fields, body);
+  for (const { key, name, type, required, default: fallback } of fields) {
+    if (values[key] === undefined && fallback !== null) values[key] = checkValue(name, type, fallback);
+    if (required && (values[key] ?? null) === null) throw invalid(name, 'is required');
+  }
+  return mergeFields('{}', values);
 }
 
 /** Stored fields with `changes` over them, as they are stored. */
 export function mergeFields(stored: string, changes: Record<string, FieldValue>): string {
   const merged: Record<string, FieldValue> = { ...(JSON.parse(stored) as Record<string, FieldValue>), ...changes };
   // No value and null are the same (spec 2.2: null by default), so that nothing is kept for it.
-  for (const [name, value] of Object.entries(merged)) if (value === null) delete merged[name];
+  for (const [key, value] of Object.entries(merged)) if (value === null) delete merged[key];
   return JSON.stringify(merged);
 }
 
-/** The fields of these types as the wire shows them, null where there is no value. */
-export function showFields(types: FieldTypes, stored: string): Record<string, FieldValue> {
+/** These fields as the wire shows them: null without a value, or with one that does not match the field's type now. */
+export function showFields(fields: readonly Field[], stored: string): Record<string, FieldValue> {
   const values = JSON.parse(stored) as Record<string, FieldValue>;
-  return Object.fromEntries(Object.keys(types).map((name) => [name, values[name] ?? null]));
+  return Object.fromEntries(
+    fields.map(({ key, name, type }) => [
+      name,
+      values[key] === undefined ? null : (checks[type].check(values[key]) ?? null),
+    ]),
+  );
 }
 
 /** A number, or a text that is one, in degrees as text; undefined when it is none or beyond the limit. */

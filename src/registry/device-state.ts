@@ -5,19 +5,19 @@ import type { Context, Rejection } from '../context.js';
 import { find } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { stateShape, updateDevice } from './devices.js';
-import { showDeviceState } from './shapes.js';
+import { type ShowContext, showDeviceState } from './shapes.js';
 
 const checkState = new Ajv({ strictTypes: false, strictSchema: false }).compile<Record<string, unknown>>(stateShape);
 
-type StateContext = Pick<Context, 'registry' | 'access' | 'clock' | 'broker'>;
+type StateContext = Pick<Context, 'registry' | 'clock' | 'broker'> & ShowContext;
 
 /** The whole state of a live device; undefined when there is none. */
 export async function readState(
-  { registry }: Pick<Context, 'registry'>,
+  ctx: Pick<Context, 'registry' | 'fields'>,
   deviceId: string,
 ): Promise<Record<string, unknown> | undefined> {
-  const row = await find(registry.query, 'devices', deviceId);
-  return row && row.deleted === null ? showDeviceState(row) : undefined;
+  const row = await find(ctx.registry.query, 'devices', deviceId);
+  return row && row.deleted === null ? showDeviceState(ctx, row) : undefined;
 }
 
 /**
@@ -31,7 +31,7 @@ export async function setState(
   payload: Buffer,
 ): Promise<Rejection | undefined> {
   try {
-    await updateDevice(ctx, caller, deviceId, 'latest', readStatePayload(payload));
+    await updateDevice(ctx, caller, deviceId, 'latest', readStatePayload(payload, customNames(ctx, deviceId)));
     return undefined;
   } catch (error) {
     if (!(error instanceof PlatformError)) throw error;
@@ -40,7 +40,13 @@ export async function setState(
   }
 }
 
-function readStatePayload(payload: Buffer): Record<string, unknown> {
+/** The custom fields of a device by name; `stateShape` has the built-in ones. */
+function customNames({ access, fields }: ShowContext, deviceId: string): Set<string> {
+  const device = access.placement(deviceId);
+  return new Set(device && fields.of('devices', device.deviceTemplateId).map(({ name }) => name));
+}
+
+function readStatePayload(payload: Buffer, custom: Set<string>): Record<string, unknown> {
   const refuse = (path: string, message: string) => new PlatformError('invalid', { details: [{ path, message }] });
   let parsed: unknown;
   try {
@@ -51,7 +57,9 @@ function readStatePayload(payload: Buffer): Record<string, unknown> {
   const state = typeof parsed === 'object' && parsed !== null && 'state' in parsed ? parsed.state : undefined;
   if (typeof state !== 'object' || state === null || Array.isArray(state)) throw refuse('state', 'must be an object');
   const fields = state as Record<string, unknown>;
-  const unknown = Object.keys(fields).filter((name) => !Object.hasOwn(stateShape.properties, name));
+  const unknown = Object.keys(fields).filter(
+    (name) => !Object.hasOwn(stateShape.properties, name) && !custom.has(name),
+  );
   if (unknown.length > 0)
     throw new PlatformError('invalid', {
       details: unknown.slice(0, 20).map((path) => ({ path, message: 'cannot be set' })),

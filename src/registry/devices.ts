@@ -5,7 +5,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
-import { builtInFields, degreesText, mergeFields, readFields } from '../entity/values.js';
+import { degreesText, mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   type Changes,
   change,
@@ -23,7 +23,15 @@ import {
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { accountOf } from './organizations.js';
-import { deviceShape, showDevice, showDeviceState, showDeviceTemplate, showOrganization } from './shapes.js';
+import {
+  deviceShape,
+  fieldBody,
+  type ShowContext,
+  showDevice,
+  showDeviceState,
+  showDeviceTemplate,
+  showOrganization,
+} from './shapes.js';
 import { defaultTemplate } from './templates.js';
 
 const optionalText = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], maxLength: 255 }));
@@ -41,7 +49,7 @@ const settable = {
   longitude: degrees,
   externalIp: optionalText,
   reverseDns: optionalText,
-  ...Object.fromEntries(Object.keys(builtInFields.devices).map((field) => [field, Type.Optional(Type.Unknown())])),
+  ...fieldBody('devices'),
 };
 const organizationId = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'] }));
 const createBody = Type.Object({
@@ -91,8 +99,8 @@ const listing: Listing<'devices'> = {
 
 type Settable = Static<typeof stateShape> & Record<string, unknown>;
 
-/** The columns that a body sets, checked. @throws PlatformError 400 with 106 naming the property. */
-function readSettable(body: Settable, stored: Pick<Row<'devices'>, 'fields'>): Changes<'devices'> {
+/** The columns that a body sets besides custom fields, checked. @throws PlatformError 400 with 106 naming the property. */
+function readSettable(body: Settable): Changes<'devices'> {
   const changes: Changes<'devices'> = {};
   if (body.serialNumber !== undefined) changes.serialNumber = body.serialNumber;
   for (const name of ['firmwareVersion', 'externalIp', 'reverseDns'] as const)
@@ -107,8 +115,6 @@ function readSettable(body: Settable, stored: Pick<Row<'devices'>, 'fields'>): C
     if (text === undefined) throw invalid(name, `must be a number between -${limit} and ${limit}`);
     changes[name] = text;
   }
-  const fields = readFields(builtInFields.devices, body);
-  if (Object.keys(fields).length > 0) changes.fields = mergeFields(stored.fields, fields);
   return changes;
 }
 
@@ -117,7 +123,7 @@ function readSettable(body: Settable, stored: Pick<Row<'devices'>, 'fields'>): C
  * `_updates/fields`. `organizationId` undefined leaves the place. @throws as change, and 400/102, 400/106.
  */
 export async function updateDevice(
-  ctx: Pick<Context, 'registry' | 'access' | 'clock' | 'broker'>,
+  ctx: Pick<Context, 'registry' | 'clock' | 'broker'> & ShowContext,
   caller: Caller,
   id: string,
   version: Expected,
@@ -127,7 +133,9 @@ export async function updateDevice(
   const { before, after } = await registry.transaction(async (tx) => {
     const stored = await find(tx, 'devices', id);
     if (!stored) throw new PlatformError('notFound');
-    const changes = readSettable(body, stored);
+    const changes = readSettable(body);
+    const values = readFields(ctx.fields.of('devices', stored.deviceTemplateId), body);
+    if (Object.keys(values).length > 0) changes.fields = mergeFields(stored.fields, values);
     if (body.organizationId !== undefined && body.organizationId !== stored.organizationId) {
       if (body.organizationId !== null && !(await findLive(tx, 'organizations', caller.accountId, body.organizationId)))
         throw unknownReference('organizationId');
@@ -136,24 +144,24 @@ export async function updateDevice(
     return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, changes) };
   });
   access.deviceChanged(id);
-  ctx.broker.deviceUpdated(after, changedState(before, after));
+  ctx.broker.deviceUpdated(after, changedState(ctx, before, after));
   return after;
 }
 
 /** The fields of `_updates/fields` that differ. */
-export function changedState(before: Row<'devices'>, after: Row<'devices'>): Record<string, unknown> {
-  const old: Record<string, unknown> = showDeviceState(before);
-  return Object.fromEntries(Object.entries(showDeviceState(after)).filter(([name, value]) => value !== old[name]));
+function changedState(ctx: ShowContext, before: Row<'devices'>, after: Row<'devices'>): Record<string, unknown> {
+  const old: Record<string, unknown> = showDeviceState(ctx, before);
+  return Object.fromEntries(Object.entries(showDeviceState(ctx, after)).filter(([name, value]) => value !== old[name]));
 }
 
 export function deviceRoutes(app: App, ctx: Context): void {
-  const { registry, clock, access, config, broker } = ctx;
-  const showOne = (row: Row<'devices'>) => showDevice(access, config.topicRoot, row);
+  const { registry, clock, access, broker } = ctx;
+  const showOne = (row: Row<'devices'>) => showDevice(ctx, row);
 
   async function create(caller: Caller, body: Static<typeof createBody> & Record<string, unknown>) {
     access.demand(caller, 'create', 'device');
     access.demandAccount(caller, body.accountId);
-    const set = readSettable(body, { fields: '{}' });
+    const set = readSettable(body);
     const row = await registry.transaction(async (tx) => {
       const template = body.deviceTemplateId
         ? await findLive(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId)
@@ -177,7 +185,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
         geoIpLatitude: null,
         geoIpLongitude: null,
         reverseDns: null,
-        fields: '{}',
+        fields: readNewFields(ctx.fields.of('devices', template.id), body),
         ...set,
       });
     });
@@ -245,8 +253,8 @@ export function deviceRoutes(app: App, ctx: Context): void {
       const template = templates?.get(row.deviceTemplateId);
       return {
         ...showOne(row),
-        ...(organizations && { organization: organization ? showOrganization(organization) : null }),
-        ...(template && { deviceTemplate: showDeviceTemplate(access, template) }),
+        ...(organizations && { organization: organization ? showOrganization(ctx, organization) : null }),
+        ...(template && { deviceTemplate: showDeviceTemplate(ctx, template) }),
         ...(account && { account }),
       };
     });

@@ -6,7 +6,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
-import { builtInFields, mergeFields, readFields } from '../entity/values.js';
+import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
   demandLive,
@@ -24,12 +24,10 @@ import type { App } from '../http.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
 import { checkPassword } from '../identity/passwords.js';
 import { accountOf } from './organizations.js';
-import { endUserShape, showEndUser, showOrganization, showTemplate } from './shapes.js';
+import { endUserShape, fieldBody, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { defaultTemplate } from './templates.js';
 
-const fields = Object.fromEntries(
-  Object.keys(builtInFields.endUsers).map((field) => [field, Type.Optional(Type.Unknown())]),
-);
+const fields = fieldBody('endUsers');
 const createBody = Type.Object({
   accountId: Type.String(),
   organizationId: Type.String(),
@@ -60,12 +58,12 @@ const listing: Listing<'endUsers'> = {
 
 export function endUserRoutes(app: App, ctx: Context): void {
   const { registry, clock, access, broker } = ctx;
+  const showOne = (row: Row<'endUsers'>) => showEndUser(ctx, row);
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     access.demand(caller, 'create', 'endUser');
     access.demandAccount(caller, body.accountId);
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
-    const values = mergeFields('{}', readFields(builtInFields.endUsers, body));
     const identity = body.userId === undefined ? await identityFor(caller, body) : undefined;
     const row = await registry.transaction(async (tx) => {
       const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
@@ -80,11 +78,11 @@ export function endUserRoutes(app: App, ctx: Context): void {
         endUserTemplateId: template.id,
         organizationId: organization.id,
         userId: identity?.id ?? (await existingIdentity(tx, caller, body.userId ?? '')),
-        fields: values,
+        fields: readNewFields(ctx.fields.of('endUsers', template.id), body),
       });
     });
     identityChanged(row.userId);
-    return showEndUser(row);
+    return showOne(row);
   }
 
   /** The identity that is made with the end-user. @throws PlatformError 400 with 106 as the spec's rules say. */
@@ -108,14 +106,14 @@ export function endUserRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'read', 'endUser');
     const row = demandLive(await findReached(ctx, caller, 'endUsers', id));
     const [shown] = await show(caller, [row], query);
-    return shown ?? showEndUser(row);
+    return shown ?? showOne(row);
   }
 
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
     access.demand(caller, 'update', 'endUser');
     const before = demandLive(await findReached(ctx, caller, 'endUsers', id));
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
-    const values = readFields(builtInFields.endUsers, body);
+    const values = readFields(ctx.fields.of('endUsers', before.endUserTemplateId), body);
     const row = await registry.transaction(async (tx) => {
       const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
       if (!organization) throw unknownReference('organizationId');
@@ -133,7 +131,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
       );
     });
     identityChanged(row.userId);
-    return showEndUser(row);
+    return showOne(row);
   }
 
   async function remove(caller: Caller, id: string, version: number) {
@@ -141,7 +139,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
     await findReached(ctx, caller, 'endUsers', id);
     const row = await registry.transaction((tx) => trash(tx, 'endUsers', id, version, clock));
     identityChanged(row.userId);
-    return showEndUser(row);
+    return showOne(row);
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
@@ -175,8 +173,8 @@ export function endUserRoutes(app: App, ctx: Context): void {
       const organization = organizations?.get(row.organizationId);
       const template = templates?.get(row.endUserTemplateId);
       return {
-        ...showEndUser(row),
-        ...(organization && { organization: showOrganization(organization) }),
+        ...showOne(row),
+        ...(organization && { organization: showOrganization(ctx, organization) }),
         ...(template && { endUserTemplate: showTemplate(template) }),
         ...(account && { account }),
       };
@@ -185,7 +183,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
 
   async function readTrash(caller: Caller, id: string) {
     access.demand(caller, 'read', 'endUser');
-    return showEndUser(demandTrashed(await findReached(ctx, caller, 'endUsers', id)));
+    return showOne(demandTrashed(await findReached(ctx, caller, 'endUsers', id)));
   }
 
   async function bringBack(caller: Caller, id: string, version: number) {
@@ -199,7 +197,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
       return recover(tx, 'endUsers', id, version, { caller, clock });
     });
     identityChanged(row.userId);
-    return showEndUser(row);
+    return showOne(row);
   }
 
   entityRoutes(app, {

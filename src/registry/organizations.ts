@@ -7,7 +7,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { childCounts, type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
-import { builtInFields, mergeFields, readFields } from '../entity/values.js';
+import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
   demandLive,
@@ -22,7 +22,7 @@ import {
 } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
-import { organizationShape, showAccount, showOrganization, showTemplate } from './shapes.js';
+import { fieldBody, organizationShape, showAccount, showOrganization, showTemplate } from './shapes.js';
 import { defaultTemplate } from './templates.js';
 
 /** A top-level organization is level 1 (spec 8, decisions 3). */
@@ -30,9 +30,7 @@ const deepestLevel = 5;
 
 const name = Type.String({ minLength: 1, maxLength: 255 });
 const parentId = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'] }));
-const fields = Object.fromEntries(
-  Object.keys(builtInFields.organizations).map((field) => [field, Type.Optional(Type.Unknown())]),
-);
+const fields = fieldBody('organizations');
 const createBody = Type.Object({
   accountId: Type.String(),
   name,
@@ -63,13 +61,13 @@ const trashListing: Listing<'organizations'> = { ...listing, reach: 'parentId' }
 
 export function organizationRoutes(app: App, ctx: Context): void {
   const { registry, clock, access } = ctx;
+  const showOne = (row: Row<'organizations'>) => showOrganization(ctx, row);
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     access.demand(caller, 'create', 'organization');
     access.demandAccount(caller, body.accountId);
     const parent = body.parentId ?? null;
     demandPlace(caller, parent);
-    const values = mergeFields('{}', readFields(builtInFields.organizations, body));
     const row = await registry.transaction(async (tx) => {
       const template = body.organizationTemplateId
         ? await findLive(tx, 'organizationTemplates', caller.accountId, body.organizationTemplateId)
@@ -83,11 +81,11 @@ export function organizationRoutes(app: App, ctx: Context): void {
         organizationTemplateId,
         parentId: parent,
         name: body.name,
-        fields: values,
+        fields: readNewFields(ctx.fields.of('organizations', template.id), body),
       });
     });
     access.organizationChanged(row);
-    return showOrganization(row);
+    return showOne(row);
   }
 
   /** @throws PlatformError 403/21 where only admins may put things, 400/102 for a parent out of the caller's reach. */
@@ -101,7 +99,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'read', 'organization');
     const row = demandLive(await findReached(ctx, caller, 'organizations', id));
     const [shown] = await show(caller, [row], query);
-    return shown ?? showOrganization(row);
+    return shown ?? showOne(row);
   }
 
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
@@ -115,7 +113,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
         });
       demandPlace(caller, parent);
     }
-    const values = readFields(builtInFields.organizations, body);
+    const values = readFields(ctx.fields.of('organizations', before.organizationTemplateId), body);
     const row = await registry.transaction(async (tx) => {
       const stored = (await find(tx, 'organizations', id)) ?? before;
       if (parent !== stored.parentId) await demandDepth(tx, caller, id, parent);
@@ -133,7 +131,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
       );
     });
     access.organizationChanged(row);
-    return showOrganization(row);
+    return showOne(row);
   }
 
   async function remove(caller: Caller, id: string, version: number) {
@@ -149,7 +147,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
       return trashed;
     });
     access.organizationChanged(row);
-    return showOrganization(row);
+    return showOne(row);
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
@@ -189,8 +187,8 @@ export function organizationRoutes(app: App, ctx: Context): void {
       const template = templates?.get(row.organizationTemplateId);
       const visible = parent && access.reaches(caller, parent.accountId, parent.id);
       return {
-        ...showOrganization(row),
-        ...(parents && { parent: visible ? showOrganization(parent) : null }),
+        ...showOne(row),
+        ...(parents && { parent: visible ? showOne(parent) : null }),
         ...(template && { organizationTemplate: showTemplate(template) }),
         ...(accounts && { account: accounts }),
         ...(devices && { deviceCount: devices.get(row.id) ?? 0 }),
@@ -202,7 +200,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
 
   async function readTrash(caller: Caller, id: string) {
     access.demand(caller, 'read', 'organization');
-    return showOrganization(demandTrashed(await findReached(ctx, caller, 'organizations', id)));
+    return showOne(demandTrashed(await findReached(ctx, caller, 'organizations', id)));
   }
 
   async function bringBack(caller: Caller, id: string, version: number) {
@@ -216,7 +214,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
       return recovered;
     });
     access.organizationChanged(row);
-    return showOrganization(row);
+    return showOne(row);
   }
 
   entityRoutes(app, {

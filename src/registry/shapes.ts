@@ -1,8 +1,9 @@
 /** How each kind looks on the wire (spec 2): its schema, and the function that shows a stored record so. */
 import { type TProperties, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../db/records.js';
-import type { Access, Channel } from '../access.js';
-import { builtInFields, type FieldTypes, showFields } from '../entity/values.js';
+import type { Channel } from '../access.js';
+import type { Context } from '../context.js';
+import { builtInFields, type FieldKind, showFields } from '../entity/values.js';
 import { formatVersion } from '../entity/verbs.js';
 import { formatTopic } from '../topics.js';
 
@@ -10,7 +11,8 @@ const text = Nullable(Type.String());
 const id = Nullable(Id);
 const date = Nullable(DateText);
 
-const common = {
+/** Schemas of the fields common to every entity (spec 2.1). */
+export const commonShape = {
   id: Id,
   accountId: Id,
   created: DateText,
@@ -26,7 +28,7 @@ type CommonRow = Pick<
   'id' | 'accountId' | 'created' | 'createdById' | 'lastModified' | 'lastModifiedById' | 'version' | 'deleted'
 >;
 
-function showCommon(row: CommonRow) {
+export function showCommon(row: CommonRow) {
   const { accountId, created, createdById, lastModified, lastModifiedById, version, deleted } = row;
   return {
     id: row.id,
@@ -40,10 +42,18 @@ function showCommon(row: CommonRow) {
   };
 }
 
-/** Built-in custom fields as properties of a response: null by default. */
-function fieldShapes(types: FieldTypes): TProperties {
-  return Object.fromEntries(Object.keys(types).map((name) => [name, text]));
+/** Built-in custom fields as properties of a response: null by default. Those of the template stand beside them. */
+function fieldShapes(kind: FieldKind): TProperties {
+  return Object.fromEntries(builtInFields[kind].map(({ name }) => [name, text]));
 }
+
+/** Built-in custom fields as properties of a body; their values are checked against their types. */
+export function fieldBody(kind: FieldKind): TProperties {
+  return Object.fromEntries(builtInFields[kind].map(({ name }) => [name, Type.Optional(Type.Unknown())]));
+}
+
+/** What showing an entity looks at. */
+export type ShowContext = Pick<Context, 'access' | 'config' | 'fields'>;
 
 // Accounts
 
@@ -65,34 +75,40 @@ const channelProperties = {
 };
 
 const templateProperties = {
-  ...common,
+  ...commonShape,
   name: Type.String(),
   default: Type.String({ description: 'The text `true` or `false`.' }),
 };
 
 export const deviceTemplateShape = Type.Object({
   ...templateProperties,
-  ...fieldShapes(builtInFields.deviceTemplates),
+  ...fieldShapes('deviceTemplates'),
   channelTemplates: Type.Array(Type.Object({ id: Id, name: Type.String(), ...channelProperties })),
   deviceCount: Type.Optional(Type.Integer()),
+  deviceFieldCount: Type.Optional(Type.Integer()),
 });
 
-export const endUserTemplateShape = Type.Object({ ...templateProperties, endUserCount: Type.Optional(Type.Integer()) });
+export const endUserTemplateShape = Type.Object({
+  ...templateProperties,
+  endUserCount: Type.Optional(Type.Integer()),
+  endUserFieldCount: Type.Optional(Type.Integer()),
+});
 
 export const organizationTemplateShape = Type.Object({
   ...templateProperties,
   organizationCount: Type.Optional(Type.Integer()),
+  organizationFieldCount: Type.Optional(Type.Integer()),
 });
 
 export function showTemplate(row: Row<'endUserTemplates'>) {
   return { ...showCommon(row), name: row.name, default: row.default === 1 ? 'true' : 'false' };
 }
 
-export function showDeviceTemplate(access: Access, row: Row<'deviceTemplates'>) {
+export function showDeviceTemplate({ access, fields }: ShowContext, row: Row<'deviceTemplates'>) {
   const channels = [...access.channelsOf(row.id).values()];
   return {
     ...showTemplate(row),
-    ...showFields(builtInFields.deviceTemplates, row.fields),
+    ...showFields(fields.of('deviceTemplates', row.accountId), row.fields),
     channelTemplates: channels.map((channel) => ({
       id: channel.row.id,
       name: channel.name,
@@ -104,7 +120,7 @@ export function showDeviceTemplate(access: Access, row: Row<'deviceTemplates'>) 
 // Channel templates
 
 export const channelTemplateShape = Type.Object({
-  ...common,
+  ...commonShape,
   entityId: Id,
   entityType: Type.String(),
   name: Type.String(),
@@ -135,50 +151,50 @@ export function showChannelTemplate(row: Row<'channelTemplates'>) {
 // Organizations and end-users
 
 export const organizationShape = Type.Object({
-  ...common,
+  ...commonShape,
   organizationTemplateId: Id,
   parentId: id,
   name: Type.String(),
-  ...fieldShapes(builtInFields.organizations),
+  ...fieldShapes('organizations'),
   deviceCount: Type.Optional(Type.Integer()),
   endUserCount: Type.Optional(Type.Integer()),
   childCount: Type.Optional(Type.Integer()),
 });
 
-export function showOrganization(row: Row<'organizations'>) {
+export function showOrganization({ fields }: ShowContext, row: Row<'organizations'>) {
   const { organizationTemplateId, parentId, name } = row;
   return {
     ...showCommon(row),
     organizationTemplateId,
     parentId,
     name,
-    ...showFields(builtInFields.organizations, row.fields),
+    ...showFields(fields.of('organizations', organizationTemplateId), row.fields),
   };
 }
 
 export const endUserShape = Type.Object({
-  ...common,
+  ...commonShape,
   endUserTemplateId: Id,
   organizationId: Id,
   userId: Id,
-  ...fieldShapes(builtInFields.endUsers),
+  ...fieldShapes('endUsers'),
 });
 
-export function showEndUser(row: Row<'endUsers'>) {
+export function showEndUser({ fields }: ShowContext, row: Row<'endUsers'>) {
   const { endUserTemplateId, organizationId, userId } = row;
   return {
     ...showCommon(row),
     endUserTemplateId,
     organizationId,
     userId,
-    ...showFields(builtInFields.endUsers, row.fields),
+    ...showFields(fields.of('endUsers', endUserTemplateId), row.fields),
   };
 }
 
 // Devices
 
 export const deviceShape = Type.Object({
-  ...common,
+  ...commonShape,
   deviceTemplateId: Id,
   organizationId: id,
   serialNumber: Type.String(),
@@ -192,7 +208,7 @@ export const deviceShape = Type.Object({
   geoIpLatitude: text,
   geoIpLongitude: text,
   reverseDns: text,
-  ...fieldShapes(builtInFields.devices),
+  ...fieldShapes('devices'),
   channels: Type.Array(
     Type.Object({
       channelTemplateId: Id,
@@ -204,7 +220,7 @@ export const deviceShape = Type.Object({
 });
 
 /** What `_updates/fields` carries of a device (decisions 5). */
-export function showDeviceState(row: Row<'devices'>) {
+export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>) {
   return {
     organizationId: row.organizationId,
     serialNumber: row.serialNumber,
@@ -218,20 +234,21 @@ export function showDeviceState(row: Row<'devices'>) {
     geoIpLatitude: row.geoIpLatitude,
     geoIpLongitude: row.geoIpLongitude,
     reverseDns: row.reverseDns,
-    ...showFields(builtInFields.devices, row.fields),
+    ...showFields(fields.of('devices', row.deviceTemplateId), row.fields),
   };
 }
 
-export function showDevice(access: Access, topicRoot: string, row: Row<'devices'>) {
+export function showDevice(ctx: ShowContext, row: Row<'devices'>) {
+  const { access, config } = ctx;
   const channels = [...access.channelsOf(row.deviceTemplateId).values()];
   return {
     ...showCommon(row),
     deviceTemplateId: row.deviceTemplateId,
-    ...showDeviceState(row),
+    ...showDeviceState(ctx, row),
     channels: channels.map((channel) => ({
       channelTemplateId: channel.row.id,
       channelTemplateName: channel.name,
-      channel: formatTopic(topicRoot, row.accountId, row.id, channel.name),
+      channel: formatTopic(config.topicRoot, row.accountId, row.id, channel.name),
       ...showChannelProperties(channel),
     })),
   };

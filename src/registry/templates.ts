@@ -6,7 +6,7 @@ import type { Caller, EntityKind } from '../access.js';
 import type { Context } from '../context.js';
 import { childCounts, type Listing, type ListQuery, list, listSchema, readNames } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
-import { builtInFields, mergeFields, readFields } from '../entity/values.js';
+import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
   demandLive,
@@ -24,6 +24,7 @@ import { serviceChannels } from './accounts.js';
 import {
   deviceTemplateShape,
   endUserTemplateShape,
+  fieldBody,
   organizationTemplateShape,
   showDeviceTemplate,
   showTemplate,
@@ -40,8 +41,8 @@ interface TemplateKind {
   shape: typeof deviceTemplateShape | typeof endUserTemplateShape | typeof organizationTemplateShape;
   children: 'devices' | 'endUsers' | 'organizations';
   childColumn: 'deviceTemplateId' | 'endUserTemplateId' | 'organizationTemplateId';
-  countName: 'devices' | 'end-users' | 'organizations';
-  countProperty: 'deviceCount' | 'endUserCount' | 'organizationCount';
+  /** What `count` may name, and the property it adds: children, custom fields. */
+  counts: { children: [string, string]; fields: [string, string] };
 }
 
 const kinds: readonly TemplateKind[] = [
@@ -53,8 +54,7 @@ const kinds: readonly TemplateKind[] = [
     shape: deviceTemplateShape,
     children: 'devices',
     childColumn: 'deviceTemplateId',
-    countName: 'devices',
-    countProperty: 'deviceCount',
+    counts: { children: ['devices', 'deviceCount'], fields: ['device-fields', 'deviceFieldCount'] },
   },
   {
     table: 'endUserTemplates',
@@ -64,8 +64,7 @@ const kinds: readonly TemplateKind[] = [
     shape: endUserTemplateShape,
     children: 'endUsers',
     childColumn: 'endUserTemplateId',
-    countName: 'end-users',
-    countProperty: 'endUserCount',
+    counts: { children: ['end-users', 'endUserCount'], fields: ['end-user-fields', 'endUserFieldCount'] },
   },
   {
     table: 'organizationTemplates',
@@ -75,15 +74,14 @@ const kinds: readonly TemplateKind[] = [
     shape: organizationTemplateShape,
     children: 'organizations',
     childColumn: 'organizationTemplateId',
-    countName: 'organizations',
-    countProperty: 'organizationCount',
+    counts: {
+      children: ['organizations', 'organizationCount'],
+      fields: ['organization-fields', 'organizationFieldCount'],
+    },
   },
 ];
 
 const name = Type.String({ minLength: 1, maxLength: 255 });
-const deviceTemplateFields = Object.fromEntries(
-  Object.keys(builtInFields.deviceTemplates).map((field) => [field, Type.Optional(Type.Unknown())]),
-);
 const counted = Type.Object({
   count: Type.Optional(Type.String({ description: 'Comma-separated child counts to include.' })),
 });
@@ -101,8 +99,9 @@ export function templateRoutes(app: App, ctx: Context): void {
 function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   const { table, entity, wrapper, path } = kind;
   const { registry, clock, access } = ctx;
-  const fieldTypes = table === 'deviceTemplates' ? builtInFields.deviceTemplates : {};
-  const more = table === 'deviceTemplates' ? deviceTemplateFields : {};
+  const fieldsOf = (accountId: string) =>
+    table === 'deviceTemplates' ? ctx.fields.of('deviceTemplates', accountId) : [];
+  const more = table === 'deviceTemplates' ? fieldBody('deviceTemplates') : {};
   const createBody = Type.Object({ accountId: Type.String(), name, ...more });
   const updateBody = Type.Object({ name: Type.Optional(name), ...more });
   const listing: Listing<TemplateTable> = {
@@ -114,19 +113,27 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   const listQuery = listSchema(listing, counted.properties);
 
   const show = (row: Row<TemplateTable>) =>
-    table === 'deviceTemplates' ? showDeviceTemplate(access, row) : showTemplate(row);
+    table === 'deviceTemplates' ? showDeviceTemplate(ctx, row) : showTemplate(row);
 
   async function withCounts(rows: Row<TemplateTable>[], count: string | undefined) {
-    if (!readNames('count', count, [kind.countName]).has(kind.countName)) return rows.map(show);
+    const { children, fields } = kind.counts;
+    const wanted = readNames('count', count, [children[0], fields[0]]);
     const ids = rows.map((row) => row.id);
-    const counts = await childCounts(registry.query, kind.children, kind.childColumn as never, ids);
-    return rows.map((row) => ({ ...show(row), [kind.countProperty]: counts.get(row.id) ?? 0 }));
+    const [ofChildren, ofFields] = await Promise.all([
+      wanted.has(children[0]) && childCounts(registry.query, kind.children, kind.childColumn as never, ids),
+      wanted.has(fields[0]) && childCounts(registry.query, 'customFields', 'templateId', ids),
+    ]);
+    return rows.map((row) => ({
+      ...show(row),
+      ...(ofChildren && { [children[1]]: ofChildren.get(row.id) ?? 0 }),
+      ...(ofFields && { [fields[1]]: ofFields.get(row.id) ?? 0 }),
+    }));
   }
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     access.demand(caller, 'create', entity);
     access.demandAccount(caller, body.accountId);
-    const fields = mergeFields('{}', readFields(fieldTypes, body));
+    const fields = readNewFields(fieldsOf(caller.accountId), body);
     const row = await registry.transaction(async (tx) => {
       const stamped = stamp(clock, caller);
       const template = await insert(tx, table, { ...stamped, name: body.name, default: 0, fields });
@@ -148,7 +155,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
     access.demand(caller, 'update', entity);
     const before = await findReached(ctx, caller, table, id);
-    const values = readFields(fieldTypes, body);
+    const values = readFields(fieldsOf(before.accountId), body);
     const row = await registry.transaction(async (tx) => {
       const stored = (await find(tx, table, id)) ?? before;
       const fields = mergeFields(stored.fields, values);

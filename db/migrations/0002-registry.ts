@@ -1,0 +1,33 @@
+import { type Kysely, sql } from 'kysely';
+
+const statements = `
+  CREATE TABLE "customFields" (
+    "id" TEXT NOT NULL PRIMARY KEY,
+    "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
+    "created" TEXT NOT NULL,
+    "createdById" TEXT NOT NULL,
+    "lastModified" TEXT NOT NULL,
+    "lastModifiedById" TEXT NOT NULL,
+    "version" INTEGER NOT NULL,
+    "deleted" TEXT,
+    "kind" TEXT NOT NULL,
+    "templateId" TEXT NOT NULL,
+    "name" TEXT NOT NULL,
+    "fieldType" TEXT NOT NULL,
+    "description" TEXT,
+    "required" INTEGER NOT NULL,
+    "default" TEXT
+  ) STRICT;
+  CREATE UNIQUE INDEX "customFields_name" ON "customFields" ("templateId", "name") WHERE "deleted" IS NULL;
+  CREATE INDEX "customFields_account" ON "customFields" ("accountId", "kind", "name") WHERE "deleted" IS NULL;
+  CREATE INDEX "customFields_trash" ON "customFields" ("accountId", "kind", "deleted") WHERE "deleted" IS NOT NULL;
+`;
+
+/** Custom fields (spec 2.7). `templateId` is the account's id for fields of device templates themselves. */
+export const name = '0002-registry';
+
+export async function up(db: Kysely<unknown>): Promise<void> {
+  for (const statement of statements.split(';')) {
+    if (statement.trim()) await sql.raw(statement).execute(db);
+  }
+}

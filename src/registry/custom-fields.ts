@@ -1,0 +1,268 @@
+/** Custom fields (spec 2.7, 4.7): one shape for devices, end-users, organizations, and device templates themselves. */
+import { type Static, type TObject, Type } from 'typebox';
+import { Nullable, type Row } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
+import { entityRoutes } from '../entity/routes.js';
+import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.js';
+import {
+  change,
+  demandLive,
+  demandTrashed,
+  findLive,
+  findReached,
+  insert,
+  recover,
+  stamp,
+  trash,
+} from '../entity/verbs.js';
+import { invalid, PlatformError, unknownReference } from '../errors.js';
+import type { App } from '../http.js';
+import {
+  commonShape,
+  deviceShape,
+  deviceTemplateShape,
+  endUserShape,
+  organizationShape,
+  showCommon,
+} from './shapes.js';
+
+/** What differs between the four: names, and the template that a field belongs to. */
+interface CustomFieldKind {
+  kind: FieldKind;
+  path: string;
+  wrapper: string;
+  /** The property that names the template; undefined where the set belongs to the account. */
+  template: { property: string; table: 'deviceTemplates' | 'endUserTemplates' | 'organizationTemplates' } | undefined;
+  /** The entities that have the field: it may not take the name of one of their own properties. */
+  entity: TObject;
+  /** Names of the create body and of `expand` that an entity does not show. */
+  reserved: readonly string[];
+}
+
+const kinds: readonly CustomFieldKind[] = [
+  {
+    kind: 'devices',
+    path: '/devices/custom-fields',
+    wrapper: 'deviceField',
+    template: { property: 'deviceTemplateId', table: 'deviceTemplates' },
+    entity: deviceShape,
+    reserved: ['account', 'deviceTemplate', 'organization'],
+  },
+  {
+    kind: 'endUsers',
+    path: '/end-users/custom-fields',
+    wrapper: 'endUserField',
+    template: { property: 'endUserTemplateId', table: 'endUserTemplates' },
+    entity: endUserShape,
+    reserved: ['account', 'endUserTemplate', 'organization', 'createIdmUser', 'idmUserEmail', 'idmUserPassword'],
+  },
+  {
+    kind: 'organizations',
+    path: '/organizations/custom-fields',
+    wrapper: 'organizationField',
+    template: { property: 'organizationTemplateId', table: 'organizationTemplates' },
+    entity: organizationShape,
+    reserved: ['account', 'parent', 'organizationTemplate', 'endUserTemplateId', 'defaultEndUser'],
+  },
+  {
+    kind: 'deviceTemplates',
+    path: '/devices/templates/custom-fields',
+    wrapper: 'deviceTemplateField',
+    template: undefined,
+    entity: deviceTemplateShape,
+    reserved: [],
+  },
+];
+
+const name = Type.String({ minLength: 1, maxLength: 100 });
+const fieldType = oneOf(fieldTypes);
+const properties = {
+  name,
+  fieldType,
+  description: Type.Optional(Nullable(Type.String({ maxLength: 1000 }))),
+  required: Type.Optional(
+    Type.Unsafe<boolean | 'true' | 'false'>({
+      type: ['boolean', 'string'],
+      enum: [true, false, 'true', 'false'],
+      description: 'Whether a value is mandatory when an entity is created.',
+    }),
+  ),
+  default: Type.Optional(
+    Type.Unsafe<string | number | boolean | null>({
+      type: ['string', 'number', 'boolean', 'null'],
+      description: 'The value of a new entity when none is given; it must match the type.',
+    }),
+  ),
+};
+
+export function customFieldRoutes(app: App, ctx: Context): void {
+  for (const kind of kinds) mountCustomFields(app, ctx, kind);
+}
+
+function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void {
+  const { registry, clock, access } = ctx;
+  const { template } = kind;
+  const templateId = template ? { [template.property]: Type.String() } : {};
+  const body = Type.Object({ accountId: Type.String(), ...templateId, ...properties });
+  const listing: Listing<'customFields'> = {
+    table: 'customFields',
+    filters: { name: 'exact', fieldType: 'exact', required: 'flag', default: 'exact' },
+    sorts: ['created', 'lastModified', 'id', 'accountId', 'name', 'fieldType', 'required'],
+    defaultSort: 'name',
+    within: { kind: kind.kind },
+  };
+  const listQuery = listSchema(listing, templateId, template ? { [template.property]: 'templateId' } : {});
+  const shape = Type.Object({
+    ...commonShape,
+    ...templateId,
+    name,
+    fieldType,
+    description: Nullable(Type.String()),
+    required: Type.Boolean(),
+    default: Nullable(Type.String()),
+  });
+
+  const show = (row: Row<'customFields'>) => ({
+    ...showCommon(row),
+    ...(template && { [template.property]: row.templateId }),
+    name: row.name,
+    fieldType: row.fieldType,
+    description: row.description,
+    required: row.required === 1,
+    default: row.default,
+  });
+
+  /** The template that a body or a query names; for device templates themselves the account stands for it. */
+  const templateOf = (caller: Caller, given: object) =>
+    template ? String((given as Record<string, unknown>)[template.property]) : caller.accountId;
+
+  /** A field of this kind, live or in the trash. */
+  async function own(caller: Caller, id: string): Promise<Row<'customFields'>> {
+    const row = await findReached(ctx, caller, 'customFields', id);
+    if (row.kind !== kind.kind) throw new PlatformError('notFound');
+    return row;
+  }
+
+  function checkName(given: string): void {
+    if (Object.hasOwn(kind.entity.properties, given) || kind.reserved.includes(given) || given === '__proto__')
+      throw invalid('name', 'must not be the name of a built-in property');
+  }
+
+  /** The columns that a body sets. @throws PlatformError 400 with 106 naming the property. */
+  function readBody(given: Static<typeof body>) {
+    checkName(given.name);
+    const fallback = given.default ?? null;
+    if (fallback !== null) checkValue('default', given.fieldType, fallback);
+    return {
+      name: given.name,
+      fieldType: given.fieldType as FieldType,
+      description: given.description,
+      required: given.required === undefined ? undefined : given.required === true || given.required === 'true' ? 1 : 0,
+      default: given.default === undefined ? undefined : fallback === null ? null : String(fallback),
+    };
+  }
+
+  async function create(caller: Caller, given: Static<typeof body>) {
+    access.demand(caller, 'create', 'customField');
+    access.demandAccount(caller, given.accountId);
+    const { description = null, required = 0, default: fallback = null, ...set } = readBody(given);
+    const parent = templateOf(caller, given);
+    const row = await registry.transaction(async (tx) => {
+      if (template && !(await findLive(tx, template.table, caller.accountId, parent)))
+        throw unknownReference(template.property);
+      return insert(tx, 'customFields', {
+        ...stamp(clock, caller),
+        kind: kind.kind,
+        templateId: parent,
+        ...set,
+        description,
+        required,
+        default: fallback,
+      });
+    });
+    ctx.fields.changed(row.templateId);
+    return show(row);
+  }
+
+  async function read(caller: Caller, id: string) {
+    access.demand(caller, 'read', 'customField');
+    return show(demandLive(await own(caller, id)));
+  }
+
+  async function update(caller: Caller, id: string, version: number, given: Static<typeof body>) {
+    access.demand(caller, 'update', 'customField');
+    access.demandAccount(caller, given.accountId);
+    const before = await own(caller, id);
+    if (templateOf(caller, given) !== before.templateId)
+      throw invalid(template?.property ?? 'accountId', 'must be the template that the field belongs to');
+    const changes = readBody(given);
+    // Without a new default the stored one must match the type that the field has from now on.
+    if (changes.default === undefined && before.default !== null)
+      checkValue('default', changes.fieldType, before.default);
+    const row = await registry.transaction((tx) => change(tx, 'customFields', id, version, { caller, clock }, changes));
+    ctx.fields.changed(row.templateId);
+    return show(row);
+  }
+
+  async function remove(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'customField');
+    await own(caller, id);
+    const row = await registry.transaction((tx) => trash(tx, 'customFields', id, version, clock));
+    ctx.fields.changed(row.templateId);
+    return show(row);
+  }
+
+  async function page(caller: Caller, query: ListQuery) {
+    access.demand(caller, 'read', 'customField');
+    access.demandAccount(caller, query.accountId);
+    // `required` selects the required ones; false, its default, selects nothing (spec 4.7).
+    const { required, ...others } = query;
+    const sortBy = template && query.sortBy === template.property ? 'templateId' : query.sortBy;
+    const wanted = { ...others, ...(sortBy && { sortBy }), ...(required === true && { required }) };
+    const within = { ...listing.within, templateId: templateOf(caller, query) };
+    const { rows, meta } = await list(registry.query, caller, { ...listing, within }, wanted);
+    return { results: rows?.map(show), meta };
+  }
+
+  async function readTrash(caller: Caller, id: string) {
+    access.demand(caller, 'read', 'customField');
+    return show(demandTrashed(await own(caller, id)));
+  }
+
+  async function listTrash(caller: Caller, query: ListQuery) {
+    access.demand(caller, 'read', 'customField');
+    access.demandAccount(caller, query.accountId);
+    const { rows, meta } = await list(registry.query, caller, listing, query, 'trash');
+    return { results: rows?.map(show), meta };
+  }
+
+  async function bringBack(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'customField');
+    const before = demandTrashed(await own(caller, id));
+    const row = await registry.transaction(async (tx) => {
+      if (template && !(await findLive(tx, template.table, caller.accountId, before.templateId)))
+        throw unknownReference(template.property);
+      return recover(tx, 'customFields', id, version, { caller, clock });
+    });
+    ctx.fields.changed(row.templateId);
+    return show(row);
+  }
+
+  entityRoutes(app, {
+    path: kind.path,
+    tag: 'Custom fields',
+    wrapper: kind.wrapper,
+    plural: `${kind.wrapper}s`,
+    shape,
+    create: { body, run: create },
+    read: { query: Type.Object({}), run: read },
+    update: { body, run: update },
+    remove,
+    list: { query: listQuery, run: (caller, query) => page(caller, query as ListQuery) },
+    readTrash,
+    listTrash,
+    recover: bringBack,
+  });
+}
