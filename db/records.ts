@@ -35,6 +35,7 @@ export const IdentityRecord = Type.Object({
   email: Type.String(),
   emailKey: Type.String(),
   passwordHash: OptionalText,
+  organizationsMade: Type.Integer(),
   created: DateText,
 });
 
@@ -128,6 +129,30 @@ export const CredentialRecord = Type.Object({
   version: Type.Integer(),
 });
 
+/** One code per device; the device's former code is gone (decisions 6). */
+export const AssociationCodeRecord = Type.Object({
+  deviceId: Id,
+  accountId: Id,
+  codeHash: Type.String(),
+  created: DateText,
+  createdById: Type.String(),
+});
+
+/**
+ * The first answer to a request with an Idempotency-Key, sealed with a key made from that key. `entityId` is written in
+ * the transaction that made the entity, the answer after it: a crash in between loses neither. `secretOf` is the device
+ * whose secret the answer carries.
+ */
+export const IdempotentAnswerRecord = Type.Object({
+  keyHash: Type.String(),
+  requestHash: Type.String(),
+  created: DateText,
+  entityId: OptionalText,
+  secretOf: OptionalText,
+  status: Nullable(Type.Integer()),
+  answer: OptionalText,
+});
+
 /** The tables of registry.db. */
 export interface Tables {
   accounts: Static<typeof AccountRecord>;
@@ -143,6 +168,8 @@ export interface Tables {
   endUsers: Static<typeof EndUserRecord>;
   devices: Static<typeof DeviceRecord>;
   credentials: Static<typeof CredentialRecord>;
+  associationCodes: Static<typeof AssociationCodeRecord>;
+  idempotentAnswers: Static<typeof IdempotentAnswerRecord>;
 }
 
 /** Tables of entities: they have the common fields, a version and a place in the trash. */

@@ -15,6 +15,7 @@ export type Caller =
 
 export type EntityKind =
   | 'account'
+  | 'accountUser'
   | 'device'
   | 'endUser'
   | 'organization'
@@ -23,7 +24,9 @@ export type EntityKind =
   | 'organizationTemplate'
   | 'channelTemplate'
   | 'customField'
-  | 'mqttCredential';
+  | 'mqttCredential'
+  | 'associationCode'
+  | 'association';
 
 export type Action = 'create' | 'read' | 'update' | 'delete' | 'publish' | 'subscribe';
 
@@ -35,6 +38,7 @@ const everything: readonly Action[] = ['create', 'read', 'update', 'delete'];
 const rights: Record<Caller['kind'], Rights> = {
   admin: {
     account: ['read'],
+    accountUser: everything,
     device: [...everything, 'publish', 'subscribe'],
     endUser: everything,
     organization: everything,
@@ -44,13 +48,17 @@ const rights: Record<Caller['kind'], Rights> = {
     channelTemplate: everything,
     customField: everything,
     mqttCredential: ['create'],
+    associationCode: ['create'],
+    association: ['create'],
   },
   endUser: {
     device: ['read', 'update', 'publish', 'subscribe'],
     endUser: everything,
     organization: everything,
+    association: ['create'],
   },
-  newcomer: {},
+  // An identity without an end-user may make its first organization, and nothing else (decisions 4).
+  newcomer: { organization: ['create'] },
   device: { device: ['update', 'publish', 'subscribe'] },
 };
 

@@ -8,6 +8,7 @@ import { Access, type Caller } from './access.js';
 import { type Config, ConfigError } from './config.js';
 import { PlatformError } from './errors.js';
 import { Fields } from './entity/fields.js';
+import { SecretAnswers } from './idempotency.js';
 import { Passwords } from './identity/passwords.js';
 import { Secrets } from './identity/secrets.js';
 import { Sessions } from './identity/sessions.js';
@@ -88,6 +89,7 @@ export interface Context {
   messages: MessageStore;
   access: Access;
   fields: Fields;
+  secretAnswers: SecretAnswers;
   passwords: Passwords;
   secrets: Secrets;
   tokens: Tokens;
@@ -126,6 +128,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const passwords = new Passwords();
     const access = new Access(registry);
     const fields = new Fields(registry);
+    const secretAnswers = await SecretAnswers.open(registry);
     const sessions = new Sessions({ registry, tokens, clock, access });
     const base = {
       config,
@@ -135,6 +138,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       messages,
       access,
       fields,
+      secretAnswers,
       passwords,
       secrets: new Secrets(),
       tokens,

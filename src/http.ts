@@ -6,7 +6,7 @@ import helmet from '@fastify/helmet';
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import { Ajv } from 'ajv';
+import { Ajv, type ErrorObject } from 'ajv';
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyError,
@@ -20,12 +20,16 @@ import { v7 as uuidv7 } from 'uuid';
 import { isStoreFull } from '../db/index.js';
 import type { Caller } from './access.js';
 import type { Context } from './context.js';
-import { type ErrorDetail, PlatformError } from './errors.js';
+import { type ErrorDetail, invalid, PlatformError } from './errors.js';
+import { idempotentPosts } from './idempotency.js';
 import { requireCaller } from './identity/authentication.js';
 import { authRoutes, sessionRoutes } from './identity/routes.js';
 import type { Authenticated } from './identity/sessions.js';
 import { logRoutes } from './messages/logs.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
+import { accountUserRoutes } from './registry/account-users.js';
+import { associationRoutes } from './registry/association.js';
+import { batchRoutes } from './registry/batch.js';
 import { channelTemplateRoutes } from './registry/channel-templates.js';
 import { credentialRoutes } from './registry/credentials.js';
 import { customFieldRoutes } from './registry/custom-fields.js';
@@ -112,6 +116,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     async (scope) => {
       const behind = scope as App;
       requireCaller(behind, ctx);
+      idempotentPosts(behind, ctx);
       sessionRoutes(behind, ctx);
       for (const mount of [
         deviceRoutes,
@@ -120,7 +125,10 @@ export async function buildHttp(ctx: Context): Promise<App> {
         templateRoutes,
         channelTemplateRoutes,
         customFieldRoutes,
+        accountUserRoutes,
         credentialRoutes,
+        associationRoutes,
+        batchRoutes,
         logRoutes,
       ])
         mount(behind, ctx);
@@ -142,24 +150,62 @@ function quieter(level: string): string {
   return level === 'info' ? 'warn' : level;
 }
 
-/** Bodies are taken as they are; what comes in a URL is text and is read as what the schema wants (decisions 2). */
+/** Marks a body that came as a form: all its values are text. */
+const form = Symbol('form');
+
+/** Bodies are taken as they are; what comes in a URL or a form is text and is read as what the schema wants (decisions 2). */
 function strictBodies(app: App): void {
   const shared = { allErrors: false, strictTypes: false, strictSchema: false, useDefaults: false } as const;
   const strict = new Ajv({ ...shared, coerceTypes: false });
   const coercing = new Ajv({ ...shared, coerceTypes: true });
-  app.setValidatorCompiler(({ schema, httpPart }) => (httpPart === 'body' ? strict : coercing).compile(schema));
+  app.setValidatorCompiler(({ schema, httpPart }) => {
+    const coerce = coercing.compile(schema);
+    if (httpPart !== 'body') return coerce;
+    const check = strict.compile(schema);
+    return (body) => {
+      if (isForm(body)) readNulls(schema as object, body);
+      const validate = isForm(body) ? coerce : check;
+      return validate(body) || { error: validationError(validate.errors ?? []) };
+    };
+  });
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
 
   const parse = app.getDefaultJsonParser('error', 'error');
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
     // Clients send the header with calls that have no body, such as recover.
     if (body === '') return done(null, undefined);
-    parse(request, body, (error, value) => {
-      if (error) return done(error, undefined);
-      const path = unstorable(value);
-      done(path === undefined ? null : new PlatformError('invalid', { details: [badText(path)] }), value);
-    });
+    parse(request, body, (error, value) => (error ? done(error, undefined) : accept(value, done)));
   });
+  app.addContentTypeParser<string>('application/x-www-form-urlencoded', { parseAs: 'string' }, (_, body, done) => {
+    const values = [...new URLSearchParams(body)];
+    if (values.some(([name]) => name === '__proto__'))
+      return done(invalid('__proto__', 'is not a property'), undefined);
+    accept(Object.defineProperty(Object.fromEntries(values), form, { value: true }), done);
+  });
+}
+
+function accept(value: unknown, done: (error: Error | null, value?: unknown) => void): void {
+  const path = unstorable(value);
+  done(path === undefined ? null : new PlatformError('invalid', { details: [badText(path)] }), value);
+}
+
+function isForm(body: unknown): body is Record<string, unknown> {
+  return typeof body === 'object' && body !== null && form in body;
+}
+
+/** The text `null` is no value where the schema takes null, custom fields among them. */
+function readNulls(
+  { properties = {} }: { properties?: Record<string, { type?: unknown }> },
+  body: Record<string, unknown>,
+) {
+  for (const [name, value] of Object.entries(body)) {
+    const type = Object.hasOwn(properties, name) ? properties[name]?.type : undefined;
+    if (value === 'null' && (type === undefined || (Array.isArray(type) && type.includes('null')))) body[name] = null;
+  }
+}
+
+function validationError(errors: ErrorObject[]): Error {
+  return Object.assign(new Error('invalid body'), { validation: errors, validationContext: 'body', statusCode: 400 });
 }
 
 function badText(path: string): ErrorDetail {

@@ -21,9 +21,35 @@ const statements = `
   CREATE UNIQUE INDEX "customFields_name" ON "customFields" ("templateId", "name") WHERE "deleted" IS NULL;
   CREATE INDEX "customFields_account" ON "customFields" ("accountId", "kind", "name") WHERE "deleted" IS NULL;
   CREATE INDEX "customFields_trash" ON "customFields" ("accountId", "kind", "deleted") WHERE "deleted" IS NOT NULL;
+
+  ALTER TABLE "identities" ADD COLUMN "organizationsMade" INTEGER NOT NULL DEFAULT 0;
+
+  CREATE TABLE "associationCodes" (
+    "deviceId" TEXT NOT NULL PRIMARY KEY REFERENCES "devices" ("id") ON DELETE CASCADE,
+    "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
+    "codeHash" TEXT NOT NULL,
+    "created" TEXT NOT NULL,
+    "createdById" TEXT NOT NULL
+  ) STRICT;
+  CREATE UNIQUE INDEX "associationCodes_code" ON "associationCodes" ("codeHash");
+
+  CREATE TABLE "idempotentAnswers" (
+    "keyHash" TEXT NOT NULL PRIMARY KEY,
+    "requestHash" TEXT NOT NULL,
+    "created" TEXT NOT NULL,
+    "entityId" TEXT,
+    "secretOf" TEXT,
+    "status" INTEGER,
+    "answer" TEXT
+  ) STRICT;
+  CREATE INDEX "idempotentAnswers_created" ON "idempotentAnswers" ("created");
+  CREATE INDEX "idempotentAnswers_secret" ON "idempotentAnswers" ("secretOf") WHERE "secretOf" IS NOT NULL;
 `;
 
-/** Custom fields (spec 2.7). `templateId` is the account's id for fields of device templates themselves. */
+/**
+ * Custom fields (spec 2.7; `templateId` is the account's id for fields of device templates themselves), association
+ * codes, and the answers kept for Idempotency-Key (decisions 2, 6).
+ */
 export const name = '0002-registry';
 
 export async function up(db: Kysely<unknown>): Promise<void> {

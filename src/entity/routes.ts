@@ -35,8 +35,9 @@ export interface Kind<C extends TObject, U extends TObject, Q extends TObject, L
   recover(caller: Caller, id: string, version: number): Promise<Wire>;
 }
 
-const idParams = Type.Object({ id: Type.String() });
-const etagHeaders = Type.Object({
+/** The id in a path; any text, because one that is none is not found. */
+export const idParams = Type.Object({ id: Type.String() });
+export const etagHeaders = Type.Object({
   etag: Type.Optional(
     Type.String({ description: 'The current version of the entity; required. If-Match is a synonym.' }),
   ),
@@ -49,6 +50,17 @@ export const metaShape = Type.Object({
   sortBy: Type.Optional(Type.String()),
 });
 
+/** The responses of a list. */
+export function listResponse(plural: string, shape: TSchema) {
+  const page = Type.Object({ results: Type.Optional(Type.Array(shape)), meta: Type.Optional(metaShape) });
+  return { 200: Type.Object({ [plural]: page }), ...errorResponses };
+}
+
+/** Sends one entity in its envelope, with its version in the ETag header (decisions 2). */
+export function sendEntity(reply: FastifyReply, wrapper: string, entity: Wire): FastifyReply {
+  return reply.header('etag', `"${entity.version}"`).send({ [wrapper]: entity });
+}
+
 /** Mounts one kind below the app's prefix. */
 export function entityRoutes<C extends TObject, U extends TObject, Q extends TObject, L extends TObject>(
   app: App,
@@ -57,14 +69,8 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
   const { path, tag, wrapper, plural } = kind;
   const shape: TSchema = kind.shape;
   const one = { 200: Type.Object({ [wrapper]: shape }), ...errorResponses };
-  const many = {
-    200: Type.Object({
-      [plural]: Type.Object({ results: Type.Optional(Type.Array(shape)), meta: Type.Optional(metaShape) }),
-    }),
-    ...errorResponses,
-  };
-  const send = (reply: FastifyReply, entity: Wire) =>
-    reply.header('etag', `"${entity.version}"`).send({ [wrapper]: entity });
+  const many = listResponse(plural, shape);
+  const send = (reply: FastifyReply, entity: Wire) => sendEntity(reply, wrapper, entity);
 
   app.post(
     path,
@@ -153,7 +159,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
  * The version in the etag header, quoted or bare, or in its synonym If-Match (decisions 2).
  * @throws PlatformError 400/103 when there is none, 412/103 when it could never be a version.
  */
-function readEtag(request: FastifyRequest): number {
+export function readEtag(request: FastifyRequest): number {
   const header = request.headers.etag ?? request.headers['if-match'];
   const text = Array.isArray(header) ? header[0] : header;
   if (text === undefined || text.trim() === '')

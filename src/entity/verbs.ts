@@ -1,11 +1,12 @@
 /** What can be done to any entity: stamp, find, change, trash, recover. A resource calls these; they call no resource. */
 import type { Kysely } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
-import { type Db, isUniqueViolation } from '../../db/index.js';
+import { type Db, isUniqueViolation, type Tx } from '../../db/index.js';
 import type { EntityTable, Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Clock, Context } from '../context.js';
 import { PlatformError } from '../errors.js';
+import { noteMade } from '../idempotency.js';
 
 /** How long a deleted entity can be recovered (spec 3.2), in milliseconds. */
 export const recoveryWindow = 30 * 24 * 60 * 60 * 1000;
@@ -47,13 +48,14 @@ export function stamp(clock: Clock, caller: Pick<Caller, 'id' | 'accountId'>): C
 }
 
 /** @throws PlatformError 400 with 106 when a unique index refuses the row; `path` is the property to blame. */
-export async function insert<T extends EntityTable>(tx: Db, table: T, row: Row<T>, path = 'name'): Promise<Row<T>> {
+export async function insert<T extends EntityTable>(tx: Tx, table: T, row: Row<T>, path = 'name'): Promise<Row<T>> {
   await refuseDuplicates(path, () =>
     shared(tx)
       .insertInto(named(table))
       .values(row as unknown as Common)
       .execute(),
   );
+  await noteMade(tx, row.id);
   return row;
 }
 

@@ -2,10 +2,11 @@
 import { v7 as uuidv7 } from 'uuid';
 import { type Db, isUniqueViolation } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import type { Clock } from '../context.js';
+import type { Clock, Context } from '../context.js';
 import { isEmail } from '../entity/values.js';
 import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
+import { checkPassword } from './passwords.js';
 
 /** The identity of an e-mail address in an account. */
 export async function findIdentity(db: Db, accountId: string, email: string): Promise<Row<'identities'> | undefined> {
@@ -24,7 +25,39 @@ export function newIdentity(
   { accountId, email, passwordHash }: { accountId: string; email: string; passwordHash: string | null },
 ): Row<'identities'> {
   if (!isEmail(email)) throw invalid(path, 'must be an e-mail address of at most 254 characters');
-  return { id: uuidv7(), accountId, email, emailKey: emailKey(email), passwordHash, created: timestamp(clock) };
+  return {
+    id: uuidv7(),
+    accountId,
+    email,
+    emailKey: emailKey(email),
+    passwordHash,
+    organizationsMade: 0,
+    created: timestamp(clock),
+  };
+}
+
+/** What a body says of the identity that is to be made (spec 4.4, decisions 3). */
+export interface NewUserBody {
+  createIdmUser?: boolean;
+  idmUserEmail?: string;
+  idmUserPassword?: string;
+}
+
+/**
+ * The identity that a body wants made; without a password it is an invitation.
+ * @throws PlatformError 400 with 106 naming the property, as the spec's rules say.
+ */
+export async function identityFor(
+  { clock, passwords }: Pick<Context, 'clock' | 'passwords'>,
+  accountId: string,
+  { createIdmUser, idmUserEmail: email, idmUserPassword: password }: NewUserBody,
+): Promise<Row<'identities'>> {
+  if (createIdmUser !== true) throw invalid('createIdmUser', 'must be true, or userId an existing identity');
+  if (email === undefined) throw invalid('idmUserEmail', 'is required');
+  const identity = newIdentity(clock, 'idmUserEmail', { accountId, email, passwordHash: null });
+  if (password === undefined) return identity;
+  checkPassword('idmUserPassword', password, email);
+  return { ...identity, passwordHash: await passwords.hash(password) };
 }
 
 /** @throws PlatformError 400 with 110 when the e-mail belongs to an account user, with 106 when to an end-user. */

@@ -7,11 +7,15 @@ import pLimit from 'p-limit';
 /** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost. */
 const cost = { type: argon2id, memoryCost: 64, timeCost: 1, parallelism: 1 } as const;
 
+/** A code that people type has 55 random bits: its hash has the cost of a password's. */
+const codeCost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1, raw: true } as const;
+
 /** How many proven secrets are remembered, so that a fleet reconnects without hashing again. */
 const provenKept = 200_000;
 
 export class Secrets {
   readonly #limit = pLimit(4);
+  readonly #limitCodes = pLimit(1);
   readonly #key = randomBytes(32);
   readonly #proven = new LRUCache<string, string>({ max: provenKept });
   readonly #nobody = this.hash(makeSecret());
@@ -19,6 +23,12 @@ export class Secrets {
   /** The stored form of a secret. */
   hash(secret: string): Promise<string> {
     return this.#limit(() => hash(secret, cost));
+  }
+
+  /** The hash by which a code is looked up: the account is its salt. Hashes of codes take turns, for they are slow. */
+  async hashCode(accountId: string, code: string): Promise<string> {
+    const salt = Buffer.from(`code/${accountId}`);
+    return (await this.#limitCodes(() => hash(code, { ...codeCost, salt }))).toString('base64');
   }
 
   /**

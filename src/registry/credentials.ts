@@ -2,13 +2,14 @@
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
-import { DateText, Id } from '../../db/records.js';
+import { DateText, Id, type Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context, SecretCheck } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import { findLive, formatVersion, timestamp } from '../entity/verbs.js';
 import { errorResponses, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
+import { noteSecret } from '../idempotency.js';
 import { makeSecret } from '../identity/secrets.js';
 
 const createBody = Type.Object({
@@ -85,6 +86,7 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
       )
       .returningAll()
       .executeTakeFirstOrThrow();
+    await noteSecret(tx, device.id, { mqttCredential: show(credential, secret) });
     if (device.provisioningState !== 'defined') return { credential, activated: false };
     await tx
       .updateTable('devices')
@@ -102,13 +104,18 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
   broker.disconnectDevice(body.entityId);
   const placement = activated ? access.placement(body.entityId) : undefined;
   if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
+  ctx.secretAnswers.made(body.entityId);
+  return show(credential, secret);
+}
+
+function show(credential: Row<'credentials'>, secret: string) {
   const { secretHash: _, generation: __, version, ...shown } = credential;
   return { ...shown, version: formatVersion(version), secret };
 }
 
 /** Checks a device's broker password (spec 5.9). An unknown device takes as long as a wrong secret. */
 export async function checkSecret(
-  { registry, access, secrets }: Pick<Context, 'registry' | 'access' | 'secrets'>,
+  { registry, access, secrets, secretAnswers }: Pick<Context, 'registry' | 'access' | 'secrets' | 'secretAnswers'>,
   deviceId: string,
   secret: string,
 ): Promise<SecretCheck> {
@@ -117,6 +124,7 @@ export async function checkSecret(
   // The credential may have been made anew while the hash was computed.
   const current = registry.credential(deviceId);
   if (!proven || !credential || current?.generation !== credential.generation) return { result: 'wrong' };
+  await secretAnswers.used(deviceId);
   const device = access.placement(deviceId);
   if (!device || device.deleted !== null) return { result: 'refused' };
   const caller: Caller = { kind: 'device', id: device.id, accountId: device.accountId };

@@ -148,6 +148,27 @@ export async function updateDevice(
   return after;
 }
 
+/**
+ * Moves a device into an organization by association (spec 3.1), when it still stands where it was found.
+ * @throws PlatformError 400/102 for an organization that is gone, 422 for a device that has been moved or deleted.
+ */
+export async function associateDevice(
+  ctx: Pick<Context, 'registry' | 'clock' | 'broker'> & ShowContext,
+  caller: Caller,
+  { id, from, to }: { id: string; from: string | null; to: string },
+): Promise<void> {
+  const { before, after } = await ctx.registry.transaction(async (tx) => {
+    const before = await find(tx, 'devices', id);
+    if (!before || before.deleted !== null || before.organizationId !== from) throw new PlatformError('association');
+    if (!(await findLive(tx, 'organizations', caller.accountId, to))) throw unknownReference('organizationId');
+    const changes = { organizationId: to, provisioningState: 'associated' };
+    const after = await change(tx, 'devices', id, 'latest', { caller, clock: ctx.clock }, changes);
+    return { before, after };
+  });
+  ctx.access.deviceChanged(id);
+  ctx.broker.deviceUpdated(after, changedState(ctx, before, after));
+}
+
 /** The fields of `_updates/fields` that differ. */
 function changedState(ctx: ShowContext, before: Row<'devices'>, after: Row<'devices'>): Record<string, unknown> {
   const old: Record<string, unknown> = showDeviceState(ctx, before);

@@ -19,10 +19,9 @@ import {
   stamp,
   trash,
 } from '../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../errors.js';
+import { PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
-import { insertIdentity, newIdentity } from '../identity/identities.js';
-import { checkPassword } from '../identity/passwords.js';
+import { identityFor, insertIdentity } from '../identity/identities.js';
 import { accountOf } from './organizations.js';
 import { endUserShape, fieldBody, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { defaultTemplate } from './templates.js';
@@ -64,7 +63,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'endUser');
     access.demandAccount(caller, body.accountId);
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
-    const identity = body.userId === undefined ? await identityFor(caller, body) : undefined;
+    const identity = body.userId === undefined ? await identityFor(ctx, caller.accountId, body) : undefined;
     const row = await registry.transaction(async (tx) => {
       const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
       if (!organization) throw unknownReference('organizationId');
@@ -83,18 +82,6 @@ export function endUserRoutes(app: App, ctx: Context): void {
     });
     identityChanged(row.userId);
     return showOne(row);
-  }
-
-  /** The identity that is made with the end-user. @throws PlatformError 400 with 106 as the spec's rules say. */
-  async function identityFor(caller: Caller, body: Static<typeof createBody>): Promise<Row<'identities'>> {
-    const { idmUserEmail: email, idmUserPassword: password } = body;
-    if (body.createIdmUser !== true) throw invalid('createIdmUser', 'must be true, or userId an existing identity');
-    if (email === undefined) throw invalid('idmUserEmail', 'is required');
-    const { accountId } = caller;
-    const identity = newIdentity(clock, 'idmUserEmail', { accountId, email, passwordHash: null });
-    if (password === undefined) return identity;
-    checkPassword('idmUserPassword', password, email);
-    return { ...identity, passwordHash: await ctx.passwords.hash(password) };
   }
 
   function identityChanged(userId: string): void {

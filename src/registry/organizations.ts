@@ -22,7 +22,7 @@ import {
 } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
-import { fieldBody, organizationShape, showAccount, showOrganization, showTemplate } from './shapes.js';
+import { fieldBody, organizationShape, showAccount, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { defaultTemplate } from './templates.js';
 
 /** A top-level organization is level 1 (spec 8, decisions 3). */
@@ -36,9 +36,15 @@ const createBody = Type.Object({
   name,
   parentId,
   organizationTemplateId: Type.Optional(Type.String()),
+  endUserTemplateId: Type.Optional(
+    Type.String({ description: 'With it a default end-user is made too, linked to the identity of the caller.' }),
+  ),
   ...fields,
 });
 const updateBody = Type.Object({ name: Type.Optional(name), parentId, ...fields });
+
+/** How many organizations an identity that has no end-user may make in its life (decisions 3). */
+const firstOrganizations = 3;
 
 const expandable = ['account', 'parent', 'organization-template'] as const;
 const countable = ['devices', 'end-users', 'children'] as const;
@@ -60,32 +66,57 @@ const listing: Listing<'organizations'> = {
 const trashListing: Listing<'organizations'> = { ...listing, reach: 'parentId' };
 
 export function organizationRoutes(app: App, ctx: Context): void {
-  const { registry, clock, access } = ctx;
+  const { registry, clock, access, broker } = ctx;
   const showOne = (row: Row<'organizations'>) => showOrganization(ctx, row);
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     access.demand(caller, 'create', 'organization');
     access.demandAccount(caller, body.accountId);
     const parent = body.parentId ?? null;
-    demandPlace(caller, parent);
-    const row = await registry.transaction(async (tx) => {
+    // An identity is never both account user and end-user (spec 1).
+    if (body.endUserTemplateId !== undefined && caller.kind === 'admin') throw new PlatformError('userExists');
+    if (caller.kind === 'newcomer') demandFirstSteps(body);
+    else demandPlace(caller, parent);
+    const { row, endUser } = await registry.transaction(async (tx) => {
       const template = body.organizationTemplateId
         ? await findLive(tx, 'organizationTemplates', caller.accountId, body.organizationTemplateId)
         : await defaultTemplate(tx, 'organizationTemplates', caller.accountId);
       if (!template) throw unknownReference('organizationTemplateId');
       const stamped = stamp(clock, caller);
       await demandDepth(tx, caller, stamped.id, parent);
-      const organizationTemplateId = template.id;
-      return insert(tx, 'organizations', {
+      if (caller.kind === 'newcomer') await countOwnOrganization(tx, caller);
+      const row = await insert(tx, 'organizations', {
         ...stamped,
-        organizationTemplateId,
+        organizationTemplateId: template.id,
         parentId: parent,
         name: body.name,
         fields: readNewFields(ctx.fields.of('organizations', template.id), body),
       });
+      return { row, endUser: body.endUserTemplateId ? await insertDefaultEndUser(tx, caller, row, body) : undefined };
     });
     access.organizationChanged(row);
-    return showOne(row);
+    if (!endUser) return showOne(row);
+    access.identityChanged(endUser.userId);
+    broker.identityChanged(endUser.userId);
+    return { ...showOne(row), defaultEndUser: showEndUser(ctx, endUser) };
+  }
+
+  /** The end-user that is made with an organization, linked to the identity of the caller (spec 4.5). */
+  async function insertDefaultEndUser(
+    tx: Tx,
+    caller: Caller,
+    organization: Row<'organizations'>,
+    body: Static<typeof createBody>,
+  ): Promise<Row<'endUsers'>> {
+    const template = await findLive(tx, 'endUserTemplates', caller.accountId, body.endUserTemplateId ?? '');
+    if (!template) throw unknownReference('endUserTemplateId');
+    return insert(tx, 'endUsers', {
+      ...stamp(clock, caller),
+      endUserTemplateId: template.id,
+      organizationId: organization.id,
+      userId: caller.id,
+      fields: readNewFields(ctx.fields.of('endUsers', template.id), {}),
+    });
   }
 
   /** @throws PlatformError 403/21 where only admins may put things, 400/102 for a parent out of the caller's reach. */
@@ -232,6 +263,24 @@ export function organizationRoutes(app: App, ctx: Context): void {
     listTrash: (caller, query) => page(caller, query, 'trash'),
     recover: bringBack,
   });
+}
+
+/** @throws PlatformError 403/21 for anything but the one call of an identity that has no end-user (decisions 4). */
+function demandFirstSteps({ endUserTemplateId, parentId: parent }: Static<typeof createBody>): void {
+  if (endUserTemplateId === undefined || (parent ?? null) !== null)
+    throw new PlatformError('forbidden', { message: 'Make a top-level organization with endUserTemplateId first.' });
+}
+
+/** @throws PlatformError 403/21 when the identity has made as many as it may. */
+async function countOwnOrganization(tx: Tx, { id }: Caller): Promise<void> {
+  const counted = await tx
+    .updateTable('identities')
+    .set((eb) => ({ organizationsMade: eb('organizationsMade', '+', 1) }))
+    .where('id', '=', id)
+    .where('organizationsMade', '<', firstOrganizations)
+    .executeTakeFirst();
+  if (counted.numUpdatedRows === 0n)
+    throw new PlatformError('forbidden', { message: `No more than ${firstOrganizations} organizations.` });
 }
 
 /** The caller's account, for `expand=account`. */

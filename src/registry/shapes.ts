@@ -150,6 +150,14 @@ export function showChannelTemplate(row: Row<'channelTemplates'>) {
 
 // Organizations and end-users
 
+export const endUserShape = Type.Object({
+  ...commonShape,
+  endUserTemplateId: Id,
+  organizationId: Id,
+  userId: Id,
+  ...fieldShapes('endUsers'),
+});
+
 export const organizationShape = Type.Object({
   ...commonShape,
   organizationTemplateId: Id,
@@ -159,6 +167,7 @@ export const organizationShape = Type.Object({
   deviceCount: Type.Optional(Type.Integer()),
   endUserCount: Type.Optional(Type.Integer()),
   childCount: Type.Optional(Type.Integer()),
+  defaultEndUser: Type.Optional(endUserShape),
 });
 
 export function showOrganization({ fields }: ShowContext, row: Row<'organizations'>) {
@@ -171,14 +180,6 @@ export function showOrganization({ fields }: ShowContext, row: Row<'organization
     ...showFields(fields.of('organizations', organizationTemplateId), row.fields),
   };
 }
-
-export const endUserShape = Type.Object({
-  ...commonShape,
-  endUserTemplateId: Id,
-  organizationId: Id,
-  userId: Id,
-  ...fieldShapes('endUsers'),
-});
 
 export function showEndUser({ fields }: ShowContext, row: Row<'endUsers'>) {
   const { endUserTemplateId, organizationId, userId } = row;

@@ -158,3 +158,50 @@ t.test('an end-user manages what is below its organization, not its own place', 
   const path = `/api/v1/trash/organizations/${made.organization.id}/recover`;
   t.match(await service.http('POST', path, { token, headers: { etag: made.organization.version } }), { status: 200 });
 });
+
+t.test('a default end-user is made with an organization, linked to the caller; never for an admin', async (t) => {
+  const [top] = await chain(1);
+  const { endUser, token } = await service.endUser(top.id);
+  const template = await service.create('/end-users/templates', 'endUserTemplate', { name: service.unique('T') });
+  const body = { accountId: service.accountId, name: 'with me', parentId: top.id, endUserTemplateId: template.id };
+  t.match(await service.http('POST', '/api/v1/organizations', { body }), {
+    status: 400,
+    body: { error: { code: 110 } },
+  });
+  const { organization } = await service.ok('POST', '/api/v1/organizations', { body, token });
+  t.match(organization.defaultEndUser, {
+    organizationId: organization.id,
+    userId: endUser.userId,
+    endUserTemplateId: template.id,
+  });
+  t.notOk('defaultEndUser' in (await service.ok('GET', `/api/v1/organizations/${organization.id}`)).organization);
+});
+
+t.test(
+  'an identity without an end-user makes its first organization, and nothing else, three times at most',
+  async (t) => {
+    const [home] = await chain(1);
+    const { endUser, token } = await service.endUser(home.id);
+    await service.ok('DELETE', `/api/v1/end-users/${endUser.id}`, { headers: { etag: endUser.version } });
+    const template = await service.create('/end-users/templates', 'endUserTemplate', { name: service.unique('T') });
+    const create = (more: object) =>
+      service.http('POST', '/api/v1/organizations', {
+        token,
+        body: { accountId: service.accountId, name: 'mine', ...more },
+      });
+    const refused = { status: 403, body: { error: { code: 21 } } };
+    t.match(await create({}), refused, 'not without endUserTemplateId');
+    t.match(await create({ endUserTemplateId: template.id, parentId: home.id }), refused, 'not below others');
+    t.match(await service.http('GET', `/api/v1/organizations?accountId=${service.accountId}`, { token }), refused);
+    for (let n = 0; n < 3; n += 1) {
+      const { organization } = (await create({ endUserTemplateId: template.id })).body;
+      t.match(organization, { parentId: null, defaultEndUser: { userId: endUser.userId } });
+      const path = `/api/v1/organizations/${organization.id}`;
+      t.match(await service.http('GET', path, { token }), { status: 200 }, 'it is its own now');
+      t.match(await create({ endUserTemplateId: template.id }), refused, 'an end-user makes no second top-level one');
+      const mine = organization.defaultEndUser;
+      await service.ok('DELETE', `/api/v1/end-users/${mine.id}`, { token, headers: { etag: mine.version } });
+    }
+    t.match(await create({ endUserTemplateId: template.id }), refused, 'not a fourth');
+  },
+);

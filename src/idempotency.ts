@@ -1,0 +1,203 @@
+/**
+ * Idempotency-Key (decisions 2, 6): the same key with the same request from the same caller gets the first answer again.
+ * Answers may carry a secret, so each is sealed with a key made from the Idempotency-Key, which is stored only hashed.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Registry, Tx } from '../db/index.js';
+import type { Row } from '../db/records.js';
+import type { Context } from './context.js';
+import { timestamp } from './entity/verbs.js';
+import { invalid, PlatformError } from './errors.js';
+import type { App } from './http.js';
+
+/** How long an answer is kept, in milliseconds. */
+export const answerLifetime = 72 * 60 * 60 * 1000;
+
+/** One request with a key, while it runs. */
+interface Keyed {
+  key: string;
+  keyHash: string;
+  requestHash: string;
+  created: string;
+  /** What was made is noted in the same transaction, so that a crash before the answer does not make it twice. */
+  made: boolean;
+}
+
+/** Status of a kept row whose answer carried a secret that has been used since. */
+const gone = 410;
+
+const running = new AsyncLocalStorage<Keyed>();
+
+/** Notes inside the transaction which entity a request with a key has made; without a key it does nothing. */
+export async function noteMade(tx: Tx, entityId: string): Promise<void> {
+  await note(tx, { entityId });
+}
+
+/** As noteMade, for an answer with a device's secret, which could not be read again: it is kept until it is used. */
+export async function noteSecret(tx: Tx, deviceId: string, answer: object): Promise<void> {
+  const keyed = running.getStore();
+  if (keyed) await note(tx, { secretOf: deviceId, status: 200, answer: seal(keyed.key, JSON.stringify(answer)) });
+}
+
+async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<void> {
+  const keyed = running.getStore();
+  if (!keyed || keyed.made) return;
+  keyed.made = true;
+  const { keyHash, requestHash, created } = keyed;
+  const nothing = { entityId: null, secretOf: null, status: null, answer: null };
+  await tx
+    .insertInto('idempotentAnswers')
+    .values({ ...nothing, keyHash, requestHash, created, ...what })
+    .execute();
+}
+
+/** Serves POST requests that carry the header `Idempotency-Key`. Mount behind authentication. */
+export function idempotentPosts(app: App, ctx: Context): void {
+  const { registry, clock } = ctx;
+  /** A second request waits here for the first with its key. */
+  const underWay = new Map<string, Promise<void>>();
+  const started = new WeakMap<FastifyRequest, { keyed: Keyed; done(): void }>();
+
+  app.addHook('preValidation', (request, reply, next) => {
+    const key = request.headers['idempotency-key'];
+    if (request.method !== 'POST' || typeof key !== 'string') return next();
+    if (key === '' || key.length > 255) return next(invalid('Idempotency-Key', 'must have 1 to 255 characters'));
+    const keyed = keyOf(request, key, timestamp(clock));
+    answerAgain(request, reply, keyed).then((answered) => {
+      if (!answered) running.run(keyed, next);
+    }, next);
+  });
+
+  /** Whether the request has been answered with what is kept; otherwise it is the first of its key. */
+  async function answerAgain(request: FastifyRequest, reply: FastifyReply, keyed: Keyed): Promise<boolean> {
+    const { keyHash, requestHash } = keyed;
+    for (let first = underWay.get(keyHash); first; first = underWay.get(keyHash)) await first;
+    started.set(request, { keyed, done: begin(keyHash) });
+    const rows = registry.query.selectFrom('idempotentAnswers').selectAll().where('keyHash', '=', keyHash);
+    const kept = await rows.executeTakeFirst();
+    if (!kept) return false;
+    if (Date.parse(kept.created) + answerLifetime <= clock.now()) {
+      await registry.query.deleteFrom('idempotentAnswers').where('keyHash', '=', keyHash).execute();
+      return false;
+    }
+    if (kept.requestHash !== requestHash) throw invalid('Idempotency-Key', 'has been used with another request');
+    if (kept.status === gone) throw new PlatformError('answerGone');
+    reply.header('idempotent-replayed', 'true').type('application/json; charset=utf-8');
+    if (kept.answer !== null) {
+      reply.status(kept.status ?? 200).send(JSON.parse(unseal(keyed.key, kept.answer)));
+      return true;
+    }
+    // The process ended between the commit and the answer: what was made is read back.
+    const { authorization, cookie } = request.headers;
+    const { statusCode, payload } = await app.inject({
+      method: 'GET',
+      url: `${request.url.split('?')[0]}/${kept.entityId}`,
+      headers: { ...(authorization && { authorization }), ...(cookie && { cookie }) },
+    });
+    reply.status(statusCode).send(JSON.parse(payload));
+    return true;
+  }
+
+  function begin(keyHash: string): () => void {
+    let done = () => {};
+    const ended = new Promise<void>((resolve) => {
+      done = () => {
+        if (underWay.get(keyHash) === ended) underWay.delete(keyHash);
+        resolve();
+      };
+    });
+    underWay.set(keyHash, ended);
+    return done;
+  }
+
+  app.addHook('onSend', async (request, reply, payload) => {
+    const keyed = started.get(request)?.keyed;
+    if (!keyed || reply.hasHeader('idempotent-replayed')) return;
+    if (reply.statusCode >= 500 || reply.statusCode === 429 || typeof payload !== 'string') return;
+    try {
+      await keep(keyed, reply.statusCode, payload);
+    } catch (error) {
+      request.log.error({ err: error }, 'an answer could not be kept for its Idempotency-Key');
+    }
+  });
+  // Also when the caller has gone away in the middle.
+  app.addHook('onResponse', async (request) => started.get(request)?.done());
+
+  async function keep({ key, keyHash, requestHash, created, made }: Keyed, status: number, payload: string) {
+    const answer = seal(key, payload);
+    if (made) {
+      const kept = registry.query.updateTable('idempotentAnswers').set({ status, answer });
+      await kept.where('keyHash', '=', keyHash).where('status', 'is', null).execute();
+      return;
+    }
+    await registry.query
+      .insertInto('idempotentAnswers')
+      .values({ keyHash, requestHash, created, entityId: null, secretOf: null, status, answer })
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
+  }
+}
+
+/** Answers that carry a device's secret end when the device has used it (decisions 6). */
+export class SecretAnswers {
+  readonly #registry: Registry;
+  readonly #devices: Set<string>;
+
+  private constructor(registry: Registry, devices: Set<string>) {
+    this.#registry = registry;
+    this.#devices = devices;
+  }
+
+  static async open(registry: Registry): Promise<SecretAnswers> {
+    const rows = await registry.query
+      .selectFrom('idempotentAnswers')
+      .select('secretOf')
+      .where('secretOf', 'is not', null)
+      .where('answer', 'is not', null)
+      .execute();
+    return new SecretAnswers(registry, new Set(rows.flatMap(({ secretOf }) => secretOf ?? [])));
+  }
+
+  /** An answer with the secret of this device may have been kept. */
+  made(deviceId: string): void {
+    if (running.getStore()) this.#devices.add(deviceId);
+  }
+
+  /** The device has proven its secret: what is kept of it is destroyed. */
+  async used(deviceId: string): Promise<void> {
+    if (!this.#devices.delete(deviceId)) return;
+    await this.#registry.query
+      .updateTable('idempotentAnswers')
+      .set({ answer: null, status: gone })
+      .where('secretOf', '=', deviceId)
+      .execute();
+  }
+}
+
+function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
+  const { caller, body, url } = request;
+  const hash = (...parts: string[]) => createHash('sha256').update(parts.join('\0')).digest('base64');
+  const requestHash = hash(url, JSON.stringify(body ?? null));
+  return { key, keyHash: hash(caller.accountId, caller.id, key), requestHash, created, made: false };
+}
+
+function sealingKey(key: string, salt: Buffer): Buffer {
+  return Buffer.from(hkdfSync('sha256', key, salt, 'slipway idempotent answer', 32));
+}
+
+function seal(key: string, text: string): string {
+  const salt = randomBytes(16);
+  const iv = randomBytes(12);
+  const cipher = createCipheriv('aes-256-gcm', sealingKey(key, salt), iv);
+  const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
+  return Buffer.concat([salt, iv, cipher.getAuthTag(), sealed]).toString('base64');
+}
+
+function unseal(key: string, sealed: string): string {
+  const bytes = Buffer.from(sealed, 'base64');
+  const decipher = createDecipheriv('aes-256-gcm', sealingKey(key, bytes.subarray(0, 16)), bytes.subarray(16, 28));
+  decipher.setAuthTag(bytes.subarray(28, 44));
+  return Buffer.concat([decipher.update(bytes.subarray(44)), decipher.final()]).toString('utf8');
+}

@@ -1,0 +1,117 @@
+/** Account users: the admins of an account (decisions 2). All are equal; the last one stays. */
+import { type Static, Type } from 'typebox';
+import { Id, type Row } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
+import { etagHeaders, idParams, listResponse, nameIgnored, readEtag, sendEntity } from '../entity/routes.js';
+import { demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
+import { errorResponses, PlatformError, unknownReference } from '../errors.js';
+import type { App } from '../http.js';
+import { identityFor, insertIdentity } from '../identity/identities.js';
+import { commonShape, showCommon } from './shapes.js';
+
+const createBody = Type.Object({
+  accountId: Type.String(),
+  userId: Type.Optional(Type.String({ description: 'An identity of the account that is no end-user.' })),
+  createIdmUser: Type.Optional(Type.Boolean()),
+  idmUserEmail: Type.Optional(Type.String()),
+  idmUserPassword: Type.Optional(
+    Type.String({ description: 'Without one the identity waits for its first password.' }),
+  ),
+});
+const shape = Type.Object({ ...commonShape, userId: Id });
+
+const listing: Listing<'accountUsers'> = {
+  table: 'accountUsers',
+  filters: { userId: 'exact' },
+  sorts: ['created', 'lastModified', 'id'],
+  defaultSort: 'created',
+};
+const listQuery = listSchema(listing);
+
+const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), userId: row.userId });
+
+export function accountUserRoutes(app: App, ctx: Context): void {
+  const { registry, clock, access, broker } = ctx;
+  const tags = ['Account users'];
+  const one = { 200: Type.Object({ accountUser: shape }), ...errorResponses };
+
+  async function create(caller: Caller, body: Static<typeof createBody>) {
+    access.demand(caller, 'create', 'accountUser');
+    access.demandAccount(caller, body.accountId);
+    const identity = body.userId === undefined ? await identityFor(ctx, caller.accountId, body) : undefined;
+    const row = await registry.transaction(async (tx) => {
+      if (identity) await insertIdentity(tx, 'idmUserEmail', identity);
+      const userId = identity?.id ?? body.userId ?? '';
+      if (!identity) {
+        const existing = await tx
+          .selectFrom('identities')
+          .select('accountId')
+          .where('id', '=', userId)
+          .executeTakeFirst();
+        if (existing?.accountId !== caller.accountId) throw unknownReference('userId');
+        // An identity is never both (spec 1), and one that is an account user already is not made one again.
+        for (const table of ['endUsers', 'accountUsers'] as const) {
+          const taken = tx.selectFrom(table).select('id').where('userId', '=', userId).where('deleted', 'is', null);
+          if (await taken.executeTakeFirst()) throw new PlatformError('userExists');
+        }
+      }
+      return insert(tx, 'accountUsers', { ...stamp(clock, caller), userId });
+    });
+    access.identityChanged(row.userId);
+    return show(row);
+  }
+
+  async function remove(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'accountUser');
+    await findReached(ctx, caller, 'accountUsers', id);
+    const row = await registry.transaction(async (tx) => {
+      const trashed = await trash(tx, 'accountUsers', id, version, clock);
+      const others = tx.selectFrom('accountUsers').select('id').where('accountId', '=', caller.accountId);
+      if (!(await others.where('deleted', 'is', null).limit(1).executeTakeFirst()))
+        throw new PlatformError('constraint', { message: 'The last account user stays.' });
+      return trashed;
+    });
+    access.identityChanged(row.userId);
+    broker.identityChanged(row.userId);
+    return show(row);
+  }
+
+  app.post(
+    '/account-users',
+    { schema: { tags, summary: 'Make an admin', body: createBody, response: one } },
+    async (request, reply) => {
+      const entity = await create(request.caller, request.body);
+      nameIgnored(request, reply, createBody);
+      return sendEntity(reply, 'accountUser', entity);
+    },
+  );
+  app.get(
+    '/account-users/:id',
+    { schema: { tags, summary: 'Read an admin', params: idParams, response: one } },
+    async (request, reply) => {
+      access.demand(request.caller, 'read', 'accountUser');
+      const row = demandLive(await findReached(ctx, request.caller, 'accountUsers', request.params.id));
+      return sendEntity(reply, 'accountUser', show(row));
+    },
+  );
+  app.delete(
+    '/account-users/:id',
+    { schema: { tags, summary: 'End an admin', params: idParams, headers: etagHeaders, response: one } },
+    async (request, reply) =>
+      sendEntity(reply, 'accountUser', await remove(request.caller, request.params.id, readEtag(request))),
+  );
+  app.get(
+    '/account-users',
+    { schema: { tags, summary: 'List admins', querystring: listQuery, response: listResponse('accountUsers', shape) } },
+    async (request, reply) => {
+      const query = request.query as ListQuery;
+      access.demand(request.caller, 'read', 'accountUser');
+      access.demandAccount(request.caller, query.accountId);
+      nameIgnored(request, reply, listQuery);
+      const { rows, meta } = await list(registry.query, request.caller, listing, query);
+      return reply.send({ accountUsers: { results: rows?.map(show), meta } });
+    },
+  );
+}

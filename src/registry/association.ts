@@ -1,0 +1,160 @@
+/** Association (spec 3.1, decisions 6): whoever holds a device's code may move it into an organization in its reach. */
+import { randomInt } from 'node:crypto';
+import { type Static, Type } from 'typebox';
+import { Id } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { find, findLive, timestamp } from '../entity/verbs.js';
+import { errorResponses, invalid, PlatformError, unknownReference } from '../errors.js';
+import type { App } from '../http.js';
+import { associateDevice } from './devices.js';
+
+/** Crockford base32: no I, L, O, U, which are read as others. */
+const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+const codeLength = 12;
+/** Wrong codes that a caller may try in `tryWindow` milliseconds. */
+const tries = 10;
+const tryWindow = 15 * 60_000;
+
+/** The check character of the first eleven: Luhn's method in base 32, which finds every single wrong character. */
+export function checkCharacter(characters: string): string {
+  const sum = [...characters].reverse().reduce((total, character, place) => {
+    const value = alphabet.indexOf(character) * (place % 2 === 0 ? 2 : 1);
+    return total + Math.floor(value / alphabet.length) + (value % alphabet.length);
+  }, 0);
+  return alphabet.charAt((alphabet.length - (sum % alphabet.length)) % alphabet.length);
+}
+
+function makeCode(): string {
+  const characters = Array.from({ length: codeLength - 1 }, () => alphabet.charAt(randomInt(alphabet.length))).join('');
+  return characters + checkCharacter(characters);
+}
+
+/** The code that a person typed. @throws PlatformError 400 with 106 when it cannot be one. */
+function readCode(typed: string): string {
+  const code = typed.toUpperCase().replace(/[\s-]/g, '').replace(/[IL]/g, '1').replace(/O/g, '0');
+  const characters = code.slice(0, -1);
+  if (code.length !== codeLength || [...code].some((one) => !alphabet.includes(one)))
+    throw invalid('associationCode', `must be ${codeLength} letters and digits`);
+  if (checkCharacter(characters) !== code.at(-1)) throw invalid('associationCode', 'is mistyped');
+  return code;
+}
+
+const createBody = Type.Object({ deviceId: Type.String() });
+const startBody = Type.Object({
+  associationCode: Type.String({ maxLength: 100 }),
+  endUserId: Type.Optional(Type.String({ description: 'The device goes to this end-user’s organization.' })),
+  organizationId: Type.Optional(Type.String()),
+});
+
+export function associationRoutes(app: App, ctx: Context): void {
+  const tags = ['Association'];
+  const codeShape = Type.Object({ associationCode: Type.String({ description: 'XXXX-XXXX-XXXX; shown once.' }) });
+  app.post(
+    '/association/create-association-code',
+    {
+      schema: {
+        tags,
+        summary: 'Make the code of a device; the previous one ends',
+        body: createBody,
+        response: { 200: codeShape, ...errorResponses },
+      },
+    },
+    async (request) => ({ associationCode: await createCode(ctx, request.caller, request.body.deviceId) }),
+  );
+  const failures = new Map<string, { since: number; count: number }>();
+  app.post(
+    '/association/start-association-with-code',
+    {
+      schema: {
+        tags,
+        summary: 'Move the device of a code into an organization',
+        body: startBody,
+        response: { 200: Type.Object({ deviceId: Id }), ...errorResponses },
+      },
+    },
+    async (request, reply) => {
+      const { caller } = request;
+      ctx.access.demand(caller, 'create', 'association');
+      const code = readCode(request.body.associationCode);
+      const now = ctx.clock.now();
+      const failed = failures.get(caller.id);
+      if (failed && failed.count >= tries && now - failed.since < tryWindow) {
+        reply.header('retry-after', Math.ceil((failed.since + tryWindow - now) / 1000));
+        throw new PlatformError('tooMany', { message: 'Too many unknown codes; try again later.' });
+      }
+      try {
+        return { deviceId: await start(ctx, caller, code, request.body) };
+      } catch (error) {
+        if (error instanceof PlatformError && error.kind === 'notFound') countFailure(failures, caller.id, now);
+        throw error;
+      }
+    },
+  );
+}
+
+function countFailure(failures: Map<string, { since: number; count: number }>, id: string, now: number): void {
+  const failed = failures.get(id);
+  if (failed && now - failed.since < tryWindow) failed.count += 1;
+  else failures.set(id, { since: now, count: 1 });
+  for (const [other, { since }] of failures) {
+    if (now - since < tryWindow) break;
+    failures.delete(other);
+  }
+}
+
+/** @throws PlatformError 403/21, 404/100 for a device that is not there or out of reach, 410/107 for one in the trash. */
+async function createCode(ctx: Context, caller: Caller, deviceId: string): Promise<string> {
+  const { registry, access, clock } = ctx;
+  access.demand(caller, 'create', 'associationCode');
+  const code = makeCode();
+  const codeHash = await ctx.secrets.hashCode(caller.accountId, code);
+  await registry.transaction(async (tx) => {
+    const device = await find(tx, 'devices', deviceId);
+    if (!device || !access.reaches(caller, device.accountId, device.organizationId))
+      throw new PlatformError('notFound');
+    if (device.deleted !== null) throw new PlatformError('deleted');
+    const { accountId } = caller;
+    await tx.deleteFrom('associationCodes').where('deviceId', '=', deviceId).execute();
+    await tx
+      .insertInto('associationCodes')
+      .values({ deviceId, accountId, codeHash, created: timestamp(clock), createdById: caller.id })
+      .execute();
+  });
+  return code.replace(/(.{4})(?=.)/g, '$1-');
+}
+
+/**
+ * Moves the device into the organization that the body names, directly or through an end-user; the id of the device.
+ * @throws PlatformError 400/102, 404/100 for an unknown code, 422 for a device in the trash or held out of reach.
+ */
+async function start(ctx: Context, caller: Caller, code: string, body: Static<typeof startBody>): Promise<string> {
+  const { registry, access } = ctx;
+  const organizationId = await targetOrganization(ctx, caller, body);
+  const codeHash = await ctx.secrets.hashCode(caller.accountId, code);
+  const found = await registry.query
+    .selectFrom('associationCodes')
+    .innerJoin('devices', 'devices.id', 'associationCodes.deviceId')
+    .select(['devices.id', 'devices.deleted', 'devices.organizationId'])
+    .where('associationCodes.codeHash', '=', codeHash)
+    .where('associationCodes.accountId', '=', caller.accountId)
+    .executeTakeFirst();
+  if (!found) throw new PlatformError('notFound', { message: 'The code is unknown.' });
+  if (found.deleted !== null) throw new PlatformError('association', { message: 'The device is deleted.' });
+  if (found.organizationId !== null && !access.reaches(caller, caller.accountId, found.organizationId))
+    throw new PlatformError('association', { message: 'The device belongs to another organization.' });
+  await associateDevice(ctx, caller, { id: found.id, from: found.organizationId, to: organizationId });
+  return found.id;
+}
+
+async function targetOrganization(ctx: Context, caller: Caller, body: Static<typeof startBody>): Promise<string> {
+  const { registry, access } = ctx;
+  if ((body.endUserId === undefined) === (body.organizationId === undefined))
+    throw invalid('endUserId', 'either endUserId or organizationId is required');
+  const endUser = body.endUserId && (await findLive(registry.query, 'endUsers', caller.accountId, body.endUserId));
+  if (body.endUserId !== undefined && !endUser) throw unknownReference('endUserId');
+  const organizationId = endUser ? endUser.organizationId : (body.organizationId ?? '');
+  if (!access.reaches(caller, caller.accountId, organizationId))
+    throw unknownReference(endUser ? 'endUserId' : 'organizationId');
+  return organizationId;
+}
