@@ -6,11 +6,14 @@ import { LRUCache } from 'lru-cache';
 import type { ChannelRow, OrganizationNode, Placement, Registry, Roles } from '../db/index.js';
 import { PlatformError } from './errors.js';
 
-/** Who acts. `id` is what `createdById` records: the identity of a person, the id of a device. */
+/**
+ * Who acts. `id` is what `createdById` records: the identity of a person, the id of a device. `sessionId` is the login
+ * session through which a person acts.
+ */
 export type Caller =
-  | { kind: 'admin'; id: string; accountId: string }
-  | { kind: 'endUser'; id: string; accountId: string; organizationIds: readonly string[] }
-  | { kind: 'newcomer'; id: string; accountId: string }
+  | { kind: 'admin'; id: string; accountId: string; sessionId?: string }
+  | { kind: 'endUser'; id: string; accountId: string; sessionId?: string; organizationIds: readonly string[] }
+  | { kind: 'newcomer'; id: string; accountId: string; sessionId?: string }
   | { kind: 'device'; id: string; accountId: string };
 
 export type EntityKind =
@@ -62,15 +65,15 @@ const rights: Record<Caller['kind'], Rights> = {
   device: { device: ['update', 'publish', 'subscribe'] },
 };
 
-/** Channels that every device has besides those of its template (spec 2.2, decisions 5). */
-const serviceChannels: Record<string, { publishers: readonly Caller['kind'][] }> = {
-  _log: { publishers: ['device', 'admin'] },
-  _rejected: { publishers: [] },
-  '_set/fields': { publishers: ['device', 'endUser', 'admin'] },
-  '_updates/fields': { publishers: [] },
-};
+/** Channels that every device has besides those of its template (spec 2.2, decisions 5), and who publishes there. */
+const servicePublishers: ReadonlyMap<string, readonly Caller['kind'][]> = new Map([
+  ['_log', ['device', 'admin']],
+  ['_rejected', []],
+  ['_set/fields', ['device', 'endUser', 'admin']],
+  ['_updates/fields', []],
+]);
 
-export const serviceChannelNames: readonly string[] = Object.keys(serviceChannels);
+export const serviceChannelNames: readonly string[] = [...servicePublishers.keys()];
 
 /** A channel of a device; `template` is undefined for a service channel. */
 export interface Channel {
@@ -151,7 +154,7 @@ export class Access {
   mayPublish(caller: Caller, deviceId: string, channelName: string): boolean {
     const channel = this.#channelFor(caller, 'publish', deviceId, channelName);
     if (!channel) return false;
-    return channel.template !== undefined || (serviceChannels[channelName]?.publishers.includes(caller.kind) ?? false);
+    return channel.template !== undefined || (servicePublishers.get(channelName)?.includes(caller.kind) ?? false);
   }
 
   /** Whether a message on this channel of the device may be delivered to the caller (decisions 5). */
@@ -181,7 +184,10 @@ export class Access {
     if (!channels) {
       const rows = this.#registry.channelsOf(deviceTemplateId);
       channels = new Map(
-        rows.map((row) => [row.name, { name: row.name, row, template: row.name in serviceChannels ? undefined : row }]),
+        rows.map((row) => [
+          row.name,
+          { name: row.name, row, template: servicePublishers.has(row.name) ? undefined : row },
+        ]),
       );
       this.#channels.set(deviceTemplateId, channels);
     }

@@ -10,7 +10,8 @@ export interface Config {
   httpPort: number;
   mqttPort: number;
   mqttsPort: number;
-  tls: { cert: string; key: string; ca: string | undefined } | undefined;
+  /** PEM; `chain` is the certificate with what is to be sent along with it. */
+  tls: { cert: string; ca: string | undefined; chain: string; key: string } | undefined;
   dataDir: string;
   topicRoot: string;
   headerPrefix: string;
@@ -88,11 +89,11 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     const [cert, key, ca] = [pem('SLIPWAY_TLS_CERT'), pem('SLIPWAY_TLS_KEY'), pem('SLIPWAY_TLS_CA')];
     if (cert && key) {
       try {
-        createSecureContext({ cert, key });
+        createSecureContext({ cert: ca ? `${cert}\n${ca}` : cert, key });
       } catch (error) {
         return fail('SLIPWAY_TLS_KEY', `does not go with SLIPWAY_TLS_CERT: ${(error as Error).message}`);
       }
-      return { cert, key, ca };
+      return { cert, ca, chain: ca ? `${cert}\n${ca}` : cert, key };
     }
     if (cert) return fail('SLIPWAY_TLS_KEY', 'is needed beside SLIPWAY_TLS_CERT.');
     if (key) return fail('SLIPWAY_TLS_CERT', 'is needed beside SLIPWAY_TLS_KEY.');

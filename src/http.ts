@@ -1,5 +1,6 @@
 /** The HTTP server: callers, error mapping, OpenAPI, and the two families of endpoints. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import cookie from '@fastify/cookie';
 import cors from '@fastify/cors';
 import helmet from '@fastify/helmet';
@@ -20,7 +21,8 @@ import { v7 as uuidv7 } from 'uuid';
 import { isStoreFull } from '../db/index.js';
 import type { Caller } from './access.js';
 import type { Context } from './context.js';
-import { type ErrorDetail, invalid, PlatformError } from './errors.js';
+import { findUnstorable, unstorable } from './entity/values.js';
+import { invalid, PlatformError } from './errors.js';
 import { idempotentPosts } from './idempotency.js';
 import { requireCaller } from './identity/authentication.js';
 import { authRoutes, sessionRoutes } from './identity/routes.js';
@@ -79,7 +81,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
     frameworkErrors: (error, request, reply) => {
       sendError(error, request as FastifyRequest, reply as FastifyReply);
     },
-    ...(config.tls ? { https: { cert: config.tls.cert + (config.tls.ca ?? ''), key: config.tls.key } } : {}),
+    clientErrorHandler: answerBadHttp,
+    ...(config.tls ? { https: { cert: config.tls.chain, key: config.tls.key } } : {}),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
 
   app.decorate('headerPrefix', config.headerPrefix);
@@ -104,7 +107,11 @@ export async function buildHttp(ctx: Context): Promise<App> {
     // Without TLS here, telling browsers to insist on it would lock them out.
     hsts: config.tls !== undefined,
   });
-  await app.register(cors, { origin: '*', exposedHeaders: exposedHeaders(config.headerPrefix) });
+  await app.register(cors, {
+    origin: '*',
+    strictPreflight: false,
+    exposedHeaders: exposedHeaders(config.headerPrefix),
+  });
   await app.register(cookie);
   await documentation(app);
 
@@ -170,6 +177,8 @@ function strictBodies(app: App): void {
   });
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
 
+  // Fastify takes plain text by itself; here it is a media type like any other that is not supported.
+  app.removeContentTypeParser('text/plain');
   const parse = app.getDefaultJsonParser('error', 'error');
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
     // Clients send the header with calls that have no body, such as recover.
@@ -185,8 +194,8 @@ function strictBodies(app: App): void {
 }
 
 function accept(value: unknown, done: (error: Error | null, value?: unknown) => void): void {
-  const path = unstorable(value);
-  done(path === undefined ? null : new PlatformError('invalid', { details: [badText(path)] }), value);
+  const path = findUnstorable(value);
+  done(path === undefined ? null : invalid(path, unstorable), value);
 }
 
 function isForm(body: unknown): body is Record<string, unknown> {
@@ -206,22 +215,6 @@ function readNulls(
 
 function validationError(errors: ErrorObject[]): Error {
   return Object.assign(new Error('invalid body'), { validation: errors, validationContext: 'body', statusCode: 400 });
-}
-
-function badText(path: string): ErrorDetail {
-  return { path, message: 'must be a text without NUL and without unpaired surrogates' };
-}
-
-/** Where a text stands that no store keeps as it is, if there is one. */
-function unstorable(value: unknown, path = ''): string | undefined {
-  if (typeof value === 'string') return value.includes('\0') || !value.isWellFormed() ? path : undefined;
-  if (typeof value !== 'object' || value === null) return undefined;
-  for (const [name, inner] of Object.entries(value)) {
-    const here = path === '' ? name : `${path}.${name}`;
-    const found = unstorable(name) === undefined ? unstorable(inner, here) : here;
-    if (found !== undefined) return found;
-  }
-  return undefined;
 }
 
 function exposedHeaders(prefix: string): string[] {
@@ -254,6 +247,28 @@ const reasons: Record<number, string> = {
 function identityErrorCode({ kind }: PlatformError): string {
   if (kind === 'badCredentials') return 'InvalidCredentialsError';
   return `${kind.charAt(0).toUpperCase()}${kind.slice(1)}Error`;
+}
+
+/** Answers bytes that are no HTTP, or too much of it, in the shape of every other error, and closes. */
+function answerBadHttp(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const tooLarge = error.code === 'HPE_HEADER_OVERFLOW';
+  const { code, message } = new PlatformError(tooLarge ? 'tooLarge' : 'invalid', {
+    message: tooLarge ? 'The headers are too large.' : 'The request cannot be read.',
+  });
+  const requestId = uuidv7();
+  const body = JSON.stringify({ error: { code, message, details: [] }, requestId });
+  const head = [
+    tooLarge ? 'HTTP/1.1 431 Request Header Fields Too Large' : 'HTTP/1.1 400 Bad Request',
+    'Content-Type: application/json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${requestId}`,
+    'Connection: close',
+  ];
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
 }
 
 function asPlatformError(error: unknown): PlatformError {

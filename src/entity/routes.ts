@@ -132,7 +132,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     { schema: { tags: [tag], summary: `List ${plural}`, querystring: kind.list.query, response: many } },
     async (request, reply) => {
       nameIgnored(request, reply, kind.list.query);
-      return { [plural]: await kind.list.run(request.caller, request.query as Static<L>) };
+      return { [plural]: await kind.list.run(request.caller, heeded(request.query, kind.list.query) as Static<L>) };
     },
   );
   app.get(
@@ -145,7 +145,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     { schema: { tags: [tag], summary: `List deleted ${plural}`, querystring: trashListSchema, response: many } },
     async (request, reply) => {
       nameIgnored(request, reply, trashListSchema);
-      return { [plural]: await kind.listTrash(request.caller, request.query as ListQuery) };
+      return { [plural]: await kind.listTrash(request.caller, heeded(request.query, trashListSchema) as ListQuery) };
     },
   );
   app.post(
@@ -168,6 +168,11 @@ export function readEtag(request: FastifyRequest): number {
   if (version === undefined)
     throw new PlatformError('etagInvalid', { details: [{ path: 'etag', message: 'It could never be a version.' }] });
   return version;
+}
+
+/** What the schema knows of a query: the rest has not been checked and has no effect. */
+function heeded(query: unknown, schema: TObject): object {
+  return Object.fromEntries(Object.entries(query as object).filter(([name]) => Object.hasOwn(schema.properties, name)));
 }
 
 /** The custom fields of an entity: what its kind's schema does not know. */

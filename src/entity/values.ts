@@ -224,3 +224,18 @@ function isUrl(value: unknown): value is string {
 function length(value: string): number {
   return [...value].length;
 }
+
+/** What is said of a text that no store keeps as it is. */
+export const unstorable = 'must be a text without NUL and without unpaired surrogates';
+
+/** Where such a text stands in a body, if there is one: the path of the property. */
+export function findUnstorable(value: unknown, path = ''): string | undefined {
+  if (typeof value === 'string') return value.includes('\0') || !value.isWellFormed() ? path : undefined;
+  if (typeof value !== 'object' || value === null) return undefined;
+  for (const [name, inner] of Object.entries(value)) {
+    const here = path === '' ? name : `${path}.${name}`;
+    const found = findUnstorable(name) === undefined ? findUnstorable(inner, here) : here;
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}

@@ -92,7 +92,10 @@ export async function findReached<T extends EntityTable>(
 }
 
 /** Where a row stands in the tree of organizations; null is outside of it, where only admins reach. */
-function placeOf(table: EntityTable, row: Common & { organizationId?: string | null; parentId?: string | null }) {
+export function placeOf(
+  table: EntityTable,
+  row: Common & { organizationId?: string | null; parentId?: string | null },
+): string | null {
   if (table !== 'organizations') return row.organizationId ?? null;
   // In the trash it is no longer in the tree: whoever reaches its parent may see and recover it.
   return row.deleted === null ? row.id : (row.parentId ?? null);
@@ -178,7 +181,7 @@ async function write<T extends EntityTable>(
 ): Promise<Row<T>> {
   let update = shared(tx)
     .updateTable(named(table))
-    .set((eb) => ({ version: eb('version', '+', 1), ...values }))
+    .set((eb) => ({ ...values, version: values.version ?? eb('version', '+', 1) }))
     .where('id', '=', id)
     .where('deleted', state === 'live' ? 'is' : 'is not', null);
   if (expected !== 'latest') update = update.where('version', '=', expected);
@@ -222,5 +225,7 @@ export function formatVersion(version: number): string {
 /** The counter of a version, or undefined for a text that could never be one. */
 export function parseVersion(text: string): number | undefined {
   if (!/^[0-9a-z]{1,12}$/.test(text)) return undefined;
-  return Number.parseInt(text, 36);
+  const version = Number.parseInt(text, 36);
+  // A large one cannot be told from its neighbours as a number; no counter gets there.
+  return version > Number.MAX_SAFE_INTEGER || formatVersion(version) === text ? version : undefined;
 }

@@ -63,7 +63,8 @@ export class Sessions {
     if (!claims) return undefined;
     const session = this.live(claims);
     const caller = session && this.#ctx.access.callerOf(session.userId);
-    return caller ? { caller, claims, session } : undefined;
+    if (!caller || caller.kind === 'device') return undefined;
+    return { caller: { ...caller, sessionId: session.id }, claims, session };
   }
 
   /** The session of a token while it lasts. */

@@ -4,7 +4,7 @@ import { type LogEntry, type LogFilter, type Severity, severities } from '../../
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
-import { metaShape } from '../entity/routes.js';
+import { metaShape, nameIgnored } from '../entity/routes.js';
 import { errorResponses, invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { readSeverity } from './payload.js';
@@ -55,7 +55,10 @@ export function logRoutes(app: App, ctx: Context): void {
         response: { 200: answer, ...errorResponses },
       },
     },
-    async (request) => readLogs(ctx, request.caller, request.params.id, request.query),
+    async (request, reply) => {
+      nameIgnored(request, reply, query);
+      return readLogs(ctx, request.caller, request.params.id, request.query);
+    },
   );
 }
 

@@ -1,9 +1,11 @@
 /** Reading time-series over HTTP (decisions 7): a range of a channel in pages, or its latest points. */
+
 import { type Static, Type } from 'typebox';
 import type { Cursor, Point, Range, SeriesKey, StoredPoint } from '../../db/series.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
+import { nameIgnored } from '../entity/routes.js';
 import { errorResponses, invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { parseTopic } from '../topics.js';
@@ -74,7 +76,8 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
         response: { 200: answer, ...errorResponses },
       },
     },
-    async (request) => {
+    async (request, reply) => {
+      nameIgnored(request, reply, query);
       const path = request.params['*'];
       // No channel may be called latest (decisions 7).
       const topic = path.replace(/\/latest$/, '');

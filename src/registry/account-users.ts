@@ -5,6 +5,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { etagHeaders, idParams, listResponse, nameIgnored, readEtag, sendEntity } from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
 import { demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { errorResponses, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
@@ -41,7 +42,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'accountUser');
     access.demandAccount(caller, body.accountId);
     const identity = body.userId === undefined ? await identityFor(ctx, caller.accountId, body) : undefined;
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       if (identity) await insertIdentity(tx, 'idmUserEmail', identity);
       const userId = identity?.id ?? body.userId ?? '';
       if (!identity) {
@@ -66,7 +67,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
   async function remove(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'accountUser');
     await findReached(ctx, caller, 'accountUsers', id);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const trashed = await trash(tx, 'accountUsers', id, version, clock);
       const others = tx.selectFrom('accountUsers').select('id').where('accountId', '=', caller.accountId);
       if (!(await others.where('deleted', 'is', null).limit(1).executeTakeFirst()))

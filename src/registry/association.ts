@@ -4,6 +4,7 @@ import { type Static, Type } from 'typebox';
 import { Id } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
+import { writeAs } from '../entity/standing.js';
 import { find, findLive, timestamp } from '../entity/verbs.js';
 import { errorResponses, invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
@@ -105,11 +106,11 @@ function countFailure(failures: Map<string, { since: number; count: number }>, i
 
 /** @throws PlatformError 403/21, 404/100 for a device that is not there or out of reach, 410/107 for one in the trash. */
 async function createCode(ctx: Context, caller: Caller, deviceId: string): Promise<string> {
-  const { registry, access, clock } = ctx;
+  const { access, clock } = ctx;
   access.demand(caller, 'create', 'associationCode');
   const code = makeCode();
   const codeHash = await ctx.secrets.hashCode(caller.accountId, code);
-  await registry.transaction(async (tx) => {
+  await writeAs(ctx, caller, undefined, async (tx) => {
     const device = await find(tx, 'devices', deviceId);
     if (!device || !access.reaches(caller, device.accountId, device.organizationId))
       throw new PlatformError('notFound');

@@ -4,6 +4,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
 import {
   change,
   demandLive,
@@ -57,7 +58,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'channelTemplate');
     access.demandAccount(caller, body.accountId);
     checkName(body.name);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const template = await findLive(tx, 'deviceTemplates', caller.accountId, body.entityId);
       if (!template) throw unknownReference('entityId');
       return insert(tx, 'channelTemplates', {
@@ -82,8 +83,16 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
     access.demand(caller, 'update', 'channelTemplate');
     const before = await findReached(ctx, caller, 'channelTemplates', id);
-    const row = await registry.transaction((tx) =>
-      change(tx, 'channelTemplates', id, version, { caller, clock }, body),
+    const { streamBridgeDelivery } = body;
+    const row = await writeAs(ctx, caller, undefined, (tx) =>
+      change(
+        tx,
+        'channelTemplates',
+        id,
+        version,
+        { caller, clock },
+        streamBridgeDelivery === undefined ? {} : { streamBridgeDelivery },
+      ),
     );
     access.channelsChanged(before.entityId);
     return showChannelTemplate(row);
@@ -92,7 +101,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   async function remove(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'channelTemplate');
     const before = await findReached(ctx, caller, 'channelTemplates', id);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const trashed = await trash(tx, 'channelTemplates', id, version, clock);
       if (trashed.name.startsWith('_')) throw new PlatformError('constraint', { message: 'A service channel stays.' });
       return trashed;
@@ -116,7 +125,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   async function bringBack(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'channelTemplate');
     const before = await findReached(ctx, caller, 'channelTemplates', id);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const template = await findLive(tx, 'deviceTemplates', caller.accountId, before.entityId);
       if (!template) throw unknownReference('entityId');
       return recover(tx, 'channelTemplates', id, version, { caller, clock });

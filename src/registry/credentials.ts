@@ -6,6 +6,7 @@ import { DateText, Id, type Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context, SecretCheck } from '../context.js';
 import { oneOf } from '../entity/listing.js';
+import { writeAs } from '../entity/standing.js';
 import { findLive, formatVersion, timestamp } from '../entity/verbs.js';
 import { errorResponses, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
@@ -50,14 +51,14 @@ export function credentialRoutes(app: App, ctx: Context): void {
  * activated (spec 3.1). @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for a device that is not there.
  */
 export async function createCredential(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
-  const { registry, access, clock, broker } = ctx;
+  const { access, clock, broker } = ctx;
   access.demand(caller, 'create', 'mqttCredential');
   access.demandAccount(caller, body.accountId);
   const secret = makeSecret();
   const secretHash = await ctx.secrets.hash(secret);
   const now = timestamp(clock);
 
-  const { credential, activated } = await registry.transaction(async (tx) => {
+  const { credential, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
     const device = await findLive(tx, 'devices', caller.accountId, body.entityId);
     if (!device) throw unknownReference('entityId');
     const credential = await tx

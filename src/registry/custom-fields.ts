@@ -5,6 +5,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
 import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.js';
 import {
   change,
@@ -169,7 +170,7 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
     access.demandAccount(caller, given.accountId);
     const { description = null, required = 0, default: fallback = null, ...set } = readBody(given);
     const parent = templateOf(caller, given);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       if (template && !(await findLive(tx, template.table, caller.accountId, parent)))
         throw unknownReference(template.property);
       return insert(tx, 'customFields', {
@@ -201,7 +202,9 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
     // Without a new default the stored one must match the type that the field has from now on.
     if (changes.default === undefined && before.default !== null)
       checkValue('default', changes.fieldType, before.default);
-    const row = await registry.transaction((tx) => change(tx, 'customFields', id, version, { caller, clock }, changes));
+    const row = await writeAs(ctx, caller, undefined, (tx) =>
+      change(tx, 'customFields', id, version, { caller, clock }, changes),
+    );
     ctx.fields.changed(row.templateId);
     return show(row);
   }
@@ -209,7 +212,7 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
   async function remove(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'customField');
     await own(caller, id);
-    const row = await registry.transaction((tx) => trash(tx, 'customFields', id, version, clock));
+    const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'customFields', id, version, clock));
     ctx.fields.changed(row.templateId);
     return show(row);
   }
@@ -241,7 +244,7 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
   async function bringBack(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'customField');
     const before = demandTrashed(await own(caller, id));
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       if (template && !(await findLive(tx, template.table, caller.accountId, before.templateId)))
         throw unknownReference(template.property);
       return recover(tx, 'customFields', id, version, { caller, clock });

@@ -2,6 +2,7 @@
 import { Ajv } from 'ajv';
 import type { Caller } from '../access.js';
 import type { Context, Rejection } from '../context.js';
+import { findUnstorable, unstorable } from '../entity/values.js';
 import { find } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { stateShape, updateDevice } from './devices.js';
@@ -56,6 +57,9 @@ function readStatePayload(payload: Buffer, custom: Set<string>): Record<string, 
   }
   const state = typeof parsed === 'object' && parsed !== null && 'state' in parsed ? parsed.state : undefined;
   if (typeof state !== 'object' || state === null || Array.isArray(state)) throw refuse('state', 'must be an object');
+  // Every field takes a plain value, and what is nested deeply is dear to look at.
+  for (const [name, value] of Object.entries(state))
+    if (typeof value === 'object' && value !== null) throw refuse(name, 'must be a plain value');
   const fields = state as Record<string, unknown>;
   const unknown = Object.keys(fields).filter(
     (name) => !Object.hasOwn(stateShape.properties, name) && !custom.has(name),
@@ -64,6 +68,8 @@ function readStatePayload(payload: Buffer, custom: Set<string>): Record<string, 
     throw new PlatformError('invalid', {
       details: unknown.slice(0, 20).map((path) => ({ path, message: 'cannot be set' })),
     });
+  const bad = findUnstorable(fields);
+  if (bad !== undefined) throw refuse(bad, unstorable);
   if (!checkState(fields)) {
     const [error] = checkState.errors ?? [];
     throw refuse(error?.instancePath.slice(1) ?? '', error?.message ?? 'is invalid');

@@ -5,6 +5,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { demandInto, writeAs } from '../entity/standing.js';
 import { degreesText, mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   type Changes,
@@ -129,8 +130,8 @@ export async function updateDevice(
   version: Expected,
   body: Settable & { organizationId?: string | null },
 ): Promise<Row<'devices'>> {
-  const { registry, access, clock } = ctx;
-  const { before, after } = await registry.transaction(async (tx) => {
+  const { access, clock } = ctx;
+  const { before, after } = await writeAs(ctx, caller, ['devices', id], async (tx) => {
     const stored = await find(tx, 'devices', id);
     if (!stored) throw new PlatformError('notFound');
     const changes = readSettable(body);
@@ -139,6 +140,7 @@ export async function updateDevice(
     if (body.organizationId !== undefined && body.organizationId !== stored.organizationId) {
       if (body.organizationId !== null && !(await findLive(tx, 'organizations', caller.accountId, body.organizationId)))
         throw unknownReference('organizationId');
+      await demandInto(tx, caller, 'organizationId', body.organizationId);
       changes.organizationId = body.organizationId;
     }
     return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, changes) };
@@ -157,7 +159,8 @@ export async function associateDevice(
   caller: Caller,
   { id, from, to }: { id: string; from: string | null; to: string },
 ): Promise<void> {
-  const { before, after } = await ctx.registry.transaction(async (tx) => {
+  const { before, after } = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandInto(tx, caller, 'organizationId', to);
     const before = await find(tx, 'devices', id);
     if (!before || before.deleted !== null || before.organizationId !== from) throw new PlatformError('association');
     if (!(await findLive(tx, 'organizations', caller.accountId, to))) throw unknownReference('organizationId');
@@ -183,7 +186,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'device');
     access.demandAccount(caller, body.accountId);
     const set = readSettable(body);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const template = body.deviceTemplateId
         ? await findLive(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId)
         : await defaultTemplate(tx, 'deviceTemplates', caller.accountId);
@@ -235,7 +238,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
   async function remove(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'device');
     await findReached(ctx, caller, 'devices', id);
-    const row = await registry.transaction((tx) => trash(tx, 'devices', id, version, clock));
+    const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'devices', id, version, clock));
     access.deviceChanged(id);
     broker.disconnectDevice(id);
     return showOne({ ...row, connected: 0 });
@@ -294,7 +297,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
   async function bringBack(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'device');
     const before = demandTrashed(await findReached(ctx, caller, 'devices', id));
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       if (!(await findLive(tx, 'deviceTemplates', caller.accountId, before.deviceTemplateId)))
         throw unknownReference('deviceTemplateId');
       if (before.organizationId && !(await findLive(tx, 'organizations', caller.accountId, before.organizationId)))

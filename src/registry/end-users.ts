@@ -6,6 +6,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { demandInto, writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
@@ -64,7 +65,8 @@ export function endUserRoutes(app: App, ctx: Context): void {
     access.demandAccount(caller, body.accountId);
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
     const identity = body.userId === undefined ? await identityFor(ctx, caller.accountId, body) : undefined;
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
+      await demandInto(tx, caller, 'organizationId', body.organizationId);
       const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
       if (!organization) throw unknownReference('organizationId');
       const template = body.endUserTemplateId
@@ -76,7 +78,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
         ...stamp(clock, caller),
         endUserTemplateId: template.id,
         organizationId: organization.id,
-        userId: identity?.id ?? (await existingIdentity(tx, caller, body.userId ?? '')),
+        userId: identity?.id ?? (await existingIdentity(tx, ctx, caller, body.userId ?? '')),
         fields: readNewFields(ctx.fields.of('endUsers', template.id), body),
       });
     });
@@ -101,7 +103,8 @@ export function endUserRoutes(app: App, ctx: Context): void {
     const before = demandLive(await findReached(ctx, caller, 'endUsers', id));
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
     const values = readFields(ctx.fields.of('endUsers', before.endUserTemplateId), body);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
+      await demandInto(tx, caller, 'organizationId', body.organizationId);
       const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
       if (!organization) throw unknownReference('organizationId');
       const stored = (await find(tx, 'endUsers', id)) ?? before;
@@ -124,7 +127,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
   async function remove(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'endUser');
     await findReached(ctx, caller, 'endUsers', id);
-    const row = await registry.transaction((tx) => trash(tx, 'endUsers', id, version, clock));
+    const row = await writeAs(ctx, caller, ['endUsers', id], (tx) => trash(tx, 'endUsers', id, version, clock));
     identityChanged(row.userId);
     return showOne(row);
   }
@@ -176,7 +179,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
   async function bringBack(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'endUser');
     const before = demandTrashed(await findReached(ctx, caller, 'endUsers', id));
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
       const organization = await findLive(tx, 'organizations', caller.accountId, before.organizationId);
       if (!organization) throw unknownReference('organizationId');
       const template = await findLive(tx, 'endUserTemplates', caller.accountId, before.endUserTemplateId);
@@ -204,10 +207,19 @@ export function endUserRoutes(app: App, ctx: Context): void {
   });
 }
 
-/** @throws PlatformError 400/102 for an identity that is none of the account's, 400/110 for an account user's. */
-async function existingIdentity(tx: Tx, caller: Caller, userId: string): Promise<string> {
+/**
+ * An identity of the account for one more end-user; an end-user may name only whom it can see.
+ * @throws PlatformError 400/102 for an identity that is not there or out of reach, 400/110 for an account user's.
+ */
+async function existingIdentity(tx: Tx, { access }: Context, caller: Caller, userId: string): Promise<string> {
   const identity = await tx.selectFrom('identities').selectAll().where('id', '=', userId).executeTakeFirst();
   if (!identity || identity.accountId !== caller.accountId) throw unknownReference('userId');
+  if (caller.kind !== 'admin') {
+    const endUsers = tx.selectFrom('endUsers').select('organizationId').where('userId', '=', userId);
+    const known = await endUsers.where('deleted', 'is', null).execute();
+    const inReach = known.some(({ organizationId }) => access.reaches(caller, caller.accountId, organizationId));
+    if (!inReach) throw unknownReference('userId');
+  }
   const admin = tx.selectFrom('accountUsers').select('id').where('userId', '=', userId).where('deleted', 'is', null);
   if (await admin.executeTakeFirst()) throw new PlatformError('userExists');
   return identity.id;

@@ -7,8 +7,10 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { childCounts, type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { demandInto, writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
+  type Changes,
   change,
   demandLive,
   demandTrashed,
@@ -77,7 +79,8 @@ export function organizationRoutes(app: App, ctx: Context): void {
     if (body.endUserTemplateId !== undefined && caller.kind === 'admin') throw new PlatformError('userExists');
     if (caller.kind === 'newcomer') demandFirstSteps(body);
     else demandPlace(caller, parent);
-    const { row, endUser } = await registry.transaction(async (tx) => {
+    const { row, endUser } = await writeAs(ctx, caller, undefined, async (tx) => {
+      await demandInto(tx, caller, 'parentId', parent);
       const template = body.organizationTemplateId
         ? await findLive(tx, 'organizationTemplates', caller.accountId, body.organizationTemplateId)
         : await defaultTemplate(tx, 'organizationTemplates', caller.accountId);
@@ -136,30 +139,19 @@ export function organizationRoutes(app: App, ctx: Context): void {
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
     access.demand(caller, 'update', 'organization');
     const before = demandLive(await findReached(ctx, caller, 'organizations', id));
-    const parent = body.parentId === undefined ? before.parentId : body.parentId;
-    if (parent !== before.parentId) {
-      if (caller.kind === 'endUser' && caller.organizationIds.includes(id))
-        throw new PlatformError('forbidden', {
-          message: 'The organization that you belong to cannot be moved by you.',
-        });
-      demandPlace(caller, parent);
-    }
     const values = readFields(ctx.fields.of('organizations', before.organizationTemplateId), body);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
       const stored = (await find(tx, 'organizations', id)) ?? before;
-      if (parent !== stored.parentId) await demandDepth(tx, caller, id, parent);
-      return change(
-        tx,
-        'organizations',
-        id,
-        version,
-        { caller, clock },
-        {
-          name: body.name ?? stored.name,
-          parentId: parent,
-          fields: mergeFields(stored.fields, values),
-        },
-      );
+      const changes: Changes<'organizations'> = { fields: mergeFields(stored.fields, values) };
+      if (body.name !== undefined) changes.name = body.name;
+      if (body.parentId !== undefined && body.parentId !== stored.parentId) {
+        demandMovable(caller, id);
+        demandPlace(caller, body.parentId);
+        await demandInto(tx, caller, 'parentId', body.parentId);
+        await demandDepth(tx, caller, id, body.parentId);
+        changes.parentId = body.parentId;
+      }
+      return change(tx, 'organizations', id, version, { caller, clock }, changes);
     });
     access.organizationChanged(row);
     return showOne(row);
@@ -168,11 +160,8 @@ export function organizationRoutes(app: App, ctx: Context): void {
   async function remove(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'organization');
     await findReached(ctx, caller, 'organizations', id);
-    if (caller.kind === 'endUser' && caller.organizationIds.includes(id))
-      throw new PlatformError('forbidden', {
-        message: 'The organization that you belong to cannot be deleted by you.',
-      });
-    const row = await registry.transaction(async (tx) => {
+    demandMovable(caller, id);
+    const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
       const trashed = await trash(tx, 'organizations', id, version, clock);
       await demandEmpty(tx, id);
       return trashed;
@@ -237,7 +226,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
   async function bringBack(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'organization');
     const before = demandTrashed(await findReached(ctx, caller, 'organizations', id));
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
       const template = await findLive(tx, 'organizationTemplates', caller.accountId, before.organizationTemplateId);
       if (!template) throw unknownReference('organizationTemplateId');
       const recovered = await recover(tx, 'organizations', id, version, { caller, clock });
@@ -281,6 +270,14 @@ async function countOwnOrganization(tx: Tx, { id }: Caller): Promise<void> {
     .executeTakeFirst();
   if (counted.numUpdatedRows === 0n)
     throw new PlatformError('forbidden', { message: `No more than ${firstOrganizations} organizations.` });
+}
+
+/** @throws PlatformError 403/21 for an organization that the end-user is attached to (decisions 3). */
+function demandMovable(caller: Caller, id: string): void {
+  if (caller.kind === 'endUser' && caller.organizationIds.includes(id))
+    throw new PlatformError('forbidden', {
+      message: 'The organization that you belong to cannot be moved or deleted by you.',
+    });
 }
 
 /** The caller's account, for `expand=account`. */

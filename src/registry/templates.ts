@@ -6,6 +6,7 @@ import type { Caller, EntityKind } from '../access.js';
 import type { Context } from '../context.js';
 import { childCounts, type Listing, type ListQuery, list, listSchema, readNames } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
@@ -134,7 +135,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
     access.demand(caller, 'create', entity);
     access.demandAccount(caller, body.accountId);
     const fields = readNewFields(fieldsOf(caller.accountId), body);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stamped = stamp(clock, caller);
       const template = await insert(tx, table, { ...stamped, name: body.name, default: 0, fields });
       if (table === 'deviceTemplates')
@@ -156,7 +157,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
     access.demand(caller, 'update', entity);
     const before = await findReached(ctx, caller, table, id);
     const values = readFields(fieldsOf(before.accountId), body);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stored = (await find(tx, table, id)) ?? before;
       const fields = mergeFields(stored.fields, values);
       return change(tx, table, id, version, { caller, clock }, { name: body.name ?? stored.name, fields });
@@ -167,7 +168,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   async function remove(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', entity);
     await findReached(ctx, caller, table, id);
-    const row = await registry.transaction(async (tx) => {
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const trashed = await trash(tx, table, id, version, clock);
       if (trashed.default === 1) throw new PlatformError('constraint', { message: 'A default template stays.' });
       const children = await childCounts(tx, kind.children, kind.childColumn as never, [id]);
@@ -194,7 +195,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   async function bringBack(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', entity);
     await findReached(ctx, caller, table, id);
-    const row = await registry.transaction((tx) => recover(tx, table, id, version, { caller, clock }));
+    const row = await writeAs(ctx, caller, undefined, (tx) => recover(tx, table, id, version, { caller, clock }));
     access.channelsChanged(id);
     return show(row);
   }

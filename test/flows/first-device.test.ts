@@ -171,6 +171,9 @@ t.test('_set/fields changes the device, all or nothing, and everybody in reach i
     '{"state":[]}',
     '{"firmwareVersion":"3.0"}',
     'not json',
+    '{"state":{"serialNumber":"a\\u0000b"}}',
+    '{"state":{"firmwareVersion":"\\ud800x"}}',
+    '{"state":{"name":{"a":1}}}',
   ]) {
     const said = nextMessage(client);
     await client.publishAsync(service.topic(device.id, '_set/fields'), payload, { qos: 1 });

@@ -47,6 +47,7 @@ t.test('bodies that cannot be read get the documented error', async (t) => {
   t.match(await post(`{"accountId":${account},"serialNumber":"x","latitude":1e999}`), bad, 'a number beyond numbers');
   t.match(await post(`{"x":"${'y'.repeat(5_000_000)}"}`), { status: 413, body: { error: { code: 106 } } }, '5 MB');
   t.match(await post('<xml/>', { 'content-type': 'text/xml' }), { status: 415, body: { error: { code: 106 } } });
+  t.match(await post('{}', { 'content-type': 'text/plain' }), { status: 415, body: { error: { code: 106 } } });
   t.match(await service.http('GET', `/api/v1/devices?accountId=${service.accountId}`), { status: 200 }, 'still there');
 });
 
@@ -84,12 +85,31 @@ t.test('bytes that are no HTTP are answered or cut off, and the service goes on'
     `GET /${'a'.repeat(100_000)} HTTP/1.1\r\n\r\n`,
   ])
     await new Promise<void>((resolve) => {
+      let answer = '';
       const socket = connect(Number(port), '127.0.0.1', () => socket.end(bytes));
-      socket.resume();
+      socket.on('data', (chunk) => {
+        answer += chunk;
+      });
       socket.on('error', () => resolve());
-      socket.on('close', () => resolve());
+      socket.on('close', () => {
+        t.match(
+          answer,
+          /^HTTP\/1\.1 4\d\d [\s\S]*x-request-id: (\S+)[\s\S]*"error":\{"code":\d+[\s\S]*"requestId":"\1"/,
+          bytes.slice(0, 20),
+        );
+        resolve();
+      });
     });
   t.match(await service.http('GET', '/openapi.json'), { status: 200 });
+});
+
+t.test('what a trash list does not offer has no effect on it, however often it is sent', async (t) => {
+  for (const path of ['devices', 'end-users', 'organizations', 'devices/templates', 'organizations/templates']) {
+    const url = `/api/v1/trash/${path}?accountId=${service.accountId}&expand=a&expand=b&count=x&count=y&sortBy=foo&sortBy=bar`;
+    const answer = await service.http('GET', url);
+    t.equal(answer.status, 200, path);
+    t.equal(answer.headers.get('platform-ignored-properties'), 'expand, count, sortBy');
+  }
 });
 
 t.test('an error of our own says nothing about itself but in the log', async (t) => {

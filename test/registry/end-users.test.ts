@@ -81,6 +81,20 @@ t.test('one person may be several end-users, and reaches what each of them reach
   t.match(await post({ organizationId: here.id, userId: 'nobody' }), { status: 400, body: { error: { code: 102 } } });
 });
 
+t.test('an end-user makes further end-users only of people it can see', async (t) => {
+  const [mine, theirs] = [await service.organization(), await service.organization()];
+  const { endUser, token } = await service.endUser(mine.id);
+  const { endUser: stranger } = await service.endUser(theirs.id);
+  const admin = await service.server.ctx.registry.query
+    .selectFrom('accountUsers')
+    .select('userId')
+    .executeTakeFirstOrThrow();
+  const refused = { status: 400, body: { error: { code: 102, details: [{ path: 'userId' }] } } };
+  for (const userId of [stranger.userId, admin.userId, 'nobody'])
+    t.match(await post({ organizationId: mine.id, userId }, token), refused, 'all the same');
+  t.match(await post({ organizationId: mine.id, userId: endUser.userId }, token), { status: 200 });
+});
+
 t.test('a deleted end-user reaches nothing at once; its e-mail stays reserved; recovery brings it back', async (t) => {
   const organization = await service.organization();
   const { endUser, email, token } = await service.endUser(organization.id);

@@ -1,0 +1,127 @@
+import t from 'tap';
+import { type Json, type Service, startService } from '../support/service.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+/** Runs when the registry is about to begin its next transaction, in the middle of whoever asked for it. */
+function beforeNextTransaction(work: () => Promise<unknown>): void {
+  const { registry } = service.server.ctx;
+  const original = registry.transaction;
+  registry.transaction = async (inner) => {
+    registry.transaction = original;
+    await work();
+    return original.call(registry, inner) as never;
+  };
+}
+
+const etag = (version: string) => ({ headers: { etag: version } });
+
+t.test('what a caller may do is looked at again when its write has its turn', async (t) => {
+  const cases: Array<[string, (who: Json, home: Json, away: Json) => Promise<unknown>, object]> = [
+    [
+      'deleted',
+      (who) => service.ok('DELETE', `/api/v1/end-users/${who.endUser.id}`, etag(who.endUser.version)),
+      { status: 403 },
+    ],
+    [
+      'moved away',
+      (who, _, away) =>
+        service.ok('PUT', `/api/v1/end-users/${who.endUser.id}`, {
+          ...etag(who.endUser.version),
+          body: { organizationId: away.id },
+        }),
+      { status: 400, body: { error: { code: 102 } } },
+    ],
+    [
+      'logged out',
+      (who) => service.ok('POST', '/api/v1/sessions/logout', { token: who.token }),
+      { status: 401, body: { error: { code: 31 } } },
+    ],
+  ];
+  for (const [name, revoke, refused] of cases) {
+    const [home, away] = [await service.organization(), await service.organization()];
+    const who = await service.endUser(home.id);
+    beforeNextTransaction(() => revoke(who, home, away));
+    const body = {
+      accountId: service.accountId,
+      organizationId: home.id,
+      createIdmUser: true,
+      idmUserEmail: `${name.replace(' ', '')}@example.com`,
+      idmUserPassword: 'a fine password',
+    };
+    t.match(await service.http('POST', '/api/v1/end-users', { body, token: who.token }), refused, name);
+  }
+});
+
+t.test('a device that is moved away in between is not written to, nor pulled back', async (t) => {
+  const [home, away] = [await service.organization(), await service.organization()];
+  const { token } = await service.endUser(home.id);
+  const device = await service.create('/devices', 'device', { serialNumber: 'r', organizationId: home.id });
+  const path = `/api/v1/devices/${device.id}`;
+  beforeNextTransaction(() => service.ok('PUT', path, { ...etag('1'), body: { organizationId: away.id } }));
+  const pulled = await service.http('PUT', path, {
+    token,
+    ...etag('2'),
+    body: { organizationId: home.id, name: 'mine' },
+  });
+  t.match(pulled, { status: 404, body: { error: { code: 100 } } });
+  t.match((await service.ok('GET', path)).device, { organizationId: away.id, name: null });
+});
+
+t.test('a move of an organization is not undone by a change of its name', async (t) => {
+  const [parent, child] = [await service.organization(), await service.organization()];
+  const path = `/api/v1/organizations/${child.id}`;
+  beforeNextTransaction(() => service.ok('PUT', path, { ...etag('1'), body: { parentId: parent.id } }));
+  await service.ok('PUT', path, { ...etag('2'), body: { name: 'renamed' } });
+  t.match((await service.ok('GET', path)).organization, { name: 'renamed', parentId: parent.id });
+});
+
+t.test('an ended admin writes nothing more', async (t) => {
+  const second = await service.create('/account-users', 'accountUser', {
+    createIdmUser: true,
+    idmUserEmail: 'second@example.com',
+    idmUserPassword: 'a fine password',
+  });
+  const { jwt } = await service.loginAs('second@example.com', 'a fine password');
+  beforeNextTransaction(() => service.ok('DELETE', `/api/v1/account-users/${second.id}`, etag(second.version)));
+  const body = { accountId: service.accountId, serialNumber: 'late' };
+  t.match(await service.http('POST', '/api/v1/devices', { body, token: jwt }), {
+    status: 403,
+    body: { error: { code: 21 } },
+  });
+});
+
+t.test('of a delete and a recover with one version only what is possible happens', async (t) => {
+  const device = await service.create('/devices', 'device', { serialNumber: 'race' });
+  const answers = await Promise.all(
+    Array.from({ length: 100 }, (_, n) =>
+      n % 2
+        ? service.http('DELETE', `/api/v1/devices/${device.id}`, etag('1'))
+        : service.http('POST', `/api/v1/trash/devices/${device.id}/recover`, etag('1')),
+    ),
+  );
+  const [deleted, recovered] = [1, 0].map(
+    (odd) => answers.filter(({ status }, n) => n % 2 === odd && status === 200).length,
+  );
+  t.equal(deleted, 1, 'deleted once: a recovery gives a new version');
+  t.ok((recovered ?? 0) <= 1);
+  for (const { status, body } of answers.filter(({ status }) => status !== 200))
+    t.ok([404, 410, 412].includes(status), `${status} ${JSON.stringify(body)}`);
+});
+
+t.test('of parallel regenerations exactly one secret works afterwards', async (t) => {
+  const device = await service.create('/devices', 'device', { serialNumber: 'race' });
+  const secrets = await Promise.all(Array.from({ length: 20 }, () => service.credential(device.id)));
+  const results = await Promise.all(
+    secrets.map((secret) =>
+      service.connect({ deviceId: device.id, secret }).then(
+        () => true,
+        () => false,
+      ),
+    ),
+  );
+  t.equal(results.filter(Boolean).length, 1);
+});
