@@ -29,9 +29,12 @@ export interface Batch {
   logs: LogRow[];
 }
 
-export type Order = { write: Batch } | { deleteSome: string } | { close: true };
+/** Whose rows are to be removed: a purged device's points and log, or a purged channel's points on every device. */
+export type Purged = { deviceId: string } | { channelTemplateId: string };
 
-/** After `ready`, one for each order but `close`, in their order. `more`: the device still has rows. */
+export type Order = { write: Batch } | { deleteSome: Purged } | { close: true };
+
+/** After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove. */
 export type Answer = { ready: true } | { more: boolean } | { failure: { message: string; code?: string | undefined } };
 
 export interface WorkerSettings {

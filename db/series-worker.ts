@@ -10,6 +10,7 @@ import {
   type Batch,
   type LogRow,
   type Order,
+  type Purged,
   pointWidth,
   type WorkerSettings,
 } from './series-protocol.js';
@@ -43,10 +44,12 @@ class Writer {
     });
   }
 
-  /** One share of a device's rows; false when nothing is left. */
-  deleteSome(deviceId: string): boolean {
+  /** One share of the rows; false when nothing is left. */
+  deleteSome(purged: Purged): boolean {
+    const { seriesOfDevice, seriesOfChannel, deleteLogs } = this.#statements;
     return this.#transaction(() => {
-      const series = this.#statements.seriesOf.get(deviceId);
+      const series =
+        'deviceId' in purged ? seriesOfDevice.get(purged.deviceId) : seriesOfChannel.get(purged.channelTemplateId);
       if (series !== undefined) {
         const removed = this.#statements.deletePoints.run({ series, limit: purgeSize }).changes;
         if (removed < purgeSize) {
@@ -55,7 +58,7 @@ class Writer {
         }
         return true;
       }
-      return this.#statements.deleteLogs.run(deviceId, purgeSize).changes > 0;
+      return 'deviceId' in purged && deleteLogs.run(purged.deviceId, purgeSize).changes > 0;
     });
   }
 
@@ -140,7 +143,10 @@ function prepare(file: Sqlite.Database) {
       `INSERT INTO "logs" ("id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom")
        VALUES (@id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom)`,
     ),
-    seriesOf: file.prepare<[string], number>('SELECT "id" FROM "series" WHERE "deviceId" = ? LIMIT 1').pluck(),
+    seriesOfDevice: file.prepare<[string], number>('SELECT "id" FROM "series" WHERE "deviceId" = ? LIMIT 1').pluck(),
+    seriesOfChannel: file
+      .prepare<[string], number>('SELECT "id" FROM "series" WHERE "channelTemplateId" = ? LIMIT 1')
+      .pluck(),
     deletePoints: file.prepare<[{ series: number; limit: number }]>(
       `DELETE FROM "points" WHERE "series" = @series AND ("time", "sequence") IN
        (SELECT "time", "sequence" FROM "points" WHERE "series" = @series ORDER BY "time", "sequence" LIMIT @limit)`,

@@ -14,6 +14,7 @@ import {
   type Batch,
   type LogRow,
   type Order,
+  type Purged,
   pointWidth,
   type WorkerSettings,
 } from './series-protocol.js';
@@ -227,7 +228,12 @@ export class MessageStore {
 
   /** Removes the points and log entries of a purged device, in shares that let other writes pass between them. */
   async deleteDevice(deviceId: string): Promise<void> {
-    while (await this.#deleteSome(deviceId));
+    while (await this.#deleteSome({ deviceId }));
+  }
+
+  /** Removes the points of a purged channel on every device, likewise. */
+  async deleteChannel(channelTemplateId: string): Promise<void> {
+    while (await this.#deleteSome({ channelTemplateId }));
   }
 
   /** Ends the store: everything appended before is on disk and its `done` called when the promise resolves. */
@@ -300,13 +306,13 @@ export class MessageStore {
     });
   }
 
-  #deleteSome(deviceId: string): Promise<boolean> {
+  #deleteSome(purged: Purged): Promise<boolean> {
     const refusal = this.#refusal();
     if (refusal) return Promise.reject(refusal);
     return new Promise((resolve, reject) => {
       this.#seal();
       this.#waiting.push({
-        order: { deleteSome: deviceId },
+        order: { deleteSome: purged },
         settle: (failure, more) => (failure ? reject(failure) : resolve(more)),
       });
       this.#send();

@@ -8,6 +8,7 @@ const statements = `
     "channelTemplateId" TEXT NOT NULL,
     UNIQUE ("deviceId", "channelTemplateId", "accountId")
   ) STRICT;
+  CREATE INDEX "series_channel" ON "series" ("channelTemplateId");
 
   CREATE TABLE "categories" ("id" INTEGER NOT NULL PRIMARY KEY, "text" TEXT NOT NULL UNIQUE) STRICT;
 

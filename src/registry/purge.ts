@@ -1,0 +1,202 @@
+/** The end of what has been in the trash for 30 days (spec 3.2, decisions 3), in small steps, with all that belongs to it. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Kysely, sql } from 'kysely';
+import type { Tx } from '../../db/index.js';
+import type { EntityTable } from '../../db/records.js';
+import type { Context } from '../context.js';
+import { recoveryWindow } from '../entity/verbs.js';
+import { answerLifetime } from '../idempotency.js';
+
+/** Rows of one transaction, so that other writers and the event loop get their turn in between. */
+const stepSize = 100;
+/** Milliseconds from one run to the next, and from the start to the first. */
+const interval = 60 * 60_000;
+const firstRun = 60_000;
+const day = 24 * 60 * 60_000;
+
+type PurgeContext = Pick<Context, 'registry' | 'messages' | 'clock' | 'log' | 'access' | 'fields'>;
+
+/** What still points at a row of a table; while it does, the row stays. Children in the trash count too. */
+const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityTable, string]> }> = [
+  { table: 'endUsers', by: [] },
+  { table: 'accountUsers', by: [] },
+  {
+    table: 'organizations',
+    by: [
+      ['devices', 'organizationId'],
+      ['endUsers', 'organizationId'],
+      ['organizations', 'parentId'],
+    ],
+  },
+  { table: 'deviceTemplates', by: [['devices', 'deviceTemplateId']] },
+  { table: 'endUserTemplates', by: [['endUsers', 'endUserTemplateId']] },
+  { table: 'organizationTemplates', by: [['organizations', 'organizationTemplateId']] },
+];
+
+/** The entities whose values a purged custom field leaves behind, by kind of field. */
+const holders: Record<string, { table: 'devices' | 'endUsers' | 'organizations' | 'deviceTemplates'; column: string }> =
+  {
+    devices: { table: 'devices', column: 'deviceTemplateId' },
+    endUsers: { table: 'endUsers', column: 'endUserTemplateId' },
+    organizations: { table: 'organizations', column: 'organizationTemplateId' },
+    deviceTemplates: { table: 'deviceTemplates', column: 'accountId' },
+  };
+
+/** Purges now and then until `stop`, which waits for the step under way. */
+export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
+  let stopped = false;
+  let running = Promise.resolve();
+  const run = () => {
+    running = purge(ctx, () => stopped).catch((error) => ctx.log.error({ err: error }, 'the purge has failed'));
+  };
+  const first = setTimeout(run, firstRun);
+  const timer = setInterval(run, interval);
+  first.unref();
+  timer.unref();
+  return {
+    stop: async () => {
+      stopped = true;
+      clearTimeout(first);
+      clearInterval(timer);
+      await running;
+    },
+  };
+}
+
+/** Purges everything that is due; `isStopped` is asked between the steps. */
+export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
+  const steps = [purgeDevices, purgeChannels, purgeFields, purgeUnreferenced, purgeSessions, purgeAnswers];
+  for (const step of steps) while (!isStopped() && (await step(ctx))) await nextTurn();
+}
+
+/** When a deletion is too old to be undone. */
+function due({ clock }: PurgeContext): string {
+  return new Date(clock.now() - recoveryWindow).toISOString();
+}
+
+function dueIds(ctx: PurgeContext, table: EntityTable, limit = stepSize): Promise<Array<{ id: string }>> {
+  return (ctx.registry.query as unknown as Kysely<Record<string, { id: string; deleted: string | null }>>)
+    .selectFrom(table)
+    .select('id')
+    .where('deleted', 'is not', null)
+    .where('deleted', '<', due(ctx))
+    .limit(limit)
+    .execute();
+}
+
+async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
+  const ids = (await dueIds(ctx, 'devices')).map(({ id }) => id);
+  // The other store first: a crash in between leaves the device to be purged again.
+  for (const id of ids) await ctx.messages.deleteDevice(id);
+  if (ids.length > 0)
+    await ctx.registry.transaction(async (tx) => {
+      await tx.deleteFrom('credentials').where('entityId', 'in', ids).execute();
+      await tx.deleteFrom('idempotentAnswers').where('secretOf', 'in', ids).execute();
+      await tx.deleteFrom('associationCodes').where('deviceId', 'in', ids).execute();
+      await tx.deleteFrom('devices').where('id', 'in', ids).execute();
+    });
+  for (const id of ids) ctx.access.deviceChanged(id);
+  return ids.length > 0;
+}
+
+async function purgeChannels(ctx: PurgeContext): Promise<boolean> {
+  const [channel] = await dueIds(ctx, 'channelTemplates', 1);
+  if (!channel) return false;
+  await ctx.messages.deleteChannel(channel.id);
+  await ctx.registry.query.deleteFrom('channelTemplates').where('id', '=', channel.id).execute();
+  return true;
+}
+
+/** One share of the values of one field, or the field itself when there are none left. */
+async function purgeFields(ctx: PurgeContext): Promise<boolean> {
+  const [due] = await dueIds(ctx, 'customFields', 1);
+  if (!due) return false;
+  await ctx.registry.transaction(async (tx) => {
+    const field = await tx.selectFrom('customFields').selectAll().where('id', '=', due.id).executeTakeFirst();
+    const holder = field && holders[field.kind];
+    if (holder && (await stripValues(tx, holder.table, holder.column, field.templateId, field.id))) return;
+    await tx.deleteFrom('customFields').where('id', '=', due.id).execute();
+  });
+  return true;
+}
+
+/** Removes a field's values from some of the entities that have one; false when none is left. */
+async function stripValues(tx: Tx, table: EntityTable, column: string, templateId: string, key: string) {
+  const rows = await (tx as unknown as Kysely<Record<string, { id: string; fields: string }>>)
+    .selectFrom(table)
+    .select(['id', 'fields'])
+    .where(sql.ref(column), '=', templateId)
+    .where('fields', 'like', `%"${key}"%`)
+    .limit(stepSize)
+    .execute();
+  for (const { id, fields } of rows) {
+    const { [key]: _, ...rest } = JSON.parse(fields) as Record<string, unknown>;
+    await tx
+      .updateTable(table as 'devices')
+      .set({ fields: JSON.stringify(rest) })
+      .where('id', '=', id)
+      .execute();
+  }
+  return rows.length > 0;
+}
+
+/** End-users, organizations and templates to which nothing points any more; what belongs to a template goes with it. */
+async function purgeUnreferenced(ctx: PurgeContext): Promise<boolean> {
+  let purged = 0n;
+  for (const { table, by } of references) {
+    const free = sql.join(
+      [
+        sql`1 = 1`,
+        ...by.map(
+          ([child, column]) =>
+            sql`not exists (select 1 from ${sql.table(child)} as "child" where "child".${sql.ref(column)} = "dead"."id")`,
+        ),
+      ],
+      sql` and `,
+    );
+    const ids = sql`select "id" from ${sql.table(table)} as "dead" where "deleted" is not null and "deleted" < ${due(ctx)} and ${free} limit ${stepSize}`;
+    const { rows } = await sql<{ id: string }>`${ids}`.execute(ctx.registry.query);
+    if (rows.length === 0) continue;
+    const dead = rows.map(({ id }) => id);
+    const channels = table === 'deviceTemplates' ? await channelsOf(ctx, dead) : [];
+    for (const id of channels) await ctx.messages.deleteChannel(id);
+    await ctx.registry.transaction(async (tx) => {
+      await tx.deleteFrom('channelTemplates').where('entityId', 'in', dead).execute();
+      await tx.deleteFrom('customFields').where('templateId', 'in', dead).execute();
+      const { numDeletedRows } = await tx
+        .deleteFrom(table as 'devices')
+        .where('id', 'in', dead)
+        .executeTakeFirst();
+      purged += numDeletedRows;
+    });
+    for (const id of dead) {
+      ctx.access.channelsChanged(id);
+      ctx.fields.changed(id);
+    }
+  }
+  return purged > 0n;
+}
+
+async function channelsOf({ registry }: PurgeContext, templateIds: string[]): Promise<string[]> {
+  const rows = await registry.query
+    .selectFrom('channelTemplates')
+    .select('id')
+    .where('entityId', 'in', templateIds)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
+/** Login sessions that are over for a day: validate-jwt says the same of one that is gone. */
+async function purgeSessions({ registry, clock }: PurgeContext): Promise<boolean> {
+  const before = new Date(clock.now() - day).toISOString();
+  const over = registry.query.selectFrom('sessions').select('id').where('expires', '<', before).limit(stepSize);
+  const { numDeletedRows } = await registry.query.deleteFrom('sessions').where('id', 'in', over).executeTakeFirst();
+  return numDeletedRows > 0n;
+}
+
+async function purgeAnswers({ registry, clock }: PurgeContext): Promise<boolean> {
+  const before = new Date(clock.now() - answerLifetime).toISOString();
+  const old = registry.query.selectFrom('idempotentAnswers').select('keyHash').where('created', '<', before);
+  const gone = registry.query.deleteFrom('idempotentAnswers').where('keyHash', 'in', old.limit(stepSize));
+  return (await gone.executeTakeFirst()).numDeletedRows > 0n;
+}

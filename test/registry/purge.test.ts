@@ -1,0 +1,136 @@
+import t from 'tap';
+import type { EntityTable } from '../../db/records.js';
+import { purge } from '../../src/registry/purge.js';
+import { type Json, type Service, startService } from '../support/service.js';
+
+const day = 24 * 60 * 60_000;
+let now = Date.parse('2026-05-01T00:00:00Z');
+let service: Service;
+t.before(async () => {
+  service = await startService(t, { clock: { now: () => now } });
+});
+
+const remove = (path: string, version: string) =>
+  service.ok('DELETE', `/api/v1${path}`, { headers: { etag: version } });
+const count = async (table: EntityTable | 'credentials' | 'associationCodes') =>
+  (
+    await service.server.ctx.registry.query
+      .selectFrom(table as 'devices')
+      .select((eb) => eb.fn.countAll<number>().as('n'))
+      .executeTakeFirstOrThrow()
+  ).n;
+
+t.test('after thirty days a device goes with its credential, code, points and log, and not before', async (t) => {
+  const template = await service.template({ channels: ['data'] });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const kept = await service.device({ deviceTemplateId: template.id });
+  await service.ok('POST', '/api/v1/association/create-association-code', { body: { deviceId: device.id } });
+  for (const one of [{ device, secret }, kept]) {
+    const client = await service.connect({ deviceId: one.device.id, secret: one.secret });
+    await client.publishAsync(service.topic(one.device.id, 'data'), ',x,1,', { qos: 1 });
+    await client.publishAsync(service.topic(one.device.id, '_log'), 'hello', { qos: 1 });
+  }
+  const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
+  await remove(`/devices/${device.id}`, version);
+  const [devices, credentials] = [await count('devices'), await count('credentials')];
+  const { messages } = service.server.ctx;
+  const logs = () => messages.readLogs(device.id, {}, { page: 1, pageSize: 10 }).total;
+  const before = logs();
+  t.ok(before >= 1);
+
+  now += 30 * day;
+  await service.login();
+  await purge(service.server.ctx);
+  t.equal(await count('devices'), devices, 'thirty days to the millisecond are still recoverable');
+  now += 1;
+  await purge(service.server.ctx);
+  t.equal(await count('devices'), devices - 1);
+  t.equal(await count('credentials'), credentials - 1);
+  t.equal(await count('associationCodes'), 0);
+  t.equal(logs(), 0);
+  const channel = template.channelTemplates.find((one: Json) => one.name === 'data');
+  const points = (deviceId: string) =>
+    messages.read(
+      { accountId: service.accountId, deviceId, channelTemplateId: channel.id },
+      { from: 0, to: now, order: 'asc', limit: 10 },
+    ).length;
+  t.equal(points(device.id), 0);
+  t.equal(points(kept.device.id), 1, 'what belongs to others stays');
+  t.match(await service.http('GET', `/api/v1/devices/${device.id}`), { status: 404, body: { error: { code: 100 } } });
+  t.match(await service.http('GET', `/api/v1/trash/devices/${device.id}`), { status: 404 });
+});
+
+t.test('what something still points at stays until that is gone too', async (t) => {
+  const parent = await service.organization();
+  const child = await service.organization({ parentId: parent.id });
+  const template = await service.template({ channels: ['data'] });
+  const device = await service.create('/devices', 'device', {
+    serialNumber: 'p',
+    organizationId: child.id,
+    deviceTemplateId: template.id,
+  });
+  await remove(`/devices/${device.id}`, device.version);
+  now += 5 * day;
+  for (const organization of [child, parent]) await remove(`/organizations/${organization.id}`, organization.version);
+  await remove(`/devices/templates/${template.id}`, template.version);
+  const [organizations, templates, channels] = [
+    await count('organizations'),
+    await count('deviceTemplates'),
+    await count('channelTemplates'),
+  ];
+  now += 30 * day + 1;
+  await service.login();
+  await purge(service.server.ctx);
+  t.equal(await count('organizations'), organizations - 2);
+  t.equal(await count('deviceTemplates'), templates - 1);
+  t.equal(await count('channelTemplates'), channels - 5, 'with its channels');
+});
+
+t.test('a purged field leaves no value behind', async (t) => {
+  const template = await service.template();
+  const field = await service.create('/devices/custom-fields', 'deviceField', {
+    deviceTemplateId: template.id,
+    name: 'gone',
+    fieldType: 'string',
+  });
+  const stay = await service.create('/devices/custom-fields', 'deviceField', {
+    deviceTemplateId: template.id,
+    name: 'stays',
+    fieldType: 'string',
+  });
+  for (let n = 0; n < 120; n += 1)
+    await service.create('/devices', 'device', {
+      serialNumber: `f${n}`,
+      deviceTemplateId: template.id,
+      gone: 'old',
+      stays: 'here',
+    });
+  await remove(`/devices/custom-fields/${field.id}`, field.version);
+  now += 30 * day + 1;
+  await service.login();
+  await purge(service.server.ctx);
+  const rows = await service.server.ctx.registry.query
+    .selectFrom('devices')
+    .select('fields')
+    .where('deviceTemplateId', '=', template.id)
+    .execute();
+  t.equal(rows.length, 120);
+  t.ok(rows.every(({ fields }) => fields === JSON.stringify({ [stay.id]: 'here' })));
+  t.match(
+    await service.http('POST', `/api/v1/trash/devices/custom-fields/${field.id}/recover`, {
+      headers: { etag: field.version },
+    }),
+    { status: 404 },
+  );
+});
+
+t.test('recovery after thirty days is refused even before the purge has come by', async (t) => {
+  const device = await service.create('/devices', 'device', { serialNumber: 'late' });
+  await remove(`/devices/${device.id}`, device.version);
+  now += 30 * day + 1;
+  await service.login();
+  const late = await service.http('POST', `/api/v1/trash/devices/${device.id}/recover`, {
+    headers: { etag: device.version },
+  });
+  t.match(late, { status: 410, body: { error: { code: 107 } } });
+});
