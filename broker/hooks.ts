@@ -4,6 +4,7 @@ import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import type { Authority, DeviceAddress } from './authorize.js';
 import type { Counters } from './counters.js';
+import { faultOf } from './fault.js';
 import type { Ingest } from './ingest.js';
 import type { Listeners } from './listeners.js';
 import type { SessionStore } from './persistence.js';
@@ -42,7 +43,11 @@ export class Hooks {
   preConnect(client: BrokerClient, packet: ConnectPacket, done: Answered<boolean>): void {
     this.#parts.authenticator.preConnect(client, packet, done);
     const { live } = client;
-    if (live) client.conn.once('close', () => this.#parts.sessions.remove(live));
+    if (!live) return;
+    client.conn.once('close', () => {
+      this.#parts.sessions.remove(live);
+      if (live.identity) this.#parts.persistence.leave(client);
+    });
   }
 
   /** Never rejects: nobody would hear of it. */
@@ -64,18 +69,19 @@ export class Hooks {
     try {
       done(refusal ?? null, refusal === undefined);
     } catch (error) {
-      services.log.error({ err: error }, 'a CONNECT could not be answered');
+      services.log.error({ fault: faultOf(error) }, 'a CONNECT could not be answered');
     }
   }
 
   /** Aedes has made this the one client of its id; what was true when the credential was proven may have changed. */
   registered(client: BrokerClient): void {
-    const { sessions, aedes } = this.#parts;
+    const { sessions, persistence, aedes } = this.#parts;
     const { live } = client;
     if (!live || client.closed || live.ended) {
       aedes.deleteClient(client.id);
       return;
     }
+    if (!client.clean) persistence.begin(client);
     refreshFilters(live);
     for (const other of sessions.predecessorsOf(live)) other.client.close();
     this.#endUnlessCurrent(live);

@@ -6,6 +6,7 @@ import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types
 import { Authenticator } from './authenticate.js';
 import { Authority } from './authorize.js';
 import { type Counters, newCounters } from './counters.js';
+import { faultOf } from './fault.js';
 import { Hooks } from './hooks.js';
 import { Ingest } from './ingest.js';
 import { Listeners } from './listeners.js';
@@ -44,7 +45,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     try {
       return work();
     } catch (error) {
-      log.error({ err: error }, `broker: ${name} failed`);
+      log.error({ fault: faultOf(error), stack: (error as Error).stack }, `broker: ${name} failed`);
       failed?.(new Error(`${name} failed`));
       return undefined;
     }
@@ -104,10 +105,12 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     guarded('subscribe', () => hooks.subscribed(client as BrokerClient, subscriptions)),
   );
   aedes.on('unsubscribe', (_, client) => guarded('unsubscribe', () => hooks.unsubscribed(client as BrokerClient)));
-  aedes.on('clientError', ({ id }, error) => log.debug({ err: error, clientId: id }, 'connection failed'));
-  aedes.on('connectionError', (_, error) => log.debug({ err: error }, 'connection failed before it was proven'));
+  aedes.on('clientError', ({ id }, error) => log.debug({ fault: faultOf(error), clientId: id }, 'connection failed'));
+  aedes.on('connectionError', (_, error) =>
+    log.debug({ fault: faultOf(error) }, 'connection failed before it was proven'),
+  );
   // Without a listener, an error in the publish path would end the process.
-  (aedes as NodeJS.EventEmitter).on('error', (error) => log.error({ err: error }, 'broker error'));
+  (aedes as NodeJS.EventEmitter).on('error', (error) => log.error({ fault: faultOf(error) }, 'broker error'));
 
   await presence.reset();
   await aedes.listen();

@@ -1,6 +1,7 @@
 import type { BrokerServices, Rejection } from '../src/context.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
+import { faultOf } from './fault.js';
 import type { ServiceChannels } from './service-channels.js';
 import type { LiveClient } from './sessions.js';
 
@@ -28,8 +29,8 @@ export class Ingest {
 
   /** Stores what the route wants stored; calls back in the client's order, for QoS 1 once it is on disk. */
   accept(live: LiveClient, packet: Incoming, route: Route, done: Done): void {
-    // A QoS 2 message is stored once per packet id, when Aedes has seen that it is not a duplicate.
-    if (packet.qos === 2 || !isStored(route)) {
+    // A QoS 2 message is stored once per packet id, when Aedes has seen that it is no duplicate; a will has no id.
+    if ((packet.qos === 2 && packet.messageId !== undefined) || !isStored(route)) {
       this.inTurn(live, done);
       return;
     }
@@ -70,14 +71,14 @@ export class Ingest {
     });
   }
 
+  /** `settled` is called once, whatever throws: an acknowledgement and the end of the process wait for it. */
   #store(live: LiveClient, packet: Incoming, route: Route, settled: Done): void {
     this.#pending += 1;
-    const done: Done = (error) => {
-      if (error) this.#failed(packet, route, error, settled);
-      else settled();
+    const done = once((error) => {
+      this.#guarded(() => (error ? this.#failed(packet, route, error, settled) : settled()));
       this.#pending -= 1;
       if (this.#pending === 0) this.#whenIdle?.();
-    };
+    });
     const { channel } = route;
     try {
       if (channel.template) this.#storePoints(packet, route, channel.template.id, done);
@@ -116,32 +117,49 @@ export class Ingest {
       done(new Error('no caller'));
       return;
     }
-    this.#services.setFields(caller, route.deviceId, packet.payload).then((rejection) => {
+    const applied = this.#services.setFields(caller, route.deviceId, packet.payload).then((rejection) => {
       if (rejection) this.#channels.rewrite(route, packet, rejection);
-      done();
-    }, done);
+    });
+    applied.then(() => done(), done);
   }
 
   /** The store did not take it: no acknowledgement, so that the client sends it again; the reason on `_rejected`. */
   #failed(packet: Incoming, route: Route, error: Error, settled: Done): void {
     this.#services.log.error({ err: error, topic: packet.topic }, 'a message could not be stored');
-    this.#channels.reject(route, packet, notStored, () => settled(new Error('not stored')));
+    const refused = once(() => settled(new Error('not stored')));
+    try {
+      this.#channels.reject(route, packet, notStored, refused);
+    } catch (fault) {
+      refused();
+      throw fault;
+    }
   }
 
   #pass(live: LiveClient, packet: Incoming, wasOpen: boolean, failure: Error | undefined, done: Done): void {
     // Stored, but the connection closed before the acknowledgement: Aedes would not route it any more.
-    if (!failure && wasOpen && packet.qos === 1 && live.client.closed)
-      this.#aedes.publish(packet, () => done(new Error('connection closed')));
-    else this.#guarded(() => done(failure));
+    const isOrphan = !failure && wasOpen && packet.qos === 1 && live.client.closed;
+    this.#guarded(() => {
+      if (isOrphan) this.#aedes.publish(packet, () => done(new Error('connection closed')));
+      else done(failure);
+    });
   }
 
   #guarded(work: () => void): void {
     try {
       work();
     } catch (error) {
-      this.#services.log.error({ err: error }, 'a message could not be passed on');
+      this.#services.log.error({ fault: faultOf(error) }, 'a message could not be passed on');
     }
   }
+}
+
+function once(done: Done): Done {
+  let called = false;
+  return (error) => {
+    if (called) return;
+    called = true;
+    done(error);
+  };
 }
 
 function isStored({ channel }: Route): boolean {

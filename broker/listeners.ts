@@ -1,11 +1,13 @@
 import { createServer as createHttpServer, type Server as HttpServer, type IncomingMessage } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { createServer as createTlsServer, type TLSSocket } from 'node:tls';
+import { createServer as createTlsServer, type TLSSocket, Server as TlsServer } from 'node:tls';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
 import type { BrokerServices } from '../src/context.js';
 import type { BrokerClient } from './aedes-types.js';
+import { upgradeDecliner } from './declined-upgrade.js';
 import { Gate, type PacketLimits } from './gate.js';
+import { Handshakes } from './handshakes.js';
 
 const webSocketPath = '/mqtt';
 const subprotocols = ['mqtt', 'mqttv3.1'];
@@ -46,7 +48,10 @@ interface Waiting {
   release(): void;
 }
 
-/** Where MQTT comes in: TCP, WebSocket, and TLS with both on one port. Each connection has a deadline and size limits. */
+/**
+ * Where MQTT comes in: TCP, WebSocket, and TLS with both on one port. Each socket has one deadline, from accept to
+ * CONNACK, whatever stands between (a TLS handshake, an HTTP head), and each connection has size limits.
+ */
 export class Listeners {
   readonly #services: BrokerServices;
   readonly #handle: Handle;
@@ -55,9 +60,9 @@ export class Listeners {
   readonly #plain: Server;
   readonly #secure: Server | undefined;
   readonly #secureHttp: HttpServer | undefined;
+  /** Everything that has to be ended: accepted sockets, and the streams that stand on them. */
   readonly #connections = new Set<Duplex>();
   readonly #waiting = new WeakMap<Duplex, Waiting>();
-  /** By socket: on the TLS port a WebSocket is under the deadline that began with its handshake. */
   readonly #deadlines = new WeakMap<Duplex, NodeJS.Timeout>();
 
   constructor(services: BrokerServices, handle: Handle) {
@@ -84,11 +89,27 @@ export class Listeners {
     const secureHttp = createHttpServer((_, response) => response.writeHead(426, { upgrade: 'websocket' }).end());
     this.#secureHttp = secureHttp;
     this.attachWebSocket(secureHttp);
-    this.#secure = createTlsServer(
-      { ...options, cert, key: tls.key, ciphers, minVersion: 'TLSv1.2', handshakeTimeout },
-      (socket) => this.#tellApart(socket, secureHttp),
-    );
-    this.#secure.on('tlsClientError', (error) => services.log.debug({ err: error }, 'TLS handshake failed'));
+    const secure = createTlsServer({
+      ...options,
+      cert,
+      key: tls.key,
+      ciphers,
+      minVersion: 'TLSv1.2',
+      handshakeTimeout,
+    });
+    this.#secure = secure;
+    const handshakes = new Handshakes(secure);
+    secure.on('connection', (socket: Socket) => {
+      this.#track(socket);
+      this.#deadline(socket);
+    });
+    secure.on('secureConnection', (socket) => {
+      this.#tellApart(socket, this.#deadline(socket, handshakes.take(socket)), secureHttp);
+    });
+    secure.on('tlsClientError', (error, socket) => {
+      services.log.debug({ err: error }, 'TLS handshake failed');
+      socket.destroy();
+    });
   }
 
   /** The ports in use. */
@@ -107,10 +128,21 @@ export class Listeners {
   /** Serves MQTT over WebSocket at `/mqtt` of an HTTP server; closing the server ends these connections. */
   attachWebSocket(server: HttpServer): void {
     const upgraded = new Set<Duplex>();
+    const decline = upgradeDecliner(server);
+    let closing = false;
     server.on('upgrade', (request, socket, head) => {
+      // Somebody else may serve another protocol or path; otherwise nobody would ever answer.
+      const isAlone = server.listenerCount('upgrade') === 1;
+      if (request.headers.upgrade?.toLowerCase() !== 'websocket') {
+        if (isAlone) decline(request, socket, head);
+        return;
+      }
       if (request.url?.split('?', 1)[0] !== webSocketPath) {
-        // Somebody else may serve another path; otherwise nobody would ever answer.
-        if (server.listenerCount('upgrade') === 1) refuseUpgrade(socket, '404 Not Found');
+        if (isAlone) refuseUpgrade(socket, '404 Not Found');
+        return;
+      }
+      if (closing) {
+        refuseUpgrade(socket, '503 Service Unavailable');
         return;
       }
       const offered = request.headers['sec-websocket-protocol']?.split(',').map((protocol) => protocol.trim());
@@ -123,10 +155,14 @@ export class Listeners {
       socket.once('close', () => upgraded.delete(socket));
       this.#webSockets.handleUpgrade(request, socket, head, (ws) => this.#acceptWebSocket(ws, request, deadline));
     });
-    // An HTTP server waits for its upgraded sockets when it closes, and none of its own methods ends them.
+    const handshakes = server instanceof TlsServer ? new Handshakes(server) : undefined;
+    server.on('secureConnection', (socket: TLSSocket) => handshakes?.take(socket));
+    // An HTTP server waits for these sockets when it closes, and none of its own methods ends them.
     const close = server.close.bind(server);
     server.close = (done) => {
+      closing = true;
       for (const socket of upgraded) socket.destroy();
+      handshakes?.end();
       return close(done);
     };
   }
@@ -159,7 +195,6 @@ export class Listeners {
     gate.attach(conn);
     this.#track(conn);
     this.#waiting.set(conn, { gate, deadline, release: request ? this.#countBytes(request.socket) : () => {} });
-    conn.once('close', () => clearTimeout(deadline));
     this.#handle(conn, request);
   }
 
@@ -172,8 +207,7 @@ export class Listeners {
   }
 
   /** Over TLS, native MQTT and HTTP share the port: the first byte says which it is. */
-  #tellApart(socket: TLSSocket, http: HttpServer): void {
-    const deadline = this.#deadline(socket);
+  #tellApart(socket: TLSSocket, deadline: NodeJS.Timeout | undefined, http: HttpServer): void {
     this.#track(socket);
     const failed = (error: Error) => this.#services.log.debug({ err: error }, 'TLS connection failed');
     socket.on('error', failed);
@@ -194,10 +228,11 @@ export class Listeners {
     });
   }
 
-  /** Ends a connection that has not got its CONNACK in time. */
-  #deadline(socket: Duplex): NodeJS.Timeout | undefined {
+  /** Ends a socket that has not got its CONNACK in time; the one it stands on has begun the time already. */
+  #deadline(socket: Duplex, base = socket): NodeJS.Timeout | undefined {
     const { connectTimeout } = this.#services.config.mqtt;
-    const running = this.#deadlines.get(socket);
+    const running = this.#deadlines.get(base);
+    if (running) this.#deadlines.set(socket, running);
     if (running || connectTimeout === 0) return running;
     const timer = setTimeout(() => socket.destroy(), connectTimeout);
     this.#deadlines.set(socket, timer);
@@ -243,7 +278,8 @@ function listenOn(server: Server, port: number, host: string, failed: (error: Er
   });
 }
 
+/** An HTTP server leaves the other half of a socket open; one that nobody reads would never close. */
 function refuseUpgrade(socket: Duplex, status: string): void {
   socket.on('error', () => {});
-  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () => socket.destroy());
 }

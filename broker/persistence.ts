@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import type { Subscription } from 'aedes';
-import type { BrokerClient, Incoming, Outgoing, Will } from './aedes-types.js';
+import type { BrokerClient, Incoming, Outgoing } from './aedes-types.js';
 import type { Counters } from './counters.js';
 import { FilterTree } from './filter-tree.js';
 import { Settled } from './settled.js';
@@ -8,6 +8,8 @@ import { matches } from './topics.js';
 
 /** Messages that a stored session keeps while they cannot be delivered or are not acknowledged. */
 const longestQueue = 10_000;
+/** Stored sessions of one principal; past it the one that has been away longest is dropped. */
+const mostSessions = 20;
 
 /** What the persistence asks the rest of the broker. */
 export interface PersistenceRules {
@@ -24,7 +26,6 @@ type Holder = { clientId: string; topic: string; qos: 0 | 1 | 2 };
 /** A message for a stored session, or the PUBREL that has taken its place. */
 type Queued = Omit<Outgoing, 'cmd'> & { cmd: 'publish' | 'pubrel' };
 type PacketId = { messageId?: number | undefined };
-type StoredWill = Will & { brokerId: string; clientId: string };
 
 /** The undelivered messages of one stored session: oldest first by the broker's counter, the sent ones by packet id. */
 interface SessionQueue {
@@ -33,26 +34,27 @@ interface SessionQueue {
 }
 
 /**
- * Sessions, subscriptions, queues, retained messages and wills, in memory: they end with the process. Implements the
- * interface of aedes-persistence, and differs from its in-memory store where that one loses or leaks: denied filters of
- * a SUBSCRIBE are not stored, queues are bounded, and an unknown packet id is no reason to end a connection.
+ * Sessions, subscriptions, queues and retained messages, in memory: they end with the process. Implements the interface
+ * of aedes-persistence, and differs from its in-memory store where that one loses or leaks: denied filters of a
+ * SUBSCRIBE are not stored, sessions and queues are bounded, of a QoS 2 message only the packet id is kept, and an
+ * unknown packet id is no reason to end a connection.
  */
 export class SessionStore {
   readonly #rules: PersistenceRules;
   readonly #counters: Counters;
   readonly #limit: number;
-  #brokerId = '';
+  /** The stored sessions of each principal, by client id: who holds one, undefined while nobody is connected. */
+  readonly #sessions = new Map<string, Map<string, BrokerClient | undefined>>();
   readonly #retained = new Map<string, Outgoing>();
   /** QoS by filter, by client id. */
   readonly #subscriptions = new Map<string, Map<string, 0 | 1 | 2>>();
   /** The filters that queue messages. */
   readonly #filters = new FilterTree();
   readonly #queues = new Map<string, SessionQueue>();
-  /** QoS 2 messages received and not released yet, by client id and packet id. */
-  readonly #incoming = new Map<string, Map<number, Incoming>>();
+  /** Packet ids of QoS 2 messages received and not released yet, by client id. */
+  readonly #incoming = new Map<string, Set<number>>();
   /** QoS 2 messages that are on their way to the disk. */
   readonly #storing = new Map<string, Promise<void>>();
-  readonly #wills = new Map<string, StoredWill>();
 
   constructor(rules: PersistenceRules, counters: Counters, limit = longestQueue) {
     this.#rules = rules;
@@ -60,8 +62,35 @@ export class SessionStore {
     this.#limit = limit;
   }
 
-  async setup(broker: { id: string }): Promise<void> {
-    this.#brokerId = broker.id;
+  async setup(): Promise<void> {}
+
+  // Stored sessions
+
+  /** A connection has taken up a stored session, or begun one. */
+  begin(client: BrokerClient): void {
+    const principal = principalOf(client);
+    const sessions = this.#sessions.get(principal) ?? new Map<string, BrokerClient | undefined>();
+    this.#sessions.set(principal, sessions);
+    sessions.set(client.id, client);
+    this.#dropOldest(sessions);
+  }
+
+  /** A connection has ended; its session is now the one that was left last, unless another has taken it over. */
+  leave(client: BrokerClient): void {
+    const sessions = this.#sessions.get(principalOf(client));
+    if (sessions?.get(client.id) !== client) return;
+    sessions.delete(client.id);
+    sessions.set(client.id, undefined);
+    this.#dropOldest(sessions);
+  }
+
+  #dropOldest(sessions: Map<string, BrokerClient | undefined>): void {
+    if (sessions.size <= mostSessions) return;
+    for (const [id, holder] of sessions) {
+      if (holder) continue;
+      void this.cleanSubscriptions({ id });
+      return;
+    }
   }
 
   // Retained messages
@@ -125,11 +154,16 @@ export class SessionStore {
     return Settled.of(Array.from(this.#filters.match(topic), ([clientId, qos]) => ({ clientId, topic, qos })));
   }
 
-  /** A clean session begins: nothing of the former one stays [MQTT-3.1.2-6]. */
+  /** Aedes says so when a clean session begins: nothing of the former one stays [MQTT-3.1.2-6]. */
   cleanSubscriptions({ id }: Id): Promise<void> {
+    const principal = principalOf({ id });
+    const sessions = this.#sessions.get(principal);
+    sessions?.delete(id);
+    if (sessions?.size === 0) this.#sessions.delete(principal);
     for (const filter of this.#subscriptions.get(id)?.keys() ?? []) this.#filters.delete(filter, id);
     this.#subscriptions.delete(id);
     this.#queues.delete(id);
+    this.#incoming.delete(id);
     return Settled.of();
   }
 
@@ -220,15 +254,15 @@ export class SessionStore {
     const stored = work
       .then(() => this.#received(client, packet))
       .finally(() => {
-        this.#storing.delete(key);
+        if (this.#storing.get(key) === stored) this.#storing.delete(key);
       });
     this.#storing.set(key, stored);
     return stored;
   }
 
-  incomingGetPacket({ id }: Id, { messageId }: PacketId): Promise<Incoming> {
-    const known = this.#incoming.get(id)?.get(messageId ?? -1);
-    if (known) return Settled.of(known);
+  /** Aedes asks only whether there is one: by its packet id. */
+  incomingGetPacket({ id }: Id, { messageId }: PacketId): Promise<PacketId> {
+    if (this.#incoming.get(id)?.has(messageId ?? -1)) return Settled.of({ messageId });
     // A duplicate on a new connection may arrive while the first is still being written.
     const storing = this.#storing.get(`${id}/${messageId}`);
     if (storing) return storing.then(() => this.incomingGetPacket({ id }, { messageId }));
@@ -236,9 +270,9 @@ export class SessionStore {
   }
 
   incomingDelPacket({ id }: Id, { messageId }: PacketId): Promise<void> {
-    const packets = this.#incoming.get(id);
-    packets?.delete(messageId ?? -1);
-    if (packets?.size === 0) this.#incoming.delete(id);
+    const received = this.#incoming.get(id);
+    received?.delete(messageId ?? -1);
+    if (received?.size === 0) this.#incoming.delete(id);
     return Settled.of();
   }
 
@@ -247,37 +281,34 @@ export class SessionStore {
     return Settled.of();
   }
 
-  #received({ id }: Id, packet: Incoming): void {
-    const packets = this.#incoming.get(id);
-    // Only the packet id is asked for again.
-    const { messageId = -1 } = packet;
-    if (packets) packets.set(messageId, packet);
-    else this.#incoming.set(id, new Map([[messageId, packet]]));
+  #received(client: BrokerClient, { messageId = -1 }: PacketId): void {
+    // While the message was being written the session may have ended.
+    if (client.clean ? client.closed : !this.#sessions.get(principalOf(client))?.has(client.id)) return;
+    const received = this.#incoming.get(client.id);
+    if (received) received.add(messageId);
+    else this.#incoming.set(client.id, new Set([messageId]));
   }
 
-  // Wills
+  // Wills: the connection itself holds its will, and Aedes asks here only for those that another process has left.
 
-  putWill({ id }: Id, will: Will): Promise<void> {
-    this.#wills.set(id, Object.assign(will, { brokerId: this.#brokerId, clientId: id }));
+  putWill(): Promise<void> {
     return Settled.of();
   }
 
-  getWill({ id }: Id): Promise<StoredWill | undefined> {
-    return Settled.of(this.#wills.get(id));
+  delWill(): Promise<void> {
+    return Settled.of();
   }
 
-  delWill({ id }: Id): Promise<StoredWill | undefined> {
-    const will = this.#wills.get(id);
-    this.#wills.delete(id);
-    return Settled.of(will);
-  }
-
-  /** Wills that another process has left; in memory there are none. */
   streamWill(): Readable {
     return Readable.from([]);
   }
 
   async destroy(): Promise<void> {}
+}
+
+/** Account and principal, with which every private client id begins. */
+function principalOf({ id }: Id): string {
+  return id.split('/', 2).join('/');
 }
 
 /** A copy for a queue: not retained, because the subscription stood when the message came [MQTT-3.3.1-9]. */

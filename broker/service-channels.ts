@@ -2,10 +2,13 @@ import type { BrokerServices, Rejection } from '../src/context.js';
 import { formatTopic, parseTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
+import { faultOf } from './fault.js';
 import type { LiveClient } from './sessions.js';
 
 /** Topic characters that an explanation repeats at most. */
 const repeatedTopic = 1024;
+/** Bytes of JSON; a longer state is left out of an explanation. */
+const longestRepeatedState = 16_384;
 
 /** The channels on which only the service speaks: `_rejected` and `_updates/fields` (decisions 5). */
 export class ServiceChannels {
@@ -58,7 +61,7 @@ export class ServiceChannels {
     }
     const topic = formatTopic(this.#root, accountId, deviceId, channel);
     this.#aedes.publish({ cmd: 'publish', topic, payload, qos: 1, retain: false, dup: false }, (error) => {
-      if (error) this.#services.log.error({ err: error, topic }, 'a service message was not published');
+      if (error) this.#services.log.error({ fault: faultOf(error), topic }, 'a service message was not published');
       done();
     });
   }
@@ -72,15 +75,17 @@ export function silence(message: Incoming): void {
 }
 
 function explanation({ topic, payload }: Incoming, { code, message, details }: Rejection): Buffer {
-  const said = { error: { code, message, details }, topic: topic.slice(0, repeatedTopic) };
+  const said = JSON.stringify({ error: { code, message, details }, topic: topic.slice(0, repeatedTopic) });
   const state = topic.endsWith('/_set/fields') ? stateIn(payload) : undefined;
-  return Buffer.from(JSON.stringify(state === undefined ? said : { ...said, state }));
+  return Buffer.from(state === undefined ? said : `${said.slice(0, -1)},"state":${state}}`);
 }
 
-/** The state that a refused `_set/fields` message wanted, when it can be read. */
-function stateIn(payload: Buffer): unknown {
+/** The state that a refused `_set/fields` message wanted, as JSON; deep nesting can be read but not written. */
+function stateIn(payload: Buffer): string | undefined {
   try {
-    return (JSON.parse(payload.toString()) as { state?: unknown } | null)?.state;
+    const wanted = JSON.parse(payload.toString()) as { state?: unknown } | null;
+    const state = JSON.stringify(wanted?.state) as string | undefined;
+    return state !== undefined && Buffer.byteLength(state) <= longestRepeatedState ? state : undefined;
   } catch {
     return undefined;
   }

@@ -153,6 +153,14 @@ export const IdempotentAnswerRecord = Type.Object({
   answer: OptionalText,
 });
 
+/** How many live devices of an account have a value; kept by triggers. `facet` is a column, or `all`; null is ''. */
+export const DeviceCountRecord = Type.Object({
+  accountId: Id,
+  facet: Type.String(),
+  value: Type.String(),
+  count: Type.Integer(),
+});
+
 /** The tables of registry.db. */
 export interface Tables {
   accounts: Static<typeof AccountRecord>;
@@ -169,6 +177,7 @@ export interface Tables {
   devices: Static<typeof DeviceRecord>;
   credentials: Static<typeof CredentialRecord>;
   associationCodes: Static<typeof AssociationCodeRecord>;
+  deviceCounts: Static<typeof DeviceCountRecord>;
   idempotentAnswers: Static<typeof IdempotentAnswerRecord>;
 }
 

@@ -7,6 +7,7 @@ import {
   type Driver,
   type Kysely,
   type QueryResult,
+  RawNode,
   SelectQueryNode,
   SqliteAdapter,
   SqliteIntrospector,
@@ -39,15 +40,24 @@ class StatementCache {
   constructor(readonly file: Sqlite.Database) {}
 
   run<R>({ sql, parameters }: { sql: string; parameters: readonly unknown[] }): QueryResult<R> {
+    const statement = this.#prepared(sql);
+    const bound = parameters.map(toSqlite);
+    if (statement.reader) return { rows: statement.all(bound) as R[] };
+    const { changes } = statement.run(bound);
+    return { rows: [], numAffectedRows: BigInt(changes) };
+  }
+
+  onlyReads(sql: string): boolean {
+    return this.#prepared(sql).readonly;
+  }
+
+  #prepared(sql: string): Sqlite.Statement {
     let statement = this.#statements.get(sql);
     if (!statement) {
       statement = this.file.prepare(sql);
       this.#statements.set(sql, statement);
     }
-    const bound = parameters.map(toSqlite);
-    if (statement.reader) return { rows: statement.all(bound) as R[] };
-    const { changes } = statement.run(bound);
-    return { rows: [], numAffectedRows: BigInt(changes) };
+    return statement;
   }
 }
 
@@ -182,7 +192,8 @@ class Connection implements DatabaseConnection {
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     if (this.inTransaction) return this.writer.statements.run<R>(query);
-    if (SelectQueryNode.is(query.query)) return this.reader.run<R>(query);
+    const { query: node, sql } = query;
+    if (SelectQueryNode.is(node) || (RawNode.is(node) && this.reader.onlyReads(sql))) return this.reader.run<R>(query);
     await this.writer.begin();
     let result: QueryResult<R>;
     try {

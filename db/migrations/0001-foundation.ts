@@ -1,7 +1,6 @@
 import { type Kysely, sql } from 'kysely';
 
-const common = `
-  "id" TEXT NOT NULL PRIMARY KEY,
+const commonButId = `
   "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
   "created" TEXT NOT NULL,
   "createdById" TEXT NOT NULL,
@@ -9,6 +8,8 @@ const common = `
   "lastModifiedById" TEXT NOT NULL,
   "version" INTEGER NOT NULL,
   "deleted" TEXT`;
+const common = `
+  "id" TEXT NOT NULL PRIMARY KEY, ${commonButId}`;
 
 const template = (table: string) => `
   CREATE TABLE "${table}" (${common},
@@ -85,7 +86,10 @@ const statements = `
   CREATE INDEX "endUsers_organization" ON "endUsers" ("organizationId", "deleted");
   CREATE INDEX "endUsers_template" ON "endUsers" ("endUserTemplateId", "deleted");
 
-  CREATE TABLE "devices" (${common},
+  CREATE TABLE "devices" (
+    "row" INTEGER NOT NULL PRIMARY KEY,
+    "id" TEXT NOT NULL UNIQUE,
+    ${commonButId},
     "deviceTemplateId" TEXT NOT NULL REFERENCES "deviceTemplates" ("id"),
     "organizationId" TEXT REFERENCES "organizations" ("id"),
     "serialNumber" TEXT NOT NULL,
@@ -101,9 +105,6 @@ const statements = `
     "reverseDns" TEXT,
     "fields" TEXT NOT NULL
   ) STRICT;
-  CREATE INDEX "devices_serial" ON "devices" ("accountId", "serialNumber", "id") WHERE "deleted" IS NULL;
-  CREATE INDEX "devices_created" ON "devices" ("accountId", "created", "id") WHERE "deleted" IS NULL;
-  CREATE INDEX "devices_modified" ON "devices" ("accountId", "lastModified", "id") WHERE "deleted" IS NULL;
   CREATE INDEX "devices_template" ON "devices" ("deviceTemplateId", "deleted", "serialNumber", "id");
   CREATE INDEX "devices_organization" ON "devices" ("organizationId", "deleted", "serialNumber", "id");
   CREATE INDEX "devices_connected" ON "devices" ("connected") WHERE "connected" = 1;

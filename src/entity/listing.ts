@@ -19,6 +19,10 @@ export interface Listing<T extends EntityTable> {
   filters: Readonly<Partial<Record<keyof Row<T> & string, Match>>>;
   sorts: readonly (keyof Row<T> & string)[];
   defaultSort: keyof Row<T> & string;
+  /** Columns whose values are counted as rows are written, so that a list by one of them, or by none, need not count. */
+  counted?: { table: 'deviceCounts'; facets: readonly string[] };
+  /** The trigram index of the columns that are matched partially. */
+  text?: 'devicesText';
   /** Values that columns must have whatever is asked for. */
   within?: Readonly<Partial<Record<keyof Row<T> & string, string>>>;
   /** The column that says where a row stands in the tree of organizations; absent where only admins list. */
@@ -111,26 +115,31 @@ export async function list<T extends EntityTable>(
   const { page = 1, pageSize = 10, meta = true, results = true } = query;
   const order = query.sortOrder ?? (state === 'live' ? 'asc' : 'desc');
   const sort = state === 'trash' ? 'deleted' : (query.sortBy ?? listing.defaultSort);
-  const matching = narrow(db, caller, listing, query, state);
 
-  let rows: Row<T>[] | undefined;
-  if (results) {
-    const found = await matching
-      .selectAll()
-      .orderBy(sql.ref(sort), order)
-      .orderBy('id', order)
-      .limit(pageSize)
-      .offset((page - 1) * pageSize)
-      .execute();
-    if (found.length === 0 && page > 1) throw new PlatformError('pageOutside');
-    rows = found as unknown as Row<T>[];
-  }
-  if (!meta) return { rows, meta: undefined };
-  const counted = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
-  const count = Number(counted.count);
+  // Skipping to a page is dear, so whether there is one is asked first.
+  const indexed = narrow(db, caller, listing, query, state);
+  const count = (await keptCount(db, caller, listing, query, state)) ?? (await countRows(indexed));
   if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
-  return { rows, meta: { count, page, pageSize, sortOrder: order } };
+  // Where a text is found everywhere, walking in order meets a page of it sooner than sorting all of it.
+  const { text, ...withoutText } = listing;
+  const matching = text && count > oftenFound ? narrow(db, caller, withoutText, query, state) : indexed;
+  const found = results
+    ? await matching
+        .selectAll()
+        .orderBy(sql.ref(sort), order)
+        .orderBy('id', order)
+        .limit(pageSize)
+        .offset((page - 1) * pageSize)
+        .execute()
+    : undefined;
+  return {
+    rows: found as unknown as Row<T>[] | undefined,
+    meta: meta ? { count, page, pageSize, sortOrder: order } : undefined,
+  };
 }
+
+/** Matches from which on a page is looked for by walking in order. */
+const oftenFound = 2000;
 
 // Every entity table, seen through columns of any name: the listing names them, the schema has checked them.
 type AnyTable = Record<EntityTable, { id: string; accountId: string; deleted: string | null }>;
@@ -150,12 +159,47 @@ function narrow<T extends EntityTable>(
     matching = matching.where(condition(column, 'exact', value));
   for (const [column, match] of Object.entries(listing.filters)) {
     const value = query[column];
-    if (value !== undefined && state === 'live') matching = matching.where(condition(column, match as Match, value));
+    if (value === undefined || state === 'trash') continue;
+    const found = match === 'partial' && listing.text ? trigrams(listing.text, column, String(value)) : undefined;
+    matching = matching.where(found ?? condition(column, match as Match, value));
   }
   if (caller.kind === 'admin') return matching;
   const roots = caller.kind === 'endUser' ? caller.organizationIds : [];
   if (!listing.reach || roots.length === 0) return matching.where(sql<SqlBool>`1 = 0`);
   return matching.where(sql.ref(listing.reach), 'in', subtree(db, roots));
+}
+
+async function countRows(matching: ReturnType<typeof narrow>): Promise<number> {
+  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
+  return Number(count);
+}
+
+/** The count that is kept for what is asked for, if there is one: the whole account, or one value of one column. */
+async function keptCount<T extends EntityTable>(
+  db: Db,
+  caller: Caller,
+  { counted, filters, text }: Listing<T>,
+  query: ListQuery,
+  state: 'live' | 'trash',
+): Promise<number | undefined> {
+  const asked = Object.keys(filters).filter((name) => query[name] !== undefined);
+  const [facet = 'all', another] = asked;
+  if (!counted || another || caller.kind !== 'admin' || state === 'trash') return undefined;
+  if (!counted.facets.includes(facet)) {
+    const phrase =
+      text && filters[facet as keyof typeof filters] === 'partial' && phraseOf(facet, String(query[facet]));
+    return phrase ? textCount(db, caller, counted.table, text, phrase) : undefined;
+  }
+  const given = query[facet];
+  const value = typeof given === 'boolean' ? String(Number(given)) : given === 'null' ? '' : String(given ?? '');
+  const kept = await db
+    .selectFrom(counted.table)
+    .select('count')
+    .where('accountId', '=', caller.accountId)
+    .where('facet', '=', facet)
+    .where('value', '=', value)
+    .executeTakeFirst();
+  return kept?.count ?? 0;
 }
 
 /** The ids of live organizations at and below `roots`. */
@@ -177,6 +221,32 @@ function subtree(db: Db, roots: readonly string[]): Expression<string> {
     )
     .selectFrom('reach')
     .select('id')})`;
+}
+
+/** The text index knows nothing of accounts, so that its own count is the answer where there is one account only. */
+async function textCount(
+  db: Db,
+  caller: Caller,
+  counts: 'deviceCounts',
+  table: string,
+  phrase: string,
+): Promise<number | undefined> {
+  const all = db.selectFrom(counts).select('accountId').where('facet', '=', 'all').where('count', '>', 0);
+  if (await all.where('accountId', '!=', caller.accountId).limit(1).executeTakeFirst()) return undefined;
+  const { rows } = await sql<{ count: number }>`
+    select count(*) as count from ${sql.table(table)} where ${sql.table(table)} match ${phrase}`.execute(db);
+  return Number(rows[0]?.count ?? 0);
+}
+
+/** What the trigram index is asked for; nothing for a text of less than three characters, which has no trigram. */
+function phraseOf(column: string, text: string): string | undefined {
+  return [...text].length < 3 ? undefined : `"${column}" : "${text.replaceAll('"', '""')}"`;
+}
+
+function trigrams(table: string, column: string, text: string): Expression<SqlBool> | undefined {
+  const phrase = phraseOf(column, text);
+  if (phrase === undefined) return undefined;
+  return sql<SqlBool>`"row" in (select rowid from ${sql.table(table)} where ${sql.table(table)} match ${phrase})`;
 }
 
 function condition(column: string, match: Match, value: unknown): Expression<SqlBool> {

@@ -1,8 +1,8 @@
 /** The eight URLs of an entity kind (spec 4.3 to 4.8): etag header, envelope and schemas around the resource's functions. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, type TObject, type TSchema, Type } from 'typebox';
-import type { Caller } from '../access.js';
-import { errorResponses, PlatformError } from '../errors.js';
+import type { Action, Caller, EntityKind } from '../access.js';
+import { type FailureKind, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { type ListQuery, type Meta, oneOf, trashListSchema } from './listing.js';
 import { parseVersion } from './verbs.js';
@@ -22,9 +22,13 @@ export interface WirePage {
 export interface Kind<C extends TObject, U extends TObject, Q extends TObject, L extends TObject> {
   path: string;
   tag: string;
+  /** What it is called in the table of rights. */
+  entity: EntityKind;
   wrapper: string;
   plural: string;
   shape: TObject;
+  /** How its verbs can fail besides `verbs`. */
+  errors?: Partial<Record<Verb, readonly FailureKind[]>>;
   create: { body: C; run(caller: Caller, body: Static<C>): Promise<Wire> };
   read: { query: Q; run(caller: Caller, id: string, query: Static<Q>): Promise<Wire> };
   update: { body: U; run(caller: Caller, id: string, version: number, body: Static<U>): Promise<Wire> };
@@ -35,11 +39,35 @@ export interface Kind<C extends TObject, U extends TObject, Q extends TObject, L
   recover(caller: Caller, id: string, version: number): Promise<Wire>;
 }
 
+const versioned = ['etagMissing', 'etagInvalid', 'deleted', 'staleVersion'] as const;
+
+/** What the eight URLs of every kind need and how they can fail (decisions 2); the trash is for those who may delete. */
+const verbs = {
+  create: { action: 'create', errors: ['notFound', 'forbidden'] },
+  read: { action: 'read', errors: ['notFound', 'deleted', 'forbidden'] },
+  update: { action: 'update', errors: ['notFound', ...versioned, 'forbidden'] },
+  remove: { action: 'delete', errors: ['notFound', ...versioned, 'forbidden'] },
+  list: { action: 'read', errors: ['notFound', 'pageOutside', 'forbidden'] },
+  readTrash: { action: 'delete', errors: ['notFound', 'forbidden'] },
+  listTrash: { action: 'delete', errors: ['notFound', 'pageOutside', 'forbidden'] },
+  recover: { action: 'delete', errors: ['notFound', ...versioned, 'forbidden'] },
+} as const satisfies Record<string, { action: Action; errors: readonly FailureKind[] }>;
+export type Verb = keyof typeof verbs;
+
+/** What the OpenAPI document says of a verb: its right, its errors with `more`, the headers it sends. */
+export function verbConfig(verb: Verb, entity: EntityKind, more: readonly FailureKind[] = []) {
+  const { action, errors } = verbs[verb];
+  const version = verb === 'list' || verb === 'listTrash' ? [] : (['etag'] as const);
+  const ignored = ['create', 'update', 'list', 'listTrash'].includes(verb) ? (['ignored'] as const) : [];
+  const right: readonly [Action, EntityKind] = [action, entity];
+  return { right, errors: [...errors, ...more], sends: [...version, ...ignored] };
+}
+
 /** The id in a path; any text, because one that is none is not found. */
 export const idParams = Type.Object({ id: Type.String() });
 export const etagHeaders = Type.Object({
   etag: Type.Optional(
-    Type.String({ description: 'The current version of the entity; required. If-Match is a synonym.' }),
+    Type.String({ description: 'The current version of the entity, quoted or bare. If-Match is a synonym.' }),
   ),
 });
 export const metaShape = Type.Object({
@@ -50,10 +78,15 @@ export const metaShape = Type.Object({
   sortBy: Type.Optional(Type.String()),
 });
 
-/** The responses of a list. */
+/** The response that carries one entity. */
+export function entityResponse(wrapper: string, shape: TSchema, description: string) {
+  return { 200: Type.Object({ [wrapper]: shape }, { description }) };
+}
+
+/** The response of a list. */
 export function listResponse(plural: string, shape: TSchema) {
   const page = Type.Object({ results: Type.Optional(Type.Array(shape)), meta: Type.Optional(metaShape) });
-  return { 200: Type.Object({ [plural]: page }), ...errorResponses };
+  return { 200: Type.Object({ [plural]: page }, { description: 'One page, and how many there are in all.' }) };
 }
 
 /** Sends one entity in its envelope, with its version in the ETag header (decisions 2). */
@@ -66,83 +99,103 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
   app: App,
   kind: Kind<C, U, Q, L>,
 ): void {
-  const { path, tag, wrapper, plural } = kind;
+  const { path, tag, entity, wrapper, plural, create, read, update, list } = kind;
   const shape: TSchema = kind.shape;
-  const one = { 200: Type.Object({ [wrapper]: shape }), ...errorResponses };
+  const [what, some] = [inWords(wrapper), inWords(plural)];
   const many = listResponse(plural, shape);
-  const send = (reply: FastifyReply, entity: Wire) => sendEntity(reply, wrapper, entity);
+  const one = (description: string) => entityResponse(wrapper, shape, description);
+  const config = (verb: Verb) => verbConfig(verb, entity, kind.errors?.[verb]);
+  const tags = [tag];
+  const send = (reply: FastifyReply, wire: Wire) => sendEntity(reply, wrapper, wire);
 
   app.post(
     path,
-    { schema: { tags: [tag], summary: `Create ${wrapper}`, body: kind.create.body, response: one } },
+    {
+      config: config('create'),
+      schema: { tags, summary: `Create ${withArticle(what)}`, body: create.body, response: one('What was made.') },
+    },
     async (request, reply) => {
-      const entity = await kind.create.run(request.caller, request.body as Static<C>);
-      nameIgnored(request, reply, kind.create.body, customNames(kind.shape, entity));
-      return send(reply, entity);
+      const wire = await create.run(request.caller, request.body as Static<C>);
+      nameIgnored(request, reply, create.body, customNames(kind.shape, wire));
+      return send(reply, wire);
     },
   );
   app.get(
     `${path}/:id`,
     {
+      config: config('read'),
       schema: {
-        tags: [tag],
-        summary: `Read ${wrapper}`,
+        tags,
+        summary: `Read ${withArticle(what)}`,
         params: idParams,
-        querystring: kind.read.query,
-        response: one,
+        querystring: read.query,
+        response: one('As it is now.'),
       },
     },
     async (request, reply) =>
-      send(reply, await kind.read.run(request.caller, request.params.id, request.query as Static<Q>)),
+      send(reply, await read.run(request.caller, request.params.id, request.query as Static<Q>)),
   );
   app.put(
     `${path}/:id`,
     {
+      config: config('update'),
       schema: {
-        tags: [tag],
-        summary: `Update ${wrapper}`,
+        tags,
+        summary: `Update ${withArticle(what)}`,
         params: idParams,
         headers: etagHeaders,
-        body: kind.update.body,
-        response: one,
+        body: update.body,
+        response: one('With its new version.'),
       },
     },
     async (request, reply) => {
       const { caller, params, body } = request;
-      const entity = await kind.update.run(caller, params.id, readEtag(request), body as Static<U>);
-      nameIgnored(request, reply, kind.update.body, customNames(kind.shape, entity));
-      return send(reply, entity);
+      const wire = await update.run(caller, params.id, readEtag(request), body as Static<U>);
+      nameIgnored(request, reply, update.body, customNames(kind.shape, wire));
+      return send(reply, wire);
     },
   );
   app.delete(
     `${path}/:id`,
     {
+      config: config('remove'),
       schema: {
-        tags: [tag],
-        summary: `Move ${wrapper} to the trash`,
+        tags,
+        summary: `Move ${withArticle(what)} to the trash`,
         params: idParams,
         headers: etagHeaders,
-        response: one,
+        response: one('As it is in the trash, with the version that recovers it.'),
       },
     },
     async (request, reply) => send(reply, await kind.remove(request.caller, request.params.id, readEtag(request))),
   );
   app.get(
     path,
-    { schema: { tags: [tag], summary: `List ${plural}`, querystring: kind.list.query, response: many } },
+    { config: config('list'), schema: { tags, summary: `List ${some}`, querystring: list.query, response: many } },
     async (request, reply) => {
-      nameIgnored(request, reply, kind.list.query);
-      return { [plural]: await kind.list.run(request.caller, heeded(request.query, kind.list.query) as Static<L>) };
+      nameIgnored(request, reply, list.query);
+      return { [plural]: await list.run(request.caller, heeded(request.query, list.query) as Static<L>) };
     },
   );
   app.get(
     `/trash${path}/:id`,
-    { schema: { tags: [tag], summary: `Read deleted ${wrapper}`, params: idParams, response: one } },
+    {
+      config: config('readTrash'),
+      schema: {
+        tags,
+        summary: `Read a deleted ${what}`,
+        params: idParams,
+        response: one('As it is in the trash, with the version that recovers it.'),
+      },
+    },
     async (request, reply) => send(reply, await kind.readTrash(request.caller, request.params.id)),
   );
   app.get(
     `/trash${path}`,
-    { schema: { tags: [tag], summary: `List deleted ${plural}`, querystring: trashListSchema, response: many } },
+    {
+      config: config('listTrash'),
+      schema: { tags, summary: `List deleted ${some}`, querystring: trashListSchema, response: many },
+    },
     async (request, reply) => {
       nameIgnored(request, reply, trashListSchema);
       return { [plural]: await kind.listTrash(request.caller, heeded(request.query, trashListSchema) as ListQuery) };
@@ -150,9 +203,28 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
   );
   app.post(
     `/trash${path}/:id/recover`,
-    { schema: { tags: [tag], summary: `Recover ${wrapper}`, params: idParams, headers: etagHeaders, response: one } },
+    {
+      config: config('recover'),
+      schema: {
+        tags,
+        summary: `Recover a deleted ${what}`,
+        params: idParams,
+        headers: etagHeaders,
+        response: one('Live again, with a new version.'),
+      },
+    },
     async (request, reply) => send(reply, await kind.recover(request.caller, request.params.id, readEtag(request))),
   );
+}
+
+/** `endUserTemplate` is end-user template, `deviceField` device custom field. */
+function inWords(name: string): string {
+  const words = name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  return words.replace('end user', 'end-user').replace(' field', ' custom field');
+}
+
+function withArticle(words: string): string {
+  return `${/^[aeiou]/.test(words) ? 'an' : 'a'} ${words}`;
 }
 
 /**

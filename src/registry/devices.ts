@@ -96,6 +96,11 @@ const listing: Listing<'devices'> = {
   ],
   defaultSort: 'serialNumber',
   reach: 'organizationId',
+  counted: {
+    table: 'deviceCounts',
+    facets: ['all', 'deviceTemplateId', 'organizationId', 'provisioningState', 'connected'],
+  },
+  text: 'devicesText',
 };
 
 type Settable = Static<typeof stateShape> & Record<string, unknown>;
@@ -311,9 +316,11 @@ export function deviceRoutes(app: App, ctx: Context): void {
   entityRoutes(app, {
     path: '/devices',
     tag: 'Devices',
+    entity: 'device',
     wrapper: 'device',
     plural: 'devices',
     shape: deviceShape,
+    errors: { create: ['unknownReference'], update: ['unknownReference'], recover: ['unknownReference'] },
     create: { body: createBody, run: create },
     read: { query: readQuery, run: read },
     update: { body: updateBody, run: update },

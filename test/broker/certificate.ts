@@ -1,5 +1,10 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Test } from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
+
 /** A self-signed certificate for localhost and its key, for tests of the TLS listener and for nothing else. */
-export const testCertificate = `-----BEGIN CERTIFICATE-----
+const testCertificate = `-----BEGIN CERTIFICATE-----
 MIIBmzCCAUGgAwIBAgIUcUc4mC6nYALWtMgbZjjTu3aG9KIwCgYIKoZIzj0EAwIw
 FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTEwNDY0MFoYDzIxMjYxMDI4
 MTA0NjQwWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
@@ -12,9 +17,19 @@ zj0EAwIDSAAwRQIgHiwup0TBp9WVs1E0Q9+8wsBHCgxhbqJW02hs08qPu0ACIQCJ
 -----END CERTIFICATE-----
 `;
 
-export const testKey = `-----BEGIN PRIVATE KEY-----
+const testKey = `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgl2Oz3UqEUhJZ5uhd
 Hcan/tHMZbF7DK8iBKDjIJav0MqhRANCAAQR/ZsaT0BW36hqQz8zbh/scSbdILRu
 h1sLCwYIMUIVd2wiFmpLvHVl9DCmuA2k/9wEr2Mcf2/mt+FmzcN45xog
 -----END PRIVATE KEY-----
 `;
+
+/** The settings for TLS with this certificate; from here on the test trusts certificates that nobody has signed. */
+export function certificate(t: Test): Record<string, string> {
+  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+  const directory = temporaryDirectory(t);
+  const paths = { SLIPWAY_TLS_CERT: join(directory, 'cert.pem'), SLIPWAY_TLS_KEY: join(directory, 'key.pem') };
+  writeFileSync(paths.SLIPWAY_TLS_CERT, testCertificate);
+  writeFileSync(paths.SLIPWAY_TLS_KEY, testKey);
+  return paths;
+}

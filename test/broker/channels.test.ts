@@ -220,6 +220,36 @@ t.test('_set/fields changes the device before it is acknowledged, or is refused 
   t.match(await f.service.ok('GET', `/api/v1/devices/${f.device.id}`), { device: { firmwareVersion: '1.2' } });
 });
 
+t.test('a refused state that is nested deeply or long is acknowledged, and explained without the state', async (t) => {
+  const f = await fixture(t);
+  const other = await sibling(f);
+  const client = await rawConnected(t, f);
+  const witness = await rawConnected(t, f, { clientId: 'witness' });
+  t.same(await subscribed(witness, f.topic('_rejected')), [1]);
+  const deep = `{"state":{"name":${'['.repeat(5000)}${']'.repeat(5000)}}}`;
+  const long = (bytes: number) => JSON.stringify({ state: { nonsense: 'x'.repeat(bytes - '{"nonsense":""}'.length) } });
+  let messageId = 0;
+  for (const qos of [1, 2] as const) {
+    for (const [payload, isRepeated] of [
+      [deep, false],
+      [long(16_384), true],
+      [long(16_385), false],
+    ] as const) {
+      messageId += 1;
+      client.send(publishPacket(f.topic('_set/fields'), payload, { qos, messageId }));
+      t.match(await client.next(), { cmd: qos === 1 ? 'puback' : 'pubrec', messageId });
+      const explained = payloadOf(await published(witness));
+      t.match(explained, { error: { code: Number }, topic: f.topic('_set/fields') });
+      t.equal('state' in explained, isRepeated);
+    }
+  }
+  client.send(publishPacket(f.topic('_set/fields'), deep));
+  t.match(payloadOf(await published(witness)), { topic: f.topic('_set/fields') });
+  client.send(publishPacket(other.topic('_set/fields'), deep, { qos: 1, messageId: 100 }));
+  t.match(await client.next(), { cmd: 'puback', messageId: 100 }, 'refused by permission');
+  await f.service.close();
+});
+
 t.test('a log entry is stored before it is acknowledged', async (t) => {
   const f = await fixture(t);
   const client = await rawConnected(t, f);

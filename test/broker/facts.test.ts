@@ -523,6 +523,59 @@ t.test('a will fires on an unclean end and is stored; not when its principal is 
   t.same(await stored(f), [14]);
 });
 
+t.test('a will of QoS 2 is stored like any publish', async (t) => {
+  const f = await fixture(t);
+  const admin = await f.service.connect({ jwt: f.service.admin });
+  const state = { firmwareVersion: 'the last' };
+  for (const [channel, payload] of [
+    ['temperature', '14'],
+    ['_log', 'good bye'],
+    ['_set/fields', JSON.stringify({ state })],
+  ] as const) {
+    await admin.subscribeAsync(f.topic(channel), { qos: 2 });
+    const will = { topic: f.topic(channel), payload: Buffer.from(payload), qos: 2, retain: false };
+    const client = await rawConnected(t, f, { clientId: channel, will });
+    const fired = nextMessage(admin, (topic) => topic === f.topic(channel));
+    client.socket.destroy();
+    t.equal((await fired).text, payload, 'delivered, and so stored');
+  }
+  t.same(await stored(f), [14]);
+  const { logs } = await f.service.ok('GET', `/api/v1/devices/${f.device.id}/logs`);
+  t.ok(logs.results.some(({ message }: { message: string }) => message === 'good bye'));
+  t.match(await f.service.ok('GET', `/api/v1/devices/${f.device.id}`), { device: state });
+});
+
+t.test('no line of the log holds a secret, whatever a client does after its CONNECT', async (t) => {
+  const logLines: string[] = [];
+  const f = await fixture(t, {}, { logLines });
+  const secret = Buffer.from(f.secret);
+  const login = connectPacket({ username: f.device.id, password: secret });
+  const twice = await rawConnected(t, f);
+  twice.send(login);
+  await twice.closed;
+  const atOnce = await rawClient(t, f.service.server.mqttPort);
+  atOnce.send(login, login);
+  await atOnce.closed;
+  const wrong = await rawClient(t, f.service.server.mqttPort);
+  wrong.send(connectPacket({ username: f.device.id, password: Buffer.from(`${f.secret}x`) }), login);
+  await wrong.closed;
+  const malformed = await rawClient(t, f.service.server.mqttPort);
+  malformed.send(connectPacket({ username: f.device.id, password: secret, clientId: 'a\0b' }));
+  await malformed.closed;
+  t.ok(logLines.filter((line) => line.includes('Invalid protocol')).length >= 2, 'what happened is told');
+  const forms = [
+    f.secret,
+    secret.toString('base64'),
+    secret.toString('base64url'),
+    secret.toString('hex'),
+    [...secret].join(),
+  ];
+  t.same(
+    logLines.filter((line) => forms.some((form) => line.includes(form.slice(0, -4)))),
+    [],
+  );
+});
+
 t.test('deliveries are capped to the QoS of a wildcard filter', async (t) => {
   const f = await fixture(t);
   const client = await rawConnected(t, f);

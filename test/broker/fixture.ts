@@ -1,6 +1,6 @@
 /** A service with one device, and what tests of the broker do with it. */
 import type { Test } from 'tap';
-import { type Service, startService } from '../support/service.js';
+import { type Options, type Service, startService } from '../support/service.js';
 import { connectPacket, type RawClient, rawClient } from './raw.js';
 
 export interface Fixture {
@@ -12,8 +12,8 @@ export interface Fixture {
 }
 
 /** A service with one device that has a stored channel `temperature` and a plain one `chat`. */
-export async function fixture(t: Test, env: Record<string, string> = {}): Promise<Fixture> {
-  const service = await startService(t, { env });
+export async function fixture(t: Test, env: Record<string, string> = {}, options: Options = {}): Promise<Fixture> {
+  const service = await startService(t, { ...options, env });
   const template = await service.template({
     channels: ['temperature', { name: 'chat', persistenceType: 'simple' }],
   });

@@ -1,22 +1,12 @@
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import mqtt, { type IClientOptions } from 'mqtt';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import { temporaryDirectory } from '../support/directory.js';
 import { nextMessage } from '../support/service.js';
-import { testCertificate, testKey } from './certificate.js';
+import { certificate } from './certificate.js';
 import { fixture } from './fixture.js';
 import { connectPacket, speak } from './raw.js';
-
-function certificate(t: Test): Record<string, string> {
-  const directory = temporaryDirectory(t);
-  const paths = { SLIPWAY_TLS_CERT: join(directory, 'cert.pem'), SLIPWAY_TLS_KEY: join(directory, 'key.pem') };
-  writeFileSync(paths.SLIPWAY_TLS_CERT, testCertificate);
-  writeFileSync(paths.SLIPWAY_TLS_KEY, testKey);
-  return paths;
-}
 
 async function echo(t: Test, url: string, options: IClientOptions, topic: string, payload = 'hello'): Promise<void> {
   const client = await mqtt.connectAsync(url, { reconnectPeriod: 0, ...options });
@@ -67,8 +57,6 @@ t.test('a WebSocket has the same deadline and limits', async (t) => {
 });
 
 t.test('with a certificate, one TLS port serves native MQTT and MQTT over WebSocket', async (t) => {
-  // The harness speaks HTTPS to the service, whose certificate nobody has signed.
-  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
   const f = await fixture(t, certificate(t));
   const port = f.service.server.ctx.broker.addresses.mqtts as number;
   const login = { username: f.device.id, password: f.secret, rejectUnauthorized: false };
@@ -95,13 +83,130 @@ t.test('with a certificate, one TLS port serves native MQTT and MQTT over WebSoc
   await new Promise((resolve) => old.once('error', resolve));
 });
 
-t.test('an HTTP connection to the TLS port that never becomes a WebSocket does not stay open', async (t) => {
-  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+t.test('nothing on the TLS port stays open that never gets its CONNACK, however far it comes', async (t) => {
   const f = await fixture(t, { ...certificate(t), SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
   const port = f.service.server.ctx.broker.addresses.mqtts as number;
-  const socket = connectTls({ host: '127.0.0.1', port, rejectUnauthorized: false });
-  socket.write('GET /mqtt HTTP/1.1\r\nHost: x\r\n');
-  await new Promise((resolve) => socket.once('close', resolve).resume());
+  const live = await mqtt.connectAsync(`mqtts://127.0.0.1:${port}`, {
+    username: f.device.id,
+    password: f.secret,
+    rejectUnauthorized: false,
+    reconnectPeriod: 0,
+  });
+  t.teardown(() => live.end(true));
+  const plain = (...bytes: number[]) => {
+    const socket = connect(port, '127.0.0.1');
+    if (bytes.length > 0) socket.write(Buffer.from(bytes));
+    return socket;
+  };
+  const secure = (text: string) => {
+    const socket = connectTls({ host: '127.0.0.1', port });
+    if (text !== '') socket.write(text);
+    return socket;
+  };
+  const head = 'GET /mqtt HTTP/1.1\r\nHost: x\r\n';
+  const wish = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n';
+  const trickle = plain(0x16, 3, 1);
+  const drops = setInterval(() => trickle.write(Buffer.from([1])), 100);
+  t.teardown(() => clearInterval(drops));
+  const closed = [
+    plain(),
+    trickle,
+    plain(...Buffer.from(head)),
+    secure(''),
+    secure('\x10\x40'),
+    secure(head),
+    secure(`${head}\r\n`),
+    secure(`${head}Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n`),
+    secure(`${head}${wish}Sec-WebSocket-Key: ${Buffer.alloc(16).toString('base64')}\r\n\r\n`),
+  ].map((socket) => {
+    t.teardown(() => socket.destroy());
+    return new Promise((resolve) =>
+      socket
+        .on('error', () => {})
+        .once('close', resolve)
+        .resume(),
+    );
+  });
+  await Promise.all(closed);
+  await live.publishAsync(f.topic('chat'), 'x', { qos: 1 });
+  t.equal(live.connected, true, 'a connection that has its CONNACK is under no deadline');
+});
+
+/** Speaks HTTP on a bare socket: sends text and gives the next answer, head and body. */
+function bareHttp(t: Test, socket: Socket): (text: string) => Promise<string> {
+  t.teardown(() => socket.destroy());
+  let arrived = '';
+  let heard = () => {};
+  socket.on('error', () => {});
+  socket.on('data', (chunk: Buffer) => {
+    arrived += chunk.toString('latin1');
+    heard();
+  });
+  return (text) =>
+    new Promise((resolve, reject) => {
+      socket.once('close', () => reject(new Error(`the connection ended after: ${arrived}`)));
+      heard = () => {
+        const [head = '', body] = arrived.split('\r\n\r\n', 2);
+        const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
+        if (body === undefined || body.length < length) return;
+        const answer = arrived.slice(0, head.length + 4 + length);
+        arrived = arrived.slice(answer.length);
+        heard = () => {};
+        resolve(Buffer.from(answer, 'latin1').toString());
+      };
+      socket.write(text);
+      heard();
+    });
+}
+
+const h2c =
+  'Host: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n';
+
+t.test(
+  'a request that offers another protocol than WebSocket is served as any request, on HTTP and HTTPS',
+  async (t) => {
+    for (const env of [{}, certificate(t)]) {
+      const f = await fixture(t, env);
+      const { url } = f.service.server;
+      const port = Number(new URL(url).port);
+      const socket = url.startsWith('https') ? connectTls({ host: '127.0.0.1', port }) : connect(port, '127.0.0.1');
+      const ask = bareHttp(t, socket);
+      const keys = 'GET /.well-known/jwks.json HTTP/1.1\r\n';
+      t.match(await ask(`${keys}${h2c}\r\n`), /^HTTP\/1\.1 200 OK[\s\S]*"keys"/);
+      const body = JSON.stringify({ accountId: f.service.accountId, serialNumber: 'né over h2c' });
+      const head = `POST /api/v1/devices HTTP/1.1\r\n${h2c}Authorization: Bearer ${f.service.admin}\r\nContent-Type: application/json\r\n`;
+      const length = `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n`;
+      t.match(await ask(head + length + body), /^HTTP\/1\.1 200 OK[\s\S]*"serialNumber":"né over h2c"/);
+      const [first, rest] = [body.slice(0, 20), body.slice(20)];
+      t.match(await ask(`${head}Expect: 100-continue\r\n${length}${first}`), /100 Continue/);
+      t.match(await ask(rest), /^HTTP\/1\.1 200 OK[\s\S]*"né over h2c"/, 'the body may come later');
+      for (let n = 0; n < 12; n += 1)
+        t.match(await ask(`${keys}${h2c}\r\n`), /^HTTP\/1\.1 200/, 'still the same socket');
+      t.match(await ask(`${keys}Host: x\r\n\r\n`), /^HTTP\/1\.1 200/);
+      // Sent at once: the second is answered after the first.
+      const me = `GET /api/v1/devices?accountId=${f.service.accountId} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${f.service.admin}\r\n\r\n`;
+      t.match(await ask(`${me}${keys}${h2c}\r\n`), /^HTTP\/1\.1 200[\s\S]*"devices"/);
+      t.match(await ask(''), /^HTTP\/1\.1 200[\s\S]*"keys"/);
+    }
+  },
+);
+
+t.test('a WebSocket at another path is 404 whatever the case of its header, and its socket is closed', async (t) => {
+  const f = await fixture(t);
+  const { port } = new URL(f.service.server.url);
+  // The peer never closes its own half.
+  const socket = connect({ port: Number(port), host: '127.0.0.1', allowHalfOpen: true });
+  const closed = new Promise((resolve) => socket.once('close', resolve));
+  const ended = new Promise((resolve) => socket.once('end', resolve));
+  const answer = await bareHttp(
+    t,
+    socket,
+  )('GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n');
+  t.match(answer, /^HTTP\/1\.1 404/);
+  await ended;
+  const beat = setInterval(() => socket.write('x'), 50);
+  t.teardown(() => clearInterval(beat));
+  await closed;
 });
 
 t.test('the service closes with WebSocket connections open', async (t) => {

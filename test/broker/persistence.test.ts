@@ -1,10 +1,12 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import t from 'tap';
 import type { BrokerClient, Outgoing } from '../../broker/aedes-types.js';
 import { newCounters } from '../../broker/counters.js';
 import { FilterTree } from '../../broker/filter-tree.js';
 import { SessionStore } from '../../broker/persistence.js';
-import { fixture, rawConnected, sibling } from './fixture.js';
-import { publishPacket, subscribePacket } from './raw.js';
+import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.js';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
 
 const everything = { isGranted: () => true, mayQueue: () => true, storeOnce: () => undefined };
 const client = { id: 'a/b/c' } as BrokerClient;
@@ -63,6 +65,77 @@ t.test('a kept message does not keep the read buffer that it came in', async (t)
   const buffer = Buffer.alloc(65_536, 'x');
   await store.storeRetained(message(1, buffer.subarray(0, 10)));
   for await (const packet of store.createRetainedStreamCombi(['x'])) t.ok(packet.payload.buffer.byteLength < 65_536);
+});
+
+t.test('of QoS 2 messages that are never released only the packet ids are kept', async (t) => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const f = await fixture(t);
+  const client = await rawConnected(t, f);
+  const payload = Buffer.alloc(100_000);
+  const held = () => {
+    collect();
+    return process.memoryUsage().arrayBuffers;
+  };
+  const before = held();
+  for (let messageId = 1; messageId <= 200; messageId += 1) {
+    client.send(publishPacket(f.topic('chat'), payload, { qos: 2, messageId }));
+    t.match(await client.next(), { cmd: 'pubrec', messageId });
+  }
+  const kept = held() - before;
+  t.ok(kept < 5e6, `${kept} of 20,000,000 bytes are kept`);
+  client.send(publishPacket(f.topic('chat'), payload, { qos: 2, messageId: 1, dup: true }));
+  t.match(await client.next(), { cmd: 'pubrec', messageId: 1 });
+  client.send({ cmd: 'pubrel', messageId: 1 });
+  t.match(await client.next(), { cmd: 'pubcomp', messageId: 1 });
+});
+
+t.test('of the stored sessions of a principal the one that was left first goes when there are too many', async (t) => {
+  const f = await fixture(t);
+  const other = await sibling(f);
+  const session = (n: number) => ({ clientId: `session ${n}`, clean: false });
+  const present = async (of: Fixture, n: number) => {
+    const client = await rawClient(t, f.service.server.mqttPort);
+    client.send(connectPacket({ username: of.device.id, password: Buffer.from(of.secret), ...session(n) }));
+    const { sessionPresent } = (await client.next()) as { sessionPresent: boolean };
+    return { client, sessionPresent };
+  };
+  const open = async (n: number, of = f) => {
+    const client = await rawConnected(t, of, session(n));
+    client.send(subscribePacket(1, [of.topic('chat'), 1]));
+    t.match(await client.next(), { cmd: 'suback', granted: [1] });
+    return client;
+  };
+  const leave = (client: RawClient) => {
+    client.send({ cmd: 'disconnect' });
+    return client.closed;
+  };
+  await leave(await open(0, other));
+  const staying = await open(1);
+  const first = await open(2);
+  first.send(publishPacket(f.topic('temperature'), '1', { qos: 2, messageId: 9 }));
+  t.match(await first.next(), { cmd: 'pubrec', messageId: 9 });
+  await leave(first);
+  for (let n = 3; n <= 20; n += 1) await leave(await open(n));
+  // The twentieth is the last that has room; the session that was used again is not the oldest any more.
+  const third = await present(f, 3);
+  t.equal(third.sessionPresent, true);
+  await leave(third.client);
+  await leave(await open(21));
+
+  const again = await present(f, 2);
+  t.equal(again.sessionPresent, false, 'the one that was left first is gone');
+  again.client.send(publishPacket(f.topic('temperature'), '2', { qos: 2, messageId: 9, dup: true }));
+  t.match(await again.client.next(), { cmd: 'pubrec', messageId: 9 });
+  t.same(await stored(f), [2, 1], 'with its packet ids');
+  await leave(again.client);
+  t.equal((await present(f, 4)).sessionPresent, false, 'which made room for itself');
+  t.equal((await present(f, 3)).sessionPresent, true);
+  t.equal((await present(f, 21)).sessionPresent, true);
+  staying.send({ cmd: 'pingreq' });
+  t.match(await staying.next(), { cmd: 'pingresp' });
+  staying.socket.destroy();
+  t.equal((await present(other, 0)).sessionPresent, true, 'that of another device is not counted');
 });
 
 t.test('the filter tree finds what matches, each client once with its highest QoS', async (t) => {

@@ -81,6 +81,25 @@ t.test('the outer handle inside a transaction throws instead of hanging', async 
   t.same(await db.selectFrom('items').select('id').execute(), [{ id: 'b' }]);
 });
 
+t.test('a raw query that only reads does not wait for the writer', async (t) => {
+  const { db } = open(t);
+  await transact(db, async (tx) => {
+    await tx.insertInto('items').values({ id: 'a', size: 1 }).execute();
+  });
+  let release = () => {};
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const writing = transact(db, async (tx) => {
+    await tx.insertInto('items').values({ id: 'b', size: 2 }).execute();
+    await held;
+  });
+  const { rows } = await sql<{ n: number }>`select count(*) as n from items`.execute(db);
+  t.same(rows, [{ n: 1 }]);
+  release();
+  await writing;
+});
+
 t.test('a single statement that fails leaves the writer free, and a unique violation is told apart', async (t) => {
   const { db } = open(t);
   const insert = () => db.insertInto('items').values({ id: 'a', size: 1 }).execute();

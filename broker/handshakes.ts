@@ -1,0 +1,39 @@
+import type { Socket } from 'node:net';
+import type { TLSSocket, Server as TlsServer } from 'node:tls';
+
+/**
+ * The sockets that a TLS server has accepted and that have not finished their handshake: Node counts them when it closes
+ * the server, and gives nobody a way to end them.
+ */
+export class Handshakes {
+  /** By the two ends: Node does not say which socket a TLS socket stands on. */
+  readonly #sockets = new Map<string, Socket>();
+
+  constructor(server: TlsServer) {
+    server.on('connection', (socket: Socket) => {
+      const ends = endsOf(socket);
+      if (ends === undefined) return;
+      this.#sockets.set(ends, socket);
+      socket.once('close', () => {
+        if (this.#sockets.get(ends) === socket) this.#sockets.delete(ends);
+      });
+    });
+  }
+
+  /** The handshake is finished: the socket below, which the caller looks after from now on. */
+  take(socket: TLSSocket): Socket | undefined {
+    const ends = endsOf(socket) ?? '';
+    const below = this.#sockets.get(ends);
+    this.#sockets.delete(ends);
+    return below;
+  }
+
+  end(): void {
+    for (const socket of this.#sockets.values()) socket.destroy();
+  }
+}
+
+/** The two ends of a TCP connection, which no other open one has; undefined when the peer is gone already. */
+function endsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string | undefined {
+  return remotePort === undefined ? undefined : [remoteAddress, remotePort, localAddress, localPort].join(' ');
+}
