@@ -7,6 +7,8 @@ import type { LiveClient } from './sessions.js';
 
 type Done = (error?: Error) => void;
 
+/** Bytes; a page of a thousand entries is answered at once. */
+const longestLogEntry = 16_384;
 const notReadable: Omit<Rejection, 'details'> = { code: 106, message: 'The payload was delivered but not stored.' };
 const notStored: Rejection = { code: -199, message: 'The message could not be stored.', details: [] };
 
@@ -81,7 +83,7 @@ export class Ingest {
     });
     const { channel } = route;
     try {
-      if (channel.template) this.#storePoints(packet, route, channel.template.id, done);
+      if (!channel.service) this.#storePoints(packet, route, channel.id, done);
       else if (channel.name === '_log') this.#storeLog(packet, route, done);
       else this.#setFields(live, packet, route, done);
     } catch (error) {
@@ -105,7 +107,14 @@ export class Ingest {
     this.#services.messages.append({ accountId, deviceId, channelTemplateId }, read.points, done);
   }
 
-  #storeLog(packet: Incoming, { accountId, deviceId }: Route, done: Done): void {
+  #storeLog(packet: Incoming, route: Route, done: Done): void {
+    const { accountId, deviceId } = route;
+    if (packet.payload.length > longestLogEntry) {
+      const details = [{ message: `a log entry has at most ${longestLogEntry} bytes` }];
+      this.#channels.reject(route, packet, { ...notReadable, details });
+      done();
+      return;
+    }
     const received = this.#services.clock.now();
     const entry = this.#services.readLogEntry(packet.payload, received);
     this.#services.messages.appendLog({ ...entry, accountId, deviceId, received }, done);
@@ -163,10 +172,10 @@ function once(done: Done): Done {
 }
 
 function isStored({ channel }: Route): boolean {
-  if (channel.template) return channel.template.persistenceType === 'timeSeries';
+  if (!channel.service) return channel.persistenceType === 'timeSeries';
   return channel.name === '_log' || isRequest({ channel });
 }
 
 function isRequest({ channel }: Pick<Route, 'channel'>): boolean {
-  return channel.template === undefined && channel.name === '_set/fields';
+  return channel.service && channel.name === '_set/fields';
 }

@@ -75,11 +75,9 @@ const servicePublishers: ReadonlyMap<string, readonly Caller['kind'][]> = new Ma
 
 export const serviceChannelNames: readonly string[] = [...servicePublishers.keys()];
 
-/** A channel of a device; `template` is undefined for a service channel. */
-export interface Channel {
-  name: string;
-  row: ChannelRow;
-  template: ChannelRow | undefined;
+/** A live channel template, and whether it is a service channel. */
+export interface Channel extends ChannelRow {
+  service: boolean;
 }
 
 /** How many device positions are kept in memory; more are read again when asked for. */
@@ -154,7 +152,7 @@ export class Access {
   mayPublish(caller: Caller, deviceId: string, channelName: string): boolean {
     const channel = this.#channelFor(caller, 'publish', deviceId, channelName);
     if (!channel) return false;
-    return channel.template !== undefined || (servicePublishers.get(channelName)?.includes(caller.kind) ?? false);
+    return !channel.service || (servicePublishers.get(channelName)?.includes(caller.kind) ?? false);
   }
 
   /** Whether a message on this channel of the device may be delivered to the caller (decisions 5). */
@@ -183,12 +181,7 @@ export class Access {
     let channels = this.#channels.get(deviceTemplateId);
     if (!channels) {
       const rows = this.#registry.channelsOf(deviceTemplateId);
-      channels = new Map(
-        rows.map((row) => [
-          row.name,
-          { name: row.name, row, template: servicePublishers.has(row.name) ? undefined : row },
-        ]),
-      );
+      channels = new Map(rows.map((row) => [row.name, { ...row, service: servicePublishers.has(row.name) }]));
       this.#channels.set(deviceTemplateId, channels);
     }
     return channels;

@@ -17,19 +17,18 @@ const failures = {
   tokenMissing: { code: 30, status: 401, message: 'Credentials are missing.' },
   badCredentials: { code: 30, status: 401, message: 'The credentials are wrong.' },
   tokenInvalid: { code: 31, status: 401, message: 'The token is invalid, expired or revoked.' },
-  wrongToken: { code: 20, status: 403, message: 'This kind of token is not accepted here.' },
   forbidden: { code: 21, status: 403, message: 'The caller is not permitted to do this.' },
   tooLarge: { code: 106, status: 413, message: 'The body is too large.' },
   mediaType: { code: 106, status: 415, message: 'The media type is not supported.' },
   answerGone: { code: 106, status: 410, message: 'The answer has been destroyed: its secret has been used.' },
   association: { code: 106, status: 422, message: 'The device cannot be associated.' },
   tooMany: { code: -199, status: 429, message: 'Too many requests.' },
-  unavailable: { code: -199, status: 503, message: 'The service is not ready.' },
   storeFull: { code: -199, status: 507, message: 'The store is full.' },
   server: { code: -199, status: 500, message: 'An unexpected error occurred.' },
 } as const;
 
 export type FailureKind = keyof typeof failures;
+export const failureKinds = Object.keys(failures) as FailureKind[];
 
 /** One thing that is wrong; `path` names the property, header or query parameter. */
 export interface ErrorDetail {
@@ -66,22 +65,25 @@ export function unknownReference(path: string): PlatformError {
   return new PlatformError('unknownReference', { details: [{ path, message: `No such entity: ${path}.` }] });
 }
 
+/** What the identity family says instead of a code (spec 7.3). */
+export function identityErrorCode(kind: FailureKind): string {
+  if (kind === 'badCredentials') return 'InvalidCredentialsError';
+  return `${kind.charAt(0).toUpperCase()}${kind.slice(1)}Error`;
+}
+
 const detailShape = Type.Object({ message: Type.String(), path: Type.Optional(Type.String()) });
-const errorShape = Type.Object({
+
+/** The error body of the management family (decisions 2). */
+export const errorShape = Type.Object({
   error: Type.Object({ code: Type.Integer(), message: Type.String(), details: Type.Array(detailShape) }),
   requestId: Type.String(),
 });
 
-/** The response schemas of what can go wrong, for every endpoint of the management family. */
-export const errorResponses = { '4xx': errorShape, '5xx': errorShape };
-
-const identityErrorShape = Type.Object({
+/** The error body of the identity family (spec 7.3). */
+export const identityErrorShape = Type.Object({
   statusCode: Type.Integer(),
   error: Type.String(),
   message: Type.String(),
   attributes: Type.Object({ errorCode: Type.String(), error: Type.String(), details: Type.Array(detailShape) }),
   requestId: Type.String(),
 });
-
-/** As errorResponses, for the identity family. */
-export const identityErrorResponses = { '4xx': identityErrorShape, '5xx': identityErrorShape };

@@ -1,11 +1,9 @@
-/** The HTTP server: callers, error mapping, OpenAPI, and the two families of endpoints. */
+/** The HTTP server: callers, bodies, error mapping, and the two families of endpoints. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import cookie from '@fastify/cookie';
 import cors from '@fastify/cors';
 import helmet from '@fastify/helmet';
-import swagger from '@fastify/swagger';
-import swaggerUi from '@fastify/swagger-ui';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { Ajv, type ErrorObject } from 'ajv';
 import Fastify, {
@@ -22,13 +20,14 @@ import { isStoreFull } from '../db/index.js';
 import type { Caller } from './access.js';
 import type { Context } from './context.js';
 import { findUnstorable, unstorable } from './entity/values.js';
-import { invalid, PlatformError } from './errors.js';
+import { identityErrorCode, invalid, PlatformError } from './errors.js';
 import { idempotentPosts } from './idempotency.js';
 import { requireCaller } from './identity/authentication.js';
-import { authRoutes, sessionRoutes } from './identity/routes.js';
+import { authRoutes, keyRoutes, sessionRoutes } from './identity/routes.js';
 import type { Authenticated } from './identity/sessions.js';
 import { logRoutes } from './messages/logs.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
+import { documentation } from './openapi.js';
 import { accountUserRoutes } from './registry/account-users.js';
 import { associationRoutes } from './registry/association.js';
 import { batchRoutes } from './registry/batch.js';
@@ -56,10 +55,6 @@ declare module 'fastify' {
   }
   interface FastifyInstance {
     headerPrefix: string;
-  }
-  interface FastifyContextConfig {
-    /** The identity family has an error body of its own (spec 7.3). */
-    family?: 'identity';
   }
 }
 
@@ -113,11 +108,9 @@ export async function buildHttp(ctx: Context): Promise<App> {
     exposedHeaders: exposedHeaders(config.headerPrefix),
   });
   await app.register(cookie);
-  await documentation(app);
+  await documentation(app, ctx);
 
-  app.get('/.well-known/jwks.json', { schema: { tags: ['Identity'], summary: 'Public signing keys' } }, async () =>
-    ctx.tokens.jwks(),
-  );
+  keyRoutes(app, ctx);
   await app.register(async (open) => authRoutes(open as App, ctx), { prefix: '/api/v1' });
   await app.register(
     async (scope) => {
@@ -231,7 +224,7 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply)
     reply.status(status).send({ error: { code, message, details }, requestId });
     return;
   }
-  const errorCode = identityErrorCode(failure);
+  const errorCode = identityErrorCode(failure.kind);
   const attributes = { errorCode, error: message, details };
   reply.status(status).send({ statusCode: status, error: reasons[status] ?? 'Error', message, attributes, requestId });
 }
@@ -243,11 +236,6 @@ const reasons: Record<number, string> = {
   404: 'Not Found',
   500: 'Internal Server Error',
 };
-
-function identityErrorCode({ kind }: PlatformError): string {
-  if (kind === 'badCredentials') return 'InvalidCredentialsError';
-  return `${kind.charAt(0).toUpperCase()}${kind.slice(1)}Error`;
-}
 
 /** Answers bytes that are no HTTP, or too much of it, in the shape of every other error, and closes. */
 function answerBadHttp(error: NodeJS.ErrnoException, socket: Socket): void {
@@ -288,30 +276,4 @@ function asPlatformError(error: unknown): PlatformError {
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
     return new PlatformError('invalid', { message: 'The request cannot be read.' });
   return new PlatformError('server');
-}
-
-async function documentation(app: App): Promise<void> {
-  await app.register(swagger, {
-    openapi: {
-      openapi: '3.1.0',
-      info: {
-        title: 'Slipway',
-        version: '1',
-        description: 'Device provisioning, management and messages. MQTT is described in the README.',
-        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
-      },
-      components: { securitySchemes: { bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' } } },
-      servers: [{ url: '/' }],
-      security: [{ bearer: [] }],
-    },
-  });
-  await app.register(swaggerUi, {
-    routePrefix: '/docs',
-    uiConfig: { validatorUrl: null },
-    staticCSP: true,
-    // The pages are served as they are reached, and ask nobody else.
-    transformStaticCSP: (header) => header.replace(/upgrade-insecure-requests;?|validator\.swagger\.io/g, ''),
-  });
-  app.get('/', { schema: { hide: true } }, (_, reply) => reply.redirect('/docs/'));
-  app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger());
 }

@@ -53,6 +53,11 @@ async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<vo
     .execute();
 }
 
+/** Runs work that is not the request's own, such as the sub-requests of a batch. */
+export function withoutKey<R>(work: () => R): R {
+  return running.exit(work);
+}
+
 /** Serves POST requests that carry the header `Idempotency-Key`. Mount behind authentication. */
 export function idempotentPosts(app: App, ctx: Context): void {
   const { registry, clock } = ctx;

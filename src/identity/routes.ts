@@ -2,13 +2,13 @@
 import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
-import { identityErrorResponses, PlatformError } from '../errors.js';
+import { PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { setTokenCookie } from './authentication.js';
 import { findIdentity } from './identities.js';
 
 const tag = 'Identity';
-const config = { family: 'identity' } as const;
+const family = 'identity';
 
 const loginBody = Type.Object({
   emailAddress: Type.String(),
@@ -18,24 +18,45 @@ const loginBody = Type.Object({
     oneOf(['short', 'remembered', 'extended'], { description: '30 minutes, 7 days, 100 days; 14 days when absent.' }),
   ),
 });
-const validation = Type.Object({
-  success: Type.Boolean(),
-  result: oneOf(['Valid', 'RenewalNeeded', 'Expired', 'Error']),
-  resultCode: Type.Integer({ minimum: 0, maximum: 3 }),
-});
+const tokens = Type.Object(
+  { jwt: Type.String(), csrfToken: Type.String() },
+  { description: 'A session has begun; the token comes as a cookie and in the header too.' },
+);
+const validation = Type.Object(
+  {
+    success: Type.Boolean(),
+    result: oneOf(['Valid', 'RenewalNeeded', 'Expired', 'Error']),
+    resultCode: Type.Integer({ minimum: 0, maximum: 3 }),
+  },
+  { description: 'What the token is worth.' },
+);
+const done = Type.Object({ success: Type.Boolean(), message: Type.String() }, { description: 'The session is over.' });
+const keySet = Type.Object(
+  { keys: Type.Array(Type.Record(Type.String(), Type.Unknown())) },
+  { description: 'A JSON Web Key Set.' },
+);
+
+/** The keys with which others can check our tokens. */
+export function keyRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/.well-known/jwks.json',
+    { schema: { tags: [tag], summary: 'Read the public signing keys', security: [], response: { 200: keySet } } },
+    async () => ctx.tokens.jwks(),
+  );
+}
 
 /** Endpoints that need no token. */
 export function authRoutes(app: App, ctx: Context): void {
   app.post(
     '/auth/login-user',
     {
-      config,
+      config: { family, errors: ['badCredentials', 'storeFull'], sends: ['token'] },
       schema: {
         tags: [tag],
         summary: 'Log in with e-mail and password',
         security: [],
         body: loginBody,
-        response: { 200: Type.Object({ jwt: Type.String(), csrfToken: Type.String() }), ...identityErrorResponses },
+        response: { 200: tokens },
       },
     },
     async (request, reply) => {
@@ -54,13 +75,13 @@ export function authRoutes(app: App, ctx: Context): void {
   app.post(
     '/auth/validate-jwt',
     {
-      config,
+      config: { family },
       schema: {
         tags: [tag],
         summary: 'Say whether a token is valid',
         security: [],
         body: Type.Object({ jwt: Type.String() }),
-        response: { 200: validation, ...identityErrorResponses },
+        response: { 200: validation },
       },
     },
     async (request) => validate(ctx, request.body.jwt),
@@ -72,11 +93,11 @@ export function sessionRoutes(app: App, ctx: Context): void {
   app.post(
     '/sessions/logout',
     {
-      config,
+      config: { family },
       schema: {
         tags: [tag],
         summary: 'End the session',
-        response: { 200: Type.Object({ success: Type.Boolean(), message: Type.String() }), ...identityErrorResponses },
+        response: { 200: done },
       },
     },
     async (request, reply) => {

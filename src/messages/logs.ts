@@ -5,7 +5,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import { metaShape, nameIgnored } from '../entity/routes.js';
-import { errorResponses, invalid, PlatformError } from '../errors.js';
+import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { readSeverity } from './payload.js';
 import { readDate } from './query.js';
@@ -37,7 +37,10 @@ const logShape = Type.Object({
   tags: Type.Array(Type.String()),
   custom: Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Null()]),
 });
-const answer = Type.Object({ logs: Type.Object({ results: Type.Array(logShape), meta: metaShape }) });
+const answer = Type.Object(
+  { logs: Type.Object({ results: Type.Array(logShape), meta: metaShape }) },
+  { description: 'One page of entries, newest first.' },
+);
 
 export type LogQuery = Static<typeof query>;
 export type LogAnswer = Static<typeof answer>;
@@ -47,12 +50,17 @@ export function logRoutes(app: App, ctx: Context): void {
   app.get(
     '/devices/:id/logs',
     {
+      config: {
+        right: ['read', 'device'],
+        errors: ['notFound', 'deleted', 'pageOutside', 'forbidden'],
+        sends: ['ignored'],
+      },
       schema: {
         tags: ['Messages'],
         summary: 'Read the log of a device, newest first',
         params: Type.Object({ id: Type.String() }),
         querystring: query,
-        response: { 200: answer, ...errorResponses },
+        response: { 200: answer },
       },
     },
     async (request, reply) => {

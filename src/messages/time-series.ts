@@ -6,7 +6,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import { nameIgnored } from '../entity/routes.js';
-import { errorResponses, invalid, PlatformError } from '../errors.js';
+import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { parseTopic } from '../topics.js';
 import { readDate } from './query.js';
@@ -43,18 +43,21 @@ const pointProperties = {
   numericValue: Type.Optional(Type.Union([Type.Number(), Type.Null()])),
   stringValue: Type.Optional(Type.Union([Type.String(), Type.Null()])),
 };
-const answer = Type.Object({
-  meta: Type.Object({
-    timeSpent: Type.Number({ description: 'Milliseconds.' }),
-    start: Type.Union([Type.String(), Type.Null()]),
-    end: Type.Union([Type.String(), Type.Null()]),
-    count: Type.Integer({ description: 'Points on this page.' }),
-    pagingToken: Type.Union([Type.String(), Type.Null()], { description: 'Null on the last page.' }),
-  }),
-  result: Type.Array(
-    Type.Object({ ...pointProperties, values: Type.Optional(Type.Array(Type.Object(pointProperties))) }),
-  ),
-});
+const answer = Type.Object(
+  {
+    meta: Type.Object({
+      timeSpent: Type.Number({ description: 'Milliseconds.' }),
+      start: Type.Union([Type.String(), Type.Null()]),
+      end: Type.Union([Type.String(), Type.Null()]),
+      count: Type.Integer({ description: 'Points on this page.' }),
+      pagingToken: Type.Union([Type.String(), Type.Null()], { description: 'Null on the last page.' }),
+    }),
+    result: Type.Array(
+      Type.Object({ ...pointProperties, values: Type.Optional(Type.Array(Type.Object(pointProperties))) }),
+    ),
+  },
+  { description: 'One page of points.' },
+);
 
 export type TimeSeriesQuery = Static<typeof query>;
 export type TimeSeriesAnswer = Static<typeof answer>;
@@ -66,6 +69,7 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
   app.get(
     '/data/*',
     {
+      config: { right: ['subscribe', 'device'], errors: ['notFound', 'forbidden'], sends: ['ignored'] },
       schema: {
         tags: ['Messages'],
         summary: 'Read the time-series of a channel',
@@ -73,7 +77,7 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
           'The path goes on with a topic, raw or percent-encoded, and with `/latest` for the latest points, newest first.',
         params: Type.Object({ '*': Type.String({ description: 'The topic, or the topic and /latest.' }) }),
         querystring: query,
-        response: { 200: answer, ...errorResponses },
+        response: { 200: answer },
       },
     },
     async (request, reply) => {
@@ -142,13 +146,14 @@ export function readLatest(
 
 /** The series behind a topic that the caller may hear; undefined when the channel stores nothing. */
 function findSeries({ config, access }: Services, caller: Caller, topic: string): SeriesKey | undefined {
+  access.demand(caller, 'read', 'device');
   const parts = parseTopic(config.topicRoot, topic);
   const device = parts && access.placement(parts.deviceId);
   if (!parts || device?.accountId !== parts.accountId || !access.mayHear(caller, device.id, parts.channel))
     throw new PlatformError('notFound', { message: 'The topic does not exist.' });
-  const template = access.channelsOf(device.deviceTemplateId).get(parts.channel)?.template;
-  if (template?.persistenceType !== 'timeSeries') return undefined;
-  return { accountId: device.accountId, deviceId: device.id, channelTemplateId: template.id };
+  const channel = access.channelsOf(device.deviceTemplateId).get(parts.channel);
+  if (channel?.persistenceType !== 'timeSeries') return undefined;
+  return { accountId: device.accountId, deviceId: device.id, channelTemplateId: channel.id };
 }
 
 /** What the query names; what it leaves open is as on the first page, so that the pages of one range belong together. */

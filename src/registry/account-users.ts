@@ -4,10 +4,19 @@ import { Id, type Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
-import { etagHeaders, idParams, listResponse, nameIgnored, readEtag, sendEntity } from '../entity/routes.js';
+import {
+  entityResponse,
+  etagHeaders,
+  idParams,
+  listResponse,
+  nameIgnored,
+  readEtag,
+  sendEntity,
+  verbConfig,
+} from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
-import { errorResponses, PlatformError, unknownReference } from '../errors.js';
+import { type FailureKind, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { identityFor, insertIdentity } from '../identity/identities.js';
 import { commonShape, showCommon } from './shapes.js';
@@ -36,7 +45,9 @@ const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), userId: row.us
 export function accountUserRoutes(app: App, ctx: Context): void {
   const { registry, clock, access, broker } = ctx;
   const tags = ['Account users'];
-  const one = { 200: Type.Object({ accountUser: shape }), ...errorResponses };
+  const one = (description: string) => entityResponse('accountUser', shape, description);
+  const config = (verb: 'create' | 'read' | 'remove' | 'list', more?: readonly FailureKind[]) =>
+    verbConfig(verb, 'accountUser', more);
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     access.demand(caller, 'create', 'accountUser');
@@ -81,7 +92,10 @@ export function accountUserRoutes(app: App, ctx: Context): void {
 
   app.post(
     '/account-users',
-    { schema: { tags, summary: 'Make an admin', body: createBody, response: one } },
+    {
+      config: config('create', ['unknownReference', 'notUnique', 'userExists']),
+      schema: { tags, summary: 'Make an admin', body: createBody, response: one('The new admin.') },
+    },
     async (request, reply) => {
       const entity = await create(request.caller, request.body);
       nameIgnored(request, reply, createBody);
@@ -90,7 +104,10 @@ export function accountUserRoutes(app: App, ctx: Context): void {
   );
   app.get(
     '/account-users/:id',
-    { schema: { tags, summary: 'Read an admin', params: idParams, response: one } },
+    {
+      config: config('read'),
+      schema: { tags, summary: 'Read an admin', params: idParams, response: one('The admin.') },
+    },
     async (request, reply) => {
       access.demand(request.caller, 'read', 'accountUser');
       const row = demandLive(await findReached(ctx, request.caller, 'accountUsers', request.params.id));
@@ -99,13 +116,25 @@ export function accountUserRoutes(app: App, ctx: Context): void {
   );
   app.delete(
     '/account-users/:id',
-    { schema: { tags, summary: 'End an admin', params: idParams, headers: etagHeaders, response: one } },
+    {
+      config: config('remove', ['constraint']),
+      schema: {
+        tags,
+        summary: 'Delete an admin',
+        params: idParams,
+        headers: etagHeaders,
+        response: one('An admin no longer.'),
+      },
+    },
     async (request, reply) =>
       sendEntity(reply, 'accountUser', await remove(request.caller, request.params.id, readEtag(request))),
   );
   app.get(
     '/account-users',
-    { schema: { tags, summary: 'List admins', querystring: listQuery, response: listResponse('accountUsers', shape) } },
+    {
+      config: config('list'),
+      schema: { tags, summary: 'List admins', querystring: listQuery, response: listResponse('accountUsers', shape) },
+    },
     async (request, reply) => {
       const query = request.query as ListQuery;
       access.demand(request.caller, 'read', 'accountUser');

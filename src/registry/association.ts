@@ -4,9 +4,10 @@ import { type Static, Type } from 'typebox';
 import { Id } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
+import { nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { find, findLive, timestamp } from '../entity/verbs.js';
-import { errorResponses, invalid, PlatformError, unknownReference } from '../errors.js';
+import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { associateDevice } from './devices.js';
 
@@ -50,31 +51,43 @@ const startBody = Type.Object({
 
 export function associationRoutes(app: App, ctx: Context): void {
   const tags = ['Association'];
-  const codeShape = Type.Object({ associationCode: Type.String({ description: 'XXXX-XXXX-XXXX; shown once.' }) });
+  const codeShape = Type.Object(
+    { associationCode: Type.String({ description: 'XXXX-XXXX-XXXX; shown once.' }) },
+    { description: 'The new code.' },
+  );
   app.post(
     '/association/create-association-code',
     {
+      config: { right: ['create', 'associationCode'], errors: ['notFound', 'deleted', 'forbidden'] },
       schema: {
         tags,
         summary: 'Make the code of a device; the previous one ends',
         body: createBody,
-        response: { 200: codeShape, ...errorResponses },
+        response: { 200: codeShape },
       },
     },
-    async (request) => ({ associationCode: await createCode(ctx, request.caller, request.body.deviceId) }),
+    async (request, reply) => {
+      nameIgnored(request, reply, createBody);
+      return { associationCode: await createCode(ctx, request.caller, request.body.deviceId) };
+    },
   );
   const failures = new Map<string, { since: number; count: number }>();
   app.post(
     '/association/start-association-with-code',
     {
+      config: {
+        right: ['create', 'association'],
+        errors: ['notFound', 'unknownReference', 'association', 'tooMany', 'forbidden'],
+      },
       schema: {
         tags,
         summary: 'Move the device of a code into an organization',
         body: startBody,
-        response: { 200: Type.Object({ deviceId: Id }), ...errorResponses },
+        response: { 200: Type.Object({ deviceId: Id }, { description: 'The device that was moved.' }) },
       },
     },
     async (request, reply) => {
+      nameIgnored(request, reply, startBody);
       const { caller } = request;
       ctx.access.demand(caller, 'create', 'association');
       const code = readCode(request.body.associationCode);

@@ -1,8 +1,9 @@
 /** Several requests in one (decisions 2): each runs with the caller's own rights, in order. */
 import { Type } from 'typebox';
 import { oneOf } from '../entity/listing.js';
-import { errorResponses, invalid } from '../errors.js';
+import { invalid } from '../errors.js';
 import type { App } from '../http.js';
+import { withoutKey } from '../idempotency.js';
 
 const mostRequests = 50;
 /** Headers of the outer request by which the caller is known. */
@@ -35,7 +36,7 @@ export function batchRoutes(app: App): void {
             Type.Boolean({ description: 'Each answer as {status, body} instead of the body alone.' }),
           ),
         }),
-        response: { 200: Type.Array(Type.Unknown()), ...errorResponses },
+        response: { 200: Type.Array(Type.Unknown(), { description: 'The bodies of the answers, in order.' }) },
       },
     },
     async (request, reply) => {
@@ -49,14 +50,16 @@ export function batchRoutes(app: App): void {
       for (const { method, path, payload, headers } of request.body.requests) {
         const url = localPath(path);
         const answer = url
-          ? await app.inject({
-              method,
-              url,
-              // What the caller sends for one request must not change who the caller is.
-              headers: { ...lowerCased(headers), ...own, [insideBatch]: '1', 'content-type': 'application/json' },
-              remoteAddress: request.ip,
-              ...(payload === undefined ? {} : { payload: JSON.stringify(payload) }),
-            })
+          ? await withoutKey(() =>
+              app.inject({
+                method,
+                url,
+                // What the caller sends for one request must not change who the caller is.
+                headers: { ...lowerCased(headers), ...own, [insideBatch]: '1', 'content-type': 'application/json' },
+                remoteAddress: request.ip,
+                ...(payload === undefined ? {} : { payload: JSON.stringify(payload) }),
+              }),
+            )
           : undefined;
         const status = answer?.statusCode ?? 400;
         const answered = answer ? (JSON.parse(answer.payload || 'null') as unknown) : refusal(request.id);

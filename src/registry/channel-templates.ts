@@ -137,9 +137,15 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   entityRoutes(app, {
     path: '/channels/templates',
     tag: 'Channel templates',
+    entity: 'channelTemplate',
     wrapper: 'channelTemplate',
     plural: 'channelTemplates',
     shape: channelTemplateShape,
+    errors: {
+      create: ['unknownReference', 'notUnique'],
+      remove: ['constraint'],
+      recover: ['unknownReference', 'notUnique'],
+    },
     create: { body: createBody, run: create },
     read: { query: Type.Object({}), run: read },
     update: { body: updateBody, run: update },

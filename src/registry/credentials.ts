@@ -6,9 +6,10 @@ import { DateText, Id, type Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context, SecretCheck } from '../context.js';
 import { oneOf } from '../entity/listing.js';
+import { nameIgnored, sendEntity } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { findLive, formatVersion, timestamp } from '../entity/verbs.js';
-import { errorResponses, unknownReference } from '../errors.js';
+import { unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { noteSecret } from '../idempotency.js';
 import { makeSecret } from '../identity/secrets.js';
@@ -35,14 +36,25 @@ export function credentialRoutes(app: App, ctx: Context): void {
   app.post(
     '/access/mqtt-credentials',
     {
+      config: {
+        right: ['create', 'mqttCredential'],
+        errors: ['notFound', 'unknownReference', 'answerGone', 'forbidden'],
+        sends: ['etag', 'ignored'],
+      },
       schema: {
         tags: ['Credentials'],
         summary: 'Make a new secret; the previous one ends',
         body: createBody,
-        response: { 200: Type.Object({ mqttCredential: credentialShape }), ...errorResponses },
+        response: {
+          200: Type.Object({ mqttCredential: credentialShape }, { description: 'The only answer with it.' }),
+        },
       },
     },
-    async (request) => ({ mqttCredential: await createCredential(ctx, request.caller, request.body) }),
+    async (request, reply) => {
+      const credential = await createCredential(ctx, request.caller, request.body);
+      nameIgnored(request, reply, createBody);
+      return sendEntity(reply, 'mqttCredential', credential);
+    },
   );
 }
 

@@ -18,7 +18,7 @@ import {
   stamp,
   trash,
 } from '../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../errors.js';
+import { type FailureKind, invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import {
   commonShape,
@@ -253,12 +253,15 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
     return show(row);
   }
 
+  const parent: readonly FailureKind[] = template ? ['unknownReference'] : [];
   entityRoutes(app, {
     path: kind.path,
     tag: 'Custom fields',
+    entity: 'customField',
     wrapper: kind.wrapper,
     plural: `${kind.wrapper}s`,
     shape,
+    errors: { create: [...parent, 'notUnique'], update: ['notUnique'], recover: [...parent, 'notUnique'] },
     create: { body, run: create },
     read: { query: Type.Object({}), run: read },
     update: { body, run: update },

@@ -193,9 +193,15 @@ export function endUserRoutes(app: App, ctx: Context): void {
   entityRoutes(app, {
     path: '/end-users',
     tag: 'End-users',
+    entity: 'endUser',
     wrapper: 'endUser',
     plural: 'endUsers',
     shape: endUserShape,
+    errors: {
+      create: ['unknownReference', 'notUnique', 'userExists'],
+      update: ['unknownReference'],
+      recover: ['unknownReference'],
+    },
     create: { body: createBody, run: create },
     read: { query: readQuery, run: read },
     update: { body: updateBody, run: update },

@@ -240,9 +240,16 @@ export function organizationRoutes(app: App, ctx: Context): void {
   entityRoutes(app, {
     path: '/organizations',
     tag: 'Organizations',
+    entity: 'organization',
     wrapper: 'organization',
     plural: 'organizations',
     shape: organizationShape,
+    errors: {
+      create: ['unknownReference', 'tooDeep', 'userExists'],
+      update: ['unknownReference', 'tooDeep'],
+      remove: ['constraint'],
+      recover: ['unknownReference', 'tooDeep'],
+    },
     create: { body: createBody, run: create },
     read: { query: readQuery, run: read },
     update: { body: updateBody, run: update },

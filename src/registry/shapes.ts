@@ -3,7 +3,7 @@ import { type TProperties, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../db/records.js';
 import type { Channel } from '../access.js';
 import type { Context } from '../context.js';
-import { builtInFields, type FieldKind, showFields } from '../entity/values.js';
+import { builtInFields, type Field, type FieldKind, showFields } from '../entity/values.js';
 import { formatVersion } from '../entity/verbs.js';
 import { formatTopic } from '../topics.js';
 
@@ -47,9 +47,26 @@ function fieldShapes(kind: FieldKind): TProperties {
   return Object.fromEntries(builtInFields[kind].map(({ name }) => [name, text]));
 }
 
-/** Built-in custom fields as properties of a body; their values are checked against their types. */
+/** The types of built-in custom fields as schemas (spec 2.7); all of them are text. `checkValue` has the last word. */
+const fieldSchemas: Partial<Record<Field['type'], object>> = {
+  countryCode: { maxLength: 2 },
+  datetime: { maxLength: 40, description: 'An ISO 8601 date.' },
+  isoCountry: { maxLength: 6, description: 'An ISO 3166 code, such as US or US-MA.' },
+  name: { minLength: 5, maxLength: 100 },
+  postalCode: { maxLength: 10 },
+  string: { maxLength: 255 },
+  territory: { maxLength: 2 },
+  text: { maxLength: 1000 },
+};
+
+/** Built-in custom fields as properties of a body. */
 export function fieldBody(kind: FieldKind): TProperties {
-  return Object.fromEntries(builtInFields[kind].map(({ name }) => [name, Type.Optional(Type.Unknown())]));
+  return Object.fromEntries(
+    builtInFields[kind].map(({ name, type }) => {
+      const schema = { ...fieldSchemas[type], type: ['string', 'null'] };
+      return [name, Type.Optional(Type.Unsafe<string | null>(schema))];
+    }),
+  );
 }
 
 /** What showing an entity looks at. */
@@ -110,7 +127,7 @@ export function showDeviceTemplate({ access, fields }: ShowContext, row: Row<'de
     ...showTemplate(row),
     ...showFields(fields.of('deviceTemplates', row.accountId), row.fields),
     channelTemplates: channels.map((channel) => ({
-      id: channel.row.id,
+      id: channel.id,
       name: channel.name,
       ...showChannelProperties(channel),
     })),
@@ -127,24 +144,26 @@ export const channelTemplateShape = Type.Object({
   ...channelProperties,
 });
 
-function showChannelProperties(channel: Pick<Channel, 'row' | 'template'>) {
-  const { persistenceType, streamBridgeDelivery } = channel.row;
+function showChannelProperties({
+  persistenceType,
+  streamBridgeDelivery,
+  service,
+}: Pick<Channel, 'persistenceType' | 'streamBridgeDelivery' | 'service'>) {
   return {
     flags: { deviceUpdatable: false, timeSeries: persistenceType === 'timeSeries' },
     streamBridgeDelivery,
-    serviceTopic: channel.template === undefined,
+    serviceTopic: service,
     persistenceType,
   };
 }
 
 export function showChannelTemplate(row: Row<'channelTemplates'>) {
-  const template = row.name.startsWith('_') ? undefined : row;
   return {
     ...showCommon(row),
     entityId: row.entityId,
     entityType: row.entityType,
     name: row.name,
-    ...showChannelProperties({ row, template }),
+    ...showChannelProperties({ ...row, service: row.name.startsWith('_') }),
   };
 }
 
@@ -247,7 +266,7 @@ export function showDevice(ctx: ShowContext, row: Row<'devices'>) {
     deviceTemplateId: row.deviceTemplateId,
     ...showDeviceState(ctx, row),
     channels: channels.map((channel) => ({
-      channelTemplateId: channel.row.id,
+      channelTemplateId: channel.id,
       channelTemplateName: channel.name,
       channel: formatTopic(config.topicRoot, row.accountId, row.id, channel.name),
       ...showChannelProperties(channel),

@@ -203,9 +203,11 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   entityRoutes(app, {
     path,
     tag: 'Templates',
+    entity,
     wrapper,
     plural: table,
     shape: kind.shape,
+    errors: { create: ['notUnique'], update: ['notUnique'], remove: ['constraint'], recover: ['notUnique'] },
     create: { body: createBody, run: create },
     read: { query: counted, run: read },
     update: { body: updateBody, run: update },

@@ -185,3 +185,15 @@ t.test('_set/fields changes the device, all or nothing, and everybody in reach i
   }
   t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.firmwareVersion, '2.0');
 });
+
+t.test('a log entry of more than 16 KiB is delivered, not stored, and explained', async (t) => {
+  const { device, secret } = await service.device();
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.subscribeAsync(service.topic(device.id, '_rejected'), { qos: 1 });
+  const said = nextMessage(client);
+  await client.publishAsync(service.topic(device.id, '_log'), 'x'.repeat(16_385), { qos: 1 });
+  t.match(JSON.parse((await said).text), { error: { code: 106 }, topic: service.topic(device.id, '_log') });
+  await client.publishAsync(service.topic(device.id, '_log'), 'y'.repeat(16_384), { qos: 1 });
+  const { logs } = await service.ok('GET', `/api/v1/devices/${device.id}/logs?text=y`);
+  t.equal(logs.meta.count, 1);
+});

@@ -1,40 +1,209 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
 import t from 'tap';
-import { type Service, startService } from '../support/service.js';
+import { type Json, type Service, startService } from '../support/service.js';
+
+/**
+ * The tables of spec 4.2 to 4.9: operation | `etag`, then query parameters of a GET or properties of a body | what the
+ * answer holds. `!` is required, `=` begins values that must be among those taken. `{kind}` and `{entityType}` are each of
+ * `families`, with `{one}` as its wrapper. Spec 4.4 requires createIdmUser and its fellows; decisions 3 say what happens
+ * without them.
+ */
+const spec = `
+  POST /auth/login-user                            | emailAddress! password! accountId! renewalType=short,remembered,extended | csrfToken jwt
+  POST /sessions/logout                            | | success message
+  POST /auth/validate-jwt                          | jwt! | result resultCode
+
+  POST /devices                                    | accountId! serialNumber! deviceTemplateId organizationId firmwareVersion latitude longitude externalIp reverseDns | device
+  GET /devices/{id}                                | expand | device
+  PUT /devices/{id}                                | etag organizationId firmwareVersion latitude longitude externalIp reverseDns | device
+  DELETE /devices/{id}                             | etag | device
+  GET /devices                                     | accountId! deviceTemplateId organizationId serialNumber provisioningState firmwareVersion latitude longitude connected lastConnected externalIp geoIpLatitude geoIpLongitude reverseDns {page} expand sortBy=created,lastModified,id,deviceTemplateId,organizationId,provisioningState,firmwareVersion,serialNumber | devices
+  GET /trash/devices/{id}                          | | device
+  GET /trash/devices                               | accountId! {page} | devices
+  POST /trash/devices/{id}/recover                 | etag | device
+
+  POST /end-users                                  | accountId! organizationId! createIdmUser idmUserEmail idmUserPassword endUserTemplateId | endUser
+  GET /end-users/{id}                              | expand | endUser
+  PUT /end-users/{id}                              | etag organizationId! | endUser
+  DELETE /end-users/{id}                           | etag | endUser
+  GET /end-users                                   | accountId! endUserTemplateId organizationId {page} expand sortBy=created,lastModified,id,accountId,endUserTemplateId,organizationId | endUsers
+  GET /trash/end-users/{id}                        | | endUser
+  GET /trash/end-users                             | accountId! {page} | endUsers
+  POST /trash/end-users/{id}/recover               | etag | endUser
+
+  POST /organizations                              | accountId! name! parentId organizationTemplateId endUserTemplateId description phoneNumber address city state postalCode countryCode industry organizationSize websiteAddress | organization
+  GET /organizations/{id}                          | expand count | organization
+  PUT /organizations/{id}                          | etag name parentId | organization
+  DELETE /organizations/{id}                       | etag | organization
+  GET /organizations                               | accountId! parentId organizationTemplateId name {page} count expand sortBy=created,lastModified,id,accountId,parentId,organizationTemplateId,name | organizations
+  GET /trash/organizations/{id}                    | | organization
+  GET /trash/organizations                         | accountId! {page} | organizations
+  POST /trash/organizations/{id}/recover           | etag | organization
+
+  POST /{kind}/templates                           | accountId! name! | {one}Template
+  GET /{kind}/templates/{id}                       | count | {one}Template
+  PUT /{kind}/templates/{id}                       | etag name | {one}Template
+  DELETE /{kind}/templates/{id}                    | etag | {one}Template
+  GET /{kind}/templates                            | accountId! name default {page} count sortBy=created,lastModified,id,accountId,name,default | {one}Templates
+  GET /trash/{kind}/templates/{id}                 | | {one}Template
+  GET /trash/{kind}/templates                      | accountId! {page} | {one}Templates
+  POST /trash/{kind}/templates/{id}/recover        | etag | {one}Template
+
+  POST /{entityType}/custom-fields                 | accountId! {one}TemplateId! name! fieldType! description required default | {one}Field
+  GET /{entityType}/custom-fields/{id}             | | {one}Field
+  PUT /{entityType}/custom-fields/{id}             | etag accountId! {one}TemplateId! name! fieldType! description required default | {one}Field
+  DELETE /{entityType}/custom-fields/{id}          | etag | {one}Field
+  GET /{entityType}/custom-fields                  | accountId! {one}TemplateId! name fieldType required default {page} sortBy=created,lastModified,id,accountId,{one}TemplateId,name,fieldType,required | {one}Fields
+  GET /trash/{entityType}/custom-fields/{id}       | | {one}Field
+  GET /trash/{entityType}/custom-fields            | accountId! {page} | {one}Fields
+  POST /trash/{entityType}/custom-fields/{id}/recover | etag | {one}Field
+
+  POST /channels/templates                         | accountId! entityId! entityType=deviceTemplate name! streamBridgeDelivery persistenceType=simple,timeSeries | channelTemplate
+  GET /channels/templates/{id}                     | | channelTemplate
+  PUT /channels/templates/{id}                     | etag streamBridgeDelivery | channelTemplate
+  DELETE /channels/templates/{id}                  | etag | channelTemplate
+  GET /trash/channels/templates/{id}               | | channelTemplate
+  POST /trash/channels/templates/{id}/recover      | etag | channelTemplate
+
+  POST /access/mqtt-credentials                    | accountId! entityId! entityType=device | mqttCredential
+`;
+const families = { devices: 'device', 'end-users': 'endUser', organizations: 'organization' };
 
 let service: Service;
+let document: Json;
 t.before(async () => {
   service = await startService(t);
+  document = await service.ok('GET', '/openapi.json', { token: null });
 });
 
-t.test('the OpenAPI document is valid and names every endpoint of a kind', async (t) => {
-  const document = await service.ok('GET', '/openapi.json', { token: null });
+const operations = () =>
+  Object.entries<Json>(document.paths).flatMap(([path, methods]) =>
+    Object.entries<Json>(methods).map(([method, operation]) => ({ method: method.toUpperCase(), path, ...operation })),
+  );
+
+t.test('the OpenAPI document is valid', async (t) => {
   t.equal(document.openapi, '3.1.0');
   const result = await new Validator().validate(structuredClone(document));
   t.ok(result.valid, JSON.stringify(result.errors));
-  const operations = Object.entries<object>(document.paths).flatMap(([path, methods]) =>
-    Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
-  );
-  const kinds = ['devices', 'end-users', 'organizations', 'channels/templates'];
-  for (const kind of [...kinds, ...kinds.slice(0, 3).map((name) => `${name}/templates`)])
-    for (const operation of [
-      `POST /api/v1/${kind}`,
-      `GET /api/v1/${kind}`,
-      `GET /api/v1/${kind}/{id}`,
-      `PUT /api/v1/${kind}/{id}`,
-      `DELETE /api/v1/${kind}/{id}`,
-      `GET /api/v1/trash/${kind}`,
-      `GET /api/v1/trash/${kind}/{id}`,
-      `POST /api/v1/trash/${kind}/{id}/recover`,
-    ])
-      t.ok(operations.includes(operation), operation);
-  for (const operation of [
-    'POST /api/v1/auth/login-user',
-    'POST /api/v1/auth/validate-jwt',
-    'POST /api/v1/sessions/logout',
-    'POST /api/v1/access/mqtt-credentials',
-  ])
-    t.ok(operations.includes(operation), operation);
+});
+
+t.test('it holds what the tables of the spec hold', async (t) => {
+  const lines = spec
+    .replaceAll('{page}', 'meta results page pageSize sortOrder=asc,desc')
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .flatMap((line) =>
+      /\{(kind|entityType)\}/.test(line)
+        ? Object.entries(families).map(([many, one]) =>
+            line.replace(/\{(kind|entityType)\}/, many).replaceAll('{one}', one),
+          )
+        : [line],
+    );
+  for (const line of lines) {
+    const [endpoint = '', takes = '', answers = ''] = line.split('|').map((cell) => cell.trim());
+    const [method = '', path = ''] = endpoint.split(' ');
+    const operation = document.paths[`/api/v1${path}`]?.[method.toLowerCase()];
+    t.ok(operation, endpoint);
+    if (!operation) continue;
+    const taken = parametersOf(method, operation);
+    for (const word of takes.split(' ').filter(Boolean)) {
+      const [, name = '', required, values] = /^(\w+)(!)?(?:=(.*))?$/.exec(word) ?? [];
+      t.ok(taken[name], `${endpoint} takes ${name}`);
+      if (!values) t.equal(taken[name]?.required, required !== undefined || name === 'etag', `${endpoint}: ${word}`);
+      for (const value of values?.split(',') ?? [])
+        t.ok(taken[name]?.schema.enum.includes(value), `${endpoint}: ${name} ${value}`);
+    }
+    const answered = operation.responses[200].content['application/json'].schema.properties;
+    for (const name of answers.split(' ')) t.ok(answered[name], `${endpoint} answers ${name}`);
+  }
+});
+
+/** What a request can say, by name: query and etag, or the properties of its body and etag. */
+function parametersOf(method: string, { parameters = [], requestBody }: Json): Record<string, Json> {
+  const place = method === 'GET' ? ['query'] : ['header'];
+  const named = parameters.filter((one: Json) => place.includes(one.in)).map((one: Json) => [one.name, one]);
+  const { properties = {}, required = [] } = requestBody?.content['application/json'].schema ?? {};
+  const inBody = Object.entries(properties).map(([name, schema]) => [
+    name,
+    { schema, required: required.includes(name) },
+  ]);
+  return Object.fromEntries([...named, ...inBody]);
+}
+
+t.test('every operation says what it is, what it takes and what it answers', async (t) => {
+  const tags = document.tags.map(({ name }: Json) => name);
+  const ids = new Set<string>();
+  for (const { method, path, operationId, summary, responses, security, parameters = [], ...more } of operations()) {
+    const endpoint = `${method} ${path}`;
+    t.match(operationId, /^[a-z][A-Za-z0-9]+$/, endpoint);
+    t.notOk(ids.has(operationId), `${endpoint}: ${operationId} is its own`);
+    ids.add(operationId);
+    t.ok(summary, `${endpoint}: summary`);
+    t.equal(more.tags.length, 1, endpoint);
+    t.ok(tags.includes(more.tags[0]), `${endpoint}: its group is described`);
+    t.strictSame(Object.keys(responses).sort(), ['200', ...Object.keys(more['x-codes'])].sort(), endpoint);
+    for (const [status, { description }] of Object.entries<Json>(responses)) {
+      t.not(description, 'Default Response', `${endpoint} ${status}`);
+      for (const code of more['x-codes'][status] ?? [])
+        t.ok(description.includes(`\`${code}\``), `${endpoint} ${code}`);
+    }
+    const headers = parameters.filter((one: Json) => one.in === 'header').map(({ name }: Json) => name);
+    const isOpen = security.length === 0;
+    t.equal(headers.includes('Idempotency-Key'), method === 'POST' && !isOpen, endpoint);
+    t.equal(
+      security.some((one: object) => 'csrf' in one),
+      method !== 'GET' && !isOpen,
+      `${endpoint}: a cookie needs the CSRF header to change things`,
+    );
+    t.ok(responses[200].headers['x-request-id'], endpoint);
+    const isList = Object.values<Json>(responses[200].content['application/json'].schema.properties ?? {}).some(
+      (one) => one.properties?.results,
+    );
+    const isEntity = !isList && path.startsWith('/api/v1/') && /\/\{id\}(\/recover)?$/.test(path);
+    if (isEntity) t.ok(responses[200].headers.ETag, `${endpoint}: ETag`);
+    if (isList) t.ok(responses[200].headers['platform-ignored-properties'], `${endpoint}: ignored properties`);
+  }
+});
+
+t.test('built-in custom fields take what the document says, and no more', async (t) => {
+  const organization = await service.organization();
+  const password = 'a long enough secret';
+  const bodies: Record<string, () => object> = {
+    '/devices': () => ({ serialNumber: 'S' }),
+    '/devices/templates': () => ({ name: service.unique('T') }),
+    '/organizations': () => ({ name: 'O' }),
+    '/end-users': () => ({
+      organizationId: organization.id,
+      createIdmUser: true,
+      idmUserEmail: `${service.unique('e').replace(' ', '')}@example.com`,
+      idmUserPassword: password,
+    }),
+  };
+  const forms: Record<string, string> = { purchaseDate: '2026-01-31', countryCode: 'US' };
+  for (const [path, body] of Object.entries(bodies)) {
+    const { properties } = document.paths[`/api/v1${path}`].post.requestBody.content['application/json'].schema;
+    const shape = Object.values<Json>(
+      document.paths[`/api/v1${path}`].post.responses[200].content['application/json'].schema.properties,
+    )[0].properties;
+    const given = ['accountId', 'serialNumber', 'firmwareVersion', 'externalIp', 'reverseDns'];
+    const names = Object.keys(properties).filter((name) => {
+      const { type, maxLength } = properties[name];
+      return shape[name] && Array.isArray(type) && maxLength && !given.includes(name);
+    });
+    t.ok(names.length >= 4, path);
+    const post = (values: object) =>
+      service.http('POST', `/api/v1${path}`, { body: { accountId: service.accountId, ...body(), ...values } });
+    for (const name of names) {
+      const { minLength = 0, maxLength } = properties[name];
+      const good = [null, forms[name] ?? '🚀'.repeat(maxLength), ...(minLength ? ['x'.repeat(minLength)] : [])];
+      for (const value of good) t.match(await post({ [name]: value }), { status: 200 }, `${path} ${name}: ${value}`);
+      const bad = ['x'.repeat(maxLength + 1), 5, true, [], {}, ...(minLength ? ['x'.repeat(minLength - 1)] : [])];
+      for (const value of bad) {
+        const refused = { status: 400, body: { error: { code: 106, details: [{ path: name }] } } };
+        t.match(await post({ [name]: value }), refused, `${path} ${name}: ${value}`);
+      }
+    }
+  }
 });
 
 t.test('readable pages stand at /docs and need no network', async (t) => {

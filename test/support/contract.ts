@@ -8,8 +8,10 @@ export class Contract {
   readonly #ajv = (formats as unknown as (ajv: Ajv) => Ajv)(new Ajv({ strict: false, allErrors: true }));
   readonly #validators = new Map<string, ValidateFunction>();
   readonly #routes: Array<{ path: string; matches: RegExp; operations: Json }>;
+  readonly #components: Json;
 
   constructor(document: Json) {
+    this.#components = document.components;
     this.#routes = Object.entries(document.paths as Json)
       .map(([path, operations]) => ({
         path,
@@ -27,15 +29,18 @@ export class Contract {
       ({ matches, operations }) => matches.test(path) && operations[method.toLowerCase()],
     );
     if (!route) return;
-    const { responses } = route.operations[method.toLowerCase()];
-    const key = [String(status), `${String(status)[0]}XX`].find((name) => responses[name]);
-    if (!key) throw new Error(`${method} ${route.path}: status ${status} is not documented`);
-    const schema = responses[key].content?.['application/json']?.schema;
-    if (!schema) return;
-    const name = `${method} ${route.path} ${key}`;
-    const validate = this.#validators.get(name) ?? this.#ajv.compile(schema);
+    const { responses, 'x-codes': codes } = route.operations[method.toLowerCase()];
+    const name = `${method} ${route.path} ${status}`;
+    if (!responses[status]) throw new Error(`${name}: the status is not documented`);
+    const { schema } = responses[status].content['application/json'];
+    const components = this.#components;
+    const validate = this.#validators.get(name) ?? this.#ajv.compile({ ...schema, components });
     this.#validators.set(name, validate);
     if (!validate(body))
       throw new Error(`${name}: ${this.#ajv.errorsText(validate.errors)} in ${JSON.stringify(body)}`);
+    if (status < 400) return;
+    const { error, attributes } = body as Json;
+    const code = attributes?.errorCode ?? error.code;
+    if (!codes[status].includes(code)) throw new Error(`${name}: the code ${code} is not documented`);
   }
 }

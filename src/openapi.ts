@@ -1,0 +1,248 @@
+/**
+ * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it stands.
+ * Its extensions `x-codes` (error codes by status) and `x-callers` are held by tests, and docs/api.md is made of them.
+ */
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { FastifySchema, RouteOptions } from 'fastify';
+import { type TSchema, Type } from 'typebox';
+import type { Access, Action, Caller, EntityKind } from './access.js';
+import type { Context } from './context.js';
+import {
+  errorShape,
+  type FailureKind,
+  failureKinds,
+  identityErrorCode,
+  identityErrorShape,
+  PlatformError,
+} from './errors.js';
+import type { App } from './http.js';
+
+/** The version of an entity, the names of what had no effect, a token. */
+type Sent = 'etag' | 'ignored' | 'token';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The identity family has an error body of its own (spec 7.3). */
+    family?: 'identity';
+    /** How the route itself can fail; what any route in its place can answer is added by `failuresOf`. */
+    errors?: readonly FailureKind[];
+    /** What the caller must be permitted to do, as src/access.ts has it; absent where every known caller may. */
+    right?: readonly [Action, EntityKind];
+    /** Headers of its answer besides those of every answer in its place. */
+    sends?: readonly Sent[];
+  }
+}
+
+/** The groups of endpoints, in reading order. */
+const tags = [
+  { name: 'Identity', description: 'Login, logout, tokens.' },
+  { name: 'Devices', description: 'Things in the field.' },
+  { name: 'End-users', description: 'People in organizations, who log in.' },
+  { name: 'Organizations', description: 'A tree at most five deep; rights cascade downwards.' },
+  { name: 'Templates', description: 'What devices, end-users and organizations stem from.' },
+  { name: 'Custom fields', description: 'Properties that the entities of a template have besides their own.' },
+  { name: 'Channel templates', description: 'Channels of the devices of a template.' },
+  { name: 'Credentials', description: 'Broker passwords of devices.' },
+  { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
+  { name: 'Messages', description: 'What devices have said.' },
+  { name: 'Account users', description: 'The admins of an account.' },
+  { name: 'Batch', description: 'Several requests in one.' },
+];
+
+/** Serves the document at /openapi.json and as pages at /docs. Register it before the routes. */
+export async function documentation(app: App, { access }: Pick<Context, 'access'>): Promise<void> {
+  const prefix = app.headerPrefix;
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Slipway',
+        version: '1',
+        description:
+          'Device provisioning, management and messages. MQTT is described in the README. `x-codes` are the error codes of an operation by status, `x-callers` who may call it.',
+        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      },
+      tags,
+      components: {
+        schemas: { Error: errorShape, IdentityError: identityErrorShape },
+        securitySchemes: {
+          bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' },
+          cookie: { type: 'apiKey', in: 'cookie', name: `${prefix}-access-token` },
+          csrf: {
+            type: 'apiKey',
+            in: 'header',
+            name: `${prefix}-csrf-token`,
+            description: 'The csrfToken of the login; with the cookie, for every request that changes something.',
+          },
+        },
+      },
+      servers: [{ url: '/' }],
+    },
+    transform: ({ schema, url, route }) => describe(access, prefix, schema, url, route),
+  });
+  await app.register(swaggerUi, {
+    routePrefix: '/docs',
+    uiConfig: { validatorUrl: null },
+    staticCSP: true,
+    // The pages are served as they are reached, and ask nobody else.
+    transformStaticCSP: (header) => header.replace(/upgrade-insecure-requests;?|validator\.swagger\.io/g, ''),
+  });
+  app.get('/', { schema: { hide: true } }, (_, reply) => reply.redirect('/docs/'));
+  app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger());
+}
+
+/** One operation of the document. */
+function describe(access: Access, prefix: string, schema: FastifySchema, path: string, route: RouteOptions) {
+  if (!schema || schema.hide) return { schema, url: path };
+  const { config = {} } = route;
+  const place = { method: String(route.method), isOpen: schema.security?.length === 0, schema };
+  // Only topics have slashes in them.
+  const url = path.replace('*', ':topic');
+  const failures = failuresOf(place, config.errors ?? []);
+  const { 200: success } = schema.response as { 200: TSchema };
+  return {
+    url,
+    schema: {
+      ...schema,
+      operationId: operationId(place.method, url),
+      ...securityOf(place),
+      ...parametersOf(place),
+      ...(isFlat(schema.body) ? { consumes: ['application/json', 'application/x-www-form-urlencoded'] } : {}),
+      response: {
+        200: { ...success, headers: sentBy(prefix, place, config.sends ?? []) },
+        ...errorAnswers(failures, config.family),
+      },
+      'x-codes': codesByStatus(failures, config.family),
+      'x-callers': place.isOpen ? ['anybody'] : callersOf(access, config.right),
+    },
+  };
+}
+
+/** Where a route stands: behind authentication unless it is open. */
+interface Place {
+  method: string;
+  isOpen: boolean;
+  schema: FastifySchema;
+}
+
+/** `own`, with what every route in this place can answer, in the order of the table in src/errors.ts. */
+function failuresOf({ method, isOpen, schema }: Place, own: readonly FailureKind[]): FailureKind[] {
+  const changes = method !== 'GET';
+  const here: Array<[boolean, FailureKind[]]> = [
+    [true, ['server']],
+    [schema.params !== undefined || schema.querystring !== undefined, ['invalid']],
+    // Any of these may come with a body.
+    [changes, ['invalid', 'tooLarge', 'mediaType']],
+    [!isOpen, ['tokenMissing', 'tokenInvalid']],
+    // The CSRF header is missing; the store takes nothing more.
+    [!isOpen && changes, ['forbidden', 'storeFull']],
+  ];
+  const kinds = new Set([...own, ...here.flatMap(([applies, more]) => (applies ? more : []))]);
+  return failureKinds.filter((kind) => kinds.has(kind));
+}
+
+function byStatus(kinds: readonly FailureKind[]): Array<[status: string, FailureKind[]]> {
+  const grouped: Record<string, FailureKind[]> = {};
+  for (const kind of kinds) {
+    const { status } = new PlatformError(kind);
+    grouped[status] = [...(grouped[status] ?? []), kind];
+  }
+  return Object.entries(grouped);
+}
+
+type Family = 'identity' | undefined;
+
+function codeOf(kind: FailureKind, family: Family): number | string {
+  return family ? identityErrorCode(kind) : new PlatformError(kind).code;
+}
+
+function codesByStatus(kinds: readonly FailureKind[], family: Family) {
+  const codes = (some: FailureKind[]) => [...new Set(some.map((kind) => codeOf(kind, family)))];
+  return Object.fromEntries(byStatus(kinds).map(([status, some]) => [status, codes(some)]));
+}
+
+const retryAfter = { headers: { 'retry-after': { type: 'integer', description: 'Seconds.' } } };
+
+/** The responses of what can go wrong: the codes of a status and what each means here. */
+function errorAnswers(kinds: readonly FailureKind[], family: Family) {
+  const content = {
+    'application/json': { schema: { $ref: `#/components/schemas/${family ? 'IdentityError' : 'Error'}` } },
+  };
+  const describeAll = (some: FailureKind[]) =>
+    some.map((kind) => `- \`${codeOf(kind, family)}\` ${new PlatformError(kind).message}`).join('\n');
+  return Object.fromEntries(
+    byStatus(kinds).map(([status, some]) => [
+      status,
+      { description: describeAll(some), ...(some.includes('tooMany') ? retryAfter : {}), content },
+    ]),
+  );
+}
+
+const callers: readonly Caller[] = [
+  { kind: 'admin', id: '', accountId: '' },
+  { kind: 'endUser', id: '', accountId: '', organizationIds: [] },
+  { kind: 'newcomer', id: '', accountId: '' },
+];
+
+/** The kinds of callers that have the right at all; `newcomer` is an identity without an end-user. */
+function callersOf(access: Access, right: readonly [Action, EntityKind] | undefined): string[] {
+  return callers.filter((caller) => !right || access.may(caller, ...right)).map(({ kind }) => kind);
+}
+
+/** `GET /api/v1/devices/:id` is getDevicesById. */
+function operationId(method: string, url: string): string {
+  const words = url
+    .replace(/^\/api\/v\d+/, '')
+    .replaceAll(':', 'by-')
+    .split(/[^A-Za-z0-9]+/);
+  return method.toLowerCase() + words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('');
+}
+
+/** A token as Bearer or as cookie; a cookie needs the CSRF header to change things (decisions 4). */
+function securityOf({ method, isOpen }: Place): Pick<FastifySchema, 'security'> {
+  if (isOpen) return { security: [] };
+  return { security: [{ bearer: [] }, method === 'GET' ? { cookie: [] } : { cookie: [], csrf: [] }] };
+}
+
+const idempotencyKey = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  description: 'The same key with the same request from the same caller gets the first answer again for 72 hours.',
+});
+
+/** Headers and path. A missing etag is left to our code, which answers 103; to the document it is required. */
+function parametersOf({ method, isOpen, schema }: Place): Pick<FastifySchema, 'headers' | 'params'> {
+  const { properties = {} } = (schema.headers ?? {}) as { properties?: object };
+  const path = ((schema.params ?? {}) as { properties?: Record<string, TSchema> }).properties;
+  const keys = method === 'POST' && !isOpen ? { 'Idempotency-Key': idempotencyKey } : {};
+  return {
+    headers: { type: 'object', properties: { ...properties, ...keys }, required: Object.keys(properties) },
+    ...(path?.['*'] ? { params: Type.Object({ topic: path['*'] }) } : {}),
+  };
+}
+
+/** Whether a form can hold the body: plain values only. */
+function isFlat(body: unknown): boolean {
+  const { properties } = (body ?? {}) as { properties?: Record<string, { type?: unknown }> };
+  return (
+    properties !== undefined && Object.values(properties).every(({ type }) => type !== 'array' && type !== 'object')
+  );
+}
+
+/** The headers of a successful answer. */
+function sentBy(prefix: string, { method, isOpen }: Place, sends: readonly Sent[]) {
+  const text = (description: string) => ({ type: 'string', description });
+  return {
+    'x-request-id': text('Names the request, in the log too.'),
+    ...(sends.includes('token') ? { [`${prefix}-access-token`]: text('The token.') } : {}),
+    ...(isOpen ? {} : { [`${prefix}-access-token`]: text('A fresh token, once that of the request is a minute old.') }),
+    ...(sends.includes('etag') ? { ETag: text('The version of the entity, quoted.') } : {}),
+    ...(sends.includes('ignored')
+      ? { [`${prefix}-ignored-properties`]: text('Comma-separated: what of the request had no effect, if anything.') }
+      : {}),
+    ...(method === 'POST' && !isOpen
+      ? { 'idempotent-replayed': text('`true` when this is the first answer again.') }
+      : {}),
+  };
+}

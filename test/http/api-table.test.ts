@@ -1,0 +1,118 @@
+/**
+ * Holds the tables of docs/api.md against the OpenAPI document and the callers that it names against the service.
+ * `UPDATE_API_TABLE=1 npx tap dist/test/http/api-table.test.js` in the root of the project writes the tables.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import t from 'tap';
+import { type Json, type Service, startService } from '../support/service.js';
+
+const file = 'docs/api.md';
+const [begin, end] = ['<!-- endpoints -->', '<!-- /endpoints -->'];
+const kinds: Record<string, string> = { endUser: 'end-user' };
+/** Admins, end-users, newcomers. */
+const kindsOfIdentities = 3;
+
+let service: Service;
+let operations: Json[];
+let groups: Json[];
+t.before(async () => {
+  service = await startService(t);
+  const document = service.server.app.swagger() as Json;
+  groups = document.tags;
+  operations = Object.entries<Json>(document.paths).flatMap(([path, methods]) =>
+    Object.entries<Json>(methods).map(([method, operation]) => ({ method: method.toUpperCase(), path, ...operation })),
+  );
+});
+
+/** An operation as a line of the table. */
+function rowOf({ method, path, summary, 'x-callers': callers, ...operation }: Json): string {
+  const named = callers.map((kind: string) => kinds[kind] ?? kind).join(', ');
+  const who = callers.length === kindsOfIdentities ? 'everybody who is logged in' : named;
+  return `| ${method} | \`${path}\` | ${summary} | ${who} | ${codesOf(operation)} |`;
+}
+
+/** Its codes but those that the head of docs/api.md tells of all endpoints; 106 and -199 with the status of a rare one. */
+function codesOf({ security, 'x-codes': codes }: Json): string {
+  const general = ['413', '415', '500', '507', ...(security.length > 0 ? ['401'] : [])];
+  const shown = Object.entries<Array<number | string>>(codes)
+    .filter(([status]) => !general.includes(status))
+    .flatMap(([status, list]) =>
+      list.map((code) => ((code === 106 && status !== '400') || code === -199 ? `${code} (${status})` : String(code))),
+    );
+  return [...new Set(shown)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true })).join(', ');
+}
+
+function tables(): string {
+  return groups
+    .map(({ name, description }) => {
+      const rows = operations.filter(({ tags }) => tags[0] === name).map(rowOf);
+      const head = ['| method | path | what it does | who | errors |', '|---|---|---|---|---|'];
+      return [`### ${name}`, '', description, '', ...head, ...rows].join('\n');
+    })
+    .join('\n\n');
+}
+
+t.test('docs/api.md has a row for every operation, and every row an operation', async (t) => {
+  const text = readFileSync(file, 'utf8');
+  const [head = '', rest = ''] = text.split(`${begin}\n`);
+  const [written = '', tail = ''] = rest.split(`\n${end}`);
+  if (process.env.UPDATE_API_TABLE) return writeFileSync(file, `${head}${begin}\n${tables()}\n${end}${tail}`);
+  const rows = written.split('\n').filter((line) => line.startsWith('| ') && !line.startsWith('| method'));
+  const wanted = operations.map(rowOf);
+  // A title stands on one line, ready to paste; UPDATE_API_TABLE=1 writes them all.
+  for (const row of wanted) t.ok(rows.includes(row), `has the row ${row}`);
+  for (const row of rows) t.ok(wanted.includes(row), `has an operation for ${row}`);
+  t.equal(written, tables(), 'the rows stand in their groups, in the order of the routes');
+});
+
+t.test('docs/api.md names every code with its status', async (t) => {
+  const text = readFileSync(file, 'utf8');
+  for (const { tags, 'x-codes': codes } of operations.filter(({ tags }) => tags[0] !== 'Identity'))
+    for (const [status, list] of Object.entries<number[]>(codes))
+      for (const code of list)
+        t.match(text, new RegExp(`^\\| ${code} \\|[^|\\n]*\\b${status}\\b`, 'm'), `${tags[0]}: ${code} with ${status}`);
+});
+
+t.test('who is not named is refused, and who is named is not refused for what it is', async (t) => {
+  const gone = await service.endUser((await service.organization()).id);
+  await service.ok('DELETE', `/api/v1/end-users/${gone.endUser.id}`, { headers: { etag: gone.endUser.version } });
+  const there = await service.endUser((await service.organization()).id);
+  const tokens: Record<string, string> = { admin: service.admin, endUser: there.token, newcomer: gone.token };
+  // Logging out ends the tokens of the others, and a batch asks for each of its requests.
+  const asked = operations.filter(
+    ({ path, security }) => security.length > 0 && !/logout$|batch$/.test(path) && path.startsWith('/api/'),
+  );
+  for (const operation of asked)
+    for (const [kind, token] of Object.entries(tokens)) {
+      const answer = await send(operation, token);
+      const title = `${kind}: ${operation.method} ${operation.path} answered ${answer.text}`;
+      const refused = answer.status === 403 && answer.body.error.message === 'The caller is not permitted to do this.';
+      // A topic is out of reach rather than forbidden.
+      if (operation['x-codes'][403]) t.equal(!refused, operation['x-callers'].includes(kind), title);
+      else t.match(answer, { status: 404 }, title);
+    }
+});
+
+/** A request that the schemas accept, for things that are not there. */
+function send({ method, path, parameters = [], requestBody }: Json, token: string) {
+  const values = (place: string) =>
+    parameters
+      .filter((one: Json) => one.in === place && one.required)
+      .map(({ name, schema }: Json) => [name, exampleOf(name, schema)]);
+  const schema = requestBody?.content['application/json'].schema;
+  const required: string[] = schema?.required ?? [];
+  const body = schema && Object.fromEntries(required.map((name) => [name, exampleOf(name, schema.properties[name])]));
+  const query = new URLSearchParams(values('query'));
+  const url = path.replace(/\{\w+\}/g, 'nothing');
+  return service.http(method, `${url}?${query}`, {
+    token,
+    headers: Object.fromEntries(values('header')),
+    ...(body && { body }),
+  });
+}
+
+function exampleOf(name: string, schema: Json): string {
+  if (name === 'accountId') return service.accountId;
+  if (name === 'associationCode') return '000000000000';
+  return schema.enum?.[0] ?? '1';
+}

@@ -1,0 +1,637 @@
+/**
+ * Every endpoint and every id that it takes, asked for by callers who must not reach what the id names: the admin of
+ * another account, an end-user of other organizations, an identity without an end-user, nobody.
+ */
+import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import t, { type Test } from 'tap';
+import { createAccount } from '../../src/registry/accounts.js';
+import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';
+
+/** Endpoints without an id of anything that is stored, and why. */
+const withoutIds: Record<string, string> = {
+  'GET /.well-known/jwks.json': 'public keys, for everybody',
+  'POST /api/v1/auth/login-user': 'the password decides, in test/identity/sessions.test.ts',
+  'POST /api/v1/auth/validate-jwt': 'says only whether the signature and the session are good',
+  'POST /api/v1/sessions/logout': 'ends the session of the token that is sent, and names no other',
+  'POST /api/v1/batch': 'the last test below sends the whole table through it',
+};
+
+/**
+ * `{kind}`, `{fields}` and what goes with them stand for each of `families`. The second column says which parameter
+ * names what; a dash is a list of the caller's own account. The others are the answers: a status and a code, `none` for
+ * an empty list, `own` for one that holds nothing of anybody else. Without a token every answer is 401/30.
+ */
+const table = `
+  POST /api/v1/devices                              | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/devices                              | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
+  POST /api/v1/devices                              | body organizationId: organization               | 400/102 | 403/21  | 403/21
+  GET /api/v1/devices                               | -                                               | own     | own     | 403/21
+  GET /api/v1/devices                               | query accountId: account                        | 404/100 | 404/100 | 403/21
+  GET /api/v1/devices                               | query deviceTemplateId: deviceTemplate          | none    | none    | 403/21
+  GET /api/v1/devices                               | query organizationId: organization              | none    | none    | 403/21
+  GET /api/v1/devices/{id}                          | path id: device                                 | 404/100 | 404/100 | 403/21
+  PUT /api/v1/devices/{id}                          | path id: device                                 | 404/100 | 404/100 | 403/21
+  PUT /api/v1/devices/{id}                          | body organizationId: organization               | 400/102 | 400/102 | 403/21
+  DELETE /api/v1/devices/{id}                       | path id: device                                 | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/devices                         | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/trash/devices                         | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/devices/{id}                    | path id: device                                 | 404/100 | 403/21  | 403/21
+  POST /api/v1/trash/devices/{id}/recover           | path id: device                                 | 404/100 | 403/21  | 403/21
+
+  POST /api/v1/end-users                            | body accountId: account                         | 404/100 | 404/100 | 403/21
+  POST /api/v1/end-users                            | body organizationId: organization               | 400/102 | 400/102 | 403/21
+  POST /api/v1/end-users                            | body userId: identity                           | 400/102 | 400/102 | 403/21
+  POST /api/v1/end-users                            | body endUserTemplateId: endUserTemplate         | 400/102 | 400/102 | 403/21
+  GET /api/v1/end-users                             | -                                               | own     | own     | 403/21
+  GET /api/v1/end-users                             | query accountId: account                        | 404/100 | 404/100 | 403/21
+  GET /api/v1/end-users                             | query endUserTemplateId: endUserTemplate        | none    | none    | 403/21
+  GET /api/v1/end-users                             | query organizationId: organization              | none    | none    | 403/21
+  GET /api/v1/end-users                             | query userId: identity                          | none    | none    | 403/21
+  GET /api/v1/end-users/{id}                        | path id: endUser                                | 404/100 | 404/100 | 403/21
+  PUT /api/v1/end-users/{id}                        | path id: endUser                                | 404/100 | 404/100 | 403/21
+  PUT /api/v1/end-users/{id}                        | body organizationId: organization               | 400/102 | 400/102 | 403/21
+  DELETE /api/v1/end-users/{id}                     | path id: endUser                                | 404/100 | 404/100 | 403/21
+  GET /api/v1/trash/end-users                       | -                                               | own     | own     | 403/21
+  GET /api/v1/trash/end-users                       | query accountId: account                        | 404/100 | 404/100 | 403/21
+  GET /api/v1/trash/end-users/{id}                  | path id: endUser                                | 404/100 | 404/100 | 403/21
+  POST /api/v1/trash/end-users/{id}/recover         | path id: endUser                                | 404/100 | 404/100 | 403/21
+
+  POST /api/v1/organizations                        | body accountId: account                         | 404/100 | 404/100 | 404/100
+  POST /api/v1/organizations                        | body parentId: organization                     | 400/102 | 400/102 | 403/21
+  POST /api/v1/organizations                        | body organizationTemplateId: organizationTemplate | 400/102 | 400/102 | 400/102
+  POST /api/v1/organizations                        | body endUserTemplateId: endUserTemplate         | 400/110 | 400/102 | 400/102
+  GET /api/v1/organizations                         | -                                               | own     | own     | 403/21
+  GET /api/v1/organizations                         | query accountId: account                        | 404/100 | 404/100 | 403/21
+  GET /api/v1/organizations                         | query parentId: organization                    | none    | none    | 403/21
+  GET /api/v1/organizations                         | query organizationTemplateId: organizationTemplate | none | none    | 403/21
+  GET /api/v1/organizations/{id}                    | path id: organization                           | 404/100 | 404/100 | 403/21
+  PUT /api/v1/organizations/{id}                    | path id: organization                           | 404/100 | 404/100 | 403/21
+  PUT /api/v1/organizations/{id}                    | body parentId: organization                     | 400/102 | 400/102 | 403/21
+  DELETE /api/v1/organizations/{id}                 | path id: organization                           | 404/100 | 404/100 | 403/21
+  GET /api/v1/trash/organizations                   | -                                               | own     | own     | 403/21
+  GET /api/v1/trash/organizations                   | query accountId: account                        | 404/100 | 404/100 | 403/21
+  GET /api/v1/trash/organizations/{id}              | path id: organization                           | 404/100 | 404/100 | 403/21
+  POST /api/v1/trash/organizations/{id}/recover     | path id: organization                           | 404/100 | 404/100 | 403/21
+
+  POST /api/v1/{kind}/templates                     | body accountId: account                         | 404/100 | 403/21  | 403/21
+  GET /api/v1/{kind}/templates                      | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/{kind}/templates                      | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/{kind}/templates/{id}                 | path id: {one}Template                          | 404/100 | 403/21  | 403/21
+  PUT /api/v1/{kind}/templates/{id}                 | path id: {one}Template                          | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/{kind}/templates/{id}              | path id: {one}Template                          | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/{kind}/templates                | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/trash/{kind}/templates                | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/{kind}/templates/{id}           | path id: {one}Template                          | 404/100 | 403/21  | 403/21
+  POST /api/v1/trash/{kind}/templates/{id}/recover  | path id: {one}Template                          | 404/100 | 403/21  | 403/21
+
+  POST /api/v1/{fields}                             | body accountId: account                         | 404/100 | 403/21  | 403/21
+  GET /api/v1/{fields}                              | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/{fields}                              | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/{fields}/{id}                         | path id: {field}                                | 404/100 | 403/21  | 403/21
+  PUT /api/v1/{fields}/{id}                         | path id: {field}                                | 404/100 | 403/21  | 403/21
+  PUT /api/v1/{fields}/{id}                         | body accountId: account                         | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/{fields}/{id}                      | path id: {field}                                | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/{fields}                        | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/trash/{fields}                        | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/{fields}/{id}                   | path id: {field}                                | 404/100 | 403/21  | 403/21
+  POST /api/v1/trash/{fields}/{id}/recover          | path id: {field}                                | 404/100 | 403/21  | 403/21
+  POST /api/v1/{kind}/custom-fields                 | body {one}TemplateId: {one}Template             | 400/102 | 403/21  | 403/21
+  GET /api/v1/{kind}/custom-fields                  | query {one}TemplateId: {one}Template            | none    | 403/21  | 403/21
+  PUT /api/v1/{kind}/custom-fields/{id}             | body {one}TemplateId: {one}Template             | 400/106 | 403/21  | 403/21
+
+  POST /api/v1/channels/templates                   | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/channels/templates                   | body entityId: deviceTemplate                   | 400/102 | 403/21  | 403/21
+  GET /api/v1/channels/templates                    | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/channels/templates                    | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/channels/templates                    | query entityId: deviceTemplate                  | none    | 403/21  | 403/21
+  GET /api/v1/channels/templates/{id}               | path id: channelTemplate                        | 404/100 | 403/21  | 403/21
+  PUT /api/v1/channels/templates/{id}               | path id: channelTemplate                        | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/channels/templates/{id}            | path id: channelTemplate                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/channels/templates              | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/trash/channels/templates              | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/channels/templates/{id}         | path id: channelTemplate                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/trash/channels/templates/{id}/recover | path id: channelTemplate                       | 404/100 | 403/21  | 403/21
+
+  POST /api/v1/account-users                        | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/account-users                        | body userId: identity                           | 400/102 | 403/21  | 403/21
+  GET /api/v1/account-users                         | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/account-users                         | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/account-users                         | query userId: admin                             | none    | 403/21  | 403/21
+  GET /api/v1/account-users/{id}                    | path id: accountUser                            | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/account-users/{id}                 | path id: accountUser                            | 404/100 | 403/21  | 403/21
+
+  POST /api/v1/access/mqtt-credentials              | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/access/mqtt-credentials              | body entityId: device                           | 400/102 | 403/21  | 403/21
+  POST /api/v1/association/create-association-code  | body deviceId: device                           | 404/100 | 403/21  | 403/21
+  POST /api/v1/association/start-association-with-code | body associationCode: code                   | 404/100 | 422/106 | 403/21
+  POST /api/v1/association/start-association-with-code | body endUserId: endUser                      | 400/102 | 400/102 | 403/21
+  POST /api/v1/association/start-association-with-code | body organizationId: organization            | 400/102 | 400/102 | 403/21
+  GET /api/v1/devices/{id}/logs                     | path id: device                                 | 404/100 | 404/100 | 403/21
+  GET /api/v4/data/{topic}                          | path topic: topic                               | 404/100 | 404/100 | 403/21
+`;
+const who = ['stranger', 'outsider', 'newcomer'] as const;
+
+const families = [
+  ['{kind}', '{one}', 'devices device', 'end-users endUser', 'organizations organization'],
+  [
+    '{fields}',
+    '{field}',
+    'devices/custom-fields deviceField',
+    'end-users/custom-fields endUserField',
+    'organizations/custom-fields organizationField',
+    'devices/templates/custom-fields deviceTemplateField',
+  ],
+] as const;
+
+/** The kind of template that custom fields belong to, by the path of their list. */
+const fieldTemplates: Record<string, string> = {
+  '/api/v1/devices/custom-fields': 'deviceTemplate',
+  '/api/v1/end-users/custom-fields': 'endUserTemplate',
+  '/api/v1/organizations/custom-fields': 'organizationTemplate',
+};
+
+interface Row {
+  title: string;
+  endpoint: string;
+  method: string;
+  path: string;
+  /** Which parameter names something that is not the caller's; undefined for a plain list. */
+  place: 'path' | 'query' | 'body' | undefined;
+  parameter: string;
+  kind: string;
+  expected: string[];
+}
+
+const rows: Row[] = table
+  .split('\n')
+  .filter((line) => line.trim() !== '')
+  .flatMap((line) => {
+    const family = families.find(([name]) => line.includes(name));
+    if (!family) return [line];
+    const [path, kind, ...members] = family;
+    return members.map((member) => {
+      const [of = '', one = ''] = member.split(' ');
+      return line.replaceAll(path, of).replaceAll(kind, one);
+    });
+  })
+  .map((line) => {
+    const [endpoint = '', what = '', ...expected] = line.split('|').map((cell) => cell.trim());
+    const [method = '', path = ''] = endpoint.split(' ');
+    const [, place, parameter = '', kind = ''] = /^(path|query|body) (\S+): (\S+)$/.exec(what) ?? [];
+    const title = `${endpoint}, ${what}`;
+    return { title, endpoint, method, path, place: place as Row['place'], parameter, kind, expected };
+  });
+
+/** Something that has an id: an entity with its version, or a text that names one. */
+interface Thing {
+  id: string;
+  version?: string;
+}
+
+interface Caller {
+  token: string;
+  /** What it may use, by kind, to fill in the rest of a request. */
+  own: Record<string, Thing>;
+  /** What it must not reach, by kind; the first of a kind is live and full. */
+  theirs: Record<string, Thing[]>;
+  /** What it may say when it makes an organization. */
+  organizationBody: object;
+  /** Texts that stand in what it must not reach, and in nothing else. */
+  secrets: string[];
+}
+
+let service: Service;
+let callers: Record<(typeof who)[number], Caller>;
+let deviceStays: () => boolean;
+
+t.before(async () => {
+  service = await startService(t);
+  const first = await fill(service.accountId, service.admin);
+  const second = await strangerAccount();
+  const stranger = await fill(second.accountId, second.token);
+
+  // above ── home ── below, where the outsider belongs; everything else of the account is out of its reach.
+  const templateOf = (one: string) => ({ [`${one}TemplateId`]: first.theirs[`${one}Template`]?.[0]?.id });
+  const canary = (parentId?: string) => ({ name: 'canary', parentId, ...templateOf('organization') });
+  const above = await service.organization(canary());
+  const home = await service.organization({ parentId: above.id });
+  const below = await service.organization({ parentId: home.id });
+  const outsider = await service.endUser(home.id);
+  const farewell = await service.organization();
+  const newcomer = await service.endUser(farewell.id);
+
+  const sibling = await service.organization(canary(above.id));
+  const organizations = [
+    sibling,
+    await service.organization(canary(sibling.id)),
+    await trashed('/organizations', 'organization', canary()),
+    await trashed('/organizations', 'organization', canary(sibling.id)),
+    above,
+  ];
+  const canaryDevice = (organizationId: string | null) => ({
+    serialNumber: 'canary',
+    organizationId,
+    ...templateOf('device'),
+  });
+  const watched = await service.device(canaryDevice(sibling.id));
+  deviceStays = await publishCanary(watched.device.id, watched.secret);
+  const { device } = await service.ok('GET', `/api/v1/devices/${watched.device.id}`);
+  const free = await service.create('/devices', 'device', canaryDevice(null));
+  const devices = [
+    device,
+    await service.create('/devices', 'device', canaryDevice(above.id)),
+    free,
+    await trashed('/devices', 'device', canaryDevice(sibling.id)),
+  ];
+  const invite = (organizationId: string) => ({
+    organizationId,
+    createIdmUser: true,
+    idmUserEmail: `${service.unique('canary').replace(' ', '')}@example.com`,
+    name: 'canary',
+    ...templateOf('endUser'),
+  });
+  const endUsers = [
+    await service.create('/end-users', 'endUser', invite(sibling.id)),
+    await service.create('/end-users', 'endUser', invite(above.id)),
+    await trashed('/end-users', 'endUser', invite(sibling.id)),
+  ];
+  const topic = (accountId: string, deviceId: string) =>
+    service.topic(deviceId, 'canary').replace(service.accountId, accountId);
+  const theirs = {
+    ...first.theirs,
+    organization: organizations,
+    device: devices,
+    endUser: endUsers,
+    identity: [...endUsers.map(({ userId }) => ({ id: userId })), ...(first.theirs.admin ?? [])],
+    code: [{ id: await codeOf(device.id) }],
+    topic: [topic(service.accountId, device.id), topic(second.accountId, device.id)].flatMap((id) => [
+      { id },
+      { id: `${id}/latest` },
+      { id: encodeURIComponent(id) },
+    ]),
+  };
+
+  const inAccount = (organizationId: string) => ({ serialNumber: 'own', organizationId });
+  const freeCode = { id: await codeOf(free.id) };
+  const belowDevice = await service.create('/devices', 'device', inAccount(below.id));
+  const farewellDevice = await service.create('/devices', 'device', inAccount(farewell.id));
+  // What is in its reach names the organization above it and the admin who has made it.
+  const visible = [above.id, first.theirs.admin?.[0]?.id];
+  const outsiderSecrets = ['canary', ...idsOf(only(theirs, ...placed)).filter((id) => !visible.includes(id))];
+  const outside = { ...theirs, ...only(stranger.theirs, 'account', ...templateKinds) };
+  callers = {
+    stranger: {
+      token: second.token,
+      own: { ...stranger.own, code: { id: await codeOf(stranger.own.device?.id ?? '', second.token) } },
+      theirs,
+      organizationBody: {},
+      // The account of the others is no secret: the caller has named it.
+      secrets: ['canary', ...idsOf(theirs).filter((id) => id !== service.accountId)],
+    },
+    outsider: {
+      token: outsider.token,
+      own: { ...first.own, organization: below, device: belowDevice, endUser: outsider.endUser, code: freeCode },
+      theirs: outside,
+      organizationBody: { parentId: below.id },
+      secrets: outsiderSecrets,
+    },
+    newcomer: {
+      token: newcomer.token,
+      own: { ...first.own, organization: farewell, device: farewellDevice, endUser: newcomer.endUser, code: freeCode },
+      theirs: outside,
+      organizationBody: { endUserTemplateId: first.own.endUserTemplate?.id },
+      secrets: outsiderSecrets,
+    },
+  };
+  await service.ok('DELETE', `/api/v1/end-users/${newcomer.endUser.id}`, etag(newcomer.endUser.version));
+});
+
+const placed = ['device', 'endUser', 'organization', 'identity', 'code', 'topic'];
+const templateKinds = ['deviceTemplate', 'endUserTemplate', 'organizationTemplate'];
+const etag = (version: string) => ({ headers: { etag: version } });
+const only = <V>(from: Record<string, V>, ...names: string[]): Record<string, V> =>
+  Object.fromEntries(Object.entries(from).filter(([name]) => names.includes(name)));
+
+const idsOf = (things: Record<string, Thing[]>): string[] =>
+  Object.values(things).flatMap((ones) => ones.map(({ id }) => id));
+
+/** An account beside the first one, and its admin's token. */
+async function strangerAccount(): Promise<{ accountId: string; token: string }> {
+  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
+  const { accountId } = await createAccount(service.server.ctx, account);
+  return { accountId, token: (await service.loginAs(account.adminEmail, account.adminPassword, accountId)).jwt };
+}
+
+/** Creates something of the account and moves it to the trash. */
+async function trashed(path: string, wrapper: string, body: object, token = service.admin): Promise<Thing> {
+  const made = await service.create(path, wrapper, body, token);
+  await service.ok('DELETE', `/api/v1${path}/${made.id}`, { token, ...etag(made.version) });
+  return made;
+}
+
+/** What only admins see in an account, in a form to use (`own`) and, with a canary in each, in a form to hide (`theirs`). */
+async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own' | 'theirs'>> {
+  const mine = service.accountId === accountId;
+  const mark = mine ? 'canary' : 'plain';
+  const list = async (path: string): Promise<Json[]> => {
+    const body = await service.ok('GET', `/api/v1${path}?accountId=${accountId}`, { token });
+    return Object.values<Json>(body)[0].results;
+  };
+  const create = (path: string, wrapper: string, body: object) =>
+    service.create(path, wrapper, { accountId, ...body }, token);
+  const own: Record<string, Thing> = { account: { id: accountId } };
+  const theirs: Record<string, Thing[]> = { account: [{ id: accountId }] };
+  const both = async (kind: string, path: string, wrapper: string, body: object = {}) => {
+    const made = await create(path, wrapper, { name: mark, ...body });
+    theirs[kind] = [made, await trashed(path, wrapper, { accountId, name: `${mark} trash`, ...body }, token)];
+    return made;
+  };
+  for (const [kind, one] of [
+    ['devices', 'device'],
+    ['end-users', 'endUser'],
+    ['organizations', 'organization'],
+  ] as const) {
+    own[`${one}Template`] = (await list(`/${kind}/templates`))[0];
+    const template = await both(`${one}Template`, `/${kind}/templates`, `${one}Template`);
+    const field = { [`${one}TemplateId`]: template.id, fieldType: 'string' };
+    await both(`${one}Field`, `/${kind}/custom-fields`, `${one}Field`, field);
+    const plain = { ...field, [`${one}TemplateId`]: own[`${one}Template`]?.id, name: 'own' };
+    own[`${one}Field`] = await create(`/${kind}/custom-fields`, `${one}Field`, plain);
+  }
+  const [field, ofTemplates] = ['deviceTemplateField', '/devices/templates/custom-fields'];
+  own.deviceTemplateField = await both(field, ofTemplates, field, { fieldType: 'string' });
+  const entityId = theirs.deviceTemplate?.[0]?.id;
+  const channel = { entityId, entityType: 'deviceTemplate', persistenceType: 'timeSeries' };
+  await both('channelTemplate', '/channels/templates', 'channelTemplate', channel);
+  const [admin] = await list('/account-users');
+  const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
+  const ended = await trashed('/account-users', 'accountUser', { accountId, ...second }, token);
+  theirs.accountUser = [admin, ended];
+  theirs.admin = [{ id: admin.userId }];
+  if (mine) return { own, theirs };
+  own.organization = await create('/organizations', 'organization', { name: 'own' });
+  own.device = await create('/devices', 'device', { serialNumber: 'own', organizationId: own.organization?.id });
+  const person = { createIdmUser: true, idmUserEmail: 'own@example.com', organizationId: own.organization?.id };
+  own.endUser = await create('/end-users', 'endUser', person);
+  return { own, theirs };
+}
+
+async function codeOf(deviceId: string, token = service.admin): Promise<string> {
+  const request = { body: { deviceId }, token };
+  return (await service.ok('POST', '/api/v1/association/create-association-code', request)).associationCode;
+}
+
+/** Lets a device say something, and stay; whether its connection has survived. */
+async function publishCanary(deviceId: string, secret: string): Promise<() => boolean> {
+  const watch = await service.connect({ jwt: service.admin });
+  const updates = service.topic('+', '_updates/fields');
+  await watch.subscribeAsync(updates);
+  const seen = nextMessage(watch, (_, payload) => JSON.parse(payload.toString()).state.connected === true);
+  const client = await service.connect({ deviceId, secret });
+  await client.publishAsync(service.topic(deviceId, 'canary'), ',canary,1,canary', { qos: 1 });
+  // Presence is written a little later than it is so; a snapshot must not see it change.
+  await seen;
+  return () => client.connected;
+}
+
+/** What a request of the endpoint says besides the id in question. */
+function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json {
+  if (method !== 'POST' && method !== 'PUT') return undefined;
+  const accountId = own.account?.id;
+  const organizationId = own.organization?.id;
+  const newUser = { createIdmUser: true, idmUserEmail: 'late@example.com' };
+  const template = fieldTemplates[path.replace('/{id}', '')];
+  const field = {
+    accountId,
+    name: 'changed',
+    fieldType: 'string',
+    ...(template && { [`${template}Id`]: own[template]?.id }),
+  };
+  if (path.startsWith('/api/v1/trash/')) return undefined;
+  if (path.includes('/custom-fields')) return field;
+  const bodies: Record<string, object> = {
+    '/api/v1/devices': { accountId, serialNumber: 'changed' },
+    '/api/v1/devices/{id}': { serialNumber: 'changed' },
+    '/api/v1/end-users': { accountId, organizationId, ...newUser },
+    '/api/v1/end-users/{id}': { organizationId, city: 'changed' },
+    '/api/v1/organizations': { accountId, name: 'changed', ...organizationBody },
+    '/api/v1/channels/templates': {
+      accountId,
+      entityId: own.deviceTemplate?.id,
+      entityType: 'deviceTemplate',
+      name: 'changed',
+    },
+    '/api/v1/channels/templates/{id}': { streamBridgeDelivery: 2 },
+    '/api/v1/account-users': { accountId, ...newUser },
+    '/api/v1/access/mqtt-credentials': { accountId, entityId: own.device?.id, entityType: 'device' },
+    '/api/v1/association/create-association-code': {},
+    '/api/v1/association/start-association-with-code': { associationCode: own.code?.id, organizationId },
+  };
+  return bodies[path] ?? { accountId, name: 'changed' };
+}
+
+const takesEtag = ({ method, path }: Row) => method === 'PUT' || method === 'DELETE' || path.endsWith('/recover');
+
+interface Sent {
+  method: string;
+  path: string;
+  body: Json;
+  headers: Record<string, string>;
+}
+
+/** The request of a row that names `thing`; `version` is what stands in the etag header. */
+function requestOf(row: Row, caller: Caller, thing: Thing, version = thing.version): Sent {
+  const { method, place, parameter } = row;
+  const body = bodyOf(row, caller);
+  if (place === 'body') {
+    if (parameter === 'endUserId') delete body.organizationId;
+    body[parameter] = thing.id;
+  }
+  const query = new URLSearchParams();
+  if (method === 'GET' && !row.path.includes('{')) {
+    query.set('accountId', caller.own.account?.id ?? '');
+    query.set('pageSize', '1000');
+    // The list of custom fields is that of one template.
+    const template = fieldTemplates[row.path];
+    if (template) query.set(`${template}Id`, caller.own[template]?.id ?? '');
+    if (place === 'query') query.set(parameter, thing.id);
+  }
+  const self = rows.find(({ endpoint, place }) => endpoint === row.endpoint && place === 'path');
+  const own = place === 'body' && self ? caller.own[self.kind] : undefined;
+  const path = row.path.replace(/\{.*\}/, own?.id ?? thing.id) + (query.size > 0 ? `?${query}` : '');
+  const expected = own ? own.version : version;
+  return { method, path, body, headers: takesEtag(row) && expected !== undefined ? { etag: expected } : {} };
+}
+
+const send = (caller: Pick<Caller, 'token'> | undefined, { method, path, body, headers }: Sent) =>
+  service.http(method, path, { token: caller?.token ?? null, headers, ...(body !== undefined && { body }) });
+
+/** What the caller asks for, the live one first. */
+function asked({ kind, place }: Row, caller: Caller): [Thing, ...Thing[]] {
+  const [first, ...others] = place === undefined ? [{ id: '' }] : (caller.theirs[kind] ?? []);
+  if (!first) throw new Error(`nobody has made a ${kind}`);
+  return [first, ...others];
+}
+
+/** An id of the same form that nothing has. */
+function madeUp({ kind }: Row): string {
+  return kind === 'topic' ? service.topic(randomUUID(), 'canary') : randomUUID();
+}
+
+/** Everything in registry.db, but the sessions, which the callers' own logins and renewals change. */
+async function snapshot(): Promise<Record<string, unknown[]>> {
+  const db = service.server.ctx.registry.query;
+  const tables = (await db.introspection.getTables()).map(({ name }) => name).filter((name) => name !== 'sessions');
+  const read = tables.map(
+    async (name) =>
+      [
+        name,
+        await db
+          .selectFrom(name as 'devices')
+          .selectAll()
+          .execute(),
+      ] as const,
+  );
+  return Object.fromEntries(await Promise.all(read));
+}
+
+/** What is the same for an id out of reach and for one that does not exist. */
+function seen({ status, headers, body }: Answer) {
+  const { requestId: _, ...rest } = body;
+  return { status, etag: headers.get('etag'), ignored: headers.get('platform-ignored-properties'), ...rest };
+}
+
+/** That the answer is the one of the table, and holds nothing of what it was asked for. */
+function meets(
+  t: Test,
+  expected: string,
+  row: Row,
+  answer: Pick<Answer, 'status' | 'body'>,
+  caller: Caller,
+  title: string,
+) {
+  const [status, code] = expected.split('/').map(Number);
+  const [page] = Object.values<Json>(answer.body);
+  if (expected === '400/102') t.match(page, { code, details: [{ path: row.parameter }] }, `${title}: ${expected}`);
+  if (code !== undefined) t.match(answer, { status, body: { error: { code } } }, `${title}: ${expected}`);
+  else {
+    t.equal(answer.status, 200, title);
+    t.equal(page.meta.count, expected === 'none' ? 0 : page.results.length, `${title}: nothing else is counted`);
+    if (expected === 'none') t.strictSame(page.results, [], `${title}: nothing is listed`);
+  }
+  const text = JSON.stringify(answer.body);
+  t.strictSame(
+    caller.secrets.filter((secret) => text.includes(secret)),
+    [],
+    `${title}: tells nothing`,
+  );
+}
+
+t.test('the table names every endpoint of the OpenAPI document and every id that it takes', async (t) => {
+  const named = new Set(
+    rows.flatMap(({ endpoint, place, parameter }) => [endpoint, `${endpoint}, ${place} ${parameter}`]),
+  );
+  const document: Json = service.server.app.swagger();
+  const resolve = (part: Json): Json => (part?.$ref ? at(document, part.$ref) : part);
+  for (const [path, operations] of Object.entries<Json>(document.paths))
+    for (const [method, { parameters = [], requestBody }] of Object.entries<Json>(operations)) {
+      const endpoint = `${method.toUpperCase()} ${path}`;
+      if (endpoint in withoutIds) continue;
+      t.ok(named.has(endpoint), endpoint);
+      const schema = resolve(resolve(requestBody)?.content['application/json'].schema);
+      t.ok(!schema || schema.properties, `${endpoint}: its body can be looked through`);
+      const body = Object.keys(schema?.properties ?? {}).map((name) => ({ in: 'body', name }));
+      for (const { in: place, name } of [...parameters.map(resolve), ...body])
+        if (place === 'path' || /Id$|^associationCode$/.test(name))
+          t.ok(named.has(`${endpoint}, ${place} ${name}`), `${endpoint}, ${place} ${name}`);
+    }
+  for (const { title, expected } of rows) t.equal(expected.length, who.length, title);
+});
+
+/** What a reference such as `#/components/schemas/def-0` points to. */
+function at(document: Json, reference: string): Json {
+  return reference
+    .split('/')
+    .slice(1)
+    .reduce((part, name) => part[name], document);
+}
+
+for (const row of rows)
+  t.test(row.title, async (t) => {
+    const before = await snapshot();
+    const nobody = await send(undefined, requestOf(row, callers.stranger, asked(row, callers.stranger)[0]));
+    t.match(nobody, { status: 401, body: { error: { code: 30 } } }, 'without a token: 401/30');
+    for (const [n, name] of who.entries()) {
+      const caller = callers[name];
+      const [thing, ...others] = asked(row, caller);
+      meets(t, row.expected[n] ?? '', row, await send(caller, requestOf(row, caller, thing)), caller, name);
+      // A list by another's id is empty in any case; a held device is told from an unknown code (decisions 6).
+      if (row.place === undefined || row.place === 'query' || row.kind === 'code') continue;
+      const differences: string[] = [];
+      for (const version of takesEtag(row) && row.place === 'path' ? ['1', 'right', undefined] : ['1']) {
+        const nothing = seen(await send(caller, requestOf(row, caller, { id: madeUp(row) }, version && '1')));
+        for (const { id, version: latest } of [thing, ...others]) {
+          const etag = version === 'right' ? latest : version;
+          const answer = seen(await send(caller, requestOf(row, caller, { id }, etag)));
+          if (!isDeepStrictEqual(answer, nothing))
+            differences.push(`${id}, etag ${etag}: ${JSON.stringify(answer)}, not ${JSON.stringify(nothing)}`);
+        }
+      }
+      t.strictSame(differences, [], `${name}: live or deleted, whatever the etag, it looks like what does not exist`);
+    }
+    t.strictSame(await snapshot(), before, 'nothing has changed');
+  });
+
+t.test('what the others are refused is there, for its admin', async (t) => {
+  const admin = { ...callers.stranger, token: service.admin, own: callers.outsider.own };
+  for (const row of rows.filter(({ method, place }) => method === 'GET' && place !== undefined)) {
+    const answers = await Promise.all(asked(row, admin).map((thing) => send(admin, requestOf(row, admin, thing))));
+    const full = answers.some(
+      ({ status, text }) => status === 200 && admin.secrets.some((secret) => text.includes(secret)),
+    );
+    t.ok(full || row.parameter === 'accountId', row.title);
+  }
+});
+
+t.test('a batch gives nobody more than the requests in it', async (t) => {
+  const before = await snapshot();
+  for (const [n, name] of who.entries()) {
+    const caller = callers[name];
+    for (let from = 0; from < rows.length; from += 50) {
+      const part = rows.slice(from, from + 50);
+      const requests = part.map((row) => {
+        const { body, ...sent } = requestOf(row, caller, asked(row, caller)[0]);
+        return { ...sent, ...(body !== undefined && { payload: body }) };
+      });
+      const batch = { body: { requests } };
+      t.match(await service.http('POST', '/api/v1/batch', { ...batch, token: null }), { status: 401 });
+      const answers = await service.ok('POST', '/api/v1/batch?status=true', { ...batch, token: caller.token });
+      for (const [place, row] of part.entries())
+        meets(t, row.expected[n] ?? '', row, answers[place], caller, `${name}, ${row.title}`);
+    }
+  }
+  t.strictSame(await snapshot(), before, 'nothing has changed');
+});
+
+t.test('the device that all of this was about is still connected', async (t) => {
+  t.ok(deviceStays());
+});
+
+t.test('names and e-mail addresses of one account are free in another', async (t) => {
+  const { token, own } = callers.stranger;
+  const accountId = own.account?.id;
+  const organizationId = own.organization?.id;
+  for (const kind of ['devices', 'end-users', 'organizations']) {
+    const answer = await service.http('POST', `/api/v1/${kind}/templates`, {
+      token,
+      body: { accountId, name: 'canary' },
+    });
+    t.equal(answer.status, 200, `${kind}: a template`);
+  }
+  for (const { email } of await service.server.ctx.registry.query.selectFrom('identities').selectAll().execute()) {
+    if (!email.startsWith('canary')) continue;
+    const body = { accountId, organizationId, createIdmUser: true, idmUserEmail: email };
+    t.equal((await service.http('POST', '/api/v1/end-users', { token, body })).status, 200, email);
+  }
+});
