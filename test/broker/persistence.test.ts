@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import t from 'tap';
@@ -82,7 +83,12 @@ t.test('of QoS 2 messages that are never released only the packet ids are kept',
     client.send(publishPacket(f.topic('chat'), payload, { qos: 2, messageId }));
     t.match(await client.next(), { cmd: 'pubrec', messageId });
   }
-  const kept = held() - before;
+  // What the socket has read last is let go a few turns of the loop later.
+  let kept = held() - before;
+  for (let turn = 0; turn < 100 && kept >= 5e6; turn += 1) {
+    await nextTurn();
+    kept = held() - before;
+  }
   t.ok(kept < 5e6, `${kept} of 20,000,000 bytes are kept`);
   client.send(publishPacket(f.topic('chat'), payload, { qos: 2, messageId: 1, dup: true }));
   t.match(await client.next(), { cmd: 'pubrec', messageId: 1 });
