@@ -32,6 +32,7 @@ export async function measureLists(directory: string): Promise<void> {
       .where('organizationId', 'is not', null)
       .where('lastConnected', 'is not', null)
       .where('geoIpLatitude', 'is not', null)
+      .where('geoIpLongitude', 'is not', null)
       .where('reverseDns', 'is not', null)
       .where('latitude', 'is not', null)
       .where('longitude', 'is not', null)
