@@ -3,7 +3,7 @@
  * Answers may carry a secret, so each is sealed with a key made from the Idempotency-Key, which is stored only hashed.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHash, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Registry, Tx } from '../db/index.js';
 import type { Row } from '../db/records.js';
@@ -53,11 +53,6 @@ async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<vo
     .execute();
 }
 
-/** Runs work that is not the request's own, such as the sub-requests of a batch. */
-export function withoutKey<R>(work: () => R): R {
-  return running.exit(work);
-}
-
 /** Serves POST requests that carry the header `Idempotency-Key`. Mount behind authentication. */
 export function idempotentPosts(app: App, ctx: Context): void {
   const { registry, clock } = ctx;
@@ -67,7 +62,7 @@ export function idempotentPosts(app: App, ctx: Context): void {
 
   app.addHook('preValidation', (request, reply, next) => {
     const key = request.headers['idempotency-key'];
-    if (request.method !== 'POST' || typeof key !== 'string') return next();
+    if (request.method !== 'POST' || typeof key !== 'string' || !creates(request)) return next();
     if (key === '' || key.length > 255) return next(invalid('Idempotency-Key', 'must have 1 to 255 characters'));
     const keyed = keyOf(request, key, timestamp(clock));
     answerAgain(request, reply, keyed).then((answered) => {
@@ -118,13 +113,17 @@ export function idempotentPosts(app: App, ctx: Context): void {
   }
 
   app.addHook('onSend', async (request, reply, payload) => {
-    const keyed = started.get(request)?.keyed;
-    if (!keyed || reply.hasHeader('idempotent-replayed')) return;
-    if (reply.statusCode >= 500 || reply.statusCode === 429 || typeof payload !== 'string') return;
+    const first = started.get(request);
+    if (!first) return;
+    const { statusCode } = reply;
+    const isKept = statusCode < 500 && statusCode !== 429 && !reply.hasHeader('idempotent-replayed');
     try {
-      await keep(keyed, reply.statusCode, payload);
+      if (isKept && typeof payload === 'string') await keep(first.keyed, statusCode, payload);
     } catch (error) {
       request.log.error({ err: error }, 'an answer could not be kept for its Idempotency-Key');
+    } finally {
+      // Here and not later: the caller may have gone away, and then there is no response to wait for.
+      first.done();
     }
   });
   // Also when the caller has gone away in the middle.
@@ -134,8 +133,11 @@ export function idempotentPosts(app: App, ctx: Context): void {
     const answer = seal(key, payload);
     if (made) {
       const kept = registry.query.updateTable('idempotentAnswers').set({ status, answer });
-      await kept.where('keyHash', '=', keyHash).where('status', 'is', null).execute();
-      return;
+      const { numUpdatedRows } = await kept
+        .where('keyHash', '=', keyHash)
+        .where('status', 'is', null)
+        .executeTakeFirst();
+      if (numUpdatedRows > 0n) return;
     }
     await registry.query
       .insertInto('idempotentAnswers')
@@ -181,11 +183,21 @@ export class SecretAnswers {
   }
 }
 
+/** Batches, logout and recovery make nothing new; the requests in a batch have keys of their own. */
+function creates({ url }: FastifyRequest): boolean {
+  return !/\/(batch|logout|recover)\/?(\?|$)/.test(url);
+}
+
 function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
   const { caller, body, url } = request;
-  const hash = (...parts: string[]) => createHash('sha256').update(parts.join('\0')).digest('base64');
-  const requestHash = hash(url, JSON.stringify(body ?? null));
-  return { key, keyHash: hash(caller.accountId, caller.id, key), requestHash, created, made: false };
+  // Whoever has another role meanwhile is another caller: a right that is gone gets no answer again.
+  const parts = [caller.accountId, caller.id, caller.kind, key];
+  const keyHash = createHash('sha256').update(parts.join('\0')).digest('base64');
+  // Bodies hold passwords: without the key, which is not stored, the hash tells nothing of them.
+  const requestHash = createHmac('sha256', key)
+    .update(`${url}\0${JSON.stringify(body ?? null)}`)
+    .digest('base64');
+  return { key, keyHash, requestHash, created, made: false };
 }
 
 function sealingKey(key: string, salt: Buffer): Buffer {

@@ -5,7 +5,7 @@ import type { Db } from '../../db/index.js';
 import type { EntityTable, Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
-import { degreesText, parseDate } from './values.js';
+import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';
 
 /**
  * How a column is matched: `exact` text; `reference`, an id or the text `null`; `partial`, anywhere, ignoring case;
@@ -122,7 +122,8 @@ export async function list<T extends EntityTable>(
   if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
   // Where a text is found everywhere, walking in order meets a page of it sooner than sorting all of it.
   const { text, ...withoutText } = listing;
-  const matching = text && count > oftenFound ? narrow(db, caller, withoutText, query, state) : indexed;
+  const isAscii = Object.values(query).every((value) => /^[\p{ASCII}]*$/u.test(String(value)));
+  const matching = text && count > oftenFound && isAscii ? narrow(db, caller, withoutText, query, state) : indexed;
   const found = results
     ? await matching
         .selectAll()
@@ -155,6 +156,8 @@ function narrow<T extends EntityTable>(
     .selectFrom(listing.table as EntityTable)
     .where('accountId', '=', caller.accountId)
     .where('deleted', state === 'live' ? 'is' : 'is not', null);
+  for (const [name, value] of Object.entries(query))
+    if (findUnstorable(value) !== undefined) throw invalid(name, unstorable);
   for (const [column, value] of Object.entries<string | undefined>(listing.within ?? {}))
     matching = matching.where(condition(column, 'exact', value));
   for (const [column, match] of Object.entries(listing.filters)) {
@@ -191,6 +194,7 @@ async function keptCount<T extends EntityTable>(
     return phrase ? textCount(db, caller, counted.table, text, phrase) : undefined;
   }
   const given = query[facet];
+  if (given === '') return undefined;
   const value = typeof given === 'boolean' ? String(Number(given)) : given === 'null' ? '' : String(given ?? '');
   const kept = await db
     .selectFrom(counted.table)
@@ -240,7 +244,7 @@ async function textCount(
 
 /** What the trigram index is asked for; nothing for a text of less than three characters, which has no trigram. */
 function phraseOf(column: string, text: string): string | undefined {
-  return [...text].length < 3 ? undefined : `"${column}" : "${text.replaceAll('"', '""')}"`;
+  return [...text].length < 3 || text.includes('\0') ? undefined : `"${column}" : "${text.replaceAll('"', '""')}"`;
 }
 
 function trigrams(table: string, column: string, text: string): Expression<SqlBool> | undefined {

@@ -226,15 +226,19 @@ function length(value: string): number {
 }
 
 /** What is said of a text that no store keeps as it is. */
-export const unstorable = 'must be a text without NUL and without unpaired surrogates';
+export const unstorable = 'must be without NUL, unpaired surrogates and deep nesting';
+
+/** Levels of a body; no endpoint needs more than a few, and what is nested deeply is dear to look at. */
+const deepest = 32;
 
 /** Where such a text stands in a body, if there is one: the path of the property. */
-export function findUnstorable(value: unknown, path = ''): string | undefined {
+export function findUnstorable(value: unknown, path = '', depth = 0): string | undefined {
   if (typeof value === 'string') return value.includes('\0') || !value.isWellFormed() ? path : undefined;
   if (typeof value !== 'object' || value === null) return undefined;
   for (const [name, inner] of Object.entries(value)) {
     const here = path === '' ? name : `${path}.${name}`;
-    const found = findUnstorable(name) === undefined ? findUnstorable(inner, here) : here;
+    if (depth === deepest) return here;
+    const found = findUnstorable(name) === undefined ? findUnstorable(inner, here, depth + 1) : here;
     if (found !== undefined) return found;
   }
   return undefined;

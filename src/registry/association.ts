@@ -97,10 +97,16 @@ export function associationRoutes(app: App, ctx: Context): void {
         reply.header('retry-after', Math.ceil((failed.since + tryWindow - now) / 1000));
         throw new PlatformError('tooMany', { message: 'Too many unknown codes; try again later.' });
       }
+      // Counted before it is known to be wrong: many at once must not get past the limit.
+      countFailure(failures, caller.id, now);
+      const taken = failures.get(caller.id);
       try {
-        return { deviceId: await start(ctx, caller, code, request.body) };
+        const deviceId = await start(ctx, caller, code, request.body);
+        if (taken) taken.count -= 1;
+        return { deviceId };
       } catch (error) {
-        if (error instanceof PlatformError && error.kind === 'notFound') countFailure(failures, caller.id, now);
+        const isWrong = error instanceof PlatformError && error.kind === 'notFound';
+        if (taken && !isWrong) taken.count -= 1;
         throw error;
       }
     },

@@ -3,7 +3,6 @@ import { Type } from 'typebox';
 import { oneOf } from '../entity/listing.js';
 import { invalid } from '../errors.js';
 import type { App } from '../http.js';
-import { withoutKey } from '../idempotency.js';
 
 const mostRequests = 50;
 /** Headers of the outer request by which the caller is known. */
@@ -50,16 +49,14 @@ export function batchRoutes(app: App): void {
       for (const { method, path, payload, headers } of request.body.requests) {
         const url = localPath(path);
         const answer = url
-          ? await withoutKey(() =>
-              app.inject({
-                method,
-                url,
-                // What the caller sends for one request must not change who the caller is.
-                headers: { ...lowerCased(headers), ...own, [insideBatch]: '1', 'content-type': 'application/json' },
-                remoteAddress: request.ip,
-                ...(payload === undefined ? {} : { payload: JSON.stringify(payload) }),
-              }),
-            )
+          ? await app.inject({
+              method,
+              url,
+              // What the caller sends for one request must not change who the caller is.
+              headers: { ...lowerCased(headers), ...own, [insideBatch]: '1', 'content-type': 'application/json' },
+              remoteAddress: request.ip,
+              ...(payload === undefined ? {} : { payload: JSON.stringify(payload) }),
+            })
           : undefined;
         const status = answer?.statusCode ?? 400;
         const answered = answer ? (JSON.parse(answer.payload || 'null') as unknown) : refusal(request.id);

@@ -192,9 +192,10 @@ export function deviceRoutes(app: App, ctx: Context): void {
     access.demandAccount(caller, body.accountId);
     const set = readSettable(body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const template = body.deviceTemplateId
-        ? await findLive(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId)
-        : await defaultTemplate(tx, 'deviceTemplates', caller.accountId);
+      const template =
+        body.deviceTemplateId !== undefined
+          ? await findLive(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId)
+          : await defaultTemplate(tx, 'deviceTemplates', caller.accountId);
       if (!template) throw unknownReference('deviceTemplateId');
       const organization = body.organizationId ?? null;
       if (organization !== null && !(await findLive(tx, 'organizations', caller.accountId, organization)))

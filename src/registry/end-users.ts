@@ -69,9 +69,10 @@ export function endUserRoutes(app: App, ctx: Context): void {
       await demandInto(tx, caller, 'organizationId', body.organizationId);
       const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
       if (!organization) throw unknownReference('organizationId');
-      const template = body.endUserTemplateId
-        ? await findLive(tx, 'endUserTemplates', caller.accountId, body.endUserTemplateId)
-        : await defaultTemplate(tx, 'endUserTemplates', caller.accountId);
+      const template =
+        body.endUserTemplateId !== undefined
+          ? await findLive(tx, 'endUserTemplates', caller.accountId, body.endUserTemplateId)
+          : await defaultTemplate(tx, 'endUserTemplates', caller.accountId);
       if (!template) throw unknownReference('endUserTemplateId');
       if (identity) await insertIdentity(tx, 'idmUserEmail', identity);
       return insert(tx, 'endUsers', {
@@ -184,6 +185,8 @@ export function endUserRoutes(app: App, ctx: Context): void {
       if (!organization) throw unknownReference('organizationId');
       const template = await findLive(tx, 'endUserTemplates', caller.accountId, before.endUserTemplateId);
       if (!template) throw unknownReference('endUserTemplateId');
+      const accountUser = tx.selectFrom('accountUsers').select('id').where('userId', '=', before.userId);
+      if (await accountUser.where('deleted', 'is', null).executeTakeFirst()) throw new PlatformError('userExists');
       return recover(tx, 'endUsers', id, version, { caller, clock });
     });
     identityChanged(row.userId);
@@ -200,7 +203,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
     errors: {
       create: ['unknownReference', 'notUnique', 'userExists'],
       update: ['unknownReference'],
-      recover: ['unknownReference'],
+      recover: ['unknownReference', 'userExists'],
     },
     create: { body: createBody, run: create },
     read: { query: readQuery, run: read },

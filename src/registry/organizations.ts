@@ -81,9 +81,10 @@ export function organizationRoutes(app: App, ctx: Context): void {
     else demandPlace(caller, parent);
     const { row, endUser } = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandInto(tx, caller, 'parentId', parent);
-      const template = body.organizationTemplateId
-        ? await findLive(tx, 'organizationTemplates', caller.accountId, body.organizationTemplateId)
-        : await defaultTemplate(tx, 'organizationTemplates', caller.accountId);
+      const template =
+        body.organizationTemplateId !== undefined
+          ? await findLive(tx, 'organizationTemplates', caller.accountId, body.organizationTemplateId)
+          : await defaultTemplate(tx, 'organizationTemplates', caller.accountId);
       if (!template) throw unknownReference('organizationTemplateId');
       const stamped = stamp(clock, caller);
       await demandDepth(tx, caller, stamped.id, parent);
@@ -95,7 +96,10 @@ export function organizationRoutes(app: App, ctx: Context): void {
         name: body.name,
         fields: readNewFields(ctx.fields.of('organizations', template.id), body),
       });
-      return { row, endUser: body.endUserTemplateId ? await insertDefaultEndUser(tx, caller, row, body) : undefined };
+      return {
+        row,
+        endUser: body.endUserTemplateId !== undefined ? await insertDefaultEndUser(tx, caller, row, body) : undefined,
+      };
     });
     access.organizationChanged(row);
     if (!endUser) return showOne(row);

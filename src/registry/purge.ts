@@ -126,7 +126,7 @@ async function stripValues(tx: Tx, table: EntityTable, column: string, templateI
     .selectFrom(table)
     .select(['id', 'fields'])
     .where(sql.ref(column), '=', templateId)
-    .where('fields', 'like', `%"${key}"%`)
+    .where('fields', 'like', `%"${key}":%`)
     .limit(stepSize)
     .execute();
   for (const { id, fields } of rows) {
@@ -137,7 +137,8 @@ async function stripValues(tx: Tx, table: EntityTable, column: string, templateI
       .where('id', '=', id)
       .execute();
   }
-  return rows.length > 0;
+  // A text value may look like the key: then nothing is stripped, and asking again would never end.
+  return rows.some(({ fields }) => Object.hasOwn(JSON.parse(fields) as object, key));
 }
 
 /** End-users, organizations and templates to which nothing points any more; what belongs to a template goes with it. */

@@ -103,6 +103,17 @@ t.test('bytes that are no HTTP are answered or cut off, and the service goes on'
   t.match(await service.http('GET', '/openapi.json'), { status: 200 });
 });
 
+t.test('a filter with NUL is refused, one that looks like a query of the text index is only text', async (t) => {
+  const list = (serialNumber: string) =>
+    service.http(
+      'GET',
+      `/api/v1/devices?accountId=${service.accountId}&serialNumber=${encodeURIComponent(serialNumber)}`,
+    );
+  t.match(await list('a\0bc'), { status: 400, body: { error: { code: 106, details: [{ path: 'serialNumber' }] } } });
+  for (const text of ['"abc', 'a* OR b', 'NEAR(a b)', 'serialNumber : x', '{a}', "'; --", '😀😀😀'])
+    t.match(await list(text), { status: 200, body: { devices: { results: [] } } }, text);
+});
+
 t.test('what a trash list does not offer has no effect on it, however often it is sent', async (t) => {
   for (const path of ['devices', 'end-users', 'organizations', 'devices/templates', 'organizations/templates']) {
     const url = `/api/v1/trash/${path}?accountId=${service.accountId}&expand=a&expand=b&count=x&count=y&sortBy=foo&sortBy=bar`;

@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import t from 'tap';
 import { type Json, type Service, startService } from '../support/service.js';
 
@@ -89,6 +90,53 @@ t.test('a crash between the commit and the answer makes nothing twice', async (t
   const before = await deviceCount();
   t.same((await post('/devices', { serialNumber: 'crash' }, 'crashed')).body.device, first.body.device);
   t.equal(await deviceCount(), before);
+});
+
+t.test('a caller that goes away in the middle gets the answer when it asks again', async (t) => {
+  const device = await service.create('/devices', 'device', { serialNumber: 'abort' });
+  const body = JSON.stringify({ accountId: service.accountId, entityId: device.id, entityType: 'device' });
+  const { port } = new URL(service.server.url);
+  const socket = connect(Number(port), '127.0.0.1');
+  const made = new Promise<void>((resolve) => {
+    const { registry } = service.server.ctx;
+    const original = registry.transaction;
+    registry.transaction = async (work) => {
+      registry.transaction = original;
+      socket.destroy();
+      const result = await original.call(registry, work);
+      resolve();
+      return result as never;
+    };
+  });
+  socket.write(
+    `POST /api/v1/access/mqtt-credentials HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${service.admin}\r\nIdempotency-Key: gone\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
+  await made;
+  const again = await post('/access/mqtt-credentials', { entityId: device.id, entityType: 'device' }, 'gone');
+  t.equal(again.status, 200);
+  t.ok(await service.connect({ deviceId: device.id, secret: again.body.mqttCredential.secret }));
+});
+
+t.test('a batch and its requests may bear one key, and a right that is gone gets no answer again', async (t) => {
+  const headers = { 'idempotency-key': 'shared' };
+  const payload = { accountId: service.accountId, serialNumber: 'in a batch' };
+  const requests = [{ method: 'POST', path: '/api/v1/devices', payload, headers }];
+  const first = await service.http('POST', '/api/v1/batch', { body: { requests }, headers });
+  t.same((await service.http('POST', '/api/v1/batch', { body: { requests }, headers })).body, first.body);
+  const { accountUser } = (
+    await post(
+      '/account-users',
+      { createIdmUser: true, idmUserEmail: 'gone@example.com', idmUserPassword: 'a fine password' },
+      'user',
+    )
+  ).body;
+  const { jwt } = await service.loginAs('gone@example.com', 'a fine password');
+  t.equal((await post('/devices', { serialNumber: 'theirs' }, 'their key', jwt)).status, 200);
+  await service.ok('DELETE', `/api/v1/account-users/${accountUser.id}`, { headers: { etag: accountUser.version } });
+  t.match(await post('/devices', { serialNumber: 'theirs' }, 'their key', jwt), {
+    status: 403,
+    body: { error: { code: 21 } },
+  });
 });
 
 t.test('after 72 hours the key is free again', async (t) => {
