@@ -94,6 +94,12 @@ export class Authenticator {
     return expires > this.#services.clock.now();
   }
 
+  /** An identity with no end-user yet, say, has nothing to hear. */
+  #demandReach(caller: Caller): void {
+    if (!this.#services.access.may(caller, 'subscribe', 'device'))
+      throw new ConnectRefused(connack.notAuthorized, 'nothing in reach');
+  }
+
   async #prove(entityId: string, byToken: boolean, password: Buffer | undefined): Promise<ProvenIdentity> {
     return byToken ? this.#proveToken(password) : this.#proveSecret(entityId, password);
   }
@@ -102,7 +108,7 @@ export class Authenticator {
     const session = await this.#services.verifyToken(password?.toString() ?? '');
     if (!session) throw new ConnectRefused(connack.badCredentials, 'not the token of a live session');
     const { caller, sessionId, expires } = session;
-    demandReach(caller);
+    this.#demandReach(caller);
     return { caller, principal: caller.id, generation: undefined, sessionId, expires, ownChannels: undefined };
   }
 
@@ -114,7 +120,7 @@ export class Authenticator {
     if (proof.result === 'wrong') throw new ConnectRefused(connack.badCredentials, 'unknown or wrong credentials');
     if (proof.result === 'refused') throw new ConnectRefused(connack.notAuthorized, 'the entity may not connect now');
     const { caller, generation } = proof;
-    demandReach(caller);
+    this.#demandReach(caller);
     return {
       caller,
       principal: entityId,
@@ -127,11 +133,6 @@ export class Authenticator {
           : undefined,
     };
   }
-}
-
-/** An identity with no end-user yet has nothing to say or to hear. */
-function demandReach(caller: Caller): void {
-  if (caller.kind === 'newcomer') throw new ConnectRefused(connack.notAuthorized, 'nothing in reach');
 }
 
 function isPublishTopic(topic: string): boolean {

@@ -125,6 +125,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     listen: () => listeners.listen(),
     attachWebSocket: (server) => listeners.attachWebSocket(server),
     disconnectDevice: (deviceId) => sessions.endCaller(deviceId),
+    disconnectCaller: (callerId) => sessions.endCaller(callerId),
     disconnectSession: (sessionId) => sessions.endSession(sessionId),
     identityChanged: (userId) => sessions.renew(userId, access.callerOf(userId)),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),

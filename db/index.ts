@@ -23,7 +23,9 @@ export type ChannelRow = Pick<
 >;
 
 /** A login session as it is looked up for every request. */
-export type SessionRow = Omit<Row<'sessions'>, 'created'>;
+export type SessionRow = Omit<Row<'sessions'>, 'created' | 'address'>;
+/** A live application, as the access rules and its sessions need it. */
+export type ApplicationRow = Pick<Row<'applications'>, 'id' | 'accountId' | 'kind' | 'accessTokenLifetime'>;
 /** What the broker needs to check a secret. */
 export type CredentialRow = Pick<
   Row<'credentials'>,
@@ -92,6 +94,10 @@ export class Registry {
     return { accountId: identity.accountId, admin, organizationIds: this.#lookups.endUsers.all(userId) };
   }
 
+  application(id: string): ApplicationRow | undefined {
+    return this.#lookups.application.get(id);
+  }
+
   session(id: string): SessionRow | undefined {
     return this.#lookups.session.get(id);
   }
@@ -123,7 +129,10 @@ function prepareLookups(reader: Sqlite.Database) {
       'SELECT 1 FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL',
     ),
     session: reader.prepare<[string], SessionRow>(
-      'SELECT "id", "accountId", "userId", "expires", "ended", "csrfHash" FROM "sessions" WHERE "id" = ?',
+      'SELECT "id", "accountId", "userId", "applicationId", "expires", "ended", "csrfHash" FROM "sessions" WHERE "id" = ?',
+    ),
+    application: reader.prepare<[string], ApplicationRow>(
+      'SELECT "id", "accountId", "kind", "accessTokenLifetime" FROM "applications" WHERE "id" = ? AND "deleted" IS NULL',
     ),
     credential: reader.prepare<[string], CredentialRow>(
       'SELECT "accountId", "entityId", "entityType", "secretHash", "generation" FROM "credentials" WHERE "entityId" = ?',

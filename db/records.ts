@@ -2,6 +2,7 @@
  * Each stored record as one TypeBox object: the row type of its table and the base of its wire shape.
  * Columns bear the names of the spec, so that a row needs no translation. Ids and dates are text.
  */
+import type { Generated } from 'kysely';
 import { type Static, type TSchema, Type } from 'typebox';
 
 /** A type that may be null, written as `type: [..., 'null']`, which validators and OpenAPI 3.1 read without a union. */
@@ -37,16 +38,121 @@ export const IdentityRecord = Type.Object({
   passwordHash: OptionalText,
   organizationsMade: Type.Integer(),
   created: DateText,
+  name: OptionalText,
+  firstName: OptionalText,
+  lastName: OptionalText,
+  company: OptionalText,
+  department: OptionalText,
+  phoneNumber: OptionalText,
+  address: OptionalText,
 });
 
+/** A login session of a person (`userId`) or of an application; `address` is where it was opened from. */
 export const SessionRecord = Type.Object({
   id: Id,
   accountId: Id,
-  userId: Id,
+  userId: OptionalId,
+  applicationId: OptionalId,
   created: DateText,
   expires: DateText,
   ended: OptionalDate,
   csrfHash: Type.String(),
+  address: OptionalText,
+});
+
+/** A program that calls (decisions 4). `accessTokenLifetime` in seconds; null is the default. */
+export const ApplicationRecord = Type.Object({
+  ...common,
+  name: Type.String(),
+  kind: Type.String(),
+  tokenHash: Type.String(),
+  accessTokenLifetime: Nullable(Type.Integer()),
+  revealResetToken: Type.Integer(),
+});
+
+/** A token that was sent by mail, for one purpose: `password`, or `email` with the new address. */
+export const MailedTokenRecord = Type.Object({
+  tokenHash: Type.String(),
+  userId: Id,
+  purpose: Type.String(),
+  email: OptionalText,
+  created: DateText,
+  expires: DateText,
+});
+
+/**
+ * A second factor of a person: `totp` with a sealed secret and the last time step used, `sms` with a phone number. It
+ * counts once `confirmed`; until then `codeHash` and `tries` are of the code that confirms it.
+ */
+export const MfaMethodRecord = Type.Object({
+  userId: Id,
+  method: Type.String(),
+  created: DateText,
+  confirmed: OptionalDate,
+  sealedSecret: OptionalText,
+  phoneNumber: OptionalText,
+  lastStep: Nullable(Type.Integer()),
+  codeHash: OptionalText,
+  codeExpires: OptionalDate,
+  tries: Type.Integer(),
+});
+
+export const RecoveryCodeRecord = Type.Object({ userId: Id, codeHash: Type.String() });
+
+/** A login that waits for its second factor. */
+export const MfaLoginRecord = Type.Object({
+  tokenHash: Type.String(),
+  userId: Id,
+  renewalType: OptionalText,
+  expires: DateText,
+  tries: Type.Integer(),
+  codesSent: Type.Integer(),
+  codeHash: OptionalText,
+  codeExpires: OptionalDate,
+});
+
+/** An OpenID provider of an account. `redirectUris` is a JSON array. */
+export const IdentityProviderRecord = Type.Object({
+  ...common,
+  name: Type.String(),
+  issuer: Type.String(),
+  clientId: Type.String(),
+  sealedClientSecret: OptionalText,
+  scope: Type.String(),
+  redirectUris: Type.String(),
+});
+
+/** Who a subject of an issuer is here. */
+export const FederatedIdentityRecord = Type.Object({
+  accountId: Id,
+  issuer: Type.String(),
+  subject: Type.String(),
+  userId: Id,
+  created: DateText,
+});
+
+/** A federated login under way, bound to one browser; `sealed` holds the nonce and the PKCE verifier. */
+export const FederatedLoginRecord = Type.Object({
+  stateHash: Type.String(),
+  providerId: Id,
+  browserHash: Type.String(),
+  sealed: Type.String(),
+  expires: DateText,
+});
+
+/** A security event; nothing changes or deletes one. `details` is a JSON object without secrets. */
+export const AuditRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  time: DateText,
+  event: Type.String(),
+  outcome: Type.String(),
+  actorKind: OptionalText,
+  actorId: OptionalText,
+  targetKind: OptionalText,
+  targetId: OptionalText,
+  address: OptionalText,
+  details: Type.String(),
 });
 
 export const AccountUserRecord = Type.Object({ ...common, userId: Id });
@@ -166,6 +272,15 @@ export interface Tables {
   accounts: Static<typeof AccountRecord>;
   identities: Static<typeof IdentityRecord>;
   sessions: Static<typeof SessionRecord>;
+  applications: Static<typeof ApplicationRecord>;
+  mailedTokens: Static<typeof MailedTokenRecord>;
+  mfaMethods: Static<typeof MfaMethodRecord>;
+  recoveryCodes: Static<typeof RecoveryCodeRecord>;
+  mfaLogins: Static<typeof MfaLoginRecord>;
+  identityProviders: Static<typeof IdentityProviderRecord>;
+  federatedIdentities: Static<typeof FederatedIdentityRecord>;
+  federatedLogins: Static<typeof FederatedLoginRecord>;
+  auditRecords: Static<typeof AuditRecord> & { sequence: Generated<number> };
   accountUsers: Static<typeof AccountUserRecord>;
   deviceTemplates: Static<typeof TemplateRecord>;
   endUserTemplates: Static<typeof TemplateRecord>;
@@ -184,6 +299,8 @@ export interface Tables {
 /** Tables of entities: they have the common fields, a version and a place in the trash. */
 export type EntityTable =
   | 'accountUsers'
+  | 'applications'
+  | 'identityProviders'
   | 'deviceTemplates'
   | 'endUserTemplates'
   | 'organizationTemplates'

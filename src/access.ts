@@ -7,18 +7,34 @@ import type { ChannelRow, OrganizationNode, Placement, Registry, Roles } from '.
 import { PlatformError } from './errors.js';
 
 /**
- * Who acts. `id` is what `createdById` records: the identity of a person, the id of a device. `sessionId` is the login
- * session through which a person acts.
+ * What every caller has. `id` is what `createdById` records: the identity of a person, the id of an application or a
+ * device. `sessionId` is the login session through which it acts, `address` where it speaks from.
  */
+interface Known {
+  id: string;
+  accountId: string;
+  sessionId?: string;
+  address?: string;
+}
+
+/** Programs that have an appToken (decisions 4). */
+export const applicationKinds = ['endUserApp', 'backEnd'] as const;
+export type ApplicationKind = (typeof applicationKinds)[number];
+
+/** Who acts. */
 export type Caller =
-  | { kind: 'admin'; id: string; accountId: string; sessionId?: string }
-  | { kind: 'endUser'; id: string; accountId: string; sessionId?: string; organizationIds: readonly string[] }
-  | { kind: 'newcomer'; id: string; accountId: string; sessionId?: string }
-  | { kind: 'device'; id: string; accountId: string };
+  | (Known & { kind: 'admin' | 'newcomer' | 'device' | ApplicationKind })
+  | (Known & { kind: 'endUser'; organizationIds: readonly string[] });
 
 export type EntityKind =
   | 'account'
   | 'accountUser'
+  | 'application'
+  | 'auditRecord'
+  | 'identity'
+  | 'identityProvider'
+  | 'mfaMethod'
+  | 'profile'
   | 'device'
   | 'endUser'
   | 'organization'
@@ -37,39 +53,62 @@ type Rights = Partial<Record<EntityKind, readonly Action[]>>;
 
 const everything: readonly Action[] = ['create', 'read', 'update', 'delete'];
 
+/** An admin of the account, and a back-end, which acts as one. */
+const administration: Rights = {
+  account: ['read'],
+  accountUser: everything,
+  application: everything,
+  auditRecord: ['read'],
+  identity: ['delete'],
+  identityProvider: everything,
+  profile: ['read', 'update'],
+  device: [...everything, 'publish', 'subscribe'],
+  endUser: everything,
+  organization: everything,
+  deviceTemplate: everything,
+  endUserTemplate: everything,
+  organizationTemplate: everything,
+  channelTemplate: everything,
+  customField: everything,
+  mqttCredential: ['create'],
+  associationCode: ['create'],
+  association: ['create'],
+};
+
 /** Decisions 4: what each kind of caller may do at all. Reach is asked separately. */
 const rights: Record<Caller['kind'], Rights> = {
-  admin: {
-    account: ['read'],
-    accountUser: everything,
-    device: [...everything, 'publish', 'subscribe'],
-    endUser: everything,
-    organization: everything,
-    deviceTemplate: everything,
-    endUserTemplate: everything,
-    organizationTemplate: everything,
-    channelTemplate: everything,
-    customField: everything,
-    mqttCredential: ['create'],
-    associationCode: ['create'],
-    association: ['create'],
-  },
+  admin: { ...administration, mfaMethod: everything },
+  backEnd: administration,
+  // It creates users, looks them up and resets passwords, by its appToken alone.
+  endUserApp: {},
   endUser: {
     device: ['read', 'update', 'publish', 'subscribe'],
     endUser: everything,
     organization: everything,
     association: ['create'],
+    profile: ['read', 'update'],
+    mfaMethod: everything,
   },
-  // An identity without an end-user may make its first organization, and nothing else (decisions 4).
-  newcomer: { organization: ['create'] },
+  // An identity without an end-user may make its first organization, and look after itself (decisions 4).
+  newcomer: { organization: ['create'], profile: ['read', 'update'], mfaMethod: everything },
   device: { device: ['update', 'publish', 'subscribe'] },
 };
 
+/** Whether the caller is a program with an appToken. */
+export function isApplication({ kind }: Pick<Caller, 'kind'>): boolean {
+  return applicationKinds.some((one) => one === kind);
+}
+
+/** Whether everything of the account is in the caller's reach. */
+export function isAccountWide(caller: Pick<Caller, 'kind'>): boolean {
+  return caller.kind === 'admin' || caller.kind === 'backEnd';
+}
+
 /** Channels that every device has besides those of its template (spec 2.2, decisions 5), and who publishes there. */
 const servicePublishers: ReadonlyMap<string, readonly Caller['kind'][]> = new Map([
-  ['_log', ['device', 'admin']],
+  ['_log', ['device', 'admin', 'backEnd']],
   ['_rejected', []],
-  ['_set/fields', ['device', 'endUser', 'admin']],
+  ['_set/fields', ['device', 'endUser', 'admin', 'backEnd']],
   ['_updates/fields', []],
 ]);
 
@@ -116,7 +155,7 @@ export class Access {
   /** Whether something that stands in `organizationId` of `accountId` is in the caller's reach. */
   reaches(caller: Caller, accountId: string, organizationId: string | null): boolean {
     if (caller.accountId !== accountId) return false;
-    if (caller.kind === 'admin') return true;
+    if (isAccountWide(caller)) return true;
     return caller.kind === 'endUser' && this.isWithin(organizationId, caller.organizationIds);
   }
 
@@ -199,6 +238,13 @@ export class Access {
     if (admin) return { kind: 'admin', id: userId, accountId };
     if (organizationIds.length > 0) return { kind: 'endUser', id: userId, accountId, organizationIds };
     return { kind: 'newcomer', id: userId, accountId };
+  }
+
+  /** What an application may act as now; undefined when it does not exist, or is deleted. */
+  callerOfApplication(applicationId: string): Caller | undefined {
+    const application = this.#registry.application(applicationId);
+    const kind = applicationKinds.find((one) => one === application?.kind);
+    return application && kind && { kind, id: application.id, accountId: application.accountId };
   }
 
   // Told after a commit, before the answer leaves

@@ -23,6 +23,17 @@ export interface Config {
   };
   logLevel: string;
   httpBodyBytes: number;
+  /** Requests of one caller in a second. */
+  httpRatePerCaller: number;
+  /** Addresses and networks whose word about the sender is taken (X-Forwarded-For). */
+  trustedProxies: string[];
+  /** Where browsers and mails find the service; undefined is where it listens. Without a slash at the end. */
+  publicUrl: string | undefined;
+  /** Wrong logins before more are refused: on one identity from one address in 15 minutes, from one address in an hour. */
+  loginFailures: { perIdentity: number; perAddress: number };
+  smtpUrl: string | undefined;
+  mailFrom: string;
+  smsWebhookUrl: string | undefined;
   mqtt: {
     connectTimeout: number;
     maxPacketBytesBeforeConnect: number;
@@ -129,6 +140,18 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   const adminEmail = text('SLIPWAY_ADMIN_EMAIL');
   if (adminEmail && !/^[^\s@]+@[^\s@]+$/.test(adminEmail)) fail('SLIPWAY_ADMIN_EMAIL', 'must be an e-mail address.');
 
+  const address = (name: string, ...protocols: string[]) => {
+    const value = text(name);
+    if (value === undefined) return undefined;
+    const parsed = URL.canParse(value) ? new URL(value) : undefined;
+    if (!parsed?.hostname || !protocols.includes(parsed.protocol))
+      return fail(name, `must be an address beginning with ${protocols.map((one) => `${one}//`).join(' or ')}.`);
+    return value.replace(/\/+$/, '');
+  };
+  const trustedProxies = (text('SLIPWAY_TRUSTED_PROXIES') ?? '').split(',').flatMap((one) => one.trim() || []);
+  for (const one of trustedProxies)
+    if (!isNetwork(one)) fail('SLIPWAY_TRUSTED_PROXIES', 'must be addresses or networks such as 10.0.0.0/8.');
+
   const config = {
     host,
     httpPort: ports.SLIPWAY_HTTP_PORT,
@@ -147,6 +170,16 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     },
     logLevel,
     httpBodyBytes: whole('SLIPWAY_HTTP_BODY_BYTES', 1_048_576, 1024, 1_073_741_824),
+    httpRatePerCaller: whole('SLIPWAY_HTTP_RATE_PER_CALLER', 0, 0, 1_000_000),
+    trustedProxies,
+    publicUrl: address('SLIPWAY_PUBLIC_URL', 'http:', 'https:'),
+    loginFailures: {
+      perIdentity: whole('SLIPWAY_LOGIN_FAILURES_PER_IDENTITY', 10, 0, 1_000_000),
+      perAddress: whole('SLIPWAY_LOGIN_FAILURES_PER_ADDRESS', 100, 0, 1_000_000),
+    },
+    smtpUrl: address('SLIPWAY_SMTP_URL', 'smtp:', 'smtps:'),
+    mailFrom: text('SLIPWAY_MAIL_FROM') ?? 'slipway@localhost',
+    smsWebhookUrl: address('SLIPWAY_SMS_WEBHOOK_URL', 'http:', 'https:'),
     mqtt: {
       connectTimeout: 1000 * whole('SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS', 10, 0, 3600),
       maxPacketBytesBeforeConnect: whole('SLIPWAY_MQTT_MAX_PACKET_BYTES_BEFORE_CONNECT', 16_384, 0, 268_435_455),
@@ -160,4 +193,12 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   // Every variable has been read by now: what is left over is most likely mistyped.
   const unknown = Object.keys(environment).filter((name) => name.startsWith('SLIPWAY_') && !known.has(name));
   return { ...config, unknown };
+}
+
+/** An address, or one with the length of a prefix. */
+function isNetwork(value: string): boolean {
+  const [address = '', prefix, more] = value.split('/');
+  const family = isIP(address);
+  if (family === 0 || more !== undefined) return false;
+  return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128));
 }

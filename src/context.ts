@@ -5,11 +5,14 @@ import { openBroker } from '../broker/index.js';
 import { lockDirectory, type Placement, Registry } from '../db/index.js';
 import { type LogInput, MessageStore, type Point } from '../db/series.js';
 import { Access, type Caller } from './access.js';
+import { Audit } from './audit.js';
 import { type Config, ConfigError } from './config.js';
 import { Fields } from './entity/fields.js';
 import { PlatformError } from './errors.js';
 import { SecretAnswers } from './idempotency.js';
+import { LoginLimits } from './identity/login-limits.js';
 import { Passwords } from './identity/passwords.js';
+import { Sealing } from './identity/sealing.js';
 import { Secrets } from './identity/secrets.js';
 import { Sessions } from './identity/sessions.js';
 import { Tokens } from './identity/tokens.js';
@@ -17,10 +20,21 @@ import { readLogEntry, readPoints } from './messages/payload.js';
 import { type CreatedAccount, createAccount } from './registry/accounts.js';
 import { checkSecret } from './registry/credentials.js';
 import { readState, setState } from './registry/device-state.js';
+import { openSenders } from './senders/index.js';
 
 /** The time, replaceable in tests. Milliseconds since 1970. */
 export interface Clock {
   now(): number;
+}
+
+/** Sends letters; resolves when the next one in line has taken it over. */
+export interface Mail {
+  send(letter: { to: string; subject: string; text: string }): Promise<void>;
+}
+
+/** Sends text messages; `to` is a phone number as it was given. */
+export interface Sms {
+  send(message: { to: string; text: string }): Promise<void>;
 }
 
 /** What a resource may ask of the broker. All effects have taken place when a method returns. */
@@ -29,6 +43,8 @@ export interface Broker {
   disconnectDevice(deviceId: string): number;
   /** Ends every connection that was opened in a session, without its will; the number ended. */
   disconnectSession(sessionId: string): number;
+  /** Ends every connection of an identity or an application, without its will; the number ended. */
+  disconnectCaller(callerId: string): number;
   /** Looks again at the connections of an identity: those with nothing left in reach end. */
   identityChanged(userId: string): number;
   /** Publishes the changed fields of a device on its `_updates/fields`. */
@@ -94,6 +110,11 @@ export interface Context {
   secrets: Secrets;
   tokens: Tokens;
   sessions: Sessions;
+  sealing: Sealing;
+  audit: Audit;
+  loginLimits: LoginLimits;
+  mail: Mail;
+  sms: Sms;
   broker: Awaited<ReturnType<typeof openBroker>>;
 }
 
@@ -101,6 +122,8 @@ export interface Context {
 export interface Overrides {
   clock?: Clock;
   log?: Logger;
+  mail?: Mail;
+  sms?: Sms;
 }
 
 /** Everything built on one data directory, and its end. */
@@ -130,6 +153,9 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const fields = new Fields(registry);
     const secretAnswers = await SecretAnswers.open(registry);
     const sessions = new Sessions({ registry, tokens, clock, access });
+    const audit = new Audit({ registry, clock, log });
+    closers.push(() => audit.close());
+    const senders = openSenders(config);
     const base = {
       config,
       clock,
@@ -143,6 +169,11 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       secrets: new Secrets(),
       tokens,
       sessions,
+      sealing: Sealing.open(join(config.dataDir, 'keys')),
+      audit,
+      loginLimits: new LoginLimits(registry, clock, config.loginFailures),
+      mail: overrides.mail ?? senders.mail,
+      sms: overrides.sms ?? senders.sms,
     };
     const broker = await openBroker(brokerServices(base, () => ctx));
     closers.push(() => broker.close());

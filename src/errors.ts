@@ -8,6 +8,8 @@ const failures = {
   etagInvalid: { code: 103, status: 412, message: 'The etag header is not a version.' },
   constraint: { code: 104, status: 400, message: 'The entity cannot be deleted: others depend on it.' },
   tooDeep: { code: 105, status: 400, message: 'The organization would exceed the maximum nesting depth of 5.' },
+  badCode: { code: 106, status: 400, message: 'The code is wrong, used or too old.' },
+  badToken: { code: 106, status: 400, message: 'The token is wrong, used or too old.' },
   invalid: { code: 106, status: 400, message: 'A parameter value is invalid.' },
   notUnique: { code: 106, status: 400, message: 'A parameter value violates uniqueness.' },
   deleted: { code: 107, status: 410, message: 'The entity is deleted.' },
@@ -17,6 +19,7 @@ const failures = {
   tokenMissing: { code: 30, status: 401, message: 'Credentials are missing.' },
   badCredentials: { code: 30, status: 401, message: 'The credentials are wrong.' },
   tokenInvalid: { code: 31, status: 401, message: 'The token is invalid, expired or revoked.' },
+  wrongToken: { code: 20, status: 403, message: 'The endpoint takes a token of another kind.' },
   forbidden: { code: 21, status: 403, message: 'The caller is not permitted to do this.' },
   tooLarge: { code: 106, status: 413, message: 'The body is too large.' },
   mediaType: { code: 106, status: 415, message: 'The media type is not supported.' },
@@ -37,21 +40,31 @@ export interface ErrorDetail {
   [more: string]: unknown;
 }
 
+/** What is left of a limit: tries, and seconds until it begins anew. A limit of 0 is none. */
+export interface Allowance {
+  limit: number;
+  remaining: number;
+  reset: number;
+}
+
 /** An error with a documented code and status. Anything else that is thrown answers 500 and says nothing. */
 export class PlatformError extends Error {
   readonly code: number;
   readonly status: number;
   readonly details: ErrorDetail[];
+  /** The limit that was reached, and the seconds until it is over. */
+  readonly allowance: Allowance | undefined;
 
   constructor(
     readonly kind: FailureKind,
-    options: { message?: string; details?: ErrorDetail[] } = {},
+    options: { message?: string; details?: ErrorDetail[]; allowance?: Allowance } = {},
   ) {
     super(options.message ?? failures[kind].message);
     this.name = 'PlatformError';
     this.code = failures[kind].code;
     this.status = failures[kind].status;
     this.details = options.details ?? [];
+    this.allowance = options.allowance;
   }
 }
 

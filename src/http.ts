@@ -18,12 +18,16 @@ import Fastify, {
 import { v7 as uuidv7 } from 'uuid';
 import { isStoreFull } from '../db/index.js';
 import type { Caller } from './access.js';
+import { sendAllowance } from './attempts.js';
+import { auditRoutes } from './audit.js';
 import type { Context } from './context.js';
 import { findUnstorable, unstorable } from './entity/values.js';
 import { identityErrorCode, invalid, PlatformError } from './errors.js';
 import { idempotentPosts } from './idempotency.js';
+import { applicationRoutes } from './identity/applications.js';
 import { requireCaller } from './identity/authentication.js';
-import { authRoutes, keyRoutes, sessionRoutes } from './identity/routes.js';
+import { loginRoutes } from './identity/login.js';
+import { keyRoutes, sessionRoutes, validationRoutes } from './identity/session-routes.js';
 import type { Authenticated } from './identity/sessions.js';
 import { logRoutes } from './messages/logs.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
@@ -72,6 +76,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     keepAliveTimeout: 65_000,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512 },
+    trustProxy: config.trustedProxies.length > 0 ? config.trustedProxies : false,
     genReqId: () => uuidv7(),
     frameworkErrors: (error, request, reply) => {
       sendError(error, request as FastifyRequest, reply as FastifyReply);
@@ -84,7 +89,10 @@ export async function buildHttp(ctx: Context): Promise<App> {
   app.decorateRequest('caller');
   app.decorateRequest('authenticated');
   strictBodies(app);
-  app.setErrorHandler(sendError);
+  app.setErrorHandler((error, request, reply) => {
+    noteRefusal(ctx, error, request);
+    sendError(error, request, reply);
+  });
   app.setNotFoundHandler((request, reply) => {
     sendError(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
   });
@@ -111,7 +119,12 @@ export async function buildHttp(ctx: Context): Promise<App> {
   await documentation(app, ctx);
 
   keyRoutes(app, ctx);
-  await app.register(async (open) => authRoutes(open as App, ctx), { prefix: '/api/v1' });
+  await app.register(
+    async (scope) => {
+      for (const mount of [loginRoutes, validationRoutes]) mount(scope as App, ctx);
+    },
+    { prefix: '/api/v1' },
+  );
   await app.register(
     async (scope) => {
       const behind = scope as App;
@@ -130,6 +143,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
         associationRoutes,
         batchRoutes,
         logRoutes,
+        applicationRoutes,
+        auditRoutes,
       ])
         mount(behind, ctx);
     },
@@ -211,14 +226,30 @@ function validationError(errors: ErrorObject[]): Error {
 }
 
 function exposedHeaders(prefix: string): string[] {
-  return ['etag', 'x-request-id', 'retry-after', `${prefix}-access-token`, `${prefix}-ignored-properties`];
+  const limits = ['retry-after', 'ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset'];
+  return ['etag', 'x-request-id', ...limits, `${prefix}-access-token`, `${prefix}-ignored-properties`];
+}
+
+/** What a caller was not permitted to do stands in the audit record, sampled. */
+function noteRefusal({ audit }: Context, error: unknown, { caller, method, routeOptions }: FastifyRequest): void {
+  if (!(error instanceof PlatformError) || error.status !== 403 || !caller) return;
+  const endpoint = `${method} ${routeOptions.url}`;
+  const { accountId } = caller;
+  audit.sample(
+    { event: 'permissionRefused', outcome: 'failure', accountId, actor: caller, details: { endpoint } },
+    endpoint,
+  );
 }
 
 /** The one place where an error becomes an answer. */
 function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const failure = asPlatformError(error);
-  const { code, status, message, details } = failure;
+  const { code, status, message, details, allowance } = failure;
   const requestId = request.id;
+  if (allowance) {
+    sendAllowance(reply, allowance);
+    reply.header('retry-after', allowance.reset);
+  }
   if (status >= 500) request.log.error({ requestId, err: error }, 'request failed');
   if (request.routeOptions?.config?.family !== 'identity') {
     reply.status(status).send({ error: { code, message, details }, requestId });
@@ -234,6 +265,7 @@ const reasons: Record<number, string> = {
   401: 'Unauthorized',
   403: 'Forbidden',
   404: 'Not Found',
+  429: 'Too Many Requests',
   500: 'Internal Server Error',
 };
 

@@ -18,8 +18,8 @@ import {
 } from './errors.js';
 import type { App } from './http.js';
 
-/** The version of an entity, the names of what had no effect, a token. */
-type Sent = 'etag' | 'ignored' | 'token';
+/** The version of an entity, the names of what had no effect, a token, what is left of a limit. */
+type Sent = 'etag' | 'ignored' | 'token' | 'limits';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -47,6 +47,8 @@ const tags = [
   { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
   { name: 'Messages', description: 'What devices have said.' },
   { name: 'Account users', description: 'The admins of an account.' },
+  { name: 'Applications', description: 'Programs that call.' },
+  { name: 'Audit', description: 'Who did what to whose security.' },
   { name: 'Batch', description: 'Several requests in one.' },
 ];
 
@@ -134,7 +136,7 @@ function failuresOf({ method, isOpen, schema }: Place, own: readonly FailureKind
     [schema.params !== undefined || schema.querystring !== undefined, ['invalid']],
     // Any of these may come with a body.
     [changes, ['invalid', 'tooLarge', 'mediaType']],
-    [!isOpen, ['tokenMissing', 'tokenInvalid']],
+    [!isOpen, ['tokenMissing', 'tokenInvalid', 'wrongToken', 'tooMany']],
     // The CSRF header is missing; the store takes nothing more.
     [!isOpen && changes, ['forbidden', 'storeFull']],
   ];
@@ -162,7 +164,12 @@ function codesByStatus(kinds: readonly FailureKind[], family: Family) {
   return Object.fromEntries(byStatus(kinds).map(([status, some]) => [status, codes(some)]));
 }
 
-const retryAfter = { headers: { 'retry-after': { type: 'integer', description: 'Seconds.' } } };
+const limits = {
+  'ratelimit-limit': { type: 'integer', description: 'Tries in a window.' },
+  'ratelimit-remaining': { type: 'integer', description: 'Tries that are left.' },
+  'ratelimit-reset': { type: 'integer', description: 'Seconds until the window is over.' },
+};
+const retryAfter = { headers: { 'retry-after': { type: 'integer', description: 'Seconds.' }, ...limits } };
 
 /** The responses of what can go wrong: the codes of a status and what each means here. */
 function errorAnswers(kinds: readonly FailureKind[], family: Family) {
@@ -183,6 +190,8 @@ const callers: readonly Caller[] = [
   { kind: 'admin', id: '', accountId: '' },
   { kind: 'endUser', id: '', accountId: '', organizationIds: [] },
   { kind: 'newcomer', id: '', accountId: '' },
+  { kind: 'backEnd', id: '', accountId: '' },
+  { kind: 'endUserApp', id: '', accountId: '' },
 ];
 
 /** The kinds of callers that have the right at all; `newcomer` is an identity without an end-user. */
@@ -235,6 +244,7 @@ function sentBy(prefix: string, { method, isOpen }: Place, sends: readonly Sent[
   const text = (description: string) => ({ type: 'string', description });
   return {
     'x-request-id': text('Names the request, in the log too.'),
+    ...(sends.includes('limits') ? limits : {}),
     ...(sends.includes('token') ? { [`${prefix}-access-token`]: text('The token.') } : {}),
     ...(isOpen ? {} : { [`${prefix}-access-token`]: text('A fresh token, once that of the request is a minute old.') }),
     ...(sends.includes('etag') ? { ETag: text('The version of the entity, quoted.') } : {}),

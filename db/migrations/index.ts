@@ -5,6 +5,7 @@ import { openSqlite, SqliteDialect } from '../sqlite.js';
 import * as foundation from './0001-foundation.js';
 import * as registry from './0002-registry.js';
 import * as deviceLists from './0003-device-lists.js';
+import * as identity from './0005-identity.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -14,7 +15,7 @@ export interface Migration {
 }
 
 /** The steps of registry.db, in order. A step that has been released is never changed. */
-export const registryMigrations: readonly Migration[] = [foundation, registry, deviceLists];
+export const registryMigrations: readonly Migration[] = [foundation, registry, deviceLists, identity];
 
 /**
  * Brings the file at `path` up to date. Before the first step on a file that holds data, a snapshot is written to

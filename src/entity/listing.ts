@@ -3,7 +3,7 @@ import { type Expression, type ExpressionBuilder, type Kysely, type SqlBool, sql
 import { type TProperties, Type } from 'typebox';
 import type { Db } from '../../db/index.js';
 import type { EntityTable, Row } from '../../db/records.js';
-import type { Caller } from '../access.js';
+import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';
 
@@ -166,7 +166,7 @@ function narrow<T extends EntityTable>(
     const found = match === 'partial' && listing.text ? trigrams(listing.text, column, String(value)) : undefined;
     matching = matching.where(found ?? condition(column, match as Match, value));
   }
-  if (caller.kind === 'admin') return matching;
+  if (isAccountWide(caller)) return matching;
   const roots = caller.kind === 'endUser' ? caller.organizationIds : [];
   if (!listing.reach || roots.length === 0) return matching.where(sql<SqlBool>`1 = 0`);
   return matching.where(sql.ref(listing.reach), 'in', subtree(db, roots));
@@ -187,7 +187,7 @@ async function keptCount<T extends EntityTable>(
 ): Promise<number | undefined> {
   const asked = Object.keys(filters).filter((name) => query[name] !== undefined);
   const [facet = 'all', another] = asked;
-  if (!counted || another || caller.kind !== 'admin' || state === 'trash') return undefined;
+  if (!counted || another || !isAccountWide(caller) || state === 'trash') return undefined;
   if (!counted.facets.includes(facet)) {
     const phrase =
       text && filters[facet as keyof typeof filters] === 'partial' && phraseOf(facet, String(query[facet]));

@@ -7,7 +7,7 @@ import type { EntityTable } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { PlatformError, unknownReference } from '../errors.js';
-import { find, placeOf } from './verbs.js';
+import { find, findLive, placeOf } from './verbs.js';
 
 /**
  * Runs `work` in one transaction, durable when the promise resolves, if the caller still stands as it did; `entity` is
@@ -43,6 +43,11 @@ async function demandStanding(tx: Tx, caller: Caller): Promise<void> {
   if (caller.sessionId !== undefined) {
     const session = tx.selectFrom('sessions').select('ended').where('id', '=', caller.sessionId);
     if ((await session.executeTakeFirst())?.ended !== null) throw new PlatformError('tokenInvalid');
+  }
+  if (caller.kind === 'backEnd' || caller.kind === 'endUserApp') {
+    const application = await findLive(tx, 'applications', caller.accountId, caller.id);
+    if (application?.kind !== caller.kind) throw new PlatformError('forbidden');
+    return;
   }
   const table = caller.kind === 'admin' ? 'accountUsers' : 'endUsers';
   const role = tx.selectFrom(table).select('id').where('userId', '=', caller.id).where('deleted', 'is', null);

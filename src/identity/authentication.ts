@@ -1,8 +1,11 @@
 /** Who calls: the token of a request, checked and renewed (spec 5, decisions 4). */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Row } from '../../db/records.js';
 import type { Context } from '../context.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http.js';
+import { findApplication } from './applications.js';
+import type { Opened } from './sessions.js';
 
 /** Everything below needs a live token, as Bearer header or as cookie; a cookie needs the CSRF header to change things. */
 export function requireCaller(app: App, ctx: Context): void {
@@ -15,14 +18,24 @@ export function requireCaller(app: App, ctx: Context): void {
     const jwt = bearer ?? fromCookie;
     if (!jwt) throw new PlatformError('tokenMissing');
     const authenticated = await ctx.sessions.authenticate(jwt);
-    if (!authenticated) throw new PlatformError('tokenInvalid');
+    if (!authenticated) {
+      // An appToken opens other doors than these (decisions 2).
+      if (await findApplication(ctx.registry.query, jwt)) throw new PlatformError('wrongToken');
+      throw new PlatformError('tokenInvalid');
+    }
     if (fromCookie !== undefined && !['GET', 'HEAD', 'OPTIONS'].includes(request.method)) {
       const proof = request.headers[csrfName];
       if (typeof proof !== 'string' || !ctx.sessions.provesCsrf(authenticated.session, proof))
         throw new PlatformError('forbidden', { message: `The header ${csrfName} is missing or wrong.` });
     }
     request.authenticated = authenticated;
-    request.caller = authenticated.caller;
+    request.caller = { ...authenticated.caller, address: request.ip };
+    ctx.audit.sample({
+      event: 'tokenUsed',
+      outcome: 'success',
+      accountId: request.caller.accountId,
+      actor: request.caller,
+    });
 
     const fresh = await ctx.sessions.renew(authenticated);
     if (fresh === undefined) return;
@@ -37,8 +50,28 @@ function readBearer(request: FastifyRequest): string | undefined {
   return scheme.toLowerCase() === 'bearer' && token ? token : undefined;
 }
 
+/**
+ * The application whose appToken is in the header `AccessToken` (spec 5.7).
+ * @throws PlatformError 401/30 without the header, 403/20 for a token of another kind, 401/31 for what is none.
+ */
+export async function requireApplication(ctx: Context, request: FastifyRequest): Promise<Row<'applications'>> {
+  const token = request.headers.accesstoken;
+  if (typeof token !== 'string' || token === '') throw new PlatformError('tokenMissing');
+  const application = await findApplication(ctx.registry.query, token);
+  if (application) return application;
+  if (await ctx.sessions.authenticate(token)) throw new PlatformError('wrongToken');
+  throw new PlatformError('tokenInvalid');
+}
+
+/** Gives a session that has begun: the token in the header and as a cookie (decisions 4), both tokens in the body. */
+export function sendSession(reply: FastifyReply, ctx: Context, { jwt, csrfToken, expires }: Opened) {
+  setTokenCookie(reply, ctx, jwt, expires);
+  reply.header(`${ctx.config.headerPrefix}-access-token`, jwt);
+  return { jwt, csrfToken };
+}
+
 /** Sets the token cookie of decisions 4 until `expires`, milliseconds since 1970. */
-export function setTokenCookie(reply: FastifyReply, ctx: Context, jwt: string, expires: number): void {
+function setTokenCookie(reply: FastifyReply, ctx: Context, jwt: string, expires: number): void {
   reply.setCookie(`${ctx.config.headerPrefix}-access-token`, jwt, {
     path: '/',
     httpOnly: true,

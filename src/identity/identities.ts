@@ -33,6 +33,13 @@ export function newIdentity(
     passwordHash,
     organizationsMade: 0,
     created: timestamp(clock),
+    name: null,
+    firstName: null,
+    lastName: null,
+    company: null,
+    department: null,
+    phoneNumber: null,
+    address: null,
   };
 }
 
@@ -79,6 +86,7 @@ export async function insertIdentity(tx: Db, path: string, identity: Row<'identi
   }
 }
 
-function emailKey(email: string): string {
+/** By what e-mail addresses are compared: any letter case is the same. */
+export function emailKey(email: string): string {
   return email.normalize('NFKC').toLowerCase();
 }

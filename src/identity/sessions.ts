@@ -1,11 +1,13 @@
 /** Login sessions (spec 5, decisions 4): a session lasts as long as its renewal type says, a token 20 minutes. */
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, timingSafeEqual } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { v7 as uuidv7 } from 'uuid';
-import type { SessionRow } from '../../db/index.js';
-import type { Caller } from '../access.js';
+import type { SessionRow, Tx } from '../../db/index.js';
+import { type Caller, isApplication } from '../access.js';
 import type { Context } from '../context.js';
 import { timestamp } from '../entity/verbs.js';
+import { PlatformError } from '../errors.js';
+import { makeSecret } from './secrets.js';
 import type { Claims } from './tokens.js';
 
 const minute = 60_000;
@@ -20,6 +22,14 @@ export const tokenLifetime = 20 * minute;
 
 /** An answer carries a fresh token once the caller's is older than this, in milliseconds. */
 const renewAfter = minute;
+
+/** A session that has begun, or begun anew: `expires` in milliseconds since 1970 is the end of the session. */
+export interface Opened {
+  sessionId: string;
+  jwt: string;
+  csrfToken: string;
+  expires: number;
+}
 
 /** A token that has been checked: who it stands for, now, and the session it belongs to. */
 export interface Authenticated {
@@ -37,24 +47,32 @@ export class Sessions {
     this.#ctx = ctx;
   }
 
-  /** Opens a session of an identity and gives its first token. */
-  async open(caller: Caller, renewalType?: RenewalType): Promise<{ jwt: string; csrfToken: string; expires: number }> {
+  /**
+   * Opens a session of an identity or an application, which may act as `caller` now, and gives its first token. `work`
+   * runs in the transaction that opens it, and first: when it throws, there is no session.
+   */
+  async open(caller: Caller, renewalType?: RenewalType, work?: (tx: Tx) => Promise<void>): Promise<Opened> {
     const { registry, clock } = this.#ctx;
     const expires = clock.now() + sessionLengths[renewalType ?? 'default'];
-    const csrfToken = randomBytes(24).toString('base64url');
+    const csrfToken = makeSecret(24);
+    const isProgram = isApplication(caller);
     const session: SessionRow = {
       id: uuidv7(),
       accountId: caller.accountId,
-      userId: caller.id,
+      userId: isProgram ? null : caller.id,
+      applicationId: isProgram ? caller.id : null,
       expires: new Date(expires).toISOString(),
       ended: null,
       csrfHash: digest(csrfToken).toString('base64'),
     };
-    await registry.query
-      .insertInto('sessions')
-      .values({ ...session, created: timestamp(clock) })
-      .execute();
-    return { jwt: await this.#sign(caller, session), csrfToken, expires };
+    await registry.transaction(async (tx) => {
+      await work?.(tx);
+      await tx
+        .insertInto('sessions')
+        .values({ ...session, created: timestamp(clock), address: caller.address ?? null })
+        .execute();
+    });
+    return { sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };
   }
 
   /** Who a token stands for; undefined when it is not ours, or its session has ended, or the identity is gone. */
@@ -62,15 +80,21 @@ export class Sessions {
     const claims = await this.#ctx.tokens.verify(jwt);
     if (!claims) return undefined;
     const session = this.live(claims);
-    const caller = session && this.#ctx.access.callerOf(session.userId);
-    if (!caller || caller.kind === 'device') return undefined;
-    return { caller: { ...caller, sessionId: session.id }, claims, session };
+    const caller = session && this.#callerOf(session);
+    return caller && { caller: { ...caller, sessionId: session.id }, claims, session };
+  }
+
+  #callerOf({ userId, applicationId }: SessionRow): Caller | undefined {
+    const { access } = this.#ctx;
+    if (userId !== null) return access.callerOf(userId);
+    return applicationId === null ? undefined : access.callerOfApplication(applicationId);
   }
 
   /** The session of a token while it lasts. */
   live(claims: Claims): SessionRow | undefined {
     const session = this.#ctx.registry.session(claims.id);
-    if (!session || session.ended !== null || session.userId !== claims.userId) return undefined;
+    if (!session || session.ended !== null || ownerOf(session) !== claims.userId) return undefined;
+    if (session.accountId !== claims.accountId) return undefined;
     return Date.parse(session.expires) > this.#ctx.clock.now() ? session : undefined;
   }
 
@@ -83,6 +107,31 @@ export class Sessions {
     const jwt = await this.#sign(caller, session);
     this.#renewed.set(session.id, { jwt, at: now });
     return jwt;
+  }
+
+  /**
+   * A fresh token and a fresh CSRF token; the former CSRF token is void.
+   * @throws PlatformError 401/31 when the session has ended meanwhile.
+   */
+  async refresh({ caller, session }: Authenticated): Promise<Opened> {
+    const csrfToken = makeSecret(24);
+    const { numUpdatedRows } = await this.#ctx.registry.query
+      .updateTable('sessions')
+      .set({ csrfHash: digest(csrfToken).toString('base64') })
+      .where('id', '=', session.id)
+      .where('ended', 'is', null)
+      .executeTakeFirst();
+    if (numUpdatedRows === 0n) throw new PlatformError('tokenInvalid');
+    const expires = Date.parse(session.expires);
+    return { sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };
+  }
+
+  /** Ends every session of an identity but `except`, in the transaction of what ends them; their ids. */
+  async endAll(tx: Tx, userId: string, except?: string): Promise<string[]> {
+    let open = tx.updateTable('sessions').set({ ended: timestamp(this.#ctx.clock) });
+    if (except !== undefined) open = open.where('id', '!=', except);
+    const ended = await open.where('userId', '=', userId).where('ended', 'is', null).returning('id').execute();
+    return ended.map(({ id }) => id);
   }
 
   /** Ends a session; from the moment of return its tokens are worth nothing. */
@@ -104,8 +153,14 @@ export class Sessions {
   #sign(caller: Caller, session: SessionRow): Promise<string> {
     const left = Date.parse(session.expires) - this.#ctx.clock.now();
     const claims = { id: session.id, userId: caller.id, accountId: caller.accountId, roles: [caller.kind] };
-    return this.#ctx.tokens.sign(claims, Math.min(tokenLifetime, left));
+    const own = session.applicationId && this.#ctx.registry.application(session.applicationId)?.accessTokenLifetime;
+    return this.#ctx.tokens.sign(claims, Math.min(own ? own * 1000 : tokenLifetime, left));
   }
+}
+
+/** The identity or the application that a session belongs to. */
+function ownerOf({ userId, applicationId }: SessionRow): string | null {
+  return userId ?? applicationId;
 }
 
 function digest(text: string): Buffer {

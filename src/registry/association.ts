@@ -3,6 +3,7 @@ import { randomInt } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import { Id } from '../../db/records.js';
 import type { Caller } from '../access.js';
+import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
@@ -71,7 +72,7 @@ export function associationRoutes(app: App, ctx: Context): void {
       return { associationCode: await createCode(ctx, request.caller, request.body.deviceId) };
     },
   );
-  const failures = new Map<string, { since: number; count: number }>();
+  const attempts = new Attempts(ctx.clock, tries, tryWindow);
   app.post(
     '/association/start-association-with-code',
     {
@@ -91,36 +92,17 @@ export function associationRoutes(app: App, ctx: Context): void {
       const { caller } = request;
       ctx.access.demand(caller, 'create', 'association');
       const code = readCode(request.body.associationCode);
-      const now = ctx.clock.now();
-      const failed = failures.get(caller.id);
-      if (failed && failed.count >= tries && now - failed.since < tryWindow) {
-        reply.header('retry-after', Math.ceil((failed.since + tryWindow - now) / 1000));
-        throw new PlatformError('tooMany', { message: 'Too many unknown codes; try again later.' });
-      }
-      // Counted before it is known to be wrong: many at once must not get past the limit.
-      countFailure(failures, caller.id, now);
-      const taken = failures.get(caller.id);
+      attempts.take(caller.id);
       try {
         const deviceId = await start(ctx, caller, code, request.body);
-        if (taken) taken.count -= 1;
+        attempts.giveBack(caller.id);
         return { deviceId };
       } catch (error) {
-        const isWrong = error instanceof PlatformError && error.kind === 'notFound';
-        if (taken && !isWrong) taken.count -= 1;
+        if (!(error instanceof PlatformError && error.kind === 'notFound')) attempts.giveBack(caller.id);
         throw error;
       }
     },
   );
-}
-
-function countFailure(failures: Map<string, { since: number; count: number }>, id: string, now: number): void {
-  const failed = failures.get(id);
-  if (failed && now - failed.since < tryWindow) failed.count += 1;
-  else failures.set(id, { since: now, count: 1 });
-  for (const [other, { since }] of failures) {
-    if (now - since < tryWindow) break;
-    failures.delete(other);
-  }
 }
 
 /** @throws PlatformError 403/21, 404/100 for a device that is not there or out of reach, 410/107 for one in the trash. */

@@ -1,7 +1,7 @@
 /** Devices (spec 2.2, 4.3). */
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../db/records.js';
-import type { Caller } from '../access.js';
+import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
@@ -233,7 +233,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
     access.demand(caller, 'update', 'device');
     const before = demandLive(await findReached(ctx, caller, 'devices', id));
-    if (body.organizationId !== undefined && body.organizationId !== before.organizationId && caller.kind !== 'admin') {
+    if (body.organizationId !== undefined && body.organizationId !== before.organizationId && !isAccountWide(caller)) {
       if (body.organizationId === null)
         throw new PlatformError('forbidden', { message: 'Only an admin takes a device out of every organization.' });
       if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');

@@ -2,7 +2,7 @@
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import type { Caller } from '../access.js';
+import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
@@ -223,7 +223,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
 async function existingIdentity(tx: Tx, { access }: Context, caller: Caller, userId: string): Promise<string> {
   const identity = await tx.selectFrom('identities').selectAll().where('id', '=', userId).executeTakeFirst();
   if (!identity || identity.accountId !== caller.accountId) throw unknownReference('userId');
-  if (caller.kind !== 'admin') {
+  if (!isAccountWide(caller)) {
     const endUsers = tx.selectFrom('endUsers').select('organizationId').where('userId', '=', userId);
     const known = await endUsers.where('deleted', 'is', null).execute();
     const inReach = known.some(({ organizationId }) => access.reaches(caller, caller.accountId, organizationId));

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import type { Caller } from '../access.js';
+import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { childCounts, type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
@@ -76,7 +76,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     access.demandAccount(caller, body.accountId);
     const parent = body.parentId ?? null;
     // An identity is never both account user and end-user (spec 1).
-    if (body.endUserTemplateId !== undefined && caller.kind === 'admin') throw new PlatformError('userExists');
+    if (body.endUserTemplateId !== undefined && isAccountWide(caller)) throw new PlatformError('userExists');
     if (caller.kind === 'newcomer') demandFirstSteps(body);
     else demandPlace(caller, parent);
     const { row, endUser } = await writeAs(ctx, caller, undefined, async (tx) => {
@@ -128,7 +128,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
 
   /** @throws PlatformError 403/21 where only admins may put things, 400/102 for a parent out of the caller's reach. */
   function demandPlace(caller: Caller, parent: string | null): void {
-    if (parent === null && caller.kind !== 'admin')
+    if (parent === null && !isAccountWide(caller))
       throw new PlatformError('forbidden', { message: 'Only an admin makes top-level organizations.' });
     if (parent !== null && !access.reaches(caller, caller.accountId, parent)) throw unknownReference('parentId');
   }

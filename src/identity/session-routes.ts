@@ -1,27 +1,14 @@
-/** Login, logout and token checks (spec 4.2). */
+/** Sessions once they are there: logout, renewal, what a token is worth, public keys (spec 3.3, 4.2, decisions 4). */
 import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
-import { PlatformError } from '../errors.js';
 import type { App } from '../http.js';
-import { setTokenCookie } from './authentication.js';
-import { findIdentity } from './identities.js';
+import { sendSession } from './authentication.js';
+import { sessionShape } from './login.js';
 
 const tag = 'Identity';
 const family = 'identity';
 
-const loginBody = Type.Object({
-  emailAddress: Type.String(),
-  password: Type.String(),
-  accountId: Type.String(),
-  renewalType: Type.Optional(
-    oneOf(['short', 'remembered', 'extended'], { description: '30 minutes, 7 days, 100 days; 14 days when absent.' }),
-  ),
-});
-const tokens = Type.Object(
-  { jwt: Type.String(), csrfToken: Type.String() },
-  { description: 'A session has begun; the token comes as a cookie and in the header too.' },
-);
 const validation = Type.Object(
   {
     success: Type.Boolean(),
@@ -46,32 +33,7 @@ export function keyRoutes(app: App, ctx: Context): void {
 }
 
 /** Endpoints that need no token. */
-export function authRoutes(app: App, ctx: Context): void {
-  app.post(
-    '/auth/login-user',
-    {
-      config: { family, errors: ['badCredentials', 'storeFull'], sends: ['token'] },
-      schema: {
-        tags: [tag],
-        summary: 'Log in with e-mail and password',
-        security: [],
-        body: loginBody,
-        response: { 200: tokens },
-      },
-    },
-    async (request, reply) => {
-      const { emailAddress, password, accountId, renewalType } = request.body;
-      const identity = await findIdentity(ctx.registry.query, accountId, emailAddress);
-      const proven = await ctx.passwords.verify(identity?.passwordHash, password);
-      const caller = identity && proven ? ctx.access.callerOf(identity.id) : undefined;
-      if (!caller)
-        throw new PlatformError('badCredentials', { message: 'The e-mail address or the password is wrong.' });
-      const { jwt, csrfToken, expires } = await ctx.sessions.open(caller, renewalType);
-      setTokenCookie(reply, ctx, jwt, expires);
-      reply.header(`${ctx.config.headerPrefix}-access-token`, jwt);
-      return { jwt, csrfToken };
-    },
-  );
+export function validationRoutes(app: App, ctx: Context): void {
   app.post(
     '/auth/validate-jwt',
     {
@@ -85,6 +47,20 @@ export function authRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => validate(ctx, request.body.jwt),
+  );
+  app.get(
+    '/auth/validate-jwt',
+    {
+      config: { family },
+      schema: {
+        tags: [tag],
+        summary: 'Say whether a token is valid',
+        security: [],
+        querystring: Type.Object({ jwt: Type.String() }),
+        response: { 200: validation },
+      },
+    },
+    async (request) => validate(ctx, request.query.jwt),
   );
 }
 
@@ -103,11 +79,26 @@ export function sessionRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const { session } = request.authenticated;
       await ctx.sessions.end(session.id);
+      const { caller } = request;
+      const { accountId } = caller;
+      ctx.audit.note({ event: 'logout', outcome: 'success', accountId, actor: caller });
       ctx.broker.disconnectSession(session.id);
       reply.clearCookie(`${ctx.config.headerPrefix}-access-token`, { path: '/' });
       reply.removeHeader(`${ctx.config.headerPrefix}-access-token`);
       return { success: true, message: 'Logged out.' };
     },
+  );
+  app.post(
+    '/sessions/renew-session',
+    {
+      config: { family, sends: ['token'] },
+      schema: {
+        tags: [tag],
+        summary: 'Get a fresh token, and a fresh CSRF token; the former CSRF token is void',
+        response: { 200: sessionShape },
+      },
+    },
+    async (request, reply) => sendSession(reply, ctx, await ctx.sessions.refresh(request.authenticated)),
   );
 }
 

@@ -1,0 +1,75 @@
+/** How often somebody may try something, on the injected clock: a window begins with the first try and ends on its own. */
+import type { FastifyReply } from 'fastify';
+import { LRUCache } from 'lru-cache';
+import type { Clock } from './context.js';
+import { type Allowance, PlatformError } from './errors.js';
+
+/** Keys that are remembered; past it the least recently used go. */
+const keysKept = 100_000;
+
+interface Window {
+  since: number;
+  count: number;
+}
+
+export class Attempts {
+  readonly #clock: Clock;
+  readonly #limit: number;
+  readonly #length: number;
+  readonly #windows = new LRUCache<string, Window>({ max: keysKept });
+
+  /** `limit` tries in `length` milliseconds; 0 switches it off. */
+  constructor(clock: Clock, limit: number, length: number) {
+    this.#clock = clock;
+    this.#limit = limit;
+    this.#length = length;
+  }
+
+  /**
+   * Counts a try before it is known to fail, so that many at once do not get past the limit.
+   * @throws PlatformError 429 when there is none left.
+   */
+  take(key: string): Allowance {
+    const window = this.#windowOf(key);
+    if (this.#limit > 0 && window.count >= this.#limit)
+      throw new PlatformError('tooMany', { allowance: this.#allowance(window) });
+    window.count += 1;
+    return this.#allowance(window);
+  }
+
+  /** Takes a try back: it did not fail. */
+  giveBack(key: string): void {
+    const window = this.#windows.get(key);
+    if (window && window.count > 0) window.count -= 1;
+  }
+
+  /** Forgets what has been tried. */
+  clear(key: string): void {
+    this.#windows.delete(key);
+  }
+
+  /** What is left, without trying. */
+  left(key: string): Allowance {
+    return this.#allowance(this.#windowOf(key));
+  }
+
+  #windowOf(key: string): Window {
+    const now = this.#clock.now();
+    const known = this.#windows.get(key);
+    if (known && now - known.since < this.#length) return known;
+    const window = { since: now, count: 0 };
+    this.#windows.set(key, window);
+    return window;
+  }
+
+  #allowance({ since, count }: Window): Allowance {
+    const reset = Math.max(1, Math.ceil((since + this.#length - this.#clock.now()) / 1000));
+    return { limit: this.#limit, remaining: Math.max(0, this.#limit - count), reset };
+  }
+}
+
+/** Says in the headers of an answer what is left; nothing where the limit is switched off. */
+export function sendAllowance(reply: FastifyReply, { limit, remaining, reset }: Allowance): void {
+  if (limit === 0) return;
+  reply.headers({ 'ratelimit-limit': limit, 'ratelimit-remaining': remaining, 'ratelimit-reset': reset });
+}

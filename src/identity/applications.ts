@@ -1,0 +1,210 @@
+/** Applications (decisions 4): programs that call. The appToken is shown once and stored hashed. */
+import { createHash } from 'node:crypto';
+import { type Static, Type } from 'typebox';
+import type { Db } from '../../db/index.js';
+import { Nullable, type Row } from '../../db/records.js';
+import { applicationKinds, type Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
+import { entityResponse, idParams, listResponse, nameIgnored, sendEntity, verbConfig } from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
+import { demandLive, find, findReached, insert, stamp, trash } from '../entity/verbs.js';
+import { PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { commonShape, showCommon } from '../registry/shapes.js';
+import { makeSecret } from './secrets.js';
+
+const lifetime = { minimum: 60, maximum: 30 * 24 * 60 * 60 };
+const createBody = Type.Object({
+  accountId: Type.String(),
+  name: Type.String({ minLength: 1, maxLength: 255 }),
+  kind: oneOf(applicationKinds, {
+    description: 'endUserApp creates users, looks them up and resets passwords; backEnd acts as an admin.',
+  }),
+  accessTokenLifetime: Type.Optional(
+    Type.Unsafe<number | null>({
+      ...lifetime,
+      type: ['integer', 'null'],
+      description: 'Seconds that its tokens last without a renewal; 1200 when absent.',
+    }),
+  ),
+  revealResetToken: Type.Optional(
+    Type.Boolean({ description: 'It mails reset tokens itself: they are in the answer instead of in a mail.' }),
+  ),
+});
+const shown = {
+  ...commonShape,
+  name: Type.String(),
+  kind: oneOf(applicationKinds),
+  accessTokenLifetime: Nullable(Type.Integer({ description: 'Seconds.' })),
+  revealResetToken: Type.Boolean(),
+};
+const shape = Type.Object(shown, { description: '`id` is the appId.' });
+const createdShape = Type.Object({
+  ...shown,
+  appToken: Type.String({ description: 'For `AccessToken` and login-application; it cannot be read again.' }),
+});
+
+const listing: Listing<'applications'> = {
+  table: 'applications',
+  filters: { name: 'exact', kind: 'exact' },
+  sorts: ['created', 'lastModified', 'id', 'name'],
+  defaultSort: 'created',
+};
+const listQuery = listSchema(listing);
+
+export function applicationRoutes(app: App, ctx: Context): void {
+  const { access } = ctx;
+  const tags = ['Applications'];
+
+  app.post(
+    '/applications',
+    {
+      config: verbConfig('create', 'application'),
+      schema: {
+        tags,
+        summary: 'Create an application',
+        body: createBody,
+        response: entityResponse('application', createdShape, 'The only answer with its appToken.'),
+      },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'create', 'application');
+      access.demandAccount(request.caller, request.body.accountId);
+      const created = await createApplication(ctx, request.caller, request.body);
+      nameIgnored(request, reply, createBody);
+      return sendEntity(reply, 'application', created);
+    },
+  );
+  app.get(
+    '/applications/:id',
+    {
+      config: verbConfig('read', 'application'),
+      schema: {
+        tags,
+        summary: 'Read an application',
+        params: idParams,
+        response: entityResponse('application', shape, 'The application.'),
+      },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'read', 'application');
+      const row = demandLive(await findReached(ctx, request.caller, 'applications', request.params.id));
+      return sendEntity(reply, 'application', show(row));
+    },
+  );
+  app.get(
+    '/applications',
+    {
+      config: verbConfig('list', 'application'),
+      schema: {
+        tags,
+        summary: 'List applications',
+        querystring: listQuery,
+        response: listResponse('applications', shape),
+      },
+    },
+    async (request, reply) => {
+      const query = request.query as ListQuery;
+      access.demand(request.caller, 'read', 'application');
+      access.demandAccount(request.caller, query.accountId);
+      nameIgnored(request, reply, listQuery);
+      const { rows, meta } = await list(ctx.registry.query, request.caller, listing, query);
+      return reply.send({ applications: { results: rows?.map(show), meta } });
+    },
+  );
+  app.delete(
+    '/applications/:id',
+    {
+      config: { right: ['delete', 'application'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['etag'] },
+      schema: {
+        tags,
+        summary: 'Delete an application; its appToken and its sessions end',
+        params: idParams,
+        response: entityResponse('application', shape, 'An application no longer.'),
+      },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'delete', 'application');
+      await findReached(ctx, request.caller, 'applications', request.params.id);
+      return sendEntity(reply, 'application', await deleteApplication(ctx, request.caller, request.params.id));
+    },
+  );
+}
+
+/** Makes an application of the caller's account; its appToken is in the answer and nowhere else. */
+async function createApplication(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+  const appToken = makeSecret();
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const made = await insertApplication(tx, ctx.clock, caller, body, appToken);
+    await ctx.audit.record(tx, {
+      event: 'applicationCreated',
+      outcome: 'success',
+      accountId: made.accountId,
+      actor: caller,
+      target: { kind: 'application', id: made.id },
+      details: { kind: made.kind },
+    });
+    return made;
+  });
+  return { ...show(row), appToken };
+}
+
+/** Stores a new application whose appToken is known to the caller alone. */
+export function insertApplication(
+  tx: Parameters<typeof insert>[0],
+  clock: Context['clock'],
+  by: Pick<Caller, 'id' | 'accountId'>,
+  body: Pick<Static<typeof createBody>, 'name' | 'kind' | 'accessTokenLifetime' | 'revealResetToken'>,
+  appToken: string,
+): Promise<Row<'applications'>> {
+  return insert(tx, 'applications', {
+    ...stamp(clock, by),
+    name: body.name,
+    kind: body.kind,
+    tokenHash: hashAppToken(appToken),
+    accessTokenLifetime: body.accessTokenLifetime ?? null,
+    revealResetToken: body.revealResetToken ? 1 : 0,
+  });
+}
+
+/** @throws PlatformError 410/107 when it has been deleted meanwhile. */
+async function deleteApplication(ctx: Context, caller: Caller, id: string) {
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const stored = await find(tx, 'applications', id);
+    if (!stored) throw new PlatformError('notFound');
+    const trashed = await trash(tx, 'applications', id, stored.version, ctx.clock);
+    await tx.deleteFrom('sessions').where('applicationId', '=', id).execute();
+    await ctx.audit.record(tx, {
+      event: 'applicationDeleted',
+      outcome: 'success',
+      accountId: stored.accountId,
+      actor: caller,
+      target: { kind: 'application', id },
+    });
+    return trashed;
+  });
+  ctx.broker.disconnectCaller(id);
+  return show(row);
+}
+
+/** The live application of an appToken. */
+export async function findApplication(db: Db, appToken: string): Promise<Row<'applications'> | undefined> {
+  return db
+    .selectFrom('applications')
+    .selectAll()
+    .where('tokenHash', '=', hashAppToken(appToken))
+    .where('deleted', 'is', null)
+    .executeTakeFirst();
+}
+
+/** The token has 256 random bits: a plain digest cannot be turned back, and can be looked up. */
+function hashAppToken(appToken: string): string {
+  return createHash('sha256').update(appToken).digest('base64');
+}
+
+function show(row: Row<'applications'>) {
+  const { name, accessTokenLifetime, revealResetToken } = row;
+  const kind = applicationKinds.find((one) => one === row.kind) ?? 'endUserApp';
+  return { ...showCommon(row), name, kind, accessTokenLifetime, revealResetToken: revealResetToken === 1 };
+}

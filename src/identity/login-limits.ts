@@ -1,0 +1,72 @@
+/**
+ * Limits on guessing (decisions 4): wrong tries count per identity and address together, and per address alone. Tries
+ * from many addresses on one identity slow it down for addresses from which it never logged in; its owner's are not.
+ */
+import type { Registry } from '../../db/index.js';
+import { Attempts } from '../attempts.js';
+import type { Clock } from '../context.js';
+import type { Allowance } from '../errors.js';
+
+const minute = 60_000;
+/** Wrong tries on one identity from everywhere, in 15 minutes, after which strangers get one try in `strangerPause`. */
+const strangerTries = 50;
+const strangerPause = 10_000;
+
+/** One try to log in. `subject` names the identity, existing or not, so that both are counted alike. */
+export interface LoginTry {
+  subject: string;
+  userId: string | undefined;
+  address: string;
+}
+
+export class LoginLimits {
+  readonly #registry: Registry;
+  readonly #perIdentity: Attempts;
+  readonly #perAddress: Attempts;
+  readonly #fromAnywhere: Attempts;
+  readonly #strangers: Attempts;
+
+  constructor(registry: Registry, clock: Clock, limits: { perIdentity: number; perAddress: number }) {
+    this.#registry = registry;
+    this.#perIdentity = new Attempts(clock, limits.perIdentity, 15 * minute);
+    this.#perAddress = new Attempts(clock, limits.perAddress, 60 * minute);
+    this.#fromAnywhere = new Attempts(clock, limits.perIdentity && strangerTries, 15 * minute);
+    this.#strangers = new Attempts(clock, 1, strangerPause);
+  }
+
+  /**
+   * Counts a try as wrong until `succeeded` says otherwise.
+   * @throws PlatformError 429 with the seconds to wait.
+   */
+  async take({ subject, userId, address }: LoginTry): Promise<Allowance> {
+    const here = `${subject}\0${address}`;
+    const byAddress = this.#perAddress.take(address);
+    const byIdentity = this.#perIdentity.take(here);
+    const { limit, remaining } = this.#fromAnywhere.left(subject);
+    if (limit > 0 && remaining === 0) {
+      if (!(await this.#isKnown(userId, address))) this.#strangers.take(subject);
+    } else this.#fromAnywhere.take(subject);
+    const isTighter = byAddress.limit > 0 && (byIdentity.limit === 0 || byAddress.remaining < byIdentity.remaining);
+    return isTighter ? byAddress : byIdentity;
+  }
+
+  /** The try was right: it is not counted, and what was wrong before it from this address is forgotten. */
+  succeeded({ subject, address }: LoginTry): void {
+    this.#perAddress.giveBack(address);
+    this.#perIdentity.clear(`${subject}\0${address}`);
+    this.#fromAnywhere.giveBack(subject);
+  }
+
+  /** The try was neither right nor wrong, such as one that failed on our side: it is not counted. */
+  forget({ subject, address }: LoginTry): void {
+    this.#perAddress.giveBack(address);
+    this.#perIdentity.giveBack(`${subject}\0${address}`);
+    this.#fromAnywhere.giveBack(subject);
+  }
+
+  async #isKnown(userId: string | undefined, address: string): Promise<boolean> {
+    if (userId === undefined) return false;
+    const before = this.#registry.query.selectFrom('sessions').select('id').where('userId', '=', userId);
+    return (await before.where('address', '=', address).limit(1).executeTakeFirst()) !== undefined;
+  }
+}

@@ -1,0 +1,46 @@
+/**
+ * What must be read again and must not stand in the database in clear, such as TOTP secrets: sealed with a key that lies
+ * beside the database in `keys/`, so that a copy of the database alone shows nothing.
+ */
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const keyBytes = 32;
+
+export class Sealing {
+  readonly #key: Buffer;
+
+  private constructor(key: Buffer) {
+    this.#key = key;
+  }
+
+  /** Reads `sealing.key` in `directory`; makes it at the first start. @throws Error when the file is damaged. */
+  static open(directory: string): Sealing {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const path = join(directory, 'sealing.key');
+    if (!existsSync(path)) {
+      writeFileSync(`${path}.partial`, randomBytes(keyBytes).toString('base64'), { mode: 0o600, flush: true });
+      renameSync(`${path}.partial`, path);
+    }
+    const key = Buffer.from(readFileSync(path, 'utf8'), 'base64');
+    if (key.length !== keyBytes) throw new Error(`${path} is not a sealing key.`);
+    return new Sealing(key);
+  }
+
+  /** `owner` names what the text belongs to, such as an id: it opens for no other. */
+  seal(owner: string, text: string): string {
+    const iv = randomBytes(12);
+    const cipher = createCipheriv('aes-256-gcm', this.#key, iv).setAAD(Buffer.from(owner));
+    const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
+    return Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString('base64');
+  }
+
+  /** @throws Error when it was sealed for another owner, with another key, or has been altered. */
+  open(owner: string, sealed: string): string {
+    const bytes = Buffer.from(sealed, 'base64');
+    const decipher = createDecipheriv('aes-256-gcm', this.#key, bytes.subarray(0, 12)).setAAD(Buffer.from(owner));
+    decipher.setAuthTag(bytes.subarray(12, 28));
+    return Buffer.concat([decipher.update(bytes.subarray(28)), decipher.final()]).toString('utf8');
+  }
+}

@@ -1,0 +1,54 @@
+/** Mail and text messages on their way out: SMTP and a webhook, or a file for development (decisions 4, 7). */
+import { appendFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createTransport } from 'nodemailer';
+import type { Config } from '../config.js';
+import type { Mail, Sms } from '../context.js';
+
+/** How long a server may take to accept a message, in milliseconds. */
+const patience = 10_000;
+
+/** The senders that the configuration names; without one of its own, each writes to `outbox.ndjson`. */
+export function openSenders(config: Pick<Config, 'dataDir' | 'smtpUrl' | 'mailFrom' | 'smsWebhookUrl'>): {
+  mail: Mail;
+  sms: Sms;
+} {
+  const { dataDir, smtpUrl, mailFrom, smsWebhookUrl } = config;
+  const outbox = join(dataDir, 'outbox.ndjson');
+  return {
+    mail: smtpUrl ? smtpMail(smtpUrl, mailFrom) : { send: (letter) => keep(outbox, { kind: 'mail', ...letter }) },
+    sms: smsWebhookUrl ? webhookSms(smsWebhookUrl) : { send: (message) => keep(outbox, { kind: 'sms', ...message }) },
+  };
+}
+
+function smtpMail(url: string, from: string): Mail {
+  const limits = { connectionTimeout: patience, greetingTimeout: patience, socketTimeout: patience };
+  const transport = createTransport({ url, ...limits }, { from });
+  return {
+    send: async (letter) => {
+      // Nothing in a letter is fetched or read from the disk, whatever stands in it.
+      await transport.sendMail({ ...letter, disableFileAccess: true, disableUrlAccess: true });
+    },
+  };
+}
+
+/** Posts `{to, text}` as JSON; an answer outside 2xx is a failure. */
+function webhookSms(url: string): Sms {
+  return {
+    send: async ({ to, text }) => {
+      const answer = await fetch(url, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ to, text }),
+        signal: AbortSignal.timeout(patience),
+        redirect: 'error',
+      });
+      await answer.body?.cancel();
+      if (!answer.ok) throw new Error(`The SMS webhook answered ${answer.status}.`);
+    },
+  };
+}
+
+async function keep(outbox: string, message: object): Promise<void> {
+  await appendFile(outbox, `${JSON.stringify(message)}\n`, { mode: 0o600 });
+}
