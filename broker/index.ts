@@ -128,6 +128,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     disconnectCaller: (callerId) => sessions.endCaller(callerId),
     disconnectSession: (sessionId) => sessions.endSession(sessionId),
     identityChanged: (userId) => sessions.renew(userId, access.callerOf(userId)),
+    sessionsChanged: () => sessions.endClosed((id) => services.isOpenSession(id)),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),
 
     async close() {

@@ -119,6 +119,12 @@ export class Sessions {
     return 0;
   }
 
+  /** Ends the connections of login sessions that are not open any more; the number ended. */
+  endClosed(isOpen: (sessionId: string) => boolean): number {
+    const closed = [...this.#bySession.keys()].filter((id) => !isOpen(id));
+    return closed.reduce((ended, id) => ended + this.endSession(id), 0);
+  }
+
   /** Ends the connections whose login session is over at `now` (milliseconds). */
   endExpired(now: number): void {
     for (const live of [...this.#expiring]) if ((live.identity?.expires ?? 0) <= now) this.kick(live);

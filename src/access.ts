@@ -265,4 +265,8 @@ export class Access {
   identityChanged(userId: string): void {
     this.#roles.delete(userId);
   }
+  /** Any identity may have changed: another process has written. */
+  identitiesChanged(): void {
+    this.#roles.clear();
+  }
 }

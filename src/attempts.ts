@@ -1,5 +1,6 @@
 /** How often somebody may try something, on the injected clock: a window begins with the first try and ends on its own. */
 import type { FastifyReply } from 'fastify';
+import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
 import type { Clock } from './context.js';
 import { type Allowance, PlatformError } from './errors.js';
@@ -72,4 +73,12 @@ export class Attempts {
 export function sendAllowance(reply: FastifyReply, { limit, remaining, reset }: Allowance): void {
   if (limit === 0) return;
   reply.headers({ 'ratelimit-limit': limit, 'ratelimit-remaining': remaining, 'ratelimit-reset': reset });
+}
+
+/** By what an address is counted: of IPv6 the network of 64 bits, all of which one customer of a provider has. */
+export function networkOf(address: string): string {
+  if (!ipaddr.IPv6.isValid(address)) return address;
+  const parsed = ipaddr.IPv6.parse(address);
+  if (parsed.isIPv4MappedAddress()) return parsed.toIPv4Address().toString();
+  return parsed.parts.slice(0, 4).join(':');
 }

@@ -1,31 +1,48 @@
 #!/usr/bin/env node
 /** The `slipway` command. */
 import { readFileSync } from 'node:fs';
-import { parseArgs } from 'node:util';
-import { Registry } from '../db/index.js';
-import { ConfigError, loadConfig } from './config.js';
+import { accountCreate, accountList } from './commands/accounts.js';
+import { adminCreate, adminResetPassword } from './commands/admins.js';
+import { appCreate, appRevoke } from './commands/applications.js';
+import { UsageError } from './commands/files.js';
+import { keysRotate } from './commands/keys.js';
+import { ConfigError } from './config.js';
 import { PlatformError } from './errors.js';
-import { Passwords } from './identity/passwords.js';
-import { createAccount } from './registry/accounts.js';
 
 const usage = `slipway: device provisioning service
 
   slipway start                     run the server (configuration: environment variables, see the README)
-  slipway account create --name N --admin-email E [--admin-password P] [--data-dir D]
-                                    make an account, also beside a running server; prints one JSON line
+
+  These work on the data directory, also beside a running server, and print JSON; --data-dir D where the
+  configuration does not name it, --account A where there are several accounts.
+
+  slipway account create --name N --admin-email E [--admin-password P]
+  slipway account list
+  slipway admin create --email E [--password P]
+  slipway admin reset-password --email E [--password P] [--remove-mfa]
+  slipway app create --name N --kind endUserApp|backEnd [--reveal-reset-token] [--access-token-lifetime SECONDS]
+  slipway app revoke --id I
+  slipway keys rotate [--end-old]   a new signing key; --end-old: every token of an old one is void at once
+
   slipway --help, slipway --version
 `;
 
-/** What the user typed cannot be done; the sentence says why. */
-class UsageError extends Error {}
+const commands: Record<string, (args: string[]) => Promise<void>> = {
+  'account create': accountCreate,
+  'account list': accountList,
+  'admin create': adminCreate,
+  'admin reset-password': adminResetPassword,
+  'app create': appCreate,
+  'app revoke': appRevoke,
+  'keys rotate': keysRotate,
+};
 
 async function main(args: string[]): Promise<void> {
-  const [command, subcommand] = args;
+  const [command] = args;
   if (command === 'start') {
     await import('./main.js');
     return;
   }
-  if (command === 'account' && subcommand === 'create') return accountCreate(args.slice(2));
   if (command === '--version') {
     // Two folders up from dist/src.
     const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
@@ -36,28 +53,10 @@ async function main(args: string[]): Promise<void> {
     console.log(usage);
     return;
   }
-  throw new UsageError(`There is no command ${args.slice(0, 2).join(' ')}.\n\n${usage}`);
-}
-
-async function accountCreate(args: string[]): Promise<void> {
-  const { values } = parseArgs({
-    args,
-    options: {
-      name: { type: 'string' },
-      'admin-email': { type: 'string' },
-      'admin-password': { type: 'string' },
-      'data-dir': { type: 'string' },
-    },
-  });
-  const { name, 'admin-email': adminEmail, 'admin-password': adminPassword, 'data-dir': dataDir } = values;
-  if (!name || !adminEmail) throw new UsageError('slipway account create needs --name and --admin-email.');
-  const registry = await Registry.open(dataDir ?? loadConfig().dataDir);
-  try {
-    const services = { registry, clock: { now: () => Date.now() }, passwords: new Passwords() };
-    console.log(JSON.stringify(await createAccount(services, { name, adminEmail, adminPassword })));
-  } finally {
-    await registry.close();
-  }
+  const name = args.slice(0, 2).join(' ');
+  const run = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (!run) throw new UsageError(`There is no command ${name}.\n\n${usage}`);
+  await run(args.slice(2));
 }
 
 try {

@@ -6,6 +6,7 @@ import { lockDirectory, type Placement, Registry } from '../db/index.js';
 import { type LogInput, MessageStore, type Point } from '../db/series.js';
 import { Access, type Caller } from './access.js';
 import { Audit } from './audit.js';
+import { watchChanges } from './changes.js';
 import { type Config, ConfigError } from './config.js';
 import { Fields } from './entity/fields.js';
 import { PlatformError } from './errors.js';
@@ -47,6 +48,8 @@ export interface Broker {
   disconnectCaller(callerId: string): number;
   /** Looks again at the connections of an identity: those with nothing left in reach end. */
   identityChanged(userId: string): number;
+  /** Ends the connections of sessions that another process has ended; the number ended. */
+  sessionsChanged(): number;
   /** Publishes the changed fields of a device on its `_updates/fields`. */
   deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
   /** Where it listens; the port that was chosen when the configuration said 0. */
@@ -83,6 +86,7 @@ export interface BrokerServices {
   messages: MessageStore;
   /** Undefined when the token is not that of a live session. */
   verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
+  isOpenSession(sessionId: string): boolean;
   verifySecret(entityId: string, secret: string): Promise<SecretCheck>;
   /** Whether the credential that was proven is still the one in force. */
   isCurrentGeneration(deviceId: string, generation: number): boolean;
@@ -178,11 +182,24 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const broker = await openBroker(brokerServices(base, () => ctx));
     closers.push(() => broker.close());
     const ctx: Context = { ...base, broker };
+    const watching = watchChanges(
+      config.dataDir,
+      () => takeChanges(ctx),
+      (error) => log.error({ err: error }, 'changes of the command line could not be taken over'),
+    );
+    closers.push(() => watching.stop());
     return { ctx, close };
   } catch (error) {
     await close();
     throw error;
   }
+}
+
+/** What the command line can change beside a running server: signing keys, admins, applications, sessions. */
+async function takeChanges({ tokens, access, broker }: Context): Promise<void> {
+  await tokens.reload();
+  access.identitiesChanged();
+  broker.sessionsChanged();
 }
 
 /** The broker is built before the context is whole; what it asks for later goes through `ctx()`. */
@@ -196,6 +213,7 @@ function brokerServices(base: Omit<Context, 'broker'>, ctx: () => Context): Brok
       const { caller, session } = authenticated;
       return { caller, sessionId: session.id, expires: Date.parse(session.expires) };
     },
+    isOpenSession: (id) => sessions.isOpen(id),
     verifySecret: (entityId, secret) => checkSecret(base, entityId, secret),
     isCurrentGeneration: (deviceId, generation) => registry.credential(deviceId)?.generation === generation,
     readPoints,

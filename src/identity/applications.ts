@@ -1,7 +1,7 @@
 /** Applications (decisions 4): programs that call. The appToken is shown once and stored hashed. */
 import { createHash } from 'node:crypto';
 import { type Static, Type } from 'typebox';
-import type { Db } from '../../db/index.js';
+import type { Db, Tx } from '../../db/index.js';
 import { Nullable, type Row } from '../../db/records.js';
 import { applicationKinds, type Caller } from '../access.js';
 import type { Context } from '../context.js';
@@ -152,7 +152,7 @@ async function createApplication(ctx: Context, caller: Caller, body: Static<type
 
 /** Stores a new application whose appToken is known to the caller alone. */
 export function insertApplication(
-  tx: Parameters<typeof insert>[0],
+  tx: Tx,
   clock: Context['clock'],
   by: Pick<Caller, 'id' | 'accountId'>,
   body: Pick<Static<typeof createBody>, 'name' | 'kind' | 'accessTokenLifetime' | 'revealResetToken'>,
@@ -170,22 +170,30 @@ export function insertApplication(
 
 /** @throws PlatformError 410/107 when it has been deleted meanwhile. */
 async function deleteApplication(ctx: Context, caller: Caller, id: string) {
-  const row = await writeAs(ctx, caller, undefined, async (tx) => {
-    const stored = await find(tx, 'applications', id);
-    if (!stored) throw new PlatformError('notFound');
-    const trashed = await trash(tx, 'applications', id, stored.version, ctx.clock);
-    await tx.deleteFrom('sessions').where('applicationId', '=', id).execute();
-    await ctx.audit.record(tx, {
-      event: 'applicationDeleted',
-      outcome: 'success',
-      accountId: stored.accountId,
-      actor: caller,
-      target: { kind: 'application', id },
-    });
-    return trashed;
-  });
+  const row = await writeAs(ctx, caller, undefined, (tx) => revokeApplication(tx, ctx, id, caller, {}));
   ctx.broker.disconnectCaller(id);
   return show(row);
+}
+
+/**
+ * Ends an application with its sessions; without an actor, on the command line.
+ * @throws PlatformError 404/100, 410/107.
+ */
+export async function revokeApplication(
+  tx: Tx,
+  { clock, audit }: Pick<Context, 'clock' | 'audit'>,
+  id: string,
+  actor: Caller | undefined,
+  details: Record<string, string>,
+): Promise<Row<'applications'>> {
+  const stored = await find(tx, 'applications', id);
+  if (!stored) throw new PlatformError('notFound');
+  const trashed = await trash(tx, 'applications', id, stored.version, clock);
+  await tx.deleteFrom('sessions').where('applicationId', '=', id).execute();
+  const target = { kind: 'application', id } as const;
+  const { accountId } = stored;
+  await audit.record(tx, { event: 'applicationDeleted', outcome: 'success', accountId, actor, target, details });
+  return trashed;
 }
 
 /** The live application of an appToken. */

@@ -1,6 +1,7 @@
 /** Who calls: the token of a request, checked and renewed (spec 5, decisions 4). */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Row } from '../../db/records.js';
+import { Attempts, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http.js';
@@ -11,6 +12,8 @@ import type { Opened } from './sessions.js';
 export function requireCaller(app: App, ctx: Context): void {
   const tokenName = `${ctx.config.headerPrefix}-access-token`;
   const csrfName = `${ctx.config.headerPrefix}-csrf-token`;
+
+  const perSecond = new Attempts(ctx.clock, ctx.config.httpRatePerCaller, 1000);
 
   app.addHook('onRequest', async (request, reply) => {
     const bearer = readBearer(request);
@@ -28,6 +31,7 @@ export function requireCaller(app: App, ctx: Context): void {
       if (typeof proof !== 'string' || !ctx.sessions.provesCsrf(authenticated.session, proof))
         throw new PlatformError('forbidden', { message: `The header ${csrfName} is missing or wrong.` });
     }
+    sendAllowance(reply, perSecond.take(authenticated.caller.id));
     request.authenticated = authenticated;
     request.caller = { ...authenticated.caller, address: request.ip };
     ctx.audit.sample({

@@ -3,7 +3,7 @@
  * from many addresses on one identity slow it down for addresses from which it never logged in; its owner's are not.
  */
 import type { Registry } from '../../db/index.js';
-import { Attempts } from '../attempts.js';
+import { Attempts, networkOf } from '../attempts.js';
 import type { Clock } from '../context.js';
 import type { Allowance } from '../errors.js';
 
@@ -39,8 +39,8 @@ export class LoginLimits {
    * @throws PlatformError 429 with the seconds to wait.
    */
   async take({ subject, userId, address }: LoginTry): Promise<Allowance> {
-    const here = `${subject}\0${address}`;
-    const byAddress = this.#perAddress.take(address);
+    const here = `${subject}\0${networkOf(address)}`;
+    const byAddress = this.#perAddress.take(networkOf(address));
     const byIdentity = this.#perIdentity.take(here);
     const { limit, remaining } = this.#fromAnywhere.left(subject);
     if (limit > 0 && remaining === 0) {
@@ -52,15 +52,15 @@ export class LoginLimits {
 
   /** The try was right: it is not counted, and what was wrong before it from this address is forgotten. */
   succeeded({ subject, address }: LoginTry): void {
-    this.#perAddress.giveBack(address);
-    this.#perIdentity.clear(`${subject}\0${address}`);
+    this.#perAddress.giveBack(networkOf(address));
+    this.#perIdentity.clear(`${subject}\0${networkOf(address)}`);
     this.#fromAnywhere.giveBack(subject);
   }
 
   /** The try was neither right nor wrong, such as one that failed on our side: it is not counted. */
   forget({ subject, address }: LoginTry): void {
-    this.#perAddress.giveBack(address);
-    this.#perIdentity.giveBack(`${subject}\0${address}`);
+    this.#perAddress.giveBack(networkOf(address));
+    this.#perIdentity.giveBack(`${subject}\0${networkOf(address)}`);
     this.#fromAnywhere.giveBack(subject);
   }
 

@@ -2,7 +2,8 @@
 import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
 import pLimit from 'p-limit';
-import { invalid } from '../errors.js';
+import { invalid, PlatformError } from '../errors.js';
+import { makeSecret } from './secrets.js';
 
 /** OWASP's floor for argon2id (decisions 4): 19 MiB, two passes. */
 const cost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
@@ -36,4 +37,17 @@ export function checkPassword(path: string, password: string, email: string): vo
     throw invalid(path, 'must not contain the e-mail address');
   if (characters.some((character, at) => at >= 3 && characters.slice(at - 3, at).every((one) => one === character)))
     throw invalid(path, 'must not repeat a character more than 3 times in a row');
+}
+
+/** A password of 144 random bits, drawn again in the rare case that the policy refuses one. */
+export function makePassword(email: string): string {
+  for (;;) {
+    const password = makeSecret(18);
+    try {
+      checkPassword('password', password, email);
+      return password;
+    } catch (error) {
+      if (!(error instanceof PlatformError)) throw error;
+    }
+  }
 }

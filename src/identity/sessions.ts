@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { v7 as uuidv7 } from 'uuid';
 import type { SessionRow, Tx } from '../../db/index.js';
 import { type Caller, isApplication } from '../access.js';
-import type { Context } from '../context.js';
+import type { Clock, Context } from '../context.js';
 import { timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { makeSecret } from './secrets.js';
@@ -92,9 +92,19 @@ export class Sessions {
 
   /** The session of a token while it lasts. */
   live(claims: Claims): SessionRow | undefined {
-    const session = this.#ctx.registry.session(claims.id);
-    if (!session || session.ended !== null || ownerOf(session) !== claims.userId) return undefined;
-    if (session.accountId !== claims.accountId) return undefined;
+    const session = this.#open(claims.id);
+    if (!session || ownerOf(session) !== claims.userId || session.accountId !== claims.accountId) return undefined;
+    return session;
+  }
+
+  /** Whether a session has neither ended nor expired. */
+  isOpen(sessionId: string): boolean {
+    return this.#open(sessionId) !== undefined;
+  }
+
+  #open(sessionId: string): SessionRow | undefined {
+    const session = this.#ctx.registry.session(sessionId);
+    if (!session || session.ended !== null) return undefined;
     return Date.parse(session.expires) > this.#ctx.clock.now() ? session : undefined;
   }
 
@@ -126,12 +136,9 @@ export class Sessions {
     return { sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };
   }
 
-  /** Ends every session of an identity but `except`, in the transaction of what ends them; their ids. */
-  async endAll(tx: Tx, userId: string, except?: string): Promise<string[]> {
-    let open = tx.updateTable('sessions').set({ ended: timestamp(this.#ctx.clock) });
-    if (except !== undefined) open = open.where('id', '!=', except);
-    const ended = await open.where('userId', '=', userId).where('ended', 'is', null).returning('id').execute();
-    return ended.map(({ id }) => id);
+  /** As endSessions, on the service's clock. */
+  endAll(tx: Tx, userId: string, except?: string): Promise<string[]> {
+    return endSessions(tx, this.#ctx.clock, userId, except);
   }
 
   /** Ends a session; from the moment of return its tokens are worth nothing. */
@@ -156,6 +163,14 @@ export class Sessions {
     const own = session.applicationId && this.#ctx.registry.application(session.applicationId)?.accessTokenLifetime;
     return this.#ctx.tokens.sign(claims, Math.min(own ? own * 1000 : tokenLifetime, left));
   }
+}
+
+/** Ends every session of an identity but `except`, in the transaction of what ends them; their ids. */
+export async function endSessions(tx: Tx, clock: Clock, userId: string, except?: string): Promise<string[]> {
+  let open = tx.updateTable('sessions').set({ ended: timestamp(clock) });
+  if (except !== undefined) open = open.where('id', '!=', except);
+  const ended = await open.where('userId', '=', userId).where('ended', 'is', null).returning('id').execute();
+  return ended.map(({ id }) => id);
 }
 
 /** The identity or the application that a session belongs to. */

@@ -1,6 +1,6 @@
 /** JSON Web Tokens: RS256, keys in the data directory (decisions 4). */
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   type CryptoKey,
@@ -17,6 +17,8 @@ import type { Clock } from '../context.js';
 
 const issuer = 'slipway';
 const algorithm = 'RS256';
+/** A token can be renewed as long as its session lasts, at most 100 days (spec 8): so long its key must verify it. */
+const keyOverlap = 100 * 24 * 60 * 60_000;
 /** Verified tokens that are remembered, so that a caller pays for one signature check, not for one a request. */
 const verifiedKept = 20_000;
 
@@ -39,24 +41,37 @@ interface SigningKey {
 }
 
 export class Tokens {
-  readonly #keys: Map<string, SigningKey>;
-  readonly #signing: SigningKey;
+  readonly #directory: string;
   readonly #clock: Clock;
+  readonly #keys = new Map<string, SigningKey>();
+  #signing: SigningKey;
   readonly #verified = new LRUCache<string, Claims>({ max: verifiedKept });
 
-  private constructor(keys: SigningKey[], clock: Clock) {
-    const newest = keys.at(-1);
-    if (!newest) throw new Error('There is no signing key.');
-    this.#keys = new Map(keys.map((key) => [key.kid, key]));
-    this.#signing = newest;
+  private constructor(directory: string, clock: Clock, keys: SigningKey[]) {
+    this.#directory = directory;
     this.#clock = clock;
+    this.#signing = this.#take(keys);
   }
 
   /** Reads the keys in `directory`; makes the first one. */
   static async open(directory: string, clock: Clock): Promise<Tokens> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     if (keyFiles(directory).length === 0) await makeKey(directory, clock);
-    return new Tokens(await Promise.all(keyFiles(directory).map((file) => readKey(join(directory, file)))), clock);
+    return new Tokens(directory, clock, await readKeys(directory));
+  }
+
+  /** Reads the keys again, after another process has changed them; tokens of a key that is gone are worth nothing. */
+  async reload(): Promise<void> {
+    this.#signing = this.#take(await readKeys(this.#directory));
+    this.#verified.clear();
+  }
+
+  #take(keys: SigningKey[]): SigningKey {
+    const newest = keys.at(-1);
+    if (!newest) throw new Error('There is no signing key.');
+    this.#keys.clear();
+    for (const key of keys) this.#keys.set(key.kid, key);
+    return newest;
   }
 
   /** A token for a session, valid for `lifetime` milliseconds from now. */
@@ -114,6 +129,32 @@ function readClaims({ id, userId, accountId, roles, iat, exp }: JWTPayload): Cla
   return { id, userId, accountId, roles: roles.map(String), iat, exp };
 }
 
+/**
+ * Makes a new signing key in `directory` and removes those whose last token is over: `overlap` milliseconds after the
+ * next key was made; 0 ends the former keys at once, and with them every token. The id of the new key.
+ */
+export async function rotateKeys(directory: string, clock: Clock, overlap = keyOverlap): Promise<string> {
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const kid = await makeKey(directory, clock);
+  const files = keyFiles(directory);
+  for (const [place, file] of files.entries()) {
+    const next = files[place + 1];
+    if (next !== undefined && madeAt(next) + overlap <= clock.now()) rmSync(join(directory, file));
+  }
+  return kid;
+}
+
+/** When the key of a file was made, from its name; milliseconds since 1970. */
+function madeAt(file: string): number {
+  const [, day, hour, minute, second, milliseconds] =
+    /^(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(\d{3})Z-/.exec(file) ?? [];
+  return Date.parse(`${day}T${hour}:${minute}:${second}.${milliseconds}Z`);
+}
+
+function readKeys(directory: string): Promise<SigningKey[]> {
+  return Promise.all(keyFiles(directory).map((file) => readKey(join(directory, file))));
+}
+
 /** Key files, oldest first: the name begins with the time of making. */
 function keyFiles(directory: string): string[] {
   return readdirSync(directory)
@@ -121,7 +162,7 @@ function keyFiles(directory: string): string[] {
     .sort();
 }
 
-async function makeKey(directory: string, clock: Clock): Promise<void> {
+async function makeKey(directory: string, clock: Clock): Promise<string> {
   const { privateKey } = await generateKeyPair(algorithm, { extractable: true });
   const kid = randomUUID();
   const made = new Date(clock.now()).toISOString().replace(/[:.]/g, '-');
@@ -129,6 +170,7 @@ async function makeKey(directory: string, clock: Clock): Promise<void> {
   const content = JSON.stringify({ ...(await exportJWK(privateKey)), kid, alg: algorithm, use: 'sig' });
   writeFileSync(`${target}.partial`, content, { mode: 0o600, flush: true });
   renameSync(`${target}.partial`, target);
+  return kid;
 }
 
 async function readKey(path: string): Promise<SigningKey> {

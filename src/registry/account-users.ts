@@ -1,7 +1,9 @@
 /** Account users: the admins of an account (decisions 2). All are equal; the last one stays. */
 import { type Static, Type } from 'typebox';
+import type { Tx } from '../../db/index.js';
 import { Id, type Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
+import type { AuditEvent } from '../audit.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import {
@@ -49,6 +51,11 @@ export function accountUserRoutes(app: App, ctx: Context): void {
   const config = (verb: 'create' | 'read' | 'remove' | 'list', more?: readonly FailureKind[]) =>
     verbConfig(verb, 'accountUser', more);
 
+  function note(tx: Tx, event: AuditEvent, actor: Caller, { id, accountId, userId }: Row<'accountUsers'>) {
+    const target = { kind: 'accountUser', id } as const;
+    return ctx.audit.record(tx, { event, outcome: 'success', accountId, actor, target, details: { userId } });
+  }
+
   async function create(caller: Caller, body: Static<typeof createBody>) {
     access.demand(caller, 'create', 'accountUser');
     access.demandAccount(caller, body.accountId);
@@ -69,7 +76,9 @@ export function accountUserRoutes(app: App, ctx: Context): void {
           if (await taken.executeTakeFirst()) throw new PlatformError('userExists');
         }
       }
-      return insert(tx, 'accountUsers', { ...stamp(clock, caller), userId });
+      const row = await insert(tx, 'accountUsers', { ...stamp(clock, caller), userId });
+      await note(tx, 'accountUserCreated', caller, row);
+      return row;
     });
     access.identityChanged(row.userId);
     return show(row);
@@ -83,6 +92,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
       const others = tx.selectFrom('accountUsers').select('id').where('accountId', '=', caller.accountId);
       if (!(await others.where('deleted', 'is', null).limit(1).executeTakeFirst()))
         throw new PlatformError('constraint', { message: 'The last account user stays.' });
+      await note(tx, 'accountUserDeleted', caller, trashed);
       return trashed;
     });
     access.identityChanged(row.userId);

@@ -6,8 +6,7 @@ import type { Context } from '../context.js';
 import { insert, stamp, timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
-import { checkPassword, type Passwords } from '../identity/passwords.js';
-import { makeSecret } from '../identity/secrets.js';
+import { checkPassword, makePassword, type Passwords } from '../identity/passwords.js';
 
 export interface NewAccount {
   id?: string | undefined;
@@ -56,19 +55,6 @@ export async function createAccount(
     }
   });
   return { accountId, adminEmail, adminPassword };
-}
-
-/** A password of 144 random bits, drawn again in the rare case that the policy refuses one. */
-function makePassword(email: string): string {
-  for (;;) {
-    const password = makeSecret(18);
-    try {
-      checkPassword('adminPassword', password, email);
-      return password;
-    } catch (error) {
-      if (!(error instanceof PlatformError)) throw error;
-    }
-  }
 }
 
 /** The internal channels of a new device template (spec 2.2): they are made with it and cannot be deleted. */

@@ -99,6 +99,7 @@ export function associationRoutes(app: App, ctx: Context): void {
         return { deviceId };
       } catch (error) {
         if (!(error instanceof PlatformError && error.kind === 'notFound')) attempts.giveBack(caller.id);
+        else ctx.audit.note({ event: 'association', outcome: 'failure', accountId: caller.accountId, actor: caller });
         throw error;
       }
     },
@@ -107,7 +108,7 @@ export function associationRoutes(app: App, ctx: Context): void {
 
 /** @throws PlatformError 403/21, 404/100 for a device that is not there or out of reach, 410/107 for one in the trash. */
 async function createCode(ctx: Context, caller: Caller, deviceId: string): Promise<string> {
-  const { access, clock } = ctx;
+  const { access, clock, audit } = ctx;
   access.demand(caller, 'create', 'associationCode');
   const code = makeCode();
   const codeHash = await ctx.secrets.hashCode(caller.accountId, code);
@@ -122,6 +123,8 @@ async function createCode(ctx: Context, caller: Caller, deviceId: string): Promi
       .insertInto('associationCodes')
       .values({ deviceId, accountId, codeHash, created: timestamp(clock), createdById: caller.id })
       .execute();
+    const target = { kind: 'device', id: deviceId } as const;
+    await audit.record(tx, { event: 'associationCodeCreated', outcome: 'success', accountId, actor: caller, target });
   });
   return code.replace(/(.{4})(?=.)/g, '$1-');
 }

@@ -99,6 +99,13 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
       )
       .returningAll()
       .executeTakeFirstOrThrow();
+    await ctx.audit.record(tx, {
+      event: 'credentialCreated',
+      outcome: 'success',
+      accountId: caller.accountId,
+      actor: caller,
+      target: { kind: 'device', id: device.id },
+    });
     await noteSecret(tx, device.id, { mqttCredential: show(credential, secret) });
     if (device.provisioningState !== 'defined') return { credential, activated: false };
     await tx

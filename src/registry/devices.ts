@@ -160,7 +160,7 @@ export async function updateDevice(
  * @throws PlatformError 400/102 for an organization that is gone, 422 for a device that has been moved or deleted.
  */
 export async function associateDevice(
-  ctx: Pick<Context, 'registry' | 'clock' | 'broker'> & ShowContext,
+  ctx: Pick<Context, 'registry' | 'clock' | 'broker' | 'audit'> & ShowContext,
   caller: Caller,
   { id, from, to }: { id: string; from: string | null; to: string },
 ): Promise<void> {
@@ -171,6 +171,14 @@ export async function associateDevice(
     if (!(await findLive(tx, 'organizations', caller.accountId, to))) throw unknownReference('organizationId');
     const changes = { organizationId: to, provisioningState: 'associated' };
     const after = await change(tx, 'devices', id, 'latest', { caller, clock: ctx.clock }, changes);
+    await ctx.audit.record(tx, {
+      event: 'association',
+      outcome: 'success',
+      accountId: caller.accountId,
+      actor: caller,
+      target: { kind: 'device', id },
+      details: { organizationId: to },
+    });
     return { before, after };
   });
   ctx.access.deviceChanged(id);

@@ -8,9 +8,9 @@ import { type Json, type Service, startService } from '../support/service.js';
 
 const file = 'docs/api.md';
 const [begin, end] = ['<!-- endpoints -->', '<!-- /endpoints -->'];
-const kinds: Record<string, string> = { endUser: 'end-user' };
-/** Admins, end-users, newcomers. */
-const kindsOfIdentities = 3;
+const kinds: Record<string, string> = { endUser: 'end-user', backEnd: 'back-end', endUserApp: 'app for end-users' };
+/** Admins, end-users, newcomers, back-ends, applications for end-users. */
+const kindsOfCallers = 5;
 
 let service: Service;
 let operations: Json[];
@@ -27,15 +27,16 @@ t.before(async () => {
 /** An operation as a line of the table. */
 function rowOf({ method, path, summary, 'x-callers': callers, ...operation }: Json): string {
   const named = callers.map((kind: string) => kinds[kind] ?? kind).join(', ');
-  const who = callers.length === kindsOfIdentities ? 'everybody who is logged in' : named;
+  const who = callers.length === kindsOfCallers ? 'everybody who is logged in' : named;
   return `| ${method} | \`${path}\` | ${summary} | ${who} | ${codesOf(operation)} |`;
 }
 
 /** Its codes but those that the head of docs/api.md tells of all endpoints; 106 and -199 with the status of a rare one. */
 function codesOf({ security, 'x-codes': codes }: Json): string {
-  const general = ['413', '415', '500', '507', ...(security.length > 0 ? ['401'] : [])];
+  const general = ['413', '415', '500', '507', ...(security.length > 0 ? ['401', '429'] : [])];
   const shown = Object.entries<Array<number | string>>(codes)
     .filter(([status]) => !general.includes(status))
+    .map(([status, list]) => [status, list.filter((code) => code !== 20 && code !== 'WrongTokenError')] as const)
     .flatMap(([status, list]) =>
       list.map((code) => ((code === 106 && status !== '400') || code === -199 ? `${code} (${status})` : String(code))),
     );
@@ -78,6 +79,11 @@ t.test('who is not named is refused, and who is named is not refused for what it
   await service.ok('DELETE', `/api/v1/end-users/${gone.endUser.id}`, { headers: { etag: gone.endUser.version } });
   const there = await service.endUser((await service.organization()).id);
   const tokens: Record<string, string> = { admin: service.admin, endUser: there.token, newcomer: gone.token };
+  for (const kind of ['backEnd', 'endUserApp']) {
+    const { id: appId, appToken } = await service.create('/applications', 'application', { name: kind, kind });
+    const body = { appId, appToken, accountId: service.accountId };
+    tokens[kind] = (await service.ok('POST', '/api/v1/auth/login-application', { body, token: null })).jwt;
+  }
   // Logging out ends the tokens of the others, and a batch asks for each of its requests.
   const asked = operations.filter(
     ({ path, security }) => security.length > 0 && !/logout$|batch$/.test(path) && path.startsWith('/api/'),

@@ -3,8 +3,8 @@ import t from 'tap';
 import { checkCharacter } from '../../src/registry/association.js';
 import { type Answer, type Json, type Service, startService } from '../support/service.js';
 
-/** The codes of spec 7.2 but 20, which stands for basic authentication: no endpoint takes that. */
-const specCodes = [100, 102, 103, 104, 105, 106, 107, 108, 109, 110, 30, 31, 21, -199];
+/** The codes of spec 7.2. */
+const specCodes = [100, 102, 103, 104, 105, 106, 107, 108, 109, 110, 30, 31, 20, 21, -199];
 
 let service: Service;
 t.before(async () => {
@@ -60,6 +60,7 @@ const table: Array<[code: number, status: number, when: string, request: () => P
   [110, 400, 'the e-mail is an admin’s', admittedTwice],
   [30, 401, 'there is no token', () => http('GET', '/devices', { token: null })],
   [31, 401, 'the token is none of ours', () => http('GET', '/devices', { token: 'no.such.token' })],
+  [20, 403, 'an appToken is sent where a JWT is wanted', withAppToken],
   [21, 403, 'an end-user makes a template', forbidden],
   [-199, 429, 'too many codes have been tried', guess],
   [-199, 500, 'something breaks', () => broken('session', new Error('broken'), () => http('GET', '/devices'))],
@@ -89,6 +90,11 @@ async function dropDefault(): Promise<Answer> {
   const { deviceTemplates } = await service.ok('GET', `/api/v1/devices/templates?${query}`);
   const [{ id, version }] = deviceTemplates.results;
   return drop(`/devices/templates/${id}`, version);
+}
+
+async function withAppToken(): Promise<Answer> {
+  const { appToken } = await service.create('/applications', 'application', { name: 'C', kind: 'backEnd' });
+  return http('GET', '/devices', { token: appToken });
 }
 
 async function nest(): Promise<Answer> {

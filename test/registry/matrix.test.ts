@@ -1,6 +1,7 @@
 /**
  * Every endpoint and every id that it takes, asked for by callers who must not reach what the id names: the admin of
- * another account, an end-user of other organizations, an identity without an end-user, nobody.
+ * another account, an end-user of other organizations, an identity without an end-user, a back-end of another account,
+ * an application for end-users of this one, nobody.
  */
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
@@ -12,7 +13,10 @@ import { type Answer, type Json, nextMessage, type Service, startService } from 
 const withoutIds: Record<string, string> = {
   'GET /.well-known/jwks.json': 'public keys, for everybody',
   'POST /api/v1/auth/login-user': 'the password decides, in test/identity/sessions.test.ts',
+  'POST /api/v1/auth/login-application': 'the appToken decides, in test/identity/applications.test.ts',
   'POST /api/v1/auth/validate-jwt': 'says only whether the signature and the session are good',
+  'GET /api/v1/auth/validate-jwt': 'the same',
+  'POST /api/v1/sessions/renew-session': 'renews the session of the token that is sent, and names no other',
   'POST /api/v1/sessions/logout': 'ends the session of the token that is sent, and names no other',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };
@@ -121,6 +125,16 @@ const table = `
   GET /api/v1/account-users/{id}                    | path id: accountUser                            | 404/100 | 403/21  | 403/21
   DELETE /api/v1/account-users/{id}                 | path id: accountUser                            | 404/100 | 403/21  | 403/21
 
+  POST /api/v1/applications                         | body accountId: account                         | 404/100 | 403/21  | 403/21
+  GET /api/v1/applications                          | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/applications                          | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/applications/{id}                     | path id: application                            | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/applications/{id}                  | path id: application                            | 404/100 | 403/21  | 403/21
+  GET /api/v1/audit                                 | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/audit                                 | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/audit                                 | query actorId: admin                            | none    | 403/21  | 403/21
+  GET /api/v1/audit                                 | query targetId: application                     | none    | 403/21  | 403/21
+
   POST /api/v1/access/mqtt-credentials              | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/access/mqtt-credentials              | body entityId: device                           | 400/102 | 403/21  | 403/21
   POST /api/v1/association/create-association-code  | body deviceId: device                           | 404/100 | 403/21  | 403/21
@@ -130,7 +144,7 @@ const table = `
   GET /api/v1/devices/{id}/logs                     | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v4/data/{topic}                          | path topic: topic                               | 404/100 | 404/100 | 403/21
 `;
-const who = ['stranger', 'outsider', 'newcomer'] as const;
+const who = ['stranger', 'outsider', 'newcomer', 'strangerProgram', 'program'] as const;
 
 const families = [
   ['{kind}', '{one}', 'devices device', 'end-users endUser', 'organizations organization'],
@@ -180,6 +194,8 @@ const rows: Row[] = table
     const [method = '', path = ''] = endpoint.split(' ');
     const [, place, parameter = '', kind = ''] = /^(path|query|body) (\S+): (\S+)$/.exec(what) ?? [];
     const title = `${endpoint}, ${what}`;
+    // A back-end of another account is a stranger; an application for end-users may call nothing of all this.
+    expected.push(expected[0] ?? '', '403/21');
     return { title, endpoint, method, path, place: place as Row['place'], parameter, kind, expected };
   });
 
@@ -280,7 +296,7 @@ t.before(async () => {
   const visible = [above.id, first.theirs.admin?.[0]?.id];
   const outsiderSecrets = ['canary', ...idsOf(only(theirs, ...placed)).filter((id) => !visible.includes(id))];
   const outside = { ...theirs, ...only(stranger.theirs, 'account', ...templateKinds) };
-  callers = {
+  const people = {
     stranger: {
       token: second.token,
       own: { ...stranger.own, code: { id: await codeOf(stranger.own.device?.id ?? '', second.token) } },
@@ -304,8 +320,25 @@ t.before(async () => {
       secrets: outsiderSecrets,
     },
   };
+  const programs = [
+    await programToken('backEnd', second.accountId, second.token),
+    await programToken('endUserApp', service.accountId, service.admin),
+  ] as const;
+  callers = {
+    ...people,
+    strangerProgram: { ...people.stranger, token: programs[0] },
+    program: { ...people.newcomer, token: programs[1] },
+  };
   await service.ok('DELETE', `/api/v1/end-users/${newcomer.endUser.id}`, etag(newcomer.endUser.version));
 });
+
+/** The token of a new application of an account. */
+async function programToken(kind: string, accountId: string, token: string): Promise<string> {
+  const body = { accountId, name: 'program', kind };
+  const { id: appId, appToken } = await service.create('/applications', 'application', body, token);
+  const login = { body: { appId, appToken, accountId }, token: null };
+  return (await service.ok('POST', '/api/v1/auth/login-application', login)).jwt;
+}
 
 const placed = ['device', 'endUser', 'organization', 'identity', 'code', 'topic'];
 const templateKinds = ['deviceTemplate', 'endUserTemplate', 'organizationTemplate'];
@@ -364,6 +397,8 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   const entityId = theirs.deviceTemplate?.[0]?.id;
   const channel = { entityId, entityType: 'deviceTemplate', persistenceType: 'timeSeries' };
   await both('channelTemplate', '/channels/templates', 'channelTemplate', channel);
+  const kind = mine ? { kind: 'backEnd' } : { kind: 'endUserApp' };
+  await both('application', '/applications', 'application', kind);
   const [admin] = await list('/account-users');
   const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
   const ended = await trashed('/account-users', 'accountUser', { accountId, ...second }, token);
@@ -424,6 +459,7 @@ function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json 
     },
     '/api/v1/channels/templates/{id}': { streamBridgeDelivery: 2 },
     '/api/v1/account-users': { accountId, ...newUser },
+    '/api/v1/applications': { accountId, name: 'changed', kind: 'endUserApp' },
     '/api/v1/access/mqtt-credentials': { accountId, entityId: own.device?.id, entityType: 'device' },
     '/api/v1/association/create-association-code': {},
     '/api/v1/association/start-association-with-code': { associationCode: own.code?.id, organizationId },
@@ -479,10 +515,15 @@ function madeUp({ kind }: Row): string {
   return kind === 'topic' ? service.topic(randomUUID(), 'canary') : randomUUID();
 }
 
-/** Everything in registry.db, but the sessions, which the callers' own logins and renewals change. */
+/** What callers change by calling: sessions, and the record of what they tried. */
+const ofCalling = ['sessions', 'auditRecords'];
+
+/** Everything in registry.db but that. */
 async function snapshot(): Promise<Record<string, unknown[]>> {
   const db = service.server.ctx.registry.query;
-  const tables = (await db.introspection.getTables()).map(({ name }) => name).filter((name) => name !== 'sessions');
+  const tables = (await db.introspection.getTables())
+    .map(({ name }) => name)
+    .filter((name) => !ofCalling.includes(name));
   const read = tables.map(
     async (name) =>
       [

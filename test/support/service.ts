@@ -211,6 +211,11 @@ export class Service {
   }
 }
 
+/** When a client's connection has ended. */
+export function closed(client: MqttClient): Promise<void> {
+  return new Promise((resolve) => client.once('close', () => resolve()));
+}
+
 /** The next message of a client that `matches`; it must have been subscribed before. */
 export function nextMessage(
   client: MqttClient,

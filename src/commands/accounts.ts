@@ -1,0 +1,20 @@
+/** `slipway account create|list`: accounts are made on the machine of the service, never over HTTP. */
+import { Passwords } from '../identity/passwords.js';
+import { createAccount } from '../registry/accounts.js';
+import { demanded, print, withRegistry } from './files.js';
+
+export async function accountCreate(args: string[]): Promise<void> {
+  const options = { name: 'string', 'admin-email': 'string', 'admin-password': 'string' } as const;
+  await withRegistry(args, options, async ({ registry, clock, values }) => {
+    const [name, adminEmail] = [demanded(values, 'name'), demanded(values, 'admin-email')];
+    const account = { name, adminEmail, adminPassword: values['admin-password'] };
+    print(await createAccount({ registry, clock, passwords: new Passwords() }, account));
+  });
+}
+
+export async function accountList(args: string[]): Promise<void> {
+  await withRegistry(args, {}, async ({ registry }) => {
+    const accounts = await registry.query.selectFrom('accounts').selectAll().orderBy('created').execute();
+    for (const { id, name, created } of accounts) print({ accountId: id, name, created });
+  });
+}

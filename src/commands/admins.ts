@@ -1,0 +1,64 @@
+/** `slipway admin create|reset-password`: the way back in for whoever has the machine (decisions 4). */
+import { insert, stamp } from '../entity/verbs.js';
+import { findIdentity, insertIdentity, newIdentity } from '../identity/identities.js';
+import { checkPassword, makePassword, Passwords } from '../identity/passwords.js';
+import { endSessions } from '../identity/sessions.js';
+import { accountOf, demanded, print, UsageError, withRegistry } from './files.js';
+
+const options = { account: 'string', email: 'string', password: 'string' } as const;
+
+export async function adminCreate(args: string[]): Promise<void> {
+  await withRegistry(args, options, async (files) => {
+    const { registry, clock, audit, values } = files;
+    const [accountId, email] = [await accountOf(files), demanded(values, 'email')];
+    const password = values.password ?? makePassword(email);
+    checkPassword('password', password, email);
+    const passwordHash = await new Passwords().hash(password);
+    const identity = newIdentity(clock, 'email', { accountId, email, passwordHash });
+    await registry.transaction(async (tx) => {
+      await insertIdentity(tx, 'email', identity);
+      const row = { ...stamp(clock, { id: identity.id, accountId }), userId: identity.id };
+      await insert(tx, 'accountUsers', row);
+      await audit.record(tx, {
+        event: 'accountUserCreated',
+        outcome: 'success',
+        accountId,
+        target: { kind: 'accountUser', id: row.id },
+        details: { by: 'command line' },
+      });
+    });
+    print({ accountId, adminEmail: email, adminPassword: password });
+  });
+}
+
+/** A new password for an admin; every session of the former ends. */
+export async function adminResetPassword(args: string[]): Promise<void> {
+  await withRegistry(args, { ...options, 'remove-mfa': 'boolean' }, async (files) => {
+    const { registry, clock, audit, values, switches } = files;
+    const [accountId, email] = [await accountOf(files), demanded(values, 'email')];
+    const identity = await findIdentity(registry.query, accountId, email);
+    const admins = registry.query.selectFrom('accountUsers').select('id').where('deleted', 'is', null);
+    if (!identity || !(await admins.where('userId', '=', identity.id).executeTakeFirst()))
+      throw new UsageError(`There is no admin ${email}.`);
+    const password = values.password ?? makePassword(email);
+    checkPassword('password', password, email);
+    const passwordHash = await new Passwords().hash(password);
+    await registry.transaction(async (tx) => {
+      await tx.updateTable('identities').set({ passwordHash }).where('id', '=', identity.id).execute();
+      await endSessions(tx, clock, identity.id);
+      for (const table of ['mailedTokens', 'mfaLogins'] as const)
+        await tx.deleteFrom(table).where('userId', '=', identity.id).execute();
+      if (switches.has('remove-mfa'))
+        for (const table of ['mfaMethods', 'recoveryCodes'] as const)
+          await tx.deleteFrom(table).where('userId', '=', identity.id).execute();
+      await audit.record(tx, {
+        event: 'passwordChanged',
+        outcome: 'success',
+        accountId,
+        target: { kind: 'identity', id: identity.id },
+        details: { by: 'command line', mfaRemoved: switches.has('remove-mfa') },
+      });
+    });
+    print({ accountId, adminEmail: identity.email, adminPassword: password });
+  });
+}

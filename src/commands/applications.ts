@@ -1,0 +1,48 @@
+/** `slipway app create|revoke`: applications without a login, for scripts that set a machine up. */
+import { applicationKinds } from '../access.js';
+import { insertApplication, revokeApplication } from '../identity/applications.js';
+import { makeSecret } from '../identity/secrets.js';
+import { accountOf, demanded, print, UsageError, withRegistry } from './files.js';
+
+/** Whoever has the machine acts for nobody in particular. */
+const commandLine = { by: 'command line' };
+
+export async function appCreate(args: string[]): Promise<void> {
+  const options = { account: 'string', name: 'string', kind: 'string', 'access-token-lifetime': 'string' } as const;
+  await withRegistry(args, { ...options, 'reveal-reset-token': 'boolean' }, async (files) => {
+    const { registry, clock, audit, values, switches } = files;
+    const accountId = await accountOf(files);
+    const kind = applicationKinds.find((one) => one === values.kind);
+    if (!kind) throw new UsageError(`--kind must be one of ${applicationKinds.join(', ')}.`);
+    const lifetime = values['access-token-lifetime'];
+    if (lifetime !== undefined && !/^[1-9]\d{1,6}$/.test(lifetime))
+      throw new UsageError('--access-token-lifetime must be a number of seconds.');
+    const appToken = makeSecret();
+    const body = {
+      name: demanded(values, 'name'),
+      kind,
+      accessTokenLifetime: lifetime === undefined ? null : Number(lifetime),
+      revealResetToken: switches.has('reveal-reset-token'),
+    };
+    const row = await registry.transaction(async (tx) => {
+      const made = await insertApplication(tx, clock, { id: 'command line', accountId }, body, appToken);
+      await audit.record(tx, {
+        event: 'applicationCreated',
+        outcome: 'success',
+        accountId,
+        target: { kind: 'application', id: made.id },
+        details: { kind, ...commandLine },
+      });
+      return made;
+    });
+    print({ accountId, appId: row.id, appToken });
+  });
+}
+
+export async function appRevoke(args: string[]): Promise<void> {
+  await withRegistry(args, { id: 'string' }, async ({ registry, clock, audit, values }) => {
+    const id = demanded(values, 'id');
+    await registry.transaction((tx) => revokeApplication(tx, { clock, audit }, id, undefined, commandLine));
+    print({ appId: id, revoked: true });
+  });
+}

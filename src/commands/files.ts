@@ -1,0 +1,74 @@
+/** What the commands share that work on the files of a data directory, also beside a running server. */
+import { parseArgs } from 'node:util';
+import { Registry } from '../../db/index.js';
+import { Audit } from '../audit.js';
+import { announceChange } from '../changes.js';
+import { loadConfig } from '../config.js';
+import type { Clock, Context } from '../context.js';
+
+/** What the user typed cannot be done; the sentence says why. */
+export class UsageError extends Error {}
+
+export type Values = Record<string, string | undefined>;
+
+/** What a command works with: its options, and the registry of its data directory. */
+export interface Files {
+  dataDir: string;
+  registry: Registry;
+  clock: Clock;
+  audit: Audit;
+  values: Values;
+  /** Switches that were given. */
+  switches: ReadonlySet<string>;
+}
+
+/** Runs `work` on the data directory that the options or the configuration name, and tells a running server. */
+export async function withRegistry(
+  args: string[],
+  options: Record<string, 'string' | 'boolean'>,
+  work: (files: Files) => Promise<void>,
+): Promise<void> {
+  const types = Object.entries({ ...options, 'data-dir': 'string' as const });
+  const parsed = parseArgs({ args, options: Object.fromEntries(types.map(([name, type]) => [name, { type }])) });
+  const given = Object.entries<unknown>(parsed.values);
+  const values = Object.fromEntries(
+    given.flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])),
+  );
+  const switches = new Set(given.flatMap(([name, value]) => (value === true ? [name] : [])));
+  const dataDir = values['data-dir'] ?? loadConfig().dataDir;
+  const registry = await Registry.open(dataDir);
+  const clock = { now: () => Date.now() };
+  const audit = new Audit({ registry, clock, log: silent });
+  try {
+    await work({ dataDir, registry, clock, audit, values, switches });
+  } finally {
+    await audit.close();
+    await registry.close();
+    announceChange(dataDir);
+  }
+}
+
+/** Nothing of a command is noted in the background, so nothing can fail there. */
+const silent = { error: () => {} } as unknown as Context['log'];
+
+/** @throws UsageError when the option is missing. */
+export function demanded(values: Values, name: string): string {
+  const value = values[name];
+  if (!value) throw new UsageError(`--${name} is missing.`);
+  return value;
+}
+
+/** The account that `--account` names, or the only one. @throws UsageError when that is not one. */
+export async function accountOf({ registry, values }: Files): Promise<string> {
+  const accounts = await registry.query.selectFrom('accounts').select('id').limit(1000).execute();
+  const named = values.account;
+  if (named === undefined && accounts.length === 1) return accounts[0]?.id ?? '';
+  if (named === undefined) throw new UsageError('--account is missing: there are several accounts.');
+  if (!accounts.some(({ id }) => id === named)) throw new UsageError(`There is no account ${named}.`);
+  return named;
+}
+
+/** One JSON object on one line of standard output. */
+export function print(value: object): void {
+  process.stdout.write(`${JSON.stringify(value)}\n`);
+}

@@ -1,0 +1,126 @@
+import { join } from 'node:path';
+import t from 'tap';
+import { openSqlite } from '../../db/sqlite.js';
+import { adminEmail, adminPassword, type Json, type Service, startService } from '../support/service.js';
+
+const time = { now: Date.parse('2026-03-01T00:00:00Z') };
+let service: Service;
+let adminId: string;
+t.before(async () => {
+  service = await startService(t, { clock: { now: () => time.now } });
+  const { accountUsers } = await service.ok('GET', `/api/v1/account-users?accountId=${service.accountId}`);
+  adminId = accountUsers.results[0].userId;
+});
+
+/** Records, newest first; what is noted in the background is waited for. */
+async function audit(filter: Record<string, string> = {}): Promise<Json> {
+  await service.server.ctx.audit.close();
+  const query = new URLSearchParams({ accountId: service.accountId, pageSize: '1000', ...filter });
+  return (await service.ok('GET', `/api/v1/audit?${query}`)).auditRecords;
+}
+
+t.test('logins and failed logins: who, when, from where', async (t) => {
+  time.now += 1000;
+  await service.loginAs(adminEmail, adminPassword);
+  const body = { emailAddress: adminEmail, password: 'wrong', accountId: service.accountId };
+  await service.http('POST', '/api/v1/auth/login-user', { body, token: null });
+  await service.http('POST', '/api/v1/auth/login-user', { body: { ...body, emailAddress: 'x@y.z' }, token: null });
+  const at = new Date(time.now).toISOString();
+  const { results } = await audit({ event: 'login', from: at });
+  t.match(
+    results.filter(({ outcome }: Json) => outcome === 'success'),
+    [{ time: at, event: 'login', actorKind: 'admin', actorId: adminId, address: '127.0.0.1', details: {} }],
+  );
+  const failures = results.filter(({ outcome }: Json) => outcome === 'failure');
+  t.equal(failures.length, 2);
+  t.ok(failures.some(({ targetId, actorId }: Json) => targetId === adminId && actorId === null));
+  t.ok(
+    failures.some(({ targetId }: Json) => targetId === null),
+    'whom somebody unknown meant is not kept',
+  );
+});
+
+t.test('credentials, codes, claims, admins, applications', async (t) => {
+  const organization = await service.organization();
+  const { device } = await service.device();
+  const asked = { body: { deviceId: device.id } };
+  const { associationCode } = await service.ok('POST', '/api/v1/association/create-association-code', asked);
+  const claim = { body: { associationCode, organizationId: organization.id } };
+  await service.ok('POST', '/api/v1/association/start-association-with-code', claim);
+  const { results } = await audit({ targetId: device.id });
+  t.strictSame(
+    results.map(({ event, actorId, outcome }: Json) => [event, actorId, outcome]),
+    ['association', 'associationCodeCreated', 'credentialCreated'].map((event) => [event, adminId, 'success']),
+  );
+  const user = await service.create('/account-users', 'accountUser', {
+    createIdmUser: true,
+    idmUserEmail: 'second@example.com',
+  });
+  await service.ok('DELETE', `/api/v1/account-users/${user.id}`, { headers: { etag: user.version } });
+  t.same(
+    (await audit({ targetId: user.id })).results.map(({ event }: Json) => event),
+    ['accountUserDeleted', 'accountUserCreated'],
+  );
+  const application = await service.create('/applications', 'application', { name: 'A', kind: 'backEnd' });
+  await service.ok('DELETE', `/api/v1/applications/${application.id}`);
+  t.same(
+    (await audit({ targetId: application.id })).results.map(({ event }: Json) => event),
+    ['applicationDeleted', 'applicationCreated'],
+  );
+});
+
+t.test('what is refused and what is used is sampled: once in a quarter of an hour', async (t) => {
+  const { token, endUser } = await service.endUser((await service.organization()).id);
+  const make = () =>
+    service.http('POST', '/api/v1/devices', { token, body: { accountId: service.accountId, serialNumber: 'x' } });
+  for (let n = 0; n < 5; n += 1) t.equal((await make()).status, 403);
+  const refused = () => audit({ actorId: endUser.userId, event: 'permissionRefused' });
+  t.match((await refused()).results, [{ outcome: 'failure', details: { endpoint: 'POST /api/v1/devices' } }]);
+  t.equal((await audit({ actorId: endUser.userId, event: 'tokenUsed' })).meta.count, 1);
+  time.now += 15 * 60_000;
+  await make();
+  t.equal((await refused()).meta.count, 2);
+});
+
+t.test('filters, order and pages', async (t) => {
+  const all = await audit();
+  t.equal(all.meta.count, all.results.length);
+  const reversed = await audit({ sortOrder: 'asc' });
+  t.strictSame(reversed.results, [...all.results].reverse());
+  const page = await audit({ pageSize: '2', page: '2' });
+  t.strictSame(page.results, all.results.slice(2, 4));
+  t.ok((await audit({ outcome: 'failure' })).results.every(({ outcome }: Json) => outcome === 'failure'));
+  t.equal((await audit({ address: '192.0.2.1' })).meta.count, 0);
+  const later = new Date(time.now + 1).toISOString();
+  t.equal((await audit({ from: later })).meta.count, 0);
+  t.equal((await audit({ to: later })).meta.count, all.meta.count);
+  const asked = (query: string) => service.http('GET', `/api/v1/audit?accountId=${service.accountId}&${query}`);
+  t.match(await asked('page=1000'), { status: 416, body: { error: { code: 109 } } });
+  for (const query of ['event=nothing', 'from=yesterday', 'pageSize=1001', 'outcome=maybe'])
+    t.match(await asked(query), { status: 400, body: { error: { code: 106 } } }, query);
+});
+
+t.test('a record is never changed nor deleted, not even by us', async (t) => {
+  await audit();
+  const file = openSqlite(join(service.directory, 'registry.db'));
+  t.teardown(() => file.close());
+  t.throws(() => file.exec(`UPDATE "auditRecords" SET "outcome" = 'success'`), /append-only/);
+  t.throws(() => file.exec('DELETE FROM "auditRecords"'), /append-only/);
+});
+
+t.test('what is done and what is recorded of it stand or fall together', async (t) => {
+  const { audit: record } = service.server.ctx;
+  const original = record.record;
+  record.record = async () => {
+    throw new Error('broken');
+  };
+  const body = { accountId: service.accountId, name: 'unrecorded', kind: 'backEnd' };
+  const answer = await service.http('POST', '/api/v1/applications', { body });
+  record.record = original;
+  t.equal(answer.status, 500);
+  const { applications } = await service.ok(
+    'GET',
+    `/api/v1/applications?accountId=${service.accountId}&name=unrecorded`,
+  );
+  t.equal(applications.meta.count, 0);
+});

@@ -1,0 +1,118 @@
+/** The commands that work on the data directory, beside a running server. */
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { cliFile, runToEnd } from '../support/process.js';
+import { adminEmail, closed, type Json, type Service, startService } from '../support/service.js';
+
+async function slipway(service: Service, ...args: string[]): Promise<Json[]> {
+  const { code, stdout, stderr } = await runToEnd(cliFile, [...args, '--data-dir', service.directory], {});
+  if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
+  return stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+}
+
+/** The server looks for changes every half second; nobody tells when it has. */
+async function eventually(t: Test, what: string, check: () => Promise<boolean>): Promise<void> {
+  for (let waited = 0; waited <= 5000; waited += 50) {
+    if (await check()) {
+      t.pass(what);
+      return;
+    }
+    await delay(50);
+  }
+  t.fail(what);
+}
+
+const devices = (service: Service, token: string, accountId = service.accountId) =>
+  service.http('GET', `/api/v1/devices?accountId=${accountId}`, { token });
+
+t.test('accounts and admins are made and listed, and work at once', async (t) => {
+  const service = await startService(t);
+  const [made] = await slipway(service, 'account', 'create', '--name', 'Second', '--admin-email', 'boss@example.com');
+  const list = await slipway(service, 'account', 'list');
+  t.match(list, [
+    { accountId: service.accountId, name: 'My company', created: /Z$/ },
+    { accountId: made.accountId, name: 'Second' },
+  ]);
+  const account = ['--account', made.accountId];
+  const [admin] = await slipway(service, 'admin', 'create', ...account, '--email', 'deputy@example.com');
+  const { jwt } = await service.loginAs('deputy@example.com', admin.adminPassword, made.accountId);
+  t.equal((await devices(service, jwt, made.accountId)).status, 200);
+  const { auditRecords } = await service.ok(
+    'GET',
+    `/api/v1/audit?accountId=${made.accountId}&event=accountUserCreated`,
+    {
+      token: jwt,
+    },
+  );
+  t.match(auditRecords.results, [{ actorId: null, details: { by: 'command line' } }]);
+});
+
+t.test('an admin who is locked out gets a new password; the former sessions end, MQTT too', async (t) => {
+  const service = await startService(t);
+  const client = await service.connect({ jwt: service.admin });
+  const ended = closed(client);
+  const [reset] = await slipway(service, 'admin', 'reset-password', '--email', adminEmail);
+  t.equal((await devices(service, service.admin)).status, 401, 'at once');
+  await ended;
+  const { jwt } = await service.loginAs(adminEmail, reset.adminPassword);
+  t.equal((await devices(service, jwt)).status, 200);
+});
+
+t.test('an application is made and revoked; a connection of it ends', async (t) => {
+  const service = await startService(t);
+  const [made] = await slipway(service, 'app', 'create', '--name', 'Back', '--kind', 'backEnd');
+  const login = () => service.http('POST', '/api/v1/auth/login-application', { token: null, body: made });
+  const { jwt } = (await login()).body;
+  t.equal((await devices(service, jwt)).status, 200);
+  const client = await service.connect({ jwt });
+  const ended = closed(client);
+  await slipway(service, 'app', 'revoke', '--id', made.appId);
+  t.equal((await devices(service, jwt)).status, 401);
+  t.equal((await login()).status, 401);
+  await ended;
+});
+
+t.test('keys rotate: the new one signs, the old one verifies, unless it is ended', async (t) => {
+  const service = await startService(t);
+  const kids = async (): Promise<string[]> =>
+    (await service.ok('GET', '/.well-known/jwks.json', { token: null })).keys.map(({ kid }: Json) => kid);
+  const login = async () => (await service.loginAs(adminEmail, 'correct horse battery')).jwt as string;
+  const kidOf = (jwt: string) => JSON.parse(Buffer.from(jwt.split('.')[0] ?? '', 'base64url').toString()).kid;
+  const [old] = await kids();
+  const [{ kid }] = await slipway(service, 'keys', 'rotate');
+  await eventually(t, 'the server has noticed', async () => (await kids()).includes(kid));
+  t.strictSame(await kids(), [old, kid]);
+  t.equal(kidOf(await login()), kid);
+  t.equal((await devices(service, service.admin)).status, 200, 'a token of the old key');
+  const [last] = await slipway(service, 'keys', 'rotate', '--end-old');
+  await eventually(t, 'the old keys are gone', async () => (await kids()).length === 1);
+  t.strictSame(await kids(), [last.kid]);
+  t.equal((await devices(service, service.admin)).status, 401);
+  t.equal((await devices(service, await login())).status, 200);
+  t.equal(readdirSync(join(service.directory, 'keys')).filter((file) => file.endsWith('.json')).length, 1);
+});
+
+t.test('what cannot be done is said in a sentence, with exit code 2', async (t) => {
+  const service = await startService(t);
+  const run = (...args: string[]) => runToEnd(cliFile, [...args, '--data-dir', service.directory], {});
+  for (const [args, sentence] of [
+    ['admin create', /--email is missing/],
+    ['admin create --email nobody', /email must be an e-mail address/],
+    ['admin create --email a@example.com --password short', /password must have 8 to 256 characters/],
+    ['admin create --email a@example.com --account x', /There is no account x/],
+    ['admin reset-password --email a@example.com', /There is no admin a@example.com/],
+    ['app create --name x --kind station', /--kind must be one of endUserApp, backEnd/],
+    ['app revoke --id x', /does not exist/],
+    ['keys turn', /There is no command keys turn/],
+    ['account list --nothing', /nothing/],
+  ] as const) {
+    const { code, stderr } = await run(...args.split(' '));
+    t.equal(code, 2, args);
+    t.match(stderr, sentence, args);
+  }
+});
