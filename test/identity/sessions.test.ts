@@ -1,5 +1,9 @@
-import { createHmac, generateKeyPairSync, sign } from 'node:crypto';
+import { createHmac, createPrivateKey, generateKeyPairSync, sign } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { SignJWT } from 'jose';
 import t from 'tap';
+import { createAccount } from '../../src/registry/accounts.js';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
@@ -148,4 +152,79 @@ t.test('forged tokens are refused', async (t) => {
     t.match(await validate(token), { success: false, result: 'Error', resultCode: 3 }, name);
   }
   t.match(await list(null), { status: 401, body: { error: { code: 30 } } });
+});
+
+t.test('a token that our own key signed is good for the session that it names, and for nothing else', async (t) => {
+  const { ctx } = service.server;
+  const claims = JSON.parse(Buffer.from(service.admin.split('.')[1] ?? '', 'base64url').toString());
+  const {
+    accountId,
+    adminEmail: email,
+    adminPassword: password,
+  } = await createAccount(ctx, {
+    name: 'Beside',
+    adminEmail: 'beside@example.com',
+  });
+  const beside = (await service.loginAs(email, password, accountId)).jwt;
+  const others = JSON.parse(Buffer.from(beside.split('.')[1], 'base64url').toString());
+  const { userId, id } = claims;
+  const roles = ['admin'];
+  for (const [name, token] of Object.entries({
+    'the session of another account': await ctx.tokens.sign(
+      { id: others.id, userId, accountId: claims.accountId, roles },
+      minute,
+    ),
+    'another account for the session': await ctx.tokens.sign({ id, userId, accountId, roles }, minute),
+    'another person': await ctx.tokens.sign({ id, userId: others.userId, accountId: claims.accountId, roles }, minute),
+    'no session': await ctx.tokens.sign({ id: 'nothing', userId, accountId: claims.accountId, roles }, minute),
+  })) {
+    t.match(await list(token), { status: 401, body: { error: { code: 31 } } }, name);
+    t.match(await validate(token), { resultCode: 2 }, name);
+  }
+  const [file = ''] = readdirSync(join(service.directory, 'keys')).filter((one) => one.endsWith('.json'));
+  const jwk = JSON.parse(readFileSync(join(service.directory, 'keys', file), 'utf8'));
+  const forge = (issuer: string, typ: string) =>
+    new SignJWT(claims)
+      .setProtectedHeader({ alg: 'RS256', typ, kid: jwk.kid })
+      .setIssuer(issuer)
+      .sign(createPrivateKey({ key: jwk, format: 'jwk' }));
+  t.equal((await list(await forge('slipway', 'JWT'))).status, 200, 'the forger knows how');
+  for (const token of [await forge('somebody', 'JWT'), await forge('slipway', 'at+jwt')]) {
+    t.match(await list(token), { status: 401, body: { error: { code: 31 } } });
+    t.match(await validate(token), { resultCode: 3 });
+  }
+});
+
+t.test('renew-session gives fresh tokens; the former CSRF token is void, the former JWT is not', async (t) => {
+  const { jwt, csrfToken } = (await login({ renewalType: 'short' })).body;
+  const cookie = { cookie: `platform-access-token=${jwt}` };
+  time.now = start + 10 * minute;
+  const renew = (proof: string) =>
+    service.http('POST', '/api/v1/sessions/renew-session', {
+      token: null,
+      headers: { ...cookie, 'platform-csrf-token': proof },
+    });
+  const renewed = await renew(csrfToken);
+  t.equal(renewed.status, 200);
+  t.equal(renewed.headers.get('platform-access-token'), renewed.body.jwt);
+  t.match(renewed.headers.get('set-cookie'), /^platform-access-token=[^;]+/);
+  t.match(await renew(csrfToken), {
+    status: 403,
+    body: { statusCode: 403, attributes: { errorCode: 'ForbiddenError' } },
+  });
+  t.equal((await renew(renewed.body.csrfToken)).status, 200);
+  t.equal((await list(jwt)).status, 200);
+  time.now = start + 30 * minute;
+  t.match(await validate(renewed.body.jwt), { resultCode: 2 }, 'the session ends when it would have ended');
+});
+
+t.test('a token can be validated by GET too', async (t) => {
+  const ask = (jwt: string) =>
+    service.http('GET', `/api/v1/auth/validate-jwt?jwt=${encodeURIComponent(jwt)}`, { token: null });
+  t.match(await ask((await login()).body.jwt), {
+    status: 200,
+    body: { success: true, result: 'Valid', resultCode: 0 },
+  });
+  t.match(await ask('a b'), { status: 200, body: { success: false, result: 'Error', resultCode: 3 } });
+  t.match(await service.http('GET', '/api/v1/auth/validate-jwt', { token: null }), { status: 400 });
 });

@@ -7,6 +7,7 @@ import type { Clock } from '../../src/context.js';
 import { type Server, startServer } from '../../src/server.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
+import { SecretWatch } from './secrets.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: answers are what the test says they are
 export type Json = any;
@@ -48,16 +49,24 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
       SLIPWAY_MQTTS_PORT: '0',
       SLIPWAY_ADMIN_EMAIL: adminEmail,
       SLIPWAY_ADMIN_PASSWORD: adminPassword,
-      SLIPWAY_LOG_LEVEL: options.logLines ? 'trace' : 'silent',
+      SLIPWAY_LOG_LEVEL: 'trace',
       ...options.env,
     },
     directory,
   );
-  const lines = options.logLines;
-  const log = lines && pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
-  const server = await startServer(config, { ...(options.clock && { clock: options.clock }), ...(log && { log }) });
-  const service = new Service(server, directory);
-  t.teardown(() => service.close());
+  const secrets = new SecretWatch();
+  secrets.add(config.firstAccount.adminPassword);
+  const write = (line: string) => {
+    options.logLines?.push(line);
+    secrets.write(line);
+  };
+  const log = pino({ level: 'trace' }, { write });
+  const server = await startServer(config, { ...(options.clock && { clock: options.clock }), log });
+  const service = new Service(server, directory, secrets);
+  t.teardown(async () => {
+    await service.close();
+    secrets.check();
+  });
   await service.login();
   return service;
 }
@@ -73,6 +82,7 @@ export class Service {
   constructor(
     readonly server: Server,
     readonly directory: string,
+    readonly secrets: SecretWatch,
   ) {}
 
   async close(): Promise<void> {
@@ -120,6 +130,9 @@ export class Service {
       body: isJson ? JSON.parse(text) : undefined,
       text,
     };
+    this.secrets.look(body);
+    this.secrets.look(answer.body);
+    for (const secret of [token, answer.headers.get('platform-access-token')]) this.secrets.add(secret);
     this.#contract ??= new Contract(this.server.app.swagger());
     if (isJson) this.#contract.check(method, path, answer.status, answer.body);
     return answer;
@@ -194,6 +207,7 @@ export class Service {
     options: IClientOptions = {},
   ): Promise<MqttClient> {
     const [username, password] = 'jwt' in who ? ['Auth:JWT', who.jwt] : [who.deviceId, who.secret];
+    this.secrets.add(password);
     const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${this.server.mqttPort}`, {
       username,
       password,
