@@ -4,12 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { measureLists } from './lists.js';
+import { measureLogins } from './logins.js';
 import { measureMoves } from './move.js';
 import { seed } from './seed.js';
 
 const usage = `npm run bench -- seed  --data-dir D [--devices 1000000]   make a large registry in D
 npm run bench -- lists [--data-dir D] [--devices 1000000]  every filter and sort of GET /devices (seeds its own without D)
 npm run bench -- move  [--devices 10000]                   move an organization with so many devices under live connections
+npm run bench -- logins                                    what logins cost others, and what their time tells
 `;
 
 const { values, positionals } = parseArgs({
@@ -25,6 +27,7 @@ const say = (line: string) => console.log(line);
 const scenarios: Record<string, { seeds: number; run(directory: string): Promise<unknown> }> = {
   seed: { seeds: 0, run: (directory) => seed(directory, devices, say) },
   lists: { seeds: devices, run: measureLists },
+  logins: { seeds: 0, run: measureLogins },
   move: { seeds: 1000, run: (directory) => measureMoves(directory, devices) },
 };
 const chosen = Object.hasOwn(scenarios, scenario) ? scenarios[scenario] : undefined;
