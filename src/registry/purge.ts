@@ -20,6 +20,8 @@ type PurgeContext = Pick<Context, 'registry' | 'messages' | 'clock' | 'log' | 'a
 const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityTable, string]> }> = [
   { table: 'endUsers', by: [] },
   { table: 'accountUsers', by: [] },
+  { table: 'applications', by: [] },
+  { table: 'identityProviders', by: [] },
   {
     table: 'organizations',
     by: [
@@ -141,7 +143,7 @@ async function stripValues(tx: Tx, table: EntityTable, column: string, templateI
   return rows.some(({ fields }) => Object.hasOwn(JSON.parse(fields) as object, key));
 }
 
-/** End-users, organizations and templates to which nothing points any more; what belongs to a template goes with it. */
+/** Entities to which nothing points any more; what belongs to a template goes with it. */
 async function purgeUnreferenced(ctx: PurgeContext): Promise<boolean> {
   let purged = 0n;
   for (const { table, by } of references) {

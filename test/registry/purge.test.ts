@@ -134,3 +134,19 @@ t.test('recovery after thirty days is refused even before the purge has come by'
   });
   t.match(late, { status: 410, body: { error: { code: 107 } } });
 });
+
+t.test('a deleted application goes after thirty days too', async (t) => {
+  await service.login();
+  const made = await service.create('/applications', 'application', { name: 'Gone', kind: 'backEnd' });
+  await remove(`/applications/${made.id}`, made.version);
+  now += 30 * day;
+  await purge(service.server.ctx);
+  await service.login();
+  t.match(await service.http('GET', `/api/v1/applications/${made.id}`), { status: 410 });
+  now += 1;
+  await purge(service.server.ctx);
+  t.match(await service.http('GET', `/api/v1/applications/${made.id}`), {
+    status: 404,
+    body: { error: { code: 100 } },
+  });
+});
