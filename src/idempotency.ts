@@ -25,6 +25,9 @@ interface Keyed {
   made: boolean;
 }
 
+/** Headers that belong to the answer, and not to the request that gets it. */
+type KeptHeaders = Record<string, string>;
+
 /** Status of a kept row whose answer carried a secret that has been used since. */
 const gone = 410;
 
@@ -36,9 +39,11 @@ export async function noteMade(tx: Tx, entityId: string): Promise<void> {
 }
 
 /** As noteMade, for an answer with a device's secret, which could not be read again: it is kept until it is used. */
-export async function noteSecret(tx: Tx, deviceId: string, answer: object): Promise<void> {
+export async function noteSecret(tx: Tx, deviceId: string, headers: KeptHeaders, answer: object): Promise<void> {
   const keyed = running.getStore();
-  if (keyed) await note(tx, { secretOf: deviceId, status: 200, answer: seal(keyed.key, JSON.stringify(answer)) });
+  if (!keyed) return;
+  const sealed = sealAnswer(keyed.key, headers, JSON.stringify(answer));
+  await note(tx, { secretOf: deviceId, status: 200, answer: sealed });
 }
 
 async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<void> {
@@ -56,6 +61,7 @@ async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<vo
 /** Serves POST requests that carry the header `Idempotency-Key`. Mount behind authentication. */
 export function idempotentPosts(app: App, ctx: Context): void {
   const { registry, clock } = ctx;
+  const keptHeaders = ['etag', `${ctx.config.headerPrefix}-ignored-properties`];
   /** A second request waits here for the first with its key. */
   const underWay = new Map<string, Promise<void>>();
   const started = new WeakMap<FastifyRequest, { keyed: Keyed; done(): void }>();
@@ -86,18 +92,31 @@ export function idempotentPosts(app: App, ctx: Context): void {
     if (kept.status === gone) throw new PlatformError('answerGone');
     reply.header('idempotent-replayed', 'true').type('application/json; charset=utf-8');
     if (kept.answer !== null) {
-      reply.status(kept.status ?? 200).send(JSON.parse(unseal(keyed.key, kept.answer)));
+      const [headers, answer] = unsealAnswer(keyed.key, kept.answer);
+      reply
+        .status(kept.status ?? 200)
+        .headers(headers)
+        .send(answer);
       return true;
     }
     // The process ended between the commit and the answer: what was made is read back.
-    const { authorization, cookie } = request.headers;
-    const { statusCode, payload } = await app.inject({
-      method: 'GET',
-      url: `${request.url.split('?')[0]}/${kept.entityId}`,
-      headers: { ...(authorization && { authorization }), ...(cookie && { cookie }) },
-    });
+    const { statusCode, headers, payload } = await readBack(request, kept.entityId);
+    if (headers.etag !== undefined) reply.header('etag', headers.etag);
     reply.status(statusCode).send(JSON.parse(payload));
     return true;
+  }
+
+  /** What a request has made, as its caller sees it now: live, or in the trash when it is there. */
+  async function readBack({ headers, routeOptions }: FastifyRequest, entityId: string | null) {
+    const { authorization, cookie } = headers;
+    const caller = { ...(authorization && { authorization }), ...(cookie && { cookie }) };
+    const path = `${routeOptions.url}/${entityId}`;
+    const live = await app.inject({ method: 'GET', url: path, headers: caller });
+    if (live.statusCode !== 410) return live;
+    const inTrash = path.replace('/api/v1/', '/api/v1/trash/');
+    const trashed = await app.inject({ method: 'GET', url: inTrash, headers: caller });
+    // Not every kind has a trash that can be read.
+    return trashed.statusCode === 200 ? trashed : live;
   }
 
   function begin(keyHash: string): () => void {
@@ -118,7 +137,10 @@ export function idempotentPosts(app: App, ctx: Context): void {
     const { statusCode } = reply;
     const isKept = statusCode < 500 && statusCode !== 429 && !reply.hasHeader('idempotent-replayed');
     try {
-      if (isKept && typeof payload === 'string') await keep(first.keyed, statusCode, payload);
+      if (isKept && typeof payload === 'string') {
+        const headers = keptHeaders.flatMap((name) => (reply.hasHeader(name) ? [[name, reply.getHeader(name)]] : []));
+        await keep(first.keyed, statusCode, sealAnswer(first.keyed.key, Object.fromEntries(headers), payload));
+      }
     } catch (error) {
       request.log.error({ err: error }, 'an answer could not be kept for its Idempotency-Key');
     } finally {
@@ -129,14 +151,10 @@ export function idempotentPosts(app: App, ctx: Context): void {
   // Also when the caller has gone away in the middle.
   app.addHook('onResponse', async (request) => started.get(request)?.done());
 
-  async function keep({ key, keyHash, requestHash, created, made }: Keyed, status: number, payload: string) {
-    const answer = seal(key, payload);
+  async function keep({ keyHash, requestHash, created, made }: Keyed, status: number, answer: string) {
     if (made) {
-      const kept = registry.query.updateTable('idempotentAnswers').set({ status, answer });
-      const { numUpdatedRows } = await kept
-        .where('keyHash', '=', keyHash)
-        .where('status', 'is', null)
-        .executeTakeFirst();
+      const noted = registry.query.updateTable('idempotentAnswers').where('keyHash', '=', keyHash);
+      const { numUpdatedRows } = await noted.set({ status, answer }).executeTakeFirst();
       if (numUpdatedRows > 0n) return;
     }
     await registry.query
@@ -202,6 +220,17 @@ function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
 
 function sealingKey(key: string, salt: Buffer): Buffer {
   return Buffer.from(hkdfSync('sha256', key, salt, 'slipway idempotent answer', 32));
+}
+
+/** `body` is JSON. */
+function sealAnswer(key: string, headers: KeptHeaders, body: string): string {
+  return seal(key, `[${JSON.stringify(headers)},${body}]`);
+}
+
+/** Headers and body. What was kept before headers were is the body alone, and bodies are objects. */
+function unsealAnswer(key: string, sealed: string): [KeptHeaders, unknown] {
+  const kept: unknown = JSON.parse(unseal(key, sealed));
+  return Array.isArray(kept) ? (kept as [KeptHeaders, unknown]) : [{}, kept];
 }
 
 function seal(key: string, text: string): string {

@@ -293,13 +293,14 @@ export function readNames<N extends string>(path: string, value: string | undefi
   return names;
 }
 
-/** Rows by id, live or in the trash: the parents that `expand` puts beside a page of children. */
-export async function rowsById<T extends EntityTable>(
+/** The rows that `column` of a page of children names, live or in the trash, by id: what `expand` puts beside them. */
+export async function parentsOf<T extends EntityTable, C extends string>(
   db: Db,
   table: T,
-  ids: Iterable<string | null>,
+  children: ReadonlyArray<Record<C, string | null>>,
+  column: C,
 ): Promise<Map<string, Row<T>>> {
-  const wanted = [...new Set(ids)].filter((id) => id !== null);
+  const wanted = [...new Set(children.map((child) => child[column]))].filter((id) => id !== null);
   if (wanted.length === 0) return new Map();
   const rows = await (db as unknown as Kysely<AnyTable>)
     .selectFrom(table as EntityTable)

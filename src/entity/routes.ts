@@ -89,9 +89,14 @@ export function listResponse(plural: string, shape: TSchema) {
   return { 200: Type.Object({ [plural]: page }, { description: 'One page, and how many there are in all.' }) };
 }
 
+/** The ETag header of an answer that carries this entity. */
+export function etagOf({ version }: Pick<Wire, 'version'>): string {
+  return `"${version}"`;
+}
+
 /** Sends one entity in its envelope, with its version in the ETag header (decisions 2). */
 export function sendEntity(reply: FastifyReply, wrapper: string, entity: Wire): FastifyReply {
-  return reply.header('etag', `"${entity.version}"`).send({ [wrapper]: entity });
+  return reply.header('etag', etagOf(entity)).send({ [wrapper]: entity });
 }
 
 /** Mounts one kind below the app's prefix. */

@@ -103,7 +103,8 @@ export function accountUserRoutes(app: App, ctx: Context): void {
   app.post(
     '/account-users',
     {
-      config: config('create', ['unknownReference', 'notUnique', 'userExists']),
+      // Deleted is what an Idempotency-Key may find whose answer was lost: there is no trash to read.
+      config: config('create', ['unknownReference', 'notUnique', 'userExists', 'deleted']),
       schema: { tags, summary: 'Make an admin', body: createBody, response: one('The new admin.') },
     },
     async (request, reply) => {

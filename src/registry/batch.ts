@@ -1,7 +1,10 @@
 /** Several requests in one (decisions 2): each runs with the caller's own rights, in order. */
-import { Type } from 'typebox';
+import { Readable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
 import { oneOf } from '../entity/listing.js';
-import { invalid } from '../errors.js';
+import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 
 const mostRequests = 50;
@@ -10,17 +13,20 @@ const callerHeaders = ['authorization', 'cookie'];
 /** Marks a sub-request. A caller that sends it itself is refused a batch, and nothing else. */
 const insideBatch = 'slipway-inside-batch';
 
-const body = Type.Object({
-  requests: Type.Array(
-    Type.Object({
-      method: oneOf(['GET', 'POST', 'PUT', 'DELETE']),
-      path: Type.String({ minLength: 1, maxLength: 8192, description: 'From /api/, or a full URL.' }),
-      payload: Type.Optional(Type.Unknown()),
-      headers: Type.Optional(Type.Record(Type.String(), Type.String())),
-    }),
-    { maxItems: mostRequests },
-  ),
+const subRequest = Type.Object({
+  method: oneOf(['GET', 'POST', 'PUT', 'DELETE']),
+  path: Type.String({ minLength: 1, maxLength: 8192, description: 'From /api/, or a full URL.' }),
+  payload: Type.Optional(Type.Unknown()),
+  headers: Type.Optional(Type.Record(Type.String(), Type.String())),
 });
+const body = Type.Object({ requests: Type.Array(subRequest, { maxItems: mostRequests }) });
+const query = Type.Object({
+  status: Type.Optional(Type.Boolean({ description: 'Each answer as {status, body} instead of the body alone.' })),
+});
+
+/** A batch as it was asked for, and a sub-request's answer: its body is JSON as it goes out. */
+type Batch = FastifyRequest<{ Body: Static<typeof body>; Querystring: Static<typeof query> }>;
+type Answer = { status: number; json: string | Buffer };
 
 export function batchRoutes(app: App): void {
   app.post(
@@ -30,41 +36,73 @@ export function batchRoutes(app: App): void {
         tags: ['Batch'],
         summary: `Up to ${mostRequests} requests in one`,
         body,
-        querystring: Type.Object({
-          status: Type.Optional(
-            Type.Boolean({ description: 'Each answer as {status, body} instead of the body alone.' }),
-          ),
-        }),
-        response: { 200: Type.Array(Type.Unknown(), { description: 'The bodies of the answers, in order.' }) },
+        querystring: query,
+        response: {
+          200: Type.Unsafe<Readable>({
+            type: 'array',
+            items: {},
+            description:
+              'The bodies of the answers, in order. They are sent as they are made: a request runs when the answers before it have been taken, and those after a broken connection do not run.',
+          }),
+        },
       },
     },
     async (request, reply) => {
       // Batches in batches would multiply the limit.
       if (request.headers[insideBatch] !== undefined) throw invalid('path', 'must not be a batch');
-      const csrf = `${app.headerPrefix}-csrf-token`;
-      const own = Object.fromEntries(
-        [...callerHeaders, csrf].flatMap((name) => (request.headers[name] ? [[name, request.headers[name]]] : [])),
-      );
-      const answers: unknown[] = [];
-      for (const { method, path, payload, headers } of request.body.requests) {
-        const url = localPath(path);
-        const answer = url
-          ? await app.inject({
-              method,
-              url,
-              // What the caller sends for one request must not change who the caller is.
-              headers: { ...lowerCased(headers), ...own, [insideBatch]: '1', 'content-type': 'application/json' },
-              remoteAddress: request.ip,
-              ...(payload === undefined ? {} : { payload: JSON.stringify(payload) }),
-            })
-          : undefined;
-        const status = answer?.statusCode ?? 400;
-        const answered = answer ? (JSON.parse(answer.payload || 'null') as unknown) : refusal(request.id);
-        answers.push(request.query.status ? { status, body: answered } : answered);
-      }
-      return reply.send(answers);
+      const pieces = Readable.from(answers(app, request), { objectMode: true, highWaterMark: 1 });
+      return reply.type('application/json; charset=utf-8').send(pieces);
     },
   );
+}
+
+/**
+ * The array as JSON, in pieces. Its reader asks for one piece ahead: that is always a separator, never an answer, so
+ * that one answer is held at a time and a caller who does not read has nothing more done.
+ */
+async function* answers(app: App, request: Batch): AsyncGenerator<string | Buffer> {
+  const { requests } = request.body;
+  yield '[';
+  for (const [place, one] of requests.entries()) {
+    if (place > 0) yield ',';
+    const { status, json } = await answerTo(app, request, one);
+    if (request.query.status) yield `{"status":${status},"body":`;
+    yield json;
+    if (request.query.status) yield '}';
+    // Requests that wait for nothing would keep everybody else waiting for the whole batch.
+    await nextTurn();
+  }
+  yield ']';
+}
+
+/** Serves one request of a batch. It never throws: what has been sent of the array could not be taken back. */
+async function answerTo(app: App, request: Batch, one: Static<typeof subRequest>): Promise<Answer> {
+  const url = localPath(one.path);
+  if (!url) return refusal(request.id, invalid('path', 'must be a path below /api/'));
+  const csrf = `${app.headerPrefix}-csrf-token`;
+  const own = Object.fromEntries(
+    [...callerHeaders, csrf].flatMap((name) => (request.headers[name] ? [[name, request.headers[name]]] : [])),
+  );
+  try {
+    const { statusCode, headers, payload, rawPayload } = await app.inject({
+      method: one.method,
+      url,
+      // What the caller sends for one request must not change who the caller is.
+      headers: { ...lowerCased(one.headers), ...own, [insideBatch]: '1', 'content-type': 'application/json' },
+      remoteAddress: request.ip,
+      ...(one.payload === undefined ? {} : { payload: JSON.stringify(one.payload) }),
+    });
+    if (rawPayload.length === 0) return { status: statusCode, json: 'null' };
+    const isJson = String(headers['content-type']).includes('json');
+    return { status: statusCode, json: isJson ? rawPayload : JSON.stringify(payload) };
+  } catch (error) {
+    request.log.error({ requestId: request.id, err: error }, 'a request of a batch failed');
+    return refusal(request.id, new PlatformError('server'));
+  }
+}
+
+function refusal(requestId: string, { status, code, message, details }: PlatformError): Answer {
+  return { status, json: JSON.stringify({ error: { code, message, details }, requestId }) };
 }
 
 /** The path and query of a sub-request; undefined for one that is not served here. */
@@ -81,9 +119,4 @@ function lowerCased(headers: Record<string, string> = {}): Record<string, string
       .map(([name, value]) => [name.toLowerCase(), value] as const)
       .filter(([name]) => !identity.has(name)),
   );
-}
-
-function refusal(requestId: string) {
-  const details = [{ path: 'path', message: 'must be a path below /api/' }];
-  return { error: { code: 106, message: 'A parameter value is invalid.', details }, requestId };
 }

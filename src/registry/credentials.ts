@@ -6,7 +6,7 @@ import { DateText, Id, type Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context, SecretCheck } from '../context.js';
 import { oneOf } from '../entity/listing.js';
-import { nameIgnored, sendEntity } from '../entity/routes.js';
+import { etagOf, nameIgnored, sendEntity } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { findLive, formatVersion, timestamp } from '../entity/verbs.js';
 import { unknownReference } from '../errors.js';
@@ -106,7 +106,8 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
       actor: caller,
       target: { kind: 'device', id: device.id },
     });
-    await noteSecret(tx, device.id, { mqttCredential: show(credential, secret) });
+    const shown = show(credential, secret);
+    await noteSecret(tx, device.id, { etag: etagOf(shown) }, { mqttCredential: shown });
     if (device.provisioningState !== 'defined') return { credential, activated: false };
     await tx
       .updateTable('devices')

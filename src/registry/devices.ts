@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox';
 import type { Row } from '../../db/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
-import { type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
+import { type Listing, type ListQuery, list, listSchema, parentsOf, readNames } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
 import { demandInto, writeAs } from '../entity/standing.js';
 import { degreesText, mergeFields, readFields, readNewFields } from '../entity/values.js';
@@ -270,20 +270,8 @@ export function deviceRoutes(app: App, ctx: Context): void {
     if (expand.size === 0) return rows.map(showOne);
     const db = registry.query;
     const [organizations, templates, account] = await Promise.all([
-      expand.has('organization')
-        ? rowsById(
-            db,
-            'organizations',
-            rows.map((row) => row.organizationId),
-          )
-        : undefined,
-      expand.has('device-template')
-        ? rowsById(
-            db,
-            'deviceTemplates',
-            rows.map((row) => row.deviceTemplateId),
-          )
-        : undefined,
+      expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
+      expand.has('device-template') ? parentsOf(db, 'deviceTemplates', rows, 'deviceTemplateId') : undefined,
       expand.has('account') ? accountOf(db, caller) : undefined,
     ]);
     return rows.map((row) => {

@@ -4,7 +4,7 @@ import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
-import { type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
+import { type Listing, type ListQuery, list, listSchema, parentsOf, readNames } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
 import { demandInto, writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
@@ -144,20 +144,8 @@ export function endUserRoutes(app: App, ctx: Context): void {
     const expand = readNames('expand', query.expand, expandable);
     const db = registry.query;
     const [organizations, templates, account] = await Promise.all([
-      expand.has('organization')
-        ? rowsById(
-            db,
-            'organizations',
-            rows.map((row) => row.organizationId),
-          )
-        : undefined,
-      expand.has('end-user-template')
-        ? rowsById(
-            db,
-            'endUserTemplates',
-            rows.map((row) => row.endUserTemplateId),
-          )
-        : undefined,
+      expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
+      expand.has('end-user-template') ? parentsOf(db, 'endUserTemplates', rows, 'endUserTemplateId') : undefined,
       expand.has('account') ? accountOf(db, caller) : undefined,
     ]);
     return rows.map((row) => {

@@ -5,7 +5,15 @@ import type { Db, Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
-import { childCounts, type Listing, type ListQuery, list, listSchema, readNames, rowsById } from '../entity/listing.js';
+import {
+  childCounts,
+  type Listing,
+  type ListQuery,
+  list,
+  listSchema,
+  parentsOf,
+  readNames,
+} from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
 import { demandInto, writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
@@ -187,19 +195,9 @@ export function organizationRoutes(app: App, ctx: Context): void {
     const db = registry.query;
     const ids = rows.map((row) => row.id);
     const [parents, templates, accounts, devices, endUsers, children] = await Promise.all([
-      expand.has('parent')
-        ? rowsById(
-            db,
-            'organizations',
-            rows.map((row) => row.parentId),
-          )
-        : undefined,
+      expand.has('parent') ? parentsOf(db, 'organizations', rows, 'parentId') : undefined,
       expand.has('organization-template')
-        ? rowsById(
-            db,
-            'organizationTemplates',
-            rows.map((row) => row.organizationTemplateId),
-          )
+        ? parentsOf(db, 'organizationTemplates', rows, 'organizationTemplateId')
         : undefined,
       expand.has('account') ? accountOf(db, caller) : undefined,
       count.has('devices') ? childCounts(db, 'devices', 'organizationId', ids) : undefined,

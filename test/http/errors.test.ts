@@ -77,6 +77,31 @@ t.test('a foreign account looks like none', async (t) => {
   t.match(await service.http('POST', '/api/v1/devices', { body }), { status: 404, body: { error: { code: 100 } } });
 });
 
+t.test('a body that is nested more than 32 deep is refused wherever it is sent', async (t) => {
+  const nested = (levels: number) => `{"x":${'['.repeat(levels - 2)}{"y":1}${']'.repeat(levels - 2)}}`;
+  const refused = { status: 400, body: { error: { code: 106, details: [{ message: /deep nesting/ }] } } };
+  const { paths } = service.server.app.swagger() as { paths: Record<string, object> };
+  for (const [path, operations] of Object.entries(paths))
+    for (const method of ['POST', 'PUT'].filter((one) => one.toLowerCase() in operations))
+      for (const levels of [33, 100_000]) {
+        const url = path.replace('{id}', 'nothing');
+        const answer = await service.http(method, url, { body: nested(levels) });
+        const failure = answer.body.attributes ?? answer.body.error;
+        t.equal(answer.status, 400, `${method} ${path} ${levels}`);
+        t.match(failure, { details: [{ message: /deep nesting/ }] });
+        t.match(failure.errorCode ?? failure.code, /^(106|InvalidError)$/);
+      }
+  const device = { accountId: service.accountId, serialNumber: 'nested' };
+  const post = (x: unknown) => service.http('POST', '/api/v1/devices', { body: { ...device, x } });
+  t.match(await post(JSON.parse(nested(32)).x), { status: 200 });
+  t.match(await post(JSON.parse(nested(33)).x), refused);
+  const batch = (payload: string) =>
+    service.http('POST', '/api/v1/batch', {
+      body: `{"requests":[{"method":"POST","path":"/api/v1/devices","payload":${payload}}]}`,
+    });
+  for (const levels of [33, 100_000]) t.match(await batch(nested(levels)), refused, `a batch, ${levels}`);
+});
+
 t.test('bytes that are no HTTP are answered or cut off, and the service goes on', async (t) => {
   const { port } = new URL(service.server.url);
   for (const bytes of [

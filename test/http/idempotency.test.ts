@@ -1,3 +1,4 @@
+import { createCipheriv, createHash, hkdfSync, randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import t from 'tap';
 import { type Json, type Service, startService } from '../support/service.js';
@@ -16,6 +17,24 @@ const post = (path: string, body: object, key: string, token?: string) =>
   });
 const deviceCount = async () =>
   (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&results=false`)).devices.meta.count;
+
+/** What is stored when the process ends between the commit and the answer. */
+const crash = (entityId: string) => change(entityId, { answer: null, status: null });
+const change = (entityId: string, values: { answer: string | null; status?: number | null }) =>
+  service.server.ctx.registry.query
+    .updateTable('idempotentAnswers')
+    .set(values)
+    .where((eb) => eb.or([eb('entityId', '=', entityId), eb('secretOf', '=', entityId)]))
+    .execute();
+
+/** The body of an answer as versions kept it that knew of no headers. */
+function sealedAlone(key: string, text: string): string {
+  const [salt, iv] = [randomBytes(16), randomBytes(12)];
+  const sealing = Buffer.from(hkdfSync('sha256', key, salt, 'slipway idempotent answer', 32));
+  const cipher = createCipheriv('aes-256-gcm', sealing, iv);
+  const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
+  return Buffer.concat([salt, iv, cipher.getAuthTag(), sealed]).toString('base64');
+}
 
 t.test('the same request twice makes one device and gets one answer', async (t) => {
   const before = await deviceCount();
@@ -79,17 +98,108 @@ t.test('the answer with a secret is kept sealed until the secret has been used',
   t.ok(await service.connect({ deviceId: device.id, secret: first.secret }), 'and nothing was made anew');
 });
 
+t.test('the first answer again has its headers too, and none that are the caller’s', async (t) => {
+  const body = { serialNumber: 'headers', locatoin: 'typo' };
+  const first = await post('/devices', body, 'with headers');
+  t.equal(first.headers.get('etag'), `"${first.body.device.version}"`);
+  t.equal(first.headers.get('platform-ignored-properties'), 'locatoin');
+  const again = await post('/devices', body, 'with headers');
+  for (const name of ['etag', 'platform-ignored-properties', 'content-type'])
+    t.equal(again.headers.get(name), first.headers.get(name), name);
+  t.not(again.headers.get('x-request-id'), first.headers.get('x-request-id'));
+
+  const credential = { entityId: first.body.device.id, entityType: 'device', more: 1 };
+  const secret = await post('/access/mqtt-credentials', credential, 'with a secret');
+  const secretAgain = await post('/access/mqtt-credentials', credential, 'with a secret');
+  t.equal(secretAgain.headers.get('idempotent-replayed'), 'true');
+  t.equal(secretAgain.headers.get('etag'), `"${secret.body.mqttCredential.version}"`);
+  t.equal(secretAgain.headers.get('platform-ignored-properties'), 'more');
+
+  const unknown = { serialNumber: 'x', deviceTemplateId: 'nothing' };
+  await post('/devices', unknown, 'refused');
+  const refused = await post('/devices', unknown, 'refused');
+  t.match(refused, { status: 400, body: { error: { code: 102 } } });
+  t.equal(refused.headers.get('etag'), null);
+});
+
+t.test('an answer that was kept before headers were is given again', async (t) => {
+  const first = await post('/devices', { serialNumber: 'former' }, 'former key');
+  const { id } = first.body.device;
+  await change(id, { answer: sealedAlone('former key', first.text) });
+  const again = await post('/devices', { serialNumber: 'former' }, 'former key');
+  t.equal(again.headers.get('idempotent-replayed'), 'true');
+  t.same(again.body, first.body);
+});
+
+t.test('what is kept of a request tells nothing to who has not the key', async (t) => {
+  const body = { accountId: service.accountId, serialNumber: 'guess me' };
+  const first = await post('/devices', body, 'unknown key');
+  const rows = service.server.ctx.registry.query.selectFrom('idempotentAnswers').selectAll();
+  const row = await rows.where('entityId', '=', first.body.device.id).executeTakeFirstOrThrow();
+  const guess = (text: string) => createHash('sha256').update(text).digest('base64');
+  for (const order of [body, { serialNumber: body.serialNumber, accountId: body.accountId }])
+    for (const between of ['\0', '', '\n']) {
+      const text = `/api/v1/devices${between}${JSON.stringify(order)}`;
+      t.not(row.requestHash, guess(text));
+      t.not(row.requestHash, guess(`POST${between}${text}`));
+    }
+  const other = await post('/devices', body, 'another key');
+  const { requestHash } = await rows.where('entityId', '=', other.body.device.id).executeTakeFirstOrThrow();
+  t.not(row.requestHash, requestHash, 'nor do two keys show that their requests are the same');
+});
+
 t.test('a crash between the commit and the answer makes nothing twice', async (t) => {
-  const { registry } = service.server.ctx;
   const first = await post('/devices', { serialNumber: 'crash' }, 'crashed');
-  await registry.query
-    .updateTable('idempotentAnswers')
-    .set({ answer: null, status: null })
-    .where('entityId', '=', first.body.device.id)
-    .execute();
+  await crash(first.body.device.id);
   const before = await deviceCount();
-  t.same((await post('/devices', { serialNumber: 'crash' }, 'crashed')).body.device, first.body.device);
+  const again = await post('/devices', { serialNumber: 'crash' }, 'crashed');
+  t.same(again.body.device, first.body.device);
+  t.equal(again.headers.get('etag'), first.headers.get('etag'));
   t.equal(await deviceCount(), before);
+});
+
+t.test('a secret whose answer was lost in a crash comes with its version', async (t) => {
+  const device = await service.create('/devices', 'device', { serialNumber: 'S-2' });
+  const { registry } = service.server.ctx;
+  const { updateTable } = registry.query;
+  const body = { entityId: device.id, entityType: 'device' };
+  t.teardown(() => {
+    registry.query.updateTable = updateTable;
+  });
+  // The answer is not kept any more: the process is gone.
+  registry.query.updateTable = (() => {
+    throw new Error('crash');
+  }) as unknown as typeof updateTable;
+  const first = await post('/access/mqtt-credentials', body, 'lost secret');
+  registry.query.updateTable = updateTable;
+  const again = await post('/access/mqtt-credentials', body, 'lost secret');
+  t.same(again.body, first.body);
+  t.equal(again.headers.get('etag'), `"${first.body.mqttCredential.version}"`);
+});
+
+t.test('what was made before a crash and deleted since is shown as it is in the trash', async (t) => {
+  const made = [
+    ['/devices', 'device', { serialNumber: 'deleted' }],
+    ['/organizations', 'organization', { name: 'deleted' }],
+    ['/devices/templates', 'deviceTemplate', { name: 'deleted' }],
+  ] as const;
+  for (const [path, wrapper, body] of made) {
+    const key = `deleted ${wrapper}`;
+    const entity = (await post(path, body, key)).body[wrapper];
+    await crash(entity.id);
+    const headers = { etag: entity.version };
+    const trashed = await service.ok('DELETE', `/api/v1${path}/${entity.id}`, { headers });
+    const again = await post(path, body, key);
+    t.match(again, { status: 200, body: trashed }, wrapper);
+    t.equal(again.headers.get('etag'), `"${entity.version}"`);
+    await service.ok('POST', `/api/v1/trash${path}/${entity.id}/recover`, { headers });
+    t.match(await post(path, body, key), { status: 200, body: { [wrapper]: { id: entity.id } } });
+  }
+  const body = { createIdmUser: true, idmUserEmail: 'leaver@example.com' };
+  const { accountUser } = (await post('/account-users', body, 'leaver')).body;
+  await crash(accountUser.id);
+  await service.ok('DELETE', `/api/v1/account-users/${accountUser.id}`, { headers: { etag: accountUser.version } });
+  t.match(await post('/account-users', body, 'leaver'), { status: 410, body: { error: { code: 107 } } });
 });
 
 t.test('a caller that goes away in the middle gets the answer when it asks again', async (t) => {

@@ -114,6 +114,19 @@ t.test('a deleted end-user reaches nothing at once; its e-mail stays reserved; r
   t.match(await service.http('GET', path, { token }), { status: 200 });
 });
 
+t.test('who has become an account user meanwhile does not come back as an end-user', async (t) => {
+  const organization = await service.organization();
+  const { endUser } = await service.endUser(organization.id);
+  const etag = { headers: { etag: endUser.version } };
+  await service.ok('DELETE', `/api/v1/end-users/${endUser.id}`, etag);
+  const admin = await service.create('/account-users', 'accountUser', { userId: endUser.userId });
+  const recover = () => service.http('POST', `/api/v1/trash/end-users/${endUser.id}/recover`, etag);
+  t.match(await recover(), { status: 400, body: { error: { code: 110 } } });
+  t.match(await service.http('GET', `/api/v1/trash/end-users/${endUser.id}`), { status: 200 }, 'it stays in the trash');
+  await service.ok('DELETE', `/api/v1/account-users/${admin.id}`, { headers: { etag: admin.version } });
+  t.match(await recover(), { status: 200, body: { endUser: { id: endUser.id } } });
+});
+
 t.test('moving an end-user moves its reach', async (t) => {
   const [from, to] = [await service.organization(), await service.organization()];
   const { endUser, token } = await service.endUser(from.id);

@@ -124,6 +124,41 @@ t.test('a purged field leaves no value behind', async (t) => {
   );
 });
 
+t.test('values that look like the key of a purged field stay, and the purge comes to an end', async (t) => {
+  const { id: deviceTemplateId } = await service.template();
+  const [gone, stays] = await Promise.all(
+    ['gone', 'stays'].map((name) =>
+      service.create('/devices/custom-fields', 'deviceField', { deviceTemplateId, name, fieldType: 'string' }),
+    ),
+  );
+  // More of them than one step takes, in front of those that have a value of the field.
+  const texts = [...Array(120).fill(gone.id), `"${gone.id}":`, `{"${gone.id}":1}`, `\\"${gone.id}":`, gone.id];
+  for (const [n, text] of texts.entries())
+    await service.create('/devices', 'device', {
+      serialNumber: `k${n + 1000}`,
+      deviceTemplateId,
+      stays: text,
+      ...(n >= 120 && { gone: 'old' }),
+    });
+  await remove(`/devices/custom-fields/${gone.id}`, gone.version);
+  now += 30 * day + 1;
+  await service.login();
+  let steps = 0;
+  await purge(service.server.ctx, () => {
+    steps += 1;
+    return steps > 100;
+  });
+  t.ok(steps < 100, `${steps} steps`);
+  const { query } = service.server.ctx.registry;
+  const devices = query.selectFrom('devices').select('fields').where('deviceTemplateId', '=', deviceTemplateId);
+  t.same(
+    (await devices.orderBy('serialNumber').execute()).map(({ fields }) => JSON.parse(fields)),
+    texts.map((text) => ({ [stays.id]: text })),
+  );
+  const fields = query.selectFrom('customFields').select('name').where('templateId', '=', deviceTemplateId);
+  t.same(await fields.execute(), [{ name: 'stays' }]);
+});
+
 t.test('recovery after thirty days is refused even before the purge has come by', async (t) => {
   const device = await service.create('/devices', 'device', { serialNumber: 'late' });
   await remove(`/devices/${device.id}`, device.version);
