@@ -7,10 +7,12 @@ import { isStoreFull, transact } from './sqlite.js';
 /** The columns of devices that have an index of their text. */
 export type TextColumn = 'serialNumber' | 'firmwareVersion';
 
-/** As many rows are found by the index and looked at one by one; what is found in more is counted otherwise. */
+/** As many matches may as well be looked at one by one. */
 const few = 5000;
-/** As many places of a text are counted in the index at each request. */
+/** As many places of a text are counted at each request. */
 const some = 50_000;
+/** In as many places the index is of use; what stands in more is sooner met by looking at the rows themselves. */
+const useful = 100_000;
 /** Texts of an account whose counts are kept; the next one begins anew. */
 const keptTexts = 64;
 
@@ -30,11 +32,20 @@ export function contains(column: string, text: string): Expression<SqlBool> {
 }
 
 /**
- * The rows of devices, of all accounts, whose column contains a text; a row may come more than once. Undefined when the
- * index cannot tell.
+ * The rows of devices, of all accounts, whose column contains a text; a row may come more than once. Undefined when there
+ * are so many, or when the index cannot tell.
  */
-export function occurrences(column: TextColumn, text: string): RawBuilder<{ row: number }> | undefined {
-  const folded = fold(text);
+export async function seldomRows(
+  db: Kysely<Tables>,
+  column: TextColumn,
+  text: string,
+): Promise<RawBuilder<{ row: number }> | undefined> {
+  const places = placesOf(column, fold(text));
+  return places && (await countPlaces(db, places, useful)) <= useful ? places : undefined;
+}
+
+/** Where the index has a folded text, if it can tell. */
+function placesOf(column: TextColumn, folded: string): RawBuilder<{ row: number }> | undefined {
   if (folded === '' || unindexed.test(folded)) return undefined;
   const index = sql.table(`devices_${column}_text`);
   if ([...folded].length >= 3)
@@ -57,13 +68,10 @@ export async function countContaining(
   const pattern = fold(text);
   const kept = await keptCount(db, accountId, column, pattern);
   if (kept !== undefined) return kept;
-  const places = occurrences(column, text);
-  if (places) {
-    if ((await countPlaces(db, places, few)) <= few) return undefined;
-    const single = await isOnlyAccount(db, accountId);
-    const count = single ? await countPlaces(db, places, some) : Number.POSITIVE_INFINITY;
-    if (count <= some) return await countRows(db, places);
-  }
+  const places = placesOf(column, pattern);
+  const found = places ? await countPlaces(db, places, some) : Number.POSITIVE_INFINITY;
+  if (found <= few) return undefined;
+  if (places && found <= some && (await isOnlyAccount(db, accountId))) return countRows(db, places);
   try {
     return await transact(db, (tx) => keepCount(tx, accountId, column, pattern));
   } catch (error) {

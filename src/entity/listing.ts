@@ -10,7 +10,7 @@ import {
 import { type TProperties, Type } from 'typebox';
 import type { Db } from '../../db/index.js';
 import type { EntityTable, Row } from '../../db/records.js';
-import { contains, countContaining, occurrences, type TextColumn } from '../../db/text.js';
+import { contains, countContaining, seldomRows, type TextColumn } from '../../db/text.js';
 import type { Caller } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';
@@ -127,13 +127,15 @@ export async function list<T extends EntityTable>(
   const order = query.sortOrder ?? (state === 'live' ? 'asc' : 'desc');
   const sort = state === 'trash' ? 'deleted' : (query.sortBy ?? listing.defaultSort);
 
+  for (const [name, value] of Object.entries(query))
+    if (findUnstorable(value) !== undefined) throw invalid(name, unstorable);
   // Skipping to a page is dear, so whether there is one is asked first.
-  const indexed = narrow(db, caller, listing, query, state);
-  const count = (await keptCount(db, caller, listing, query, state)) ?? (await countRows(indexed));
+  const count =
+    (await keptCount(db, caller, listing, query, state)) ??
+    (await countRows(await narrow(db, caller, listing, query, state)));
   if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
   const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize };
-  const walked = results && state === 'live' && (await walkTo(db, caller, listing, query, wanted, count));
-  const found = results ? walked || (await pageOf(indexed, wanted).selectAll().execute()) : undefined;
+  const found = results ? await findRows(db, caller, listing, query, state, wanted, count) : undefined;
   return {
     rows: found as unknown as Row<T>[] | undefined,
     meta: meta ? { count, page, pageSize, sortOrder: order } : undefined,
@@ -150,7 +152,8 @@ interface Wanted {
 // Every entity table, seen through columns of any name: the listing names them, the schema has checked them.
 type AnyTable = Record<EntityTable, { id: string; accountId: string; deleted: string | null }>;
 
-function narrow<T extends EntityTable>(
+/** Everything that matches, by the indexes that there are; wrapped, because a query cannot be awaited unexecuted. */
+async function narrow<T extends EntityTable>(
   db: Db,
   caller: Caller,
   listing: Listing<T>,
@@ -160,18 +163,16 @@ function narrow<T extends EntityTable>(
   let matching = (db as unknown as Kysely<AnyTable>)
     .selectFrom(listing.table as EntityTable)
     .where('accountId', '=', caller.accountId)
-    .where('deleted', state === 'live' ? 'is' : 'is not', null);
-  for (const [name, value] of Object.entries(query))
-    if (findUnstorable(value) !== undefined) throw invalid(name, unstorable);
+    .where('deleted', state === 'live' ? 'is' : 'is not', null)
+    .where(inReach(db, caller, listing));
   for (const [column, value] of Object.entries<string | undefined>(listing.within ?? {}))
     matching = matching.where(condition(column, 'exact', value));
   for (const [column, match] of askedOf(listing, query, state)) {
-    const value = query[column];
     const text = listing.text?.find((indexed) => indexed === column);
-    const rows = text && occurrences(text, String(value));
-    matching = matching.where(rows ? sql<SqlBool>`"row" in (${rows})` : condition(column, match, value));
+    const rows = text && (await seldomRows(db, text, String(query[column])));
+    matching = matching.where(rows ? sql<SqlBool>`"row" in (${rows})` : condition(column, match, query[column]));
   }
-  return matching.where(inReach(db, caller, listing));
+  return { matching };
 }
 
 /** Whether a row stands where the caller reaches: anywhere for an admin, else at or below its organizations. */
@@ -188,7 +189,7 @@ function askedOf<T extends EntityTable>({ filters }: Listing<T>, query: ListQuer
   return Object.entries(filters as Record<string, Match>).filter(([column]) => query[column] !== undefined);
 }
 
-async function countRows(matching: ReturnType<typeof narrow>): Promise<number> {
+async function countRows({ matching }: Awaited<ReturnType<typeof narrow>>): Promise<number> {
   const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
   return Number(count);
 }
@@ -225,15 +226,35 @@ async function keptCount<T extends EntityTable>(
 
 /** Matches up to which a page is found by sorting them all. */
 const seldomFound = 3000;
-/** Matches of a text from which on walking to the end is no dearer than sorting them. */
-const everywhereFound = 150_000;
 /** Rows looked at in order, at first and then, before a page of matches is looked for otherwise. */
 const walks = [1000, 10_000];
 
 /**
- * A page of rows that are found often, `count` times: walking in order, most are soon met. Undefined when an index has
- * them in order, or when the matches are better sorted: few, or all far from the beginning.
+ * A page of the rows that match, which are `count`. What is found often is soon met by walking in order, unless all of it
+ * is far from the beginning.
  */
+async function findRows<T extends EntityTable>(
+  db: Db,
+  caller: Caller,
+  listing: Listing<T>,
+  query: ListQuery,
+  state: 'live' | 'trash',
+  wanted: Wanted,
+  count: number,
+): Promise<unknown[]> {
+  if (count === 0) return [];
+  const asked = askedOf(listing, query, state);
+  const isText = asked.some(([, match]) => match === 'partial');
+  const isInIndex = caller.kind === 'admin' && asked.length < 2 && wanted.sort === listing.defaultSort && !isText;
+  if (listing.counted && state === 'live' && count > seldomFound && !isInIndex) {
+    const rows = await walkTo(db, caller, listing, query, wanted, count);
+    if (rows) return rows;
+  }
+  const { matching } = await narrow(db, caller, listing, query, state);
+  return pageOf(matching, wanted).selectAll().execute();
+}
+
+/** A page of rows that is met in so many steps from the beginning, all filters being looked at row by row. */
 async function walkTo<T extends EntityTable>(
   db: Db,
   caller: Caller,
@@ -242,12 +263,8 @@ async function walkTo<T extends EntityTable>(
   wanted: Wanted,
   count: number,
 ): Promise<unknown[] | undefined> {
-  const { sort, order, offset, limit } = wanted;
   const asked = askedOf(listing, query, 'live');
-  const isText = asked.some(([, match]) => match === 'partial');
-  const isInIndex = caller.kind === 'admin' && asked.length < 2 && sort === listing.defaultSort && !isText;
-  if (!listing.counted || isInIndex || count <= seldomFound) return undefined;
-
+  const { sort, order, offset, limit } = wanted;
   const everything = (db as unknown as Kysely<AnyTable>)
     .selectFrom(listing.table as EntityTable)
     .where('accountId', '=', caller.accountId)
@@ -268,8 +285,7 @@ async function walkTo<T extends EntityTable>(
       .execute();
     if (rows.length === Math.min(limit, count - offset)) return rows;
   }
-  if (!isText || count < everywhereFound) return undefined;
-  return pageOf(everything.where(matches), wanted).selectAll().execute();
+  return undefined;
 }
 
 /** Orders rows, ties by id, and takes a page of them. */

