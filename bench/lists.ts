@@ -1,4 +1,5 @@
 /** Page 1 of every documented filter and sort of GET /devices, over HTTP, at the size that the directory has. */
+import { sql } from 'kysely';
 import { readConfig } from '../src/config.js';
 import { startServer } from '../src/server.js';
 import { seedAdmin } from './seed.js';
@@ -21,6 +22,8 @@ export async function measureLists(directory: string): Promise<void> {
   console.log(`started in ${Math.round(performance.now() - started)} ms`);
   try {
     const { registry } = server.ctx;
+    // The start has told everybody disconnected.
+    await sql`update devices set connected = 1 where "row" % 100 = 7`.execute(registry.query);
     const { id: accountId } = await registry.query.selectFrom('accounts').select('id').executeTakeFirstOrThrow();
     const { count } = await registry.query
       .selectFrom('devices')
@@ -75,11 +78,26 @@ export async function measureLists(directory: string): Promise<void> {
       'connected=false',
       `serialNumber=${some.serialNumber.slice(2, 8).toLowerCase()}`,
       `serialNumber=${some.serialNumber.slice(3, 6)}`,
-      'serialNumber=sn',
-      'serialNumber=zz',
-      'serialNumber=nothing-like-it',
-      'firmwareVersion=3.7',
+      ...['s', 'sn', 'Z', 'zz', 'q7', '-0', 'é', 'nothing-like-it'].map(
+        (text) => `serialNumber=${encodeURIComponent(text)}`,
+      ),
+      'serialNumber=SNZ',
+      'serialNumber=z&sortBy=created&sortOrder=desc',
+      'serialNumber=zz&sortBy=organizationId',
+      ...['.', '3', '3.', '3.7', '3.7.1'].map((text) => `firmwareVersion=${text}`),
       'firmwareVersion=3.7.1&provisioningState=activated',
+      'firmwareVersion=3.7&provisioningState=activated',
+      'serialNumber=zz&connected=false',
+      'serialNumber=sn&connected=true',
+      `serialNumber=sn&organizationId=${some.organizationId}`,
+      'serialNumber=sn&provisioningState=activated',
+      'firmwareVersion=3.&provisioningState=activated',
+      'provisioningState=activated&connected=false',
+      `deviceTemplateId=${some.deviceTemplateId}&provisioningState=defined`,
+      `deviceTemplateId=${some.deviceTemplateId}&connected=true`,
+      `deviceTemplateId=${some.deviceTemplateId}&connected=false&sortBy=created`,
+      `organizationId=null&provisioningState=associated&connected=true`,
+      `organizationId=${some.organizationId}&deviceTemplateId=${some.deviceTemplateId}`,
       `organizationId=${some.organizationId}&sortBy=created&sortOrder=desc`,
       `deviceTemplateId=${some.deviceTemplateId}&connected=true&sortBy=lastModified&sortOrder=desc`,
       'page=1000000000',

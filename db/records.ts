@@ -259,11 +259,23 @@ export const IdempotentAnswerRecord = Type.Object({
   answer: OptionalText,
 });
 
-/** How many live devices of an account have a value; kept by triggers. `facet` is a column, or `all`; null is ''. */
+/** How many live devices of an account are alike in what the lists filter by; kept by triggers, never 0. */
 export const DeviceCountRecord = Type.Object({
   accountId: Id,
-  facet: Type.String(),
-  value: Type.String(),
+  deviceTemplateId: Id,
+  provisioningState: Type.String(),
+  connected: Type.Integer(),
+  count: Type.Integer(),
+});
+
+/** The same for each organization; '' is outside of every one. */
+export const PlacedDeviceCountRecord = Type.Object({ ...DeviceCountRecord.properties, organizationId: Type.String() });
+
+/** How many live devices of an account contain a folded text in a column: texts asked for and found often, some of them. */
+export const DeviceTextCountRecord = Type.Object({
+  accountId: Id,
+  column: Type.String(),
+  pattern: Type.String(),
   count: Type.Integer(),
 });
 
@@ -293,6 +305,8 @@ export interface Tables {
   credentials: Static<typeof CredentialRecord>;
   associationCodes: Static<typeof AssociationCodeRecord>;
   deviceCounts: Static<typeof DeviceCountRecord>;
+  placedDeviceCounts: Static<typeof PlacedDeviceCountRecord>;
+  deviceTextCounts: Static<typeof DeviceTextCountRecord>;
   idempotentAnswers: Static<typeof IdempotentAnswerRecord>;
 }
 

@@ -15,6 +15,7 @@ import {
   type Transaction,
 } from 'kysely';
 import { LRUCache } from 'lru-cache';
+import { fold } from './fold.js';
 
 /** How many transactions share one commit, and for how long (milliseconds) it may be held open for more. */
 const groupSize = 256;
@@ -30,6 +31,8 @@ export function openSqlite(path: string, options: { readonly?: boolean } = {}): 
   }
   file.pragma('cache_size = -32768');
   file.pragma('temp_store = MEMORY');
+  // Triggers of registry.db call it, so that no connection writes devices without it.
+  file.function('fold', { deterministic: true }, (text) => (typeof text === 'string' ? fold(text) : null));
   return file;
 }
 

@@ -5,6 +5,7 @@ import { openSqlite, SqliteDialect } from '../sqlite.js';
 import * as foundation from './0001-foundation.js';
 import * as registry from './0002-registry.js';
 import * as deviceLists from './0003-device-lists.js';
+import * as text from './0004-text.js';
 import * as identity from './0005-identity.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -15,7 +16,7 @@ export interface Migration {
 }
 
 /** The steps of registry.db, in order. A step that has been released is never changed. */
-export const registryMigrations: readonly Migration[] = [foundation, registry, deviceLists, identity];
+export const registryMigrations: readonly Migration[] = [foundation, registry, deviceLists, text, identity];
 
 /**
  * Brings the file at `path` up to date. Before the first step on a file that holds data, a snapshot is written to
@@ -72,9 +73,13 @@ async function applyTo(file: Sqlite.Database, migration: Migration): Promise<voi
   await migration.up(db);
 }
 
+/** Rows of ordinary tables: what indexes of text hold is made of those. */
 function rowCounts(file: Sqlite.Database): Map<string, number> {
   const tables = file
-    .prepare<[], string>(`SELECT "name" FROM sqlite_schema WHERE "type" = 'table' AND "name" NOT LIKE 'sqlite_%'`)
+    .prepare<[], string>(
+      `SELECT "name" FROM pragma_table_list
+       WHERE "schema" = 'main' AND "type" = 'table' AND "name" NOT LIKE 'sqlite_%'`,
+    )
     .pluck()
     .all();
   const count = (table: string) => file.prepare<[], number>(`SELECT count(*) FROM "${table}"`).pluck().get() ?? 0;

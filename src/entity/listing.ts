@@ -1,8 +1,16 @@
 /** Lists of entities (spec 4.1): match, reach, sort, page, count, and the parents and child counts beside them. */
-import { type Expression, type ExpressionBuilder, type Kysely, type SqlBool, sql } from 'kysely';
+import {
+  type Expression,
+  type ExpressionBuilder,
+  type Kysely,
+  type SelectQueryBuilder,
+  type SqlBool,
+  sql,
+} from 'kysely';
 import { type TProperties, Type } from 'typebox';
 import type { Db } from '../../db/index.js';
 import type { EntityTable, Row } from '../../db/records.js';
+import { contains, countContaining, seldomRows, type TextColumn } from '../../db/text.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';
@@ -19,10 +27,13 @@ export interface Listing<T extends EntityTable> {
   filters: Readonly<Partial<Record<keyof Row<T> & string, Match>>>;
   sorts: readonly (keyof Row<T> & string)[];
   defaultSort: keyof Row<T> & string;
-  /** Columns whose values are counted as rows are written, so that a list by one of them, or by none, need not count. */
-  counted?: { table: 'deviceCounts'; facets: readonly string[] };
-  /** The trigram index of the columns that are matched partially. */
-  text?: 'devicesText';
+  /**
+   * Columns of few values, for whose combinations the rows are counted as they are written, so that a list by some of them,
+   * or by none, need not count: everywhere, and in each place that `reach` names.
+   */
+  counted?: { columns: readonly string[]; everywhere: 'deviceCounts'; placed: 'placedDeviceCounts' };
+  /** Columns whose text is indexed for partial matches. */
+  text?: readonly TextColumn[];
   /** Values that columns must have whatever is asked for. */
   within?: Readonly<Partial<Record<keyof Row<T> & string, string>>>;
   /** The column that says where a row stands in the tree of organizations; absent where only admins list. */
@@ -116,36 +127,33 @@ export async function list<T extends EntityTable>(
   const order = query.sortOrder ?? (state === 'live' ? 'asc' : 'desc');
   const sort = state === 'trash' ? 'deleted' : (query.sortBy ?? listing.defaultSort);
 
+  for (const [name, value] of Object.entries(query))
+    if (findUnstorable(value) !== undefined) throw invalid(name, unstorable);
   // Skipping to a page is dear, so whether there is one is asked first.
-  const indexed = narrow(db, caller, listing, query, state);
-  const count = (await keptCount(db, caller, listing, query, state)) ?? (await countRows(indexed));
+  const count =
+    (await keptCount(db, caller, listing, query, state)) ??
+    (await countRows(await narrow(db, caller, listing, query, state)));
   if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
-  // Where a text is found everywhere, walking in order meets a page of it sooner than sorting all of it.
-  const { text, ...withoutText } = listing;
-  const isAscii = Object.values(query).every((value) => /^[\p{ASCII}]*$/u.test(String(value)));
-  const matching = text && count > oftenFound && isAscii ? narrow(db, caller, withoutText, query, state) : indexed;
-  const found = results
-    ? await matching
-        .selectAll()
-        .orderBy(sql.ref(sort), order)
-        .orderBy('id', order)
-        .limit(pageSize)
-        .offset((page - 1) * pageSize)
-        .execute()
-    : undefined;
+  const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize };
+  const found = results ? await findRows(db, caller, listing, query, state, wanted, count) : undefined;
   return {
     rows: found as unknown as Row<T>[] | undefined,
     meta: meta ? { count, page, pageSize, sortOrder: order } : undefined,
   };
 }
 
-/** Matches from which on a page is looked for by walking in order. */
-const oftenFound = 2000;
+interface Wanted {
+  sort: string;
+  order: 'asc' | 'desc';
+  offset: number;
+  limit: number;
+}
 
 // Every entity table, seen through columns of any name: the listing names them, the schema has checked them.
 type AnyTable = Record<EntityTable, { id: string; accountId: string; deleted: string | null }>;
 
-function narrow<T extends EntityTable>(
+/** Everything that matches, by the indexes that there are; wrapped, because a query cannot be awaited unexecuted. */
+async function narrow<T extends EntityTable>(
   db: Db,
   caller: Caller,
   listing: Listing<T>,
@@ -155,55 +163,137 @@ function narrow<T extends EntityTable>(
   let matching = (db as unknown as Kysely<AnyTable>)
     .selectFrom(listing.table as EntityTable)
     .where('accountId', '=', caller.accountId)
-    .where('deleted', state === 'live' ? 'is' : 'is not', null);
-  for (const [name, value] of Object.entries(query))
-    if (findUnstorable(value) !== undefined) throw invalid(name, unstorable);
+    .where('deleted', state === 'live' ? 'is' : 'is not', null)
+    .where(inReach(db, caller, listing));
   for (const [column, value] of Object.entries<string | undefined>(listing.within ?? {}))
     matching = matching.where(condition(column, 'exact', value));
-  for (const [column, match] of Object.entries(listing.filters)) {
-    const value = query[column];
-    if (value === undefined || state === 'trash') continue;
-    const found = match === 'partial' && listing.text ? trigrams(listing.text, column, String(value)) : undefined;
-    matching = matching.where(found ?? condition(column, match as Match, value));
+  for (const [column, match] of askedOf(listing, query, state)) {
+    const text = listing.text?.find((indexed) => indexed === column);
+    const rows = text && (await seldomRows(db, text, String(query[column])));
+    matching = matching.where(rows ? sql<SqlBool>`"row" in (${rows})` : condition(column, match, query[column]));
   }
-  if (isAccountWide(caller)) return matching;
-  const roots = caller.kind === 'endUser' ? caller.organizationIds : [];
-  if (!listing.reach || roots.length === 0) return matching.where(sql<SqlBool>`1 = 0`);
-  return matching.where(sql.ref(listing.reach), 'in', subtree(db, roots));
+  return { matching };
 }
 
-async function countRows(matching: ReturnType<typeof narrow>): Promise<number> {
+/** Whether a row stands where the caller reaches: anywhere for an admin, else at or below its organizations. */
+function inReach<T extends EntityTable>(db: Db, caller: Caller, { reach }: Listing<T>): Expression<SqlBool> {
+  if (isAccountWide(caller)) return sql<SqlBool>`1 = 1`;
+  const roots = caller.kind === 'endUser' ? caller.organizationIds : [];
+  if (!reach || roots.length === 0) return sql<SqlBool>`1 = 0`;
+  return sql<SqlBool>`${sql.ref(reach)} in ${subtree(db, roots)}`;
+}
+
+/** The filters that are asked for; the trash has none. */
+function askedOf<T extends EntityTable>({ filters }: Listing<T>, query: ListQuery, state: 'live' | 'trash') {
+  if (state === 'trash') return [];
+  return Object.entries(filters as Record<string, Match>).filter(([column]) => query[column] !== undefined);
+}
+
+async function countRows({ matching }: Awaited<ReturnType<typeof narrow>>): Promise<number> {
   const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
   return Number(count);
 }
 
-/** The count that is kept for what is asked for, if there is one: the whole account, or one value of one column. */
+/** The count that is kept for what is asked for, if there is one: of a combination of columns, or of one text. */
 async function keptCount<T extends EntityTable>(
   db: Db,
   caller: Caller,
-  { counted, filters, text }: Listing<T>,
+  listing: Listing<T>,
   query: ListQuery,
   state: 'live' | 'trash',
 ): Promise<number | undefined> {
-  const asked = Object.keys(filters).filter((name) => query[name] !== undefined);
-  const [facet = 'all', another] = asked;
-  if (!counted || another || !isAccountWide(caller) || state === 'trash') return undefined;
-  if (!counted.facets.includes(facet)) {
-    const phrase =
-      text && filters[facet as keyof typeof filters] === 'partial' && phraseOf(facet, String(query[facet]));
-    return phrase ? textCount(db, caller, counted.table, text, phrase) : undefined;
-  }
-  const given = query[facet];
-  if (given === '') return undefined;
-  const value = typeof given === 'boolean' ? String(Number(given)) : given === 'null' ? '' : String(given ?? '');
-  const kept = await db
-    .selectFrom(counted.table)
-    .select('count')
+  const { counted, text = [], reach } = listing;
+  if (!counted || state === 'trash') return undefined;
+  const asked = askedOf(listing, query, state);
+  const column = text.find((name) => query[name] !== undefined);
+  if (column && asked.length === 1 && isAccountWide(caller))
+    return countContaining(db, caller.accountId, column, String(query[column]));
+  if (!asked.every(([name]) => counted.columns.includes(name))) return undefined;
+  const placed = !isAccountWide(caller) || asked.some(([name]) => name === reach);
+  let counts = db
+    .selectFrom(placed ? counted.placed : counted.everywhere)
+    .select((eb) => eb.fn.sum<number | null>('count').as('count'))
     .where('accountId', '=', caller.accountId)
-    .where('facet', '=', facet)
-    .where('value', '=', value)
-    .executeTakeFirst();
-  return kept?.count ?? 0;
+    .where(inReach(db, caller, listing));
+  for (const [name, match] of asked) {
+    const nowhere = name === reach && query[name] === 'null';
+    // '' is how the counts call nowhere; no place has that name.
+    if (name === reach && query[name] === '') return 0;
+    counts = counts.where(nowhere ? condition(name, 'exact', '') : condition(name, match, query[name]));
+  }
+  return Number((await counts.executeTakeFirst())?.count ?? 0);
+}
+
+/** Matches up to which a page is found by sorting them all. */
+const seldomFound = 3000;
+/** Rows looked at in order, at first and then, before a page of matches is looked for otherwise. */
+const walks = [1000, 10_000];
+
+/**
+ * A page of the rows that match, which are `count`. What is found often is soon met by walking in order, unless all of it
+ * is far from the beginning.
+ */
+async function findRows<T extends EntityTable>(
+  db: Db,
+  caller: Caller,
+  listing: Listing<T>,
+  query: ListQuery,
+  state: 'live' | 'trash',
+  wanted: Wanted,
+  count: number,
+): Promise<unknown[]> {
+  if (count === 0) return [];
+  const asked = askedOf(listing, query, state);
+  const isText = asked.some(([, match]) => match === 'partial');
+  const isInIndex = isAccountWide(caller) && asked.length < 2 && wanted.sort === listing.defaultSort && !isText;
+  if (listing.counted && state === 'live' && count > seldomFound && !isInIndex) {
+    const rows = await walkTo(db, caller, listing, query, wanted, count);
+    if (rows) return rows;
+  }
+  const { matching } = await narrow(db, caller, listing, query, state);
+  return pageOf(matching, wanted).selectAll().execute();
+}
+
+/** A page of rows that is met in so many steps from the beginning, all filters being looked at row by row. */
+async function walkTo<T extends EntityTable>(
+  db: Db,
+  caller: Caller,
+  listing: Listing<T>,
+  query: ListQuery,
+  wanted: Wanted,
+  count: number,
+): Promise<unknown[] | undefined> {
+  const asked = askedOf(listing, query, 'live');
+  const { sort, order, offset, limit } = wanted;
+  const everything = (db as unknown as Kysely<AnyTable>)
+    .selectFrom(listing.table as EntityTable)
+    .where('accountId', '=', caller.accountId)
+    .where('deleted', 'is', null);
+  const matches = sql<SqlBool>`${sql.join(
+    [inReach(db, caller, listing), ...asked.map(([column, match]) => condition(column, match, query[column]))],
+    sql` and `,
+  )}`;
+  const columns = new Set(['id', sort, listing.reach ?? 'id', ...asked.map(([column]) => column)]);
+  for (const steps of walks) {
+    if (offset + limit > steps) continue;
+    const walked = pageOf(everything, { sort, order, offset: 0, limit: steps })
+      .select([...columns].map((column) => sql.ref(column).as(column)))
+      .as('walked');
+    const ids = pageOf(db.selectFrom(walked).where(matches), wanted).select(sql.ref<string>('id').as('id'));
+    const rows = await pageOf(everything.where('id', 'in', ids), { ...wanted, offset: 0 })
+      .selectAll()
+      .execute();
+    if (rows.length === Math.min(limit, count - offset)) return rows;
+  }
+  return undefined;
+}
+
+/** Orders rows, ties by id, and takes a page of them. */
+function pageOf<DB, TB extends keyof DB, O>(
+  rows: SelectQueryBuilder<DB, TB, O>,
+  { sort, order, offset, limit }: Wanted,
+): SelectQueryBuilder<DB, TB, O> {
+  return rows.orderBy(sql.ref(sort), order).orderBy(sql.ref('id'), order).limit(limit).offset(offset);
 }
 
 /** The ids of live organizations at and below `roots`. */
@@ -227,42 +317,14 @@ function subtree(db: Db, roots: readonly string[]): Expression<string> {
     .select('id')})`;
 }
 
-/** The text index knows nothing of accounts, so that its own count is the answer where there is one account only. */
-async function textCount(
-  db: Db,
-  caller: Caller,
-  counts: 'deviceCounts',
-  table: string,
-  phrase: string,
-): Promise<number | undefined> {
-  const all = db.selectFrom(counts).select('accountId').where('facet', '=', 'all').where('count', '>', 0);
-  if (await all.where('accountId', '!=', caller.accountId).limit(1).executeTakeFirst()) return undefined;
-  const { rows } = await sql<{ count: number }>`
-    select count(*) as count from ${sql.table(table)} where ${sql.table(table)} match ${phrase}`.execute(db);
-  return Number(rows[0]?.count ?? 0);
-}
-
-/** What the trigram index is asked for; nothing for a text of less than three characters, which has no trigram. */
-function phraseOf(column: string, text: string): string | undefined {
-  return [...text].length < 3 || text.includes('\0') ? undefined : `"${column}" : "${text.replaceAll('"', '""')}"`;
-}
-
-function trigrams(table: string, column: string, text: string): Expression<SqlBool> | undefined {
-  const phrase = phraseOf(column, text);
-  if (phrase === undefined) return undefined;
-  return sql<SqlBool>`"row" in (select rowid from ${sql.table(table)} where ${sql.table(table)} match ${phrase})`;
-}
-
 function condition(column: string, match: Match, value: unknown): Expression<SqlBool> {
   const reference = sql.ref(column);
   const text = String(value);
   switch (match) {
     case 'flag':
       return sql<SqlBool>`${reference} = ${value === true ? 1 : 0}`;
-    case 'partial': {
-      const pattern = `%${text.replace(/[\\%_]/g, '\\$&')}%`;
-      return sql<SqlBool>`${reference} like ${pattern} escape '\\'`;
-    }
+    case 'partial':
+      return contains(column, text);
     case 'reference':
       return text === 'null' ? sql<SqlBool>`${reference} is null` : sql<SqlBool>`${reference} = ${text}`;
     case 'latitude':

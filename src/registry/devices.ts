@@ -97,10 +97,11 @@ const listing: Listing<'devices'> = {
   defaultSort: 'serialNumber',
   reach: 'organizationId',
   counted: {
-    table: 'deviceCounts',
-    facets: ['all', 'deviceTemplateId', 'organizationId', 'provisioningState', 'connected'],
+    columns: ['deviceTemplateId', 'organizationId', 'provisioningState', 'connected'],
+    everywhere: 'deviceCounts',
+    placed: 'placedDeviceCounts',
   },
-  text: 'devicesText',
+  text: ['serialNumber', 'firmwareVersion'],
 };
 
 type Settable = Static<typeof stateShape> & Record<string, unknown>;

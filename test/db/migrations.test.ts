@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import t from 'tap';
-import { type Migration, migrate } from '../../db/migrations/index.js';
+import { type Migration, migrate, registryMigrations } from '../../db/migrations/index.js';
 import { openSqlite } from '../../db/sqlite.js';
 import { temporaryDirectory } from '../support/directory.js';
 
@@ -72,4 +72,41 @@ t.test('a file of a newer version is not touched', async (t) => {
   const path = join(temporaryDirectory(t), 'm.db');
   await migrate(path, [first, step('9', 'CREATE TABLE future (id TEXT)')]);
   await t.rejects(migrate(path, [first]), /newer version/);
+});
+
+t.test('devices that were there before a step are counted and found by it', async (t) => {
+  const path = join(temporaryDirectory(t), 'registry.db');
+  const step = registryMigrations.findIndex(({ name }) => name === '0004-text');
+  await migrate(path, registryMigrations.slice(0, step));
+  const file = openSqlite(path);
+  const add = (table: string, row: object) => {
+    const names = Object.keys(row);
+    file
+      .prepare(
+        `INSERT INTO "${table}" (${names.map((name) => `"${name}"`)}) VALUES (${names.map((name) => `@${name}`)})`,
+      )
+      .run(row);
+  };
+  const stamps = { created: '', createdById: '', lastModified: '', lastModifiedById: '', version: 1, deleted: null };
+  add('accounts', { id: 'A', name: 'A', created: '' });
+  add('deviceTemplates', { ...stamps, accountId: 'A', id: 'T', name: 'T', default: 1, fields: '{}' });
+  const common = { ...stamps, accountId: 'A', deviceTemplateId: 'T', provisioningState: 'defined', fields: '{}' };
+  for (const [id, serialNumber, firmwareVersion, deleted] of [
+    ['1', 'STRAẞE', null, null],
+    ['2', 'ÉÉ', 'V1', null],
+    ['3', 'éé gone', 'V1', '2026-01-01'],
+  ])
+    add('devices', { ...common, id, serialNumber, firmwareVersion, deleted, connected: 0 });
+  file.close();
+
+  await migrate(path, registryMigrations);
+  t.same(rows(path, 'SELECT * FROM "deviceCounts"'), [
+    { accountId: 'A', deviceTemplateId: 'T', provisioningState: 'defined', connected: 0, count: 2 },
+  ]);
+  t.match(rows(path, 'SELECT * FROM "placedDeviceCounts"'), [{ organizationId: '', count: 2 }]);
+  const found = (column: string, text: string) =>
+    rows(path, `SELECT rowid FROM "devices_${column}_text" WHERE "devices_${column}_text" MATCH '"${text}"'`).length;
+  t.same([found('serialNumber', 'strasse'), found('serialNumber', 'éé '), found('firmwareVersion', 'v1')], [1, 0, 0]);
+  t.equal(rows(path, `SELECT * FROM "devices_serialNumber_terms" WHERE "term" >= 'éé' AND "term" < 'éê'`).length, 1);
+  t.equal(rows(path, `SELECT * FROM "devices_firmwareVersion_terms" WHERE "term" >= 'v1' AND "term" < 'v2'`).length, 1);
 });

@@ -1,0 +1,384 @@
+/** Lists of devices (spec 4.3): what is counted as rows are written, and what is found by a part of a text. */
+import { deepStrictEqual } from 'node:assert';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import t from 'tap';
+import { v7 as uuidv7 } from 'uuid';
+import { openSqlite } from '../../db/sqlite.js';
+import { createAccount } from '../../src/registry/accounts.js';
+import { purge } from '../../src/registry/purge.js';
+import { type Json, type Service, startService } from '../support/service.js';
+
+const day = 24 * 60 * 60_000;
+let now = Date.parse('2026-05-01T00:00:00Z');
+let service: Service;
+t.before(async () => {
+  service = await startService(t, { clock: { now: () => now } });
+});
+
+/** A device as the model knows it. */
+interface Device {
+  id: string;
+  version: string;
+  serialNumber: string;
+  firmwareVersion: string | null;
+  deviceTemplateId: string;
+  organizationId: string | null;
+  provisioningState: string;
+  connected: boolean;
+  deleted: boolean;
+}
+
+/** Which texts contain another, by what JavaScript's regular expressions know of case. */
+function containing(part: string): (text: string | null) => boolean {
+  const pattern = new RegExp(part.normalize('NFC').replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&'), 'iu');
+  return (text) => text !== null && pattern.test(text.normalize('NFC'));
+}
+
+type Sort = 'serialNumber' | 'firmwareVersion' | 'organizationId' | 'id';
+
+/** As SQLite orders: nothing first, then bytes, ties by id. */
+function ordered(devices: Device[], sort: Sort, sortOrder: 'asc' | 'desc'): string[] {
+  const key = (device: Device) => Buffer.from(device[sort] ?? '');
+  const empty = (device: Device) => (device[sort] === null ? 0 : 1);
+  const compare = (a: Device, b: Device) =>
+    empty(a) - empty(b) || Buffer.compare(key(a), key(b)) || (a.id < b.id ? -1 : 1);
+  const ids = [...devices].sort(compare).map(({ id }) => id);
+  return sortOrder === 'asc' ? ids : ids.reverse();
+}
+
+interface Query {
+  serialNumber?: string;
+  firmwareVersion?: string;
+  deviceTemplateId?: string;
+  organizationId?: string;
+  provisioningState?: string;
+  connected?: boolean;
+}
+
+/** Lists the first two pages, and holds them against the model's devices in the caller's reach. */
+async function compare(
+  who: { accountId: string; token: string },
+  devices: Device[],
+  query: Query,
+  { sortBy = 'serialNumber' as Sort, sortOrder = 'asc' as 'asc' | 'desc', pageSize = 4 } = {},
+): Promise<void> {
+  const { serialNumber, firmwareVersion, ...exact } = query;
+  const [hasSerial, hasFirmware] = [serialNumber, firmwareVersion].map((part) =>
+    part === undefined ? () => true : containing(part),
+  ) as [ReturnType<typeof containing>, ReturnType<typeof containing>];
+  const found = devices.filter(
+    (device) =>
+      !device.deleted &&
+      hasSerial(device.serialNumber) &&
+      hasFirmware(device.firmwareVersion) &&
+      Object.entries(exact).every(([name, value]) => String(device[name as keyof Device]) === String(value)),
+  );
+  const ids = ordered(found, sortBy, sortOrder);
+  const search = new URLSearchParams({ accountId: who.accountId, sortBy, sortOrder, pageSize: String(pageSize) });
+  for (const [name, value] of Object.entries(query)) search.set(name, String(value));
+  for (const page of [1, 2]) {
+    search.set('page', String(page));
+    const answer = await service.http('GET', `/api/v1/devices?${search}`, { token: who.token });
+    const what = `page ${page} of ${JSON.stringify({ ...query, sortBy, sortOrder })}`;
+    if (page === 2 && ids.length <= pageSize) {
+      deepStrictEqual([answer.status, answer.body.error?.code], [416, 109], what);
+      continue;
+    }
+    const { results, meta } = answer.body.devices;
+    deepStrictEqual(meta.count, ids.length, `the count of ${what}`);
+    const expected = ids.slice((page - 1) * pageSize, page * pageSize);
+    deepStrictEqual(
+      results.map(({ id }: Json) => id),
+      expected,
+      what,
+    );
+  }
+}
+
+/** That everything that triggers keep is what plain SQL says of the devices. */
+function checkKept(): void {
+  const file = openSqlite(join(service.directory, 'registry.db'), { readonly: true });
+  try {
+    const rows = (query: string) => file.prepare<[], Json>(query).all();
+    const kinds = '"deviceTemplateId", "provisioningState", "connected"';
+    const live = 'FROM "devices" WHERE "deleted" IS NULL';
+    for (const [table, place, plain] of [
+      ['deviceCounts', '', ''],
+      ['placedDeviceCounts', '"organizationId",', `coalesce("organizationId", ''),`],
+    ])
+      deepStrictEqual(
+        rows(`SELECT "accountId", ${place} ${kinds}, "count" FROM "${table}" ORDER BY 1, 2, 3, 4, 5`).map(
+          Object.values,
+        ),
+        rows(
+          `SELECT "accountId", ${plain} ${kinds}, count(*) ${live} GROUP BY "accountId", ${plain} ${kinds} ORDER BY 1, 2, 3, 4, 5`,
+        ).map(Object.values),
+        table,
+      );
+    const devices = rows(`SELECT * ${live}`);
+    for (const { accountId, column, pattern, count } of rows('SELECT * FROM "deviceTextCounts"')) {
+      const contains = containing(pattern);
+      const plain = devices.filter((one) => one.accountId === accountId && contains(one[column]));
+      deepStrictEqual(count, plain.length, `the count of ${JSON.stringify(pattern)} in ${column}`);
+    }
+    for (const column of ['serialNumber', 'firmwareVersion']) {
+      const indexed = rows(`SELECT "doc", count(*) AS "terms" FROM "devices_${column}_terms" GROUP BY 1 ORDER BY 1`);
+      const fold = file.prepare<[string], string>('SELECT fold(?)').pluck();
+      const plain = devices
+        .filter((one) => one[column] !== null && one[column] !== '')
+        .map((one) => ({ doc: one.row, terms: [...(fold.get(one[column]) ?? '')].length }))
+        .sort((a, b) => a.doc - b.doc);
+      deepStrictEqual(indexed, plain, `the index of ${column}`);
+    }
+  } finally {
+    file.close();
+  }
+}
+
+// U+FFFD is no letter of the index, so that the counts of texts with it, and of the empty one, are kept at once.
+const letters = ['a', 'A', 'b', 'B', 'é', 'É', 'e\u0301', 'Σ', 'σ', 'ς', 'ß', 'ẞ', 'k', 'K', '\uFFFD', '😀'];
+const signs = ['%', '_', '\\', '"', '1', '.', '-', '*', "'"];
+const text = (minLength: number, maxLength: number) =>
+  fc.array(fc.constantFrom(...letters, ...signs), { minLength, maxLength }).map((parts) => parts.join(''));
+const pattern = fc.oneof({ weight: 4, arbitrary: text(1, 5) }, { weight: 1, arbitrary: fc.constantFrom('', '\uFFFD') });
+const number = fc.nat({ max: 999 });
+const sorts: Sort[] = ['serialNumber', 'firmwareVersion', 'organizationId', 'id'];
+
+const verbs = ['create', 'create', 'create', 'renumber', 'update', 'move', 'trash', 'recover', 'activate'] as const;
+const step = fc.record(
+  {
+    verb: fc.constantFrom(...verbs, 'presence' as const, 'ask' as const, 'purge' as const),
+    serialNumber: text(1, 6),
+    firmwareVersion: fc.option(text(0, 4)),
+    pattern,
+    what: number,
+    to: number,
+  },
+  { noNullPrototype: true },
+);
+const question = fc.record(
+  {
+    serialNumber: pattern,
+    firmwareVersion: pattern,
+    deviceTemplateId: number,
+    organizationId: number,
+    provisioningState: fc.constantFrom('defined', 'activated', 'associated'),
+    connected: fc.boolean(),
+  },
+  { requiredKeys: [], noNullPrototype: true },
+);
+
+t.test('whatever devices go through, what is counted and indexed is what they are, and lists find it', async (t) => {
+  let lived = 0;
+  const life = fc.asyncProperty(
+    fc.array(step, { minLength: 10, maxLength: 60, size: 'max' }),
+    fc.array(fc.tuple(question, fc.constantFrom(...sorts), fc.boolean()), { minLength: 8, maxLength: 8 }),
+    async (steps, questions) => {
+      const admin = { emailAddress: 'a@example.com', password: 'a password to share' };
+      const { accountId } = await createAccount(service.server.ctx, {
+        name: 'A',
+        adminEmail: admin.emailAddress,
+        adminPassword: admin.password,
+      });
+      const who = { accountId, token: '' };
+      const login = async () => {
+        who.token = (await service.loginAs(admin.emailAddress, admin.password, accountId)).jwt;
+      };
+      await login();
+      const make = async (path: string, body: object): Promise<Json> =>
+        Object.values(
+          await service.ok('POST', `/api/v1${path}`, { body: { accountId, ...body }, token: who.token }),
+        )[0];
+      const [upper, template] = [
+        await make('/organizations', { name: 'upper' }),
+        await make('/devices/templates', { name: 'T' }),
+      ];
+      const lower = await make('/organizations', { name: 'lower', parentId: upper.id });
+      const places: Array<string | null> = [null, upper.id, lower.id];
+      const templates = [template.id, (await make('/devices/templates', { name: 'U' })).id];
+      const devices: Device[] = [];
+
+      for (const { verb, what, to, serialNumber, firmwareVersion, pattern } of steps) {
+        const organizationId = places[to % places.length] ?? null;
+        const deviceTemplateId = templates[to % 2] as string;
+        if (verb === 'create') {
+          const body = { serialNumber, firmwareVersion, organizationId, deviceTemplateId };
+          const { id, version } = await make('/devices', body);
+          devices.push({ ...body, id, version, provisioningState: 'defined', connected: false, deleted: false });
+          continue;
+        }
+        if (verb === 'ask') {
+          await compare(who, devices, to % 2 ? { serialNumber: pattern } : { firmwareVersion: pattern });
+          continue;
+        }
+        if (verb === 'purge') {
+          now += 31 * day;
+          await purge(service.server.ctx);
+          await login();
+          devices.splice(0, devices.length, ...devices.filter((device) => !device.deleted));
+          continue;
+        }
+        const apt = devices.filter(({ deleted }) => deleted === (verb === 'recover'));
+        const device = apt[what % apt.length];
+        if (!device) continue;
+        const { id, version } = device;
+        const ask = async (method: string, path: string, body?: object) => {
+          const headers = { etag: version };
+          const answer = await service.ok(method, `/api/v1${path}`, { body, headers, token: who.token });
+          device.version = answer.device.version;
+        };
+        const put = (changes: Partial<Device>) => {
+          Object.assign(device, changes);
+          return ask('PUT', `/devices/${id}`, changes);
+        };
+        if (verb === 'renumber') await put({ serialNumber });
+        if (verb === 'update') await put({ firmwareVersion, ...(to % 3 === 0 && { serialNumber, organizationId }) });
+        if (verb === 'move') await put({ organizationId });
+        if (verb === 'trash') await ask('DELETE', `/devices/${id}`);
+        if (verb === 'recover') await ask('POST', `/trash/devices/${id}/recover`);
+        if (verb === 'trash' || verb === 'recover') device.deleted = verb === 'trash';
+        // The broker writes presence so, and a first credential the state.
+        if (verb === 'presence' || verb === 'activate') {
+          if (verb === 'presence') device.connected = !device.connected;
+          else device.provisioningState = 'activated';
+          const { provisioningState } = device;
+          await service.server.ctx.registry.query
+            .updateTable('devices')
+            .set({ connected: device.connected ? 1 : 0, provisioningState })
+            .where('id', '=', id)
+            .execute();
+        }
+      }
+
+      checkKept();
+      const email = { idmUserEmail: 'u@example.com', idmUserPassword: 'a long enough secret' };
+      await make('/end-users', { organizationId: upper.id, createIdmUser: true, ...email });
+      const endUser = {
+        accountId,
+        token: (await service.loginAs(email.idmUserEmail, email.idmUserPassword, accountId)).jwt,
+      };
+      const reached = devices.filter(({ organizationId }) => organizationId !== null);
+      for (const [drawn, sortBy, descending] of questions) {
+        const query: Query = {
+          ...drawn,
+          ...(drawn.deviceTemplateId !== undefined && { deviceTemplateId: templates[drawn.deviceTemplateId % 2] }),
+          ...(drawn.organizationId !== undefined && { organizationId: String(places[drawn.organizationId % 3]) }),
+        } as Query;
+        const order = { sortBy, sortOrder: descending ? ('desc' as const) : ('asc' as const) };
+        await compare(who, devices, query, order);
+        await compare(endUser, reached, query, order);
+        const { serialNumber, firmwareVersion, ...exact } = query;
+        await compare(who, devices, exact, order);
+        if (serialNumber !== undefined) await compare(who, devices, { serialNumber }, order);
+        if (firmwareVersion !== undefined) await compare(who, devices, { firmwareVersion }, order);
+      }
+      checkKept();
+      lived += 1;
+    },
+  );
+  await fc.assert(life, { numRuns: 12, interruptAfterTimeLimit: 9_000 });
+  t.ok(lived > 0, `${lived} lives`);
+});
+
+t.test('what is found thousands of times is found in order wherever it stands, and stays counted', async (t) => {
+  const { registry } = service.server.ctx;
+  const who = { accountId: service.accountId, token: service.admin };
+  await service.login();
+  who.token = service.admin;
+  const device = await service.create('/devices', 'device', { serialNumber: 'the first' });
+  const { row: _, ...first } = (await registry.query
+    .selectFrom('devices')
+    .selectAll()
+    .where('id', '=', device.id)
+    .executeTakeFirstOrThrow()) as Json;
+  const organization = await service.organization();
+  const devices: Device[] = [{ ...device, firmwareVersion: null, organizationId: null, deleted: false }];
+  await registry.transaction(async (tx) => {
+    for (let n = 0; n < 9000; n += 1) {
+      const one = {
+        ...first,
+        id: uuidv7(),
+        // Two product lines, the second of which begins where the first ends.
+        serialNumber: `${n < 5500 ? 'Ähre' : 'Öl'}-${n % 7}-${n}`,
+        firmwareVersion: n % 5 === 0 ? null : `${n % 3}.${n % 4}`,
+        organizationId: n % 2 ? organization.id : null,
+        provisioningState: n % 3 ? 'defined' : 'associated',
+      };
+      await tx.insertInto('devices').values(one).execute();
+      devices.push({ ...one, version: '1', connected: false, deleted: false });
+    }
+  });
+  const { token } = await service.endUser(organization.id);
+  const reached = devices.filter(({ organizationId }) => organizationId === organization.id);
+  const check = async () => {
+    const questions: Query[] = [
+      { serialNumber: 'öL' },
+      { serialNumber: 'ä' },
+      { serialNumber: 'öl-3' },
+      { serialNumber: '-' },
+      { firmwareVersion: '.' },
+      { firmwareVersion: '2.' },
+      { serialNumber: 'ÖL', firmwareVersion: '1' },
+      { serialNumber: 'öl', provisioningState: 'defined' },
+      { provisioningState: 'defined' },
+      { provisioningState: 'defined', organizationId: organization.id },
+      { organizationId: 'null', connected: false },
+    ];
+    for (const [n, query] of questions.entries())
+      for (const [sortOrder, another] of [
+        ['asc', sorts[1 + (n % 3)]],
+        ['desc', sorts[1 + ((n + 1) % 3)]],
+      ] as const) {
+        await compare(who, devices, query, { sortOrder });
+        await compare(who, devices, query, { sortOrder, sortBy: another, pageSize: n === 3 ? 1000 : 20 });
+        await compare({ ...who, token }, reached, query, { sortOrder, sortBy: another });
+      }
+    checkKept();
+  };
+  await check();
+  const { count } = registry.query.fn;
+  const kept = await registry.query.selectFrom('deviceTextCounts').select(count<number>('count').as('n')).execute();
+  t.ok((kept[0]?.n ?? 0) > 0, 'counts of texts are kept');
+  for (const one of devices.slice(1, 40)) {
+    one.serialNumber = `Öl-${one.serialNumber}`;
+    one.firmwareVersion = '2.5';
+    const { serialNumber, firmwareVersion } = one;
+    const body = { serialNumber, firmwareVersion };
+    await service.ok('PUT', `/api/v1/devices/${one.id}`, { body, headers: { etag: device.version } });
+  }
+  for (const one of devices.slice(-20)) {
+    await service.ok('DELETE', `/api/v1/devices/${one.id}`, { headers: { etag: device.version } });
+    one.deleted = true;
+  }
+  await check();
+});
+
+t.test('the counts of some texts are kept, and no more', async (t) => {
+  await service.login();
+  for (let n = 0; n < 70; n += 1) {
+    const search = new URLSearchParams({ accountId: service.accountId, serialNumber: `\uFFFD${n}` });
+    await service.ok('GET', `/api/v1/devices?${search}`);
+  }
+  const kept = await service.server.ctx.registry.query
+    .selectFrom('deviceTextCounts')
+    .select('pattern')
+    .where('accountId', '=', service.accountId)
+    .execute();
+  t.ok(kept.length > 0 && kept.length <= 64, `${kept.length}`);
+});
+
+t.test('names of organizations are matched in any case of any letter', async (t) => {
+  await service.login();
+  await service.create('/organizations', 'organization', { name: 'Große Ähre 100%_\\' });
+  for (const name of ['GROSSE äHRE', 'SSE ÄH', 'große', 'GROẞE', 'a\u0308hre', '0%_\\', 'ÄHR']) {
+    const search = new URLSearchParams({ accountId: service.accountId, name });
+    const { meta } = (await service.ok('GET', `/api/v1/organizations?${search}`)).organizations;
+    t.equal(meta.count, 1, name);
+  }
+  for (const name of ['ahre', '100_', 'Große%']) {
+    const search = new URLSearchParams({ accountId: service.accountId, name });
+    const { meta } = (await service.ok('GET', `/api/v1/organizations?${search}`)).organizations;
+    t.equal(meta.count, 0, name);
+  }
+});
