@@ -131,7 +131,7 @@ export const FederatedIdentityRecord = Type.Object({
   created: DateText,
 });
 
-/** A federated login under way, bound to one browser; `sealed` holds the nonce and the PKCE verifier. */
+/** A federated login under way, bound to one browser; `sealed` holds its nonce, its PKCE verifier and where it leads. */
 export const FederatedLoginRecord = Type.Object({
   stateHash: Type.String(),
   providerId: Id,

@@ -26,6 +26,8 @@ import { identityErrorCode, invalid, PlatformError } from './errors.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
 import { requireCaller } from './identity/authentication.js';
+import { federationRoutes } from './identity/federation.js';
+import { identityProviderRoutes } from './identity/identity-providers.js';
 import { loginRoutes } from './identity/login.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from './identity/session-routes.js';
 import type { Authenticated } from './identity/sessions.js';
@@ -121,7 +123,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   keyRoutes(app, ctx);
   await app.register(
     async (scope) => {
-      for (const mount of [loginRoutes, validationRoutes]) mount(scope as App, ctx);
+      for (const mount of [loginRoutes, validationRoutes, federationRoutes]) mount(scope as App, ctx);
     },
     { prefix: '/api/v1' },
   );
@@ -144,6 +146,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         batchRoutes,
         logRoutes,
         applicationRoutes,
+        identityProviderRoutes,
         auditRoutes,
       ])
         mount(behind, ctx);
@@ -267,6 +270,7 @@ const reasons: Record<number, string> = {
   404: 'Not Found',
   429: 'Too Many Requests',
   500: 'Internal Server Error',
+  502: 'Bad Gateway',
 };
 
 /** Answers bytes that are no HTTP, or too much of it, in the shape of every other error, and closes. */

@@ -48,6 +48,7 @@ const tags = [
   { name: 'Messages', description: 'What devices have said.' },
   { name: 'Account users', description: 'The admins of an account.' },
   { name: 'Applications', description: 'Programs that call.' },
+  { name: 'Identity providers', description: 'Where people may log in as well, by OpenID Connect.' },
   { name: 'Audit', description: 'Who did what to whose security.' },
   { name: 'Batch', description: 'Several requests in one.' },
 ];
@@ -102,7 +103,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
   // Only topics have slashes in them.
   const url = path.replace('*', ':topic');
   const failures = failuresOf(place, config.errors ?? []);
-  const { 200: success } = schema.response as { 200: TSchema };
+  const { 200: success, 302: elsewhere } = schema.response as { 200?: TSchema; 302?: TSchema };
   return {
     url,
     schema: {
@@ -112,7 +113,10 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
       ...parametersOf(place),
       ...(isFlat(schema.body) ? { consumes: ['application/json', 'application/x-www-form-urlencoded'] } : {}),
       response: {
-        200: { ...success, headers: sentBy(prefix, place, config.sends ?? []) },
+        ...(success && { 200: { ...success, headers: sentBy(prefix, place, config.sends ?? []) } }),
+        ...(elsewhere && {
+          302: { ...elsewhere, headers: { location: { type: 'string', description: 'Where to go.' } } },
+        }),
         ...errorAnswers(failures, config.family),
       },
       'x-codes': codesByStatus(failures, config.family),

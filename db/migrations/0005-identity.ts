@@ -123,6 +123,7 @@ ${common},
     "sealed" TEXT NOT NULL,
     "expires" TEXT NOT NULL
   ) STRICT;
+  CREATE INDEX "federatedLogins_provider" ON "federatedLogins" ("providerId");
   CREATE INDEX "federatedLogins_expires" ON "federatedLogins" ("expires");
 
   CREATE TABLE "auditRecords" (

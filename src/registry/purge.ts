@@ -4,7 +4,7 @@ import { type Kysely, sql } from 'kysely';
 import type { Tx } from '../../db/index.js';
 import type { EntityTable } from '../../db/records.js';
 import type { Context } from '../context.js';
-import { recoveryWindow } from '../entity/verbs.js';
+import { recoveryWindow, timestamp } from '../entity/verbs.js';
 import { answerLifetime } from '../idempotency.js';
 
 /** Rows of one transaction, so that other writers and the event loop get their turn in between. */
@@ -67,7 +67,7 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
 
 /** Purges everything that is due; `isStopped` is asked between the steps. */
 export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
-  const steps = [purgeDevices, purgeChannels, purgeFields, purgeUnreferenced, purgeSessions, purgeAnswers];
+  const steps = [purgeDevices, purgeChannels, purgeFields, purgeUnreferenced, purgeSessions, purgeLogins, purgeAnswers];
   for (const step of steps) while (!isStopped() && (await step(ctx))) await nextTurn();
 }
 
@@ -195,6 +195,13 @@ async function purgeSessions({ registry, clock }: PurgeContext): Promise<boolean
   const over = registry.query.selectFrom('sessions').select('id').where('expires', '<', before).limit(stepSize);
   const { numDeletedRows } = await registry.query.deleteFrom('sessions').where('id', 'in', over).executeTakeFirst();
   return numDeletedRows > 0n;
+}
+
+/** Federated logins that nobody came back from in time. */
+async function purgeLogins({ registry, clock }: PurgeContext): Promise<boolean> {
+  const over = registry.query.selectFrom('federatedLogins').select('stateHash').where('expires', '<', timestamp(clock));
+  const gone = registry.query.deleteFrom('federatedLogins').where('stateHash', 'in', over.limit(stepSize));
+  return (await gone.executeTakeFirst()).numDeletedRows > 0n;
 }
 
 async function purgeAnswers({ registry, clock }: PurgeContext): Promise<boolean> {

@@ -24,6 +24,8 @@ export interface Request {
   headers?: Record<string, string>;
   /** The caller's token; the admin's when absent, none when null. */
   token?: string | null;
+  /** Redirects are followed unless it is manual. */
+  redirect?: 'manual';
 }
 
 export interface Options {
@@ -112,9 +114,14 @@ export class Service {
   }
 
   /** One request; a body that is no text is sent as JSON. */
-  async http(method: string, path: string, { body, headers = {}, token = this.admin }: Request = {}): Promise<Answer> {
+  async http(
+    method: string,
+    path: string,
+    { body, headers = {}, token = this.admin, redirect }: Request = {},
+  ): Promise<Answer> {
     const response = await fetch(this.server.url + path, {
       method,
+      ...(redirect && { redirect }),
       headers: {
         ...(token === null ? {} : { authorization: `Bearer ${token}` }),
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),

@@ -1,0 +1,298 @@
+/** OpenID providers of an account (decisions 4): where its people may log in as well. */
+import { type Static, Type } from 'typebox';
+import type { Tx } from '../../db/index.js';
+import { Nullable, type Row } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
+import {
+  entityResponse,
+  etagHeaders,
+  idParams,
+  listResponse,
+  nameIgnored,
+  readEtag,
+  sendEntity,
+  verbConfig,
+} from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
+import { change, demandLive, find, findReached, insert, stamp, trash } from '../entity/verbs.js';
+import { invalid, PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { commonShape, showCommon } from '../registry/shapes.js';
+import { isSecure } from './openid.js';
+
+const name = Type.String({ minLength: 1, maxLength: 255 });
+const issuer = Type.String({ maxLength: 1000, description: 'https, or http on this machine.' });
+const clientId = Type.String({ minLength: 1, maxLength: 255 });
+const clientSecret = Nullable(
+  Type.String({ minLength: 1, maxLength: 1024, description: 'It is kept sealed and never shown; null is none.' }),
+);
+const scope = Type.String({
+  maxLength: 1000,
+  pattern: '^[!#-\\[\\]-~]+( [!#-\\[\\]-~]+)*$',
+  description: 'Has `openid` in it; `openid email profile` when absent.',
+});
+const redirectUris = Type.Array(Type.String({ maxLength: 2000 }), {
+  maxItems: 50,
+  description: 'Where browsers may be sent after a login: exact addresses, https, http on this machine, or of an app.',
+});
+
+const createBody = Type.Object({
+  accountId: Type.String(),
+  name,
+  issuer,
+  clientId,
+  clientSecret: Type.Optional(clientSecret),
+  scope: Type.Optional(scope),
+  redirectUris: Type.Optional(redirectUris),
+});
+const updateBody = Type.Object({
+  name: Type.Optional(name),
+  issuer: Type.Optional(issuer),
+  clientId: Type.Optional(clientId),
+  clientSecret: Type.Optional(clientSecret),
+  scope: Type.Optional(scope),
+  redirectUris: Type.Optional(redirectUris),
+});
+const shape = Type.Object({
+  ...commonShape,
+  name: Type.String(),
+  issuer: Type.String(),
+  clientId: Type.String(),
+  clientSecretSet: Type.Boolean(),
+  scope: Type.String(),
+  redirectUris: Type.Array(Type.String()),
+});
+
+const listing: Listing<'identityProviders'> = {
+  table: 'identityProviders',
+  filters: { name: 'exact', issuer: 'exact' },
+  sorts: ['created', 'lastModified', 'id', 'name'],
+  defaultSort: 'created',
+};
+const listQuery = listSchema(listing);
+
+export function identityProviderRoutes(app: App, ctx: Context): void {
+  const { access } = ctx;
+  const tags = ['Identity providers'];
+  const one = (description: string) => entityResponse('identityProvider', shape, description);
+
+  app.post(
+    '/identity-providers',
+    {
+      config: verbConfig('create', 'identityProvider', ['notUnique']),
+      schema: { tags, summary: 'Create an identity provider', body: createBody, response: one('What was made.') },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'create', 'identityProvider');
+      access.demandAccount(request.caller, request.body.accountId);
+      const created = await createProvider(ctx, request.caller, request.body);
+      nameIgnored(request, reply, createBody);
+      return sendEntity(reply, 'identityProvider', created);
+    },
+  );
+  app.get(
+    '/identity-providers/:id',
+    {
+      config: verbConfig('read', 'identityProvider'),
+      schema: { tags, summary: 'Read an identity provider', params: idParams, response: one('As it is now.') },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'read', 'identityProvider');
+      const row = demandLive(await findReached(ctx, request.caller, 'identityProviders', request.params.id));
+      return sendEntity(reply, 'identityProvider', show(row));
+    },
+  );
+  app.get(
+    '/identity-providers',
+    {
+      config: verbConfig('list', 'identityProvider'),
+      schema: {
+        tags,
+        summary: 'List identity providers',
+        querystring: listQuery,
+        response: listResponse('identityProviders', shape),
+      },
+    },
+    async (request, reply) => {
+      const query = request.query as ListQuery;
+      access.demand(request.caller, 'read', 'identityProvider');
+      access.demandAccount(request.caller, query.accountId);
+      nameIgnored(request, reply, listQuery);
+      const { rows, meta } = await list(ctx.registry.query, request.caller, listing, query);
+      return reply.send({ identityProviders: { results: rows?.map(show), meta } });
+    },
+  );
+  app.put(
+    '/identity-providers/:id',
+    {
+      config: verbConfig('update', 'identityProvider', ['notUnique']),
+      schema: {
+        tags,
+        summary: 'Update an identity provider; logins under way end',
+        params: idParams,
+        headers: etagHeaders,
+        body: updateBody,
+        response: one('With its new version.'),
+      },
+    },
+    async (request, reply) => {
+      const { caller, params, body } = request;
+      access.demand(caller, 'update', 'identityProvider');
+      await findReached(ctx, caller, 'identityProviders', params.id);
+      const updated = await updateProvider(ctx, caller, params.id, readEtag(request), body);
+      nameIgnored(request, reply, updateBody);
+      return sendEntity(reply, 'identityProvider', updated);
+    },
+  );
+  app.delete(
+    '/identity-providers/:id',
+    {
+      config: verbConfig('remove', 'identityProvider'),
+      schema: {
+        tags,
+        summary: 'Delete an identity provider; logins under way end, its secret is forgotten',
+        params: idParams,
+        headers: etagHeaders,
+        response: one('A provider no longer.'),
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      access.demand(caller, 'delete', 'identityProvider');
+      await findReached(ctx, caller, 'identityProviders', params.id);
+      return sendEntity(reply, 'identityProvider', await deleteProvider(ctx, caller, params.id, readEtag(request)));
+    },
+  );
+}
+
+/** @throws PlatformError 400/106 for an address, a scope or a name that cannot be. */
+async function createProvider(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+  checkBody(body);
+  const stamped = stamp(ctx.clock, caller);
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const made = await insert(tx, 'identityProviders', {
+      ...stamped,
+      name: body.name,
+      issuer: body.issuer,
+      clientId: body.clientId,
+      sealedClientSecret: body.clientSecret ? ctx.sealing.seal(stamped.id, body.clientSecret) : null,
+      scope: body.scope ?? 'openid email profile',
+      redirectUris: JSON.stringify(body.redirectUris ?? []),
+    });
+    await recordChange(ctx, tx, caller, made, 'created');
+    return made;
+  });
+  return show(row);
+}
+
+/** @throws PlatformError as change, and 400/106 as createProvider. */
+async function updateProvider(
+  ctx: Context,
+  caller: Caller,
+  id: string,
+  version: number,
+  body: Static<typeof updateBody>,
+) {
+  checkBody(body);
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const before = await find(tx, 'identityProviders', id);
+    const by = { caller, clock: ctx.clock };
+    const changed = await change(tx, 'identityProviders', id, version, by, {
+      ...(body.name !== undefined && { name: body.name }),
+      ...(body.issuer !== undefined && { issuer: body.issuer }),
+      ...(body.clientId !== undefined && { clientId: body.clientId }),
+      ...(body.scope !== undefined && { scope: body.scope }),
+      ...(body.redirectUris !== undefined && { redirectUris: JSON.stringify(body.redirectUris) }),
+      ...(body.clientSecret !== undefined && {
+        sealedClientSecret: body.clientSecret && ctx.sealing.seal(id, body.clientSecret),
+      }),
+    });
+    // Whoever may change the issuer must not have the secret, which nobody can read, sent to another one.
+    const moves = before?.issuer !== changed.issuer && before?.sealedClientSecret !== null;
+    if (moves && body.clientSecret === undefined)
+      throw invalid('clientSecret', 'must be given anew, or null, with another issuer');
+    await recordChange(ctx, tx, caller, changed, 'updated');
+    return changed;
+  });
+  return show(row);
+}
+
+/** Nothing recovers a provider, so its secret goes at once. @throws PlatformError as trash. */
+async function deleteProvider(ctx: Context, caller: Caller, id: string, version: number) {
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const trashed = await trash(tx, 'identityProviders', id, version, ctx.clock);
+    await tx.updateTable('identityProviders').set({ sealedClientSecret: null }).where('id', '=', id).execute();
+    await tx.deleteFrom('federatedLogins').where('providerId', '=', id).execute();
+    await recordChange(ctx, tx, caller, trashed, 'deleted');
+    return { ...trashed, sealedClientSecret: null };
+  });
+  return show(row);
+}
+
+function recordChange(ctx: Context, tx: Tx, caller: Caller, { id, accountId, issuer }: Provider, change: string) {
+  return ctx.audit.record(tx, {
+    event: 'identityProviderChanged',
+    outcome: 'success',
+    accountId,
+    actor: caller,
+    target: { kind: 'identityProvider', id },
+    details: { change, issuer },
+  });
+}
+
+type Provider = Row<'identityProviders'>;
+
+/** @throws PlatformError 401 unless the provider is live and as it was when `version` was read. */
+export function demandUnchanged(provider: Provider | undefined, version: number): Provider {
+  if (provider && provider.deleted === null && provider.version === version) return provider;
+  throw new PlatformError('badCredentials', { message: 'The provider has been changed meanwhile: begin anew.' });
+}
+
+/** Where browsers may be sent after a login at the provider. */
+export function redirectUrisOf(provider: Provider): string[] {
+  return JSON.parse(provider.redirectUris) as string[];
+}
+
+function checkBody({ issuer, scope, redirectUris = [] }: Static<typeof updateBody>): void {
+  if (issuer !== undefined && !isIssuer(issuer))
+    throw invalid('issuer', 'must be an address with https, or with http on this machine, without query and fragment');
+  if (scope !== undefined && !scope.split(' ').includes('openid')) throw invalid('scope', 'must contain openid');
+  for (const uri of redirectUris)
+    if (!isRedirectUri(uri))
+      throw invalid('redirectUris', 'must be addresses with https, with http on this machine, or of an app');
+}
+
+/** OpenID Connect Discovery 1.0, 3: an address without query and fragment. */
+function isIssuer(text: string): boolean {
+  const url = readAddress(text);
+  return url !== undefined && isSecure(url) && url.search === '' && !text.includes('?');
+}
+
+/** Schemes that are no app's: browsers run or read them, or hand them to somebody else. */
+const foreignSchemes = new Set(
+  'about blob content chrome data file filesystem ftp intent jar javascript mailto resource sms tel vbscript view-source ws wss'
+    .split(' ')
+    .map((scheme) => `${scheme}:`),
+);
+
+function isRedirectUri(text: string): boolean {
+  const url = readAddress(text);
+  if (!url) return false;
+  if (url.protocol === 'https:' || url.protocol === 'http:') return isSecure(url);
+  return !foreignSchemes.has(url.protocol);
+}
+
+/** An absolute address of visible ASCII; a fragment has no place in it (RFC 6749, 3.1.2), nor has a password. */
+function readAddress(text: string): URL | undefined {
+  if (!/^[a-z][a-z0-9+.-]*:[!-~]+$/i.test(text) || /[#\\]|^https?:(?!\/\/)/i.test(text)) return undefined;
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  return url && url.username === '' && url.password === '' ? url : undefined;
+}
+
+function show(row: Provider) {
+  const { name, issuer, clientId, scope } = row;
+  const clientSecretSet = row.sealedClientSecret !== null;
+  return { ...showCommon(row), name, issuer, clientId, clientSecretSet, scope, redirectUris: redirectUrisOf(row) };
+}
