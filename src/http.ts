@@ -17,6 +17,7 @@ import Fastify, {
 } from 'fastify';
 import { v7 as uuidv7 } from 'uuid';
 import { isStoreFull } from '../db/index.js';
+import type { Row } from '../db/records.js';
 import type { Caller } from './access.js';
 import { sendAllowance } from './attempts.js';
 import { auditRoutes } from './audit.js';
@@ -25,10 +26,13 @@ import { findUnstorable, unstorable } from './entity/values.js';
 import { identityErrorCode, invalid, PlatformError } from './errors.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
-import { requireCaller } from './identity/authentication.js';
+import { requireAppToken, requireCaller } from './identity/authentication.js';
 import { loginRoutes } from './identity/login.js';
+import { passwordChangeRoutes, passwordResetRoutes } from './identity/password-reset.js';
+import { emailConfirmationRoutes, profileRoutes } from './identity/profile.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from './identity/session-routes.js';
 import type { Authenticated } from './identity/sessions.js';
+import { registrationRoutes, userRoutes } from './identity/users.js';
 import { logRoutes } from './messages/logs.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { documentation } from './openapi.js';
@@ -56,6 +60,8 @@ declare module 'fastify' {
     /** Who calls; on every endpoint behind authentication. */
     caller: Caller;
     authenticated: Authenticated;
+    /** Whose appToken it was, on the endpoints that take one. */
+    application: Row<'applications'>;
   }
   interface FastifyInstance {
     headerPrefix: string;
@@ -88,6 +94,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   app.decorate('headerPrefix', config.headerPrefix);
   app.decorateRequest('caller');
   app.decorateRequest('authenticated');
+  app.decorateRequest('application');
   strictBodies(app);
   app.setErrorHandler((error, request, reply) => {
     noteRefusal(ctx, error, request);
@@ -121,7 +128,15 @@ export async function buildHttp(ctx: Context): Promise<App> {
   keyRoutes(app, ctx);
   await app.register(
     async (scope) => {
-      for (const mount of [loginRoutes, validationRoutes]) mount(scope as App, ctx);
+      for (const mount of [loginRoutes, validationRoutes, passwordChangeRoutes, emailConfirmationRoutes])
+        mount(scope as App, ctx);
+    },
+    { prefix: '/api/v1' },
+  );
+  await app.register(
+    async (scope) => {
+      requireAppToken(scope as App, ctx);
+      for (const mount of [passwordResetRoutes, registrationRoutes]) mount(scope as App, ctx);
     },
     { prefix: '/api/v1' },
   );
@@ -132,6 +147,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
       idempotentPosts(behind, ctx);
       sessionRoutes(behind, ctx);
       for (const mount of [
+        profileRoutes,
+        userRoutes,
         deviceRoutes,
         endUserRoutes,
         organizationRoutes,

@@ -6,7 +6,7 @@ import type { Context } from '../context.js';
 import { insert, stamp, timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
-import { checkPassword, type Passwords } from '../identity/passwords.js';
+import type { Passwords } from '../identity/passwords.js';
 import { makeSecret } from '../identity/secrets.js';
 
 export interface NewAccount {
@@ -32,9 +32,7 @@ export async function createAccount(
   account: NewAccount,
 ): Promise<CreatedAccount> {
   const { name, adminEmail } = account;
-  const adminPassword = account.adminPassword ?? makePassword(adminEmail);
-  checkPassword('adminPassword', adminPassword, adminEmail);
-  const passwordHash = await passwords.hash(adminPassword);
+  const { adminPassword, passwordHash } = await firstPassword(passwords, account);
   const accountId = account.id ?? uuidv7();
   const identity = newIdentity(clock, 'adminEmail', { accountId, email: adminEmail, passwordHash });
   const by = { id: identity.id, accountId };
@@ -58,15 +56,14 @@ export async function createAccount(
   return { accountId, adminEmail, adminPassword };
 }
 
-/** A password of 144 random bits, drawn again in the rare case that the policy refuses one. */
-function makePassword(email: string): string {
+/** The given password, or one of 144 random bits, drawn again in the rare case that the policy refuses it. */
+async function firstPassword(passwords: Passwords, { adminEmail, adminPassword: given }: NewAccount) {
   for (;;) {
-    const password = makeSecret(18);
+    const adminPassword = given ?? makeSecret(18);
     try {
-      checkPassword('adminPassword', password, email);
-      return password;
+      return { adminPassword, passwordHash: await passwords.hashNew('adminPassword', adminPassword, adminEmail) };
     } catch (error) {
-      if (!(error instanceof PlatformError)) throw error;
+      if (given !== undefined || !(error instanceof PlatformError)) throw error;
     }
   }
 }

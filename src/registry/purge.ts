@@ -4,7 +4,7 @@ import { type Kysely, sql } from 'kysely';
 import type { Tx } from '../../db/index.js';
 import type { EntityTable } from '../../db/records.js';
 import type { Context } from '../context.js';
-import { recoveryWindow } from '../entity/verbs.js';
+import { recoveryWindow, timestamp } from '../entity/verbs.js';
 import { answerLifetime } from '../idempotency.js';
 
 /** Rows of one transaction, so that other writers and the event loop get their turn in between. */
@@ -65,7 +65,15 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
 
 /** Purges everything that is due; `isStopped` is asked between the steps. */
 export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
-  const steps = [purgeDevices, purgeChannels, purgeFields, purgeUnreferenced, purgeSessions, purgeAnswers];
+  const steps = [
+    purgeDevices,
+    purgeChannels,
+    purgeFields,
+    purgeUnreferenced,
+    purgeSessions,
+    purgeMailedTokens,
+    purgeAnswers,
+  ];
   for (const step of steps) while (!isStopped() && (await step(ctx))) await nextTurn();
 }
 
@@ -193,6 +201,12 @@ async function purgeSessions({ registry, clock }: PurgeContext): Promise<boolean
   const over = registry.query.selectFrom('sessions').select('id').where('expires', '<', before).limit(stepSize);
   const { numDeletedRows } = await registry.query.deleteFrom('sessions').where('id', 'in', over).executeTakeFirst();
   return numDeletedRows > 0n;
+}
+
+async function purgeMailedTokens({ registry, clock }: PurgeContext): Promise<boolean> {
+  const over = registry.query.selectFrom('mailedTokens').select('tokenHash').where('expires', '<', timestamp(clock));
+  const gone = registry.query.deleteFrom('mailedTokens').where('tokenHash', 'in', over.limit(stepSize));
+  return (await gone.executeTakeFirst()).numDeletedRows > 0n;
 }
 
 async function purgeAnswers({ registry, clock }: PurgeContext): Promise<boolean> {
