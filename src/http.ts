@@ -27,9 +27,10 @@ import { identityErrorCode, invalid, PlatformError } from './errors.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
 import { requireAppToken, requireCaller } from './identity/authentication.js';
+import { emailAddressRoutes, emailConfirmationRoutes } from './identity/email-address.js';
 import { loginRoutes } from './identity/login.js';
 import { passwordChangeRoutes, passwordResetRoutes } from './identity/password-reset.js';
-import { emailConfirmationRoutes, profileRoutes } from './identity/profile.js';
+import { profileRoutes } from './identity/profile.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from './identity/session-routes.js';
 import type { Authenticated } from './identity/sessions.js';
 import { registrationRoutes, userRoutes } from './identity/users.js';
@@ -148,6 +149,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
       sessionRoutes(behind, ctx);
       for (const mount of [
         profileRoutes,
+        emailAddressRoutes,
         userRoutes,
         deviceRoutes,
         endUserRoutes,

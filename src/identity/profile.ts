@@ -1,27 +1,20 @@
 /**
- * What is known of a person, and what the person changes: names, password, e-mail address (decisions 4). An identity
+ * What is known of a person, and what the person changes: names and password (decisions 4). An identity
  * changes its own; admins and back-ends those of the account; an end-user may read those of people whom it sees as
  * end-users.
  */
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../db/index.js';
 import { DateText, Id, Nullable, type Row } from '../../db/records.js';
 import { type Caller, isAccountWide } from '../access.js';
-import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http.js';
-import { confirmationLetter, farewellLetter, headingFor, sendLetter } from '../senders/letters.js';
-import { demandEmail, demandFree, emailKey, type Person, setPassword } from './identities.js';
-import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
+import { setPassword } from './identities.js';
 
 const tag = 'Identity';
 const family = 'identity';
-const hour = 60 * 60_000;
-/** Letters to new addresses that one person may cause in an hour. */
-const mostConfirmations = 5;
 
 const text = Nullable(Type.String());
 /** A profile on the wire. */
@@ -52,9 +45,10 @@ const updateBody = Type.Object({
   address: upTo(1000),
 });
 const passwordBody = Type.Object({ userId: Type.String(), oldPassword: Type.String(), newPassword: Type.String() });
-const emailBody = Type.Object({ userId: Type.String(), newEmailAddress: Type.String() });
-const confirmBody = Type.Object({ token: Type.String({ description: 'From the letter to the new address.' }) });
-const done = (description: string) => ({ 200: Type.Object({ success: Type.Boolean() }, { description }) });
+const changed = Type.Object(
+  { success: Type.Boolean() },
+  { description: 'The password is set; every session of the person but this one has ended.' },
+);
 
 /** Shows an identity; nothing of its password. */
 export function showProfile(identity: Row<'identities'>): Static<typeof profileShape> {
@@ -77,7 +71,6 @@ export function showProfile(identity: Row<'identities'>): Static<typeof profileS
 
 export function profileRoutes(app: App, ctx: Context): void {
   const { access } = ctx;
-  const confirmations = new Attempts(ctx.clock, mostConfirmations, hour);
   const tags = [tag];
 
   app.get(
@@ -121,62 +114,12 @@ export function profileRoutes(app: App, ctx: Context): void {
         tags,
         summary: 'Change a password, by the old one',
         body: passwordBody,
-        response: done('The password is set; every session of the person but this one has ended.'),
+        response: { 200: changed },
       },
     },
     async (request) => {
       access.demand(request.caller, 'update', 'profile');
       await changePassword(ctx, request.caller, request.body);
-      return { success: true };
-    },
-  );
-  app.post(
-    '/profile/update-email-address',
-    {
-      config: {
-        family,
-        right: ['update', 'profile'],
-        errors: ['notFound', 'notUnique', 'userExists', 'tooMany', 'forbidden'],
-      },
-      schema: {
-        tags,
-        summary:
-          'Change an e-mail address, once the letter to the new one is answered; at once for an admin who does it',
-        body: emailBody,
-        response: done('A letter is on its way to the new address; or, for an admin, the address is changed.'),
-      },
-    },
-    async (request) => {
-      const { caller, body } = request;
-      access.demand(caller, 'update', 'profile');
-      demandEmail('newEmailAddress', body.newEmailAddress);
-      const identity = await findOwn(ctx, caller, body.userId);
-      if (caller.id === identity.id) {
-        // Before it is looked whether the address is free: that tells whose it is.
-        confirmations.take(identity.id);
-        await askNewAddress(ctx, caller, identity, body.newEmailAddress);
-      } else await changeAddressAsAdmin(ctx, caller, identity, body.newEmailAddress);
-      return { success: true };
-    },
-  );
-}
-
-/** What needs no login: the token from the letter is enough. */
-export function emailConfirmationRoutes(app: App, ctx: Context): void {
-  app.post(
-    '/auth/confirm-email',
-    {
-      config: { family, errors: ['badToken', 'notUnique', 'userExists', 'storeFull'] },
-      schema: {
-        tags: [tag],
-        summary: 'Confirm a new e-mail address with the token from its letter',
-        security: [],
-        body: confirmBody,
-        response: done('The person logs in with the new address from now on.'),
-      },
-    },
-    async (request) => {
-      await confirmAddress(ctx, request.body.token, request.ip);
       return { success: true };
     },
   );
@@ -211,7 +154,7 @@ async function findSeen(ctx: Context, caller: Caller, userId: string): Promise<R
 }
 
 /** An identity that the caller may change. @throws PlatformError 404/100 out of reach, 403/21 when it may only be read. */
-async function findOwn(ctx: Context, caller: Caller, userId: string): Promise<Row<'identities'>> {
+export async function findOwn(ctx: Context, caller: Caller, userId: string): Promise<Row<'identities'>> {
   const identity = await findSeen(ctx, caller, userId);
   if (caller.id !== userId && !isAccountWide(caller)) throw new PlatformError('forbidden');
   return identity;
@@ -264,67 +207,4 @@ async function changePassword(ctx: Context, caller: Caller, body: Static<typeof 
     return setPassword(tx, ctx, userId, passwordHash, caller.sessionId);
   });
   for (const sessionId of ended) ctx.broker.disconnectSession(sessionId);
-}
-
-/** Mails a token to the new address; until it is used nothing changes. @throws PlatformError 400/106, 400/110 when taken. */
-async function askNewAddress(ctx: Context, caller: Caller, person: Person, email: string): Promise<void> {
-  const token = await writeAs(ctx, caller, undefined, async (tx) => {
-    await demandFree(tx, 'newEmailAddress', person, email);
-    return makeMailedToken(tx, ctx.clock, { userId: person.id, kind: 'email', email });
-  });
-  const heading = await headingFor(ctx, person.accountId, email);
-  if (!(await sendLetter(ctx, person.id, confirmationLetter(heading, token))))
-    throw new PlatformError('server', { message: 'The mail could not be sent.' });
-}
-
-async function changeAddressAsAdmin(ctx: Context, caller: Caller, person: Person, email: string): Promise<void> {
-  await writeAs(ctx, caller, undefined, async (tx) => {
-    await changeAddress(tx, 'newEmailAddress', person, email);
-    await ctx.audit.record(tx, {
-      event: 'emailChanged',
-      outcome: 'success',
-      accountId: person.accountId,
-      actor: caller,
-      target: { kind: 'identity', id: person.id },
-    });
-  });
-  await tellFormerAddress(ctx, person);
-}
-
-/** @throws PlatformError 400 (badToken), or 400/106 and 400/110 when somebody has taken the address meanwhile. */
-async function confirmAddress(ctx: Context, given: string, address: string): Promise<void> {
-  const person = await ctx.registry.transaction(async (tx) => {
-    const token = await findMailedToken(tx, ctx.clock, 'email', given);
-    if (!token?.email || !(await spendMailedToken(tx, token))) throw new PlatformError('badToken');
-    const identities = tx.selectFrom('identities').selectAll().where('id', '=', token.userId);
-    const person = await identities.executeTakeFirstOrThrow();
-    await changeAddress(tx, 'token', person, token.email);
-    await ctx.audit.record(tx, {
-      event: 'emailChanged',
-      outcome: 'success',
-      accountId: person.accountId,
-      target: { kind: 'identity', id: person.id },
-      address,
-    });
-    return person;
-  });
-  await tellFormerAddress(ctx, person);
-}
-
-/** Tokens that were mailed to the former address are void from now on. */
-async function changeAddress(tx: Tx, path: string, person: Person, email: string): Promise<void> {
-  await demandFree(tx, path, person, email);
-  const changes = { email, emailKey: emailKey(email) };
-  const { numUpdatedRows } = await tx
-    .updateTable('identities')
-    .set(changes)
-    .where('id', '=', person.id)
-    .executeTakeFirst();
-  if (numUpdatedRows === 0n) throw new PlatformError('notFound');
-  await tx.deleteFrom('mailedTokens').where('userId', '=', person.id).execute();
-}
-
-/** After the change, which stands whether or not the letter can be sent. */
-async function tellFormerAddress(ctx: Context, { id, accountId, email }: Person): Promise<void> {
-  await sendLetter(ctx, id, farewellLetter(await headingFor(ctx, accountId, email)));
 }
