@@ -78,9 +78,9 @@ const administration: Rights = {
 /** Decisions 4: what each kind of caller may do at all. Reach is asked separately. */
 const rights: Record<Caller['kind'], Rights> = {
   admin: { ...administration, mfaMethod: everything },
-  backEnd: administration,
-  // It creates users, looks them up and resets passwords, by its appToken alone.
-  endUserApp: {},
+  backEnd: { ...administration, identity: everything },
+  // By its appToken alone: it creates users, looks them up and resets passwords.
+  endUserApp: { identity: ['create', 'read', 'update'] },
   endUser: {
     device: ['read', 'update', 'publish', 'subscribe'],
     endUser: everything,

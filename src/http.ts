@@ -17,6 +17,7 @@ import Fastify, {
 } from 'fastify';
 import { v7 as uuidv7 } from 'uuid';
 import { isStoreFull } from '../db/index.js';
+import type { Row } from '../db/records.js';
 import type { Caller } from './access.js';
 import { sendAllowance } from './attempts.js';
 import { auditRoutes } from './audit.js';
@@ -25,12 +26,16 @@ import { findUnstorable, unstorable } from './entity/values.js';
 import { identityErrorCode, invalid, PlatformError } from './errors.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
-import { requireCaller } from './identity/authentication.js';
+import { requireAppToken, requireCaller } from './identity/authentication.js';
+import { emailAddressRoutes, emailConfirmationRoutes } from './identity/email-address.js';
 import { federationRoutes } from './identity/federation.js';
 import { identityProviderRoutes } from './identity/identity-providers.js';
 import { loginRoutes } from './identity/login.js';
+import { passwordChangeRoutes, passwordResetRoutes } from './identity/password-reset.js';
+import { profileRoutes } from './identity/profile.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from './identity/session-routes.js';
 import type { Authenticated } from './identity/sessions.js';
+import { registrationRoutes, userRoutes } from './identity/users.js';
 import { logRoutes } from './messages/logs.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { documentation } from './openapi.js';
@@ -58,6 +63,8 @@ declare module 'fastify' {
     /** Who calls; on every endpoint behind authentication. */
     caller: Caller;
     authenticated: Authenticated;
+    /** Whose appToken it was, on the endpoints that take one. */
+    application: Row<'applications'>;
   }
   interface FastifyInstance {
     headerPrefix: string;
@@ -90,6 +97,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   app.decorate('headerPrefix', config.headerPrefix);
   app.decorateRequest('caller');
   app.decorateRequest('authenticated');
+  app.decorateRequest('application');
   strictBodies(app);
   app.setErrorHandler((error, request, reply) => {
     noteRefusal(ctx, error, request);
@@ -123,7 +131,21 @@ export async function buildHttp(ctx: Context): Promise<App> {
   keyRoutes(app, ctx);
   await app.register(
     async (scope) => {
-      for (const mount of [loginRoutes, validationRoutes, federationRoutes]) mount(scope as App, ctx);
+      for (const mount of [
+        loginRoutes,
+        validationRoutes,
+        federationRoutes,
+        passwordChangeRoutes,
+        emailConfirmationRoutes,
+      ])
+        mount(scope as App, ctx);
+    },
+    { prefix: '/api/v1' },
+  );
+  await app.register(
+    async (scope) => {
+      requireAppToken(scope as App, ctx);
+      for (const mount of [passwordResetRoutes, registrationRoutes]) mount(scope as App, ctx);
     },
     { prefix: '/api/v1' },
   );
@@ -134,6 +156,9 @@ export async function buildHttp(ctx: Context): Promise<App> {
       idempotentPosts(behind, ctx);
       sessionRoutes(behind, ctx);
       for (const mount of [
+        profileRoutes,
+        emailAddressRoutes,
+        userRoutes,
         deviceRoutes,
         endUserRoutes,
         organizationRoutes,

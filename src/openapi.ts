@@ -36,7 +36,7 @@ declare module 'fastify' {
 
 /** The groups of endpoints, in reading order. */
 const tags = [
-  { name: 'Identity', description: 'Login, logout, tokens.' },
+  { name: 'Identity', description: 'Login, logout, tokens, people and their passwords.' },
   { name: 'Devices', description: 'Things in the field.' },
   { name: 'End-users', description: 'People in organizations, who log in.' },
   { name: 'Organizations', description: 'A tree at most five deep; rights cascade downwards.' },
@@ -78,6 +78,12 @@ export async function documentation(app: App, { access }: Pick<Context, 'access'
             name: `${prefix}-csrf-token`,
             description: 'The csrfToken of the login; with the cookie, for every request that changes something.',
           },
+          appToken: {
+            type: 'apiKey',
+            in: 'header',
+            name: 'AccessToken',
+            description: 'The appToken of an application.',
+          },
         },
       },
       servers: [{ url: '/' }],
@@ -99,7 +105,7 @@ export async function documentation(app: App, { access }: Pick<Context, 'access'
 function describe(access: Access, prefix: string, schema: FastifySchema, path: string, route: RouteOptions) {
   if (!schema || schema.hide) return { schema, url: path };
   const { config = {} } = route;
-  const place = { method: String(route.method), isOpen: schema.security?.length === 0, schema };
+  const place = { method: String(route.method), knows: knowsOf(schema), schema };
   // Only topics have slashes in them.
   const url = path.replace('*', ':topic');
   const failures = failuresOf(place, config.errors ?? []);
@@ -120,29 +126,34 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
         ...errorAnswers(failures, config.family),
       },
       'x-codes': codesByStatus(failures, config.family),
-      'x-callers': place.isOpen ? ['anybody'] : callersOf(access, config.right),
+      'x-callers': place.knows === 'nobody' ? ['anybody'] : callersOf(access, config.right),
     },
   };
 }
 
-/** Where a route stands: behind authentication unless it is open. */
+/** Where a route stands: whom it knows, by a session's token, by the appToken in `AccessToken`, or not at all. */
 interface Place {
   method: string;
-  isOpen: boolean;
+  knows: 'session' | 'application' | 'nobody';
   schema: FastifySchema;
 }
 
+function knowsOf({ security }: FastifySchema): Place['knows'] {
+  if (security?.length === 0) return 'nobody';
+  return security?.some((one) => 'appToken' in one) ? 'application' : 'session';
+}
+
 /** `own`, with what every route in this place can answer, in the order of the table in src/errors.ts. */
-function failuresOf({ method, isOpen, schema }: Place, own: readonly FailureKind[]): FailureKind[] {
+function failuresOf({ method, knows, schema }: Place, own: readonly FailureKind[]): FailureKind[] {
   const changes = method !== 'GET';
   const here: Array<[boolean, FailureKind[]]> = [
     [true, ['server']],
     [schema.params !== undefined || schema.querystring !== undefined, ['invalid']],
     // Any of these may come with a body.
     [changes, ['invalid', 'tooLarge', 'mediaType']],
-    [!isOpen, ['tokenMissing', 'tokenInvalid', 'wrongToken', 'tooMany']],
+    [knows !== 'nobody', ['tokenMissing', 'tokenInvalid', 'wrongToken', 'tooMany']],
     // The CSRF header is missing; the store takes nothing more.
-    [!isOpen && changes, ['forbidden', 'storeFull']],
+    [knows !== 'nobody' && changes, ['forbidden', 'storeFull']],
   ];
   const kinds = new Set([...own, ...here.flatMap(([applies, more]) => (applies ? more : []))]);
   return failureKinds.filter((kind) => kinds.has(kind));
@@ -213,8 +224,8 @@ function operationId(method: string, url: string): string {
 }
 
 /** A token as Bearer or as cookie; a cookie needs the CSRF header to change things (decisions 4). */
-function securityOf({ method, isOpen }: Place): Pick<FastifySchema, 'security'> {
-  if (isOpen) return { security: [] };
+function securityOf({ method, knows, schema }: Place): Pick<FastifySchema, 'security'> {
+  if (knows !== 'session') return { security: schema.security ?? [] };
   return { security: [{ bearer: [] }, method === 'GET' ? { cookie: [] } : { cookie: [], csrf: [] }] };
 }
 
@@ -225,10 +236,10 @@ const idempotencyKey = Type.String({
 });
 
 /** Headers and path. A missing etag is left to our code, which answers 103; to the document it is required. */
-function parametersOf({ method, isOpen, schema }: Place): Pick<FastifySchema, 'headers' | 'params'> {
+function parametersOf({ method, knows, schema }: Place): Pick<FastifySchema, 'headers' | 'params'> {
   const { properties = {} } = (schema.headers ?? {}) as { properties?: object };
   const path = ((schema.params ?? {}) as { properties?: Record<string, TSchema> }).properties;
-  const keys = method === 'POST' && !isOpen ? { 'Idempotency-Key': idempotencyKey } : {};
+  const keys = method === 'POST' && knows === 'session' ? { 'Idempotency-Key': idempotencyKey } : {};
   return {
     headers: { type: 'object', properties: { ...properties, ...keys }, required: Object.keys(properties) },
     ...(path?.['*'] ? { params: Type.Object({ topic: path['*'] }) } : {}),
@@ -244,18 +255,20 @@ function isFlat(body: unknown): boolean {
 }
 
 /** The headers of a successful answer. */
-function sentBy(prefix: string, { method, isOpen }: Place, sends: readonly Sent[]) {
+function sentBy(prefix: string, { method, knows }: Place, sends: readonly Sent[]) {
   const text = (description: string) => ({ type: 'string', description });
   return {
     'x-request-id': text('Names the request, in the log too.'),
     ...(sends.includes('limits') ? limits : {}),
     ...(sends.includes('token') ? { [`${prefix}-access-token`]: text('The token.') } : {}),
-    ...(isOpen ? {} : { [`${prefix}-access-token`]: text('A fresh token, once that of the request is a minute old.') }),
+    ...(knows === 'session'
+      ? { [`${prefix}-access-token`]: text('A fresh token, once that of the request is a minute old.') }
+      : {}),
     ...(sends.includes('etag') ? { ETag: text('The version of the entity, quoted.') } : {}),
     ...(sends.includes('ignored')
       ? { [`${prefix}-ignored-properties`]: text('Comma-separated: what of the request had no effect, if anything.') }
       : {}),
-    ...(method === 'POST' && !isOpen
+    ...(method === 'POST' && knows === 'session'
       ? { 'idempotent-replayed': text('`true` when this is the first answer again.') }
       : {}),
   };

@@ -1,7 +1,7 @@
 /** `slipway admin create|reset-password`: the way back in for whoever has the machine (decisions 4). */
 import { insert, stamp } from '../entity/verbs.js';
 import { findIdentity, insertIdentity, newIdentity } from '../identity/identities.js';
-import { checkPassword, makePassword, Passwords } from '../identity/passwords.js';
+import { Passwords } from '../identity/passwords.js';
 import { endSessions } from '../identity/sessions.js';
 import { accountOf, demanded, print, UsageError, withRegistry } from './files.js';
 
@@ -11,9 +11,7 @@ export async function adminCreate(args: string[]): Promise<void> {
   await withRegistry(args, options, async (files) => {
     const { registry, clock, audit, values } = files;
     const [accountId, email] = [await accountOf(files), demanded(values, 'email')];
-    const password = values.password ?? makePassword(email);
-    checkPassword('password', password, email);
-    const passwordHash = await new Passwords().hash(password);
+    const { password, passwordHash } = await new Passwords().choose('password', values.password, email);
     const identity = newIdentity(clock, 'email', { accountId, email, passwordHash });
     await registry.transaction(async (tx) => {
       await insertIdentity(tx, 'email', identity);
@@ -40,9 +38,7 @@ export async function adminResetPassword(args: string[]): Promise<void> {
     const admins = registry.query.selectFrom('accountUsers').select('id').where('deleted', 'is', null);
     if (!identity || !(await admins.where('userId', '=', identity.id).executeTakeFirst()))
       throw new UsageError(`There is no admin ${email}.`);
-    const password = values.password ?? makePassword(email);
-    checkPassword('password', password, email);
-    const passwordHash = await new Passwords().hash(password);
+    const { password, passwordHash } = await new Passwords().choose('password', values.password, email);
     await registry.transaction(async (tx) => {
       await tx.updateTable('identities').set({ passwordHash }).where('id', '=', identity.id).execute();
       await endSessions(tx, clock, identity.id);

@@ -54,11 +54,22 @@ function readBearer(request: FastifyRequest): string | undefined {
   return scheme.toLowerCase() === 'bearer' && token ? token : undefined;
 }
 
+/** Everything below needs the appToken of an application in the header `AccessToken` (spec 5.7). */
+export function requireAppToken(app: App, ctx: Context): void {
+  app.addHook('onRequest', async (request) => {
+    const application = await requireApplication(ctx, request);
+    const caller = ctx.access.callerOfApplication(application.id);
+    if (!caller) throw new PlatformError('tokenInvalid');
+    request.application = application;
+    request.caller = { ...caller, address: request.ip };
+  });
+}
+
 /**
  * The application whose appToken is in the header `AccessToken` (spec 5.7).
  * @throws PlatformError 401/30 without the header, 403/20 for a token of another kind, 401/31 for what is none.
  */
-export async function requireApplication(ctx: Context, request: FastifyRequest): Promise<Row<'applications'>> {
+async function requireApplication(ctx: Context, request: FastifyRequest): Promise<Row<'applications'>> {
   const token = request.headers.accesstoken;
   if (typeof token !== 'string' || token === '') throw new PlatformError('tokenMissing');
   const application = await findApplication(ctx.registry.query, token);

@@ -1,12 +1,11 @@
 /** Identities: the people who can log in. An e-mail address is one identity of its account, in any letter case. */
 import { v7 as uuidv7 } from 'uuid';
-import { type Db, isUniqueViolation } from '../../db/index.js';
+import { type Db, isUniqueViolation, type Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
 import type { Clock, Context } from '../context.js';
 import { isEmail } from '../entity/values.js';
 import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import { checkPassword } from './passwords.js';
 
 /** The identity of an e-mail address in an account. */
 export async function findIdentity(db: Db, accountId: string, email: string): Promise<Row<'identities'> | undefined> {
@@ -24,7 +23,7 @@ export function newIdentity(
   path: string,
   { accountId, email, passwordHash }: { accountId: string; email: string; passwordHash: string | null },
 ): Row<'identities'> {
-  if (!isEmail(email)) throw invalid(path, 'must be an e-mail address of at most 254 characters');
+  demandEmail(path, email);
   return {
     id: uuidv7(),
     accountId,
@@ -63,27 +62,71 @@ export async function identityFor(
   if (email === undefined) throw invalid('idmUserEmail', 'is required');
   const identity = newIdentity(clock, 'idmUserEmail', { accountId, email, passwordHash: null });
   if (password === undefined) return identity;
-  checkPassword('idmUserPassword', password, email);
-  return { ...identity, passwordHash: await passwords.hash(password) };
+  return { ...identity, passwordHash: await passwords.hashNew('idmUserPassword', password, email) };
 }
 
-/** @throws PlatformError 400 with 110 when the e-mail belongs to an account user, with 106 when to an end-user. */
+/** @throws PlatformError 400 with 110 when the e-mail belongs to an account user, with 106 when to somebody else. */
 export async function insertIdentity(tx: Db, path: string, identity: Row<'identities'>): Promise<void> {
   try {
     await tx.insertInto('identities').values(identity).execute();
   } catch (error) {
     if (!isUniqueViolation(error)) throw error;
-    const accountUser = await tx
-      .selectFrom('accountUsers')
-      .innerJoin('identities', 'identities.id', 'accountUsers.userId')
-      .select('accountUsers.id')
-      .where('identities.accountId', '=', identity.accountId)
-      .where('identities.emailKey', '=', identity.emailKey)
-      .where('accountUsers.deleted', 'is', null)
-      .executeTakeFirst();
-    if (accountUser) throw new PlatformError('userExists');
-    throw new PlatformError('notUnique', { details: [{ path, message: 'The e-mail address is taken.' }] });
+    throw await emailTaken(tx, path, identity);
   }
+}
+
+/** @throws PlatformError as insertIdentity, when somebody else of the account than `id` has the e-mail address. */
+export async function demandFree(db: Db, path: string, { id, accountId }: Person, email: string): Promise<void> {
+  const holder = await findIdentity(db, accountId, email);
+  if (holder && holder.id !== id) throw await emailTaken(db, path, holder);
+}
+
+/** A person of an account. */
+export type Person = Pick<Row<'identities'>, 'id' | 'accountId' | 'email'>;
+
+async function emailTaken(
+  db: Db,
+  path: string,
+  { accountId, emailKey }: Pick<Row<'identities'>, 'accountId' | 'emailKey'>,
+) {
+  const accountUser = await db
+    .selectFrom('accountUsers')
+    .innerJoin('identities', 'identities.id', 'accountUsers.userId')
+    .select('accountUsers.id')
+    .where('identities.accountId', '=', accountId)
+    .where('identities.emailKey', '=', emailKey)
+    .where('accountUsers.deleted', 'is', null)
+    .executeTakeFirst();
+  if (accountUser) return new PlatformError('userExists');
+  return new PlatformError('notUnique', { details: [{ path, message: 'The e-mail address is taken.' }] });
+}
+
+/** Whether an identity is one of the account's admins. */
+export async function isAccountUser(db: Db, userId: string): Promise<boolean> {
+  const accountUser = db.selectFrom('accountUsers').select('id').where('userId', '=', userId);
+  return (await accountUser.where('deleted', 'is', null).executeTakeFirst()) !== undefined;
+}
+
+/**
+ * Sets a password. What the former one had opened ends with it: tokens sent by mail, logins half way, and every session
+ * but `except`; the ids of those sessions, whose connections end after the commit.
+ */
+export async function setPassword(
+  tx: Tx,
+  { sessions }: Pick<Context, 'sessions'>,
+  userId: string,
+  passwordHash: string,
+  except?: string,
+): Promise<string[]> {
+  await tx.updateTable('identities').set({ passwordHash }).where('id', '=', userId).execute();
+  for (const table of ['mailedTokens', 'mfaLogins'] as const)
+    await tx.deleteFrom(table).where('userId', '=', userId).execute();
+  return sessions.endAll(tx, userId, except);
+}
+
+/** @throws PlatformError 400 with 106 naming `path`. */
+export function demandEmail(path: string, email: string): void {
+  if (!isEmail(email)) throw invalid(path, 'must be an e-mail address of at most 254 characters');
 }
 
 /** By what e-mail addresses are compared: any letter case is the same. */

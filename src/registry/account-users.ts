@@ -20,7 +20,8 @@ import { writeAs } from '../entity/standing.js';
 import { demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { type FailureKind, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
-import { identityFor, insertIdentity } from '../identity/identities.js';
+import { identityFor } from '../identity/identities.js';
+import { Invitations, invitationSent } from '../identity/invitations.js';
 import { commonShape, showCommon } from './shapes.js';
 
 const createBody = Type.Object({
@@ -29,10 +30,10 @@ const createBody = Type.Object({
   createIdmUser: Type.Optional(Type.Boolean()),
   idmUserEmail: Type.Optional(Type.String()),
   idmUserPassword: Type.Optional(
-    Type.String({ description: 'Without one the identity waits for its first password.' }),
+    Type.String({ description: 'Without one an invitation is mailed, with which the person sets it.' }),
   ),
 });
-const shape = Type.Object({ ...commonShape, userId: Id });
+const shape = Type.Object({ ...commonShape, userId: Id, invitationSent });
 
 const listing: Listing<'accountUsers'> = {
   table: 'accountUsers',
@@ -46,6 +47,7 @@ const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), userId: row.us
 
 export function accountUserRoutes(app: App, ctx: Context): void {
   const { registry, clock, access, broker } = ctx;
+  const invitations = new Invitations(ctx);
   const tags = ['Account users'];
   const one = (description: string) => entityResponse('accountUser', shape, description);
   const config = (verb: 'create' | 'read' | 'remove' | 'list', more?: readonly FailureKind[]) =>
@@ -60,8 +62,8 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'accountUser');
     access.demandAccount(caller, body.accountId);
     const identity = body.userId === undefined ? await identityFor(ctx, caller.accountId, body) : undefined;
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      if (identity) await insertIdentity(tx, 'idmUserEmail', identity);
+    const { row, invitation } = await writeAs(ctx, caller, undefined, async (tx) => {
+      const invitation = identity && (await invitations.makeIdentity(tx, caller, identity));
       const userId = identity?.id ?? body.userId ?? '';
       if (!identity) {
         const existing = await tx
@@ -75,13 +77,15 @@ export function accountUserRoutes(app: App, ctx: Context): void {
           const taken = tx.selectFrom(table).select('id').where('userId', '=', userId).where('deleted', 'is', null);
           if (await taken.executeTakeFirst()) throw new PlatformError('userExists');
         }
+        // An application may hold one that it asked for while this was no admin.
+        await tx.deleteFrom('mailedTokens').where('userId', '=', userId).execute();
       }
       const row = await insert(tx, 'accountUsers', { ...stamp(clock, caller), userId });
       await note(tx, 'accountUserCreated', caller, row);
-      return row;
+      return { row, invitation };
     });
     access.identityChanged(row.userId);
-    return show(row);
+    return { ...show(row), ...(await invitations.send(invitation)) };
   }
 
   async function remove(caller: Caller, id: string, version: number) {

@@ -6,7 +6,7 @@ import type { Context } from '../context.js';
 import { insert, stamp, timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
-import { checkPassword, makePassword, type Passwords } from '../identity/passwords.js';
+import type { Passwords } from '../identity/passwords.js';
 
 export interface NewAccount {
   id?: string | undefined;
@@ -31,9 +31,8 @@ export async function createAccount(
   account: NewAccount,
 ): Promise<CreatedAccount> {
   const { name, adminEmail } = account;
-  const adminPassword = account.adminPassword ?? makePassword(adminEmail);
-  checkPassword('adminPassword', adminPassword, adminEmail);
-  const passwordHash = await passwords.hash(adminPassword);
+  const chosen = await passwords.choose('adminPassword', account.adminPassword, adminEmail);
+  const { password: adminPassword, passwordHash } = chosen;
   const accountId = account.id ?? uuidv7();
   const identity = newIdentity(clock, 'adminEmail', { accountId, email: adminEmail, passwordHash });
   const by = { id: identity.id, accountId };

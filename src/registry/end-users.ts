@@ -22,7 +22,8 @@ import {
 } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
-import { identityFor, insertIdentity } from '../identity/identities.js';
+import { identityFor, isAccountUser } from '../identity/identities.js';
+import { Invitations } from '../identity/invitations.js';
 import { accountOf } from './organizations.js';
 import { endUserShape, fieldBody, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { defaultTemplate } from './templates.js';
@@ -36,7 +37,7 @@ const createBody = Type.Object({
   ),
   idmUserEmail: Type.Optional(Type.String()),
   idmUserPassword: Type.Optional(
-    Type.String({ description: 'Without one the identity waits for its first password.' }),
+    Type.String({ description: 'Without one an invitation is mailed, with which the person sets it.' }),
   ),
   userId: Type.Optional(Type.String({ description: 'An existing end-user identity of the account.' })),
   endUserTemplateId: Type.Optional(Type.String()),
@@ -58,6 +59,7 @@ const listing: Listing<'endUsers'> = {
 
 export function endUserRoutes(app: App, ctx: Context): void {
   const { registry, clock, access, broker } = ctx;
+  const invitations = new Invitations(ctx);
   const showOne = (row: Row<'endUsers'>) => showEndUser(ctx, row);
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
@@ -65,7 +67,8 @@ export function endUserRoutes(app: App, ctx: Context): void {
     access.demandAccount(caller, body.accountId);
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
     const identity = body.userId === undefined ? await identityFor(ctx, caller.accountId, body) : undefined;
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    if (identity) invitations.demandRoom(caller, identity);
+    const { row, invitation } = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandInto(tx, caller, 'organizationId', body.organizationId);
       const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
       if (!organization) throw unknownReference('organizationId');
@@ -74,17 +77,18 @@ export function endUserRoutes(app: App, ctx: Context): void {
           ? await findLive(tx, 'endUserTemplates', caller.accountId, body.endUserTemplateId)
           : await defaultTemplate(tx, 'endUserTemplates', caller.accountId);
       if (!template) throw unknownReference('endUserTemplateId');
-      if (identity) await insertIdentity(tx, 'idmUserEmail', identity);
-      return insert(tx, 'endUsers', {
+      const invitation = identity && (await invitations.makeIdentity(tx, caller, identity));
+      const row = await insert(tx, 'endUsers', {
         ...stamp(clock, caller),
         endUserTemplateId: template.id,
         organizationId: organization.id,
         userId: identity?.id ?? (await existingIdentity(tx, ctx, caller, body.userId ?? '')),
         fields: readNewFields(ctx.fields.of('endUsers', template.id), body),
       });
+      return { row, invitation };
     });
     identityChanged(row.userId);
-    return showOne(row);
+    return { ...showOne(row), ...(await invitations.send(invitation)) };
   }
 
   function identityChanged(userId: string): void {
@@ -173,8 +177,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
       if (!organization) throw unknownReference('organizationId');
       const template = await findLive(tx, 'endUserTemplates', caller.accountId, before.endUserTemplateId);
       if (!template) throw unknownReference('endUserTemplateId');
-      const accountUser = tx.selectFrom('accountUsers').select('id').where('userId', '=', before.userId);
-      if (await accountUser.where('deleted', 'is', null).executeTakeFirst()) throw new PlatformError('userExists');
+      if (await isAccountUser(tx, before.userId)) throw new PlatformError('userExists');
       return recover(tx, 'endUsers', id, version, { caller, clock });
     });
     identityChanged(row.userId);
@@ -189,7 +192,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
     plural: 'endUsers',
     shape: endUserShape,
     errors: {
-      create: ['unknownReference', 'notUnique', 'userExists'],
+      create: ['unknownReference', 'notUnique', 'userExists', 'tooMany'],
       update: ['unknownReference'],
       recover: ['unknownReference', 'userExists'],
     },
@@ -217,7 +220,6 @@ async function existingIdentity(tx: Tx, { access }: Context, caller: Caller, use
     const inReach = known.some(({ organizationId }) => access.reaches(caller, caller.accountId, organizationId));
     if (!inReach) throw unknownReference('userId');
   }
-  const admin = tx.selectFrom('accountUsers').select('id').where('userId', '=', userId).where('deleted', 'is', null);
-  if (await admin.executeTakeFirst()) throw new PlatformError('userExists');
+  if (await isAccountUser(tx, userId)) throw new PlatformError('userExists');
   return identity.id;
 }

@@ -67,7 +67,15 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
 
 /** Purges everything that is due; `isStopped` is asked between the steps. */
 export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
-  const steps = [purgeDevices, purgeChannels, purgeFields, purgeUnreferenced, purgeSessions, purgeLogins, purgeAnswers];
+  const steps = [
+    purgeDevices,
+    purgeChannels,
+    purgeFields,
+    purgeUnreferenced,
+    purgeSessions,
+    purgeExpired,
+    purgeAnswers,
+  ];
   for (const step of steps) while (!isStopped() && (await step(ctx))) await nextTurn();
 }
 
@@ -197,11 +205,15 @@ async function purgeSessions({ registry, clock }: PurgeContext): Promise<boolean
   return numDeletedRows > 0n;
 }
 
-/** Federated logins that nobody came back from in time. */
-async function purgeLogins({ registry, clock }: PurgeContext): Promise<boolean> {
-  const over = registry.query.selectFrom('federatedLogins').select('stateHash').where('expires', '<', timestamp(clock));
-  const gone = registry.query.deleteFrom('federatedLogins').where('stateHash', 'in', over.limit(stepSize));
-  return (await gone.executeTakeFirst()).numDeletedRows > 0n;
+/** Rows that end by themselves: tokens sent by mail, and logins that nobody went on with in time. */
+async function purgeExpired({ registry, clock }: PurgeContext): Promise<boolean> {
+  let purged = 0n;
+  for (const table of ['federatedLogins', 'mailedTokens', 'mfaLogins'] as const) {
+    const gone = sql`delete from ${sql.table(table)} where rowid in
+      (select rowid from ${sql.table(table)} where "expires" < ${timestamp(clock)} limit ${stepSize})`;
+    purged += (await gone.execute(registry.query)).numAffectedRows ?? 0n;
+  }
+  return purged > 0n;
 }
 
 async function purgeAnswers({ registry, clock }: PurgeContext): Promise<boolean> {

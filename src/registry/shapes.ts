@@ -5,6 +5,7 @@ import type { Channel } from '../access.js';
 import type { Context } from '../context.js';
 import { builtInFields, type Field, type FieldKind, showFields } from '../entity/values.js';
 import { formatVersion } from '../entity/verbs.js';
+import { invitationSent } from '../identity/invitations.js';
 import { formatTopic } from '../topics.js';
 
 const text = Nullable(Type.String());
@@ -174,6 +175,7 @@ export const endUserShape = Type.Object({
   endUserTemplateId: Id,
   organizationId: Id,
   userId: Id,
+  invitationSent,
   ...fieldShapes('endUsers'),
 });
 

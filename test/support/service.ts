@@ -3,7 +3,7 @@ import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
 import { pino } from 'pino';
 import type { Test } from 'tap';
 import { readConfig } from '../../src/config.js';
-import type { Clock } from '../../src/context.js';
+import type { Clock, Mail, Sms } from '../../src/context.js';
 import { type Server, startServer } from '../../src/server.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
@@ -31,6 +31,8 @@ export interface Request {
 export interface Options {
   env?: Record<string, string>;
   clock?: Clock;
+  mail?: Mail;
+  sms?: Sms;
   /** Lines the service logs, for tests that read them. */
   logLines?: string[];
   directory?: string;
@@ -63,7 +65,9 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
     secrets.write(line);
   };
   const log = pino({ level: 'trace' }, { write });
-  const server = await startServer(config, { ...(options.clock && { clock: options.clock }), log });
+  const { clock, mail, sms } = options;
+  const overrides = { ...(clock && { clock }), ...(mail && { mail }), ...(sms && { sms }), log };
+  const server = await startServer(config, overrides);
   const service = new Service(server, directory, secrets);
   t.teardown(async () => {
     await service.close();

@@ -1,0 +1,146 @@
+/**
+ * Changes of e-mail addresses (decisions 4): a person's takes effect when the letter to the new address is answered, one
+ * by an admin at once. Nobody gets an address that somebody else of the account has, and the former one is told.
+ */
+import { Type } from 'typebox';
+import type { Tx } from '../../db/index.js';
+import type { Caller } from '../access.js';
+import { Attempts } from '../attempts.js';
+import type { Context } from '../context.js';
+import { writeAs } from '../entity/standing.js';
+import { PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { confirmationLetter, farewellLetter, headingFor, sendLetter } from '../senders/letters.js';
+import { demandEmail, demandFree, emailKey, type Person } from './identities.js';
+import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
+import { findOwn } from './profile.js';
+
+const tag = 'Identity';
+const family = 'identity';
+const hour = 60 * 60_000;
+/** Letters to new addresses that one person may cause in an hour. */
+const mostConfirmations = 5;
+
+const changeBody = Type.Object({ userId: Type.String(), newEmailAddress: Type.String() });
+const confirmBody = Type.Object({ token: Type.String({ description: 'From the letter to the new address.' }) });
+const done = (description: string) => ({ 200: Type.Object({ success: Type.Boolean() }, { description }) });
+
+/** What a person asks for, or an admin does. */
+export function emailAddressRoutes(app: App, ctx: Context): void {
+  const { access } = ctx;
+  const confirmations = new Attempts(ctx.clock, mostConfirmations, hour);
+
+  app.post(
+    '/profile/update-email-address',
+    {
+      config: {
+        family,
+        right: ['update', 'profile'],
+        errors: ['notFound', 'notUnique', 'userExists', 'tooMany', 'forbidden'],
+      },
+      schema: {
+        tags: [tag],
+        summary:
+          'Change an e-mail address, once the letter to the new one is answered; at once for an admin who does it',
+        body: changeBody,
+        response: done('A letter is on its way to the new address; or, for an admin, the address is changed.'),
+      },
+    },
+    async (request) => {
+      const { caller, body } = request;
+      access.demand(caller, 'update', 'profile');
+      demandEmail('newEmailAddress', body.newEmailAddress);
+      const identity = await findOwn(ctx, caller, body.userId);
+      if (caller.id === identity.id) {
+        // Before it is looked whether the address is free: that tells whose it is.
+        confirmations.take(identity.id);
+        await askNewAddress(ctx, caller, identity, body.newEmailAddress);
+      } else await changeAddressAsAdmin(ctx, caller, identity, body.newEmailAddress);
+      return { success: true };
+    },
+  );
+}
+
+/** What needs no login: the token from the letter is enough. */
+export function emailConfirmationRoutes(app: App, ctx: Context): void {
+  app.post(
+    '/auth/confirm-email',
+    {
+      config: { family, errors: ['badToken', 'notUnique', 'userExists', 'storeFull'] },
+      schema: {
+        tags: [tag],
+        summary: 'Confirm a new e-mail address with the token from its letter',
+        security: [],
+        body: confirmBody,
+        response: done('The person logs in with the new address from now on.'),
+      },
+    },
+    async (request) => {
+      await confirmAddress(ctx, request.body.token, request.ip);
+      return { success: true };
+    },
+  );
+}
+
+/** Mails a token to the new address; until it is used nothing changes. @throws PlatformError 400/106, 400/110 when taken. */
+async function askNewAddress(ctx: Context, caller: Caller, person: Person, email: string): Promise<void> {
+  const token = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandFree(tx, 'newEmailAddress', person, email);
+    return makeMailedToken(tx, ctx.clock, { userId: person.id, kind: 'email', email });
+  });
+  const heading = await headingFor(ctx, person.accountId, email);
+  if (!(await sendLetter(ctx, person.id, confirmationLetter(heading, token))))
+    throw new PlatformError('server', { message: 'The mail could not be sent.' });
+}
+
+async function changeAddressAsAdmin(ctx: Context, caller: Caller, person: Person, email: string): Promise<void> {
+  await writeAs(ctx, caller, undefined, async (tx) => {
+    await changeAddress(tx, 'newEmailAddress', person, email);
+    await ctx.audit.record(tx, {
+      event: 'emailChanged',
+      outcome: 'success',
+      accountId: person.accountId,
+      actor: caller,
+      target: { kind: 'identity', id: person.id },
+    });
+  });
+  await tellFormerAddress(ctx, person);
+}
+
+/** @throws PlatformError 400 (badToken), or 400/106 and 400/110 when somebody has taken the address meanwhile. */
+async function confirmAddress(ctx: Context, given: string, address: string): Promise<void> {
+  const person = await ctx.registry.transaction(async (tx) => {
+    const token = await findMailedToken(tx, ctx.clock, 'email', given);
+    if (!token?.email || !(await spendMailedToken(tx, token))) throw new PlatformError('badToken');
+    const identities = tx.selectFrom('identities').selectAll().where('id', '=', token.userId);
+    const person = await identities.executeTakeFirstOrThrow();
+    await changeAddress(tx, 'token', person, token.email);
+    await ctx.audit.record(tx, {
+      event: 'emailChanged',
+      outcome: 'success',
+      accountId: person.accountId,
+      target: { kind: 'identity', id: person.id },
+      address,
+    });
+    return person;
+  });
+  await tellFormerAddress(ctx, person);
+}
+
+/** Tokens that were mailed to the former address are void from now on. */
+async function changeAddress(tx: Tx, path: string, person: Person, email: string): Promise<void> {
+  await demandFree(tx, path, person, email);
+  const changes = { email, emailKey: emailKey(email) };
+  const { numUpdatedRows } = await tx
+    .updateTable('identities')
+    .set(changes)
+    .where('id', '=', person.id)
+    .executeTakeFirst();
+  if (numUpdatedRows === 0n) throw new PlatformError('notFound');
+  await tx.deleteFrom('mailedTokens').where('userId', '=', person.id).execute();
+}
+
+/** After the change, which stands whether or not the letter can be sent. */
+async function tellFormerAddress(ctx: Context, { id, accountId, email }: Person): Promise<void> {
+  await sendLetter(ctx, id, farewellLetter(await headingFor(ctx, accountId, email)));
+}

@@ -1,0 +1,210 @@
+/**
+ * What is known of a person, and what the person changes: names and password (decisions 4). An identity
+ * changes its own; admins and back-ends those of the account; an end-user may read those of people whom it sees as
+ * end-users.
+ */
+import { type Static, Type } from 'typebox';
+import { DateText, Id, Nullable, type Row } from '../../db/records.js';
+import { type Caller, isAccountWide } from '../access.js';
+import type { Context } from '../context.js';
+import { nameIgnored } from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
+import { PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { setPassword } from './identities.js';
+
+const tag = 'Identity';
+const family = 'identity';
+
+const text = Nullable(Type.String());
+/** A profile on the wire. */
+export const profileShape = Type.Object(
+  {
+    userId: Id,
+    accountId: Id,
+    emailAddress: Type.String(),
+    createdAt: DateText,
+    name: text,
+    firstName: text,
+    lastName: text,
+    company: text,
+    department: text,
+    phoneNumber: text,
+    address: text,
+  },
+  { description: 'The person as it is known now.' },
+);
+const upTo = (maxLength: number) => Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], maxLength }));
+/** What people say of themselves; null takes it away. */
+export const names = { name: upTo(255), firstName: upTo(255), lastName: upTo(255), phoneNumber: upTo(50) };
+const updateBody = Type.Object({
+  userId: Type.String(),
+  ...names,
+  company: upTo(255),
+  department: upTo(255),
+  address: upTo(1000),
+});
+const passwordBody = Type.Object({ userId: Type.String(), oldPassword: Type.String(), newPassword: Type.String() });
+const changed = Type.Object(
+  { success: Type.Boolean() },
+  { description: 'The password is set; every session of the person but this one has ended.' },
+);
+
+/** Shows an identity; nothing of its password. */
+export function showProfile(identity: Row<'identities'>): Static<typeof profileShape> {
+  const { id, accountId, email, created, name, firstName, lastName, company, department } = identity;
+  const { phoneNumber, address } = identity;
+  return {
+    userId: id,
+    accountId,
+    emailAddress: email,
+    createdAt: created,
+    name,
+    firstName,
+    lastName,
+    company,
+    department,
+    phoneNumber,
+    address,
+  };
+}
+
+export function profileRoutes(app: App, ctx: Context): void {
+  const { access } = ctx;
+  const tags = [tag];
+
+  app.get(
+    '/profile/:userId',
+    {
+      config: { family, right: ['read', 'profile'], errors: ['notFound', 'forbidden'] },
+      schema: {
+        tags,
+        summary: 'Read a profile',
+        params: Type.Object({ userId: Type.String() }),
+        response: { 200: profileShape },
+      },
+    },
+    async (request) => {
+      access.demand(request.caller, 'read', 'profile');
+      return showProfile(await findSeen(ctx, request.caller, request.params.userId));
+    },
+  );
+  app.post(
+    '/profile/update',
+    {
+      config: { family, right: ['update', 'profile'], errors: ['notFound', 'forbidden'], sends: ['ignored'] },
+      schema: { tags, summary: 'Change a profile', body: updateBody, response: { 200: profileShape } },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'update', 'profile');
+      const updated = await updateProfile(ctx, request.caller, request.body);
+      nameIgnored(request, reply, updateBody);
+      return showProfile(updated);
+    },
+  );
+  app.post(
+    '/profile/change-password',
+    {
+      config: {
+        family,
+        right: ['update', 'profile'],
+        errors: ['notFound', 'badCredentials', 'tooMany', 'forbidden'],
+      },
+      schema: {
+        tags,
+        summary: 'Change a password, by the old one',
+        body: passwordBody,
+        response: { 200: changed },
+      },
+    },
+    async (request) => {
+      access.demand(request.caller, 'update', 'profile');
+      await changePassword(ctx, request.caller, request.body);
+      return { success: true };
+    },
+  );
+}
+
+/** Which of these people the caller sees as end-users; the live ones in its reach. */
+export async function seenAsEndUsers(
+  { registry, access }: Pick<Context, 'registry' | 'access'>,
+  caller: Caller,
+  userIds: readonly string[],
+): Promise<Set<string>> {
+  if (userIds.length === 0) return new Set();
+  const rows = await registry.query
+    .selectFrom('endUsers')
+    .select(['userId', 'accountId', 'organizationId'])
+    .where('userId', 'in', userIds)
+    .where('deleted', 'is', null)
+    .execute();
+  const seen = rows.filter(({ accountId, organizationId }) => access.reaches(caller, accountId, organizationId));
+  return new Set(seen.map(({ userId }) => userId));
+}
+
+/** An identity whose profile the caller may read. @throws PlatformError 404/100 for any other. */
+async function findSeen(ctx: Context, caller: Caller, userId: string): Promise<Row<'identities'>> {
+  const identities = ctx.registry.query.selectFrom('identities').selectAll().where('id', '=', userId);
+  const identity = await identities.executeTakeFirst();
+  if (identity?.accountId !== caller.accountId) throw new PlatformError('notFound');
+  const isSeen =
+    caller.id === userId || isAccountWide(caller) || (await seenAsEndUsers(ctx, caller, [userId])).size > 0;
+  if (!isSeen) throw new PlatformError('notFound');
+  return identity;
+}
+
+/** An identity that the caller may change. @throws PlatformError 404/100 out of reach, 403/21 when it may only be read. */
+export async function findOwn(ctx: Context, caller: Caller, userId: string): Promise<Row<'identities'>> {
+  const identity = await findSeen(ctx, caller, userId);
+  if (caller.id !== userId && !isAccountWide(caller)) throw new PlatformError('forbidden');
+  return identity;
+}
+
+async function updateProfile(ctx: Context, caller: Caller, body: Static<typeof updateBody>) {
+  const { userId, name, firstName, lastName, company, department, phoneNumber, address } = body;
+  const before = await findOwn(ctx, caller, userId);
+  const given = { name, firstName, lastName, company, department, phoneNumber, address };
+  const changes = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  if (Object.keys(changes).length === 0) return before;
+  return writeAs(ctx, caller, undefined, async (tx) => {
+    const rows = tx.updateTable('identities').set(changes).where('id', '=', userId).returningAll();
+    const row = await rows.executeTakeFirst();
+    if (!row) throw new PlatformError('notFound');
+    return row;
+  });
+}
+
+/**
+ * Admins need the old password of others too: a stolen session is no way into somebody's account.
+ * @throws PlatformError 401 for a wrong old password, 429 after too many, 400/106 by the policy.
+ */
+async function changePassword(ctx: Context, caller: Caller, body: Static<typeof passwordBody>): Promise<void> {
+  const { userId, oldPassword, newPassword } = body;
+  const { passwords, loginLimits } = ctx;
+  const identity = await findOwn(ctx, caller, userId);
+  const subject = `${identity.accountId}\0${identity.emailKey}`;
+  const attempt = { subject, userId, address: caller.address ?? '' };
+  const about = {
+    event: 'passwordChanged',
+    accountId: identity.accountId,
+    actor: caller,
+    target: { kind: 'identity', id: userId },
+    details: { with: 'oldPassword' },
+  } as const;
+  const wrong = () => new PlatformError('badCredentials', { message: 'The old password is wrong.' });
+  await loginLimits.take(attempt);
+  if (!(await passwords.verify(identity.passwordHash, oldPassword))) {
+    ctx.audit.note({ ...about, outcome: 'failure' });
+    throw wrong();
+  }
+  loginLimits.succeeded(attempt);
+  const passwordHash = await passwords.hashNew('newPassword', newPassword, identity.email);
+  const ended = await writeAs(ctx, caller, undefined, async (tx) => {
+    const now = tx.selectFrom('identities').select('passwordHash').where('id', '=', userId);
+    // Somebody else has changed it while the hash was computed.
+    if ((await now.executeTakeFirst())?.passwordHash !== identity.passwordHash) throw wrong();
+    await ctx.audit.record(tx, { ...about, outcome: 'success' });
+    return setPassword(tx, ctx, userId, passwordHash, caller.sessionId);
+  });
+  for (const sessionId of ended) ctx.broker.disconnectSession(sessionId);
+}

@@ -1,0 +1,174 @@
+/** Identities as others see them: self-registration through an application, looking up several, deletion (decisions 4). */
+import { type Static, Type } from 'typebox';
+import type { Tx } from '../../db/index.js';
+import { DateText, Id } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import { Attempts, sendAllowance } from '../attempts.js';
+import type { Context } from '../context.js';
+import { nameIgnored } from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
+import { PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { insertIdentity, newIdentity } from './identities.js';
+import { names, profileShape, seenAsEndUsers, showProfile } from './profile.js';
+
+const tag = 'Identity';
+const family = 'identity';
+
+/** Registrations through one application in a minute; each costs the hash of a password. */
+const mostRegistrations = 300;
+const mostUsers = 100;
+
+const createBody = Type.Object({
+  accountId: Type.String(),
+  emailAddress: Type.String(),
+  password: Type.String(),
+  ...names,
+});
+const created = Type.Object(
+  { userId: Id, emailAddress: Type.String(), accountId: Id, createdAt: DateText },
+  { description: 'Who may log in, and make a first organization.' },
+);
+const batchBody = Type.Object({ userIds: Type.Array(Type.String(), { maxItems: mostUsers }) });
+const batch = Type.Object(
+  { success: Type.Boolean(), users: Type.Array(profileShape) },
+  {
+    description: 'The profiles in the order asked for; whoever is not the caller and no end-user in reach is left out.',
+  },
+);
+const deleted = Type.Object(
+  { success: Type.Boolean() },
+  { description: 'The identity is gone, and its e-mail is free.' },
+);
+
+/** What an application does with its appToken. */
+export function registrationRoutes(app: App, ctx: Context): void {
+  const registrations = new Attempts(ctx.clock, mostRegistrations, 60_000);
+
+  app.post(
+    '/auth/create-user',
+    {
+      config: {
+        family,
+        right: ['create', 'identity'],
+        errors: ['notFound', 'notUnique', 'userExists', 'forbidden'],
+        sends: ['ignored', 'limits'],
+      },
+      schema: {
+        tags: [tag],
+        summary: 'Register a person who comes on their own',
+        security: [{ appToken: [] }],
+        body: createBody,
+        response: { 200: created },
+      },
+    },
+    async (request, reply) => {
+      const { application, caller } = request;
+      ctx.access.demand(caller, 'create', 'identity');
+      sendAllowance(reply, registrations.take(application.id));
+      ctx.access.demandAccount(caller, request.body.accountId);
+      const { id, email, accountId, created } = await register(ctx, caller, request.body);
+      nameIgnored(request, reply, createBody);
+      return { userId: id, emailAddress: email, accountId, createdAt: created };
+    },
+  );
+}
+
+/** What a person, an admin or a back-end does. */
+export function userRoutes(app: App, ctx: Context): void {
+  app.post(
+    '/users/batch',
+    {
+      config: { family, right: ['read', 'profile'], errors: ['forbidden'] },
+      schema: {
+        tags: [tag],
+        summary: `Read up to ${mostUsers} profiles`,
+        body: batchBody,
+        response: { 200: batch },
+      },
+    },
+    async (request) => {
+      ctx.access.demand(request.caller, 'read', 'profile');
+      return { success: true, users: await readProfiles(ctx, request.caller, request.body.userIds) };
+    },
+  );
+  app.delete(
+    '/internal/users/:userId',
+    {
+      config: { family, right: ['delete', 'identity'], errors: ['notFound', 'constraint', 'forbidden'] },
+      schema: {
+        tags: [tag],
+        summary: 'Delete the identity of somebody who is no end-user any more, with its end-users in the trash',
+        params: Type.Object({ userId: Type.String() }),
+        response: { 200: deleted },
+      },
+    },
+    async (request) => {
+      ctx.access.demand(request.caller, 'delete', 'identity');
+      await deleteIdentity(ctx, request.caller, request.params.userId);
+      return { success: true };
+    },
+  );
+}
+
+/** @throws PlatformError 400/106 for a password against the policy or a taken e-mail, 400/110 for an account user's. */
+async function register(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+  const { accountId, emailAddress: email, password, name = null, firstName = null, lastName = null } = body;
+  const blank = newIdentity(ctx.clock, 'emailAddress', { accountId, email, passwordHash: null });
+  const passwordHash = await ctx.passwords.hashNew('password', password, email);
+  const identity = { ...blank, passwordHash, name, firstName, lastName, phoneNumber: body.phoneNumber ?? null };
+  await writeAs(ctx, caller, undefined, async (tx) => {
+    await insertIdentity(tx, 'emailAddress', identity);
+    await ctx.audit.record(tx, {
+      event: 'identityCreated',
+      outcome: 'success',
+      accountId,
+      actor: caller,
+      target: { kind: 'identity', id: identity.id },
+    });
+  });
+  return identity;
+}
+
+async function readProfiles(ctx: Context, caller: Caller, userIds: readonly string[]) {
+  const asked = [...new Set(userIds)];
+  const seen = await seenAsEndUsers(ctx, caller, asked);
+  const shown = asked.filter((userId) => userId === caller.id || seen.has(userId));
+  if (shown.length === 0) return [];
+  const rows = await ctx.registry.query.selectFrom('identities').selectAll().where('id', 'in', shown).execute();
+  const byId = new Map(rows.map((row) => [row.id, showProfile(row)]));
+  return shown.flatMap((userId) => byId.get(userId) ?? []);
+}
+
+/**
+ * Ends an identity with all that is its own: sessions, connections, factors, links to providers. What of it lies in the
+ * trash goes too and cannot be recovered, because it would belong to nobody.
+ * @throws PlatformError 404/100, 400/104 while it is an account user or has live end-users.
+ */
+async function deleteIdentity(ctx: Context, caller: Caller, userId: string): Promise<void> {
+  await writeAs(ctx, caller, undefined, async (tx) => {
+    const identities = tx.selectFrom('identities').select('accountId').where('id', '=', userId);
+    if ((await identities.executeTakeFirst())?.accountId !== caller.accountId) throw new PlatformError('notFound');
+    await demandUnused(tx, userId);
+    for (const table of ['endUsers', 'accountUsers'] as const)
+      await tx.deleteFrom(table).where('userId', '=', userId).execute();
+    await tx.deleteFrom('identities').where('id', '=', userId).execute();
+    await ctx.audit.record(tx, {
+      event: 'identityDeleted',
+      outcome: 'success',
+      accountId: caller.accountId,
+      actor: caller,
+      target: { kind: 'identity', id: userId },
+    });
+  });
+  ctx.access.identityChanged(userId);
+  ctx.broker.disconnectCaller(userId);
+}
+
+async function demandUnused(tx: Tx, userId: string): Promise<void> {
+  for (const table of ['endUsers', 'accountUsers'] as const) {
+    const live = tx.selectFrom(table).select('id').where('userId', '=', userId).where('deleted', 'is', null);
+    if (await live.executeTakeFirst())
+      throw new PlatformError('constraint', { message: 'The identity is an account user or has live end-users.' });
+  }
+}

@@ -1,0 +1,93 @@
+/** The letters that people get, in plain text, and their way out. A letter holds no name that a stranger could choose. */
+import type { Context, Mail } from '../context.js';
+
+export type Letter = Parameters<Mail['send']>[0];
+
+/** To whom and in whose name; without `publicUrl` a token is there to be pasted. */
+interface Heading {
+  to: string;
+  accountName: string;
+  publicUrl: string | undefined;
+}
+
+/** The letter with the token of an asked-for password reset. */
+export function resetLetter(heading: Heading, userId: string, token: string): Letter {
+  const name = oneLine(heading.accountName);
+  return letter(heading, `Set a new password for ${name}`, [
+    `Somebody, probably you, has asked for a new password for your login at ${name}.`,
+    way(heading, 'set-password', { userId, token }),
+    'It works once, within an hour. If it was not you, do nothing: your password stays as it is.',
+  ]);
+}
+
+/** The letter with the token that sets the first password. */
+export function invitationLetter(heading: Heading, userId: string, token: string): Letter {
+  const name = oneLine(heading.accountName);
+  return letter(heading, `Your login at ${name}`, [
+    `A login has been made for you at ${name}. Choose a password to use it.`,
+    way(heading, 'set-password', { userId, token }),
+    'It works once, within seven days; after that, ask for a new password. If you expected nothing, do nothing.',
+  ]);
+}
+
+/** The letter to a new address, with the token that confirms it. */
+export function confirmationLetter(heading: Heading, token: string): Letter {
+  const name = oneLine(heading.accountName);
+  return letter(heading, `Confirm your e-mail address for ${name}`, [
+    `Somebody, probably you, wants to log in at ${name} with this e-mail address from now on.`,
+    way(heading, 'confirm-email', { token }),
+    'It works once, within 24 hours. If it was not you, do nothing.',
+  ]);
+}
+
+/** The letter to the former address of somebody whose address has changed. */
+export function farewellLetter(heading: Heading): Letter {
+  const name = oneLine(heading.accountName);
+  return letter(heading, `Your e-mail address for ${name} has changed`, [
+    `Your login at ${name} has another e-mail address now; this one no longer works there.`,
+    'If you did not want this, tell the people who run it at once.',
+  ]);
+}
+
+/** How the reader uses a token. After the #, because what stands there reaches no server and no log on the way. */
+function way({ publicUrl }: Heading, page: string, parameters: Record<string, string>): string {
+  if (publicUrl !== undefined) return `Open this link:\n${publicUrl}/${page}#${new URLSearchParams(parameters)}`;
+  const lines = Object.entries(parameters).map(([name, value]) => `${name}: ${value}`);
+  return `Paste this where you are asked for it:\n${lines.join('\n')}`;
+}
+
+function letter({ to }: Heading, subject: string, paragraphs: string[]): Letter {
+  return { to, subject, text: `${paragraphs.join('\n\n')}\n` };
+}
+
+/** A name on one line, so that it adds neither headers nor paragraphs. */
+function oneLine(name: string): string {
+  const words = name.replace(/[\p{C}\s]+/gu, ' ').trim();
+  return [...words].slice(0, 100).join('');
+}
+
+/** What every letter of an account begins with. */
+export async function headingFor(
+  { registry, config }: Pick<Context, 'registry' | 'config'>,
+  accountId: string,
+  to: string,
+): Promise<Heading> {
+  const accounts = registry.query.selectFrom('accounts').select('name').where('id', '=', accountId);
+  return { to, accountName: (await accounts.executeTakeFirstOrThrow()).name, publicUrl: config.publicUrl };
+}
+
+/** Hands a letter over; false when it is not taken. The log says why, and neither the address nor what stands in it. */
+export async function sendLetter(
+  { mail, log }: Pick<Context, 'mail' | 'log'>,
+  userId: string,
+  letter: Letter,
+): Promise<boolean> {
+  try {
+    await mail.send(letter);
+    return true;
+  } catch (error) {
+    const { code, responseCode } = error as { code?: unknown; responseCode?: unknown };
+    log.error({ userId, code, responseCode }, 'a letter could not be sent');
+    return false;
+  }
+}

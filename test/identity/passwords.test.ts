@@ -1,0 +1,125 @@
+/** The policy of passwords on every way on which one can be set (spec 4.4, decisions 4). */
+import { dictionary } from '@zxcvbn-ts/language-common';
+import t from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
+import { Mailbox } from '../support/mailbox.js';
+import { cliFile, mainFile, runToEnd } from '../support/process.js';
+import { type Answer, type Service, startService } from '../support/service.js';
+
+const mailbox = new Mailbox();
+let service: Service;
+t.before(async () => {
+  service = await startService(t, { mail: mailbox });
+});
+
+const post = (path: string, body: object, headers: Record<string, string> = {}, token: string | null = service.admin) =>
+  service.http('POST', `/api/v1${path}`, { body: { accountId: service.accountId, ...body }, headers, token });
+
+/** A request that sets a password, and the property that it stands in. */
+type Way = [property: string, set: (email: string, password: string) => Promise<Answer>];
+
+/** Every way over HTTP; the person has the address `email` afterwards, or had it before. */
+const ways: Record<string, () => Promise<Way>> = {
+  'creating an end-user': async () => {
+    const { id: organizationId } = await service.organization();
+    const body = { organizationId, createIdmUser: true };
+    return [
+      'idmUserPassword',
+      (idmUserEmail, idmUserPassword) => post('/end-users', { ...body, idmUserEmail, idmUserPassword }),
+    ];
+  },
+  'making an admin': async () => [
+    'idmUserPassword',
+    (idmUserEmail, idmUserPassword) => post('/account-users', { createIdmUser: true, idmUserEmail, idmUserPassword }),
+  ],
+  registering: async () => {
+    const { appToken } = await service.create('/applications', 'application', { name: 'phone', kind: 'endUserApp' });
+    return [
+      'password',
+      (emailAddress, password) =>
+        post('/auth/create-user', { emailAddress, password }, { accesstoken: appToken }, null),
+    ];
+  },
+  'a reset': async () => [
+    'newPassword',
+    async (email, newPassword) => {
+      const body = { createIdmUser: true, idmUserEmail: email };
+      const { userId } = await service.create('/account-users', 'accountUser', body);
+      const change = { newPassword, passwordResetToken: mailbox.tokenTo(email) };
+      return post(`/users/${userId}/change-password-with-token`, change, {}, null);
+    },
+  ],
+  'a change': async () => [
+    'newPassword',
+    async (email, newPassword) => {
+      const oldPassword = 'the former one of these';
+      const body = { createIdmUser: true, idmUserEmail: email, idmUserPassword: oldPassword };
+      const { userId } = await service.create('/account-users', 'accountUser', body);
+      return post('/profile/change-password', { userId, oldPassword, newPassword });
+    },
+  ],
+};
+
+const bad = (email: string): Record<string, string> => ({
+  'seven characters': 'sevench',
+  'seven characters that are fourteen units': '😀😁😂😃😄😅😆',
+  'eight that NFKC makes seven': 'seven\u0065\u0301x',
+  '257 characters': 'abcdefgh'.repeat(32).concat('x'),
+  'the e-mail address': `my ${email.toUpperCase()} word`,
+  'the e-mail address in wide letters': `my ${email.replace('@', '＠')} word`,
+  'a character four times': 'fouuuur in a row',
+  'a character four times, once NFKC has been there': 'fouuuｕr in a row',
+  'a common one': 'trustno1',
+  'a common one in capitals': 'TRUSTNO1',
+  'a common one in wide letters': 'ｔｒｕｓｔｎｏ１',
+});
+const good = ['trustno1 nor you', 'three in a rooow', '😀😁😂😃😄😅😆😇', 'x1'.repeat(128), '密码是一个很长的词'];
+
+for (const [name, prepare] of Object.entries(ways))
+  t.test(`the policy holds for ${name}`, async (t) => {
+    const [path, set] = await prepare();
+    const person = () => `${service.unique('p').replace(' ', '')}@example.com`;
+    for (const what of Object.keys(bad(''))) {
+      const email = person();
+      const answer = await set(email, bad(email)[what] ?? '');
+      t.equal(answer.status, 400, what);
+      t.match(answer.body.attributes?.details ?? answer.body.error.details, [{ path }], what);
+    }
+    for (const password of good) {
+      const email = person();
+      t.match(await set(email, password), { status: 200 }, password);
+      t.ok((await service.loginAs(email, password.normalize('NFKD'))).jwt, 'and opens, however it is composed');
+    }
+  });
+
+t.test('every one of the 10,000 most common is refused', async (t) => {
+  const { passwords } = service.server.ctx;
+  const common = dictionary['passwords-common'].slice(0, 10_000);
+  t.ok(common.includes('password') && common.includes('iloveyou'), 'this is the list');
+  const letThrough: string[] = [];
+  for (const password of common) {
+    const refused = await passwords.hashNew('password', password, 'x@example.com').then(
+      () => false,
+      () => true,
+    );
+    if (!refused) letThrough.push(password);
+  }
+  t.strictSame(letThrough, []);
+});
+
+t.test('the first account and the command line keep to it too', async (t) => {
+  const directory = temporaryDirectory(t);
+  const first = await runToEnd(mainFile, [], {
+    SLIPWAY_DATA_DIR: directory,
+    SLIPWAY_HTTP_PORT: '0',
+    SLIPWAY_MQTT_PORT: '0',
+    SLIPWAY_ADMIN_PASSWORD: 'trustno1',
+  });
+  t.equal(first.code, 1);
+  t.match(first.stderr, /SLIPWAY_ADMIN_PASSWORD must not be one of the most common/);
+  const create = ['account', 'create', '--name', 'N', '--admin-email', 'a@example.com', '--data-dir', directory];
+  const second = await runToEnd(cliFile, [...create, '--admin-password', 'TrustNo1'], {});
+  t.equal(second.code, 2);
+  t.match(second.stderr, /adminPassword must not be one of the most common/);
+  t.equal((await runToEnd(cliFile, create, {})).code, 0, 'a generated one is fine');
+});

@@ -1,0 +1,27 @@
+/** The mail server of a test: keeps what it is given, or refuses it. */
+import type { Mail } from '../../src/context.js';
+import type { Letter } from '../../src/senders/letters.js';
+
+export class Mailbox implements Mail {
+  readonly letters: Letter[] = [];
+  /** What the mail server says instead of taking letters. */
+  refusal: Error | undefined;
+
+  async send(letter: Letter): Promise<void> {
+    if (this.refusal) throw this.refusal;
+    this.letters.push(letter);
+  }
+
+  /** Letters to an address, the oldest first. */
+  to(address: string): Letter[] {
+    return this.letters.filter(({ to }) => to === address);
+  }
+
+  /** The token in the last letter to an address. */
+  tokenTo(address: string): string {
+    const { text } = this.to(address).at(-1) ?? { text: 'no letter' };
+    const [, token] = /^token: (\S+)$/m.exec(text) ?? [];
+    if (!token) throw new Error(`no token for ${address}: ${text}`);
+    return token;
+  }
+}
