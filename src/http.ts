@@ -27,6 +27,8 @@ import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
 import { requireCaller } from './identity/authentication.js';
 import { loginRoutes } from './identity/login.js';
+import { mfaRoutes } from './identity/mfa.js';
+import { mfaLoginRoutes } from './identity/mfa-login.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from './identity/session-routes.js';
 import type { Authenticated } from './identity/sessions.js';
 import { logRoutes } from './messages/logs.js';
@@ -121,7 +123,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   keyRoutes(app, ctx);
   await app.register(
     async (scope) => {
-      for (const mount of [loginRoutes, validationRoutes]) mount(scope as App, ctx);
+      for (const mount of [loginRoutes, mfaLoginRoutes, validationRoutes]) mount(scope as App, ctx);
     },
     { prefix: '/api/v1' },
   );
@@ -144,6 +146,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         batchRoutes,
         logRoutes,
         applicationRoutes,
+        mfaRoutes,
         auditRoutes,
       ])
         mount(behind, ctx);

@@ -1,5 +1,6 @@
 /** Who calls: the token of a request, checked and renewed (spec 5, decisions 4). */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import type { Row } from '../../db/records.js';
 import type { Context } from '../context.js';
 import { PlatformError } from '../errors.js';
@@ -62,6 +63,11 @@ export async function requireApplication(ctx: Context, request: FastifyRequest):
   if (await ctx.sessions.authenticate(token)) throw new PlatformError('wrongToken');
   throw new PlatformError('tokenInvalid');
 }
+
+export const sessionShape = Type.Object(
+  { jwt: Type.String(), csrfToken: Type.String() },
+  { description: 'A session has begun; the token comes as a cookie and in the header too.' },
+);
 
 /** Gives a session that has begun: the token in the header and as a cookie (decisions 4), both tokens in the body. */
 export function sendSession(reply: FastifyReply, ctx: Context, { jwt, csrfToken, expires }: Opened) {

@@ -65,7 +65,15 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
 
 /** Purges everything that is due; `isStopped` is asked between the steps. */
 export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
-  const steps = [purgeDevices, purgeChannels, purgeFields, purgeUnreferenced, purgeSessions, purgeAnswers];
+  const steps = [
+    purgeDevices,
+    purgeChannels,
+    purgeFields,
+    purgeUnreferenced,
+    purgeSessions,
+    purgeMfaLogins,
+    purgeAnswers,
+  ];
   for (const step of steps) while (!isStopped() && (await step(ctx))) await nextTurn();
 }
 
@@ -193,6 +201,14 @@ async function purgeSessions({ registry, clock }: PurgeContext): Promise<boolean
   const over = registry.query.selectFrom('sessions').select('id').where('expires', '<', before).limit(stepSize);
   const { numDeletedRows } = await registry.query.deleteFrom('sessions').where('id', 'in', over).executeTakeFirst();
   return numDeletedRows > 0n;
+}
+
+/** Logins whose second step has not come in time. */
+async function purgeMfaLogins({ registry, clock }: PurgeContext): Promise<boolean> {
+  const now = new Date(clock.now()).toISOString();
+  const over = registry.query.selectFrom('mfaLogins').select('tokenHash').where('expires', '<=', now).limit(stepSize);
+  const gone = registry.query.deleteFrom('mfaLogins').where('tokenHash', 'in', over);
+  return (await gone.executeTakeFirst()).numDeletedRows > 0n;
 }
 
 async function purgeAnswers({ registry, clock }: PurgeContext): Promise<boolean> {

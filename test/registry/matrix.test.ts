@@ -13,6 +13,8 @@ const withoutIds: Record<string, string> = {
   'GET /.well-known/jwks.json': 'public keys, for everybody',
   'POST /api/v1/auth/login-user': 'the password decides, in test/identity/sessions.test.ts',
   'POST /api/v1/auth/validate-jwt': 'says only whether the signature and the session are good',
+  'POST /api/v1/auth/mfa-trigger-auth': 'the mfaToken decides, in test/identity/mfa.test.ts',
+  'POST /api/v1/auth/mfa-login-user': 'the mfaToken and the code decide, in test/identity/mfa.test.ts',
   'POST /api/v1/sessions/logout': 'ends the session of the token that is sent, and names no other',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };
@@ -129,6 +131,14 @@ const table = `
   POST /api/v1/association/start-association-with-code | body organizationId: organization            | 400/102 | 400/102 | 403/21
   GET /api/v1/devices/{id}/logs                     | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v4/data/{topic}                          | path topic: topic                               | 404/100 | 404/100 | 403/21
+
+  POST /api/v1/users/{userId}/mfa/totp              | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  POST /api/v1/users/{userId}/mfa/sms               | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  POST /api/v1/users/{userId}/mfa/sms/code          | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  POST /api/v1/users/{userId}/mfa/totp/confirm      | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  POST /api/v1/users/{userId}/mfa/sms/confirm       | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  DELETE /api/v1/users/{userId}/mfa/totp            | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  DELETE /api/v1/users/{userId}/mfa/sms             | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
 `;
 const who = ['stranger', 'outsider', 'newcomer'] as const;
 
@@ -425,6 +435,9 @@ function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json 
     '/api/v1/channels/templates/{id}': { streamBridgeDelivery: 2 },
     '/api/v1/account-users': { accountId, ...newUser },
     '/api/v1/access/mqtt-credentials': { accountId, entityId: own.device?.id, entityType: 'device' },
+    '/api/v1/users/{userId}/mfa/sms': { phoneNumber: '+15550100' },
+    '/api/v1/users/{userId}/mfa/totp/confirm': { code: '000000' },
+    '/api/v1/users/{userId}/mfa/sms/confirm': { code: '000000' },
     '/api/v1/association/create-association-code': {},
     '/api/v1/association/start-association-with-code': { associationCode: own.code?.id, organizationId },
   };
@@ -502,6 +515,10 @@ function seen({ status, headers, body }: Answer) {
   return { status, etag: headers.get('etag'), ignored: headers.get('platform-ignored-properties'), ...rest };
 }
 
+/** The error body of a code, or of a name that the identity family has for one. */
+const failed = (code: string) =>
+  Number.isNaN(Number(code)) ? { attributes: { errorCode: code } } : { error: { code: Number(code) } };
+
 /** That the answer is the one of the table, and holds nothing of what it was asked for. */
 function meets(
   t: Test,
@@ -511,10 +528,10 @@ function meets(
   caller: Caller,
   title: string,
 ) {
-  const [status, code] = expected.split('/').map(Number);
+  const [status, code] = expected.split('/');
   const [page] = Object.values<Json>(answer.body);
-  if (expected === '400/102') t.match(page, { code, details: [{ path: row.parameter }] }, `${title}: ${expected}`);
-  if (code !== undefined) t.match(answer, { status, body: { error: { code } } }, `${title}: ${expected}`);
+  if (expected === '400/102') t.match(page, { code: 102, details: [{ path: row.parameter }] }, `${title}: ${expected}`);
+  if (code !== undefined) t.match(answer, { status: Number(status), body: failed(code) }, `${title}: ${expected}`);
   else {
     t.equal(answer.status, 200, title);
     t.equal(page.meta.count, expected === 'none' ? 0 : page.results.length, `${title}: nothing else is counted`);
@@ -561,7 +578,8 @@ for (const row of rows)
   t.test(row.title, async (t) => {
     const before = await snapshot();
     const nobody = await send(undefined, requestOf(row, callers.stranger, asked(row, callers.stranger)[0]));
-    t.match(nobody, { status: 401, body: { error: { code: 30 } } }, 'without a token: 401/30');
+    const missing = row.path.startsWith('/api/v1/users/') ? 'TokenMissingError' : '30';
+    t.match(nobody, { status: 401, body: failed(missing) }, `without a token: 401/${missing}`);
     for (const [n, name] of who.entries()) {
       const caller = callers[name];
       const [thing, ...others] = asked(row, caller);

@@ -3,7 +3,7 @@ import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
 import { pino } from 'pino';
 import type { Test } from 'tap';
 import { readConfig } from '../../src/config.js';
-import type { Clock } from '../../src/context.js';
+import type { Clock, Mail, Sms } from '../../src/context.js';
 import { type Server, startServer } from '../../src/server.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
@@ -28,6 +28,8 @@ export interface Request {
 export interface Options {
   env?: Record<string, string>;
   clock?: Clock;
+  mail?: Mail;
+  sms?: Sms;
   /** Lines the service logs, for tests that read them. */
   logLines?: string[];
   directory?: string;
@@ -55,7 +57,13 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
   );
   const lines = options.logLines;
   const log = lines && pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
-  const server = await startServer(config, { ...(options.clock && { clock: options.clock }), ...(log && { log }) });
+  const { clock, mail, sms } = options;
+  const server = await startServer(config, {
+    ...(clock && { clock }),
+    ...(mail && { mail }),
+    ...(sms && { sms }),
+    ...(log && { log }),
+  });
   const service = new Service(server, directory);
   t.teardown(() => service.close());
   await service.login();
