@@ -82,7 +82,7 @@ export const MailedTokenRecord = Type.Object({
 
 /**
  * A second factor of a person: `totp` with a sealed secret and the last time step used, `sms` with a phone number. It
- * counts once `confirmed`; until then `codeHash` and `tries` are of the code that confirms it.
+ * counts once `confirmed`. `tries` are of the code that confirms it, or, texted (`codeHash`), removes it.
  */
 export const MfaMethodRecord = Type.Object({
   userId: Id,
@@ -99,7 +99,7 @@ export const MfaMethodRecord = Type.Object({
 
 export const RecoveryCodeRecord = Type.Object({ userId: Id, codeHash: Type.String() });
 
-/** A login that waits for its second factor. */
+/** A login that waits for its second factor; a new password ends it. `codeHash` is of the code that was texted last. */
 export const MfaLoginRecord = Type.Object({
   tokenHash: Type.String(),
   userId: Id,

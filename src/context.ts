@@ -11,6 +11,7 @@ import { type Config, ConfigError } from './config.js';
 import { Fields } from './entity/fields.js';
 import { PlatformError } from './errors.js';
 import { SecretAnswers } from './idempotency.js';
+import { TextedCodes } from './identity/factors.js';
 import { LoginLimits } from './identity/login-limits.js';
 import { Passwords } from './identity/passwords.js';
 import { Sealing } from './identity/sealing.js';
@@ -119,6 +120,7 @@ export interface Context {
   loginLimits: LoginLimits;
   mail: Mail;
   sms: Sms;
+  textedCodes: TextedCodes;
   broker: Awaited<ReturnType<typeof openBroker>>;
 }
 
@@ -159,7 +161,9 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const sessions = new Sessions({ registry, tokens, clock, access });
     const audit = new Audit({ registry, clock, log });
     closers.push(() => audit.close());
+    const sealing = Sealing.open(join(config.dataDir, 'keys'));
     const senders = openSenders(config);
+    const sms = overrides.sms ?? senders.sms;
     const base = {
       config,
       clock,
@@ -173,11 +177,12 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       secrets: new Secrets(),
       tokens,
       sessions,
-      sealing: Sealing.open(join(config.dataDir, 'keys')),
+      sealing,
       audit,
       loginLimits: new LoginLimits(registry, clock, config.loginFailures),
       mail: overrides.mail ?? senders.mail,
-      sms: overrides.sms ?? senders.sms,
+      sms,
+      textedCodes: new TextedCodes({ clock, sealing, sms }),
     };
     const broker = await openBroker(brokerServices(base, () => ctx));
     closers.push(() => broker.close());

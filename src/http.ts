@@ -31,6 +31,8 @@ import { emailAddressRoutes, emailConfirmationRoutes } from './identity/email-ad
 import { federationRoutes } from './identity/federation.js';
 import { identityProviderRoutes } from './identity/identity-providers.js';
 import { loginRoutes } from './identity/login.js';
+import { mfaRoutes } from './identity/mfa.js';
+import { mfaLoginRoutes } from './identity/mfa-login.js';
 import { passwordChangeRoutes, passwordResetRoutes } from './identity/password-reset.js';
 import { profileRoutes } from './identity/profile.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from './identity/session-routes.js';
@@ -133,6 +135,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     async (scope) => {
       for (const mount of [
         loginRoutes,
+        mfaLoginRoutes,
         validationRoutes,
         federationRoutes,
         passwordChangeRoutes,
@@ -172,6 +175,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         logRoutes,
         applicationRoutes,
         identityProviderRoutes,
+        mfaRoutes,
         auditRoutes,
       ])
         mount(behind, ctx);

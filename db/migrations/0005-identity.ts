@@ -151,6 +151,11 @@ const appendOnly = ['UPDATE', 'DELETE'].map(
     BEGIN SELECT RAISE(ABORT, 'audit records are append-only'); END`,
 );
 
+/** Whatever changes a password: logins that began with the former one end. */
+const newPassword = `CREATE TRIGGER "identities_new_password" AFTER UPDATE OF "passwordHash" ON "identities"
+  WHEN NEW."passwordHash" IS NOT OLD."passwordHash"
+  BEGIN DELETE FROM "mfaLogins" WHERE "userId" = NEW."id"; END`;
+
 /**
  * Identity (spec 4.2, decisions 4): profiles, applications and their sessions, tokens sent by mail, second factors,
  * federated login, and the audit record, which nothing changes or deletes. Secrets are hashed, or sealed where they must
@@ -159,6 +164,6 @@ const appendOnly = ['UPDATE', 'DELETE'].map(
 export const name = '0005-identity';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of [...statements.split(';'), ...appendOnly])
+  for (const statement of [...statements.split(';'), ...appendOnly, newPassword])
     if (statement.trim()) await sql.raw(statement).execute(db);
 }

@@ -1,5 +1,6 @@
 /** Who calls: the token of a request, checked and renewed (spec 5, decisions 4). */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import type { Row } from '../../db/records.js';
 import { Attempts, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';
@@ -77,6 +78,11 @@ async function requireApplication(ctx: Context, request: FastifyRequest): Promis
   if (await ctx.sessions.authenticate(token)) throw new PlatformError('wrongToken');
   throw new PlatformError('tokenInvalid');
 }
+
+export const sessionShape = Type.Object(
+  { jwt: Type.String(), csrfToken: Type.String() },
+  { description: 'A session has begun; the token comes as a cookie and in the header too.' },
+);
 
 /** Gives a session that has begun: the token in the header and as a cookie (decisions 4), both tokens in the body. */
 export function sendSession(reply: FastifyReply, ctx: Context, { jwt, csrfToken, expires }: Opened) {

@@ -14,7 +14,7 @@ import { identityErrorCode, invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { findIdentity } from './identities.js';
 import { demandUnchanged, redirectUrisOf } from './identity-providers.js';
-import { admitPerson, renewalType, sessionShape } from './login.js';
+import { admitPerson, loginShape, renewalType } from './login.js';
 import { type Challenge, OpenId, type Proof } from './openid.js';
 import { makeSecret } from './secrets.js';
 
@@ -105,7 +105,7 @@ export function federationRoutes(app: App, ctx: Context): void {
         security: [],
         querystring: callbackQuery,
         response: {
-          200: sessionShape,
+          200: loginShape,
           302: Type.Null({ description: 'To the `redirectUri`, with the answer, or `error`, in its fragment.' }),
         },
       },

@@ -8,9 +8,12 @@ import type { Clock } from '../context.js';
 import type { Allowance } from '../errors.js';
 
 const minute = 60_000;
+const day = 24 * 60 * minute;
 /** Wrong tries on one identity from everywhere, in 15 minutes, after which strangers get one try in `strangerPause`. */
 const strangerTries = 50;
 const strangerPause = 10_000;
+/** Wrong codes of six digits on one identity in a day, from addresses from which it never logged in. */
+const shortCodes = 30;
 
 /** One try to log in. `subject` names the identity, existing or not, so that both are counted alike. */
 export interface LoginTry {
@@ -19,12 +22,18 @@ export interface LoginTry {
   address: string;
 }
 
+/** A try of a second factor: counted apart from passwords, so that a right password forgets no wrong code. */
+export function factorTry(userId: string, address: string): LoginTry {
+  return { subject: `factor\0${userId}`, userId, address };
+}
+
 export class LoginLimits {
   readonly #registry: Registry;
   readonly #perIdentity: Attempts;
   readonly #perAddress: Attempts;
   readonly #fromAnywhere: Attempts;
   readonly #strangers: Attempts;
+  readonly #shortCodes: Attempts;
 
   constructor(registry: Registry, clock: Clock, limits: { perIdentity: number; perAddress: number }) {
     this.#registry = registry;
@@ -32,6 +41,7 @@ export class LoginLimits {
     this.#perAddress = new Attempts(clock, limits.perAddress, 60 * minute);
     this.#fromAnywhere = new Attempts(clock, limits.perIdentity && strangerTries, 15 * minute);
     this.#strangers = new Attempts(clock, 1, strangerPause);
+    this.#shortCodes = new Attempts(clock, limits.perIdentity && shortCodes, day);
   }
 
   /**
@@ -50,11 +60,22 @@ export class LoginLimits {
     return isTighter ? byAddress : byIdentity;
   }
 
+  /**
+   * As `take`, for a code so short that patience would find it: strangers share a number of tries a day, whatever
+   * address each comes from.
+   */
+  async takeShortCode(attempt: LoginTry): Promise<Allowance> {
+    const allowance = await this.take(attempt);
+    if (!(await this.#isKnown(attempt.userId, attempt.address))) this.#shortCodes.take(attempt.subject);
+    return allowance;
+  }
+
   /** The try was right: it is not counted, and what was wrong before it from this address is forgotten. */
   succeeded({ subject, address }: LoginTry): void {
     this.#perAddress.giveBack(networkOf(address));
     this.#perIdentity.clear(`${subject}\0${networkOf(address)}`);
     this.#fromAnywhere.giveBack(subject);
+    this.#shortCodes.clear(subject);
   }
 
   /** The try was neither right nor wrong, such as one that failed on our side: it is not counted. */

@@ -9,8 +9,10 @@ import { oneOf } from '../entity/listing.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { findApplication } from './applications.js';
-import { sendSession } from './authentication.js';
+import { sendSession, sessionShape } from './authentication.js';
+import { confirmedMethods } from './factors.js';
 import { emailKey, findIdentity } from './identities.js';
+import { mfaRequiredShape, requireSecondFactor } from './mfa-login.js';
 import type { RenewalType } from './sessions.js';
 
 const tag = 'Identity';
@@ -26,10 +28,9 @@ const userBody = Type.Object({
   accountId: Type.String(),
   renewalType,
 });
-export const sessionShape = Type.Object(
-  { jwt: Type.String(), csrfToken: Type.String() },
-  { description: 'A session has begun; the token comes as a cookie and in the header too.' },
-);
+export const loginShape = Type.Union([sessionShape, mfaRequiredShape], {
+  description: 'A session has begun, or, for an identity with a second factor, its code is waited for.',
+});
 const applicationBody = Type.Object({ appId: Type.String(), appToken: Type.String(), accountId: Type.String() });
 
 /** Endpoints that need no token. */
@@ -43,7 +44,7 @@ export function loginRoutes(app: App, ctx: Context): void {
         summary: 'Log in with e-mail and password',
         security: [],
         body: userBody,
-        response: { 200: sessionShape },
+        response: { 200: loginShape },
       },
     },
     async (request, reply) => loginUser(ctx, request.body, request.ip, reply),
@@ -65,8 +66,8 @@ export function loginRoutes(app: App, ctx: Context): void {
 }
 
 /**
- * Opens a session for an e-mail and its password. Unknown e-mail, wrong password and wrong account look the same and
- * take the same time. @throws PlatformError 401, 429 after too many wrong tries.
+ * Opens a session for an e-mail and its password, or begins the second step of one. Unknown e-mail, wrong password and
+ * wrong account look the same and take the same time. @throws PlatformError 401, 429 after too many wrong tries.
  */
 async function loginUser(ctx: Context, body: Static<typeof userBody>, address: string, reply: FastifyReply) {
   const { emailAddress, password, accountId } = body;
@@ -92,8 +93,8 @@ async function loginUser(ctx: Context, body: Static<typeof userBody>, address: s
 }
 
 /**
- * Opens the session of a person who has proven who they are. `check` runs first in its transaction; what it throws
- * leaves no session.
+ * Opens the session of a person who has proven who they are, or begins its second step when they have a second factor
+ * (spec 5.5). `check` runs first in the transaction of either; what it throws leaves nothing.
  */
 export async function admitPerson(
   ctx: Context,
@@ -102,8 +103,12 @@ export async function admitPerson(
   renewalType: RenewalType | undefined,
   check: (tx: Tx) => Promise<void>,
 ) {
+  const methods = await confirmedMethods(ctx.registry.query, who.id);
+  if (methods.length > 0) return requireSecondFactor(ctx, who, renewalType, methods, check);
   const session = await ctx.sessions.open(who, renewalType, async (tx) => {
     await check(tx);
+    // A second factor may have been confirmed in between: then the login begins anew.
+    if ((await confirmedMethods(tx, who.id)).length > 0) throw new PlatformError('badCredentials');
     await ctx.audit.record(tx, { event: 'login', outcome: 'success', accountId: who.accountId, actor: who });
   });
   return sendSession(reply, ctx, session);

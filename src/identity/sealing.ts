@@ -1,8 +1,8 @@
 /**
  * What must be read again and must not stand in the database in clear, such as TOTP secrets: sealed with a key that lies
- * beside the database in `keys/`, so that a copy of the database alone shows nothing.
+ * beside the database in `keys/`, so that a copy of the database alone shows nothing. Short codes are hashed with it.
  */
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -10,9 +10,11 @@ const keyBytes = 32;
 
 export class Sealing {
   readonly #key: Buffer;
+  readonly #digestKey: Buffer;
 
   private constructor(key: Buffer) {
     this.#key = key;
+    this.#digestKey = Buffer.from(hkdfSync('sha256', key, '', 'slipway digest', keyBytes));
   }
 
   /** Reads `sealing.key` in `directory`; makes it at the first start. @throws Error when the file is damaged. */
@@ -42,5 +44,10 @@ export class Sealing {
     const decipher = createDecipheriv('aes-256-gcm', this.#key, bytes.subarray(0, 12)).setAAD(Buffer.from(owner));
     decipher.setAuthTag(bytes.subarray(12, 28));
     return Buffer.concat([decipher.update(bytes.subarray(28)), decipher.final()]).toString('utf8');
+  }
+
+  /** A keyed hash: without the key nobody can try out what a short code was. Another owner's of the same text differs. */
+  digest(owner: string, text: string): string {
+    return createHmac('sha256', this.#digestKey).update(`${owner}\0${text}`).digest('base64');
   }
 }

@@ -3,8 +3,7 @@ import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import type { App } from '../http.js';
-import { sendSession } from './authentication.js';
-import { sessionShape } from './login.js';
+import { sendSession, sessionShape } from './authentication.js';
 
 const tag = 'Identity';
 const family = 'identity';

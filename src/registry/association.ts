@@ -1,10 +1,10 @@
 /** Association (spec 3.1, decisions 6): whoever holds a device's code may move it into an organization in its reach. */
-import { randomInt } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import { Id } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';
+import { alphabet, inGroups, randomCharacters, readTyped } from '../crockford.js';
 import { nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { find, findLive, timestamp } from '../entity/verbs.js';
@@ -12,8 +12,6 @@ import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { associateDevice } from './devices.js';
 
-/** Crockford base32: no I, L, O, U, which are read as others. */
-const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
 const codeLength = 12;
 /** Wrong codes that a caller may try in `tryWindow` milliseconds. */
 const tries = 10;
@@ -29,13 +27,13 @@ export function checkCharacter(characters: string): string {
 }
 
 function makeCode(): string {
-  const characters = Array.from({ length: codeLength - 1 }, () => alphabet.charAt(randomInt(alphabet.length))).join('');
+  const characters = randomCharacters(codeLength - 1);
   return characters + checkCharacter(characters);
 }
 
 /** The code that a person typed. @throws PlatformError 400 with 106 when it cannot be one. */
 function readCode(typed: string): string {
-  const code = typed.toUpperCase().replace(/[\s-]/g, '').replace(/[IL]/g, '1').replace(/O/g, '0');
+  const code = readTyped(typed);
   const characters = code.slice(0, -1);
   if (code.length !== codeLength || [...code].some((one) => !alphabet.includes(one)))
     throw invalid('associationCode', `must be ${codeLength} letters and digits`);
@@ -126,7 +124,7 @@ async function createCode(ctx: Context, caller: Caller, deviceId: string): Promi
     const target = { kind: 'device', id: deviceId } as const;
     await audit.record(tx, { event: 'associationCodeCreated', outcome: 'success', accountId, actor: caller, target });
   });
-  return code.replace(/(.{4})(?=.)/g, '$1-');
+  return inGroups(code);
 }
 
 /**

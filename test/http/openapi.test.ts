@@ -10,6 +10,8 @@ import { type Json, type Service, startService } from '../support/service.js';
  */
 const spec = `
   POST /auth/login-user                            | emailAddress! password! accountId! renewalType=short,remembered,extended | csrfToken jwt
+  POST /auth/mfa-trigger-auth                      | platform-mfa-token! mfaMethod!=sms | status
+  POST /auth/mfa-login-user                        | platform-mfa-token! mfaMethod!=totp,sms code! | csrfToken jwt
   POST /sessions/logout                            | | success message
   POST /auth/validate-jwt                          | jwt! | result resultCode
 
@@ -107,13 +109,14 @@ t.test('it holds what the tables of the spec hold', async (t) => {
     if (!operation) continue;
     const taken = parametersOf(method, operation);
     for (const word of takes.split(' ').filter(Boolean)) {
-      const [, name = '', required, values] = /^(\w+)(!)?(?:=(.*))?$/.exec(word) ?? [];
+      const [, name = '', required, values] = /^([\w-]+)(!)?(?:=(.*))?$/.exec(word) ?? [];
       t.ok(taken[name], `${endpoint} takes ${name}`);
       if (!values) t.equal(taken[name]?.required, required !== undefined || name === 'etag', `${endpoint}: ${word}`);
       for (const value of values?.split(',') ?? [])
         t.ok(taken[name]?.schema.enum.includes(value), `${endpoint}: ${name} ${value}`);
     }
-    const answered = operation.responses[200].content['application/json'].schema.properties;
+    const { anyOf, ...only } = operation.responses[200].content['application/json'].schema;
+    const answered = Object.assign({}, ...(anyOf ?? [only]).map(({ properties }: Json) => properties));
     for (const name of answers.split(' ')) t.ok(answered[name], `${endpoint} answers ${name}`);
   }
 });

@@ -17,6 +17,8 @@ const withoutIds: Record<string, string> = {
   'POST /api/v1/auth/validate-jwt': 'says only whether the signature and the session are good',
   'GET /api/v1/auth/validate-jwt': 'the same',
   'POST /api/v1/sessions/renew-session': 'renews the session of the token that is sent, and names no other',
+  'POST /api/v1/auth/mfa-trigger-auth': 'the mfaToken decides, in test/identity/mfa.test.ts',
+  'POST /api/v1/auth/mfa-login-user': 'the mfaToken and the code decide, in test/identity/mfa.test.ts',
   'POST /api/v1/sessions/logout': 'ends the session of the token that is sent, and names no other',
   'GET /api/v1/oauth2/authorize': 'leads to the provider; who comes back decides, in test/identity/federation.test.ts',
   'GET /api/v1/oauth2/callback': 'the provider decides, in test/identity/federation.test.ts',
@@ -151,6 +153,14 @@ const table = `
   POST /api/v1/association/start-association-with-code | body organizationId: organization            | 400/102 | 400/102 | 403/21
   GET /api/v1/devices/{id}/logs                     | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v4/data/{topic}                          | path topic: topic                               | 404/100 | 404/100 | 403/21
+
+  POST /api/v1/users/{userId}/mfa/totp              | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  POST /api/v1/users/{userId}/mfa/sms               | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  POST /api/v1/users/{userId}/mfa/sms/code          | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  POST /api/v1/users/{userId}/mfa/totp/confirm      | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  POST /api/v1/users/{userId}/mfa/sms/confirm       | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  DELETE /api/v1/users/{userId}/mfa/totp            | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
+  DELETE /api/v1/users/{userId}/mfa/sms             | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
 `;
 const who = ['stranger', 'outsider', 'newcomer', 'strangerProgram', 'program'] as const;
 
@@ -203,7 +213,8 @@ const rows: Row[] = table
     const [, place, parameter = '', kind = ''] = /^(path|query|body) (\S+): (\S+)$/.exec(what) ?? [];
     const title = `${endpoint}, ${what}`;
     // A back-end of another account is a stranger; an application for end-users may call nothing of all this.
-    expected.push(expected[0] ?? '', '403/21');
+    if (path.includes('/mfa/')) expected.push('403/ForbiddenError', '403/ForbiddenError');
+    else expected.push(expected[0] ?? '', '403/21');
     return { title, endpoint, method, path, place: place as Row['place'], parameter, kind, expected };
   });
 
@@ -474,6 +485,9 @@ function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json 
     '/api/v1/applications': { accountId, name: 'changed', kind: 'endUserApp' },
     '/api/v1/identity-providers': { accountId, name: 'changed', ...client },
     '/api/v1/access/mqtt-credentials': { accountId, entityId: own.device?.id, entityType: 'device' },
+    '/api/v1/users/{userId}/mfa/sms': { phoneNumber: '+15550100' },
+    '/api/v1/users/{userId}/mfa/totp/confirm': { code: '000000' },
+    '/api/v1/users/{userId}/mfa/sms/confirm': { code: '000000' },
     '/api/v1/association/create-association-code': {},
     '/api/v1/association/start-association-with-code': { associationCode: own.code?.id, organizationId },
   };
@@ -556,6 +570,10 @@ function seen({ status, headers, body }: Answer) {
   return { status, etag: headers.get('etag'), ignored: headers.get('platform-ignored-properties'), ...rest };
 }
 
+/** The error body of a code, or of a name that the identity family has for one. */
+const failed = (code: string) =>
+  Number.isNaN(Number(code)) ? { attributes: { errorCode: code } } : { error: { code: Number(code) } };
+
 /** That the answer is the one of the table, and holds nothing of what it was asked for. */
 function meets(
   t: Test,
@@ -565,10 +583,10 @@ function meets(
   caller: Caller,
   title: string,
 ) {
-  const [status, code] = expected.split('/').map(Number);
+  const [status, code] = expected.split('/');
   const [page] = Object.values<Json>(answer.body);
-  if (expected === '400/102') t.match(page, { code, details: [{ path: row.parameter }] }, `${title}: ${expected}`);
-  if (code !== undefined) t.match(answer, { status, body: { error: { code } } }, `${title}: ${expected}`);
+  if (expected === '400/102') t.match(page, { code: 102, details: [{ path: row.parameter }] }, `${title}: ${expected}`);
+  if (code !== undefined) t.match(answer, { status: Number(status), body: failed(code) }, `${title}: ${expected}`);
   else {
     t.equal(answer.status, 200, title);
     t.equal(page.meta.count, expected === 'none' ? 0 : page.results.length, `${title}: nothing else is counted`);
@@ -615,7 +633,8 @@ for (const row of rows)
   t.test(row.title, async (t) => {
     const before = await snapshot();
     const nobody = await send(undefined, requestOf(row, callers.stranger, asked(row, callers.stranger)[0]));
-    t.match(nobody, { status: 401, body: { error: { code: 30 } } }, 'without a token: 401/30');
+    const missing = row.path.startsWith('/api/v1/users/') ? 'TokenMissingError' : '30';
+    t.match(nobody, { status: 401, body: failed(missing) }, `without a token: 401/${missing}`);
     for (const [n, name] of who.entries()) {
       const caller = callers[name];
       const [thing, ...others] = asked(row, caller);
