@@ -101,6 +101,8 @@ export async function documentation(app: App, { access }: Pick<Context, 'access'
   app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger());
 }
 
+const location = { type: 'string', description: 'Where to go.' };
+
 /** One operation of the document. */
 function describe(access: Access, prefix: string, schema: FastifySchema, path: string, route: RouteOptions) {
   if (!schema || schema.hide) return { schema, url: path };
@@ -109,6 +111,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
   // Only topics have slashes in them.
   const url = path.replace('*', ':topic');
   const failures = failuresOf(place, config.errors ?? []);
+  const sent = sentBy(prefix, place, config.sends ?? []);
   const { 200: success, 302: elsewhere } = schema.response as { 200?: TSchema; 302?: TSchema };
   return {
     url,
@@ -119,10 +122,8 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
       ...parametersOf(place),
       ...(isFlat(schema.body) ? { consumes: ['application/json', 'application/x-www-form-urlencoded'] } : {}),
       response: {
-        ...(success && { 200: { ...success, headers: sentBy(prefix, place, config.sends ?? []) } }),
-        ...(elsewhere && {
-          302: { ...elsewhere, headers: { location: { type: 'string', description: 'Where to go.' } } },
-        }),
+        ...(success && { 200: { ...success, headers: sent } }),
+        ...(elsewhere && { 302: { ...elsewhere, headers: { ...sent, location } } }),
         ...errorAnswers(failures, config.family),
       },
       'x-codes': codesByStatus(failures, config.family),

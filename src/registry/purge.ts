@@ -210,7 +210,7 @@ async function purgeExpired({ registry, clock }: PurgeContext): Promise<boolean>
   let purged = 0n;
   for (const table of ['federatedLogins', 'mailedTokens', 'mfaLogins'] as const) {
     const gone = sql`delete from ${sql.table(table)} where rowid in
-      (select rowid from ${sql.table(table)} where "expires" < ${timestamp(clock)} limit ${stepSize})`;
+      (select rowid from ${sql.table(table)} where "expires" <= ${timestamp(clock)} limit ${stepSize})`;
     purged += (await gone.execute(registry.query)).numAffectedRows ?? 0n;
   }
   return purged > 0n;
