@@ -104,6 +104,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
   const url = path.replace('*', ':topic');
   const failures = failuresOf(place, config.errors ?? []);
   const { 200: success, 302: elsewhere } = schema.response as { 200?: TSchema; 302?: TSchema };
+  const sent = sentBy(prefix, place, config.sends ?? []);
   return {
     url,
     schema: {
@@ -113,9 +114,9 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
       ...parametersOf(place),
       ...(isFlat(schema.body) ? { consumes: ['application/json', 'application/x-www-form-urlencoded'] } : {}),
       response: {
-        ...(success && { 200: { ...success, headers: sentBy(prefix, place, config.sends ?? []) } }),
+        ...(success && { 200: { ...success, headers: sent } }),
         ...(elsewhere && {
-          302: { ...elsewhere, headers: { location: { type: 'string', description: 'Where to go.' } } },
+          302: { ...elsewhere, headers: { ...sent, location: { type: 'string', description: 'Where to.' } } },
         }),
         ...errorAnswers(failures, config.family),
       },
