@@ -32,12 +32,15 @@ t.beforeEach(() => {
   provider.instead.clear();
 });
 
-/** An end-user, and somebody at the provider with the same verified e-mail, who is the next to log in there. */
+/** An invited end-user, and somebody at the provider with the same verified e-mail, who is the next to log in there. */
 async function somebody(at = provider) {
-  const { endUser, email } = await service.endUser((await service.organization()).id);
+  const email = `${service.unique('person').replace(' ', '')}@example.com`;
+  const { id: organizationId } = await service.organization();
+  const invitation = { organizationId, createIdmUser: true, idmUserEmail: email };
+  const { userId } = await service.create('/end-users', 'endUser', invitation);
   const person = { sub: service.unique('subject'), email, email_verified: true };
   at.logsIn(person);
-  return { userId: endUser.userId as string, email, person };
+  return { userId: userId as string, email, person };
 }
 
 const claimsOf = ({ body }: Answer): Json => JSON.parse(Buffer.from(body.jwt.split('.')[1], 'base64url').toString());
@@ -383,6 +386,24 @@ t.test('a provider that is changed while it proves somebody lets nobody in', asy
   });
   isRefused(t, await browser.visit(callback), 'deleted meanwhile');
   t.strictSame(await linksOf(userId), []);
+});
+
+t.test('a subject that says of itself to be two people at a time is one of them', async (t) => {
+  const [first, second] = [await somebody(), await somebody()];
+  const { sub } = first.person;
+  provider.logsIn(first.person);
+  let other: Answer | undefined;
+  provider.instead.set('/me', (_, response) => {
+    provider.instead.delete('/me');
+    provider.logsIn({ ...second.person, sub });
+    void new Browser(service).logIn(known.id).then((answer) => {
+      other = answer;
+      sendJson(response, { ...first.person, sub });
+    });
+  });
+  isRefused(t, await new Browser(service).logIn(known.id), 'the one that comes later');
+  t.ok(other && claimsOf(other).userId === second.userId);
+  t.strictSame(await linksOf(first.userId), []);
 });
 
 function sendJson(response: ServerResponse, body: unknown): void {
