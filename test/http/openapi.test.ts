@@ -14,6 +14,10 @@ const spec = `
   POST /auth/mfa-login-user                        | platform-mfa-token! mfaMethod!=totp,sms code! | csrfToken jwt
   POST /sessions/logout                            | | success message
   POST /auth/validate-jwt                          | jwt! | result resultCode
+  POST /users/{userId}/change-password-with-token  | newPassword! passwordResetToken! | success
+  GET /users/{userId}/password-reset-token         | | success userId resetToken
+  GET /users/by-email/{email}/user-id              | accountId | success userId
+  DELETE /internal/users/{userId}                  | | success
 
   POST /devices                                    | accountId! serialNumber! deviceTemplateId organizationId firmwareVersion latitude longitude externalIp reverseDns | device
   GET /devices/{id}                                | expand | device
@@ -154,11 +158,11 @@ t.test('every operation says what it is, what it takes and what it answers', asy
         t.ok(description.includes(`\`${code}\``), `${endpoint} ${code}`);
     }
     const headers = parameters.filter((one: Json) => one.in === 'header').map(({ name }: Json) => name);
-    const isOpen = security.length === 0;
-    t.equal(headers.includes('Idempotency-Key'), method === 'POST' && !isOpen, endpoint);
+    const takesSession = security.some((one: object) => 'bearer' in one);
+    t.equal(headers.includes('Idempotency-Key'), method === 'POST' && takesSession, endpoint);
     t.equal(
       security.some((one: object) => 'csrf' in one),
-      method !== 'GET' && !isOpen,
+      method !== 'GET' && takesSession,
       `${endpoint}: a cookie needs the CSRF header to change things`,
     );
     for (const status of successes) t.ok(responses[status].headers['x-request-id'], endpoint);

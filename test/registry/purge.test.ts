@@ -159,6 +159,26 @@ t.test('values that look like the key of a purged field stay, and the purge come
   t.same(await fields.execute(), [{ name: 'stays' }]);
 });
 
+t.test('tokens that were mailed go when their time is over, and not before', async (t) => {
+  const { endUser } = await service.endUser((await service.organization()).id);
+  const { query } = service.server.ctx.registry;
+  const token = (tokenHash: string, left: number) => ({
+    tokenHash,
+    userId: endUser.userId,
+    purpose: 'password',
+    email: null,
+    created: new Date(now).toISOString(),
+    expires: new Date(now + left).toISOString(),
+  });
+  const over = Array.from({ length: 250 }, (_, n) => token(`over ${n}`, -1));
+  await query
+    .insertInto('mailedTokens')
+    .values([...over, token('good', 1)])
+    .execute();
+  await purge(service.server.ctx);
+  t.match(await query.selectFrom('mailedTokens').selectAll().execute(), [{ tokenHash: 'good' }]);
+});
+
 t.test('recovery after thirty days is refused even before the purge has come by', async (t) => {
   const device = await service.create('/devices', 'device', { serialNumber: 'late' });
   await remove(`/devices/${device.id}`, device.version);
