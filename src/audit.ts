@@ -56,6 +56,8 @@ const sampleEvery = 15 * 60_000;
 const samplesRemembered = 50_000;
 /** Sampled entries that wait to be written; more are dropped, for they are samples. */
 const mostWaiting = 10_000;
+/** Rows of one statement, which takes so many parameters. */
+const rowsAtOnce = 500;
 
 export class Audit {
   readonly #ctx: Pick<Context, 'registry' | 'clock' | 'log'>;
@@ -68,21 +70,8 @@ export class Audit {
   }
 
   /** Adds an entry; in the transaction of what it tells of, or with the outer handle where there is none. */
-  async record(db: Db, { event, outcome, accountId, actor, target, address, details }: AuditEntry): Promise<void> {
-    const row = {
-      id: uuidv7(),
-      accountId,
-      time: timestamp(this.#ctx.clock),
-      event,
-      outcome,
-      actorKind: actor?.kind ?? null,
-      actorId: actor?.id ?? null,
-      targetKind: target?.kind ?? null,
-      targetId: target?.id ?? null,
-      address: address ?? actor?.address ?? null,
-      details: JSON.stringify(details ?? {}),
-    };
-    await db.insertInto('auditRecords').values(row).execute();
+  async record(db: Db, entry: AuditEntry): Promise<void> {
+    await db.insertInto('auditRecords').values(this.#rowOf(entry)).execute();
   }
 
   /** Adds an entry for what happens all the time: one per actor, target and event in a quarter of an hour. */
@@ -106,12 +95,29 @@ export class Audit {
     const entries = this.#waiting;
     this.#waiting = [];
     try {
-      await this.#ctx.registry.transaction(async (tx) => {
-        for (const entry of entries) await this.record(tx, entry);
-      });
+      for (let from = 0; from < entries.length; from += rowsAtOnce) {
+        const rows = entries.slice(from, from + rowsAtOnce).map((entry) => this.#rowOf(entry));
+        await this.#ctx.registry.query.insertInto('auditRecords').values(rows).execute();
+      }
     } catch (error) {
       this.#ctx.log.error({ err: error }, 'audit records could not be written');
     }
+  }
+
+  #rowOf({ event, outcome, accountId, actor, target, address, details }: AuditEntry) {
+    return {
+      id: uuidv7(),
+      accountId,
+      time: timestamp(this.#ctx.clock),
+      event,
+      outcome,
+      actorKind: actor?.kind ?? null,
+      actorId: actor?.id ?? null,
+      targetKind: target?.kind ?? null,
+      targetId: target?.id ?? null,
+      address: address ?? actor?.address ?? null,
+      details: JSON.stringify(details ?? {}),
+    };
   }
 
   /** Waits for what has not been written yet. */
