@@ -4,7 +4,7 @@
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
-import { LRUCache } from 'lru-cache';
+import { boundedCache } from './cache.js';
 import {
   type Answer,
   type Batch,
@@ -26,8 +26,8 @@ const categoriesKept = 10_000;
 class Writer {
   readonly #file: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepare>;
-  readonly #series = new LRUCache<string, number>({ max: seriesKept });
-  readonly #categories = new LRUCache<string, number>({ max: categoriesKept });
+  readonly #series = boundedCache<string, number>(seriesKept);
+  readonly #categories = boundedCache<string, number>(categoriesKept);
   #sequence: number;
 
   constructor(path: string) {

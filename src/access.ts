@@ -2,7 +2,7 @@
  * Who reaches what. HTTP and MQTT ask the same functions; all of them answer at once, from memory. The table says what a
  * kind of caller may do to a kind of thing; the tree of organizations says which of those things are in its reach.
  */
-import { LRUCache } from 'lru-cache';
+import { boundedCache } from '../db/cache.js';
 import type { ChannelRow, OrganizationNode, Placement, Registry, Roles } from '../db/index.js';
 import { PlatformError } from './errors.js';
 
@@ -126,8 +126,8 @@ const identitiesKept = 50_000;
 export class Access {
   readonly #registry: Registry;
   readonly #organizations = new Map<string, OrganizationNode>();
-  readonly #placements = new LRUCache<string, Placement>({ max: placementsKept });
-  readonly #roles = new LRUCache<string, Roles>({ max: identitiesKept });
+  readonly #placements = boundedCache<string, Placement>(placementsKept);
+  readonly #roles = boundedCache<string, Roles>(identitiesKept);
   readonly #channels = new Map<string, ReadonlyMap<string, Channel>>();
 
   constructor(registry: Registry) {

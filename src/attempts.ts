@@ -1,7 +1,7 @@
 /** How often somebody may try something, on the injected clock: a window begins with the first try and ends on its own. */
 import type { FastifyReply } from 'fastify';
 import ipaddr from 'ipaddr.js';
-import { LRUCache } from 'lru-cache';
+import { boundedCache } from '../db/cache.js';
 import type { Clock } from './context.js';
 import { type Allowance, PlatformError } from './errors.js';
 
@@ -17,7 +17,7 @@ export class Attempts {
   readonly #clock: Clock;
   readonly #limit: number;
   readonly #length: number;
-  readonly #windows = new LRUCache<string, Window>({ max: keysKept });
+  readonly #windows = boundedCache<string, Window>(keysKept);
 
   /** `limit` tries in `length` milliseconds; 0 switches it off. */
   constructor(clock: Clock, limit: number, length: number) {

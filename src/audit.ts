@@ -1,8 +1,8 @@
 /** The audit record: who did what to whose security, when and from where. It is only added to, and holds no secret. */
 import type { Selectable } from 'kysely';
-import { LRUCache } from 'lru-cache';
 import { type Static, Type } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
+import { boundedCache } from '../db/cache.js';
 import type { Db } from '../db/index.js';
 import { DateText, Id, Nullable, type Row } from '../db/records.js';
 import type { Caller, EntityKind } from './access.js';
@@ -61,7 +61,7 @@ const rowsAtOnce = 500;
 
 export class Audit {
   readonly #ctx: Pick<Context, 'registry' | 'clock' | 'log'>;
-  readonly #seen = new LRUCache<string, number>({ max: samplesRemembered });
+  readonly #seen = boundedCache<string, number>(samplesRemembered);
   #waiting: AuditEntry[] = [];
   #writing: Promise<void> = Promise.resolve();
 

@@ -5,7 +5,7 @@ import cookie from '@fastify/cookie';
 import cors from '@fastify/cors';
 import helmet from '@fastify/helmet';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
-import { Ajv, type ErrorObject } from 'ajv';
+import { Ajv, type ValidateFunction } from 'ajv';
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyError,
@@ -205,14 +205,13 @@ function strictBodies(app: App): void {
   const shared = { allErrors: false, strictTypes: false, strictSchema: false, useDefaults: false } as const;
   const strict = new Ajv({ ...shared, coerceTypes: false });
   const coercing = new Ajv({ ...shared, coerceTypes: true });
-  app.setValidatorCompiler(({ schema, httpPart }) => {
-    const coerce = coercing.compile(schema);
+  app.setValidatorCompiler<object>(({ schema, httpPart }) => {
+    const [coerce, check] = [checking(coercing, schema, httpPart), checking(strict, schema, httpPart)];
     if (httpPart !== 'body') return coerce;
-    const check = strict.compile(schema);
     return (body) => {
-      if (isForm(body)) readNulls(schema as object, body);
-      const validate = isForm(body) ? coerce : check;
-      return validate(body) || { error: validationError(validate.errors ?? []) };
+      if (!isForm(body)) return check(body);
+      readNulls(schema, body);
+      return coerce(body);
     };
   });
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
@@ -253,8 +252,15 @@ function readNulls(
   }
 }
 
-function validationError(errors: ErrorObject[]): Error {
-  return Object.assign(new Error('invalid body'), { validation: errors, validationContext: 'body', statusCode: 400 });
+/** A check against a schema, which is compiled when it is first used: all of them at once would be a slow start. */
+function checking(ajv: Ajv, schema: object, httpPart = '') {
+  let validate: ValidateFunction | undefined;
+  return (value: unknown): true | { error: Error } => {
+    validate ??= ajv.compile(schema);
+    if (validate(value)) return true;
+    const failure = { validation: validate.errors ?? [], validationContext: httpPart, statusCode: 400 };
+    return { error: Object.assign(new Error('invalid value'), failure) };
+  };
 }
 
 function exposedHeaders(prefix: string): string[] {

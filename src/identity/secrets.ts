@@ -1,8 +1,8 @@
 /** Secrets that the platform makes: 256 random bits, shown once, stored hashed (decisions 6). */
 import { createHmac, randomBytes } from 'node:crypto';
 import { argon2id, hash, verify } from 'argon2';
-import { LRUCache } from 'lru-cache';
 import pLimit from 'p-limit';
+import { boundedCache } from '../../db/cache.js';
 
 /** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost. */
 const cost = { type: argon2id, memoryCost: 64, timeCost: 1, parallelism: 1 } as const;
@@ -17,7 +17,7 @@ export class Secrets {
   readonly #limit = pLimit(4);
   readonly #limitCodes = pLimit(1);
   readonly #key = randomBytes(32);
-  readonly #proven = new LRUCache<string, string>({ max: provenKept });
+  readonly #proven = boundedCache<string, string>(provenKept);
   readonly #nobody = this.hash(makeSecret());
 
   /** The stored form of a secret. */

@@ -1,7 +1,7 @@
 /** Login sessions (spec 5, decisions 4): a session lasts as long as its renewal type says, a token 20 minutes. */
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { LRUCache } from 'lru-cache';
 import { v7 as uuidv7 } from 'uuid';
+import { boundedCache } from '../../db/cache.js';
 import type { SessionRow, Tx } from '../../db/index.js';
 import { type Caller, isApplication } from '../access.js';
 import type { Clock, Context } from '../context.js';
@@ -41,7 +41,7 @@ export interface Authenticated {
 export class Sessions {
   readonly #ctx: Pick<Context, 'registry' | 'tokens' | 'clock' | 'access'>;
   // A caller that keeps its old token would otherwise cost one signature a request.
-  readonly #renewed = new LRUCache<string, { jwt: string; at: number }>({ max: 20_000 });
+  readonly #renewed = boundedCache<string, { jwt: string; at: number }>(20_000);
 
   constructor(ctx: Pick<Context, 'registry' | 'tokens' | 'clock' | 'access'>) {
     this.#ctx = ctx;

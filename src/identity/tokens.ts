@@ -12,7 +12,7 @@ import {
   jwtVerify,
   SignJWT,
 } from 'jose';
-import { LRUCache } from 'lru-cache';
+import { boundedCache } from '../../db/cache.js';
 import type { Clock } from '../context.js';
 
 const issuer = 'slipway';
@@ -45,7 +45,7 @@ export class Tokens {
   readonly #clock: Clock;
   readonly #keys = new Map<string, SigningKey>();
   #signing: SigningKey;
-  readonly #verified = new LRUCache<string, Claims>({ max: verifiedKept });
+  readonly #verified = boundedCache<string, Claims>(verifiedKept);
 
   private constructor(directory: string, clock: Clock, keys: SigningKey[]) {
     this.#directory = directory;

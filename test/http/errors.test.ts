@@ -81,11 +81,12 @@ t.test('a body that is nested more than 32 deep is refused wherever it is sent',
   const nested = (levels: number) => `{"x":${'['.repeat(levels - 2)}{"y":1}${']'.repeat(levels - 2)}}`;
   const refused = { status: 400, body: { error: { code: 106, details: [{ message: /deep nesting/ }] } } };
   const { paths } = service.server.app.swagger() as { paths: Record<string, object> };
+  const { appToken } = await service.create('/applications', 'application', { name: 'Nested', kind: 'endUserApp' });
   for (const [path, operations] of Object.entries(paths))
     for (const method of ['POST', 'PUT'].filter((one) => one.toLowerCase() in operations))
       for (const levels of [33, 100_000]) {
         const url = path.replace('{id}', 'nothing');
-        const answer = await service.http(method, url, { body: nested(levels) });
+        const answer = await service.http(method, url, { body: nested(levels), headers: { accesstoken: appToken } });
         const failure = answer.body.attributes ?? answer.body.error;
         t.equal(answer.status, 400, `${method} ${path} ${levels}`);
         t.match(failure, { details: [{ message: /deep nesting/ }] });
