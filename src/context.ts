@@ -162,7 +162,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const audit = new Audit({ registry, clock, log });
     closers.push(() => audit.close());
     const sealing = Sealing.open(join(config.dataDir, 'keys'));
-    const senders = openSenders(config);
+    const senders = await openSenders(config);
     const sms = overrides.sms ?? senders.sms;
     const base = {
       config,

@@ -15,7 +15,7 @@ import type { App } from '../http.js';
 import { findIdentity } from './identities.js';
 import { demandUnchanged, redirectUrisOf } from './identity-providers.js';
 import { admitPerson, loginShape, renewalType } from './login.js';
-import { type Challenge, OpenId, type Proof } from './openid.js';
+import type { Challenge, OpenId, Proof } from './openid.js';
 import { makeSecret } from './secrets.js';
 
 const tag = 'Identity';
@@ -50,9 +50,15 @@ type Provider = Row<'identityProviders'>;
 
 /** Endpoints that need no token: a browser is sent to them. */
 export function federationRoutes(app: App, ctx: Context): void {
-  const openId = new OpenId(ctx);
+  // Loaded when the first person comes: most services have no provider, and it takes megabytes.
+  let loading: Promise<OpenId> | undefined;
+  const openId = () => {
+    loading ??= import('./openid.js').then((module) => new module.OpenId(ctx));
+    return loading;
+  };
   app.addHook('preClose', async () => {
-    setTimeout(() => openId.close(), farewell).unref();
+    const loaded = await loading;
+    setTimeout(() => loaded?.close(), farewell).unref();
   });
   // A login counts until it succeeds, as a wrong password does.
   const begun = new Attempts(ctx.clock, ctx.config.loginFailures.perAddress, 60 * minute);
@@ -79,7 +85,7 @@ export function federationRoutes(app: App, ctx: Context): void {
         throw invalid('redirectUri', 'must be one of the provider’s redirectUris');
       const login = { ...makeChallenge(), redirectUri, renewalType, version: provider.version };
       const callback = callbackUrl(ctx, app);
-      const url = await openId.authorizationUrl(provider, callback, login);
+      const url = await (await openId()).authorizationUrl(provider, callback, login);
       const browser = await remember(ctx, provider, login);
       reply.setCookie(cookieName(ctx, login.state), browser, {
         path: callback.pathname,
@@ -122,7 +128,7 @@ export function federationRoutes(app: App, ctx: Context): void {
       const unchanged = demandUnchanged(provider, login.version);
       return finish(ctx, unchanged, login.redirectUri, request, reply, async () => {
         callback.search = new URL(request.url, callback).search;
-        const proof = await openId.exchange(unchanged, callback, login);
+        const proof = await (await openId()).exchange(unchanged, callback, login);
         const answer = await admit(ctx, unchanged, proof, login, request, reply);
         begun.giveBack(request.ip);
         return answer;

@@ -20,7 +20,6 @@ import { change, demandLive, find, findReached, insert, stamp, trash } from '../
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
-import { isSecure } from './openid.js';
 
 const name = Type.String({ minLength: 1, maxLength: 255 });
 const issuer = Type.String({ maxLength: 1000, description: 'https, or http on this machine.' });
@@ -295,4 +294,10 @@ function show(row: Provider) {
   const { name, issuer, clientId, scope } = row;
   const clientSecretSet = row.sealedClientSecret !== null;
   return { ...showCommon(row), name, issuer, clientId, clientSecretSet, scope, redirectUris: redirectUrisOf(row) };
+}
+
+/** Whether an address may be spoken to: https, or http on this machine. */
+export function isSecure({ protocol, hostname }: URL): boolean {
+  if (protocol === 'https:') return true;
+  return protocol === 'http:' && /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);
 }

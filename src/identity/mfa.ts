@@ -1,5 +1,4 @@
 /** Second factors of an identity: enrolment, confirmation, removal (decisions 4). */
-import QRCode from 'qrcode';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
@@ -210,6 +209,8 @@ async function enrolTotp(ctx: Context, caller: Caller): Promise<Static<typeof to
   const totp = newTotp(accountName, email);
   const secret = totp.secret.base32;
   const otpauthUrl = totp.toString();
+  // Loaded when somebody enrols.
+  const { default: QRCode } = await import('qrcode');
   const qrSvg = await QRCode.toString(otpauthUrl, { type: 'svg' });
   await begin(ctx, caller, 'totp', { sealedSecret: ctx.sealing.seal(caller.id, secret) });
   return { secret, otpauthUrl, qrSvg };

@@ -8,6 +8,7 @@ import type { Row } from '../../db/records.js';
 import type { Context } from '../context.js';
 import { isEmail } from '../entity/values.js';
 import { PlatformError } from '../errors.js';
+import { isSecure } from './identity-providers.js';
 
 /** Milliseconds that a provider has for everything that it is asked in one request of ours. */
 const patience = 10_000;
@@ -42,12 +43,6 @@ export interface Proof {
   subject: string;
   /** The e-mail address, when the provider says that it is verified. @throws PlatformError 502. */
   verifiedEmail(): Promise<string | undefined>;
-}
-
-/** Whether an address may be spoken to: https, or http on this machine. */
-export function isSecure({ protocol, hostname }: URL): boolean {
-  if (protocol === 'https:') return true;
-  return protocol === 'http:' && /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);
 }
 
 type Provider = Row<'identityProviders'>;

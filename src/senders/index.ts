@@ -1,7 +1,6 @@
 /** Mail and text messages on their way out: SMTP and a webhook, or a file for development (decisions 4, 7). */
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createTransport } from 'nodemailer';
 import type { Config } from '../config.js';
 import type { Mail, Sms } from '../context.js';
 
@@ -9,19 +8,20 @@ import type { Mail, Sms } from '../context.js';
 const patience = 10_000;
 
 /** The senders that the configuration names; without one of its own, each writes to `outbox.ndjson`. */
-export function openSenders(config: Pick<Config, 'dataDir' | 'smtpUrl' | 'mailFrom' | 'smsWebhookUrl'>): {
-  mail: Mail;
-  sms: Sms;
-} {
+export async function openSenders(
+  config: Pick<Config, 'dataDir' | 'smtpUrl' | 'mailFrom' | 'smsWebhookUrl'>,
+): Promise<{ mail: Mail; sms: Sms }> {
   const { dataDir, smtpUrl, mailFrom, smsWebhookUrl } = config;
   const outbox = join(dataDir, 'outbox.ndjson');
   return {
-    mail: smtpUrl ? smtpMail(smtpUrl, mailFrom) : { send: (letter) => keep(outbox, { kind: 'mail', ...letter }) },
+    mail: smtpUrl ? await smtpMail(smtpUrl, mailFrom) : { send: (letter) => keep(outbox, { kind: 'mail', ...letter }) },
     sms: smsWebhookUrl ? webhookSms(smsWebhookUrl) : { send: (message) => keep(outbox, { kind: 'sms', ...message }) },
   };
 }
 
-function smtpMail(url: string, from: string): Mail {
+async function smtpMail(url: string, from: string): Promise<Mail> {
+  // Loaded only where there is a mail server: it takes megabytes.
+  const { createTransport } = await import('nodemailer');
   const limits = { connectionTimeout: patience, greetingTimeout: patience, socketTimeout: patience };
   const transport = createTransport({ url, ...limits }, { from });
   return {
