@@ -38,6 +38,9 @@ export const IdentityRecord = Type.Object({
   passwordHash: OptionalText,
   organizationsMade: Type.Integer(),
   created: DateText,
+  emailUnproven: Type.Integer({
+    description: '1 when somebody registered it who has not shown that the address is theirs.',
+  }),
   name: OptionalText,
   firstName: OptionalText,
   lastName: OptionalText,

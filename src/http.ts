@@ -41,6 +41,7 @@ import { registrationRoutes, userRoutes } from './identity/users.js';
 import { logRoutes } from './messages/logs.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { documentation } from './openapi.js';
+import { pageRoutes } from './pages.js';
 import { accountUserRoutes } from './registry/account-users.js';
 import { associationRoutes } from './registry/association.js';
 import { batchRoutes } from './registry/batch.js';
@@ -131,6 +132,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   await documentation(app, ctx);
 
   keyRoutes(app, ctx);
+  pageRoutes(app);
   await app.register(
     async (scope) => {
       for (const mount of [

@@ -12,6 +12,7 @@ const common = `
     "deleted" TEXT`;
 
 const statements = `
+  ALTER TABLE "identities" ADD COLUMN "emailUnproven" INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE "identities" ADD COLUMN "name" TEXT;
   ALTER TABLE "identities" ADD COLUMN "firstName" TEXT;
   ALTER TABLE "identities" ADD COLUMN "lastName" TEXT;

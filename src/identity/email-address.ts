@@ -130,7 +130,7 @@ async function confirmAddress(ctx: Context, given: string, address: string): Pro
 /** Tokens that were mailed to the former address are void from now on. */
 async function changeAddress(tx: Tx, path: string, person: Person, email: string): Promise<void> {
   await demandFree(tx, path, person, email);
-  const changes = { email, emailKey: emailKey(email) };
+  const changes = { email, emailKey: emailKey(email), emailUnproven: 0 };
   const { numUpdatedRows } = await tx
     .updateTable('identities')
     .set(changes)

@@ -12,7 +12,7 @@ import type { Context } from '../context.js';
 import { find, timestamp } from '../entity/verbs.js';
 import { identityErrorCode, invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
-import { findIdentity } from './identities.js';
+import { claimUnproven, findIdentity } from './identities.js';
 import { demandUnchanged, redirectUrisOf } from './identity-providers.js';
 import { admitPerson, loginShape, renewalType } from './login.js';
 import type { Challenge, OpenId, Proof } from './openid.js';
@@ -249,6 +249,10 @@ async function admit(
   const caller = ctx.access.callerOf(userId);
   if (caller?.accountId !== provider.accountId) throw new PlatformError('badCredentials');
   const who = { ...caller, address };
+  if (linked === undefined) {
+    const ended = await ctx.registry.transaction((tx) => claimUnproven(tx, ctx, userId));
+    for (const id of ended) ctx.broker.disconnectSession(id);
+  }
   return admitPerson(ctx, reply, who, renewalType, async (tx) => {
     demandUnchanged(await find(tx, 'identityProviders', provider.id), version);
     // All of it may be otherwise by now: the provider has taken its time.

@@ -32,6 +32,7 @@ export function newIdentity(
     passwordHash,
     organizationsMade: 0,
     created: timestamp(clock),
+    emailUnproven: 0,
     name: null,
     firstName: null,
     lastName: null,
@@ -122,6 +123,23 @@ export async function setPassword(
   for (const table of ['mailedTokens', 'mfaLogins'] as const)
     await tx.deleteFrom(table).where('userId', '=', userId).execute();
   return sessions.endAll(tx, userId, except);
+}
+
+/**
+ * The owner of the address has come, by a proof that is not a password, to an identity that somebody registered without
+ * showing that it was theirs: what that somebody has set up ends. The ids of the sessions that end.
+ */
+export async function claimUnproven(
+  tx: Tx,
+  { sessions }: Pick<Context, 'sessions'>,
+  userId: string,
+): Promise<string[]> {
+  const unproven = tx.updateTable('identities').set({ emailUnproven: 0, passwordHash: null });
+  const { numUpdatedRows } = await unproven.where('id', '=', userId).where('emailUnproven', '=', 1).executeTakeFirst();
+  if (numUpdatedRows === 0n) return [];
+  for (const table of ['mailedTokens', 'mfaLogins', 'mfaMethods', 'recoveryCodes'] as const)
+    await tx.deleteFrom(table).where('userId', '=', userId).execute();
+  return sessions.endAll(tx, userId);
 }
 
 /** @throws PlatformError 400 with 106 naming `path`. */

@@ -180,6 +180,8 @@ async function changeWithToken(
       address,
       details: { with: 'token' },
     });
+    // Whoever has the token has the mailbox.
+    await tx.updateTable('identities').set({ emailUnproven: 0 }).where('id', '=', userId).execute();
     return setPassword(tx, ctx, userId, passwordHash);
   });
   for (const sessionId of ended) ctx.broker.disconnectSession(sessionId);

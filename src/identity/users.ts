@@ -116,7 +116,8 @@ async function register(ctx: Context, caller: Caller, body: Static<typeof create
   const { accountId, emailAddress: email, password, name = null, firstName = null, lastName = null } = body;
   const blank = newIdentity(ctx.clock, 'emailAddress', { accountId, email, passwordHash: null });
   const passwordHash = await ctx.passwords.hashNew('password', password, email);
-  const identity = { ...blank, passwordHash, name, firstName, lastName, phoneNumber: body.phoneNumber ?? null };
+  const given = { name, firstName, lastName, phoneNumber: body.phoneNumber ?? null };
+  const identity = { ...blank, ...given, passwordHash, emailUnproven: 1 };
   await writeAs(ctx, caller, undefined, async (tx) => {
     await insertIdentity(tx, 'emailAddress', identity);
     await ctx.audit.record(tx, {

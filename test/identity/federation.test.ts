@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { TOTP } from 'otpauth';
 import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { purge } from '../../src/registry/purge.js';
@@ -86,6 +87,53 @@ t.test('a verified e-mail links a person once; from then on it is the subject th
     records.map((one: Json) => one.details.linked),
     [false, true],
   );
+});
+
+t.test('an address that somebody registered before its owner came is taken over, with nothing of theirs', async (t) => {
+  const { appToken } = await service.create('/applications', 'application', { name: 'App', kind: 'endUserApp' });
+  const email = 'taken.before@example.com';
+  const password = 'the secret of the first comer';
+  const registration = { accountId: service.accountId, emailAddress: email, password };
+  const { userId } = await service.ok('POST', '/api/v1/auth/create-user', {
+    token: null,
+    headers: { accesstoken: appToken },
+    body: registration,
+  });
+  const { jwt } = await service.loginAs(email, password);
+  const { secret } = await service.ok('POST', `/api/v1/users/${userId}/mfa/totp`, { token: jwt });
+  const code = new TOTP({ secret }).generate({ timestamp: Date.now() + time.ahead });
+  await service.ok('POST', `/api/v1/users/${userId}/mfa/totp/confirm`, { token: jwt, body: { code } });
+  provider.logsIn({ sub: 'the owner', email, email_verified: true });
+  const answer = await new Browser(service).logIn(known.id);
+  t.equal(claimsOf(answer).userId, userId);
+  const still = await service.http('GET', `/api/v1/profile/${userId}`, { token: jwt });
+  t.equal(still.status, 401, 'the session of the first comer has ended');
+  const again = await service.http('POST', '/api/v1/auth/login-user', { token: null, body: registration });
+  t.equal(again.status, 401, 'and its password is void');
+  t.equal((await service.http('GET', `/api/v1/profile/${userId}`, { token: answer.body.jwt })).status, 200);
+});
+
+t.test('a second factor is asked for behind a provider too', async (t) => {
+  const { email, userId, person } = await somebody();
+  const first = await new Browser(service).logIn(known.id);
+  const { jwt: token } = first.body;
+  const { secret } = await service.ok('POST', `/api/v1/users/${userId}/mfa/totp`, { token });
+  const totp = new TOTP({ secret });
+  const code = (at: number) => totp.generate({ timestamp: Date.now() + at });
+  await service.ok('POST', `/api/v1/users/${userId}/mfa/totp/confirm`, { token, body: { code: code(0) } });
+  t.ok(email);
+  provider.logsIn(person);
+  const second = await new Browser(service).logIn(known.id);
+  t.match(second.body, { mfaRequired: true, mfaMethods: ['totp'] });
+  t.equal(second.body.jwt, undefined);
+  t.equal(second.headers.get('platform-access-token'), null);
+  time.ahead = minute;
+  const login = await service.http('POST', '/api/v1/auth/mfa-login-user', {
+    token: null,
+    headers: { 'platform-mfa-token': second.body.mfaToken },
+    body: { mfaMethod: 'totp', code: code(minute) },
+  });
+  t.equal(claimsOf(login).userId, userId);
 });
 
 t.test('a session by a provider lasts as long as renewalType says', async (t) => {
