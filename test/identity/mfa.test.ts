@@ -5,6 +5,7 @@ import { Secret, TOTP } from 'otpauth';
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { purge } from '../../src/registry/purge.js';
+import { beforeNextTransaction } from '../support/races.js';
 import { type Answer, adminEmail, adminPassword, type Json, type Service, startService } from '../support/service.js';
 
 const minute = 60_000;
@@ -393,6 +394,40 @@ t.test('a new password and the end of an identity make its open logins void', as
   service.server.ctx.access.identityChanged(other.userId);
   t.match(await codeStep(untouched, 'totp', codeAt(others)), refused);
   t.strictSame(await rows('mfaMethods', other.userId), []);
+});
+
+t.test('what changes while a login is under way counts', async (t) => {
+  const { query } = service.server.ctx.registry;
+  const who = await person();
+  let secret = '';
+  beforeNextTransaction(service, async () => {
+    ({ secret } = await enrolTotp(who));
+  });
+  t.match(await passwordStep(who), refused, 'a second factor is confirmed');
+  for (const change of [
+    () => query.updateTable('identities').set({ passwordHash: 'another' }).where('id', '=', who.userId).execute(),
+    () => service.ok('DELETE', `/api/v1/users/${who.userId}/mfa/totp`),
+  ]) {
+    const token = await mfaToken(who);
+    const { passwordHash } = await query
+      .selectFrom('identities')
+      .select('passwordHash')
+      .where('id', '=', who.userId)
+      .executeTakeFirstOrThrow();
+    beforeNextTransaction(service, change);
+    t.match(await codeStep(token, 'totp', codeAt(secret)), refused);
+    await query.updateTable('identities').set({ passwordHash }).where('id', '=', who.userId).execute();
+  }
+
+  const { endUser, token, ...known } = await service.endUser(organizationId);
+  const leaving = { ...known, token, userId: endUser.userId, at: service };
+  await service.ok('DELETE', `/api/v1/end-users/${endUser.id}`, { headers: { etag: endUser.version } });
+  await enrolTotp(leaving);
+  const { accountId } = service;
+  beforeNextTransaction(service, () =>
+    service.ok('POST', '/api/v1/account-users', { body: { accountId, userId: leaving.userId } }),
+  );
+  t.match(await service.http('DELETE', `/api/v1/users/${leaving.userId}/mfa/totp`), absent, 'it becomes an admin');
 });
 
 t.test('a wrong password with a second factor looks like one without', async (t) => {
