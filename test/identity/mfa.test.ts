@@ -546,6 +546,14 @@ t.test('an admin may have a second factor, and so may an identity without an end
   await enrolTotp({ ...known, token, userId: endUser.userId, at: admin });
 });
 
+t.test('names that are as long as can be have a QR code, too', async (t) => {
+  const long = { name: '🚀'.repeat(300), adminEmail: `${'🚀'.repeat(120)}@example.com`, adminPassword };
+  const { accountId } = await createAccount(service.server.ctx, long);
+  const { jwt } = await service.loginAs(long.adminEmail, adminPassword, accountId);
+  const { userId } = JSON.parse(Buffer.from(jwt.split('.')[1], 'base64url').toString());
+  t.match(await service.http('POST', `/api/v1/users/${userId}/mfa/totp`, { token: jwt }), { body: { qrSvg: /^<svg/ } });
+});
+
 t.test('wrong codes are limited over many mfaTokens, and a right password forgets none', async (t) => {
   const limited = await startService(t, { clock, sms });
   const who = await person(limited, (await limited.organization()).id);
