@@ -5,6 +5,7 @@ import { Secret, TOTP } from 'otpauth';
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { purge } from '../../src/registry/purge.js';
+import { beforeNextTransaction } from '../support/races.js';
 import { type Answer, adminEmail, adminPassword, type Json, type Service, startService } from '../support/service.js';
 
 const minute = 60_000;
@@ -395,6 +396,40 @@ t.test('a new password and the end of an identity make its open logins void', as
   t.strictSame(await rows('mfaMethods', other.userId), []);
 });
 
+t.test('what changes while a login is under way counts', async (t) => {
+  const { query } = service.server.ctx.registry;
+  const who = await person();
+  let secret = '';
+  beforeNextTransaction(service, async () => {
+    ({ secret } = await enrolTotp(who));
+  });
+  t.match(await passwordStep(who), refused, 'a second factor is confirmed');
+  for (const change of [
+    () => query.updateTable('identities').set({ passwordHash: 'another' }).where('id', '=', who.userId).execute(),
+    () => service.ok('DELETE', `/api/v1/users/${who.userId}/mfa/totp`),
+  ]) {
+    const token = await mfaToken(who);
+    const { passwordHash } = await query
+      .selectFrom('identities')
+      .select('passwordHash')
+      .where('id', '=', who.userId)
+      .executeTakeFirstOrThrow();
+    beforeNextTransaction(service, change);
+    t.match(await codeStep(token, 'totp', codeAt(secret)), refused);
+    await query.updateTable('identities').set({ passwordHash }).where('id', '=', who.userId).execute();
+  }
+
+  const { endUser, token, ...known } = await service.endUser(organizationId);
+  const leaving = { ...known, token, userId: endUser.userId, at: service };
+  await service.ok('DELETE', `/api/v1/end-users/${endUser.id}`, { headers: { etag: endUser.version } });
+  await enrolTotp(leaving);
+  const { accountId } = service;
+  beforeNextTransaction(service, () =>
+    service.ok('POST', '/api/v1/account-users', { body: { accountId, userId: leaving.userId } }),
+  );
+  t.match(await service.http('DELETE', `/api/v1/users/${leaving.userId}/mfa/totp`), absent, 'it becomes an admin');
+});
+
 t.test('a wrong password with a second factor looks like one without', async (t) => {
   const [plain, guarded] = [await person(), await person()];
   await enrolTotp(guarded);
@@ -509,6 +544,14 @@ t.test('an admin may have a second factor, and so may an identity without an end
   const { endUser, token, ...known } = await admin.endUser(farewell.id);
   await admin.ok('DELETE', `/api/v1/end-users/${endUser.id}`, { headers: { etag: endUser.version } });
   await enrolTotp({ ...known, token, userId: endUser.userId, at: admin });
+});
+
+t.test('names that are as long as can be have a QR code, too', async (t) => {
+  const long = { name: '🚀'.repeat(300), adminEmail: `${'漢'.repeat(240)}@example.com`, adminPassword };
+  const { accountId } = await createAccount(service.server.ctx, long);
+  const { jwt } = await service.loginAs(long.adminEmail, adminPassword, accountId);
+  const { userId } = JSON.parse(Buffer.from(jwt.split('.')[1], 'base64url').toString());
+  t.match(await service.http('POST', `/api/v1/users/${userId}/mfa/totp`, { token: jwt }), { body: { qrSvg: /^<svg/ } });
 });
 
 t.test('wrong codes are limited over many mfaTokens, and a right password forgets none', async (t) => {

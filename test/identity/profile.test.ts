@@ -1,6 +1,7 @@
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { Mailbox } from '../support/mailbox.js';
+import { beforeNextTransaction } from '../support/races.js';
 import { adminEmail, adminPassword, type Json, type Service, startService } from '../support/service.js';
 
 const minute = 60_000;
@@ -56,17 +57,6 @@ async function stranger(name: string): Promise<string> {
   const account = { name, adminEmail: 'boss@example.com', adminPassword: 'another fine one' };
   const { accountId } = await createAccount(service.server.ctx, account);
   return (await service.loginAs(account.adminEmail, account.adminPassword, accountId)).jwt;
-}
-
-/** Runs when the registry is about to begin its next transaction, in the middle of whoever asked for it. */
-function beforeNextTransaction(work: () => Promise<unknown>): void {
-  const { registry } = service.server.ctx;
-  const original = registry.transaction;
-  registry.transaction = async (inner) => {
-    registry.transaction = original;
-    await work();
-    return original.call(registry, inner) as never;
-  };
 }
 
 t.test('a profile is read by its owner, by admins, and by those who see the person as an end-user', async (t) => {
@@ -191,7 +181,7 @@ t.test('of ten changes at once with one old password exactly one is made', async
 
 t.test('whoever is logged out while the hash is computed changes nothing', async (t) => {
   const { userId, email, password, token } = await person(top.id);
-  beforeNextTransaction(() => service.ok('POST', '/api/v1/sessions/logout', { token }));
+  beforeNextTransaction(service, () => service.ok('POST', '/api/v1/sessions/logout', { token }));
   t.match(await changePassword({ userId, oldPassword: password }, token), failure(401, 'TokenInvalidError'));
   t.equal(await tryLogin(email, password), 200);
 });

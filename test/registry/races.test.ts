@@ -1,21 +1,11 @@
 import t from 'tap';
+import { beforeNextTransaction } from '../support/races.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
   service = await startService(t);
 });
-
-/** Runs when the registry is about to begin its next transaction, in the middle of whoever asked for it. */
-function beforeNextTransaction(work: () => Promise<unknown>): void {
-  const { registry } = service.server.ctx;
-  const original = registry.transaction;
-  registry.transaction = async (inner) => {
-    registry.transaction = original;
-    await work();
-    return original.call(registry, inner) as never;
-  };
-}
 
 const etag = (version: string) => ({ headers: { etag: version } });
 
@@ -44,7 +34,7 @@ t.test('what a caller may do is looked at again when its write has its turn', as
   for (const [name, revoke, refused] of cases) {
     const [home, away] = [await service.organization(), await service.organization()];
     const who = await service.endUser(home.id);
-    beforeNextTransaction(() => revoke(who, home, away));
+    beforeNextTransaction(service, () => revoke(who, home, away));
     const body = {
       accountId: service.accountId,
       organizationId: home.id,
@@ -61,7 +51,7 @@ t.test('a device that is moved away in between is not written to, nor pulled bac
   const { token } = await service.endUser(home.id);
   const device = await service.create('/devices', 'device', { serialNumber: 'r', organizationId: home.id });
   const path = `/api/v1/devices/${device.id}`;
-  beforeNextTransaction(() => service.ok('PUT', path, { ...etag('1'), body: { organizationId: away.id } }));
+  beforeNextTransaction(service, () => service.ok('PUT', path, { ...etag('1'), body: { organizationId: away.id } }));
   const pulled = await service.http('PUT', path, {
     token,
     ...etag('2'),
@@ -74,7 +64,7 @@ t.test('a device that is moved away in between is not written to, nor pulled bac
 t.test('a move of an organization is not undone by a change of its name', async (t) => {
   const [parent, child] = [await service.organization(), await service.organization()];
   const path = `/api/v1/organizations/${child.id}`;
-  beforeNextTransaction(() => service.ok('PUT', path, { ...etag('1'), body: { parentId: parent.id } }));
+  beforeNextTransaction(service, () => service.ok('PUT', path, { ...etag('1'), body: { parentId: parent.id } }));
   await service.ok('PUT', path, { ...etag('2'), body: { name: 'renamed' } });
   t.match((await service.ok('GET', path)).organization, { name: 'renamed', parentId: parent.id });
 });
@@ -86,7 +76,9 @@ t.test('an ended admin writes nothing more', async (t) => {
     idmUserPassword: 'a fine password',
   });
   const { jwt } = await service.loginAs('second@example.com', 'a fine password');
-  beforeNextTransaction(() => service.ok('DELETE', `/api/v1/account-users/${second.id}`, etag(second.version)));
+  beforeNextTransaction(service, () =>
+    service.ok('DELETE', `/api/v1/account-users/${second.id}`, etag(second.version)),
+  );
   const body = { accountId: service.accountId, serialNumber: 'late' };
   t.match(await service.http('POST', '/api/v1/devices', { body, token: jwt }), {
     status: 403,
