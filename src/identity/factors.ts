@@ -56,10 +56,10 @@ export async function purposeOf(db: Db, userId: string): Promise<{ accountName: 
     .executeTakeFirstOrThrow();
 }
 
-/** How an authenticator app shows the account: `issuer` and `label` are cut so that any of them fits a QR code. */
-export function newTotp(issuer: string, label: string): TOTP {
-  const cut = (text: string, length: number) => [...text].slice(0, length).join('');
-  return new TOTP({ issuer: cut(issuer, 30), label: cut(label, 100), secret: new Secret({ size: 20 }) });
+/** What an authenticator app is given. The name of the account is cut, so that all of it fits a QR code. */
+export function newTotp(accountName: string, email: string): TOTP {
+  const issuer = [...accountName].slice(0, 30).join('');
+  return new TOTP({ issuer, label: email, secret: new Secret({ size: 20 }) });
 }
 
 /** Takes the code of an authenticator app; false when it is wrong, or one of its time or a later one has been taken. */
