@@ -1,4 +1,6 @@
 /** Boots the whole service on a temporary directory and speaks to it as clients do: real HTTP, real MQTT. */
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
 import { pino } from 'pino';
 import type { Test } from 'tap';
@@ -41,6 +43,8 @@ export interface Options {
 export const adminEmail = 'admin@example.com';
 export const adminPassword = 'correct horse battery';
 let serial = 0;
+/** Key files of the first service of this process, by name. */
+const madeKeys = new Map<string, Buffer>();
 
 /** A running service with its first account; it closes with the test. */
 export async function startService(t: Test, options: Options = {}): Promise<Service> {
@@ -58,6 +62,12 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
     },
     directory,
   );
+  const keys = join(directory, 'keys');
+  // Making a signing key takes longer than all the rest of a start: one serves the whole file of tests.
+  if (madeKeys.size > 0 && !existsSync(keys)) {
+    mkdirSync(keys, { mode: 0o700 });
+    for (const [name, content] of madeKeys) writeFileSync(join(keys, name), content, { mode: 0o600 });
+  }
   const secrets = new SecretWatch();
   secrets.add(config.firstAccount.adminPassword);
   const write = (line: string) => {
@@ -68,6 +78,7 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
   const { clock, mail, sms } = options;
   const overrides = { ...(clock && { clock }), ...(mail && { mail }), ...(sms && { sms }), log };
   const server = await startServer(config, overrides);
+  if (madeKeys.size === 0) for (const name of readdirSync(keys)) madeKeys.set(name, readFileSync(join(keys, name)));
   const service = new Service(server, directory, secrets);
   t.teardown(async () => {
     await service.close();
