@@ -2,8 +2,8 @@
 /** The `slipway` command. */
 import { readFileSync } from 'node:fs';
 import { accountCreate, accountList } from './commands/accounts.js';
-import { adminCreate, adminResetPassword } from './commands/admins.js';
-import { appCreate, appRevoke } from './commands/applications.js';
+import { adminCreate, adminList, adminResetPassword } from './commands/admins.js';
+import { appCreate, appList, appRevoke } from './commands/applications.js';
 import { UsageError } from './commands/files.js';
 import { keysRotate } from './commands/keys.js';
 import { ConfigError } from './config.js';
@@ -18,9 +18,11 @@ const usage = `slipway: device provisioning service
 
   slipway account create --name N --admin-email E [--admin-password P]
   slipway account list
+  slipway admin list
   slipway admin create --email E [--password P]
   slipway admin reset-password --email E [--password P] [--remove-mfa]
   slipway app create --name N --kind endUserApp|backEnd [--reveal-reset-token] [--access-token-lifetime SECONDS]
+  slipway app list
   slipway app revoke --id I
   slipway keys rotate [--end-old]   a new signing key; --end-old: every token of an old one is void at once
 
@@ -30,8 +32,10 @@ const usage = `slipway: device provisioning service
 const commands: Record<string, (args: string[]) => Promise<void>> = {
   'account create': accountCreate,
   'account list': accountList,
+  'admin list': adminList,
   'admin create': adminCreate,
   'admin reset-password': adminResetPassword,
+  'app list': appList,
   'app create': appCreate,
   'app revoke': appRevoke,
   'keys rotate': keysRotate,
@@ -49,7 +53,7 @@ async function main(args: string[]): Promise<void> {
     console.log((JSON.parse(file) as { version: string }).version);
     return;
   }
-  if (command === undefined || command === '--help' || command === 'help') {
+  if (command === undefined || command === 'help' || args.includes('--help')) {
     console.log(usage);
     return;
   }

@@ -145,9 +145,16 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     if (value === undefined) return undefined;
     const parsed = URL.canParse(value) ? new URL(value) : undefined;
     if (!parsed?.hostname || !protocols.includes(parsed.protocol))
-      return fail(name, `must be an address beginning with ${protocols.map((one) => `${one}//`).join(' or ')}.`);
+      return fail(
+        name,
+        `must be an address beginning with ${protocols.map((one) => `${one}//`).join(' or ')}, special characters percent-encoded.`,
+      );
     return value.replace(/\/+$/, '');
   };
+  const publicUrl = address('SLIPWAY_PUBLIC_URL', 'http:', 'https:');
+  if (publicUrl && /[?#]/.test(publicUrl)) fail('SLIPWAY_PUBLIC_URL', 'must have neither a query nor a fragment.');
+  const mailFrom = text('SLIPWAY_MAIL_FROM') ?? 'slipway@localhost';
+  if (!/^[^\r\n]*[^\s@]+@[^\s@]+$/.test(mailFrom)) fail('SLIPWAY_MAIL_FROM', 'must be an e-mail address.');
   const trustedProxies = (text('SLIPWAY_TRUSTED_PROXIES') ?? '').split(',').flatMap((one) => one.trim() || []);
   for (const one of trustedProxies)
     if (!isNetwork(one)) fail('SLIPWAY_TRUSTED_PROXIES', 'must be addresses or networks such as 10.0.0.0/8.');
@@ -172,13 +179,13 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     httpBodyBytes: whole('SLIPWAY_HTTP_BODY_BYTES', 1_048_576, 1024, 1_073_741_824),
     httpRatePerCaller: whole('SLIPWAY_HTTP_RATE_PER_CALLER', 0, 0, 1_000_000),
     trustedProxies,
-    publicUrl: address('SLIPWAY_PUBLIC_URL', 'http:', 'https:'),
+    publicUrl,
     loginFailures: {
       perIdentity: whole('SLIPWAY_LOGIN_FAILURES_PER_IDENTITY', 10, 0, 1_000_000),
       perAddress: whole('SLIPWAY_LOGIN_FAILURES_PER_ADDRESS', 100, 0, 1_000_000),
     },
     smtpUrl: address('SLIPWAY_SMTP_URL', 'smtp:', 'smtps:'),
-    mailFrom: text('SLIPWAY_MAIL_FROM') ?? 'slipway@localhost',
+    mailFrom,
     smsWebhookUrl: address('SLIPWAY_SMS_WEBHOOK_URL', 'http:', 'https:'),
     mqtt: {
       connectTimeout: 1000 * whole('SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS', 10, 0, 3600),

@@ -15,7 +15,11 @@ const failures = {
   deleted: { code: 107, status: 410, message: 'The entity is deleted.' },
   staleVersion: { code: 108, status: 412, message: 'The given version does not match the latest version.' },
   pageOutside: { code: 109, status: 416, message: 'The requested page is outside the range of results.' },
-  userExists: { code: 110, status: 400, message: 'The userId already exists as a user.' },
+  userExists: {
+    code: 110,
+    status: 400,
+    message: 'The user id or e-mail address already exists as a user of the account.',
+  },
   tokenMissing: { code: 30, status: 401, message: 'Credentials are missing.' },
   badCredentials: { code: 30, status: 401, message: 'The credentials are wrong.' },
   tokenInvalid: { code: 31, status: 401, message: 'The token is invalid, expired or revoked.' },

@@ -10,6 +10,7 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   const lines = ['', `Slipway is listening.  API ${url}/api/v1   documentation ${url}/docs`];
   lines.push(`MQTT ${host}:${mqttPort}   MQTT over WebSocket ${url.replace('http', 'ws')}/mqtt`);
   if (broker.addresses.mqtts !== undefined) lines.push(`MQTT over TLS ${host}:${broker.addresses.mqtts}`);
+  if (!config.smtpUrl) lines.push('No mail server is set: letters are kept in outbox.ndjson in the data directory.');
   if (!firstAccount) return `${lines.join('\n')}\n`;
 
   const { accountId, adminEmail, adminPassword } = firstAccount;

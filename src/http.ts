@@ -267,7 +267,14 @@ function checking(ajv: Ajv, schema: object, httpPart = '') {
 
 function exposedHeaders(prefix: string): string[] {
   const limits = ['retry-after', 'ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset'];
-  return ['etag', 'x-request-id', ...limits, `${prefix}-access-token`, `${prefix}-ignored-properties`];
+  return [
+    'etag',
+    'x-request-id',
+    'idempotent-replayed',
+    ...limits,
+    `${prefix}-access-token`,
+    `${prefix}-ignored-properties`,
+  ];
 }
 
 /** What a caller was not permitted to do stands in the audit record, sampled. */

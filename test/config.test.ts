@@ -32,6 +32,13 @@ for (const [name, value] of [
   ['SLIPWAY_ADMIN_EMAIL', 'nobody'],
   ['SLIPWAY_TLS_CERT', '/no/such/file'],
   ['SLIPWAY_MQTT_MAX_PAYLOAD_BYTES', '-1'],
+  ['SLIPWAY_PUBLIC_URL', 'things.example.com'],
+  ['SLIPWAY_PUBLIC_URL', 'https://things.example.com/?q=1'],
+  ['SLIPWAY_SMTP_URL', 'smtp://user:pa#ss@host:587'],
+  ['SLIPWAY_MAIL_FROM', 'nobody'],
+  ['SLIPWAY_SMS_WEBHOOK_URL', 'ftp://host'],
+  ['SLIPWAY_TRUSTED_PROXIES', '10.0.0.0/40'],
+  ['SLIPWAY_TRUSTED_PROXIES', 'proxy'],
 ] as const) {
   t.test(`${name}=${value} stops the start with a sentence that names it`, async (t) => {
     t.throws(() => readConfig({ [name]: value }), { name: 'ConfigError', message: new RegExp(`^${name} `) });

@@ -1,11 +1,11 @@
 /** `slipway account create|list`: accounts are made on the machine of the service, never over HTTP. */
 import { Passwords } from '../identity/passwords.js';
 import { createAccount } from '../registry/accounts.js';
-import { demanded, print, withRegistry } from './files.js';
+import { demanded, print, withNewRegistry, withRegistry } from './files.js';
 
 export async function accountCreate(args: string[]): Promise<void> {
   const options = { name: 'string', 'admin-email': 'string', 'admin-password': 'string' } as const;
-  await withRegistry(args, options, async ({ registry, clock, values }) => {
+  await withNewRegistry(args, options, async ({ registry, clock, values }) => {
     const [name, adminEmail] = [demanded(values, 'name'), demanded(values, 'admin-email')];
     const account = { name, adminEmail, adminPassword: values['admin-password'] };
     print(await createAccount({ registry, clock, passwords: new Passwords() }, account));

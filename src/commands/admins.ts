@@ -58,3 +58,16 @@ export async function adminResetPassword(args: string[]): Promise<void> {
     print({ accountId, adminEmail: identity.email, adminPassword: password });
   });
 }
+
+export async function adminList(args: string[]): Promise<void> {
+  await withRegistry(args, { account: 'string' }, async (files) => {
+    const admins = files.registry.query
+      .selectFrom('accountUsers')
+      .innerJoin('identities', 'identities.id', 'accountUsers.userId')
+      .select(['accountUsers.id', 'accountUsers.userId', 'identities.email', 'accountUsers.created'])
+      .where('accountUsers.accountId', '=', await accountOf(files))
+      .where('accountUsers.deleted', 'is', null);
+    for (const { id, userId, email, created } of await admins.orderBy('accountUsers.created').execute())
+      print({ accountUserId: id, userId, adminEmail: email, created });
+  });
+}

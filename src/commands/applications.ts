@@ -46,3 +46,15 @@ export async function appRevoke(args: string[]): Promise<void> {
     print({ appId: id, revoked: true });
   });
 }
+
+export async function appList(args: string[]): Promise<void> {
+  await withRegistry(args, { account: 'string' }, async (files) => {
+    const applications = files.registry.query
+      .selectFrom('applications')
+      .select(['id', 'name', 'kind', 'created'])
+      .where('accountId', '=', await accountOf(files))
+      .where('deleted', 'is', null);
+    for (const { id, name, kind, created } of await applications.orderBy('created').execute())
+      print({ appId: id, name, kind, created });
+  });
+}

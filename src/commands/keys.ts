@@ -4,9 +4,19 @@ import { rotateKeys } from '../identity/tokens.js';
 import { print, withRegistry } from './files.js';
 
 export async function keysRotate(args: string[]): Promise<void> {
-  await withRegistry(args, { 'end-old': 'boolean' }, async ({ dataDir, clock, switches }) => {
+  await withRegistry(args, { 'end-old': 'boolean' }, async ({ dataDir, registry, clock, audit, switches }) => {
     const directory = join(dataDir, 'keys');
-    const kid = await (switches.has('end-old') ? rotateKeys(directory, clock, 0) : rotateKeys(directory, clock));
+    const oldEnded = switches.has('end-old');
+    const kid = await (oldEnded ? rotateKeys(directory, clock, 0) : rotateKeys(directory, clock));
+    // The keys are those of every account.
+    const accounts = await registry.query.selectFrom('accounts').select('id').execute();
+    for (const { id: accountId } of accounts)
+      await audit.record(registry.query, {
+        event: 'keysRotated',
+        outcome: 'success',
+        accountId,
+        details: { by: 'command line', kid, oldEnded },
+      });
     print({ kid });
   });
 }

@@ -20,7 +20,8 @@ export function requireCaller(app: App, ctx: Context): void {
     const bearer = readBearer(request);
     const fromCookie = bearer === undefined ? request.cookies[tokenName] : undefined;
     const jwt = bearer ?? fromCookie;
-    if (!jwt) throw new PlatformError('tokenMissing');
+    if (!jwt)
+      throw new PlatformError('tokenMissing', { message: 'There is no token: the header Authorization is missing.' });
     const authenticated = await ctx.sessions.authenticate(jwt);
     if (!authenticated) {
       // An appToken opens other doors than these (decisions 2).
@@ -72,7 +73,8 @@ export function requireAppToken(app: App, ctx: Context): void {
  */
 async function requireApplication(ctx: Context, request: FastifyRequest): Promise<Row<'applications'>> {
   const token = request.headers.accesstoken;
-  if (typeof token !== 'string' || token === '') throw new PlatformError('tokenMissing');
+  if (typeof token !== 'string' || token === '')
+    throw new PlatformError('tokenMissing', { message: 'There is no appToken: the header AccessToken is missing.' });
   const application = await findApplication(ctx.registry.query, token);
   if (application) return application;
   if (await ctx.sessions.authenticate(token)) throw new PlatformError('wrongToken');
@@ -96,7 +98,8 @@ function setTokenCookie(reply: FastifyReply, ctx: Context, jwt: string, expires:
   reply.setCookie(`${ctx.config.headerPrefix}-access-token`, jwt, {
     path: '/',
     httpOnly: true,
-    secure: ctx.config.tls !== undefined,
+    // Behind a proxy that ends TLS, the public address says so.
+    secure: ctx.config.tls !== undefined || ctx.config.publicUrl?.startsWith('https:') === true,
     sameSite: 'lax',
     expires: new Date(expires),
   });

@@ -1,8 +1,9 @@
 /** The commands that work on the data directory, beside a running server. */
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import t, { type Test } from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, runToEnd } from '../support/process.js';
 import { adminEmail, closed, type Json, type Service, startService } from '../support/service.js';
 
@@ -95,6 +96,28 @@ t.test('keys rotate: the new one signs, the old one verifies, unless it is ended
   t.equal((await devices(service, service.admin)).status, 401);
   t.equal((await devices(service, await login())).status, 200);
   t.equal(readdirSync(join(service.directory, 'keys')).filter((file) => file.endsWith('.json')).length, 1);
+});
+
+t.test('admins and applications are listed; a rotation stands in the audit record', async (t) => {
+  const service = await startService(t);
+  const [made] = await slipway(service, 'app', 'create', '--name', 'Back', '--kind', 'backEnd');
+  t.match(await slipway(service, 'app', 'list'), [{ appId: made.appId, name: 'Back', kind: 'backEnd' }]);
+  t.match(await slipway(service, 'admin', 'list'), [{ adminEmail }]);
+  const [{ kid }] = await slipway(service, 'keys', 'rotate');
+  const { auditRecords } = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&event=keysRotated`);
+  t.match(auditRecords.results, [{ actorId: null, details: { kid, oldEnded: false } }]);
+});
+
+t.test('a directory without a registry is refused and stays as it was, but for a first account', async (t) => {
+  const directory = join(temporaryDirectory(t), 'mistyped');
+  for (const args of ['account list', 'keys rotate', 'admin reset-password --email a@example.com', 'app list']) {
+    const { code, stderr } = await runToEnd(cliFile, [...args.split(' '), '--data-dir', directory], {});
+    t.equal(code, 2, args);
+    t.match(stderr, /There is no registry in .*mistyped/, args);
+  }
+  t.notOk(existsSync(directory));
+  const made = ['account', 'create', '--name', 'First', '--admin-email', 'a@example.com', '--data-dir', directory];
+  t.equal((await runToEnd(cliFile, made, {})).code, 0);
 });
 
 t.test('what cannot be done is said in a sentence, with exit code 2', async (t) => {

@@ -228,3 +228,11 @@ t.test('a token can be validated by GET too', async (t) => {
   t.match(await ask('a b'), { status: 200, body: { success: false, result: 'Error', resultCode: 3 } });
   t.match(await service.http('GET', '/api/v1/auth/validate-jwt', { token: null }), { status: 400 });
 });
+
+t.test('behind a proxy that ends TLS the cookie is for TLS only', async (t) => {
+  const behind = await startService(t, { env: { SLIPWAY_PUBLIC_URL: 'https://things.example.com' } });
+  const body = { emailAddress: adminEmail, password: adminPassword, accountId: behind.accountId };
+  const answer = await behind.http('POST', '/api/v1/auth/login-user', { token: null, body });
+  t.match(answer.headers.get('set-cookie'), /; Secure/);
+  t.notMatch((await login()).headers.get('set-cookie'), /; Secure/, 'without TLS it would never come back');
+});
