@@ -50,7 +50,7 @@ export const IdentityRecord = Type.Object({
   address: OptionalText,
 });
 
-/** A login session of a person (`userId`) or of an application; `address` is where it was opened from. */
+/** A login session of a person (`userId`) or of an application; `address` is the network it was opened from. */
 export const SessionRecord = Type.Object({
   id: Id,
   accountId: Id,

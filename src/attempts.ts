@@ -1,4 +1,5 @@
 /** How often somebody may try something, on the injected clock: a window begins with the first try and ends on its own. */
+import { createHash } from 'node:crypto';
 import type { FastifyReply } from 'fastify';
 import ipaddr from 'ipaddr.js';
 import { boundedCache } from '../db/cache.js';
@@ -40,13 +41,13 @@ export class Attempts {
 
   /** Takes a try back: it did not fail. */
   giveBack(key: string): void {
-    const window = this.#windows.get(key);
+    const window = this.#windows.get(shortened(key));
     if (window && window.count > 0) window.count -= 1;
   }
 
   /** Forgets what has been tried. */
   clear(key: string): void {
-    this.#windows.delete(key);
+    this.#windows.delete(shortened(key));
   }
 
   /** What is left, without trying. */
@@ -54,8 +55,9 @@ export class Attempts {
     return this.#allowance(this.#windowOf(key));
   }
 
-  #windowOf(key: string): Window {
+  #windowOf(given: string): Window {
     const now = this.#clock.now();
+    const key = shortened(given);
     const known = this.#windows.get(key);
     if (known && now - known.since < this.#length) return known;
     const window = { since: now, count: 0 };
@@ -67,6 +69,11 @@ export class Attempts {
     const reset = Math.max(1, Math.ceil((since + this.#length - this.#clock.now()) / 1000));
     return { limit: this.#limit, remaining: Math.max(0, this.#limit - count), reset };
   }
+}
+
+/** Keys are kept, and callers choose what is in them: a long one is kept as its digest. */
+function shortened(key: string): string {
+  return key.length <= 100 ? key : createHash('sha256').update(key).digest('base64');
 }
 
 /** Says in the headers of an answer what is left; nothing where the limit is switched off. */

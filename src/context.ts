@@ -216,6 +216,9 @@ function brokerServices(base: Omit<Context, 'broker'>, ctx: () => Context): Brok
       const authenticated = await sessions.authenticate(jwt);
       if (!authenticated) return undefined;
       const { caller, session } = authenticated;
+      const { accountId } = caller;
+      const used = { event: 'tokenUsed', outcome: 'success', accountId, actor: caller } as const;
+      base.audit.sample({ ...used, details: { over: 'mqtt' } }, 'mqtt');
       return { caller, sessionId: session.id, expires: Date.parse(session.expires) };
     },
     isOpenSession: (id) => sessions.isOpen(id),

@@ -111,6 +111,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
   });
   app.addHook('onSend', async (request, reply) => {
     reply.header('x-request-id', request.id);
+    // Answers are for whoever has asked, and often hold tokens.
+    if (request.url.startsWith('/api/') && !reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
   });
   app.addHook('onResponse', async (request, reply) => {
     const { method, id: requestId } = request;

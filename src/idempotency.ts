@@ -1,6 +1,7 @@
 /**
  * Idempotency-Key (decisions 2, 6): the same key with the same request from the same caller gets the first answer again.
- * Answers may carry a secret, so each is sealed with a key made from the Idempotency-Key, which is stored only hashed.
+ * Answers may carry a secret, so each is sealed with a key made from the Idempotency-Key, which is stored only hashed, and
+ * from a key of the service, because callers choose keys that can be guessed.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createCipheriv, createDecipheriv, createHash, createHmac, hkdfSync, randomBytes } from 'node:crypto';
@@ -70,7 +71,7 @@ export function idempotentPosts(app: App, ctx: Context): void {
     const key = request.headers['idempotency-key'];
     if (request.method !== 'POST' || typeof key !== 'string' || !creates(request)) return next();
     if (key === '' || key.length > 255) return next(invalid('Idempotency-Key', 'must have 1 to 255 characters'));
-    const keyed = keyOf(request, key, timestamp(clock));
+    const keyed = keyOf(request, ctx.sealing.digest('Idempotency-Key', key), timestamp(clock));
     answerAgain(request, reply, keyed).then((answered) => {
       if (!answered) running.run(keyed, next);
     }, next);
@@ -201,11 +202,12 @@ export class SecretAnswers {
   }
 }
 
-/** Batches, logout and recovery make nothing new; the requests in a batch have keys of their own. */
+/** Batches, sessions and recovery make nothing new; the requests in a batch have keys of their own. */
 function creates({ url }: FastifyRequest): boolean {
-  return !/\/(batch|logout|recover)\/?(\?|$)/.test(url);
+  return !/\/(batch|logout|renew-session|recover)\/?(\?|$)/.test(url);
 }
 
+/** `key` is made of the caller's with a key of the service: guessing it needs more than the database. */
 function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
   const { caller, body, url } = request;
   // Whoever has another role meanwhile is another caller: a right that is gone gets no answer again.

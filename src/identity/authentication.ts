@@ -25,9 +25,12 @@ export function requireCaller(app: App, ctx: Context): void {
     const authenticated = await ctx.sessions.authenticate(jwt);
     if (!authenticated) {
       // An appToken opens other doors than these (decisions 2).
-      if (await findApplication(ctx.registry.query, jwt)) throw new PlatformError('wrongToken');
+      const application = await findApplication(ctx.registry.query, jwt);
+      if (application) throw refusedToken(ctx, application, request);
       throw new PlatformError('tokenInvalid');
     }
+    // From here on it is known whom a refusal is about.
+    request.caller = { ...authenticated.caller, address: request.ip };
     if (fromCookie !== undefined && !['GET', 'HEAD', 'OPTIONS'].includes(request.method)) {
       const proof = request.headers[csrfName];
       if (typeof proof !== 'string' || !ctx.sessions.provesCsrf(authenticated.session, proof))
@@ -35,7 +38,6 @@ export function requireCaller(app: App, ctx: Context): void {
     }
     sendAllowance(reply, perSecond.take(authenticated.caller.id));
     request.authenticated = authenticated;
-    request.caller = { ...authenticated.caller, address: request.ip };
     ctx.audit.sample({
       event: 'tokenUsed',
       outcome: 'success',
@@ -64,7 +66,24 @@ export function requireAppToken(app: App, ctx: Context): void {
     if (!caller) throw new PlatformError('tokenInvalid');
     request.application = application;
     request.caller = { ...caller, address: request.ip };
+    const endpoint = `${request.method} ${request.routeOptions.url}`;
+    const { accountId } = caller;
+    const used = { event: 'tokenUsed', outcome: 'success', accountId, actor: request.caller } as const;
+    ctx.audit.sample({ ...used, details: { endpoint } }, endpoint);
   });
+}
+
+/** An appToken where a session is wanted: 403 with 20, and a line in the audit record. */
+function refusedToken(
+  { audit }: Context,
+  { id, accountId }: Row<'applications'>,
+  request: FastifyRequest,
+): PlatformError {
+  const endpoint = `${request.method} ${request.routeOptions.url}`;
+  const target = { kind: 'application', id } as const;
+  const refused = { event: 'permissionRefused', outcome: 'failure', accountId, target, address: request.ip } as const;
+  audit.sample({ ...refused, details: { endpoint } }, endpoint);
+  return new PlatformError('wrongToken');
 }
 
 /**
@@ -88,7 +107,9 @@ export const sessionShape = Type.Object(
 
 /** Gives a session that has begun: the token in the header and as a cookie (decisions 4), both tokens in the body. */
 export function sendSession(reply: FastifyReply, ctx: Context, { jwt, csrfToken, expires }: Opened) {
-  setTokenCookie(reply, ctx, jwt, expires);
+  const { method, headers } = reply.request;
+  // A form on somebody else's page must not log a browser in as them.
+  if (method === 'GET' || headers['sec-fetch-site'] !== 'cross-site') setTokenCookie(reply, ctx, jwt, expires);
   reply.header(`${ctx.config.headerPrefix}-access-token`, jwt);
   return { jwt, csrfToken };
 }

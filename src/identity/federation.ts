@@ -7,7 +7,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import { Attempts, sendAllowance } from '../attempts.js';
+import { Attempts, networkOf, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';
 import { find, timestamp } from '../entity/verbs.js';
 import { identityErrorCode, invalid, PlatformError } from '../errors.js';
@@ -77,7 +77,7 @@ export function federationRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       keepToOurselves(reply);
-      sendAllowance(reply, begun.take(request.ip));
+      sendAllowance(reply, begun.take(networkOf(request.ip)));
       const { providerId, redirectUri, renewalType } = request.query;
       const provider = await find(ctx.registry.query, 'identityProviders', providerId);
       if (!provider || provider.deleted !== null) throw new PlatformError('notFound');
@@ -130,7 +130,7 @@ export function federationRoutes(app: App, ctx: Context): void {
         callback.search = new URL(request.url, callback).search;
         const proof = await (await openId()).exchange(unchanged, callback, login);
         const answer = await admit(ctx, unchanged, proof, login, request, reply);
-        begun.giveBack(request.ip);
+        begun.giveBack(networkOf(request.ip));
         return answer;
       });
     },

@@ -7,6 +7,9 @@ import { isEmail } from '../entity/values.js';
 import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 
+/** Characters of an e-mail address. */
+export const longestEmail = 254;
+
 /** The identity of an e-mail address in an account. */
 export async function findIdentity(db: Db, accountId: string, email: string): Promise<Row<'identities'> | undefined> {
   return db

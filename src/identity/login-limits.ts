@@ -50,14 +50,24 @@ export class LoginLimits {
    */
   async take({ subject, userId, address }: LoginTry): Promise<Allowance> {
     const here = `${subject}\0${networkOf(address)}`;
-    const byAddress = this.#perAddress.take(networkOf(address));
+    // What is refused for the identity is no further try of the address, from which others may come too.
     const byIdentity = this.#perIdentity.take(here);
+    const byAddress = this.#takeAddress(here, networkOf(address));
     const { limit, remaining } = this.#fromAnywhere.left(subject);
     if (limit > 0 && remaining === 0) {
       if (!(await this.#isKnown(userId, address))) this.#strangers.take(subject);
     } else this.#fromAnywhere.take(subject);
     const isTighter = byAddress.limit > 0 && (byIdentity.limit === 0 || byAddress.remaining < byIdentity.remaining);
     return isTighter ? byAddress : byIdentity;
+  }
+
+  #takeAddress(here: string, network: string): Allowance {
+    try {
+      return this.#perAddress.take(network);
+    } catch (error) {
+      this.#perIdentity.giveBack(here);
+      throw error;
+    }
   }
 
   /**
@@ -88,6 +98,6 @@ export class LoginLimits {
   async #isKnown(userId: string | undefined, address: string): Promise<boolean> {
     if (userId === undefined) return false;
     const before = this.#registry.query.selectFrom('sessions').select('id').where('userId', '=', userId);
-    return (await before.where('address', '=', address).limit(1).executeTakeFirst()) !== undefined;
+    return (await before.where('address', '=', networkOf(address)).limit(1).executeTakeFirst()) !== undefined;
   }
 }

@@ -3,7 +3,7 @@ import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import type { Caller } from '../access.js';
-import { sendAllowance } from '../attempts.js';
+import { networkOf, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import { PlatformError } from '../errors.js';
@@ -11,9 +11,13 @@ import type { App } from '../http.js';
 import { findApplication } from './applications.js';
 import { sendSession, sessionShape } from './authentication.js';
 import { confirmedMethods } from './factors.js';
-import { emailKey, findIdentity } from './identities.js';
+import { emailKey, findIdentity, longestEmail } from './identities.js';
 import { mfaRequiredShape, requireSecondFactor } from './mfa-login.js';
+import { longestPassword } from './passwords.js';
 import type { RenewalType } from './sessions.js';
+
+/** Longer ones are none of ours; work and memory must not grow with what somebody sends. */
+const longestId = 255;
 
 const tag = 'Identity';
 const family = 'identity';
@@ -23,15 +27,19 @@ export const renewalType = Type.Optional(
   oneOf(['short', 'remembered', 'extended'], { description: '30 minutes, 7 days, 100 days; 14 days when absent.' }),
 );
 const userBody = Type.Object({
-  emailAddress: Type.String(),
-  password: Type.String(),
-  accountId: Type.String(),
+  emailAddress: Type.String({ maxLength: longestEmail }),
+  password: Type.String({ maxLength: longestPassword }),
+  accountId: Type.String({ maxLength: longestId }),
   renewalType,
 });
 export const loginShape = Type.Union([sessionShape, mfaRequiredShape], {
   description: 'A session has begun, or, for an identity with a second factor, its code is waited for.',
 });
-const applicationBody = Type.Object({ appId: Type.String(), appToken: Type.String(), accountId: Type.String() });
+const applicationBody = Type.Object({
+  appId: Type.String({ maxLength: longestId }),
+  appToken: Type.String({ maxLength: longestId }),
+  accountId: Type.String({ maxLength: longestId }),
+});
 
 /** Endpoints that need no token. */
 export function loginRoutes(app: App, ctx: Context): void {
@@ -74,7 +82,7 @@ async function loginUser(ctx: Context, body: Static<typeof userBody>, address: s
   const identity = await findIdentity(ctx.registry.query, accountId, emailAddress);
   const attempt = { subject: `${accountId}\0${emailKey(emailAddress)}`, userId: identity?.id, address };
   sendAllowance(reply, await ctx.loginLimits.take(attempt));
-  const proven = await ctx.passwords.verify(identity?.passwordHash, password);
+  const proven = await ctx.passwords.verify(identity?.passwordHash, password, networkOf(address));
   const caller = identity && proven ? ctx.access.callerOf(identity.id) : undefined;
   if (!identity || !caller) {
     await noteFailure(ctx, accountId, identity?.id, address);

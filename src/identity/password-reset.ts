@@ -13,6 +13,7 @@ import type { App } from '../http.js';
 import { headingFor, resetLetter, sendLetter } from '../senders/letters.js';
 import { findIdentity, isAccountUser, setPassword } from './identities.js';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
+import { longestPassword } from './passwords.js';
 
 const tag = 'Identity';
 const family = 'identity';
@@ -29,7 +30,10 @@ const emailParams = Type.Object({ email: Type.String() });
 const lookupQuery = Type.Object({
   accountId: Type.Optional(Type.String({ description: "The application's account; a foreign one answers 404." })),
 });
-const changeBody = Type.Object({ newPassword: Type.String(), passwordResetToken: Type.String() });
+const changeBody = Type.Object({
+  newPassword: Type.String({ maxLength: longestPassword }),
+  passwordResetToken: Type.String({ maxLength: 255 }),
+});
 const reset = Type.Object(
   { success: Type.Boolean(), userId: Id, resetToken: Type.Optional(Type.String()) },
   { description: 'The token is on its way by mail; in the answer for an application made with revealResetToken.' },

@@ -1,16 +1,21 @@
 /** Passwords of people: the policy of spec 4.4 and decisions 4, and argon2id off the event loop, a few at a time. */
 import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
-import pLimit from 'p-limit';
 import { invalid, PlatformError } from '../errors.js';
+import { FairQueue } from './fair-queue.js';
 import { makeSecret } from './secrets.js';
 
 /** OWASP's floor for argon2id (decisions 4): 19 MiB, two passes. */
 const cost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
 const leastCharacters = 8;
 const mostCharacters = 256;
+/** UTF-16 units that a body may have for a password, so that it can be refused as too long without being read through. */
+export const longestPassword = 4096;
 /** How many of the most common passwords are refused (decisions 4). */
 const mostCommon = 10_000;
+
+/** The lane of passwords that are being set. */
+const ownLane = '';
 
 interface Chosen {
   password: string;
@@ -19,7 +24,7 @@ interface Chosen {
 
 export class Passwords {
   // More at once would take every thread of the pool, and the broker's own checks wait in the same pool.
-  readonly #limit = pLimit(Math.max(1, Math.min(3, availableParallelism() - 1)));
+  readonly #queue = new FairQueue(Math.max(1, Math.min(3, availableParallelism() - 1)));
   readonly #nobody = this.#hash('the password of nobody');
   #common: Promise<ReadonlySet<string>> | undefined;
 
@@ -51,17 +56,20 @@ export class Passwords {
     }
   }
 
-  /** Whether the password is the one that was hashed. Without a hash it takes the same time and is false. */
-  async verify(stored: string | null | undefined, password: string): Promise<boolean> {
+  /**
+   * Whether the password is the one that was hashed. Without a hash it takes the same time and is false. Lanes, such as
+   * addresses, take turns. @throws PlatformError 429 when a lane is too long.
+   */
+  async verify(stored: string | null | undefined, password: string, lane: string): Promise<boolean> {
     const against = stored ?? (await this.#nobody);
     // Longer ones cannot have been set; hashing megabytes would only cost time.
     const given = password.slice(0, 16 * mostCharacters).normalize('NFKC');
-    const matches = await this.#limit(() => verify(against, given));
+    const matches = await this.#queue.run(lane, () => verify(against, given));
     return matches && stored !== null && stored !== undefined;
   }
 
   #hash(password: string): Promise<string> {
-    return this.#limit(() => hash(password.normalize('NFKC'), cost));
+    return this.#queue.run(ownLane, () => hash(password.normalize('NFKC'), cost));
   }
 
   /** Read when the first password is set: the list takes 14 MB and a tenth of a second, which idling need not pay. */
@@ -76,6 +84,7 @@ export class Passwords {
 }
 
 function checkForm(path: string, password: string, email: string): void {
+  if (password.length > longestPassword) throw invalid(path, `must have at most ${mostCharacters} characters`);
   const normal = password.normalize('NFKC');
   const characters = [...normal];
   if (characters.length < leastCharacters || characters.length > mostCharacters)

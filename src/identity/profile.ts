@@ -6,12 +6,14 @@
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../db/records.js';
 import { type Caller, isAccountWide } from '../access.js';
+import { networkOf } from '../attempts.js';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { setPassword } from './identities.js';
+import { longestPassword } from './passwords.js';
 
 const tag = 'Identity';
 const family = 'identity';
@@ -44,7 +46,11 @@ const updateBody = Type.Object({
   department: upTo(255),
   address: upTo(1000),
 });
-const passwordBody = Type.Object({ userId: Type.String(), oldPassword: Type.String(), newPassword: Type.String() });
+const passwordBody = Type.Object({
+  userId: Type.String(),
+  oldPassword: Type.String({ maxLength: longestPassword }),
+  newPassword: Type.String({ maxLength: longestPassword }),
+});
 const changed = Type.Object(
   { success: Type.Boolean() },
   { description: 'The password is set; every session of the person but this one has ended.' },
@@ -193,7 +199,7 @@ async function changePassword(ctx: Context, caller: Caller, body: Static<typeof 
   } as const;
   const wrong = () => new PlatformError('badCredentials', { message: 'The old password is wrong.' });
   await loginLimits.take(attempt);
-  if (!(await passwords.verify(identity.passwordHash, oldPassword))) {
+  if (!(await passwords.verify(identity.passwordHash, oldPassword, networkOf(attempt.address)))) {
     ctx.audit.note({ ...about, outcome: 'failure' });
     throw wrong();
   }

@@ -41,7 +41,7 @@ export function validationRoutes(app: App, ctx: Context): void {
         tags: [tag],
         summary: 'Say whether a token is valid',
         security: [],
-        body: Type.Object({ jwt: Type.String() }),
+        body: Type.Object({ jwt: Type.String({ maxLength: 65_536 }) }),
         response: { 200: validation },
       },
     },

@@ -4,6 +4,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { boundedCache } from '../../db/cache.js';
 import type { SessionRow, Tx } from '../../db/index.js';
 import { type Caller, isApplication } from '../access.js';
+import { networkOf } from '../attempts.js';
 import type { Clock, Context } from '../context.js';
 import { timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
@@ -69,7 +70,11 @@ export class Sessions {
       await work?.(tx);
       await tx
         .insertInto('sessions')
-        .values({ ...session, created: timestamp(clock), address: caller.address ?? null })
+        .values({
+          ...session,
+          created: timestamp(clock),
+          address: caller.address === undefined ? null : networkOf(caller.address),
+        })
         .execute();
     });
     return { sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };

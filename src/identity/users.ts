@@ -9,7 +9,8 @@ import { nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http.js';
-import { insertIdentity, newIdentity } from './identities.js';
+import { insertIdentity, longestEmail, newIdentity } from './identities.js';
+import { longestPassword } from './passwords.js';
 import { names, profileShape, seenAsEndUsers, showProfile } from './profile.js';
 
 const tag = 'Identity';
@@ -21,8 +22,8 @@ const mostUsers = 100;
 
 const createBody = Type.Object({
   accountId: Type.String(),
-  emailAddress: Type.String(),
-  password: Type.String(),
+  emailAddress: Type.String({ maxLength: longestEmail }),
+  password: Type.String({ maxLength: longestPassword }),
   ...names,
 });
 const created = Type.Object(

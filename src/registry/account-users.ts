@@ -20,17 +20,21 @@ import { writeAs } from '../entity/standing.js';
 import { demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { type FailureKind, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
-import { identityFor } from '../identity/identities.js';
+import { identityFor, longestEmail } from '../identity/identities.js';
 import { Invitations, invitationSent } from '../identity/invitations.js';
+import { longestPassword } from '../identity/passwords.js';
 import { commonShape, showCommon } from './shapes.js';
 
 const createBody = Type.Object({
   accountId: Type.String(),
   userId: Type.Optional(Type.String({ description: 'An identity of the account that is no end-user.' })),
   createIdmUser: Type.Optional(Type.Boolean()),
-  idmUserEmail: Type.Optional(Type.String()),
+  idmUserEmail: Type.Optional(Type.String({ maxLength: longestEmail })),
   idmUserPassword: Type.Optional(
-    Type.String({ description: 'Without one an invitation is mailed, with which the person sets it.' }),
+    Type.String({
+      maxLength: longestPassword,
+      description: 'Without one an invitation is mailed, with which the person sets it.',
+    }),
   ),
 });
 const shape = Type.Object({ ...commonShape, userId: Id, invitationSent });

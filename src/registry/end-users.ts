@@ -22,8 +22,9 @@ import {
 } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
-import { identityFor, isAccountUser } from '../identity/identities.js';
+import { identityFor, isAccountUser, longestEmail } from '../identity/identities.js';
 import { Invitations } from '../identity/invitations.js';
+import { longestPassword } from '../identity/passwords.js';
 import { accountOf } from './organizations.js';
 import { endUserShape, fieldBody, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { defaultTemplate } from './templates.js';
@@ -35,9 +36,12 @@ const createBody = Type.Object({
   createIdmUser: Type.Optional(
     Type.Boolean({ description: 'Must be true, unless userId names an existing identity.' }),
   ),
-  idmUserEmail: Type.Optional(Type.String()),
+  idmUserEmail: Type.Optional(Type.String({ maxLength: longestEmail })),
   idmUserPassword: Type.Optional(
-    Type.String({ description: 'Without one an invitation is mailed, with which the person sets it.' }),
+    Type.String({
+      maxLength: longestPassword,
+      description: 'Without one an invitation is mailed, with which the person sets it.',
+    }),
   ),
   userId: Type.Optional(Type.String({ description: 'An existing end-user identity of the account.' })),
   endUserTemplateId: Type.Optional(Type.String()),

@@ -82,6 +82,19 @@ t.test('what is refused and what is used is sampled: once in a quarter of an hou
   t.equal((await refused()).meta.count, 2);
 });
 
+t.test('uses of an appToken, a token in the wrong place, and tokens over MQTT leave a trace', async (t) => {
+  const { id, appToken } = await service.create('/applications', 'application', { name: 'Traced', kind: 'endUserApp' });
+  const lookUp = '/api/v1/users/by-email/nobody@example.com/user-id';
+  await service.http('GET', lookUp, { token: null, headers: { accesstoken: appToken } });
+  const endpoint = 'GET /api/v1/users/by-email/:email/user-id';
+  t.match((await audit({ actorId: id })).results, [{ event: 'tokenUsed', details: { endpoint } }]);
+  await service.http('GET', '/api/v1/devices', { token: appToken });
+  t.match((await audit({ targetId: id, event: 'permissionRefused' })).results, [{ outcome: 'failure' }]);
+  const { token, endUser } = await service.endUser((await service.organization()).id);
+  await service.connect({ jwt: token });
+  t.match((await audit({ actorId: endUser.userId, event: 'tokenUsed' })).results, [{ details: { over: 'mqtt' } }]);
+});
+
 t.test('filters, order and pages', async (t) => {
   const all = await audit();
   t.equal(all.meta.count, all.results.length);

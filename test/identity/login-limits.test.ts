@@ -93,6 +93,19 @@ t.test('guessing from many addresses slows strangers down, not those who were th
   t.equal((await from(service, '203.0.113.2')).status, 200, 'the owner, from a new address, a little later');
 });
 
+t.test('what is refused for one identity is no try of the address: a neighbour logs in', async (t) => {
+  const { service } = await boot(t, { SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '20' });
+  for (let n = 0; n < 60; n += 1) await from(service, '192.0.2.1', { emailAddress: 'somebody@example.com' });
+  t.equal((await from(service, '192.0.2.1')).status, 200);
+});
+
+t.test('an owner of an IPv6 network is known by the network', async (t) => {
+  const { service } = await boot(t);
+  t.equal((await from(service, '2001:db8:6:5::1')).status, 200);
+  for (let n = 0; n < 52; n += 1) await from(service, `198.51.100.${n}`, wrong);
+  t.equal((await from(service, '2001:db8:6:5:aaaa::2')).status, 200);
+});
+
 t.test('whose word about the sender is not trusted is the sender', async (t) => {
   const { service } = await boot(t, { SLIPWAY_TRUSTED_PROXIES: '192.0.2.0/24' });
   for (let n = 0; n < 10; n += 1) t.equal((await from(service, `198.51.100.${n}`, wrong)).status, 401);

@@ -236,3 +236,27 @@ t.test('behind a proxy that ends TLS the cookie is for TLS only', async (t) => {
   t.match(answer.headers.get('set-cookie'), /; Secure/);
   t.notMatch((await login()).headers.get('set-cookie'), /; Secure/, 'without TLS it would never come back');
 });
+
+t.test(
+  'a form on another site logs no browser in; answers with tokens are not kept by anybody on the way',
+  async (t) => {
+    const body = new URLSearchParams({
+      emailAddress: adminEmail,
+      password: adminPassword,
+      accountId: service.accountId,
+    });
+    const send = (site: string) =>
+      service.http('POST', '/api/v1/auth/login-user', {
+        token: null,
+        headers: { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': site },
+        body: String(body),
+      });
+    const foreign = await send('cross-site');
+    t.equal(foreign.status, 200);
+    t.equal(foreign.headers.get('set-cookie'), null);
+    const own = await send('same-origin');
+    t.match(own.headers.get('set-cookie'), /^platform-access-token=/);
+    t.equal(own.headers.get('cache-control'), 'no-store');
+    t.equal((await list(service.admin)).headers.get('cache-control'), 'no-store');
+  },
+);
