@@ -23,6 +23,7 @@ import { type CreatedAccount, createAccount } from './registry/accounts.js';
 import { checkSecret } from './registry/credentials.js';
 import { readState, setState } from './registry/device-state.js';
 import { openSenders } from './senders/index.js';
+import { LetterLimits } from './senders/letter-limits.js';
 
 /** The time, replaceable in tests. Milliseconds since 1970. */
 export interface Clock {
@@ -119,6 +120,7 @@ export interface Context {
   audit: Audit;
   loginLimits: LoginLimits;
   mail: Mail;
+  letterLimits: LetterLimits;
   sms: Sms;
   textedCodes: TextedCodes;
   broker: Awaited<ReturnType<typeof openBroker>>;
@@ -181,6 +183,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       audit,
       loginLimits: new LoginLimits(registry, clock, config.loginFailures),
       mail: overrides.mail ?? senders.mail,
+      letterLimits: new LetterLimits(clock),
       sms,
       textedCodes: new TextedCodes({ clock, sealing, sms }),
     };

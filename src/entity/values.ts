@@ -207,12 +207,17 @@ function parseNumber(value: unknown): number | undefined {
   return Number.isFinite(number) ? number : undefined;
 }
 
-/** Whether a text is an e-mail address of at most 254 characters. */
+/** No encoded word (RFC 2047), nothing invisible; a domain of letters, digits and hyphens, of any script. */
+const emailPattern =
+  /^(?!=\?)[^\s\p{C}@<>"(),;:\\[\]]+@(?!-)[\p{L}\p{M}\p{Nd}-]+(?<!-)(\.(?!-)[\p{L}\p{M}\p{Nd}-]+(?<!-))*$/u;
+
+/** Whether a text is an e-mail address of at most 254 characters, also when it is folded: ＠ is an @ to some. */
 export function isEmail(value: unknown): value is string {
   return (
     typeof value === 'string' &&
     value.length <= 254 &&
-    /^[^\s@<>"(),;:\\[\]]+@[^\s@.<>"(),;:\\[\]]+(\.[^\s@.<>"(),;:\\[\]]+)*$/.test(value)
+    emailPattern.test(value) &&
+    emailPattern.test(value.normalize('NFKC'))
   );
 }
 

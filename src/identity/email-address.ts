@@ -11,7 +11,7 @@ import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { confirmationLetter, farewellLetter, headingFor, sendLetter } from '../senders/letters.js';
-import { demandEmail, demandFree, emailKey, type Person } from './identities.js';
+import { demandEmail, demandFree, emailKey, isAccountUser, type Person } from './identities.js';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
 import { findOwn } from './profile.js';
 
@@ -41,7 +41,7 @@ export function emailAddressRoutes(app: App, ctx: Context): void {
       schema: {
         tags: [tag],
         summary:
-          'Change an e-mail address, once the letter to the new one is answered; at once for an admin who does it',
+          'Change an e-mail address, once the letter to the new one is answered; of an end-user at once for an admin',
         body: changeBody,
         response: done('A letter is on its way to the new address; or, for an admin, the address is changed.'),
       },
@@ -54,7 +54,7 @@ export function emailAddressRoutes(app: App, ctx: Context): void {
       if (caller.id === identity.id) {
         // Before it is looked whether the address is free: that tells whose it is.
         confirmations.take(identity.id);
-        await askNewAddress(ctx, caller, identity, body.newEmailAddress);
+        await askNewAddress(ctx, confirmations, caller, identity, body.newEmailAddress);
       } else await changeAddressAsAdmin(ctx, caller, identity, body.newEmailAddress);
       return { success: true };
     },
@@ -82,19 +82,34 @@ export function emailConfirmationRoutes(app: App, ctx: Context): void {
   );
 }
 
-/** Mails a token to the new address; until it is used nothing changes. @throws PlatformError 400/106, 400/110 when taken. */
-async function askNewAddress(ctx: Context, caller: Caller, person: Person, email: string): Promise<void> {
-  const token = await writeAs(ctx, caller, undefined, async (tx) => {
+/**
+ * Mails a token to the new address; until it is used nothing changes.
+ * @throws PlatformError 400/106, 400/110 when taken, 429 after too many letters, 500 when it cannot be sent.
+ */
+async function askNewAddress(
+  ctx: Context,
+  confirmations: Attempts,
+  caller: Caller,
+  person: Person,
+  email: string,
+): Promise<void> {
+  const { id, accountId } = person;
+  const { token, uncount } = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandFree(tx, 'newEmailAddress', person, email);
-    return makeMailedToken(tx, ctx.clock, { userId: person.id, kind: 'email', email });
+    const uncount = ctx.letterLimits.count({ accountId, to: email, by: accountId });
+    return { uncount, token: await makeMailedToken(tx, ctx.clock, { userId: id, kind: 'email', email }) };
   });
-  const heading = await headingFor(ctx, person.accountId, email);
-  if (!(await sendLetter(ctx, person.id, confirmationLetter(heading, token))))
-    throw new PlatformError('server', { message: 'The mail could not be sent.' });
+  const heading = await headingFor(ctx, accountId, email);
+  if (await sendLetter(ctx, id, confirmationLetter(heading, token))) return;
+  uncount();
+  confirmations.giveBack(id);
+  throw new PlatformError('server', { message: 'The mail could not be sent.' });
 }
 
+/** @throws PlatformError 403/21 for an admin, whose login would be the caller's then; 400/106, 400/110 when taken. */
 async function changeAddressAsAdmin(ctx: Context, caller: Caller, person: Person, email: string): Promise<void> {
   await writeAs(ctx, caller, undefined, async (tx) => {
+    if (await isAccountUser(tx, person.id)) throw new PlatformError('forbidden');
     await changeAddress(tx, 'newEmailAddress', person, email);
     await ctx.audit.record(tx, {
       event: 'emailChanged',
@@ -127,7 +142,7 @@ async function confirmAddress(ctx: Context, given: string, address: string): Pro
   await tellFormerAddress(ctx, person);
 }
 
-/** Tokens that were mailed to the former address are void from now on. */
+/** What the former address has proven is void from now on: tokens mailed to it, and links to providers by it. */
 async function changeAddress(tx: Tx, path: string, person: Person, email: string): Promise<void> {
   await demandFree(tx, path, person, email);
   const changes = { email, emailKey: emailKey(email), emailUnproven: 0 };
@@ -137,7 +152,8 @@ async function changeAddress(tx: Tx, path: string, person: Person, email: string
     .where('id', '=', person.id)
     .executeTakeFirst();
   if (numUpdatedRows === 0n) throw new PlatformError('notFound');
-  await tx.deleteFrom('mailedTokens').where('userId', '=', person.id).execute();
+  for (const table of ['mailedTokens', 'federatedIdentities'] as const)
+    await tx.deleteFrom(table).where('userId', '=', person.id).execute();
 }
 
 /** After the change, which stands whether or not the letter can be sent. */

@@ -6,6 +6,7 @@ import { randomInt } from 'node:crypto';
 import { Secret, TOTP } from 'otpauth';
 import type { Db, Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
+import type { Caller } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';
 import { inGroups, randomCharacters, readTyped } from '../crockford.js';
@@ -21,6 +22,8 @@ const stepsAway = 1;
 const textLifetime = 10 * minute;
 /** Texts that an identity may have sent in an hour, and those to one number that is being enrolled. */
 const textsPerHour = 10;
+/** Texts of an account in an hour: to numbers that are being enrolled, which anybody may name, and to confirmed ones. */
+const accountTextsPerHour = { enrolling: 200, confirmed: 1000 };
 const recoveryCodes = 10;
 /** 80 random bits, so that a plain keyed hash is enough. */
 const recoveryLength = 16;
@@ -122,24 +125,62 @@ interface StoredCode {
   codeExpires: string | null;
 }
 
+/** Whose text it is. */
+interface TextToCome extends Pick<Caller, 'id' | 'accountId'> {
+  /** The number, in its one spelling, that is not confirmed yet. */
+  enrolling?: string;
+}
+
 /** Codes by text message: six digits for ten minutes. Whoever checks one has counted the try before, and removes it. */
 export class TextedCodes {
   readonly #ctx: Pick<Context, 'clock' | 'sealing' | 'sms'>;
   readonly #texts: Attempts;
+  // Apart from each other, so that whoever names numbers keeps nobody from logging in.
+  readonly #toEnrolling: Attempts;
+  readonly #toConfirmed: Attempts;
 
   constructor(ctx: Pick<Context, 'clock' | 'sealing' | 'sms'>) {
     this.#ctx = ctx;
     this.#texts = new Attempts(ctx.clock, textsPerHour, 60 * minute);
+    this.#toEnrolling = new Attempts(ctx.clock, accountTextsPerHour.enrolling, 60 * minute);
+    this.#toConfirmed = new Attempts(ctx.clock, accountTextsPerHour.confirmed, 60 * minute);
   }
 
-  /** Counts a text to come, of an identity or to a number. @throws PlatformError 429 when it would be too many. */
-  count(identityOrNumber: string): Allowance {
-    return this.#texts.take(identityOrNumber);
+  /**
+   * Counts a text to come: of the identity, of its account, and to a number that it enrols.
+   * @throws PlatformError 429 when it would be too many, and counts nothing then.
+   */
+  count(text: TextToCome): Allowance {
+    const taken: Array<[Attempts, string]> = [];
+    try {
+      for (const [attempts, key] of this.#limitsOf(text)) {
+        attempts.take(key);
+        taken.push([attempts, key]);
+      }
+    } catch (error) {
+      for (const [attempts, key] of taken) attempts.giveBack(key);
+      throw error;
+    }
+    return this.#texts.left(text.id);
   }
 
   /** The text that was counted does not come. */
-  discount(identityOrNumber: string): void {
-    this.#texts.giveBack(identityOrNumber);
+  discount(text: TextToCome): void {
+    for (const [attempts, key] of this.#limitsOf(text)) attempts.giveBack(key);
+  }
+
+  #limitsOf({ id, accountId, enrolling }: TextToCome): Array<[Attempts, string]> {
+    if (enrolling === undefined)
+      return [
+        [this.#texts, id],
+        [this.#toConfirmed, accountId],
+      ];
+    // Nor may many identities together ring a stranger's phone.
+    return [
+      [this.#texts, id],
+      [this.#texts, enrolling],
+      [this.#toEnrolling, accountId],
+    ];
   }
 
   /** A new code of an identity, and how it is stored. */

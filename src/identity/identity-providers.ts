@@ -34,7 +34,8 @@ const scope = Type.String({
 });
 const redirectUris = Type.Array(Type.String({ maxLength: 2000 }), {
   maxItems: 50,
-  description: 'Where browsers may be sent after a login: exact addresses, https, http on this machine, or of an app.',
+  description:
+    'Where browsers may be sent after a login: exact addresses, https, http on this machine, or of an app, such as com.example.app:/in.',
 });
 
 const createBody = Type.Object({
@@ -151,7 +152,7 @@ export function identityProviderRoutes(app: App, ctx: Context): void {
       config: verbConfig('remove', 'identityProvider'),
       schema: {
         tags,
-        summary: 'Delete an identity provider; logins under way end, its secret is forgotten',
+        summary: 'Delete an identity provider; logins under way end, its secret and whom it has linked are forgotten',
         params: idParams,
         headers: etagHeaders,
         response: one('A provider no longer.'),
@@ -212,6 +213,7 @@ async function updateProvider(
     const moves = before?.issuer !== changed.issuer && before?.sealedClientSecret !== null;
     if (moves && body.clientSecret === undefined)
       throw invalid('clientSecret', 'must be given anew, or null, with another issuer');
+    if (before && before.issuer !== changed.issuer) await forgetLinks(tx, before);
     await recordChange(ctx, tx, caller, changed, 'updated');
     return changed;
   });
@@ -224,10 +226,19 @@ async function deleteProvider(ctx: Context, caller: Caller, id: string, version:
     const trashed = await trash(tx, 'identityProviders', id, version, ctx.clock);
     await tx.updateTable('identityProviders').set({ sealedClientSecret: null }).where('id', '=', id).execute();
     await tx.deleteFrom('federatedLogins').where('providerId', '=', id).execute();
+    await forgetLinks(tx, trashed);
     await recordChange(ctx, tx, caller, trashed, 'deleted');
     return { ...trashed, sealedClientSecret: null };
   });
   return show(row);
+}
+
+/** Unlinks whom an issuer stood for, unless another live provider of the account speaks for it. */
+async function forgetLinks(tx: Tx, { accountId, issuer }: Provider): Promise<void> {
+  const others = tx.selectFrom('identityProviders').select('id').where('accountId', '=', accountId);
+  const live = others.where('issuer', '=', issuer).where('deleted', 'is', null);
+  if (await live.executeTakeFirst()) return;
+  await tx.deleteFrom('federatedIdentities').where('accountId', '=', accountId).where('issuer', '=', issuer).execute();
 }
 
 function recordChange(ctx: Context, tx: Tx, caller: Caller, { id, accountId, issuer }: Provider, change: string) {
@@ -260,7 +271,10 @@ function checkBody({ issuer, scope, redirectUris = [] }: Static<typeof updateBod
   if (scope !== undefined && !scope.split(' ').includes('openid')) throw invalid('scope', 'must contain openid');
   for (const uri of redirectUris)
     if (!isRedirectUri(uri))
-      throw invalid('redirectUris', 'must be addresses with https, with http on this machine, or of an app');
+      throw invalid(
+        'redirectUris',
+        'must be addresses with https, http on this machine, or a scheme like com.example.app',
+      );
 }
 
 /** OpenID Connect Discovery 1.0, 3: an address without query and fragment. */
@@ -269,18 +283,12 @@ function isIssuer(text: string): boolean {
   return url !== undefined && isSecure(url) && url.search === '' && !text.includes('?');
 }
 
-/** Schemes that are no app's: browsers run or read them, or hand them to somebody else. */
-const foreignSchemes = new Set(
-  'about blob content chrome data file filesystem ftp intent jar javascript mailto resource sms tel vbscript view-source ws wss'
-    .split(' ')
-    .map((scheme) => `${scheme}:`),
-);
-
+/** An app's scheme is a domain name in reverse (RFC 8252, 7.1): those of browsers and systems have no dot. */
 function isRedirectUri(text: string): boolean {
   const url = readAddress(text);
   if (!url) return false;
   if (url.protocol === 'https:' || url.protocol === 'http:') return isSecure(url);
-  return !foreignSchemes.has(url.protocol);
+  return url.protocol.includes('.');
 }
 
 /** An absolute address of visible ASCII; a fragment has no place in it (RFC 6749, 3.1.2), nor has a password. */

@@ -27,6 +27,8 @@ export const invitationSent = Type.Optional(
 export interface Invitation {
   identity: Row<'identities'>;
   token: string;
+  /** Takes back that the letter was counted, when it does not go out. */
+  uncount: () => void;
 }
 
 export class Invitations {
@@ -45,7 +47,8 @@ export class Invitations {
 
   /**
    * Stores the identity that `idmUserEmail` asks for; an invitation when it has no password, to be sent after the commit.
-   * @throws PlatformError 400/110 for the e-mail of an account user, 400/106 for one that is taken.
+   * @throws PlatformError 400/110 for the e-mail of an account user, 400/106 for one that is taken, 429 for an end-user
+   * after too many letters to that address.
    */
   async makeIdentity(tx: Tx, caller: Caller, identity: Row<'identities'>): Promise<Invitation | undefined> {
     await insertIdentity(tx, 'idmUserEmail', identity);
@@ -59,14 +62,18 @@ export class Invitations {
       details: { isInvited },
     });
     if (!isInvited) return undefined;
-    return { identity, token: await makeMailedToken(tx, this.#ctx.clock, { userId: identity.id, kind: 'invitation' }) };
+    const { id, accountId, email } = identity;
+    const uncount = isAccountWide(caller) ? () => {} : this.#ctx.letterLimits.count({ accountId, to: email });
+    return { identity, uncount, token: await makeMailedToken(tx, this.#ctx.clock, { userId: id, kind: 'invitation' }) };
   }
 
   /** What the answer says of an invitation: whether the mail server has taken it. Nothing where there is none. */
   async send(invitation: Invitation | undefined): Promise<{ invitationSent?: boolean }> {
     if (!invitation) return {};
-    const { identity, token } = invitation;
+    const { identity, token, uncount } = invitation;
     const heading = await headingFor(this.#ctx, identity.accountId, identity.email);
-    return { invitationSent: await sendLetter(this.#ctx, identity.id, invitationLetter(heading, identity.id, token)) };
+    const invitationSent = await sendLetter(this.#ctx, identity.id, invitationLetter(heading, identity.id, token));
+    if (!invitationSent) uncount();
+    return { invitationSent };
   }
 }

@@ -141,7 +141,9 @@ async function textCode(ctx: Context, token: string, reply: FastifyReply): Promi
   const reset = Math.ceil((Date.parse(expires) - ctx.clock.now()) / 1000);
   const tooMany = new PlatformError('tooMany', { allowance: { limit: mostTexts, remaining: 0, reset } });
   if (codesSent >= mostTexts) throw tooMany;
-  sendAllowance(reply, textedCodes.count(userId));
+  const caller = ctx.access.callerOf(userId);
+  if (!caller) throw tokenOver();
+  sendAllowance(reply, textedCodes.count(caller));
   const { code, stored } = textedCodes.make(userId);
   const { numUpdatedRows } = await registry.query
     .updateTable('mfaLogins')
@@ -150,7 +152,7 @@ async function textCode(ctx: Context, token: string, reply: FastifyReply): Promi
     .where('codesSent', '<', mostTexts)
     .executeTakeFirst();
   if (numUpdatedRows === 0n) {
-    textedCodes.discount(userId);
+    textedCodes.discount(caller);
     throw tooMany;
   }
   const { accountName } = await purposeOf(registry.query, userId);

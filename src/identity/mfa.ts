@@ -31,7 +31,10 @@ const mostTries = 5;
 
 const params = Type.Object({ userId: Type.String({ description: 'The caller’s own identity.' }) });
 const phoneBody = Type.Object({
-  phoneNumber: Type.String({ maxLength: 40, description: 'Digits, with + and the country code in front of them.' }),
+  phoneNumber: Type.String({
+    maxLength: 40,
+    description: 'With + and the country code; blanks, hyphens, dots and parentheses do not count.',
+  }),
 });
 const code = Type.String({ maxLength: 100 });
 const confirmBody = Type.Object({ code });
@@ -100,9 +103,8 @@ export function mfaRoutes(app: App, ctx: Context): void {
       demandOwn(request.caller, request.params.userId);
       nameIgnored(request, reply, phoneBody);
       const phoneNumber = readPhoneNumber(request.body.phoneNumber);
-      sendAllowance(reply, ctx.textedCodes.count(request.caller.id));
-      // Nor may many identities together ring a stranger's phone.
-      ctx.textedCodes.count(phoneNumber);
+      const { id, accountId } = request.caller;
+      sendAllowance(reply, ctx.textedCodes.count({ id, accountId, enrolling: phoneNumber }));
       await enrolPhone(ctx, request.caller, phoneNumber);
       return { success: true } as const;
     },
@@ -126,7 +128,8 @@ export function mfaRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       ctx.access.demand(request.caller, 'update', 'mfaMethod');
       demandOwn(request.caller, request.params.userId);
-      sendAllowance(reply, ctx.textedCodes.count(request.caller.id));
+      const { id, accountId } = request.caller;
+      sendAllowance(reply, ctx.textedCodes.count({ id, accountId }));
       await textRemovalCode(ctx, request.caller);
       return { success: true } as const;
     },
@@ -153,7 +156,10 @@ export function mfaRoutes(app: App, ctx: Context): void {
         ctx.access.demand(request.caller, 'update', 'mfaMethod');
         demandOwn(request.caller, request.params.userId);
         nameIgnored(request, reply, confirmBody);
-        return { success: true, ...(await confirm(ctx, request.caller, method, request.body.code)) } as const;
+        const confirmed = recordingWrongCodes(ctx, request.caller, { mfaMethod: method, change: 'confirmed' }, () =>
+          confirm(ctx, request.caller, method, request.body.code),
+        );
+        return { success: true, ...(await confirmed) } as const;
       },
     );
     app.delete(
@@ -182,7 +188,10 @@ export function mfaRoutes(app: App, ctx: Context): void {
         const { userId } = request.params;
         ctx.access.demand(caller, 'delete', 'mfaMethod');
         nameIgnored(request, reply, removeBody);
-        if (caller.id === userId) await removeOwn(ctx, caller, method, body.code);
+        if (caller.id === userId)
+          await recordingWrongCodes(ctx, caller, { mfaMethod: method, change: 'removed' }, () =>
+            removeOwn(ctx, caller, method, body.code),
+          );
         else await removeOfEndUser(ctx, caller, userId, method);
         return { success: true } as const;
       },
@@ -197,11 +206,35 @@ function demandOwn(caller: Caller, userId: string): void {
   if (caller.id !== userId) throw new PlatformError('notFound');
 }
 
-/** @throws PlatformError 400/106 for a text that is no phone number. */
+/** A number in its one spelling, by which it is counted too. @throws PlatformError 400/106 for a text that is none. */
 function readPhoneNumber(given: string): string {
   const number = given.replace(/[\s().-]/g, '');
-  if (!/^\+?\d{6,15}$/.test(number)) throw invalid('phoneNumber', 'must be a phone number of 6 to 15 digits');
+  if (!/^\+[1-9]\d{5,14}$/.test(number))
+    throw invalid('phoneNumber', 'must be + and a country code and number of 6 to 15 digits together');
   return number;
+}
+
+/** Does something with one's own factors; a wrong code stands in the audit record. */
+async function recordingWrongCodes<T>(
+  { audit }: Pick<Context, 'audit'>,
+  caller: Caller,
+  details: { mfaMethod: MfaMethod; change: 'confirmed' | 'removed' },
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof PlatformError && error.kind === 'badCode')
+      audit.note({
+        event: 'mfaChanged',
+        outcome: 'failure',
+        accountId: caller.accountId,
+        actor: caller,
+        target: { kind: 'identity', id: caller.id },
+        details,
+      });
+    throw error;
+  }
 }
 
 async function enrolTotp(ctx: Context, caller: Caller): Promise<Static<typeof totpShape>> {
@@ -218,7 +251,12 @@ async function enrolTotp(ctx: Context, caller: Caller): Promise<Static<typeof to
 
 async function enrolPhone(ctx: Context, caller: Caller, phoneNumber: string): Promise<void> {
   const { code, stored } = ctx.textedCodes.make(caller.id);
-  await begin(ctx, caller, 'sms', { phoneNumber, ...stored });
+  try {
+    await begin(ctx, caller, 'sms', { phoneNumber, ...stored });
+  } catch (error) {
+    ctx.textedCodes.discount({ ...caller, enrolling: phoneNumber });
+    throw error;
+  }
   const { accountName } = await purposeOf(ctx.registry.query, caller.id);
   await ctx.textedCodes.send(phoneNumber, code, accountName);
 }
@@ -252,7 +290,10 @@ async function textRemovalCode(ctx: Context, caller: Caller): Promise<void> {
       .returning('phoneNumber')
       .executeTakeFirst(),
   );
-  if (!phone?.phoneNumber) throw new PlatformError('notFound');
+  if (!phone?.phoneNumber) {
+    ctx.textedCodes.discount(caller);
+    throw new PlatformError('notFound');
+  }
   const { accountName } = await purposeOf(ctx.registry.query, caller.id);
   await ctx.textedCodes.send(phone.phoneNumber, code, accountName);
 }

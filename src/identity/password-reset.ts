@@ -134,12 +134,12 @@ async function giveResetToken(
   caller: Caller,
   userId: string,
 ): Promise<Static<typeof reset>> {
-  const { identity, isRevealed, resetToken } = await writeAs(ctx, caller, undefined, async (tx) => {
+  const { identity, isRevealed, resetToken, uncount } = await writeAs(ctx, caller, undefined, async (tx) => {
     const identity = await tx.selectFrom('identities').selectAll().where('id', '=', userId).executeTakeFirst();
     if (identity?.accountId !== caller.accountId) throw new PlatformError('notFound');
     // An admin's is never shown: whoever steals the application's token must not become one.
     const isRevealed = application.revealResetToken === 1 && !(await isAccountUser(tx, userId));
-    if (!isRevealed) mails.take(userId);
+    const uncount = isRevealed ? undefined : countLetter(ctx, mails, application, identity);
     await ctx.audit.record(tx, {
       event: 'passwordReset',
       outcome: 'success',
@@ -148,13 +148,34 @@ async function giveResetToken(
       target: { kind: 'identity', id: userId },
       details: { isRevealed },
     });
-    return { identity, isRevealed, resetToken: await makeMailedToken(tx, ctx.clock, { userId, kind: 'reset' }) };
+    const resetToken = await makeMailedToken(tx, ctx.clock, { userId, kind: 'reset' });
+    return { identity, isRevealed, uncount, resetToken };
   });
   if (isRevealed) return { success: true, userId, resetToken };
   const heading = await headingFor(ctx, identity.accountId, identity.email);
-  if (!(await sendLetter(ctx, userId, resetLetter(heading, userId, resetToken))))
-    throw new PlatformError('server', { message: 'The mail could not be sent.' });
-  return { success: true, userId };
+  if (await sendLetter(ctx, userId, resetLetter(heading, userId, resetToken))) return { success: true, userId };
+  uncount?.();
+  throw new PlatformError('server', { message: 'The mail could not be sent.' });
+}
+
+/** Counts a letter to a person; the answer takes that back. @throws PlatformError 429, and counts nothing then. */
+function countLetter(
+  { letterLimits }: Pick<Context, 'letterLimits'>,
+  mails: Attempts,
+  { id: by }: Row<'applications'>,
+  { id, accountId, email: to }: Row<'identities'>,
+): () => void {
+  const uncount = letterLimits.count({ accountId, to, by });
+  try {
+    mails.take(id);
+  } catch (error) {
+    uncount();
+    throw error;
+  }
+  return () => {
+    uncount();
+    mails.giveBack(id);
+  };
 }
 
 /**
@@ -171,11 +192,20 @@ async function changeWithToken(
   const { registry, clock } = ctx;
   const token = await findMailedToken(registry.query, clock, 'password', passwordResetToken);
   const identities = registry.query.selectFrom('identities').selectAll().where('id', '=', userId);
-  const identity = token?.userId === userId ? await identities.executeTakeFirst() : undefined;
-  if (!token || !identity) throw new PlatformError('badToken');
+  const identity = await identities.executeTakeFirst();
+  // Sampled, for anybody may send any; under the account that it was aimed at, or whose token it is.
+  const refuse = () => {
+    const accountId = identity?.accountId ?? (token && ctx.access.callerOf(token.userId)?.accountId);
+    const target = identity && ({ kind: 'identity', id: userId } as const);
+    const details = { with: 'token' };
+    if (accountId !== undefined)
+      ctx.audit.sample({ event: 'passwordChanged', outcome: 'failure', accountId, target, address, details });
+    return new PlatformError('badToken');
+  };
+  if (!identity || token?.userId !== userId) throw refuse();
   const passwordHash = await ctx.passwords.hashNew('newPassword', newPassword, identity.email);
   const ended = await registry.transaction(async (tx) => {
-    if (!(await spendMailedToken(tx, token))) throw new PlatformError('badToken');
+    if (!(await spendMailedToken(tx, token))) throw refuse();
     await ctx.audit.record(tx, {
       event: 'passwordChanged',
       outcome: 'success',

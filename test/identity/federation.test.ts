@@ -648,3 +648,59 @@ t.test('a provider that was deleted is purged after thirty days', async (t) => {
   await purge(service.server.ctx);
   t.equal((await stored()).length, 0);
 });
+
+t.test('who gets another address is linked no longer, for the former one is somebody else’s now', async (t) => {
+  await service.login();
+  const [byAdmin, byLetter] = [await somebody(), await somebody()];
+  for (const { person, userId } of [byAdmin, byLetter]) {
+    provider.logsIn(person);
+    const { status, body } = await new Browser(service).logIn(known.id);
+    t.equal(status, 200);
+    t.equal((await linksOf(userId)).length, 1);
+    const newEmailAddress = `moved-${userId}@example.com`;
+    const token = userId === byAdmin.userId ? service.admin : body.jwt;
+    const change = { token, body: { userId, newEmailAddress } };
+    await service.ok('POST', '/api/v1/profile/update-email-address', change);
+    if (userId === byLetter.userId) {
+      t.equal((await linksOf(userId)).length, 1, 'not before the letter is answered');
+      const outbox = readFileSync(join(service.directory, 'outbox.ndjson'), 'utf8').trim().split('\n');
+      const letter: Json = outbox.map((line) => JSON.parse(line)).find(({ to }: Json) => to === newEmailAddress);
+      const [, mailed] = /^token: (\S+)$/m.exec(letter.text) ?? [];
+      await service.ok('POST', '/api/v1/auth/confirm-email', { token: null, body: { token: mailed } });
+    }
+    t.strictSame(await linksOf(userId), []);
+    provider.logsIn(person);
+    isRefused(t, await new Browser(service).logIn(known.id), 'with the former address');
+    provider.logsIn({ ...person, email: newEmailAddress });
+    t.equal(
+      claimsOf(await new Browser(service).logIn(known.id)).userId,
+      userId,
+      'and with the new one is linked again',
+    );
+  }
+});
+
+t.test('with the last provider of an issuer its links go, and those of others stay', async (t) => {
+  await service.login();
+  const passing = await startProvider(t, service);
+  const [one, two] = [await register(service, passing), await register(service, passing)];
+  const { userId, person } = await somebody(passing);
+  t.equal((await new Browser(service).logIn(one.id)).status, 200);
+  const other = await somebody();
+  t.equal((await new Browser(service).logIn(known.id)).status, 200);
+  const end = ({ id, version }: Json) =>
+    service.ok('DELETE', `/api/v1/identity-providers/${id}`, { headers: { etag: version } });
+  await end(one);
+  t.match(await linksOf(userId), [{ issuer: passing.issuer, subject: person.sub }], 'another one speaks for it');
+  await service.ok('PUT', `/api/v1/identity-providers/${two.id}`, {
+    headers: { etag: two.version },
+    body: { issuer: 'https://elsewhere.example.com', clientSecret: null },
+  });
+  t.strictSame(await linksOf(userId), [], 'another issuer is another one');
+  const three = await register(service, passing);
+  passing.logsIn(person);
+  t.equal((await new Browser(service).logIn(three.id)).status, 200);
+  await end(three);
+  t.strictSame(await linksOf(userId), []);
+  t.equal((await linksOf(other.userId)).length, 1);
+});

@@ -81,7 +81,7 @@ t.test('browsers are sent to https, to this machine, or to an app, and to nothin
     'http://localhost:5173/in',
     'http://127.0.0.1/',
     'com.example.app:/in',
-    'myapp://in',
+    'com.example.app://in',
   ];
   t.strictSame((await create({ redirectUris: fine })).redirectUris, fine);
   for (const uri of [
@@ -92,6 +92,10 @@ t.test('browsers are sent to https, to this machine, or to an app, and to nothin
     'data:text/html,hello',
     'file:///etc/passwd',
     'vbscript:x',
+    'myapp://in',
+    'feed:https://app.example.com/in',
+    'ms-msdt:/id',
+    'search-ms:query=in',
     'blob:https://app.example.com/1',
     'http://app.example.com/in',
     'https://app.example.com/in#token',

@@ -159,7 +159,18 @@ t.test('a phone is confirmed and logs in by a texted code', async (t) => {
 
 t.test('what is no phone number is refused', async (t) => {
   const who = await person();
-  for (const phoneNumber of ['', 'call me', '+', '12345', '1'.repeat(16), '+1555\n0100x'])
+  for (const phoneNumber of [
+    '',
+    'call me',
+    '+',
+    '+12345',
+    `+${'1'.repeat(16)}`,
+    '+1555\n0100x',
+    '15550100',
+    '0015550100',
+    '+0155501000',
+    '++15550100',
+  ])
     t.match(await mfa(who, 'POST', 'sms', { phoneNumber }), {
       status: 400,
       body: { attributes: { errorCode: 'InvalidError' } },
@@ -372,8 +383,10 @@ t.test('texts are limited: three for an mfaToken, ten an hour for an identity, t
   const many = await Promise.all(Array.from({ length: 4 }, () => person()));
   const rings: Answer[] = [];
   for (let n = 0; n < 12; n += 1)
-    rings.push(await mfa(many[n % 4] as Person, 'POST', 'sms', { phoneNumber: '+15550122' }));
-  t.strictSame(statuses(rings), { 200: 10, 429: 2 });
+    rings.push(
+      await mfa(many[n % 4] as Person, 'POST', 'sms', { phoneNumber: n % 2 ? '+15550122' : '+1 (555) 01-22' }),
+    );
+  t.strictSame(statuses(rings), { 200: 10, 429: 2 }, 'however it is spelled');
 });
 
 t.test('a new password and the end of an identity make its open logins void', async (t) => {
@@ -667,4 +680,40 @@ t.test('nothing secret stands in clear on disk or in the log', async (t) => {
     for (const code of [confirming, texted, textedCode()]) t.notMatch(stored, new RegExp(`\\b${code}\\b`), table);
   }
   for (const code of [confirming, texted, textedCode()]) t.notMatch(log, new RegExp(`\\b${code}\\b`), 'in the log');
+});
+
+t.test('an account has 200 texts an hour to numbers that are set up, which keep nobody from logging in', async (t) => {
+  const one = await person();
+  await enrolSms(one, '+15550140');
+  for (let n = 0; n < 10; n += 1) t.match(await mfa(one, 'POST', 'sms', { phoneNumber: '+15550141' }), { status: 400 });
+  const others = await Promise.all(Array.from({ length: 20 }, () => person()));
+  const answers: Answer[] = [];
+  for (let n = 0; n < 200; n += 1)
+    answers.push(await mfa(others[n % 20] as Person, 'POST', 'sms', { phoneNumber: `+1555${1000 + n}` }));
+  t.strictSame(statuses(answers), { 200: 199, 429: 1 }, 'what sends no text is not counted');
+  const phoneless = await person();
+  for (let n = 0; n < 11; n += 1) t.match(await mfa(phoneless, 'POST', 'sms/code'), absent);
+  t.equal((await trigger(await mfaToken(one))).status, 200);
+});
+
+t.test('wrong codes at confirmation and removal stand in the audit record', async (t) => {
+  const who = await person();
+  const { secret } = (await mfa(who, 'POST', 'totp')).body;
+  await mfa(who, 'POST', 'totp/confirm', { code: otherCode(codeAt(secret)) });
+  await mfa(who, 'POST', 'totp/confirm', { code: codeAt(secret) });
+  time.now += step;
+  await mfa(who, 'DELETE', 'totp', { code: otherCode(codeAt(secret)) });
+  await mfa(who, 'DELETE', 'totp', { code: codeAt(secret) });
+  await service.server.ctx.audit.close();
+  await service.login();
+  const query = `accountId=${service.accountId}&event=mfaChanged&targetId=${who.userId}&sortOrder=asc`;
+  const { results } = (await service.ok('GET', `/api/v1/audit?${query}`)).auditRecords;
+  const [confirmed, removed] = ['confirmed', 'removed'].map((change) => ({ mfaMethod: 'totp', change }));
+  const by = { actorId: who.userId, address: '127.0.0.1' };
+  t.match(results, [
+    { outcome: 'failure', details: confirmed, ...by },
+    { outcome: 'success', details: confirmed, ...by },
+    { outcome: 'failure', details: removed, ...by },
+    { outcome: 'success', details: removed, ...by },
+  ]);
 });

@@ -75,7 +75,9 @@ t.test('a reset goes by mail, sets the password once, and tells the application 
   t.equal(await tryLogin(who.email, 'an entirely new secret'), 200);
   t.match(await change(userId, token, 'a second new secret'), refused, 'it works once');
   const audit = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${userId}`);
-  const records = audit.auditRecords.results.filter(({ event }: Json) => event !== 'login');
+  const records = audit.auditRecords.results.filter(
+    ({ event, outcome }: Json) => event !== 'login' && outcome === 'success',
+  );
   t.match(records, [
     { event: 'passwordChanged', actorId: null, address: '127.0.0.1' },
     { event: 'passwordReset', actorId: phoneApp.id },
@@ -272,6 +274,11 @@ t.test('when the mail server refuses, the answer says so, and the log neither to
   t.match(lines, /EENVELOPE/);
   t.notMatch(lines, email);
   t.match(await ask(endUser.userId), { status: 200 }, 'asked again, it works');
+  mailbox.refusal = new Error('451 later');
+  for (let n = 0; n < 12; n += 1) t.match(await ask(endUser.userId), { status: 500 });
+  mailbox.refusal = undefined;
+  for (let n = 0; n < 4; n += 1) t.match(await ask(endUser.userId), { status: 200 }, 'and has used nothing up');
+  t.match(await ask(endUser.userId), { status: 429 });
 });
 
 t.test('neither tokens nor passwords are at rest in clear, nor in the log', async (t) => {
@@ -287,4 +294,35 @@ t.test('neither tokens nor passwords are at rest in clear, nor in the log', asyn
     t.notOk(files.join('').includes(secret), 'not in the database');
     t.notOk(logLines.join('\n').includes(secret), 'not in the log');
   }
+});
+
+t.test('an application causes 300 reset mails in an hour', async (t) => {
+  const { appToken } = await application('endUserApp');
+  const people: string[] = [];
+  for (let n = 0; n < 61; n += 1) people.push((await service.endUser(organization.id)).endUser.userId);
+  const statuses = new Map<number, number>();
+  for (let n = 0; n < 301; n += 1) {
+    const { status } = await ask(people[n % 61] ?? '', appToken);
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+  }
+  t.strictSame(Object.fromEntries(statuses), { 200: 300, 429: 1 });
+  t.match(await ask(people[60] ?? ''), { status: 200 }, 'another one has its own');
+});
+
+t.test('tokens that are wrong or spent stand in the audit record of whom they were tried on', async (t) => {
+  const [one, other] = [await forgetful(), await forgetful()];
+  for (const userId of [other.userId, other.userId, 'nobody', one.userId]) await change(userId, one.resetToken);
+  await change(one.userId, one.resetToken);
+  await change('nobody', 'made up');
+  await service.server.ctx.audit.close();
+  const query = `accountId=${service.accountId}&event=passwordChanged&outcome=failure&sortOrder=asc&pageSize=1000`;
+  const { results } = (await service.ok('GET', `/api/v1/audit?${query}&from=${new Date(now).toISOString()}`))
+    .auditRecords;
+  const entry = { outcome: 'failure', actorId: null, address: '127.0.0.1', details: { with: 'token' } };
+  t.match(results, [
+    { ...entry, targetKind: 'identity', targetId: other.userId },
+    { ...entry, targetKind: null, targetId: null },
+    { ...entry, targetKind: 'identity', targetId: one.userId },
+  ]);
+  t.equal(results.length, 3, 'sampled, and nothing of who is nobody’s');
 });

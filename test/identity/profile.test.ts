@@ -296,3 +296,113 @@ t.test('without a mail server an own address stays, and an admin’s change stan
   mailbox.refusal = undefined;
   t.match((await read(userId)).body, { emailAddress: 'kept@example.com' });
 });
+
+t.test('nobody changes the address of another admin, whose login would be theirs then', async (t) => {
+  const { userId } = await service.create('/account-users', 'accountUser', {
+    createIdmUser: true,
+    idmUserEmail: 'second-admin@example.com',
+    idmUserPassword: 'a secret of an admin',
+  });
+  const body = { accountId: service.accountId, name: 'office', kind: 'backEnd' };
+  const { id: appId, appToken } = await service.create('/applications', 'application', body);
+  const login = { accountId: service.accountId, appId, appToken };
+  const { jwt } = (await post('/auth/login-application', login, null)).body;
+  for (const token of [service.admin, jwt]) t.match(await changeEmail(userId, 'mine@example.com', token), forbidden);
+  t.match((await read(userId)).body, { emailAddress: 'second-admin@example.com' });
+  t.strictSame(mailbox.to('second-admin@example.com'), []);
+  const { userId: endUserId } = await person(top.id);
+  t.match(await changeEmail(endUserId, 'by-office@example.com', jwt), { status: 200 }, 'that of an end-user it does');
+});
+
+t.test('ten letters go to one address in an hour, whoever causes them and whatever they are for', async (t) => {
+  const victim = 'victim@example.com';
+  const three = [await person(top.id), await person(top.id), await person(top.id)];
+  for (let n = 0; n < 9; n += 1) {
+    const { userId, token } = three[n % 3] as Json;
+    t.match(await changeEmail(userId, n % 2 ? victim : victim.toUpperCase(), token), { status: 200 });
+  }
+  const invitation = (token: string, idmUserEmail: string) =>
+    post(
+      '/end-users',
+      { accountId: service.accountId, organizationId: top.id, createIdmUser: true, idmUserEmail },
+      token,
+    );
+  const { userId, token } = three[0] as Json;
+  const made = await invitation(token, victim);
+  t.match(made, { status: 200, body: { endUser: { invitationSent: true } } });
+  const { appToken } = await service.create('/applications', 'application', { name: 'phone', kind: 'endUserApp' });
+  const headers = { accesstoken: appToken };
+  const reset = `/api/v1/users/${made.body.endUser.userId}/password-reset-token`;
+  const limited = await service.http('GET', reset, { token: null, headers });
+  t.match(limited, { status: 429, body: { attributes: { errorCode: 'TooManyError' } } });
+  t.match(limited.headers.get('retry-after'), /^\d+$/);
+  t.equal(limited.headers.get('ratelimit-limit'), '10');
+  t.match(await changeEmail(userId, 'another@example.com', token), { status: 200 }, 'other addresses have their own');
+
+  const often = 'often@example.com';
+  now += 60 * minute;
+  for (let n = 0; n < 10; n += 1) {
+    const { userId, token } = three[n % 3] as Json;
+    t.match(await changeEmail(userId, often, token), { status: 200 });
+  }
+  t.match(await invitation(token, often), { status: 429 }, 'an invitation by an end-user');
+  await service.login();
+  t.match(await invitation(service.admin, often), { status: 200, body: { endUser: { invitationSent: true } } });
+  t.match(await service.http('GET', reset, { token: null, headers }), { status: 200 }, 'an hour later');
+});
+
+t.test('the people of an account confirm 300 addresses in an hour', async (t) => {
+  const people: Json[] = [];
+  for (let n = 0; n < 61; n += 1) people.push(await person(top.id));
+  const statuses = new Map<number, number>();
+  for (let n = 0; n < 301; n += 1) {
+    const { userId, token } = people[n % 61];
+    const { status } = await changeEmail(userId, `all${n}@example.com`, token);
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+  }
+  t.strictSame(Object.fromEntries(statuses), { 200: 300, 429: 1 });
+});
+
+t.test('letters that the mail server refuses use nothing up, and neither does an address that is taken', async (t) => {
+  const { userId, token } = await person(top.id);
+  const other = await person(top.id);
+  mailbox.refusal = new Error('451 try later');
+  for (let n = 0; n < 12; n += 1) t.match(await changeEmail(userId, 'busy@example.com', token), { status: 500 });
+  mailbox.refusal = undefined;
+  for (let n = 0; n < 5; n += 1) t.match(await changeEmail(userId, 'busy@example.com', token), { status: 200 });
+  t.match(await changeEmail(userId, 'busy@example.com', token), { status: 429 });
+  const three = [await person(top.id), await person(top.id), await person(top.id)];
+  for (let n = 0; n < 12; n += 1) {
+    const { userId, token } = three[n % 3] as Json;
+    t.match(await changeEmail(userId, other.email, token), { status: 400 });
+  }
+  const { appToken } = await service.create('/applications', 'application', { name: 'phone', kind: 'endUserApp' });
+  const reset = `/api/v1/users/${other.userId}/password-reset-token`;
+  const answer = await service.http('GET', reset, { token: null, headers: { accesstoken: appToken } });
+  t.match(answer, { status: 200 }, 'nobody has kept the owner from a letter');
+});
+
+t.test('an address holds nothing that is not seen, nor reads as another one', async (t) => {
+  const { userId, token } = await person(top.id);
+  for (const address of [
+    'a\u200bda@example.com',
+    'ada\u202e@example.com',
+    'ada\u0007@example.com',
+    'ada@evil.example＠example.com',
+    'ada＠example.com',
+    'ada﹫example.com@evil.example',
+    '=?utf-8?q?ada?=@example.com',
+    '＝？utf-8?q?ada?=@example.com',
+    'ada＜bob＞@example.com',
+    'ada@example。com',
+    'ada@example．com',
+    'ada@exa_mple.com',
+    'ada@-example.com',
+    'ada@example-.com',
+    'ada@example..com',
+    'ada@exam!ple.com',
+  ])
+    t.match(await changeEmail(userId, address, token), failure(400, 'InvalidError', 'newEmailAddress'), address);
+  for (const address of ['jürgen+x=?@bücher.example', 'मेल@उदाहरण.example'])
+    t.match(await changeEmail(userId, address, token), { status: 200 }, address);
+});

@@ -1,0 +1,50 @@
+/** How many letters others may have us send: whoever asks chooses the address, and the mail server is ours. */
+import { Attempts } from '../attempts.js';
+import type { Clock } from '../context.js';
+import { emailKey } from '../identity/identities.js';
+
+const hour = 60 * 60_000;
+/** Letters of one account to one address in an hour, whatever they are for and whoever causes them. */
+const mostToOne = 10;
+/** Letters in an hour that one application, or all people of one account together, ask for. */
+const mostAsked = 300;
+
+/** A letter to come. */
+interface Asked {
+  accountId: string;
+  to: string;
+  /** The application that asks for a reset, or the account whose people confirm addresses. */
+  by?: string;
+}
+
+export class LetterLimits {
+  readonly #toOne: Attempts;
+  readonly #asked: Attempts;
+
+  constructor(clock: Clock) {
+    this.#toOne = new Attempts(clock, mostToOne, hour);
+    this.#asked = new Attempts(clock, mostAsked, hour);
+  }
+
+  /**
+   * Counts a letter before it goes out; the answer takes that back, for one that does not.
+   * @throws PlatformError 429 when it would be too many, and counts nothing then.
+   */
+  count({ accountId, to, by }: Asked): () => void {
+    // Of each account by itself: one must not use up what another may send to the same person.
+    const address = `${accountId}\0${emailKey(to)}`;
+    this.#toOne.take(address);
+    const giveBack = () => this.#toOne.giveBack(address);
+    if (by === undefined) return giveBack;
+    try {
+      this.#asked.take(by);
+    } catch (error) {
+      giveBack();
+      throw error;
+    }
+    return () => {
+      giveBack();
+      this.#asked.giveBack(by);
+    };
+  }
+}
