@@ -229,10 +229,9 @@ function sealAnswer(key: string, headers: KeptHeaders, body: string): string {
   return seal(key, `[${JSON.stringify(headers)},${body}]`);
 }
 
-/** Headers and body. What was kept before headers were is the body alone, and bodies are objects. */
+/** Headers and body. */
 function unsealAnswer(key: string, sealed: string): [KeptHeaders, unknown] {
-  const kept: unknown = JSON.parse(unseal(key, sealed));
-  return Array.isArray(kept) ? (kept as [KeptHeaders, unknown]) : [{}, kept];
+  return JSON.parse(unseal(key, sealed)) as [KeptHeaders, unknown];
 }
 
 function seal(key: string, text: string): string {
