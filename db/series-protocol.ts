@@ -15,6 +15,9 @@ export interface LogRow {
   custom: string | null;
 }
 
+/** Called once: without an error when what was given is on disk. */
+export type Done = (error?: Error) => void;
+
 /** How many numbers a point takes in `Batch.points`: index of its key, time, index of its category, number (NaN: none). */
 export const pointWidth = 4;
 
