@@ -1,5 +1,6 @@
 /** Points and log entries between the API and the rows of messages.db: what is collected, checked and read. */
 import type Sqlite from 'better-sqlite3';
+import type { MqttChange } from './mqtt-changes.js';
 import { type LogEntry, type Point, type SeriesKey, type StoredPoint, severities, timeLimit } from './series.js';
 import { type Batch, type Done, type LogRow, pointWidth } from './series-protocol.js';
 
@@ -8,6 +9,7 @@ export class OpenBatch {
   /** In the order in which they came, for points and logs alike. */
   readonly calls: Done[] = [];
   readonly logs: LogRow[] = [];
+  readonly changes: MqttChange[] = [];
   readonly #keys: string[] = [];
   readonly #keyIndex = new Map<string, number>();
   readonly #categoryIndex = new Map<string, number>();
@@ -15,7 +17,7 @@ export class OpenBatch {
   readonly #texts = new Map<number, string>();
 
   get size(): number {
-    return Math.max(this.calls.length, this.#points.length / pointWidth);
+    return Math.max(this.calls.length, this.#points.length / pointWidth, this.changes.length);
   }
 
   add(key: SeriesKey, points: readonly Point[], done: Done): void {
@@ -35,6 +37,7 @@ export class OpenBatch {
       points: new Float64Array(this.#points),
       texts: this.#texts,
       logs: this.logs,
+      changes: this.changes,
     };
   }
 

@@ -1,5 +1,5 @@
 /**
- * Time-series and logs. Writes are collected for one turn of the event loop and go to a worker thread as one transaction,
+ * Time-series, logs and MQTT sessions. Writes are collected for one turn of the event loop and go to a worker thread as one transaction,
  * so that the loop never waits for the disk; reads go through a second connection, here.
  */
 import { mkdirSync } from 'node:fs';
@@ -8,6 +8,8 @@ import type Sqlite from 'better-sqlite3';
 import { v7 as uuidv7 } from 'uuid';
 import { migrate } from './migrations/index.js';
 import { messageMigrations } from './migrations/messages.js';
+import type { MqttChange } from './mqtt-changes.js';
+import { MqttRows } from './mqtt-rows.js';
 import type { Done, Purged } from './series-protocol.js';
 import { fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series-rows.js';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './series-writer.js';
@@ -90,6 +92,8 @@ const batchSize = 20_000;
 export const timeLimit = 8.64e15;
 
 export class MessageStore {
+  /** What is on disk of MQTT sessions. */
+  readonly mqtt: MqttRows;
   readonly #log: StoreLog;
   readonly #now: () => number;
   readonly #reader: Sqlite.Database;
@@ -106,6 +110,7 @@ export class MessageStore {
     this.#now = options.now;
     this.#reader = openSqlite(path, { readonly: true });
     this.#statements = prepareReads(this.#reader);
+    this.mqtt = new MqttRows(this.#reader);
     this.#writer = new SeriesWriter(path, { log: options.log, next: () => this.#nextJob() });
   }
 
@@ -120,8 +125,9 @@ export class MessageStore {
     const store = new MessageStore(path, options);
     try {
       await store.#writer.start();
+      await store.#ask({ tidy: true });
     } catch (error) {
-      store.#reader.close();
+      await store.close();
       throw error;
     }
     return store;
@@ -137,6 +143,7 @@ export class MessageStore {
    * after the commit that made the points durable, or with the error for which they are not kept.
    */
   append(key: SeriesKey, points: Point[], done: Done): void {
+    this.#makeRoom();
     const refusal = this.#refusal() ?? refusalOf(points);
     const kept = refusal ? [] : points;
     this.#pending += kept.length;
@@ -146,6 +153,7 @@ export class MessageStore {
 
   /** Stores a log entry under a new id; `done` as for append. */
   appendLog(entry: Omit<LogEntry, 'id'>, done: Done): void {
+    this.#makeRoom();
     const row = this.#refusal() ?? toLogRow(entry, uuidv7({ msecs: this.#now() }));
     if (row instanceof Error) {
       this.#open.calls.push(this.#settled(0, row, done));
@@ -154,6 +162,14 @@ export class MessageStore {
       this.#open.logs.push(row);
       this.#open.calls.push(this.#settled(1, undefined, done));
     }
+    this.#collected();
+  }
+
+  /** Writes changes of MQTT sessions, in one transaction with what was appended right before; `done` as for append. */
+  record(changes: readonly MqttChange[], done: Done): void {
+    const refusal = this.#refusal();
+    if (!refusal) for (const change of changes) this.#open.changes.push(change);
+    this.#open.calls.push(this.#settled(0, refusal, done));
     this.#collected();
   }
 
@@ -239,8 +255,12 @@ export class MessageStore {
     };
   }
 
-  #collected(): void {
+  /** A full transaction ends before the next message, not after it: what follows a message joins it. */
+  #makeRoom(): void {
     if (this.#open.size >= batchSize) this.#seal();
+  }
+
+  #collected(): void {
     if (this.#flushScheduled) return;
     this.#flushScheduled = true;
     setImmediate(() => {
@@ -263,12 +283,17 @@ export class MessageStore {
   }
 
   #deleteSome(purged: Purged): Promise<boolean> {
+    return this.#ask({ deleteSome: purged });
+  }
+
+  /** An order in its place among the writes; whether there is more to do. */
+  #ask(order: { deleteSome: Purged } | { tidy: true }): Promise<boolean> {
     const refusal = this.#refusal();
     if (refusal) return Promise.reject(refusal);
     return new Promise((resolve, reject) => {
       this.#seal();
       this.#waiting.push({
-        order: { deleteSome: purged },
+        order,
         settle: (failure, more) => (failure ? reject(failure) : resolve(more)),
       });
       this.#writer.send();

@@ -1,0 +1,49 @@
+/** A session store on a message store of its own, without a broker. */
+import type { Test } from 'tap';
+import type { BrokerClient } from '../../broker/aedes-types.js';
+import { type Counters, newCounters } from '../../broker/counters.js';
+import { SessionStore } from '../../broker/persistence.js';
+import { MessageStore } from '../../db/series.js';
+import { temporaryDirectory } from '../support/directory.js';
+
+export interface OpenStore {
+  store: SessionStore;
+  messages: MessageStore;
+  counters: Counters;
+  directory: string;
+  /** Ends it as a process does that is asked to end. */
+  close(): Promise<void>;
+}
+
+/** Milliseconds since 1970. */
+export const clock = { now: () => 1_700_000_000_000 };
+const rules = {
+  isGranted: () => true,
+  mayQueue: () => true,
+  storeOnce: () => undefined,
+  hasOwner: () => true,
+  mayBeRetained: () => true,
+};
+
+export async function openStore(
+  t: Test,
+  { directory = temporaryDirectory(t), maxQueue = 0, broker = { id: 'b', counter: 0 } } = {},
+): Promise<OpenStore> {
+  const errors: object[] = [];
+  const log = { error: (details: object) => void errors.push(details) };
+  const messages = await MessageStore.open(directory, { log, now: clock.now });
+  const counters = newCounters();
+  const store = new SessionStore({ messages, clock, log, counters, maxQueue, sessionExpiry: 0 }, rules);
+  await store.setup(broker);
+  const close = async () => {
+    await store.destroy();
+    await messages.close();
+  };
+  t.teardown(close);
+  return { store, messages, counters, directory, close };
+}
+
+/** A connection as far as the store looks at it. */
+export function clientOf(id: string): BrokerClient {
+  return { id, clean: false } as BrokerClient;
+}
