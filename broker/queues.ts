@@ -171,10 +171,13 @@ export class Queues {
   async *left(session: Session, client: BrokerClient): AsyncIterableIterator<Sending> {
     const { queue } = session;
     session.caughtUp = undefined;
+    session.catchingUp = client;
     session.lastSent = undefined;
+    // A former connection may still be waiting here.
+    session.onSent?.();
     let queued = queue.values();
     let last = 0;
-    let given: string | undefined;
+    let given: number | undefined;
     for (;;) {
       const page: Queued[] = [];
       while (page.length < pageSize && last < queue.newest) {
@@ -198,6 +201,7 @@ export class Queues {
         yield packet;
       }
       if (page.length > 0) continue;
+      if (session.catchingUp !== client) return;
       if (given === undefined || session.lastSent === given) break;
       await new Promise<void>((resolve) => {
         session.onSent = resolve;
@@ -242,7 +246,6 @@ export class Queues {
   }
 
   #noteSent(session: Session, packet: Sending): void {
-    if (session.caughtUp) return;
     session.lastSent = placeOf(packet);
     session.onSent?.();
     session.onSent = undefined;
@@ -257,7 +260,7 @@ function sentChange({ number }: Session, { id, packetId, released }: Queued): Mq
   return { kind: 'queue', session: number, id, packetId: packetId ?? null, released: released ? 1 : 0 };
 }
 
-/** Names what is sent from a queue: a message by its counter, a PUBREL by its packet id. */
-function placeOf({ cmd, brokerCounter, messageId }: Sending): string {
-  return cmd === 'pubrel' ? `released ${messageId}` : `${brokerCounter}`;
+/** Names what is sent from a queue: a message by its counter, a PUBREL by its packet id, negative. */
+function placeOf({ cmd, brokerCounter = 0, messageId = 0 }: Sending): number {
+  return cmd === 'pubrel' ? -messageId : brokerCounter;
 }

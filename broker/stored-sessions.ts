@@ -24,8 +24,10 @@ export interface Session {
   readonly received: Set<number>;
   /** The connection that has been sent everything that was queued before it; live messages wait for that. */
   caughtUp: BrokerClient | undefined;
+  /** The one that is being sent the queue. */
+  catchingUp: BrokerClient | undefined;
   /** What of the queue has been sent last, and who waits for the next. */
-  lastSent: string | undefined;
+  lastSent: number | undefined;
   onSent: (() => void) | undefined;
 }
 
@@ -99,6 +101,8 @@ export class StoredSessions {
     if (session?.holder !== client) return;
     session.holder = undefined;
     session.caughtUp = undefined;
+    session.catchingUp = undefined;
+    session.onSent?.();
     session.left = this.#services.clock.now();
     this.#record(session);
     const siblings = this.#siblingsOf(session);
@@ -177,6 +181,7 @@ export class StoredSessions {
       queue: new SessionQueue(),
       received: new Set(),
       caughtUp: undefined,
+      catchingUp: undefined,
       lastSent: undefined,
       onSent: undefined,
     };
