@@ -42,27 +42,21 @@ export class Journal {
     );
   }
 
-  /** Writes a change soon. */
+  /** Writes a change soon; it replaces what has been recorded of the same before. */
   record(change: MqttChange): void {
     const key = keyOf(change);
-    const { changes } = this.#open;
-    // A replaced change takes the place of the later one, in which the others may count on it.
-    changes.delete(key);
-    changes.set(key, change);
-    this.#flushLater();
+    this.#refused.changes.delete(key);
+    // Last, as it is newest: the end of a session comes after what belongs to it.
+    this.#open.changes.delete(key);
+    this.#open.changes.set(key, change);
+    this.#timer ??= setTimeout(() => this.flush(), longestWait);
   }
 
   /** A message leaves a queue; one that has not been written yet never is. */
   recordUnqueue(session: number, id: number): void {
-    const key = `message ${id}`;
-    const added = this.#open.changes.get(key);
-    if (added?.kind !== 'message' || !added.sessions.includes(session)) {
-      this.record({ kind: 'unqueue', session, id });
-      return;
-    }
-    const sessions = added.sessions.filter((other) => other !== session);
-    if (sessions.length > 0) this.#open.changes.set(key, { ...added, sessions });
-    else this.#open.changes.delete(key);
+    const isOpen = withdraw(this.#open, session, id);
+    const isRefused = withdraw(this.#refused, session, id);
+    if (!isOpen && !isRefused) this.record({ kind: 'unqueue', session, id });
   }
 
   /** Writes changes now, all or none; they are not tried again. What was recorded before is written before. */
@@ -107,10 +101,6 @@ export class Journal {
   #last(): Share | undefined {
     if (!isEmpty(this.#open)) return this.#open;
     return this.#sent.at(-1) ?? (isEmpty(this.#refused) ? undefined : this.#refused);
-  }
-
-  #flushLater(): void {
-    this.#timer ??= setTimeout(() => this.flush(), longestWait);
   }
 
   #send(share: Share): void {
@@ -164,6 +154,17 @@ export class Journal {
     this.#open = { changes, written: [...written, ...open.written] };
     this.flush();
   }
+}
+
+/** Takes a session away from a message that has not been written; whether it was there. */
+function withdraw({ changes }: Share, session: number, id: number): boolean {
+  const key = `message ${id}`;
+  const added = changes.get(key);
+  if (added?.kind !== 'message' || !added.sessions.includes(session)) return false;
+  const sessions = added.sessions.filter((other) => other !== session);
+  if (sessions.length > 0) changes.set(key, { ...added, sessions });
+  else changes.delete(key);
+  return true;
 }
 
 function newShare(): Share {
