@@ -212,20 +212,16 @@ export class SessionStore {
   }
 
   createRetainedStreamCombi(filters: string[]): Readable {
-    return Readable.from(this.#logged(this.#retainedPackets(filters)));
+    return Readable.from(this.#retainedPackets(filters));
   }
 
+  /** Ends early instead of failing: Aedes does not look at errors of this stream, and one would end the process. */
   async *#retainedPackets(filters: string[]): AsyncIterableIterator<object> {
-    for await (const { topic, qos, payload } of this.#retained.matching(filters))
-      yield { cmd: 'publish', topic, qos, payload: Buffer.from(payload), retain: true };
-  }
-
-  /** Ends early instead of failing: an error of a stream that Aedes reads could end the process. */
-  async *#logged<T>(packets: AsyncIterable<T>): AsyncIterableIterator<T> {
     try {
-      yield* packets;
+      for await (const { topic, qos, payload } of this.#retained.matching(filters))
+        yield { cmd: 'publish', topic, qos, payload: Buffer.from(payload), retain: true };
     } catch (error) {
-      this.#services.log.error({ fault: faultOf(error) }, 'stored messages could not be read');
+      this.#services.log.error({ fault: faultOf(error) }, 'retained messages could not be read');
     }
   }
 
@@ -308,9 +304,10 @@ export class SessionStore {
     return !!session && session.caughtUp !== client && session.queue.withCounter(brokerCounter) !== undefined;
   }
 
+  /** An error of it ends the connection, and the queue stays. */
   outgoingStream(client: BrokerClient): Readable {
     const session = this.#sessions.get(client.id);
-    return Readable.from(session ? this.#logged(this.#leftPackets(session, client)) : []);
+    return Readable.from(session ? this.#leftPackets(session, client) : []);
   }
 
   async *#leftPackets(session: Session, client: BrokerClient): AsyncIterableIterator<object> {
