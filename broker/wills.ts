@@ -58,9 +58,4 @@ export class Wills {
     for (const { clientId } of due) this.delete(clientId);
     return due;
   }
-
-  /** Those that have not been handed out. */
-  get left(): StoredWill[] {
-    return [...this.#left.values()];
-  }
 }

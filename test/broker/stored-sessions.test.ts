@@ -28,22 +28,28 @@ t.test('a message that comes while a session gets its queue does not overtake it
   const acknowledged = async (count: number) => {
     for (let n = 0; n < count; n += 1) await publisher.next();
   };
-  for (let n = 0; n < 500; n += 1) publish(n);
-  await acknowledged(500);
-  const connecting = connected(t, server, f, keeper);
-  let last = 500;
-  const back = await connecting;
+  for (let n = 0; n < 1000; n += 1) publish(n);
+  await acknowledged(1000);
+  // The publisher goes on before the subscriber is back, and until it has heard something.
+  let published = 1000;
+  let isBack = false;
   const flood = (async () => {
-    for (; last < 1000; last += 10) {
-      for (let n = 0; n < 10; n += 1) publish(last + n);
+    while (!isBack) {
+      for (let n = 0; n < 10; n += 1) publish(published + n);
+      published += 10;
       await acknowledged(10);
     }
   })();
-  const messages = await taken(back, ({ length }) => length >= 1000);
+  const back = await connected(t, server, f, keeper);
+  const messages = await taken(back, ({ length }) => {
+    isBack = isBack || length >= 1000;
+    return isBack && length >= published;
+  });
   await flood;
+  t.ok(published > 1010, `${published - 1000} came meanwhile`);
   t.same(
     texts(messages),
-    Array.from({ length: 1000 }, (_, n) => `${n}`),
+    Array.from({ length: published }, (_, n) => `${n}`),
   );
 });
 
