@@ -18,10 +18,14 @@ export interface BrokerClient extends Client {
   will: Will | null;
   /** The will of a CONNECT that is not finished yet. */
   _will: Will | null;
+  /** The packet id that the next message gets. */
+  _nextId: number;
   readonly subscriptions: Readonly<Record<string, { qos: 0 | 1 | 2 }>>;
 }
 
 export interface BrokerCore extends Aedes {
+  /** The counter of the last message. */
+  counter: number;
   /** Forgets a client that was registered although it had been closed. */
   deleteClient(clientId: string): void;
 }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
 import type { BrokerServices, SecretCheck } from '../src/context.js';
@@ -33,6 +34,8 @@ export class Authenticator {
   readonly #services: BrokerServices;
   readonly #sessions: Sessions;
   readonly #authority: Authority;
+  /** Begins the ids of those that have sent none; a will of another process has another. */
+  readonly #nameless = randomUUID();
   #unproven = 0;
 
   constructor(services: BrokerServices, sessions: Sessions, authority: Authority) {
@@ -64,7 +67,7 @@ export class Authenticator {
     client.live = newLiveClient(client, clientId, addressOf(client));
     // Until the principal is known no id of a session may stand here: Aedes cleans up by it when a connection closes.
     this.#unproven += 1;
-    packet.clientId = `unproven/${this.#unproven}`;
+    packet.clientId = `${this.#nameless}/${this.#unproven}`;
     done(null, true);
   }
 

@@ -1,7 +1,9 @@
 import type { Subscription } from 'aedes';
+import { boundedCache } from '../db/cache.js';
+import type { StoredWill } from '../db/mqtt-changes.js';
 import type { Access, Caller, Channel } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/context.js';
-import { type ChannelTopic, parseTopic } from '../src/topics.js';
+import { type ChannelTopic, formatTopic, parseTopic } from '../src/topics.js';
 import type { Outgoing } from './aedes-types.js';
 import type { Counters } from './counters.js';
 import type { LiveClient, ProvenIdentity } from './sessions.js';
@@ -25,6 +27,7 @@ export type Decision =
   | { verdict: 'malformed' };
 
 const minute = 60_000;
+const peopleKept = 50_000;
 
 /** Topic decisions for PUBLISH, SUBSCRIBE and every delivery (decisions 5). All answer at once, from memory. */
 export class Authority {
@@ -32,6 +35,8 @@ export class Authority {
   readonly #root: string;
   readonly #services: BrokerServices;
   readonly #counters: Counters;
+  /** Principals of stored sessions that are no devices. */
+  readonly #people = boundedCache<string, true>(peopleKept);
   /** One message is delivered to many: its topic is parsed once. */
   #parsed: { topic: string; parts: ChannelTopic | undefined } = { topic: '', parts: undefined };
 
@@ -78,18 +83,53 @@ export class Authority {
 
   /** Whether the owner of a stored session may be told of a message; its private client id says who that is. */
   mayQueue(clientId: string, topic: string): boolean {
-    const [accountId, principal] = clientId.split('/', 2);
-    if (!accountId || !principal) return false;
-    if (this.#access.placement(principal)) {
-      const parts = this.#parse(topic);
-      return (
-        parts?.deviceId === principal &&
-        this.#access.mayHear({ kind: 'device', id: principal, accountId }, principal, parts.channel)
-      );
-    }
-    const caller = this.#access.callerOf(principal);
+    const owner = this.#ownerOf(clientId);
     // The holder of an entity's own secret is not known by its id here; the delivery is decided anyway.
-    return caller === undefined || this.mayHear(caller, undefined, topic);
+    return owner === undefined || this.mayHear(owner.caller, owner.ownChannels, topic);
+  }
+
+  /** Whether there is still somebody to whom a stored session can belong, in the trash or not. */
+  hasOwner(clientId: string): boolean {
+    const principal = principalOf(clientId);
+    return this.#ownerOf(clientId) !== undefined || this.#services.registry.credential(principal) !== undefined;
+  }
+
+  /** Who has left a will, as what it may do now; undefined when it is gone or has been cut off since. */
+  identityOf({ clientId, generation, sessionId }: StoredWill): ProvenIdentity | undefined {
+    const owner = this.#ownerOf(clientId);
+    const principal = principalOf(clientId);
+    if (!owner) return undefined;
+    if (generation !== null && !this.#services.isCurrentGeneration(principal, generation)) return undefined;
+    if (sessionId !== null && !this.#services.isOpenSession(sessionId)) return undefined;
+    const proof = { generation: generation ?? undefined, sessionId: sessionId ?? undefined };
+    return { ...owner, ...proof, principal, expires: Number.POSITIVE_INFINITY };
+  }
+
+  /** Whether a topic names a device that exists, in the trash or not. */
+  namesDevice(topic: string): boolean {
+    const parts = this.#parse(topic);
+    return parts !== undefined && this.#access.placement(parts.deviceId) !== undefined;
+  }
+
+  /** The principal behind a private client id: what it may act as now. */
+  #ownerOf(clientId: string): Pick<ProvenIdentity, 'caller' | 'ownChannels'> | undefined {
+    const principal = principalOf(clientId);
+    // A user is no device: looking for one would read the disk for every message.
+    const person = this.#people.has(principal) && this.#personOf(principal);
+    if (person) return { caller: person, ownChannels: undefined };
+    const device = this.#access.placement(principal);
+    if (device) {
+      const { id, accountId } = device;
+      return { caller: { kind: 'device', id, accountId }, ownChannels: formatTopic(this.#root, accountId, id, '') };
+    }
+    const caller = this.#personOf(principal);
+    if (!caller) return undefined;
+    this.#people.set(principal, true);
+    return { caller, ownChannels: undefined };
+  }
+
+  #personOf(principal: string): Caller | undefined {
+    return this.#access.callerOf(principal) ?? this.#access.callerOfApplication(principal);
   }
 
   /** The packet as it may be delivered to this connection; undefined when it may not. */
@@ -157,4 +197,9 @@ function grantedQos(live: LiveClient, packet: Outgoing): 0 | 1 | 2 {
   // A packet with an id comes from the session's queue and leaves it by an acknowledgement only.
   if (granted === 0 && packet.messageId !== undefined) return 1;
   return Math.min(granted, packet.qos) as 0 | 1 | 2;
+}
+
+/** A private client id is account/principal/client id. */
+function principalOf(clientId: string): string {
+  return clientId.split('/', 2)[1] ?? '';
 }

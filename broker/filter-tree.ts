@@ -7,6 +7,12 @@ interface Node {
 /** Topic filters by level, so that the holders of those that match a topic are found without trying each. */
 export class FilterTree {
   readonly #root: Node = newNode();
+  #size = 0;
+
+  /** How many filters are held; one is counted once for each holder. */
+  get size(): number {
+    return this.#size;
+  }
 
   set(filter: string, clientId: string, qos: 0 | 1 | 2): void {
     let node = this.#root;
@@ -18,6 +24,7 @@ export class FilterTree {
       }
       node = child;
     }
+    if (!node.holders.has(clientId)) this.#size += 1;
     node.holders.set(clientId, qos);
   }
 
@@ -29,7 +36,7 @@ export class FilterTree {
       if (!child) return;
       path.push(child);
     }
-    path.at(-1)?.holders.delete(clientId);
+    if (path.at(-1)?.holders.delete(clientId)) this.#size -= 1;
     for (let depth = levels.length; depth > 0; depth -= 1) {
       const { children, holders } = path[depth] as Node;
       if (children.size > 0 || holders.size > 0) return;

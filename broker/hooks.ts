@@ -1,4 +1,5 @@
 import type { AuthenticateError, ConnectPacket, Subscription } from 'aedes';
+import type { StoredWill } from '../db/mqtt-changes.js';
 import type { BrokerServices } from '../src/context.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
@@ -147,6 +148,21 @@ export class Hooks {
     return decision.verdict === 'accepted' ? this.#parts.ingest.acceptOnce(live, packet, decision.route) : undefined;
   }
 
+  /** Publishes what a crashed process has left to say, under the rights that its owner has now. */
+  publishLeftWill(left: StoredWill): void {
+    const { authority, ingest, aedes, services } = this.#parts;
+    const identity = authority.identityOf(left);
+    const decision = identity && authority.decidePublish(identity, left.topic);
+    if (!identity || decision?.verdict !== 'accepted') return;
+    const { topic, qos, retain, payload } = left;
+    const about = { topic, qos: qos as 0 | 1 | 2, retain: retain === 1, payload: Buffer.from(payload) };
+    const will: Incoming = { cmd: 'publish', dup: false, ...about };
+    ingest.acceptLeft(identity.caller, will, decision.route, (error) => {
+      if (error) services.log.error({ fault: faultOf(error), topic }, 'a will could not be stored');
+      else aedes.publish(will, () => {});
+    });
+  }
+
   // SUBSCRIBE
 
   /** `null` answers 0x80 and keeps the connection. */
@@ -178,8 +194,10 @@ export class Hooks {
     }
   }
 
-  unsubscribed({ live }: BrokerClient): void {
-    if (live) refreshFilters(live);
+  unsubscribed({ live }: BrokerClient, filters: string[]): void {
+    if (!live) return;
+    for (const filter of filters) live.filters.delete(filter);
+    refreshFilters(live);
   }
 
   // Delivery
@@ -187,6 +205,7 @@ export class Hooks {
   /** The hard gate: every message to every client passes here, live, retained or queued. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined {
     const { authority, persistence } = this.#parts;
+    if (!client.clean && persistence.isBehind(client, packet)) return undefined;
     const allowed = client.live && authority.forward(client.live, packet);
     if (!allowed && !client.clean) persistence.forget(client, packet);
     return allowed;

@@ -17,8 +17,8 @@ import { Sessions } from './sessions.js';
 
 /** Milliseconds that a subscriber may take to read a QoS 1 or 2 message before it is disconnected. */
 const drainTimeout = 5000;
-/** Milliseconds between two looks at the login sessions behind live connections. */
-const expirySweep = 1000;
+/** Milliseconds between two looks at what has ended: login sessions behind live connections, stored sessions. */
+const sweepInterval = 1000;
 /** Aedes' own limit, above any private id that we make. */
 const longestPrivateClientId = 1024;
 /** For Aedes' own connect timer, which ends when CONNECT arrives; the listeners' deadline lasts until CONNACK. */
@@ -55,13 +55,16 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const authority = new Authority(services, counters);
   const sessions = new Sessions((live) => hooks.ended(live));
   const authenticator = new Authenticator(services, sessions, authority);
+  const { maxQueue, sessionExpiry } = config.mqtt;
   const persistence: SessionStore = new SessionStore(
+    { ...services, counters, maxQueue, sessionExpiry },
     {
       isGranted: ({ live }, filter) => live?.filters.has(filter) ?? false,
       mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
       storeOnce: (client, packet) => hooks.storeOnce(client, packet),
+      hasOwner: (clientId) => authority.hasOwner(clientId),
+      mayBeRetained: (topic) => authority.namesDevice(topic),
     },
-    counters,
   );
 
   const aedes = new Aedes({
@@ -90,7 +93,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   }) as BrokerCore;
 
   const channels = new ServiceChannels(services, aedes);
-  const ingest = new Ingest(services, aedes, channels);
+  const ingest = new Ingest(services, aedes, channels, persistence);
   const presence = new Presence(services, channels);
   const listeners = new Listeners(services, (conn, request) => aedes.handle(conn, request) as BrokerClient);
   const parts = { services, aedes, counters, sessions, authenticator, authority, persistence };
@@ -104,7 +107,9 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   aedes.on('subscribe', (subscriptions, client) =>
     guarded('subscribe', () => hooks.subscribed(client as BrokerClient, subscriptions)),
   );
-  aedes.on('unsubscribe', (_, client) => guarded('unsubscribe', () => hooks.unsubscribed(client as BrokerClient)));
+  aedes.on('unsubscribe', (filters, client) =>
+    guarded('unsubscribe', () => hooks.unsubscribed(client as BrokerClient, filters)),
+  );
   aedes.on('clientError', ({ id }, error) => log.debug({ fault: faultOf(error), clientId: id }, 'connection failed'));
   aedes.on('connectionError', (_, error) =>
     log.debug({ fault: faultOf(error) }, 'connection failed before it was proven'),
@@ -114,7 +119,11 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
 
   await presence.reset();
   await aedes.listen();
-  const sweep = setInterval(() => guarded('expiry', () => sessions.endExpired(clock.now())), expirySweep);
+  const sweep = setInterval(() => {
+    guarded('expiry', () => sessions.endExpired(clock.now()));
+    guarded('sweep', () => persistence.sweep());
+    for (const will of persistence.takeDueWills()) guarded('will', () => hooks.publishLeftWill(will));
+  }, sweepInterval);
   sweep.unref();
 
   return {
@@ -138,8 +147,12 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       await new Promise<void>((resolve) => aedes.close(resolve));
       listeners.end();
       await ingest.idle();
-      for (const live of [...sessions.all()]) sessions.remove(live);
+      for (const live of [...sessions.all()]) {
+        sessions.remove(live);
+        persistence.leave(live.client);
+      }
       await presence.flush();
+      await persistence.destroy();
     },
   };
 }

@@ -1,7 +1,9 @@
+import type { Caller } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/context.js';
-import type { BrokerCore, Incoming } from './aedes-types.js';
+import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
 import { faultOf } from './fault.js';
+import type { SessionStore } from './persistence.js';
 import type { ServiceChannels } from './service-channels.js';
 import type { LiveClient } from './sessions.js';
 
@@ -12,6 +14,14 @@ const longestLogEntry = 16_384;
 const notReadable: Omit<Rejection, 'details'> = { code: 106, message: 'The payload was delivered but not stored.' };
 const notStored: Rejection = { code: -199, message: 'The message could not be stored.', details: [] };
 
+/** A message, where it goes and who sent it; `client` is undefined when the connection was to another process. */
+interface Message {
+  packet: Incoming;
+  route: Route;
+  caller: Caller | undefined;
+  client: BrokerClient | undefined;
+}
+
 /**
  * What must be on disk before a message is acknowledged (decisions 5). Aedes acknowledges QoS 1 as soon as
  * `authorizePublish` calls back, before it stores or routes anything, so the durable write happens in there.
@@ -20,35 +30,49 @@ export class Ingest {
   readonly #services: BrokerServices;
   readonly #aedes: BrokerCore;
   readonly #channels: ServiceChannels;
+  readonly #persistence: Pick<SessionStore, 'keep'>;
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
-  constructor(services: BrokerServices, aedes: BrokerCore, channels: ServiceChannels) {
+  constructor(
+    services: BrokerServices,
+    aedes: BrokerCore,
+    channels: ServiceChannels,
+    persistence: Pick<SessionStore, 'keep'>,
+  ) {
     this.#services = services;
     this.#aedes = aedes;
     this.#channels = channels;
+    this.#persistence = persistence;
   }
 
-  /** Stores what the route wants stored; calls back in the client's order, for QoS 1 once it is on disk. */
+  /** Stores what the route and the sessions want stored; calls back in the client's order, for QoS 1 once it is on disk. */
   accept(live: LiveClient, packet: Incoming, route: Route, done: Done): void {
-    // A QoS 2 message is stored once per packet id, when Aedes has seen that it is no duplicate; a will has no id.
-    if ((packet.qos === 2 && packet.messageId !== undefined) || !isStored(route)) {
-      this.inTurn(live, done);
-      return;
-    }
-    if (packet.qos === 0 && !isRequest(route)) {
-      this.#store(live, packet, route, () => {});
-      this.inTurn(live, done);
-      return;
-    }
     const { turns, client } = live;
+    const isStored = isStoredChannel(route);
+    // A QoS 2 message is stored once per packet id, when Aedes has seen that it is no duplicate; a will has no id.
+    if ((packet.qos === 2 && packet.messageId !== undefined) || (packet.qos === 0 && !isStored)) {
+      this.inTurn(live, done);
+      return;
+    }
+    const message = { packet, route, caller: live.identity?.caller, client };
+    if (packet.qos === 0 && !isRequest(route)) {
+      this.#store(message, () => {});
+      this.inTurn(live, done);
+      return;
+    }
     const wasOpen = !client.closed;
     let failure: Error | undefined;
     const turn = turns.take(() => this.#pass(live, packet, wasOpen, failure, done));
-    this.#store(live, packet, route, (error) => {
+    this.#store(message, (error) => {
       failure = error;
       turns.finish(turn);
     });
+  }
+
+  /** Stores a will that a crashed process has left; `caller` is its owner. */
+  acceptLeft(caller: Caller, packet: Incoming, route: Route, done: Done): void {
+    this.#store({ packet, route, caller, client: undefined }, done);
   }
 
   /** Calls back once every earlier message of the client has passed. */
@@ -58,10 +82,9 @@ export class Ingest {
   }
 
   /** For a new QoS 2 message, before PUBREC; rejects when it could not be stored. */
-  acceptOnce(live: LiveClient, packet: Incoming, route: Route): Promise<void> | undefined {
-    if (!isStored(route)) return undefined;
+  acceptOnce({ identity, client }: LiveClient, packet: Incoming, route: Route): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#store(live, packet, route, (error) => (error ? reject(error) : resolve()));
+      this.#store({ packet, route, caller: identity?.caller, client }, (error) => (error ? reject(error) : resolve()));
     });
   }
 
@@ -74,8 +97,9 @@ export class Ingest {
   }
 
   /** `settled` is called once, whatever throws: an acknowledgement and the end of the process wait for it. */
-  #store(live: LiveClient, packet: Incoming, route: Route, settled: Done): void {
+  #store(message: Message, settled: Done): void {
     this.#pending += 1;
+    const { packet, route } = message;
     const done = once((error) => {
       this.#guarded(() => (error ? this.#failed(packet, route, error, settled) : settled()));
       this.#pending -= 1;
@@ -83,53 +107,76 @@ export class Ingest {
     });
     const { channel } = route;
     try {
-      if (!channel.service) this.#storePoints(packet, route, channel.id, done);
-      else if (channel.name === '_log') this.#storeLog(packet, route, done);
-      else this.#setFields(live, packet, route, done);
+      if (isRequest(route)) this.#setFields(message, done);
+      else if (channel.name === '_log' && channel.service) this.#storeLog(message, done);
+      else if (isStoredChannel(route)) this.#storePoints(message, channel.id, done);
+      else this.#keep(message, done);
     } catch (error) {
       done(error as Error);
     }
   }
 
-  #storePoints(packet: Incoming, route: Route, channelTemplateId: string, done: Done): void {
+  /** What is promised to sessions; a QoS 0 message promises nothing. */
+  #keep({ packet, client }: Message, done: Done): void {
+    if (packet.qos === 0) done();
+    else this.#persistence.keep(client, packet, done);
+  }
+
+  /** A place for the message store, and one for the sessions right after it: both go into one transaction. */
+  #storeAndKeep(message: Message, done: Done, store: (stored: Done) => void): void {
+    const both = afterBoth(done);
+    store(both);
+    this.#keep(message, both);
+  }
+
+  #storePoints(message: Message, channelTemplateId: string, done: Done): void {
+    const { packet, route } = message;
     const { accountId, deviceId } = route;
     // An empty retained message clears the retained one and says nothing else.
     if (packet.retain && packet.payload.length === 0) {
-      done();
+      this.#keep(message, done);
       return;
     }
     const read = this.#services.readPoints(packet.payload, this.#services.clock.now());
     if ('reason' in read) {
       this.#channels.reject(route, packet, { ...notReadable, details: [{ message: read.reason }] });
-      done();
+      this.#keep(message, done);
       return;
     }
-    this.#services.messages.append({ accountId, deviceId, channelTemplateId }, read.points, done);
+    this.#storeAndKeep(message, done, (stored) =>
+      this.#services.messages.append({ accountId, deviceId, channelTemplateId }, read.points, stored),
+    );
   }
 
-  #storeLog(packet: Incoming, route: Route, done: Done): void {
+  #storeLog(message: Message, done: Done): void {
+    const { packet, route } = message;
     const { accountId, deviceId } = route;
     if (packet.payload.length > longestLogEntry) {
       const details = [{ message: `a log entry has at most ${longestLogEntry} bytes` }];
       this.#channels.reject(route, packet, { ...notReadable, details });
-      done();
+      this.#keep(message, done);
       return;
     }
     const received = this.#services.clock.now();
     const entry = this.#services.readLogEntry(packet.payload, received);
-    this.#services.messages.appendLog({ ...entry, accountId, deviceId, received }, done);
+    this.#storeAndKeep(message, done, (stored) =>
+      this.#services.messages.appendLog({ ...entry, accountId, deviceId, received }, stored),
+    );
   }
 
-  #setFields(live: LiveClient, packet: Incoming, route: Route, done: Done): void {
-    const caller = live.identity?.caller;
+  #setFields(message: Message, done: Done): void {
+    const { packet, route, caller } = message;
     if (!caller) {
       done(new Error('no caller'));
       return;
     }
-    const applied = this.#services.setFields(caller, route.deviceId, packet.payload).then((rejection) => {
-      if (rejection) this.#channels.rewrite(route, packet, rejection);
-    });
-    applied.then(() => done(), done);
+    this.#services
+      .setFields(caller, route.deviceId, packet.payload)
+      .then((rejection) => {
+        if (rejection) this.#channels.rewrite(route, packet, rejection);
+        this.#keep(message, done);
+      })
+      .catch(done);
   }
 
   /** The store did not take it: no acknowledgement, so that the client sends it again; the reason on `_rejected`. */
@@ -171,7 +218,18 @@ function once(done: Done): Done {
   };
 }
 
-function isStored({ channel }: Route): boolean {
+/** Calls back when it has been called twice; with the first error. */
+function afterBoth(done: Done): Done {
+  let calls = 0;
+  let failure: Error | undefined;
+  return (error) => {
+    calls += 1;
+    failure ??= error;
+    if (calls === 2) done(failure);
+  };
+}
+
+function isStoredChannel({ channel }: Route): boolean {
   if (!channel.service) return channel.persistenceType === 'timeSeries';
   return channel.name === '_log' || isRequest({ channel });
 }

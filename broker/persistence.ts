@@ -1,15 +1,16 @@
 import { Readable } from 'node:stream';
 import type { Subscription } from 'aedes';
-import type { BrokerClient, Incoming, Outgoing } from './aedes-types.js';
-import type { Counters } from './counters.js';
-import { FilterTree } from './filter-tree.js';
+import type { Logger } from 'pino';
+import type { MqttChange, StoredWill } from '../db/mqtt-changes.js';
+import type { MessageStore } from '../db/series.js';
+import type { BrokerClient, BrokerCore, Incoming, Outgoing, Will } from './aedes-types.js';
+import { faultOf } from './fault.js';
+import { Journal } from './journal.js';
+import { type QueueServices, Queues, type Sending } from './queues.js';
+import { Retained, retainedChange } from './retained.js';
 import { Settled } from './settled.js';
-import { matches } from './topics.js';
-
-/** Messages that a stored session keeps while they cannot be delivered or are not acknowledged. */
-const longestQueue = 10_000;
-/** Stored sessions of one principal; past it the one that has been away longest is dropped. */
-const mostSessions = 20;
+import { type Session, type SessionServices, StoredSessions } from './stored-sessions.js';
+import { Wills } from './wills.js';
 
 /** What the persistence asks the rest of the broker. */
 export interface PersistenceRules {
@@ -17,231 +18,130 @@ export interface PersistenceRules {
   isGranted(client: BrokerClient, filter: string): boolean;
   /** Whether the owner of a stored session may be told of a message, connected or not. */
   mayQueue(clientId: string, topic: string): boolean;
-  /** Makes a new QoS 2 message durable; undefined when there is nothing to wait for. */
+  /** Makes a new QoS 2 message durable, `keep` included; undefined when it need not be. */
   storeOnce(client: BrokerClient, packet: Incoming): Promise<void> | undefined;
+  /** Whether anybody is left to whom a stored session can belong. */
+  hasOwner(clientId: string): boolean;
+  /** Whether a retained message can ever be delivered again. */
+  mayBeRetained(topic: string): boolean;
+}
+
+export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows'> {
+  messages: Pick<MessageStore, 'mqtt' | 'record'>;
+  log: Pick<Logger, 'error'>;
 }
 
 type Id = Pick<BrokerClient, 'id'>;
 type Holder = { clientId: string; topic: string; qos: 0 | 1 | 2 };
-/** A message for a stored session, or the PUBREL that has taken its place. */
-type Queued = Omit<Outgoing, 'cmd'> & { cmd: 'publish' | 'pubrel' };
 type PacketId = { messageId?: number | undefined };
-
-/** The undelivered messages of one stored session: oldest first by the broker's counter, the sent ones by packet id. */
-interface SessionQueue {
-  readonly byCounter: Map<number, Queued>;
-  readonly sent: Map<number, Queued>;
-}
+type Done = (error?: Error) => void;
 
 /**
- * Sessions, subscriptions, queues and retained messages, in memory: they end with the process. Implements the interface
- * of aedes-persistence, and differs from its in-memory store where that one loses or leaks: denied filters of a
- * SUBSCRIBE are not stored, sessions and queues are bounded, of a QoS 2 message only the packet id is kept, and an
- * unknown packet id is no reason to end a connection.
+ * Sessions, subscriptions, queues, retained messages and wills, as Aedes asks for them: the interface of
+ * aedes-persistence. Memory is the truth and answers at once (see Settled); the disk follows through the journal, and
+ * what an acknowledgement promises is there before it. It differs from the in-memory store where that one loses or
+ * leaks: denied filters of a SUBSCRIBE are not stored, sessions and queues are bounded, of a received QoS 2 message only
+ * the packet id is kept, and an unknown packet id is no reason to end a connection.
  */
 export class SessionStore {
+  readonly #services: PersistenceServices;
   readonly #rules: PersistenceRules;
-  readonly #counters: Counters;
-  readonly #limit: number;
-  /** The stored sessions of each principal, by client id: who holds one, undefined while nobody is connected. */
-  readonly #sessions = new Map<string, Map<string, BrokerClient | undefined>>();
-  readonly #retained = new Map<string, Outgoing>();
-  /** QoS by filter, by client id. */
-  readonly #subscriptions = new Map<string, Map<string, 0 | 1 | 2>>();
-  /** The filters that queue messages. */
-  readonly #filters = new FilterTree();
-  readonly #queues = new Map<string, SessionQueue>();
-  /** Packet ids of QoS 2 messages received and not released yet, by client id. */
-  readonly #incoming = new Map<string, Set<number>>();
+  readonly #journal: Journal;
+  readonly #sessions: StoredSessions;
+  readonly #queues: Queues;
+  readonly #retained: Retained;
+  readonly #wills: Wills;
+  #brokerId: string | undefined;
+  /** Packet ids of QoS 2 messages received and not released yet, by client id, of clean sessions. */
+  readonly #receivedClean = new Map<string, Set<number>>();
   /** QoS 2 messages that are on their way to the disk. */
   readonly #storing = new Map<string, Promise<void>>();
 
-  constructor(rules: PersistenceRules, counters: Counters, limit = longestQueue) {
+  constructor(services: PersistenceServices, rules: PersistenceRules) {
+    this.#services = services;
     this.#rules = rules;
-    this.#counters = counters;
-    this.#limit = limit;
+    const rows = services.messages.mqtt;
+    this.#journal = new Journal(services.messages);
+    this.#sessions = new StoredSessions(services, this.#journal);
+    this.#queues = new Queues({ ...services, rows }, this.#journal);
+    this.#retained = new Retained(rows, this.#journal);
+    this.#wills = new Wills(this.#journal);
   }
 
-  async setup(): Promise<void> {}
+  /** Reads what the last process has left; the counters of messages go on where the stored ones end. */
+  async setup(broker: Pick<BrokerCore, 'id' | 'counter'>): Promise<void> {
+    const { messages, clock } = this.#services;
+    this.#brokerId = broker.id;
+    broker.counter = this.#queues.load(this.#sessions.load(messages.mqtt));
+    this.#wills.load(messages.mqtt.wills(), clock.now());
+  }
+
+  /** Everything recorded is on its way when this returns, and on disk when the message store has closed. */
+  async destroy(): Promise<void> {
+    this.#journal.close();
+  }
 
   // Stored sessions
 
   /** A connection has taken up a stored session, or begun one. */
   begin(client: BrokerClient): void {
-    const principal = principalOf(client);
-    const sessions = this.#sessions.get(principal) ?? new Map<string, BrokerClient | undefined>();
-    this.#sessions.set(principal, sessions);
-    sessions.set(client.id, client);
-    this.#dropOldest(sessions);
+    this.#sessions.begin(client);
   }
 
-  /** A connection has ended; its session is now the one that was left last, unless another has taken it over. */
+  /** A connection has ended. */
   leave(client: BrokerClient): void {
-    const sessions = this.#sessions.get(principalOf(client));
-    if (sessions?.get(client.id) !== client) return;
-    sessions.delete(client.id);
-    sessions.set(client.id, undefined);
-    this.#dropOldest(sessions);
+    // Aedes asks for the wills of others to be deleted, once they have been published.
+    if (client.live?.kicked) this.#wills.deleteOf(client);
+    this.#sessions.leave(client);
   }
 
-  #dropOldest(sessions: Map<string, BrokerClient | undefined>): void {
-    if (sessions.size <= mostSessions) return;
-    for (const [id, holder] of sessions) {
-      if (holder) continue;
-      void this.cleanSubscriptions({ id });
-      return;
-    }
+  /** Stored sessions, and the filters in them that queue messages. */
+  get size(): { sessions: number; filters: number } {
+    return this.#sessions.size;
   }
 
-  // Retained messages
-
-  storeRetained(packet: Outgoing): Promise<void> {
-    if (packet.payload.length === 0) this.#retained.delete(packet.topic);
-    else this.#retained.set(packet.topic, { ...packet, payload: ownBytes(packet.payload) });
-    return Settled.of();
+  /** Removes from the stored sessions of a principal (account/principal) the filters that may not stand any more. */
+  forgetRefused(principal: string, mayStand: (filter: string) => boolean): void {
+    this.#sessions.forgetRefused(principal, mayStand);
   }
 
-  createRetainedStreamCombi(filters: string[]): Readable {
-    const found = new Set<Outgoing>();
-    for (const filter of filters) for (const packet of this.#retainedFor(filter)) found.add(packet);
-    return Readable.from(found);
+  /** One small step of ending what is over and clearing what belongs to nobody; called often. */
+  sweep(): void {
+    this.#sessions.sweep((clientId) => this.#rules.hasOwner(clientId));
+    this.#retained.sweep((topic) => this.#rules.mayBeRetained(topic));
   }
 
-  *#retainedFor(filter: string): IterableIterator<Outgoing> {
-    if (!filter.includes('+') && !filter.includes('#')) {
-      const packet = this.#retained.get(filter);
-      if (packet) yield packet;
-      return;
-    }
-    const prefix = filter.slice(0, filter.search(/\/?[+#]/));
-    for (const [topic, packet] of this.#retained) if (topic.startsWith(prefix) && matches(filter, topic)) yield packet;
-  }
-
-  // Subscriptions
-
-  /** Aedes hands over the whole SUBSCRIBE packet once for each granted filter, the denied ones included. */
-  addSubscriptions(client: BrokerClient, subscriptions: Subscription[]): Promise<void> {
-    let stored = this.#subscriptions.get(client.id);
-    for (const { topic: filter, qos } of subscriptions) {
-      if (!this.#rules.isGranted(client, filter)) continue;
-      if (!stored) {
-        stored = new Map();
-        this.#subscriptions.set(client.id, stored);
-      }
-      stored.set(filter, qos);
-      if (qos > 0) this.#filters.set(filter, client.id, qos);
-      else this.#filters.delete(filter, client.id);
-    }
-    return Settled.of();
-  }
-
-  removeSubscriptions({ id }: Id, filters: string[]): Promise<void> {
-    const stored = this.#subscriptions.get(id);
-    for (const filter of filters) {
-      this.#filters.delete(filter, id);
-      stored?.delete(filter);
-    }
-    if (stored?.size === 0) this.#subscriptions.delete(id);
-    return Settled.of();
-  }
-
-  subscriptionsByClient({ id }: Id): Promise<Subscription[]> {
-    const stored = this.#subscriptions.get(id) ?? [];
-    return Settled.of(Array.from(stored, ([topic, qos]) => ({ topic, qos })));
-  }
-
-  subscriptionsByTopic(topic: string): Promise<Holder[]> {
-    return Settled.of(Array.from(this.#filters.match(topic), ([clientId, qos]) => ({ clientId, topic, qos })));
-  }
-
-  /** Aedes says so when a clean session begins: nothing of the former one stays [MQTT-3.1.2-6]. */
-  cleanSubscriptions({ id }: Id): Promise<void> {
-    const principal = principalOf({ id });
-    const sessions = this.#sessions.get(principal);
-    sessions?.delete(id);
-    if (sessions?.size === 0) this.#sessions.delete(principal);
-    for (const filter of this.#subscriptions.get(id)?.keys() ?? []) this.#filters.delete(filter, id);
-    this.#subscriptions.delete(id);
-    this.#queues.delete(id);
-    this.#incoming.delete(id);
-    return Settled.of();
-  }
-
-  // Queues of stored sessions
-
-  outgoingEnqueue({ clientId }: Pick<Holder, 'clientId'>, packet: Outgoing): Promise<void> {
-    this.#enqueue(clientId, copyForQueue(packet));
-    return Settled.of();
-  }
-
-  outgoingEnqueueCombi(holders: Holder[], packet: Outgoing): Promise<void> {
-    if (holders.length === 0) return Settled.of();
-    const copy = copyForQueue(packet);
-    for (const { clientId } of holders)
-      if (this.#rules.mayQueue(clientId, packet.topic)) this.#enqueue(clientId, { ...copy });
-    return Settled.of();
-  }
-
-  /** A queued message is sent under a packet id, or its PUBREL takes its place. */
-  outgoingUpdate({ id }: Id, packet: Queued): Promise<void> {
-    const queue = this.#queues.get(id);
-    if (!queue || packet.messageId === undefined) return Settled.of();
-    if (packet.cmd === 'pubrel') {
-      const sent = queue.sent.get(packet.messageId);
-      if (sent) sent.cmd = 'pubrel';
-      return Settled.of();
-    }
-    const queued = queue.byCounter.get(packet.brokerCounter);
-    if (!queued) return Settled.of();
-    queued.messageId = packet.messageId;
-    queue.sent.set(packet.messageId, queued);
-    return Settled.of();
-  }
+  // Messages on their way in
 
   /**
-   * A message has been acknowledged. Aedes also asks, without a packet id, for the second copy of a message that matched
-   * two filters, while the first is on its way: nothing may leave the queue then.
+   * Makes durable what the acknowledgement of a QoS 1 or 2 message promises: that it reaches the stored sessions which
+   * have subscribed to it, that it is retained, and that its packet id is known. In one transaction with what was given
+   * to the message store right before. `done` is called at once when there is nothing to keep.
    */
-  outgoingClearMessageId({ id }: Id, { messageId }: PacketId): Promise<Queued | undefined> {
-    const queue = this.#queues.get(id);
-    const queued = messageId === undefined ? undefined : queue?.sent.get(messageId);
-    if (queue && queued) this.#dequeue(id, queue, queued);
-    return Settled.of(queued);
+  keep(client: Pick<BrokerClient, 'id' | 'clean'> | undefined, packet: Incoming, done: Done): void {
+    const changes: MqttChange[] = [];
+    if (packet.retain) changes.push(retainedChange(packet));
+    const sessions = this.#sessionsFor(packet.topic);
+    if (sessions.length > 0) changes.push(this.#queues.keep(sessions, packet));
+    const own = client && !client.clean && packet.qos === 2 ? this.#sessions.get(client.id) : undefined;
+    if (own && packet.messageId !== undefined)
+      changes.push({ kind: 'incoming', session: own.number, packetId: packet.messageId });
+    if (changes.length === 0) done();
+    else this.#journal.promise(changes, done);
   }
 
-  /** A message that may not be delivered to a session leaves its queue. */
-  forget({ id }: Id, { brokerCounter }: Pick<Outgoing, 'brokerCounter'>): void {
-    const queue = this.#queues.get(id);
-    const queued = queue?.byCounter.get(brokerCounter);
-    if (queue && queued) this.#dequeue(id, queue, queued);
+  #sessionsFor(topic: string): Session[] {
+    return this.#sessions.size.filters === 0 ? [] : this.#allowed(this.#sessions.holdersOf(topic).keys(), topic);
   }
 
-  /** What is left for a session that has come back; what had been sent before is marked so [MQTT-3.3.1-1]. */
-  outgoingStream({ id }: Id): Readable {
-    const queued = [...(this.#queues.get(id)?.byCounter.values() ?? [])];
-    return Readable.from(queued.map((packet) => ({ ...packet, dup: packet.messageId !== undefined })));
-  }
-
-  #enqueue(clientId: string, packet: Queued): void {
-    let queue = this.#queues.get(clientId);
-    if (!queue) {
-      queue = { byCounter: new Map(), sent: new Map() };
-      this.#queues.set(clientId, queue);
+  #allowed(clientIds: Iterable<string>, topic: string): Session[] {
+    const sessions: Session[] = [];
+    for (const clientId of clientIds) {
+      const session = this.#sessions.get(clientId);
+      if (session && this.#rules.mayQueue(clientId, topic)) sessions.push(session);
     }
-    queue.byCounter.set(packet.brokerCounter, packet);
-    if (queue.byCounter.size <= this.#limit) return;
-    const [oldest] = queue.byCounter.values();
-    if (oldest) this.#dequeue(clientId, queue, oldest);
-    this.#counters.dropped += 1;
+    return sessions;
   }
-
-  #dequeue(clientId: string, { byCounter, sent }: SessionQueue, packet: Queued): void {
-    byCounter.delete(packet.brokerCounter);
-    if (packet.messageId !== undefined && sent.get(packet.messageId) === packet) sent.delete(packet.messageId);
-    if (byCounter.size === 0) this.#queues.delete(clientId);
-  }
-
-  // QoS 2 messages from a client
 
   /** Called once for each new packet id, before PUBREC. */
   incomingStorePacket(client: BrokerClient, packet: Incoming): Promise<void> {
@@ -262,63 +162,180 @@ export class SessionStore {
 
   /** Aedes asks only whether there is one: by its packet id. */
   incomingGetPacket({ id }: Id, { messageId }: PacketId): Promise<PacketId> {
-    if (this.#incoming.get(id)?.has(messageId ?? -1)) return Settled.of({ messageId });
+    if (this.#receivedBy(id)?.has(messageId ?? -1)) return Settled.of({ messageId });
     // A duplicate on a new connection may arrive while the first is still being written.
     const storing = this.#storing.get(`${id}/${messageId}`);
     if (storing) return storing.then(() => this.incomingGetPacket({ id }, { messageId }));
     return Settled.failed(new Error('no such packet'));
   }
 
-  incomingDelPacket({ id }: Id, { messageId }: PacketId): Promise<void> {
-    const received = this.#incoming.get(id);
-    received?.delete(messageId ?? -1);
-    if (received?.size === 0) this.#incoming.delete(id);
-    return Settled.of();
+  /** PUBCOMP waits for the disk: after it the packet id may name a new message. */
+  async incomingDelPacket({ id }: Id, { messageId = -1 }: PacketId): Promise<void> {
+    const session = this.#sessions.get(id);
+    if (session) {
+      this.#journal.record({ kind: 'unincoming', session: session.number, packetId: messageId });
+      await this.#journal.durable();
+      session.received.delete(messageId);
+      return;
+    }
+    const received = this.#receivedClean.get(id);
+    received?.delete(messageId);
+    if (received?.size === 0) this.#receivedClean.delete(id);
   }
 
   cleanIncoming({ id }: Id): Promise<void> {
-    this.#incoming.delete(id);
+    this.#receivedClean.delete(id);
     return Settled.of();
+  }
+
+  #receivedBy(clientId: string): Set<number> | undefined {
+    return this.#sessions.get(clientId)?.received ?? this.#receivedClean.get(clientId);
   }
 
   #received(client: BrokerClient, { messageId = -1 }: PacketId): void {
     // While the message was being written the session may have ended.
-    if (client.clean ? client.closed : !this.#sessions.get(principalOf(client))?.has(client.id)) return;
-    const received = this.#incoming.get(client.id);
+    if (!client.clean) {
+      this.#sessions.get(client.id)?.received.add(messageId);
+      return;
+    }
+    if (client.closed) return;
+    const received = this.#receivedClean.get(client.id);
     if (received) received.add(messageId);
-    else this.#incoming.set(client.id, new Set([messageId]));
+    else this.#receivedClean.set(client.id, new Set([messageId]));
   }
 
-  // Wills: the connection itself holds its will, and Aedes asks here only for those that another process has left.
+  // Retained messages
 
-  putWill(): Promise<void> {
+  storeRetained(packet: Outgoing): Promise<void> {
+    this.#retained.store(packet);
     return Settled.of();
   }
 
-  delWill(): Promise<void> {
+  createRetainedStreamCombi(filters: string[]): Readable {
+    return Readable.from(this.#retainedPackets(filters));
+  }
+
+  /** Ends early instead of failing: Aedes does not look at errors of this stream, and one would end the process. */
+  async *#retainedPackets(filters: string[]): AsyncIterableIterator<object> {
+    try {
+      for await (const { topic, qos, payload } of this.#retained.matching(filters))
+        yield { cmd: 'publish', topic, qos, payload: Buffer.from(payload), retain: true };
+    } catch (error) {
+      this.#services.log.error({ fault: faultOf(error) }, 'retained messages could not be read');
+    }
+  }
+
+  // Subscriptions
+
+  /**
+   * Aedes hands over the whole SUBSCRIBE packet once for each granted filter, the denied ones included. SUBACK and
+   * UNSUBACK wait for the disk.
+   */
+  addSubscriptions(client: BrokerClient, subscriptions: Subscription[]): Promise<void> {
+    const session = this.#sessions.get(client.id);
+    if (!session) return Settled.of();
+    for (const subscription of subscriptions)
+      if (this.#rules.isGranted(client, subscription.topic)) this.#sessions.subscribe(session, subscription);
+    return this.#journal.durable();
+  }
+
+  removeSubscriptions({ id }: Id, filters: string[]): Promise<void> {
+    const session = this.#sessions.get(id);
+    if (!session) return Settled.of();
+    for (const filter of filters) this.#sessions.unsubscribe(session, filter);
+    return this.#journal.durable();
+  }
+
+  subscriptionsByClient({ id }: Id): Promise<Subscription[]> {
+    const filters = this.#sessions.get(id)?.filters.values() ?? [];
+    return Settled.of(Array.from(filters, (subscription) => ({ ...subscription })));
+  }
+
+  subscriptionsByTopic(topic: string): Promise<Holder[]> {
+    return Settled.of(Array.from(this.#sessions.holdersOf(topic), ([clientId, qos]) => ({ clientId, topic, qos })));
+  }
+
+  /** Aedes says so when a clean session begins: nothing of the former one stays [MQTT-3.1.2-6]. */
+  cleanSubscriptions({ id }: Id): Promise<void> {
+    const session = this.#sessions.get(id);
+    if (session) this.#sessions.end(session);
     return Settled.of();
   }
 
+  // Queues of stored sessions
+
+  outgoingEnqueue({ clientId }: Pick<Holder, 'clientId'>, packet: Outgoing): Promise<void> {
+    const session = this.#sessions.get(clientId);
+    if (session) this.#queues.enqueue([session], packet);
+    return Settled.of();
+  }
+
+  outgoingEnqueueCombi(holders: Holder[], packet: Outgoing): Promise<void> {
+    const clientIds = holders.map(({ clientId }) => clientId);
+    this.#queues.enqueue(this.#allowed(clientIds, packet.topic), packet);
+    return Settled.of();
+  }
+
+  outgoingUpdate({ id }: Id, packet: Sending): Promise<void> {
+    const session = this.#sessions.get(id);
+    return session ? this.#queues.update(session, packet) : Settled.of();
+  }
+
+  /**
+   * A message has been acknowledged. Aedes also asks, without a packet id, for the second copy of a message that matched
+   * two filters, while the first is on its way: nothing may leave the queue then.
+   */
+  outgoingClearMessageId({ id }: Id, { messageId }: PacketId): Promise<PacketId | undefined> {
+    const session = this.#sessions.get(id);
+    if (!session || messageId === undefined) return Settled.of(undefined);
+    return Settled.of(this.#queues.acknowledge(session, messageId) ? { messageId } : undefined);
+  }
+
+  /** A message that may not be delivered to a session leaves its queue. */
+  forget({ id }: Id, { brokerCounter }: Pick<Outgoing, 'brokerCounter'>): void {
+    const session = this.#sessions.get(id);
+    if (session) this.#queues.forget(session, brokerCounter);
+  }
+
+  /** Whether a live message has to wait in the queue, because older ones have not been sent on this connection yet. */
+  isBehind(client: BrokerClient, { messageId, brokerCounter }: Pick<Outgoing, 'messageId' | 'brokerCounter'>): boolean {
+    if (messageId !== undefined) return false;
+    const session = this.#sessions.get(client.id);
+    return !!session && session.caughtUp !== client && session.queue.withCounter(brokerCounter) !== undefined;
+  }
+
+  /** An error of it ends the connection, and the queue stays. */
+  outgoingStream(client: BrokerClient): Readable {
+    const session = this.#sessions.get(client.id);
+    return Readable.from(session ? this.#leftPackets(session, client) : []);
+  }
+
+  async *#leftPackets(session: Session, client: BrokerClient): AsyncIterableIterator<object> {
+    for await (const packet of this.#queues.left(session, client))
+      yield packet.cmd === 'publish' ? { ...packet, brokerId: this.#brokerId } : packet;
+  }
+
+  // Wills: the connection itself holds its will; on disk it is for the next process.
+
+  putWill(client: BrokerClient, will: Will): Promise<void> {
+    this.#wills.put(client, will);
+    return Settled.of();
+  }
+
+  /** Aedes gives the connection itself when it begins, and only its client id when its will has been published. */
+  delWill(client: Id | BrokerClient): Promise<void> {
+    if ('conn' in client) this.#wills.delete(client.id);
+    else this.#wills.deleteOfClosed(client.id);
+    return Settled.of();
+  }
+
+  /** Aedes would publish the wills of dead processes after four minutes, without asking whose they are. */
   streamWill(): Readable {
     return Readable.from([]);
   }
 
-  async destroy(): Promise<void> {}
-}
-
-/** Account and principal, with which every private client id begins. */
-function principalOf({ id }: Id): string {
-  return id.split('/', 2).join('/');
-}
-
-/** A copy for a queue: not retained, because the subscription stood when the message came [MQTT-3.3.1-9]. */
-function copyForQueue({ brokerId, brokerCounter, topic, payload, qos }: Outgoing): Queued {
-  const packet = { cmd: 'publish' as const, brokerId, brokerCounter, topic, payload: ownBytes(payload), qos };
-  return { ...packet, retain: false, dup: false, messageId: undefined };
-}
-
-/** The bytes alone, when they are a small part of a read buffer that would stay in memory with them. */
-function ownBytes(payload: string | Buffer): Buffer {
-  if (typeof payload === 'string') return Buffer.from(payload);
-  return payload.buffer.byteLength > 2 * payload.length ? Buffer.from(payload) : payload;
+  /** Wills of a crashed process whose clients have had their time to come back, each once. */
+  takeDueWills(): StoredWill[] {
+    return this.#wills.takeDue(this.#services.clock.now());
+  }
 }

@@ -13,6 +13,8 @@ export interface LiveClient {
   /** Whether CONNACK has been sent and the session is in use. */
   ready: boolean;
   ended: boolean;
+  /** Whether it was ended because its principal was cut off: then its will is void. */
+  kicked: boolean;
   /** Topic filters in force, those of a restored session included. */
   readonly filters: Set<string>;
   /** Lowest and highest QoS among the filters; deliveries are capped to it. */
@@ -91,6 +93,7 @@ export class Sessions {
   /** Ends a connection at once and drops its will: its principal has been cut off. */
   kick(live: LiveClient): void {
     const { client } = live;
+    live.kicked = true;
     client.will = null;
     client._will = null;
     this.remove(live);
@@ -171,6 +174,7 @@ export function newLiveClient(client: BrokerClient, clientId: string, address: s
     identity: undefined,
     ready: false,
     ended: false,
+    kicked: false,
     filters: new Set(),
     lowestQos: 2,
     highestQos: 0,
@@ -179,9 +183,8 @@ export function newLiveClient(client: BrokerClient, clientId: string, address: s
   };
 }
 
-/** Brings the filters and their QoS bounds up to date with what Aedes holds for the client. */
+/** Brings the filters and their QoS bounds up to date with what Aedes holds; a granted one may be on its way there. */
 export function refreshFilters(live: LiveClient): void {
-  live.filters.clear();
   live.lowestQos = 2;
   live.highestQos = 0;
   for (const [filter, { qos }] of Object.entries(live.client.subscriptions)) {

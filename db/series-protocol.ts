@@ -1,4 +1,5 @@
 /** What series.ts and its worker say to each other. */
+import type { MqttChange } from './mqtt-changes.js';
 
 /** A log entry as its row; `tags` and `custom` are JSON. */
 export interface LogRow {
@@ -15,6 +16,9 @@ export interface LogRow {
   custom: string | null;
 }
 
+/** Called once: without an error when what was given is on disk. */
+export type Done = (error?: Error) => void;
+
 /** How many numbers a point takes in `Batch.points`: index of its key, time, index of its category, number (NaN: none). */
 export const pointWidth = 4;
 
@@ -27,12 +31,14 @@ export interface Batch {
   /** By index of the point; sparse, most points have none. */
   texts: Map<number, string>;
   logs: LogRow[];
+  /** Of MQTT sessions, in their order. */
+  changes: MqttChange[];
 }
 
 /** Whose rows are to be removed: a purged device's points and log, or a purged channel's points on every device. */
 export type Purged = { deviceId: string } | { channelTemplateId: string };
 
-export type Order = { write: Batch } | { deleteSome: Purged } | { close: true };
+export type Order = { write: Batch } | { deleteSome: Purged } | { tidy: true } | { close: true };
 
 /** After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove. */
 export type Answer = { ready: true } | { more: boolean } | { failure: { message: string; code?: string | undefined } };

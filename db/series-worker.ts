@@ -5,6 +5,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
+import { MqttWriter } from './mqtt-writer.js';
 import {
   type Answer,
   type Batch,
@@ -26,6 +27,7 @@ const categoriesKept = 10_000;
 class Writer {
   readonly #file: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepare>;
+  readonly #mqtt: MqttWriter;
   readonly #series = boundedCache<string, number>(seriesKept);
   readonly #categories = boundedCache<string, number>(categoriesKept);
   #sequence: number;
@@ -34,6 +36,7 @@ class Writer {
     this.#file = openSqlite(path);
     this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     this.#statements = prepare(this.#file);
+    this.#mqtt = new MqttWriter(this.#file);
     this.#sequence = this.#statements.sequence.get() ?? 0;
   }
 
@@ -41,6 +44,7 @@ class Writer {
     this.#transaction(() => {
       this.#writePoints(batch);
       for (const log of batch.logs) this.#statements.addLog.run(log);
+      for (const change of batch.changes) this.#mqtt.write(change);
     });
   }
 
@@ -60,6 +64,10 @@ class Writer {
       }
       return 'deviceId' in purged && deleteLogs.run(purged.deviceId, purgeSize).changes > 0;
     });
+  }
+
+  tidy(): void {
+    this.#transaction(() => this.#mqtt.tidy());
   }
 
   close(): void {
@@ -175,7 +183,8 @@ port.postMessage({ ready: true } satisfies Answer);
 function carryOut(order: Exclude<Order, { close: true }>): Answer {
   try {
     if ('deleteSome' in order) return { more: writer.deleteSome(order.deleteSome) };
-    writer.write(order.write);
+    if ('tidy' in order) writer.tidy();
+    else writer.write(order.write);
     return { more: false };
   } catch (error) {
     const { message, code } = error as { message: string; code?: string };

@@ -1,23 +1,18 @@
 /**
- * Time-series and logs. Writes are collected for one turn of the event loop and go to a worker thread as one transaction,
+ * Time-series, logs and MQTT sessions. Writes are collected for one turn of the event loop and go to a worker thread as one transaction,
  * so that the loop never waits for the disk; reads go through a second connection, here.
  */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { Worker } from 'node:worker_threads';
-import Sqlite from 'better-sqlite3';
+import type Sqlite from 'better-sqlite3';
 import { v7 as uuidv7 } from 'uuid';
 import { migrate } from './migrations/index.js';
 import { messageMigrations } from './migrations/messages.js';
-import {
-  type Answer,
-  type Batch,
-  type LogRow,
-  type Order,
-  type Purged,
-  pointWidth,
-  type WorkerSettings,
-} from './series-protocol.js';
+import type { MqttChange } from './mqtt-changes.js';
+import { MqttRows } from './mqtt-rows.js';
+import type { Done, Purged } from './series-protocol.js';
+import { fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series-rows.js';
+import { type Job, SeriesWriter, type StoreLog, unavailable } from './series-writer.js';
 import { openSqlite } from './sqlite.js';
 
 /** One value of a series; `time` in milliseconds since 1970. */
@@ -91,51 +86,32 @@ export interface LogFilter {
   text?: string;
 }
 
-export interface StoreLog {
-  error(details: object, message: string): void;
-}
-
-type Done = (error?: Error) => void;
-
-/** An order for the worker, and who hears of its answer. */
-interface Job {
-  order: Order;
-  settle(failure: Error | undefined, more: boolean): void;
-}
-
 /** Points in one transaction at most; more are written in the next. */
 const batchSize = 20_000;
-/** One transaction is written while the next is on its way; more would only wait there. */
-const ordersInFlight = 2;
-/** Milliseconds from the death of a worker to the start of the next. */
-const restartDelay = 1000;
 /** Milliseconds since 1970 that a date can hold, either way. */
-const timeLimit = 8.64e15;
+export const timeLimit = 8.64e15;
 
 export class MessageStore {
-  readonly #path: string;
+  /** What is on disk of MQTT sessions. */
+  readonly mqtt: MqttRows;
   readonly #log: StoreLog;
   readonly #now: () => number;
   readonly #reader: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepareReads>;
-  /** Undefined until it has opened the file, and after its death. */
-  #worker: Worker | undefined;
-  #starting: Promise<void> | undefined;
-  #restart: NodeJS.Timeout | undefined;
+  readonly #writer: SeriesWriter;
   #open = new OpenBatch();
   #flushScheduled = false;
   readonly #waiting: Job[] = [];
-  readonly #inFlight: Job[] = [];
   #pending = 0;
   #closing: Promise<void> | undefined;
-  #drained: (() => void) | undefined;
 
   private constructor(path: string, options: { log: StoreLog; now(): number }) {
-    this.#path = path;
     this.#log = options.log;
     this.#now = options.now;
     this.#reader = openSqlite(path, { readonly: true });
     this.#statements = prepareReads(this.#reader);
+    this.mqtt = new MqttRows(this.#reader);
+    this.#writer = new SeriesWriter(path, { log: options.log, next: () => this.#nextJob() });
   }
 
   /**
@@ -148,9 +124,10 @@ export class MessageStore {
     await migrate(path, messageMigrations);
     const store = new MessageStore(path, options);
     try {
-      await store.#start();
+      await store.#writer.start();
+      await store.#ask({ tidy: true });
     } catch (error) {
-      store.#reader.close();
+      await store.close();
       throw error;
     }
     return store;
@@ -166,6 +143,7 @@ export class MessageStore {
    * after the commit that made the points durable, or with the error for which they are not kept.
    */
   append(key: SeriesKey, points: Point[], done: Done): void {
+    this.#makeRoom();
     const refusal = this.#refusal() ?? refusalOf(points);
     const kept = refusal ? [] : points;
     this.#pending += kept.length;
@@ -175,6 +153,7 @@ export class MessageStore {
 
   /** Stores a log entry under a new id; `done` as for append. */
   appendLog(entry: Omit<LogEntry, 'id'>, done: Done): void {
+    this.#makeRoom();
     const row = this.#refusal() ?? toLogRow(entry, uuidv7({ msecs: this.#now() }));
     if (row instanceof Error) {
       this.#open.calls.push(this.#settled(0, row, done));
@@ -183,6 +162,14 @@ export class MessageStore {
       this.#open.logs.push(row);
       this.#open.calls.push(this.#settled(1, undefined, done));
     }
+    this.#collected();
+  }
+
+  /** Writes changes of MQTT sessions, in one transaction with what was appended right before; `done` as for append. */
+  record(changes: readonly MqttChange[], done: Done): void {
+    const refusal = this.#refusal();
+    if (!refusal) for (const change of changes) this.#open.changes.push(change);
+    this.#open.calls.push(this.#settled(0, refusal, done));
     this.#collected();
   }
 
@@ -243,32 +230,17 @@ export class MessageStore {
   }
 
   async #close(): Promise<void> {
-    clearTimeout(this.#restart);
-    await this.#starting?.catch(() => {});
-    this.#seal();
-    if (this.#worker || this.#inFlight.length > 0) {
-      await new Promise<void>((resolve) => {
-        this.#drained = resolve;
-        this.#send();
-      });
-    }
+    await this.#writer.drain();
     // The last connection to close folds the write-ahead log into the file, and a reader cannot.
     this.#reader.close();
-    const worker = this.#worker;
-    if (worker) {
-      this.#worker = undefined;
-      const exited = new Promise((resolve) => worker.once('exit', resolve));
-      worker.postMessage({ close: true } satisfies Order);
-      await exited;
-    }
-    this.#failAll(closed());
+    await this.#writer.end(closed());
   }
 
   // Collecting
 
   #refusal(): Error | undefined {
     if (this.#closing) return closed();
-    return this.#worker ? undefined : unavailable();
+    return this.#writer.available ? undefined : unavailable();
   }
 
   /** The call's `done`, once, with nothing thrown into the others. */
@@ -283,13 +255,17 @@ export class MessageStore {
     };
   }
 
-  #collected(): void {
+  /** A full transaction ends before the next message, not after it: what follows a message joins it. */
+  #makeRoom(): void {
     if (this.#open.size >= batchSize) this.#seal();
+  }
+
+  #collected(): void {
     if (this.#flushScheduled) return;
     this.#flushScheduled = true;
     setImmediate(() => {
       this.#flushScheduled = false;
-      this.#send();
+      this.#writer.send();
     });
   }
 
@@ -307,244 +283,29 @@ export class MessageStore {
   }
 
   #deleteSome(purged: Purged): Promise<boolean> {
+    return this.#ask({ deleteSome: purged });
+  }
+
+  /** An order in its place among the writes; whether there is more to do. */
+  #ask(order: { deleteSome: Purged } | { tidy: true }): Promise<boolean> {
     const refusal = this.#refusal();
     if (refusal) return Promise.reject(refusal);
     return new Promise((resolve, reject) => {
       this.#seal();
       this.#waiting.push({
-        order: { deleteSome: purged },
+        order,
         settle: (failure, more) => (failure ? reject(failure) : resolve(more)),
       });
-      this.#send();
+      this.#writer.send();
     });
   }
 
-  // Talking to the worker
-
-  #send(): void {
-    const worker = this.#worker;
-    // Without a worker only calls that were refused can be here.
-    if (!worker) {
-      this.#failAll(unavailable());
-      return;
-    }
-    while (this.#inFlight.length < ordersInFlight) {
-      if (this.#waiting.length === 0) this.#seal();
-      const job = this.#waiting.shift();
-      if (!job) break;
-      this.#inFlight.push(job);
-      worker.postMessage(job.order, 'write' in job.order ? [job.order.write.points.buffer as ArrayBuffer] : []);
-    }
-    if (this.#inFlight.length === 0) this.#drained?.();
+  #nextJob(): Job | undefined {
+    if (this.#waiting.length === 0) this.#seal();
+    return this.#waiting.shift();
   }
-
-  #answered(answer: Exclude<Answer, { ready: true }>): void {
-    const job = this.#inFlight.shift();
-    if ('failure' in answer) {
-      const failure = toError(answer.failure);
-      this.#log.error({ err: failure }, 'A transaction of the message store has failed.');
-      job?.settle(failure, false);
-    } else {
-      job?.settle(undefined, answer.more);
-    }
-    this.#send();
-  }
-
-  #start(): Promise<void> {
-    this.#starting = new Promise((resolve, reject) => {
-      const settings: WorkerSettings = { path: this.#path };
-      // Without the loaders of the main thread (tests have some): each would start again in it.
-      const options = { workerData: settings, execArgv: [] };
-      const worker = new Worker(new URL('./series-worker.js', import.meta.url), options);
-      let cause = new Error('The writer of the message store has ended.');
-      worker.on('message', (answer: Answer) => {
-        if (!('ready' in answer)) return this.#answered(answer);
-        this.#worker = worker;
-        resolve();
-      });
-      worker.on('error', (error) => {
-        cause = error;
-      });
-      worker.on('exit', () => {
-        reject(cause);
-        if (this.#worker === worker) this.#workerDied(cause);
-      });
-    });
-    return this.#starting;
-  }
-
-  #workerDied(cause: Error): void {
-    this.#worker = undefined;
-    this.#log.error({ err: cause }, 'The writer of the message store has ended; it is started again.');
-    this.#failAll(cause);
-    this.#drained?.();
-    this.#restartLater();
-  }
-
-  #restartLater(): void {
-    if (this.#closing) return;
-    this.#restart = setTimeout(() => {
-      this.#start().catch((error) => {
-        this.#log.error({ err: error }, 'The writer of the message store does not start.');
-        this.#restartLater();
-      });
-    }, restartDelay);
-  }
-
-  #failAll(error: Error): void {
-    this.#seal();
-    for (const job of [...this.#inFlight.splice(0), ...this.#waiting.splice(0)]) job.settle(error, false);
-  }
-}
-
-/** What is collected for the next transaction. */
-class OpenBatch {
-  /** In the order in which they came, for points and logs alike. */
-  readonly calls: Done[] = [];
-  readonly logs: LogRow[] = [];
-  readonly #keys: string[] = [];
-  readonly #keyIndex = new Map<string, number>();
-  readonly #categoryIndex = new Map<string, number>();
-  readonly #points: number[] = [];
-  readonly #texts = new Map<number, string>();
-
-  get size(): number {
-    return Math.max(this.calls.length, this.#points.length / pointWidth);
-  }
-
-  add(key: SeriesKey, points: readonly Point[], done: Done): void {
-    this.calls.push(done);
-    if (points.length === 0) return;
-    const series = this.#indexOfKey(key);
-    for (const { time, category, numericValue, stringValue } of points) {
-      if (stringValue !== null) this.#texts.set(this.#points.length / pointWidth, stringValue);
-      this.#points.push(series, time, this.#indexOfCategory(category), numericValue ?? Number.NaN);
-    }
-  }
-
-  toBatch(): Batch {
-    return {
-      keys: this.#keys,
-      categories: [...this.#categoryIndex.keys()],
-      points: new Float64Array(this.#points),
-      texts: this.#texts,
-      logs: this.logs,
-    };
-  }
-
-  #indexOfKey({ accountId, deviceId, channelTemplateId }: SeriesKey): number {
-    const name = `${deviceId}/${channelTemplateId}/${accountId}`;
-    let index = this.#keyIndex.get(name);
-    if (index === undefined) {
-      index = this.#keyIndex.size;
-      this.#keyIndex.set(name, index);
-      this.#keys.push(accountId, deviceId, channelTemplateId);
-    }
-    return index;
-  }
-
-  #indexOfCategory(category: string): number {
-    let index = this.#categoryIndex.get(category);
-    if (index === undefined) {
-      index = this.#categoryIndex.size;
-      this.#categoryIndex.set(category, index);
-    }
-    return index;
-  }
-}
-
-interface LogQuery {
-  deviceId: string;
-  levels: string;
-  from: number;
-  to: number;
-  text: string;
-}
-
-interface PointQuery {
-  series: number;
-  category: number | null;
-  time: number;
-  sequence: number;
-  bound: number;
-  limit: number;
-}
-
-function prepareReads(reader: Sqlite.Database) {
-  // SQLite's own LIKE ignores case for ASCII only.
-  reader.function('holds', { deterministic: true }, (value: unknown, text: unknown) =>
-    typeof value === 'string' && value.toLowerCase().includes(text as string) ? 1 : 0,
-  );
-  const points = (beyond: '>' | '<', bound: '<' | '>=', order: 'ASC' | 'DESC') =>
-    reader.prepare<[PointQuery], StoredPoint>(
-      `SELECT p."time", p."sequence", c."text" AS "category", p."number" AS "numericValue", p."text" AS "stringValue"
-       FROM "points" p CROSS JOIN "categories" c ON c."id" = p."category"
-       WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence) AND p."time" ${bound} @bound
-       AND (@category IS NULL OR p."category" = @category)
-       ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
-    );
-  const logFilter = `"deviceId" = @deviceId AND "time" >= @from AND "time" < @to
-    AND "severity" IN (SELECT "value" FROM json_each(@levels))
-    AND (@text = '' OR holds("message", @text) OR holds("details", @text) OR holds("code", @text))`;
-  return {
-    series: reader
-      .prepare<[SeriesKey], number>(
-        `SELECT "id" FROM "series"
-         WHERE "accountId" = @accountId AND "deviceId" = @deviceId AND "channelTemplateId" = @channelTemplateId`,
-      )
-      .pluck(),
-    category: reader.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
-    ascending: points('>', '<', 'ASC'),
-    descending: points('<', '>=', 'DESC'),
-    countLogs: reader.prepare<[LogQuery], number>(`SELECT count(*) FROM "logs" WHERE ${logFilter}`).pluck(),
-    logs: reader.prepare<[LogQuery & { limit: number; offset: number }], LogRow>(
-      `SELECT * FROM "logs" WHERE ${logFilter} ORDER BY "time" DESC, "sequence" DESC LIMIT @limit OFFSET @offset`,
-    ),
-  };
-}
-
-/** One point that SQLite would refuse must not take its whole transaction with it. */
-function refusalOf(points: readonly Point[]): Error | undefined {
-  for (const { time, numericValue } of points) {
-    if (!isTime(time)) return new RangeError('The time of a point is out of range.');
-    if (numericValue !== null && !Number.isFinite(numericValue)) return new RangeError('A point is not finite.');
-  }
-  return undefined;
-}
-
-function isTime(time: number): boolean {
-  return Number.isInteger(time) && Math.abs(time) <= timeLimit;
-}
-
-function toLogRow(entry: Omit<LogEntry, 'id'>, id: string): LogRow | Error {
-  const { accountId, deviceId, time, received, message, code, details, tags, custom } = entry;
-  const severity = severities.indexOf(entry.severity);
-  if (!isTime(time) || !isTime(received) || severity === -1) return new RangeError('A log entry is out of range.');
-  try {
-    const json = { tags: JSON.stringify(tags), custom: custom && JSON.stringify(custom) };
-    return { id, accountId, deviceId, time, received, severity, message, code, details, ...json };
-  } catch (error) {
-    return error as Error;
-  }
-}
-
-function fromLogRow(row: LogRow): LogEntry {
-  const { id, accountId, deviceId, time, received, message, code, details } = row;
-  const severity = severities[row.severity] ?? 'info';
-  const tags = JSON.parse(row.tags) as string[];
-  const custom = row.custom === null ? null : (JSON.parse(row.custom) as Record<string, unknown>);
-  return { id, accountId, deviceId, time, received, severity, message, code, details, tags, custom };
 }
 
 function closed(): Error {
   return new Error('The message store is closed.');
-}
-
-function unavailable(): Error {
-  return new Error('The message store is not available: its writer has ended.');
-}
-
-/** Errors lose their class between threads; isStoreFull looks at it. */
-function toError({ message, code }: { message: string; code?: string | undefined }): Error {
-  return code?.startsWith('SQLITE_') ? new Sqlite.SqliteError(message, code) : new Error(message);
 }

@@ -42,6 +42,10 @@ export interface Config {
     maxTopicLevels: number;
     maxKeepaliveSeconds: number;
     refusalsPerMinute: number;
+    /** Messages kept for one stored session; the oldest go first. */
+    maxQueue: number;
+    /** How long a stored session is kept while nobody is connected. */
+    sessionExpiry: number;
   };
   /** Variables that look like settings and are none of this version. */
   unknown: string[];
@@ -195,6 +199,8 @@ export function readConfig(environment: Environment, directory = process.cwd()):
       maxTopicLevels: whole('SLIPWAY_MQTT_MAX_TOPIC_LEVELS', 16, 0, 100),
       maxKeepaliveSeconds: whole('SLIPWAY_MQTT_MAX_KEEPALIVE_SECONDS', 3600, 0, 65_535),
       refusalsPerMinute: whole('SLIPWAY_MQTT_REFUSALS_PER_MINUTE', 300, 0, 1_000_000),
+      maxQueue: whole('SLIPWAY_MQTT_MAX_QUEUE', 10_000, 0, 1_000_000),
+      sessionExpiry: 3_600_000 * whole('SLIPWAY_MQTT_SESSION_EXPIRY_HOURS', 168, 0, 876_000),
     },
   };
   // Every variable has been read by now: what is left over is most likely mistyped.

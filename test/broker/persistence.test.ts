@@ -2,15 +2,14 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import t from 'tap';
-import type { BrokerClient, Outgoing } from '../../broker/aedes-types.js';
-import { newCounters } from '../../broker/counters.js';
+import type { Outgoing } from '../../broker/aedes-types.js';
 import { FilterTree } from '../../broker/filter-tree.js';
-import { SessionStore } from '../../broker/persistence.js';
+import type { SessionStore } from '../../broker/persistence.js';
 import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
+import { clientOf, openStore } from './store.js';
 
-const everything = { isGranted: () => true, mayQueue: () => true, storeOnce: () => undefined };
-const client = { id: 'a/b/c' } as BrokerClient;
+const client = clientOf('a/b/c');
 
 function message(brokerCounter: number, payload = Buffer.from(`${brokerCounter}`)): Outgoing {
   return {
@@ -27,20 +26,25 @@ function message(brokerCounter: number, payload = Buffer.from(`${brokerCounter}`
 
 async function queued(store: SessionStore): Promise<string[]> {
   const packets: string[] = [];
-  for await (const packet of store.outgoingStream(client)) packets.push(packet.payload.toString());
+  for await (const packet of store.outgoingStream(client)) {
+    packets.push(packet.payload.toString());
+    // The stream ends when all of it has been sent.
+    await store.outgoingUpdate(client, packet);
+  }
   return packets;
 }
 
 t.test('a full queue loses its oldest message, and counts it', async (t) => {
-  const counters = newCounters();
-  const store = new SessionStore(everything, counters, 3);
+  const { store, counters } = await openStore(t, { maxQueue: 3 });
+  store.begin(client);
   for (let n = 1; n <= 5; n += 1) await store.outgoingEnqueue({ clientId: client.id }, message(n));
   t.same(await queued(store), ['3', '4', '5']);
   t.equal(counters.dropped, 2);
 });
 
 t.test('an acknowledgement without a packet id, or of an unknown one, removes nothing else', async (t) => {
-  const store = new SessionStore(everything, newCounters());
+  const { store } = await openStore(t);
+  store.begin(client);
   for (const n of [1, 2, 3]) await store.outgoingEnqueue({ clientId: client.id }, message(n));
   await store.outgoingClearMessageId(client, {});
   await store.outgoingClearMessageId(client, { messageId: 99 });
@@ -52,8 +56,21 @@ t.test('an acknowledgement without a packet id, or of an unknown one, removes no
   t.same(await queued(store), ['1']);
 });
 
+t.test('filters that may not stand any more are forgotten, those of other principals stay', async (t) => {
+  const { store } = await openStore(t);
+  const other = clientOf('a/c/c');
+  for (const one of [client, other]) {
+    store.begin(one);
+    const filters = ['x', 'y/#'].map((topic) => ({ topic, qos: 1 as const }));
+    await store.addSubscriptions(one, filters);
+  }
+  store.forgetRefused('a/b', (filter) => filter !== 'x');
+  t.same(await store.subscriptionsByClient(client), [{ topic: 'y/#', qos: 1 }]);
+  t.same(await store.subscriptionsByTopic('x'), [{ clientId: other.id, topic: 'x', qos: 1 }]);
+});
+
 t.test('what is stored is there at once, not a microtask later', async (t) => {
-  const store = new SessionStore(everything, newCounters());
+  const { store } = await openStore(t);
   let done = false;
   void store.storeRetained(message(1)).then(() => {
     done = true;
@@ -62,7 +79,7 @@ t.test('what is stored is there at once, not a microtask later', async (t) => {
 });
 
 t.test('a kept message does not keep the read buffer that it came in', async (t) => {
-  const store = new SessionStore(everything, newCounters());
+  const { store } = await openStore(t);
   const buffer = Buffer.alloc(65_536, 'x');
   await store.storeRetained(message(1, buffer.subarray(0, 10)));
   for await (const packet of store.createRetainedStreamCombi(['x'])) t.ok(packet.payload.buffer.byteLength < 65_536);

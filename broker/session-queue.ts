@@ -1,0 +1,73 @@
+/** A message in the queue of one stored session, or the PUBREL that has taken its place. */
+export interface Queued {
+  /** As the disk knows it. */
+  readonly id: number;
+  /** As Aedes knows it. */
+  readonly counter: number;
+  /** Set once it has been sent, or is about to be. */
+  packetId: number | undefined;
+  released: boolean;
+}
+
+/** Packet ids are 1 to 65535 [MQTT-2.3.1-1]. */
+const lastPacketId = 65_535;
+
+/** The undelivered messages of one stored session: oldest first by the broker's counter, the sent ones by packet id. */
+export class SessionQueue {
+  readonly #byCounter = new Map<number, Queued>();
+  readonly #sent = new Map<number, Queued>();
+  #newest = 0;
+
+  get size(): number {
+    return this.#byCounter.size;
+  }
+
+  get oldest(): Queued | undefined {
+    const [first] = this.#byCounter.values();
+    return first;
+  }
+
+  /** The counter of the message that came last; it may have left since. */
+  get newest(): number {
+    return this.#newest;
+  }
+
+  /** Oldest first; what is added meanwhile comes too. */
+  values(): IterableIterator<Queued> {
+    return this.#byCounter.values();
+  }
+
+  withCounter(counter: number): Queued | undefined {
+    return this.#byCounter.get(counter);
+  }
+
+  withPacketId(packetId: number): Queued | undefined {
+    return this.#sent.get(packetId);
+  }
+
+  /** Counters only grow. */
+  add(queued: Queued): void {
+    this.#byCounter.set(queued.counter, queued);
+    this.#newest = queued.counter;
+    if (queued.packetId !== undefined) this.#sent.set(queued.packetId, queued);
+  }
+
+  delete(queued: Queued): void {
+    this.#byCounter.delete(queued.counter);
+    const { packetId } = queued;
+    if (packetId !== undefined && this.#sent.get(packetId) === queued) this.#sent.delete(packetId);
+  }
+
+  /** Gives a message its packet id: the wanted one, or the next that no other message in flight has. */
+  send(queued: Queued, wanted: number): number {
+    let packetId = wanted;
+    while ((this.#sent.get(packetId) ?? queued) !== queued) packetId = nextPacketId(packetId);
+    queued.packetId = packetId;
+    this.#sent.set(packetId, queued);
+    return packetId;
+  }
+}
+
+export function nextPacketId(packetId: number): number {
+  return (packetId % lastPacketId) + 1;
+}

@@ -1,0 +1,77 @@
+/** What can be written about MQTT sessions. Each change is absolute: written twice, it is as written once. */
+
+/** `id` grows in the order of acceptance, over the life of the file. */
+export interface StoredMessage {
+  id: number;
+  topic: string;
+  qos: number;
+  payload: Uint8Array;
+}
+
+export interface RetainedMessage {
+  topic: string;
+  qos: number;
+  payload: Uint8Array;
+}
+
+/** A will, with what its owner had proven: the generation of a secret or the login session. */
+export interface StoredWill {
+  clientId: string;
+  topic: string;
+  qos: number;
+  retain: number;
+  payload: Uint8Array;
+  generation: number | null;
+  sessionId: string | null;
+}
+
+export type MqttChange =
+  /** `left` in milliseconds since 1970, null while a client holds the session. */
+  | { kind: 'session'; session: number; clientId: string; left: number | null }
+  /** The end of a session; `messages` are those in its queue. */
+  | { kind: 'endSession'; session: number; messages: number[] }
+  | { kind: 'subscribe'; session: number; filter: string; options: number }
+  | { kind: 'unsubscribe'; session: number; filter: string }
+  /** A message, and the sessions in whose queues it is. */
+  | { kind: 'message'; message: StoredMessage; sessions: readonly number[] }
+  /** One place in a queue: the packet id under which it was sent, and whether PUBREL has taken its place. */
+  | { kind: 'queue'; session: number; id: number; packetId: number | null; released: number }
+  | { kind: 'unqueue'; session: number; id: number }
+  | { kind: 'incoming'; session: number; packetId: number }
+  | { kind: 'unincoming'; session: number; packetId: number }
+  | { kind: 'retain'; retained: RetainedMessage }
+  | { kind: 'unretain'; topic: string }
+  | { kind: 'will'; will: StoredWill }
+  | { kind: 'unwill'; clientId: string };
+
+/** What a change is about: of two with one key the later is what counts. */
+export function keyOf(change: MqttChange): string {
+  switch (change.kind) {
+    case 'session':
+    case 'endSession':
+      return `session ${change.session}`;
+    case 'subscribe':
+    case 'unsubscribe':
+      return `filter ${change.session} ${change.filter}`;
+    case 'message':
+      return `message ${change.message.id}`;
+    case 'queue':
+    case 'unqueue':
+      return queueKey(change);
+    case 'incoming':
+    case 'unincoming':
+      return `incoming ${change.session} ${change.packetId}`;
+    case 'retain':
+      return `retained ${change.retained.topic}`;
+    case 'unretain':
+      return `retained ${change.topic}`;
+    case 'will':
+      return `will ${change.will.clientId}`;
+    case 'unwill':
+      return `will ${change.clientId}`;
+  }
+}
+
+export function queueKey({ session, id }: { session: number; id: number }): string {
+  return `queue ${session} ${id}`;
+}

@@ -1,0 +1,146 @@
+/** Points and log entries between the API and the rows of messages.db: what is collected, checked and read. */
+import type Sqlite from 'better-sqlite3';
+import type { MqttChange } from './mqtt-changes.js';
+import { type LogEntry, type Point, type SeriesKey, type StoredPoint, severities, timeLimit } from './series.js';
+import { type Batch, type Done, type LogRow, pointWidth } from './series-protocol.js';
+
+/** What is collected for the next transaction. */
+export class OpenBatch {
+  /** In the order in which they came, for points and logs alike. */
+  readonly calls: Done[] = [];
+  readonly logs: LogRow[] = [];
+  readonly changes: MqttChange[] = [];
+  readonly #keys: string[] = [];
+  readonly #keyIndex = new Map<string, number>();
+  readonly #categoryIndex = new Map<string, number>();
+  readonly #points: number[] = [];
+  readonly #texts = new Map<number, string>();
+
+  get size(): number {
+    return Math.max(this.calls.length, this.#points.length / pointWidth, this.changes.length);
+  }
+
+  add(key: SeriesKey, points: readonly Point[], done: Done): void {
+    this.calls.push(done);
+    if (points.length === 0) return;
+    const series = this.#indexOfKey(key);
+    for (const { time, category, numericValue, stringValue } of points) {
+      if (stringValue !== null) this.#texts.set(this.#points.length / pointWidth, stringValue);
+      this.#points.push(series, time, this.#indexOfCategory(category), numericValue ?? Number.NaN);
+    }
+  }
+
+  toBatch(): Batch {
+    return {
+      keys: this.#keys,
+      categories: [...this.#categoryIndex.keys()],
+      points: new Float64Array(this.#points),
+      texts: this.#texts,
+      logs: this.logs,
+      changes: this.changes,
+    };
+  }
+
+  #indexOfKey({ accountId, deviceId, channelTemplateId }: SeriesKey): number {
+    const name = `${deviceId}/${channelTemplateId}/${accountId}`;
+    let index = this.#keyIndex.get(name);
+    if (index === undefined) {
+      index = this.#keyIndex.size;
+      this.#keyIndex.set(name, index);
+      this.#keys.push(accountId, deviceId, channelTemplateId);
+    }
+    return index;
+  }
+
+  #indexOfCategory(category: string): number {
+    let index = this.#categoryIndex.get(category);
+    if (index === undefined) {
+      index = this.#categoryIndex.size;
+      this.#categoryIndex.set(category, index);
+    }
+    return index;
+  }
+}
+
+interface LogQuery {
+  deviceId: string;
+  levels: string;
+  from: number;
+  to: number;
+  text: string;
+}
+
+interface PointQuery {
+  series: number;
+  category: number | null;
+  time: number;
+  sequence: number;
+  bound: number;
+  limit: number;
+}
+
+export function prepareReads(reader: Sqlite.Database) {
+  // SQLite's own LIKE ignores case for ASCII only.
+  reader.function('holds', { deterministic: true }, (value: unknown, text: unknown) =>
+    typeof value === 'string' && value.toLowerCase().includes(text as string) ? 1 : 0,
+  );
+  const points = (beyond: '>' | '<', bound: '<' | '>=', order: 'ASC' | 'DESC') =>
+    reader.prepare<[PointQuery], StoredPoint>(
+      `SELECT p."time", p."sequence", c."text" AS "category", p."number" AS "numericValue", p."text" AS "stringValue"
+       FROM "points" p CROSS JOIN "categories" c ON c."id" = p."category"
+       WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence) AND p."time" ${bound} @bound
+       AND (@category IS NULL OR p."category" = @category)
+       ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
+    );
+  const logFilter = `"deviceId" = @deviceId AND "time" >= @from AND "time" < @to
+    AND "severity" IN (SELECT "value" FROM json_each(@levels))
+    AND (@text = '' OR holds("message", @text) OR holds("details", @text) OR holds("code", @text))`;
+  return {
+    series: reader
+      .prepare<[SeriesKey], number>(
+        `SELECT "id" FROM "series"
+         WHERE "accountId" = @accountId AND "deviceId" = @deviceId AND "channelTemplateId" = @channelTemplateId`,
+      )
+      .pluck(),
+    category: reader.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
+    ascending: points('>', '<', 'ASC'),
+    descending: points('<', '>=', 'DESC'),
+    countLogs: reader.prepare<[LogQuery], number>(`SELECT count(*) FROM "logs" WHERE ${logFilter}`).pluck(),
+    logs: reader.prepare<[LogQuery & { limit: number; offset: number }], LogRow>(
+      `SELECT * FROM "logs" WHERE ${logFilter} ORDER BY "time" DESC, "sequence" DESC LIMIT @limit OFFSET @offset`,
+    ),
+  };
+}
+
+/** One point that SQLite would refuse must not take its whole transaction with it. */
+export function refusalOf(points: readonly Point[]): Error | undefined {
+  for (const { time, numericValue } of points) {
+    if (!isTime(time)) return new RangeError('The time of a point is out of range.');
+    if (numericValue !== null && !Number.isFinite(numericValue)) return new RangeError('A point is not finite.');
+  }
+  return undefined;
+}
+
+function isTime(time: number): boolean {
+  return Number.isInteger(time) && Math.abs(time) <= timeLimit;
+}
+
+export function toLogRow(entry: Omit<LogEntry, 'id'>, id: string): LogRow | Error {
+  const { accountId, deviceId, time, received, message, code, details, tags, custom } = entry;
+  const severity = severities.indexOf(entry.severity);
+  if (!isTime(time) || !isTime(received) || severity === -1) return new RangeError('A log entry is out of range.');
+  try {
+    const json = { tags: JSON.stringify(tags), custom: custom && JSON.stringify(custom) };
+    return { id, accountId, deviceId, time, received, severity, message, code, details, ...json };
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+export function fromLogRow(row: LogRow): LogEntry {
+  const { id, accountId, deviceId, time, received, message, code, details } = row;
+  const severity = severities[row.severity] ?? 'info';
+  const tags = JSON.parse(row.tags) as string[];
+  const custom = row.custom === null ? null : (JSON.parse(row.custom) as Record<string, unknown>);
+  return { id, accountId, deviceId, time, received, severity, message, code, details, tags, custom };
+}

@@ -1,0 +1,53 @@
+/** A session store on a message store of its own, without a broker. */
+import assert from 'node:assert';
+import type { Test } from 'tap';
+import type { BrokerClient } from '../../broker/aedes-types.js';
+import { type Counters, newCounters } from '../../broker/counters.js';
+import { SessionStore } from '../../broker/persistence.js';
+import { MessageStore } from '../../db/series.js';
+import { temporaryDirectory } from '../support/directory.js';
+
+export interface OpenStore {
+  store: SessionStore;
+  messages: MessageStore;
+  counters: Counters;
+  directory: string;
+  /** Ends it as a process does that is asked to end. */
+  close(): Promise<void>;
+}
+
+/** Milliseconds since 1970. */
+export const clock = { now: () => 1_700_000_000_000 };
+const rules = {
+  isGranted: () => true,
+  mayQueue: () => true,
+  storeOnce: () => undefined,
+  hasOwner: () => true,
+  mayBeRetained: () => true,
+};
+
+export async function openStore(t: Test, { directory = temporaryDirectory(t), maxQueue = 0 } = {}): Promise<OpenStore> {
+  const errors: object[] = [];
+  const log = { error: (details: object) => void errors.push(details) };
+  const messages = await MessageStore.open(directory, { log, now: clock.now });
+  const { store, counters } = storeOn(messages, maxQueue);
+  await store.setup({ id: 'b', counter: 0 });
+  const close = async () => {
+    await store.destroy();
+    await messages.close();
+  };
+  t.teardown(close);
+  return { store, messages, counters, directory, close };
+}
+
+/** A session store that has read nothing yet. */
+export function storeOn(messages: MessageStore, maxQueue = 0): Pick<OpenStore, 'store' | 'counters'> {
+  const counters = newCounters();
+  const log = { error: (details: object) => assert.fail(JSON.stringify(details)) };
+  return { counters, store: new SessionStore({ messages, clock, log, counters, maxQueue, sessionExpiry: 0 }, rules) };
+}
+
+/** A connection as far as the store looks at it. */
+export function clientOf(id: string): BrokerClient {
+  return { id, clean: false } as BrokerClient;
+}

@@ -1,0 +1,127 @@
+/** The life of a stored session in one process: its order, its bounds, its end. */
+import t from 'tap';
+import { purge } from '../../src/registry/purge.js';
+import {
+  connected,
+  disconnected,
+  keeper,
+  left,
+  published,
+  start,
+  subscribed,
+  taken,
+  texts,
+  until,
+} from './conversation.js';
+import { fixture, rawConnected, sibling, versionOf } from './fixture.js';
+import { publishPacket } from './raw.js';
+
+t.test('a message that comes while a session gets its queue does not overtake it', async (t) => {
+  const f = await left(t);
+  const server = await start(t, f);
+  const subscriber = await connected(t, server, f, keeper);
+  await subscribed(subscriber, [f.topic('chat'), 1]);
+  await disconnected(subscriber);
+  const publisher = await connected(t, server, f);
+  const publish = (n: number) =>
+    publisher.send(publishPacket(f.topic('chat'), `${n}`, { qos: 1, messageId: (n % 60_000) + 1 }));
+  const acknowledged = async (count: number) => {
+    for (let n = 0; n < count; n += 1) await publisher.next();
+  };
+  for (let n = 0; n < 1000; n += 1) publish(n);
+  await acknowledged(1000);
+  // The publisher goes on before the subscriber is back, and until it has heard something.
+  let published = 1000;
+  let isBack = false;
+  const flood = (async () => {
+    while (!isBack) {
+      for (let n = 0; n < 10; n += 1) publish(published + n);
+      published += 10;
+      await acknowledged(10);
+    }
+  })();
+  const back = await connected(t, server, f, keeper);
+  const messages = await taken(back, ({ length }) => {
+    isBack = isBack || length >= 1000;
+    return isBack && length >= published;
+  });
+  await flood;
+  t.ok(published > 1010, `${published - 1000} came meanwhile`);
+  t.same(
+    texts(messages),
+    Array.from({ length: published }, (_, n) => `${n}`),
+  );
+});
+
+t.test('a session that nobody came back to ends after its time, with what was queued for it', async (t) => {
+  let now = Date.now();
+  const f = await fixture(t, { SLIPWAY_MQTT_SESSION_EXPIRY_HOURS: '3' }, { clock: { now: () => now } });
+  const { mqtt } = f.service.server.ctx.messages;
+  for (const clientId of ['early', 'late', 'here']) {
+    const client = await rawConnected(t, f, { clientId, clean: false });
+    await subscribed(client, [f.topic('chat'), 1]);
+    if (clientId !== 'here') {
+      await disconnected(client);
+      await until(() => [...mqtt.sessions()].some((row) => row.clientId.endsWith(`/${clientId}`) && row.left === now));
+    }
+    now += 3_600_000;
+  }
+  const publisher = await rawConnected(t, f);
+  await published(publisher, f.topic('chat'), 'x');
+  await until(() => ![...mqtt.sessions()].some(({ clientId }) => clientId.endsWith('/early')));
+  const ids = [...mqtt.sessions()].map(({ clientId }) => clientId.split('/')[2]).sort();
+  t.same(ids, ['here', 'late']);
+  t.equal([...mqtt.subscriptions()].length, 2);
+});
+
+t.test('what belongs to a device that is gone for good is cleared: its sessions, what is retained there', async (t) => {
+  let now = Date.now();
+  const f = await fixture(t, { SLIPWAY_MQTT_SESSION_EXPIRY_HOURS: '0' }, { clock: { now: () => now } });
+  const { ctx } = f.service.server;
+  const { mqtt } = ctx.messages;
+  const other = await sibling(f);
+  for (const one of [f, other]) {
+    const client = await rawConnected(t, one, keeper);
+    await subscribed(client, [one.topic('chat'), 1]);
+    await published(client, one.topic('temperature'), '1', { retain: true });
+    await disconnected(client);
+  }
+  const etag = await versionOf(f.service, f.device.id);
+  await f.service.ok('DELETE', `/api/v1/devices/${f.device.id}`, { headers: { etag } });
+  now += 31 * 86_400_000;
+  await purge(ctx);
+  await until(() => [...mqtt.sessions()].length === 1 && mqtt.retainedTopics('', '', 10).length === 1);
+  t.match([...mqtt.sessions()], [{ clientId: new RegExp(other.device.id) }]);
+  t.same(mqtt.retainedTopics('', '', 10), [other.topic('temperature')]);
+});
+
+t.test('a clean session leaves nothing of the stored one before it', async (t) => {
+  const f = await fixture(t);
+  const { mqtt } = f.service.server.ctx.messages;
+  const first = await rawConnected(t, f, keeper);
+  await subscribed(first, [f.topic('chat'), 1]);
+  await disconnected(first);
+  await published(await rawConnected(t, f), f.topic('chat'), 'x');
+  t.equal([...mqtt.queue()].length, 1);
+  await rawConnected(t, f, { ...keeper, clean: true });
+  await until(() => [...mqtt.sessions(), ...mqtt.subscriptions(), ...mqtt.queue()].length === 0);
+  t.pass('nothing is left on disk');
+});
+
+t.test('what the store refuses is not acknowledged, and the session goes on as it was', async (t) => {
+  const f = await fixture(t);
+  const { messages } = f.service.server.ctx;
+  const subscriber = await rawConnected(t, f, keeper);
+  await subscribed(subscriber, [f.topic('chat'), 1]);
+  await disconnected(subscriber);
+  const record = messages.record.bind(messages);
+  messages.record = (_, done) => setImmediate(done, new Error('the disk is full'));
+  const refused = await rawConnected(t, f);
+  refused.send(publishPacket(f.topic('chat'), 'refused', { qos: 1, messageId: 1 }));
+  await refused.closed;
+  await t.rejects(refused.next(), 'no PUBACK');
+  messages.record = record;
+  await published(await rawConnected(t, f), f.topic('chat'), 'accepted');
+  const back = await rawConnected(t, f, keeper);
+  t.same(texts(await taken(back, ({ length }) => length > 0)), ['accepted']);
+});
