@@ -32,9 +32,9 @@ export class Attempts {
    * @throws PlatformError 429 when there is none left.
    */
   take(key: string): Allowance {
+    if (this.#limit === 0) return { limit: 0, remaining: 0, reset: 0 };
     const window = this.#windowOf(key);
-    if (this.#limit > 0 && window.count >= this.#limit)
-      throw new PlatformError('tooMany', { allowance: this.#allowance(window) });
+    if (window.count >= this.#limit) throw new PlatformError('tooMany', { allowance: this.#allowance(window) });
     window.count += 1;
     return this.#allowance(window);
   }

@@ -106,7 +106,7 @@ export function passwordChangeRoutes(app: App, ctx: Context): void {
   app.post(
     '/users/:userId/change-password-with-token',
     {
-      config: { family, errors: ['badToken', 'storeFull'] },
+      config: { family, errors: ['badToken', 'tooMany', 'storeFull'] },
       schema: {
         tags: [tag],
         summary: 'Set a password with a token that was sent by mail',
