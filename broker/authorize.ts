@@ -72,6 +72,12 @@ export class Authority {
     return canMatch(this.#root, this.#access, identity.caller, filter);
   }
 
+  /** Filters of a connection that can match nothing in its reach any more. */
+  refusedFilters({ identity, filters }: LiveClient): string[] {
+    if (!identity) return [];
+    return [...filters].filter((filter) => !canMatch(this.#root, this.#access, identity.caller, filter));
+  }
+
   /** Whether the caller may be told of a message on `topic` now. */
   mayHear(caller: Caller, ownChannels: string | undefined, topic: string): boolean {
     if (ownChannels !== undefined)
@@ -84,8 +90,19 @@ export class Authority {
   /** Whether the owner of a stored session may be told of a message; its private client id says who that is. */
   mayQueue(clientId: string, topic: string): boolean {
     const owner = this.#ownerOf(clientId);
-    // The holder of an entity's own secret is not known by its id here; the delivery is decided anyway.
-    return owner === undefined || this.mayHear(owner.caller, owner.ownChannels, topic);
+    return owner !== undefined && this.mayHear(owner.caller, owner.ownChannels, topic);
+  }
+
+  /** Whether a filter of a stored session can match anything in its owner's reach now. */
+  mayStand(clientId: string, filter: string): boolean {
+    const owner = this.#ownerOf(clientId);
+    return owner !== undefined && canMatch(this.#root, this.#access, owner.caller, filter);
+  }
+
+  /** Who stands behind a private client id, unless it is a device or is gone. */
+  personBehind(clientId: string): Caller | undefined {
+    const owner = this.#ownerOf(clientId);
+    return owner?.ownChannels === undefined ? owner?.caller : undefined;
   }
 
   /** Whether there is still somebody to whom a stored session can belong, in the trash or not. */
@@ -129,7 +146,8 @@ export class Authority {
   }
 
   #personOf(principal: string): Caller | undefined {
-    return this.#access.callerOf(principal) ?? this.#access.callerOfApplication(principal);
+    const { access } = this.#services;
+    return access.callerOf(principal) ?? access.callerOfApplication(principal) ?? access.callerOfEntity(principal);
   }
 
   /** The packet as it may be delivered to this connection; undefined when it may not. */

@@ -10,6 +10,7 @@ import type { Ingest } from './ingest.js';
 import type { Listeners } from './listeners.js';
 import type { SessionStore } from './persistence.js';
 import type { Presence } from './presence.js';
+import { unsubscribe } from './revocation.js';
 import { type ServiceChannels, silence } from './service-channels.js';
 import { type LiveClient, refreshFilters, type Sessions } from './sessions.js';
 
@@ -185,7 +186,10 @@ export class Hooks {
   subscribed({ live }: BrokerClient, subscriptions: Subscription[]): void {
     if (!live) return;
     refreshFilters(live);
-    const { channels, services } = this.#parts;
+    const { channels, services, authority } = this.#parts;
+    // A right may have been lost between SUBSCRIBE and here.
+    const refused = authority.refusedFilters(live);
+    if (refused.length > 0) void unsubscribe(live, refused);
     for (const { topic, qos } of subscriptions) {
       if ((qos as number) > 2) continue;
       channels

@@ -12,6 +12,7 @@ import { Ingest } from './ingest.js';
 import { Listeners } from './listeners.js';
 import { SessionStore } from './persistence.js';
 import { Presence } from './presence.js';
+import { Revocation } from './revocation.js';
 import { ServiceChannels } from './service-channels.js';
 import { Sessions } from './sessions.js';
 
@@ -34,6 +35,8 @@ export interface OpenBroker extends Broker {
   /** Ends every connection, waits for what is being stored, and marks every device disconnected. */
   close(): Promise<void>;
   readonly counters: Readonly<Counters>;
+  /** MQTT sessions that outlive their connections. */
+  readonly storedSessions: number;
 }
 
 /** Builds the broker; it accepts connections after `listen`, or through `attachWebSocket`. */
@@ -59,6 +62,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const persistence: SessionStore = new SessionStore(
     { ...services, counters, maxQueue, sessionExpiry },
     {
+      mayStand: (clientId, filter) => authority.mayStand(clientId, filter),
       isGranted: ({ live }, filter) => live?.filters.has(filter) ?? false,
       mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
       storeOnce: (client, packet) => hooks.storeOnce(client, packet),
@@ -98,6 +102,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const listeners = new Listeners(services, (conn, request) => aedes.handle(conn, request) as BrokerClient);
   const parts = { services, aedes, counters, sessions, authenticator, authority, persistence };
   const hooks = new Hooks({ ...parts, channels, ingest, presence, listeners });
+  const revocation = new Revocation(parts);
 
   aedes.on('client', (client) => guarded('client', () => hooks.registered(client as BrokerClient)));
   aedes.on('connackSent', ({ returnCode }, client) => {
@@ -128,16 +133,24 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
 
   return {
     counters,
+    get storedSessions() {
+      return persistence.size.sessions;
+    },
     get addresses() {
       return listeners.addresses;
     },
     listen: () => listeners.listen(),
     attachWebSocket: (server) => listeners.attachWebSocket(server),
-    disconnectDevice: (deviceId) => sessions.endCaller(deviceId),
-    disconnectCaller: (callerId) => sessions.endCaller(callerId),
-    disconnectSession: (sessionId) => sessions.endSession(sessionId),
-    identityChanged: (userId) => sessions.renew(userId, access.callerOf(userId)),
-    sessionsChanged: () => sessions.endClosed((id) => services.isOpenSession(id)),
+    secretReplaced: (entityId) => revocation.secretReplaced(entityId),
+    loginEnded: (sessionId) => revocation.loginEnded(sessionId),
+    loginsEnded: () => void sessions.endClosed((id) => services.isOpenSession(id)),
+    principalDeleted: (accountId, id) => revocation.principalDeleted(accountId, id),
+    identityChanged: (accountId, userId) => revocation.principalChanged(accountId, userId, access.callerOf(userId)),
+    entityChanged: (accountId, id) => revocation.principalChanged(accountId, id, access.callerOfEntity(id)),
+    deviceMoved: ({ id, accountId }) => revocation.deviceMoved({ deviceId: id, accountId }),
+    deviceDeleted: ({ id, accountId }) => revocation.deviceDeleted({ deviceId: id, accountId }),
+    organizationMoved: (accountId) => revocation.organizationMoved(accountId),
+    channelDeleted: (accountId, name) => revocation.channelDeleted(accountId, name),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),
 
     async close() {

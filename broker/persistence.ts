@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Subscription } from 'aedes';
 import type { Logger } from 'pino';
 import type { MqttChange, StoredWill } from '../db/mqtt-changes.js';
@@ -9,13 +10,15 @@ import { Journal } from './journal.js';
 import { type QueueServices, Queues, type Sending } from './queues.js';
 import { Retained, retainedChange } from './retained.js';
 import { Settled } from './settled.js';
-import { type Session, type SessionServices, StoredSessions } from './stored-sessions.js';
+import { principalOf, type Session, type SessionServices, StoredSessions } from './stored-sessions.js';
 import { Wills } from './wills.js';
 
 /** What the persistence asks the rest of the broker. */
 export interface PersistenceRules {
   /** Whether a filter of a SUBSCRIBE packet has been granted. */
   isGranted(client: BrokerClient, filter: string): boolean;
+  /** Whether a filter of a stored session can match anything in its owner's reach. */
+  mayStand(clientId: string, filter: string): boolean;
   /** Whether the owner of a stored session may be told of a message, connected or not. */
   mayQueue(clientId: string, topic: string): boolean;
   /** Makes a new QoS 2 message durable, `keep` included; undefined when it need not be. */
@@ -30,6 +33,9 @@ export interface PersistenceServices extends SessionServices, Omit<QueueServices
   messages: Pick<MessageStore, 'mqtt' | 'record'>;
   log: Pick<Logger, 'error'>;
 }
+
+/** Stored sessions that are looked at in one go. */
+const stepSize = 1000;
 
 type Id = Pick<BrokerClient, 'id'>;
 type Holder = { clientId: string; topic: string; qos: 0 | 1 | 2 };
@@ -100,9 +106,57 @@ export class SessionStore {
     return this.#sessions.size;
   }
 
-  /** Removes from the stored sessions of a principal (account/principal) the filters that may not stand any more. */
-  forgetRefused(principal: string, mayStand: (filter: string) => boolean): void {
-    this.#sessions.forgetRefused(principal, mayStand);
+  // Revocation: `principal` is account/principal, with which its private client ids begin.
+
+  /** The principals whose stored sessions are told of messages on these topics. */
+  principalsHearing(topics: Iterable<string>): Set<string> {
+    const principals = new Set<string>();
+    for (const topic of topics)
+      for (const clientId of this.#sessions.holdersOf(topic).keys()) principals.add(principalOf(clientId));
+    return principals;
+  }
+
+  /** The principals that have a stored session with a filter of which `concerns` is true. */
+  async principalsHolding(concerns: (clientId: string, filter: string) => boolean): Promise<Set<string>> {
+    const principals = new Set<string>();
+    let looked = 0;
+    for (const { clientId, filters } of this.#sessions.all()) {
+      looked += 1;
+      if (looked % stepSize === 0) await nextTurn();
+      for (const filter of filters.keys()) if (concerns(clientId, filter)) principals.add(principalOf(clientId));
+    }
+    return principals;
+  }
+
+  /**
+   * Takes from the stored sessions of a principal what it may not hear any more: filters at once, queued messages in
+   * steps. `removed` is told of each filter.
+   */
+  async forgetRefused(principal: string, removed: (clientId: string, filter: string) => void): Promise<void> {
+    const sessions = this.#sessions.of(principal);
+    for (const session of sessions) {
+      const { clientId, filters } = session;
+      for (const filter of [...filters.keys()]) {
+        if (this.#rules.mayStand(clientId, filter)) continue;
+        this.#sessions.unsubscribe(session, filter);
+        removed(clientId, filter);
+      }
+    }
+    for (const session of sessions)
+      await this.#queues.dropRefused(session, (topic) => this.#rules.mayQueue(session.clientId, topic));
+  }
+
+  /** Ends the stored sessions of a principal, queued messages included. `removed` is told of each filter. */
+  endSessionsOf(principal: string, removed: (clientId: string, filter: string) => void): void {
+    for (const session of this.#sessions.of(principal)) {
+      for (const filter of session.filters.keys()) removed(session.clientId, filter);
+      this.#sessions.end(session);
+    }
+  }
+
+  /** Resolves when everything recorded until now is on disk. */
+  durable(): Promise<void> {
+    return this.#journal.durable();
   }
 
   /** One small step of ending what is over and clearing what belongs to nobody; called often. */
@@ -246,9 +300,13 @@ export class SessionStore {
     return this.#journal.durable();
   }
 
+  /** For a session that is taken up again: a filter whose right has gone meanwhile goes, too. */
   subscriptionsByClient({ id }: Id): Promise<Subscription[]> {
-    const filters = this.#sessions.get(id)?.filters.values() ?? [];
-    return Settled.of(Array.from(filters, (subscription) => ({ ...subscription })));
+    const session = this.#sessions.get(id);
+    if (!session) return Settled.of([]);
+    for (const filter of [...session.filters.keys()])
+      if (!this.#rules.mayStand(id, filter)) this.#sessions.unsubscribe(session, filter);
+    return Settled.of(Array.from(session.filters.values(), (subscription) => ({ ...subscription })));
   }
 
   subscriptionsByTopic(topic: string): Promise<Holder[]> {

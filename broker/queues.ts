@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, StoredMessage } from '../db/mqtt-changes.js';
 import type { MqttRows } from '../db/mqtt-rows.js';
 import type { BrokerClient, Incoming, Outgoing } from './aedes-types.js';
@@ -8,6 +9,8 @@ import { nextPacketId, type Queued } from './session-queue.js';
 import { Settled } from './settled.js';
 import type { Session } from './stored-sessions.js';
 
+/** Queued messages that are looked at in one go. */
+const stepSize = 500;
 /** Queued messages whose QoS is looked at ahead when a session comes back. */
 const pageSize = 64;
 /** Bytes of messages that nobody was promised and that wait for the disk; past it they are not queued. */
@@ -162,6 +165,23 @@ export class Queues {
   forget(session: Session, counter: number): void {
     const queued = session.queue.withCounter(counter);
     if (queued) this.#dequeue(session, queued);
+  }
+
+  /**
+   * Takes the messages that a session may not be told of any more out of its queue, in steps in which others get their
+   * turn. A PUBREL stays: its message has been delivered.
+   */
+  async dropRefused(session: Session, mayHear: (topic: string) => boolean): Promise<void> {
+    if (session.queue.size === 0) return;
+    await this.#journal.durable();
+    let looked = 0;
+    for (const queued of session.queue.values()) {
+      looked += 1;
+      if (looked % stepSize === 0) await nextTurn();
+      if (queued.released) continue;
+      const topic = this.#unwritten.get(queued.id)?.topic ?? this.#services.rows.topicOf(queued.id);
+      if (topic !== undefined && !mayHear(topic)) this.#dequeue(session, queued);
+    }
   }
 
   /**

@@ -39,11 +39,13 @@ export interface ProvenIdentity {
 }
 
 /** What may be told to end while a CONNECT that depends on it is still being checked. */
-type CutKey = `caller:${string}` | `session:${string}`;
+type CutKey = `principal:${string}` | `session:${string}`;
 
-/** The registry of live connections: by who acts and by login session. */
+/** The registry of live connections: by principal, by login session, and those of people by account. */
 export class Sessions {
-  readonly #byCaller = new Map<string, Set<LiveClient>>();
+  readonly #byPrincipal = new Map<string, Set<LiveClient>>();
+  /** Everybody but devices, whose reach changes with the tree of organizations. */
+  readonly #people = new Map<string, Set<LiveClient>>();
   readonly #bySession = new Map<string, Set<LiveClient>>();
   readonly #expiring = new Set<LiveClient>();
   readonly #cuts = new Map<CutKey, number>();
@@ -69,10 +71,11 @@ export class Sessions {
 
   /** Registers a proven connection; false when its principal was cut off while the credential was being checked. */
   admit(live: LiveClient, identity: ProvenIdentity, mark: number): boolean {
-    if (this.#isCut(`caller:${identity.caller.id}`, mark)) return false;
+    if (this.#isCut(`principal:${identity.principal}`, mark)) return false;
     if (identity.sessionId !== undefined && this.#isCut(`session:${identity.sessionId}`, mark)) return false;
     live.identity = identity;
-    add(this.#byCaller, identity.caller.id, live);
+    add(this.#byPrincipal, identity.principal, live);
+    if (identity.ownChannels === undefined) add(this.#people, identity.caller.accountId, live);
     if (identity.sessionId !== undefined) add(this.#bySession, identity.sessionId, live);
     if (identity.expires !== Number.POSITIVE_INFINITY) this.#expiring.add(live);
     return true;
@@ -84,7 +87,8 @@ export class Sessions {
     live.ended = true;
     const { identity } = live;
     if (!identity) return;
-    drop(this.#byCaller, identity.caller.id, live);
+    drop(this.#byPrincipal, identity.principal, live);
+    drop(this.#people, identity.caller.accountId, live);
     if (identity.sessionId !== undefined) drop(this.#bySession, identity.sessionId, live);
     this.#expiring.delete(live);
     if (live.ready) this.#onEnd(live);
@@ -102,30 +106,28 @@ export class Sessions {
     client.conn.destroy();
   }
 
-  /** Ends every connection of a device or an identity; the number ended. */
-  endCaller(callerId: string): number {
-    this.#cut(`caller:${callerId}`);
-    return this.#kickAll(this.#byCaller.get(callerId));
+  /** Ends every connection of a principal, CONNECTs that are being checked included; those that were ended. */
+  endPrincipal(principal: string): LiveClient[] {
+    this.#cut(`principal:${principal}`);
+    return this.#kickAll(this.#byPrincipal.get(principal));
   }
 
-  /** Ends every connection of a login session; the number ended. */
-  endSession(sessionId: string): number {
+  /** Ends every connection of a login session; those that were ended. */
+  endSession(sessionId: string): LiveClient[] {
     this.#cut(`session:${sessionId}`);
     return this.#kickAll(this.#bySession.get(sessionId));
   }
 
-  /** Gives the connections of an identity what it may act as now; ends them when that is nothing. The number ended. */
-  renew(userId: string, caller: Caller | undefined): number {
-    if (!caller || caller.kind === 'newcomer') return this.endCaller(userId);
-    this.#cut(`caller:${userId}`);
-    for (const live of this.#byCaller.get(userId) ?? []) if (live.identity) live.identity.caller = caller;
-    return 0;
+  /** Gives the connections of a principal what it may act as now. */
+  renew(principal: string, caller: Caller): void {
+    this.#cut(`principal:${principal}`);
+    for (const live of this.#byPrincipal.get(principal) ?? []) if (live.identity) live.identity.caller = caller;
   }
 
-  /** Ends the connections of login sessions that are not open any more; the number ended. */
-  endClosed(isOpen: (sessionId: string) => boolean): number {
+  /** Ends the connections of login sessions that are not open any more; those that were ended. */
+  endClosed(isOpen: (sessionId: string) => boolean): LiveClient[] {
     const closed = [...this.#bySession.keys()].filter((id) => !isOpen(id));
-    return closed.reduce((ended, id) => ended + this.endSession(id), 0);
+    return closed.flatMap((id) => this.endSession(id));
   }
 
   /** Ends the connections whose login session is over at `now` (milliseconds). */
@@ -133,19 +135,24 @@ export class Sessions {
     for (const live of [...this.#expiring]) if ((live.identity?.expires ?? 0) <= now) this.kick(live);
   }
 
-  /** Connections that are ready and belong to this device or identity. */
-  *readyOf(callerId: string): IterableIterator<LiveClient> {
-    for (const live of this.#byCaller.get(callerId) ?? []) if (live.ready) yield live;
+  /** Connections of one principal. */
+  of(principal: string): Iterable<LiveClient> {
+    return this.#byPrincipal.get(principal) ?? [];
+  }
+
+  /** Connections of an account that are no devices. */
+  peopleOf(accountId: string): Iterable<LiveClient> {
+    return this.#people.get(accountId) ?? [];
   }
 
   /** Another connection of the same principal under the same client id, when Aedes has not ended it [MQTT-3.1.4-2]. */
   predecessorsOf(live: LiveClient): LiveClient[] {
-    const others = live.identity ? (this.#byCaller.get(live.identity.caller.id) ?? []) : [];
+    const others = live.identity ? this.of(live.identity.principal) : [];
     return [...others].filter((other) => other !== live && other.ready && other.client.id === live.client.id);
   }
 
   *all(): IterableIterator<LiveClient> {
-    for (const lives of this.#byCaller.values()) yield* lives;
+    for (const lives of this.#byPrincipal.values()) yield* lives;
   }
 
   #cut(key: CutKey): void {
@@ -157,11 +164,10 @@ export class Sessions {
     return (this.#cuts.get(key) ?? 0) > mark;
   }
 
-  #kickAll(lives: Set<LiveClient> | undefined): number {
-    if (!lives) return 0;
+  #kickAll(lives: Iterable<LiveClient> = []): LiveClient[] {
     const ending = [...lives];
     for (const live of ending) this.kick(live);
-    return ending.length;
+    return ending;
   }
 }
 

@@ -158,10 +158,14 @@ export class StoredSessions {
     return this.#filters.match(topic);
   }
 
-  /** Removes the filters that a principal's sessions may not hold any more. */
-  forgetRefused(principal: string, mayStand: (filter: string) => boolean): void {
-    for (const session of this.#byPrincipal.get(principal) ?? [])
-      for (const filter of [...session.filters.keys()]) if (!mayStand(filter)) this.unsubscribe(session, filter);
+  /** The sessions of a principal (account/principal). */
+  of(principal: string): Session[] {
+    return [...(this.#byPrincipal.get(principal) ?? [])];
+  }
+
+  /** All of them. */
+  all(): IterableIterator<Session> {
+    return this.#byClientId.values();
   }
 
   #put({ clientId, filters }: Session, subscription: Subscription): void {
@@ -216,7 +220,7 @@ export class StoredSessions {
 }
 
 /** Account and principal, with which every private client id begins. */
-function principalOf(clientId: string): string {
+export function principalOf(clientId: string): string {
   return clientId.split('/', 2).join('/');
 }
 

@@ -32,6 +32,13 @@ export type CredentialRow = Pick<
   'accountId' | 'entityId' | 'entityType' | 'secretHash' | 'generation'
 >;
 
+/** Who stands behind a live end-user or account user; `organizationId` is null for an account user. */
+export interface EntityRole {
+  accountId: string;
+  userId: string;
+  organizationId: string | null;
+}
+
 /** A live custom field of a template. */
 export type CustomFieldRow = Pick<Row<'customFields'>, 'id' | 'name' | 'fieldType' | 'required' | 'default'>;
 
@@ -94,6 +101,11 @@ export class Registry {
     return { accountId: identity.accountId, admin, organizationIds: this.#lookups.endUsers.all(userId) };
   }
 
+  /** A live end-user or account user, by its own id. */
+  roleOfEntity(id: string): EntityRole | undefined {
+    return this.#lookups.endUser.get(id) ?? this.#lookups.accountUserEntity.get(id);
+  }
+
   application(id: string): ApplicationRow | undefined {
     return this.#lookups.application.get(id);
   }
@@ -127,6 +139,12 @@ function prepareLookups(reader: Sqlite.Database) {
     identity: reader.prepare<[string], { accountId: string }>('SELECT "accountId" FROM "identities" WHERE "id" = ?'),
     accountUser: reader.prepare<[string], unknown>(
       'SELECT 1 FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL',
+    ),
+    endUser: reader.prepare<[string], EntityRole>(
+      'SELECT "accountId", "userId", "organizationId" FROM "endUsers" WHERE "id" = ? AND "deleted" IS NULL',
+    ),
+    accountUserEntity: reader.prepare<[string], EntityRole>(
+      'SELECT "accountId", "userId", NULL AS "organizationId" FROM "accountUsers" WHERE "id" = ? AND "deleted" IS NULL',
     ),
     session: reader.prepare<[string], SessionRow>(
       'SELECT "id", "accountId", "userId", "applicationId", "expires", "ended", "csrfHash" FROM "sessions" WHERE "id" = ?',

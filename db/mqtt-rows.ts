@@ -53,6 +53,10 @@ export class MqttRows {
     return this.#statements.qos.get(id);
   }
 
+  topicOf(id: number): string | undefined {
+    return this.#statements.topic.get(id);
+  }
+
   retained(topic: string): RetainedMessage | undefined {
     return this.#statements.retained.get(topic);
   }
@@ -74,6 +78,7 @@ function prepare(reader: Sqlite.Database) {
     wills: reader.prepare<[], StoredWill>('SELECT * FROM "mqttWills"'),
     message: reader.prepare<[number], StoredMessage>('SELECT * FROM "mqttMessages" WHERE "id" = ?'),
     qos: reader.prepare<[number], number>('SELECT "qos" FROM "mqttMessages" WHERE "id" = ?').pluck(),
+    topic: reader.prepare<[number], string>('SELECT "topic" FROM "mqttMessages" WHERE "id" = ?').pluck(),
     retained: reader.prepare<[string], RetainedMessage>('SELECT * FROM "mqttRetained" WHERE "topic" = ?'),
     // char(0x10FFFF) sorts after every character of a topic.
     retainedTopics: reader

@@ -3,7 +3,7 @@
  * kind of caller may do to a kind of thing; the tree of organizations says which of those things are in its reach.
  */
 import { boundedCache } from '../db/cache.js';
-import type { ChannelRow, OrganizationNode, Placement, Registry, Roles } from '../db/index.js';
+import type { ChannelRow, EntityRole, OrganizationNode, Placement, Registry, Roles } from '../db/index.js';
 import { PlatformError } from './errors.js';
 
 /**
@@ -128,6 +128,7 @@ export class Access {
   readonly #organizations = new Map<string, OrganizationNode>();
   readonly #placements = boundedCache<string, Placement>(placementsKept);
   readonly #roles = boundedCache<string, Roles>(identitiesKept);
+  readonly #entityRoles = boundedCache<string, EntityRole>(identitiesKept);
   readonly #channels = new Map<string, ReadonlyMap<string, Channel>>();
 
   constructor(registry: Registry) {
@@ -240,6 +241,22 @@ export class Access {
     return { kind: 'newcomer', id: userId, accountId };
   }
 
+  /**
+   * What the holder of an end-user's or account user's own secret may act as now: that entity alone, whatever else its
+   * identity is (decisions 5). Undefined when there is none, or it is in the trash.
+   */
+  callerOfEntity(entityId: string): Caller | undefined {
+    let role = this.#entityRoles.get(entityId);
+    if (!role) {
+      role = this.#registry.roleOfEntity(entityId);
+      if (!role) return undefined;
+      this.#entityRoles.set(entityId, role);
+    }
+    const { accountId, userId, organizationId } = role;
+    if (organizationId === null) return { kind: 'admin', id: userId, accountId };
+    return { kind: 'endUser', id: userId, accountId, organizationIds: [organizationId] };
+  }
+
   /** What an application may act as now; undefined when it does not exist, or is deleted. */
   callerOfApplication(applicationId: string): Caller | undefined {
     const application = this.#registry.application(applicationId);
@@ -264,9 +281,12 @@ export class Access {
 
   identityChanged(userId: string): void {
     this.#roles.delete(userId);
+    this.#entityRoles.clear();
   }
+
   /** Any identity may have changed: another process has written. */
   identitiesChanged(): void {
     this.#roles.clear();
+    this.#entityRoles.clear();
   }
 }

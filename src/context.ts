@@ -22,6 +22,7 @@ import { readLogEntry, readPoints } from './messages/payload.js';
 import { type CreatedAccount, createAccount } from './registry/accounts.js';
 import { checkSecret } from './registry/credentials.js';
 import { readState, setState } from './registry/device-state.js';
+import { Revocations } from './revocations.js';
 import { openSenders } from './senders/index.js';
 import { LetterLimits } from './senders/letter-limits.js';
 
@@ -40,18 +41,37 @@ export interface Sms {
   send(message: { to: string; text: string }): Promise<void>;
 }
 
-/** What a resource may ask of the broker. All effects have taken place when a method returns. */
+/** What a change of rights has ended over MQTT; a filter counts once for its session, live or stored. */
+export interface Revoked {
+  connections: number;
+  subscriptions: number;
+}
+
+/**
+ * What a resource may ask of the broker, after its commit and when `access` has been told. All effects have taken place
+ * when a method returns or resolves (decisions 5).
+ */
 export interface Broker {
-  /** Ends every connection of a device, without its will; the number ended. */
-  disconnectDevice(deviceId: string): number;
-  /** Ends every connection that was opened in a session, without its will; the number ended. */
-  disconnectSession(sessionId: string): number;
-  /** Ends every connection of an identity or an application, without its will; the number ended. */
-  disconnectCaller(callerId: string): number;
-  /** Looks again at the connections of an identity: those with nothing left in reach end. */
-  identityChanged(userId: string): number;
-  /** Ends the connections of sessions that another process has ended; the number ended. */
-  sessionsChanged(): number;
+  /** The secret of a device or entity is another one: connections end, without their wills. */
+  secretReplaced(entityId: string): Revoked;
+  /** A login session is over: its connections end, without their wills. */
+  loginEnded(sessionId: string): Revoked;
+  /** As loginEnded, for every session that another process has ended. */
+  loginsEnded(): void;
+  /** An identity or an application is gone, with its connections and stored sessions. */
+  principalDeleted(accountId: string, id: string): Revoked;
+  /** What an identity may act as may be less now; with nothing left in reach it is as good as gone. */
+  identityChanged(accountId: string, userId: string): Promise<Revoked>;
+  /** As identityChanged, for an end-user or account user that has a secret of its own. */
+  entityChanged(accountId: string, entityId: string): Promise<Revoked>;
+  /** A device stands in another organization. */
+  deviceMoved(device: Placement): Promise<Revoked>;
+  /** A device is in the trash. */
+  deviceDeleted(device: Placement): Promise<Revoked>;
+  /** An organization stands elsewhere in the tree. */
+  organizationMoved(accountId: string): Promise<Revoked>;
+  /** A channel of a device template is in the trash. */
+  channelDeleted(accountId: string, name: string): Promise<Revoked>;
   /** Publishes the changed fields of a device on its `_updates/fields`. */
   deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
   /** Where it listens; the port that was chosen when the configuration said 0. */
@@ -123,6 +143,7 @@ export interface Context {
   letterLimits: LetterLimits;
   sms: Sms;
   textedCodes: TextedCodes;
+  revocations: Revocations;
   broker: Awaited<ReturnType<typeof openBroker>>;
 }
 
@@ -186,6 +207,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       letterLimits: new LetterLimits(clock),
       sms,
       textedCodes: new TextedCodes({ clock, sealing, sms }),
+      revocations: new Revocations(),
     };
     const broker = await openBroker(brokerServices(base, () => ctx));
     closers.push(() => broker.close());
@@ -207,7 +229,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
 async function takeChanges({ tokens, access, broker }: Context): Promise<void> {
   await tokens.reload();
   access.identitiesChanged();
-  broker.sessionsChanged();
+  broker.loginsEnded();
 }
 
 /** The broker is built before the context is whole; what it asks for later goes through `ctx()`. */

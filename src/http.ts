@@ -276,6 +276,7 @@ function exposedHeaders(prefix: string): string[] {
     ...limits,
     `${prefix}-access-token`,
     `${prefix}-ignored-properties`,
+    `${prefix}-revocation`,
   ];
 }
 

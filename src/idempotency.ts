@@ -62,7 +62,8 @@ async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<vo
 /** Serves POST requests that carry the header `Idempotency-Key`. Mount behind authentication. */
 export function idempotentPosts(app: App, ctx: Context): void {
   const { registry, clock } = ctx;
-  const keptHeaders = ['etag', `${ctx.config.headerPrefix}-ignored-properties`];
+  const { headerPrefix } = ctx.config;
+  const keptHeaders = ['etag', `${headerPrefix}-ignored-properties`, `${headerPrefix}-revocation`];
   /** A second request waits here for the first with its key. */
   const underWay = new Map<string, Promise<void>>();
   const started = new WeakMap<FastifyRequest, { keyed: Keyed; done(): void }>();

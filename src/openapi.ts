@@ -19,7 +19,7 @@ import {
 import type { App } from './http.js';
 
 /** The version of an entity, the names of what had no effect, a token, what is left of a limit. */
-type Sent = 'etag' | 'ignored' | 'token' | 'limits';
+type Sent = 'etag' | 'ignored' | 'token' | 'limits' | 'revocation';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -268,6 +268,13 @@ function sentBy(prefix: string, { method, knows }: Place, sends: readonly Sent[]
     ...(sends.includes('etag') ? { ETag: text('The version of the entity, quoted.') } : {}),
     ...(sends.includes('ignored')
       ? { [`${prefix}-ignored-properties`]: text('Comma-separated: what of the request had no effect, if anything.') }
+      : {}),
+    ...(sends.includes('revocation')
+      ? {
+          [`${prefix}-revocation`]: text(
+            '`connections=N; subscriptions=N`: what ended over MQTT before this answer left.',
+          ),
+        }
       : {}),
     ...(method === 'POST' && knows === 'session'
       ? { 'idempotent-replayed': text('`true` when this is the first answer again.') }

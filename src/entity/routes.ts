@@ -33,6 +33,8 @@ export interface Kind<C extends TObject, U extends TObject, Q extends TObject, L
   read: { query: Q; run(caller: Caller, id: string, query: Static<Q>): Promise<Wire> };
   update: { body: U; run(caller: Caller, id: string, version: number, body: Static<U>): Promise<Wire> };
   remove(caller: Caller, id: string, version: number): Promise<Wire>;
+  /** Verbs after which somebody may hear less over MQTT. */
+  revokes?: readonly Verb[];
   list: { query: L; run(caller: Caller, query: Static<L>): Promise<WirePage> };
   readTrash(caller: Caller, id: string): Promise<Wire>;
   listTrash(caller: Caller, query: ListQuery): Promise<WirePage>;
@@ -55,12 +57,17 @@ const verbs = {
 export type Verb = keyof typeof verbs;
 
 /** What the OpenAPI document says of a verb: its right, its errors with `more`, the headers it sends. */
-export function verbConfig(verb: Verb, entity: EntityKind, more: readonly FailureKind[] = []) {
+export function verbConfig(
+  verb: Verb,
+  entity: EntityKind,
+  more: readonly FailureKind[] = [],
+  alsoSends: readonly 'revocation'[] = [],
+) {
   const { action, errors } = verbs[verb];
   const version = verb === 'list' || verb === 'listTrash' ? [] : (['etag'] as const);
   const ignored = ['create', 'update', 'list', 'listTrash'].includes(verb) ? (['ignored'] as const) : [];
   const right: readonly [Action, EntityKind] = [action, entity];
-  return { right, errors: [...errors, ...more], sends: [...version, ...ignored] };
+  return { right, errors: [...errors, ...more], sends: [...version, ...ignored, ...alsoSends] };
 }
 
 /** The id in a path; any text, because one that is none is not found. */
@@ -109,7 +116,8 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
   const [what, some] = [inWords(wrapper), inWords(plural)];
   const many = listResponse(plural, shape);
   const one = (description: string) => entityResponse(wrapper, shape, description);
-  const config = (verb: Verb) => verbConfig(verb, entity, kind.errors?.[verb]);
+  const config = (verb: Verb) =>
+    verbConfig(verb, entity, kind.errors?.[verb], kind.revokes?.includes(verb) ? ['revocation'] : []);
   const tags = [tag];
   const send = (reply: FastifyReply, wire: Wire) => sendEntity(reply, wrapper, wire);
 

@@ -116,7 +116,11 @@ export function applicationRoutes(app: App, ctx: Context): void {
   app.delete(
     '/applications/:id',
     {
-      config: { right: ['delete', 'application'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['etag'] },
+      config: {
+        right: ['delete', 'application'],
+        errors: ['notFound', 'deleted', 'forbidden'],
+        sends: ['etag', 'revocation'],
+      },
       schema: {
         tags,
         summary: 'Delete an application; its appToken and its sessions end',
@@ -171,7 +175,7 @@ export function insertApplication(
 /** @throws PlatformError 410/107 when it has been deleted meanwhile. */
 async function deleteApplication(ctx: Context, caller: Caller, id: string) {
   const row = await writeAs(ctx, caller, undefined, (tx) => revokeApplication(tx, ctx, id, caller, {}));
-  ctx.broker.disconnectCaller(id);
+  ctx.revocations.note(caller, ctx.broker.principalDeleted(row.accountId, id));
   return show(row);
 }
 

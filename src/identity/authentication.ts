@@ -14,6 +14,7 @@ export function requireCaller(app: App, ctx: Context): void {
   const tokenName = `${ctx.config.headerPrefix}-access-token`;
   const csrfName = `${ctx.config.headerPrefix}-csrf-token`;
 
+  tellRevocation(app, ctx);
   const perSecond = new Attempts(ctx.clock, ctx.config.httpRatePerCaller, 1000);
 
   app.addHook('onRequest', async (request, reply) => {
@@ -52,6 +53,16 @@ export function requireCaller(app: App, ctx: Context): void {
   });
 }
 
+/** Says in a header what the request has ended over MQTT (decisions 5). */
+function tellRevocation(app: App, { revocations, config }: Context): void {
+  const name = `${config.headerPrefix}-revocation`;
+  app.addHook('onSend', (request, reply, _, done) => {
+    const ended = request.caller && revocations.header(request.caller);
+    if (ended !== undefined) reply.header(name, ended);
+    done();
+  });
+}
+
 /** The token of an Authorization: Bearer header. */
 function readBearer(request: FastifyRequest): string | undefined {
   const [scheme = '', token] = (request.headers.authorization ?? '').split(' ', 2);
@@ -60,6 +71,7 @@ function readBearer(request: FastifyRequest): string | undefined {
 
 /** Everything below needs the appToken of an application in the header `AccessToken` (spec 5.7). */
 export function requireAppToken(app: App, ctx: Context): void {
+  tellRevocation(app, ctx);
   app.addHook('onRequest', async (request) => {
     const application = await requireApplication(ctx, request);
     const caller = ctx.access.callerOfApplication(application.id);

@@ -251,7 +251,7 @@ async function admit(
   const who = { ...caller, address };
   if (linked === undefined) {
     const ended = await ctx.registry.transaction((tx) => claimUnproven(tx, ctx, userId));
-    for (const id of ended) ctx.broker.disconnectSession(id);
+    for (const id of ended) ctx.broker.loginEnded(id);
   }
   return admitPerson(ctx, reply, who, renewalType, async (tx) => {
     demandUnchanged(await find(tx, 'identityProviders', provider.id), version);

@@ -142,7 +142,7 @@ export function mfaRoutes(app: App, ctx: Context): void {
           family,
           right: ['update', 'mfaMethod'],
           errors: ['notFound', 'badCode', 'forbidden'],
-          sends: ['ignored'],
+          sends: ['ignored', 'revocation'],
         },
         schema: {
           tags,
@@ -304,7 +304,7 @@ async function textRemovalCode(ctx: Context, caller: Caller): Promise<void> {
  * @throws PlatformError 404/100 when nothing waits to be confirmed, 400/106 for a wrong code or too many of them.
  */
 async function confirm(ctx: Context, caller: Caller, method: MfaMethod, typed: string) {
-  const { clock, sessions, audit, broker } = ctx;
+  const { clock, sessions, audit, broker, revocations } = ctx;
   const userId = caller.id;
   const isTryLeft = await countTry(ctx, userId, method);
   const { recoveryCodes, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
@@ -333,7 +333,7 @@ async function confirm(ctx: Context, caller: Caller, method: MfaMethod, typed: s
       ended: await sessions.endAll(tx, userId, caller.sessionId),
     };
   });
-  for (const sessionId of ended) broker.disconnectSession(sessionId);
+  for (const sessionId of ended) revocations.note(caller, broker.loginEnded(sessionId));
   return recoveryCodes && { recoveryCodes };
 }
 

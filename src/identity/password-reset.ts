@@ -218,5 +218,5 @@ async function changeWithToken(
     await tx.updateTable('identities').set({ emailUnproven: 0 }).where('id', '=', userId).execute();
     return setPassword(tx, ctx, userId, passwordHash);
   });
-  for (const sessionId of ended) ctx.broker.disconnectSession(sessionId);
+  for (const sessionId of ended) ctx.broker.loginEnded(sessionId);
 }

@@ -115,6 +115,7 @@ export function profileRoutes(app: App, ctx: Context): void {
         family,
         right: ['update', 'profile'],
         errors: ['notFound', 'badCredentials', 'tooMany', 'forbidden'],
+        sends: ['revocation'],
       },
       schema: {
         tags,
@@ -212,5 +213,5 @@ async function changePassword(ctx: Context, caller: Caller, body: Static<typeof 
     await ctx.audit.record(tx, { ...about, outcome: 'success' });
     return setPassword(tx, ctx, userId, passwordHash, caller.sessionId);
   });
-  for (const sessionId of ended) ctx.broker.disconnectSession(sessionId);
+  for (const sessionId of ended) ctx.revocations.note(caller, ctx.broker.loginEnded(sessionId));
 }

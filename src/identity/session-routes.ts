@@ -68,7 +68,7 @@ export function sessionRoutes(app: App, ctx: Context): void {
   app.post(
     '/sessions/logout',
     {
-      config: { family },
+      config: { family, sends: ['revocation'] },
       schema: {
         tags: [tag],
         summary: 'End the session',
@@ -81,7 +81,7 @@ export function sessionRoutes(app: App, ctx: Context): void {
       const { caller } = request;
       const { accountId } = caller;
       ctx.audit.note({ event: 'logout', outcome: 'success', accountId, actor: caller });
-      ctx.broker.disconnectSession(session.id);
+      ctx.revocations.note(caller, ctx.broker.loginEnded(session.id));
       reply.clearCookie(`${ctx.config.headerPrefix}-access-token`, { path: '/' });
       reply.removeHeader(`${ctx.config.headerPrefix}-access-token`);
       return { success: true, message: 'Logged out.' };

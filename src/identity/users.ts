@@ -96,7 +96,12 @@ export function userRoutes(app: App, ctx: Context): void {
   app.delete(
     '/internal/users/:userId',
     {
-      config: { family, right: ['delete', 'identity'], errors: ['notFound', 'constraint', 'forbidden'] },
+      config: {
+        family,
+        right: ['delete', 'identity'],
+        errors: ['notFound', 'constraint', 'forbidden'],
+        sends: ['revocation'],
+      },
       schema: {
         tags: [tag],
         summary: 'Delete the identity of somebody who is no end-user any more, with its end-users in the trash',
@@ -164,7 +169,7 @@ async function deleteIdentity(ctx: Context, caller: Caller, userId: string): Pro
     });
   });
   ctx.access.identityChanged(userId);
-  ctx.broker.disconnectCaller(userId);
+  ctx.revocations.note(caller, ctx.broker.principalDeleted(caller.accountId, userId));
 }
 
 async function demandUnused(tx: Tx, userId: string): Promise<void> {

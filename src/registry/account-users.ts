@@ -104,7 +104,8 @@ export function accountUserRoutes(app: App, ctx: Context): void {
       return trashed;
     });
     access.identityChanged(row.userId);
-    broker.identityChanged(row.userId);
+    ctx.revocations.note(caller, await broker.identityChanged(row.accountId, row.userId));
+    ctx.revocations.note(caller, await broker.entityChanged(row.accountId, id));
     return show(row);
   }
 
@@ -136,7 +137,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
   app.delete(
     '/account-users/:id',
     {
-      config: config('remove', ['constraint']),
+      config: verbConfig('remove', 'accountUser', ['constraint'], ['revocation']),
       schema: {
         tags,
         summary: 'Delete an admin',

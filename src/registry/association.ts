@@ -77,6 +77,7 @@ export function associationRoutes(app: App, ctx: Context): void {
       config: {
         right: ['create', 'association'],
         errors: ['notFound', 'unknownReference', 'association', 'tooMany', 'forbidden'],
+        sends: ['revocation'],
       },
       schema: {
         tags,

@@ -107,6 +107,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
       return trashed;
     });
     access.channelsChanged(before.entityId);
+    ctx.revocations.note(caller, await ctx.broker.channelDeleted(row.accountId, row.name));
     return showChannelTemplate(row);
   }
 
@@ -150,6 +151,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
     read: { query: Type.Object({}), run: read },
     update: { body: updateBody, run: update },
     remove,
+    revokes: ['remove'],
     list: { query: listSchema(listing), run: (caller, query) => page(caller, query as ListQuery, 'live') },
     readTrash,
     listTrash: (caller, query) => page(caller, query, 'trash'),

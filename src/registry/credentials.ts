@@ -1,7 +1,8 @@
-/** Device credentials (spec 4.9): a secret leaves the service once, in the answer that made it. */
+/** Broker secrets of devices, end-users and account users (spec 4.9, decisions 5): each leaves the service once. */
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
+import type { Tx } from '../../db/index.js';
 import { DateText, Id, type Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context, SecretCheck } from '../context.js';
@@ -14,10 +15,13 @@ import type { App } from '../http.js';
 import { noteSecret } from '../idempotency.js';
 import { makeSecret } from '../identity/secrets.js';
 
+/** Who may have a secret for the broker, and where it is stored. */
+const holders = { device: 'devices', endUser: 'endUsers', accountUser: 'accountUsers' } as const;
+
 const createBody = Type.Object({
   accountId: Type.String(),
-  entityId: Type.String({ description: 'The device; it is the broker username.' }),
-  entityType: oneOf(['device']),
+  entityId: Type.String({ description: 'The device, end-user or account user; it is the broker username.' }),
+  entityType: oneOf(['device', 'endUser', 'accountUser']),
 });
 const credentialShape = Type.Object({
   id: Id,
@@ -39,7 +43,7 @@ export function credentialRoutes(app: App, ctx: Context): void {
       config: {
         right: ['create', 'mqttCredential'],
         errors: ['notFound', 'unknownReference', 'answerGone', 'forbidden'],
-        sends: ['etag', 'ignored'],
+        sends: ['etag', 'ignored', 'revocation'],
       },
       schema: {
         tags: ['Credentials'],
@@ -59,8 +63,9 @@ export function credentialRoutes(app: App, ctx: Context): void {
 }
 
 /**
- * Makes the secret of a device, ends its previous one and the connections made with it, and moves a defined device to
- * activated (spec 3.1). @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for a device that is not there.
+ * Makes the secret of a device, an end-user or an account user, ends its previous one and the connections made with it,
+ * and moves a defined device to activated (spec 3.1).
+ * @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for an entity that is not there.
  */
 export async function createCredential(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
   const { access, clock, broker } = ctx;
@@ -71,14 +76,14 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
   const now = timestamp(clock);
 
   const { credential, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
-    const device = await findLive(tx, 'devices', caller.accountId, body.entityId);
-    if (!device) throw unknownReference('entityId');
+    if (!(await findLive(tx, holders[body.entityType], caller.accountId, body.entityId)))
+      throw unknownReference('entityId');
     const credential = await tx
       .insertInto('credentials')
       .values({
         id: uuidv7(),
         accountId: caller.accountId,
-        entityId: device.id,
+        entityId: body.entityId,
         entityType: body.entityType,
         secretHash,
         generation: 1,
@@ -104,29 +109,34 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
       outcome: 'success',
       accountId: caller.accountId,
       actor: caller,
-      target: { kind: 'device', id: device.id },
+      target: { kind: body.entityType, id: body.entityId },
     });
     const shown = show(credential, secret);
-    await noteSecret(tx, device.id, { etag: etagOf(shown) }, { mqttCredential: shown });
-    if (device.provisioningState !== 'defined') return { credential, activated: false };
-    await tx
-      .updateTable('devices')
-      .set({
-        provisioningState: 'activated',
-        version: device.version + 1,
-        lastModified: now,
-        lastModifiedById: caller.id,
-      })
-      .where('id', '=', device.id)
-      .execute();
-    return { credential, activated: true };
+    await noteSecret(tx, body.entityId, { etag: etagOf(shown) }, { mqttCredential: shown });
+    return { credential, activated: body.entityType === 'device' && (await activate(tx, caller, body.entityId, now)) };
   });
 
-  broker.disconnectDevice(body.entityId);
+  ctx.revocations.note(caller, broker.secretReplaced(body.entityId));
   const placement = activated ? access.placement(body.entityId) : undefined;
   if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
   ctx.secretAnswers.made(body.entityId);
   return show(credential, secret);
+}
+
+/** Moves a defined device to activated; whether it did. */
+async function activate(tx: Tx, caller: Caller, deviceId: string, now: string): Promise<boolean> {
+  const changed = await tx
+    .updateTable('devices')
+    .set((eb) => ({
+      provisioningState: 'activated',
+      version: eb('version', '+', 1),
+      lastModified: now,
+      lastModifiedById: caller.id,
+    }))
+    .where('id', '=', deviceId)
+    .where('provisioningState', '=', 'defined')
+    .executeTakeFirst();
+  return changed.numUpdatedRows > 0n;
 }
 
 function show(credential: Row<'credentials'>, secret: string) {
@@ -134,20 +144,23 @@ function show(credential: Row<'credentials'>, secret: string) {
   return { ...shown, version: formatVersion(version), secret };
 }
 
-/** Checks a device's broker password (spec 5.9). An unknown device takes as long as a wrong secret. */
+/** Checks a broker password (spec 5.9). An unknown username takes as long as a wrong secret. */
 export async function checkSecret(
   { registry, access, secrets, secretAnswers }: Pick<Context, 'registry' | 'access' | 'secrets' | 'secretAnswers'>,
-  deviceId: string,
+  entityId: string,
   secret: string,
 ): Promise<SecretCheck> {
-  const credential = registry.credential(deviceId);
-  const proven = await secrets.verify(deviceId, credential?.secretHash, secret);
+  const credential = registry.credential(entityId);
+  const proven = await secrets.verify(entityId, credential?.secretHash, secret);
   // The credential may have been made anew while the hash was computed.
-  const current = registry.credential(deviceId);
+  const current = registry.credential(entityId);
   if (!proven || !credential || current?.generation !== credential.generation) return { result: 'wrong' };
-  await secretAnswers.used(deviceId);
+  await secretAnswers.used(entityId);
+  const caller = credential.entityType === 'device' ? deviceCaller(access, entityId) : access.callerOfEntity(entityId);
+  return caller ? { result: 'proven', caller, generation: credential.generation } : { result: 'refused' };
+}
+
+function deviceCaller(access: Context['access'], deviceId: string): Caller | undefined {
   const device = access.placement(deviceId);
-  if (!device || device.deleted !== null) return { result: 'refused' };
-  const caller: Caller = { kind: 'device', id: device.id, accountId: device.accountId };
-  return { result: 'proven', caller, generation: credential.generation };
+  return device?.deleted === null ? { kind: 'device', id: device.id, accountId: device.accountId } : undefined;
 }

@@ -10,7 +10,7 @@ import { type ShowContext, showDeviceState } from './shapes.js';
 
 const checkState = new Ajv({ strictTypes: false, strictSchema: false }).compile<Record<string, unknown>>(stateShape);
 
-type StateContext = Pick<Context, 'registry' | 'clock' | 'broker'> & ShowContext;
+type StateContext = Pick<Context, 'registry' | 'clock' | 'broker' | 'revocations'> & ShowContext;
 
 /** The whole state of a live device; undefined when there is none. */
 export async function readState(

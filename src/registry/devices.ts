@@ -130,7 +130,7 @@ function readSettable(body: Settable): Changes<'devices'> {
  * `_updates/fields`. `organizationId` undefined leaves the place. @throws as change, and 400/102, 400/106.
  */
 export async function updateDevice(
-  ctx: Pick<Context, 'registry' | 'clock' | 'broker'> & ShowContext,
+  ctx: Pick<Context, 'registry' | 'clock' | 'broker' | 'revocations'> & ShowContext,
   caller: Caller,
   id: string,
   version: Expected,
@@ -152,6 +152,7 @@ export async function updateDevice(
     return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, changes) };
   });
   access.deviceChanged(id);
+  if (after.organizationId !== before.organizationId) ctx.revocations.note(caller, await ctx.broker.deviceMoved(after));
   ctx.broker.deviceUpdated(after, changedState(ctx, before, after));
   return after;
 }
@@ -161,7 +162,7 @@ export async function updateDevice(
  * @throws PlatformError 400/102 for an organization that is gone, 422 for a device that has been moved or deleted.
  */
 export async function associateDevice(
-  ctx: Pick<Context, 'registry' | 'clock' | 'broker' | 'audit'> & ShowContext,
+  ctx: Pick<Context, 'registry' | 'clock' | 'broker' | 'audit' | 'revocations'> & ShowContext,
   caller: Caller,
   { id, from, to }: { id: string; from: string | null; to: string },
 ): Promise<void> {
@@ -183,6 +184,7 @@ export async function associateDevice(
     return { before, after };
   });
   ctx.access.deviceChanged(id);
+  ctx.revocations.note(caller, await ctx.broker.deviceMoved(after));
   ctx.broker.deviceUpdated(after, changedState(ctx, before, after));
 }
 
@@ -255,7 +257,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
     await findReached(ctx, caller, 'devices', id);
     const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'devices', id, version, clock));
     access.deviceChanged(id);
-    broker.disconnectDevice(id);
+    ctx.revocations.note(caller, await broker.deviceDeleted(row));
     return showOne({ ...row, connected: 0 });
   }
 
@@ -323,6 +325,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
     read: { query: readQuery, run: read },
     update: { body: updateBody, run: update },
     remove,
+    revokes: ['update', 'remove'],
     list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
     readTrash,
     listTrash,

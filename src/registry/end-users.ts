@@ -91,13 +91,14 @@ export function endUserRoutes(app: App, ctx: Context): void {
       });
       return { row, invitation };
     });
-    identityChanged(row.userId);
+    await identityChanged(caller, row);
     return { ...showOne(row), ...(await invitations.send(invitation)) };
   }
 
-  function identityChanged(userId: string): void {
+  async function identityChanged(caller: Caller, { id, accountId, userId }: Row<'endUsers'>): Promise<void> {
     access.identityChanged(userId);
-    broker.identityChanged(userId);
+    ctx.revocations.note(caller, await broker.identityChanged(accountId, userId));
+    ctx.revocations.note(caller, await broker.entityChanged(accountId, id));
   }
 
   async function read(caller: Caller, id: string, query: Static<typeof readQuery>) {
@@ -129,7 +130,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
         },
       );
     });
-    identityChanged(row.userId);
+    await identityChanged(caller, row);
     return showOne(row);
   }
 
@@ -137,7 +138,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'delete', 'endUser');
     await findReached(ctx, caller, 'endUsers', id);
     const row = await writeAs(ctx, caller, ['endUsers', id], (tx) => trash(tx, 'endUsers', id, version, clock));
-    identityChanged(row.userId);
+    await identityChanged(caller, row);
     return showOne(row);
   }
 
@@ -184,7 +185,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
       if (await isAccountUser(tx, before.userId)) throw new PlatformError('userExists');
       return recover(tx, 'endUsers', id, version, { caller, clock });
     });
-    identityChanged(row.userId);
+    await identityChanged(caller, row);
     return showOne(row);
   }
 
@@ -204,6 +205,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
     read: { query: readQuery, run: read },
     update: { body: updateBody, run: update },
     remove,
+    revokes: ['update', 'remove'],
     list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
     readTrash,
     listTrash: (caller, query) => page(caller, query, 'trash'),

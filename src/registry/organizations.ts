@@ -112,7 +112,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     access.organizationChanged(row);
     if (!endUser) return showOne(row);
     access.identityChanged(endUser.userId);
-    broker.identityChanged(endUser.userId);
+    await broker.identityChanged(caller.accountId, endUser.userId);
     return { ...showOne(row), defaultEndUser: showEndUser(ctx, endUser) };
   }
 
@@ -166,6 +166,8 @@ export function organizationRoutes(app: App, ctx: Context): void {
       return change(tx, 'organizations', id, version, { caller, clock }, changes);
     });
     access.organizationChanged(row);
+    if (row.parentId !== before.parentId)
+      ctx.revocations.note(caller, await broker.organizationMoved(caller.accountId));
     return showOne(row);
   }
 
@@ -256,6 +258,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     read: { query: readQuery, run: read },
     update: { body: updateBody, run: update },
     remove,
+    revokes: ['update'],
     list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
     readTrash,
     listTrash: (caller, query) => page(caller, query, 'trash'),

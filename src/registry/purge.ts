@@ -174,6 +174,7 @@ async function purgeUnreferenced(ctx: PurgeContext): Promise<boolean> {
     await ctx.registry.transaction(async (tx) => {
       await tx.deleteFrom('channelTemplates').where('entityId', 'in', dead).execute();
       await tx.deleteFrom('customFields').where('templateId', 'in', dead).execute();
+      await tx.deleteFrom('credentials').where('entityId', 'in', dead).execute();
       const { numDeletedRows } = await tx
         .deleteFrom(table as 'devices')
         .where('id', 'in', dead)

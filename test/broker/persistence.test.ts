@@ -57,14 +57,16 @@ t.test('an acknowledgement without a packet id, or of an unknown one, removes no
 });
 
 t.test('filters that may not stand any more are forgotten, those of other principals stay', async (t) => {
-  const { store } = await openStore(t);
+  const { store } = await openStore(t, { mayStand: (_, filter) => filter !== 'x' });
   const other = clientOf('a/c/c');
   for (const one of [client, other]) {
     store.begin(one);
     const filters = ['x', 'y/#'].map((topic) => ({ topic, qos: 1 as const }));
     await store.addSubscriptions(one, filters);
   }
-  store.forgetRefused('a/b', (filter) => filter !== 'x');
+  const removed: string[] = [];
+  await store.forgetRefused('a/b', (...one) => removed.push(one.join()));
+  t.same(removed, [`${client.id},x`]);
   t.same(await store.subscriptionsByClient(client), [{ topic: 'y/#', qos: 1 }]);
   t.same(await store.subscriptionsByTopic('x'), [{ clientId: other.id, topic: 'x', qos: 1 }]);
 });

@@ -3,7 +3,7 @@ import assert from 'node:assert';
 import type { Test } from 'tap';
 import type { BrokerClient } from '../../broker/aedes-types.js';
 import { type Counters, newCounters } from '../../broker/counters.js';
-import { SessionStore } from '../../broker/persistence.js';
+import { type PersistenceRules, SessionStore } from '../../broker/persistence.js';
 import { MessageStore } from '../../db/series.js';
 import { temporaryDirectory } from '../support/directory.js';
 
@@ -18,19 +18,27 @@ export interface OpenStore {
 
 /** Milliseconds since 1970. */
 export const clock = { now: () => 1_700_000_000_000 };
-const rules = {
+const rules: PersistenceRules = {
   isGranted: () => true,
+  mayStand: () => true,
   mayQueue: () => true,
   storeOnce: () => undefined,
   hasOwner: () => true,
   mayBeRetained: () => true,
 };
 
-export async function openStore(t: Test, { directory = temporaryDirectory(t), maxQueue = 0 } = {}): Promise<OpenStore> {
+export interface StoreOptions {
+  directory?: string;
+  maxQueue?: number;
+  mayStand?: PersistenceRules['mayStand'];
+}
+
+export async function openStore(t: Test, options: StoreOptions = {}): Promise<OpenStore> {
+  const { directory = temporaryDirectory(t) } = options;
   const errors: object[] = [];
   const log = { error: (details: object) => void errors.push(details) };
   const messages = await MessageStore.open(directory, { log, now: clock.now });
-  const { store, counters } = storeOn(messages, maxQueue);
+  const { store, counters } = storeOn(messages, options);
   await store.setup({ id: 'b', counter: 0 });
   const close = async () => {
     await store.destroy();
@@ -41,10 +49,14 @@ export async function openStore(t: Test, { directory = temporaryDirectory(t), ma
 }
 
 /** A session store that has read nothing yet. */
-export function storeOn(messages: MessageStore, maxQueue = 0): Pick<OpenStore, 'store' | 'counters'> {
+export function storeOn(
+  messages: MessageStore,
+  { maxQueue = 0, mayStand = rules.mayStand }: StoreOptions = {},
+): Pick<OpenStore, 'store' | 'counters'> {
   const counters = newCounters();
   const log = { error: (details: object) => assert.fail(JSON.stringify(details)) };
-  return { counters, store: new SessionStore({ messages, clock, log, counters, maxQueue, sessionExpiry: 0 }, rules) };
+  const services = { messages, clock, log, counters, maxQueue, sessionExpiry: 0 };
+  return { counters, store: new SessionStore(services, { ...rules, mayStand }) };
 }
 
 /** A connection as far as the store looks at it. */

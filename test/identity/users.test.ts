@@ -189,6 +189,10 @@ t.test('a connection of the identity ends before the answer', async (t) => {
   await registry.query.deleteFrom('endUsers').where('id', '=', who.endUser.id).execute();
   access.identityChanged(who.endUser.userId);
   t.match(await remove(who.endUser.userId), { status: 200 });
-  t.equal(service.server.ctx.broker.disconnectCaller(who.endUser.userId), 0, 'there is none left to end');
+  t.equal(
+    service.server.ctx.broker.principalDeleted(service.accountId, who.endUser.userId).connections,
+    0,
+    'there is none left to end',
+  );
   t.ok(await closed);
 });
