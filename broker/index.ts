@@ -12,6 +12,8 @@ import { Ingest } from './ingest.js';
 import { Listeners } from './listeners.js';
 import { SessionStore } from './persistence.js';
 import { Presence } from './presence.js';
+import { Refusals } from './refusals.js';
+import { ReverseDns } from './reverse-dns.js';
 import { ServiceChannels } from './service-channels.js';
 import { Sessions } from './sessions.js';
 
@@ -93,11 +95,13 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   }) as BrokerCore;
 
   const channels = new ServiceChannels(services, aedes);
-  const ingest = new Ingest(services, aedes, channels, persistence);
-  const presence = new Presence(services, channels);
+  const refusals = new Refusals(services);
+  const ingest = new Ingest(services, aedes, channels, persistence, refusals);
+  const names = new ReverseDns(config.dnsServers, clock);
+  const presence = new Presence(services, channels, names);
   const listeners = new Listeners(services, (conn, request) => aedes.handle(conn, request) as BrokerClient);
   const parts = { services, aedes, counters, sessions, authenticator, authority, persistence };
-  const hooks = new Hooks({ ...parts, channels, ingest, presence, listeners });
+  const hooks = new Hooks({ ...parts, channels, ingest, presence, refusals, listeners });
 
   aedes.on('client', (client) => guarded('client', () => hooks.registered(client as BrokerClient)));
   aedes.on('connackSent', ({ returnCode }, client) => {
@@ -138,6 +142,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     disconnectSession: (sessionId) => sessions.endSession(sessionId),
     identityChanged: (userId) => sessions.renew(userId, access.callerOf(userId)),
     sessionsChanged: () => sessions.endClosed((id) => services.isOpenSession(id)),
+    decide: (caller, action, topic) => authority.decide(caller, action, topic),
+    refusalsStored: (deviceId) => refusals.stored(deviceId),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),
 
     async close() {
@@ -151,7 +157,9 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
         sessions.remove(live);
         persistence.leave(live.client);
       }
+      names.close();
       await presence.flush();
+      await refusals.flush();
       await persistence.destroy();
     },
   };
