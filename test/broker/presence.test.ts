@@ -121,18 +121,27 @@ t.test('a name with other characters than a host name has is none', async (t) =>
   t.match(await read(one), { reverseDns: null });
 });
 
-t.test('a name that comes late is not that of the next address', async (t) => {
+t.test('a name that comes late is not that of the next address, and the former one is gone at once', async (t) => {
+  dns.names.set('127.0.0.2', 'gateway.example.com');
   dns.names.set('127.0.0.4', 'late.example.com');
+  dns.names.set('127.0.0.5', 'known.example.com');
   const [one, other] = [await sibling(f), await sibling(f)];
+  await leave(await from(t, '127.0.0.5', other));
+  await named(other, 'known.example.com');
+  await leave(await from(t, '127.0.0.2', one));
+  await named(one, 'gateway.example.com');
   const release = dns.hold();
-  await leave(await from(t, '127.0.0.4', one));
+  const client = await from(t, '127.0.0.4', one);
+  await connected(one, '127.0.0.4');
+  t.match(await read(one), { externalIp: '127.0.0.4', reverseDns: null });
+  await leave(client);
   await from(t, '127.0.0.5', one);
-  await connected(one, '127.0.0.5');
+  await named(one, 'known.example.com');
   await from(t, '127.0.0.4', other);
   await connected(other, '127.0.0.4');
   release();
   await named(other, 'late.example.com');
-  t.match(await read(one), { externalIp: '127.0.0.5', reverseDns: null, geoIpLatitude: null });
+  t.match(await read(one), { externalIp: '127.0.0.5', reverseDns: 'known.example.com', geoIpLatitude: null });
 });
 
 t.test('a name is asked for once an hour', async (t) => {
