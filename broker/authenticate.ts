@@ -24,6 +24,8 @@ export class ConnectRefused extends Error {
   constructor(
     readonly returnCode: ReturnCode,
     message: string,
+    /** The variable of the limit that was reached. */
+    readonly limit?: string,
   ) {
     super(message);
   }
@@ -143,7 +145,7 @@ function isPublishTopic(topic: string): boolean {
 }
 
 /** The peer's address; an IPv4 address that came in over IPv6 is written as IPv4. */
-function addressOf({ conn, req }: BrokerClient): string | undefined {
+export function addressOf({ conn, req }: BrokerClient): string | undefined {
   const address = req?.socket.remoteAddress ?? ('remoteAddress' in conn ? conn.remoteAddress : undefined);
   return address?.startsWith('::ffff:') ? address.slice('::ffff:'.length) : address;
 }

@@ -48,7 +48,7 @@ export class Authority {
   }
 
   /** Whether a message of this principal on `topic` is accepted, and where it goes. */
-  decidePublish({ caller, ownChannels }: ProvenIdentity, topic: string): Decision {
+  decidePublish({ caller, ownChannels }: Pick<ProvenIdentity, 'caller' | 'ownChannels'>, topic: string): Decision {
     const named = this.#named(caller, ownChannels, topic);
     if (named && this.#access.mayPublish(caller, named.deviceId, named.channel)) {
       const route = this.#route(named);
@@ -56,6 +56,26 @@ export class Authority {
     }
     if (hasForbiddenCharacter(topic)) return { verdict: 'malformed' };
     return this.#refusal(caller, named);
+  }
+
+  /** What would become of a PUBLISH, or of a SUBSCRIBE but for the limit on filters, of a caller that is not connected. */
+  decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed' {
+    if (action === 'subscribe') {
+      if (!isWellFormed(topic)) return 'malformed';
+      return canMatch(this.#root, this.#access, caller, topic) ? 'granted' : 'refused';
+    }
+    const own = caller.kind === 'device';
+    const ownChannels = own ? formatTopic(this.#root, caller.accountId, caller.id, '') : undefined;
+    const { verdict } = this.decidePublish({ caller, ownChannels }, topic);
+    return verdict === 'accepted' ? 'granted' : verdict;
+  }
+
+  /** Why a well-formed filter was refused. */
+  filterRefusal({ filters }: LiveClient, filter: string): Pick<Rejection, 'code' | 'message'> {
+    const { maxSubscriptions } = this.#services.config.mqtt;
+    return maxSubscriptions > 0 && !filters.has(filter) && filters.size >= maxSubscriptions
+      ? { code: -199, message: 'SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: the client has too many filters.' }
+      : noSuchChannel;
   }
 
   /** The SUBACK for a filter: granted, refused with 0x80, or an end of the connection for a malformed one. */

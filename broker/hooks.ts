@@ -1,8 +1,8 @@
 import type { AuthenticateError, ConnectPacket, Subscription } from 'aedes';
 import type { StoredWill } from '../db/mqtt-changes.js';
-import type { BrokerServices } from '../src/context.js';
+import type { BrokerServices, Rejection } from '../src/context.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
-import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
+import { type Authenticator, addressOf, ConnectRefused, connack } from './authenticate.js';
 import type { Authority, DeviceAddress } from './authorize.js';
 import type { Counters } from './counters.js';
 import { faultOf } from './fault.js';
@@ -10,6 +10,7 @@ import type { Ingest } from './ingest.js';
 import type { Listeners } from './listeners.js';
 import type { SessionStore } from './persistence.js';
 import type { Presence } from './presence.js';
+import { type Refusals, reasonOf } from './refusals.js';
 import { unsubscribe } from './revocation.js';
 import { type ServiceChannels, silence } from './service-channels.js';
 import { type LiveClient, refreshFilters, type Sessions } from './sessions.js';
@@ -26,6 +27,7 @@ export interface Parts {
   channels: ServiceChannels;
   ingest: Ingest;
   presence: Presence;
+  refusals: Refusals;
   listeners: Listeners;
 }
 
@@ -43,7 +45,12 @@ export class Hooks {
   // CONNECT
 
   preConnect(client: BrokerClient, packet: ConnectPacket, done: Answered<boolean>): void {
-    this.#parts.authenticator.preConnect(client, packet, done);
+    const { username, clientId } = packet;
+    const address = addressOf(client);
+    this.#parts.authenticator.preConnect(client, packet, (error, success) => {
+      done(error, success);
+      if (error instanceof ConnectRefused) this.#noteConnect(username || clientId, { address, clientId }, error);
+    });
     const { live } = client;
     if (!live) return;
     client.conn.once('close', () => {
@@ -73,6 +80,10 @@ export class Hooks {
     } catch (error) {
       services.log.error({ fault: faultOf(error) }, 'a CONNECT could not be answered');
     }
+    const { live } = client;
+    // A client that has gone by itself was not refused.
+    const isGone = refusal?.returnCode === connack.unavailable && client.conn.destroyed;
+    if (refusal && live && !isGone) this.#noteConnect(username || live.clientId, live, refusal);
   }
 
   /** Aedes has made this the one client of its id; what was true when the credential was proven may have changed. */
@@ -96,7 +107,7 @@ export class Hooks {
     if (!live || live.ended) return;
     live.ready = true;
     const device = deviceOf(live);
-    if (device) presence.connected(device, live.address);
+    if (device) presence.connected(device, live);
   }
 
   ready({ live }: BrokerClient): void {
@@ -105,7 +116,7 @@ export class Hooks {
 
   ended(live: LiveClient): void {
     const device = deviceOf(live);
-    if (device) this.#parts.presence.disconnected(device);
+    if (device) this.#parts.presence.disconnected(device, live);
   }
 
   // PUBLISH
@@ -121,6 +132,7 @@ export class Hooks {
     }
     const { maxPayloadBytes } = services.config.mqtt;
     if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes) {
+      this.#note(live, 'publish', packet.topic, payloadTooLarge);
       done(new Error('payload over the limit'));
       return;
     }
@@ -130,9 +142,12 @@ export class Hooks {
       return;
     }
     if (decision.verdict === 'malformed' || this.#refusedTooOften(live)) {
-      done(new Error(decision.verdict === 'malformed' ? 'malformed topic' : 'refused too often'));
+      const isMalformed = decision.verdict === 'malformed';
+      this.#note(live, 'publish', packet.topic, isMalformed ? malformedTopic : tooManyRefusals);
+      done(new Error(isMalformed ? 'malformed topic' : 'refused too often'));
       return;
     }
+    if (decision.device) this.#note(live, 'publish', packet.topic, decision.rejection, decision.device);
     this.#parts.counters.refusedPublishes += 1;
     services.log.debug({ clientId: live.client.id, topic: packet.topic }, 'PUBLISH refused');
     // Aedes goes on with the same packet, so the refused one has to become something harmless.
@@ -175,12 +190,17 @@ export class Hooks {
       return;
     }
     if (verdict === 'malformed') {
+      if (live) this.#note(live, 'subscribe', subscription.topic, malformedTopic);
       done(new Error('malformed filter'), null);
       return;
     }
     this.#parts.counters.refusedSubscriptions += 1;
-    if (live && this.#refusedTooOften(live)) done(new Error('refused too often'), null);
-    else done(null, null);
+    const isTooOften = live !== undefined && this.#refusedTooOften(live);
+    if (live) {
+      const reason = isTooOften ? tooManyRefusals : this.#parts.authority.filterRefusal(live, subscription.topic);
+      this.#note(live, 'subscribe', subscription.topic, reason);
+    }
+    done(isTooOften ? new Error('refused too often') : null, null);
   }
 
   subscribed({ live }: BrokerClient, subscriptions: Subscription[]): void {
@@ -215,6 +235,33 @@ export class Hooks {
     return allowed;
   }
 
+  /** Into the list of the device that was refused, or that the refused message names; nothing for other people. */
+  #note(
+    live: LiveClient,
+    action: 'publish' | 'subscribe',
+    topic: string,
+    rejection: Pick<Rejection, 'code' | 'message'>,
+    device = deviceOf(live),
+  ): void {
+    if (!device) return;
+    const { address, clientId } = live;
+    const byDevice = live.identity?.caller.kind === 'device';
+    const why = { reason: reasonOf(rejection), code: rejection.code };
+    this.#parts.refusals.note(device.deviceId, { action, topic, ...why, address, clientId, byDevice });
+  }
+
+  /** A CONNECT is noted when its name is that of a device; nobody has proven to be it. */
+  #noteConnect(
+    name: string,
+    { address, clientId }: Pick<LiveClient, 'address' | 'clientId'>,
+    { limit, message, returnCode: code }: ConnectRefused,
+  ): void {
+    const { refusals, services } = this.#parts;
+    if (!services.access.placement(name)) return;
+    const reason = limit === undefined ? message : `${limit}: ${message}`;
+    refusals.note(name, { action: 'connect', topic: null, reason, code, address, clientId, byDevice: true });
+  }
+
   #refusedTooOften(live: LiveClient): boolean {
     return this.#parts.authority.refusedTooOften(live);
   }
@@ -224,6 +271,10 @@ export class Hooks {
     if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live);
   }
 }
+
+const payloadTooLarge = { code: 106, message: 'SLIPWAY_MQTT_MAX_PAYLOAD_BYTES: the payload is too large.' };
+const tooManyRefusals = { code: -199, message: 'SLIPWAY_MQTT_REFUSALS_PER_MINUTE: refused too often, disconnected.' };
+const malformedTopic = { code: 106, message: 'The topic is malformed; the connection ended.' };
 
 function deviceOf({ identity }: LiveClient): DeviceAddress | undefined {
   const caller = identity?.caller;

@@ -12,6 +12,8 @@ import { Ingest } from './ingest.js';
 import { Listeners } from './listeners.js';
 import { SessionStore } from './persistence.js';
 import { Presence } from './presence.js';
+import { Refusals } from './refusals.js';
+import { ReverseDns } from './reverse-dns.js';
 import { Revocation } from './revocation.js';
 import { ServiceChannels } from './service-channels.js';
 import { Sessions } from './sessions.js';
@@ -97,11 +99,13 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   }) as BrokerCore;
 
   const channels = new ServiceChannels(services, aedes);
-  const ingest = new Ingest(services, aedes, channels, persistence);
-  const presence = new Presence(services, channels);
+  const refusals = new Refusals(services);
+  const ingest = new Ingest(services, aedes, channels, persistence, refusals);
+  const names = new ReverseDns(config.dnsServers, clock);
+  const presence = new Presence(services, channels, names);
   const listeners = new Listeners(services, (conn, request) => aedes.handle(conn, request) as BrokerClient);
   const parts = { services, aedes, counters, sessions, authenticator, authority, persistence };
-  const hooks = new Hooks({ ...parts, channels, ingest, presence, listeners });
+  const hooks = new Hooks({ ...parts, channels, ingest, presence, refusals, listeners });
   const revocation = new Revocation(parts);
 
   aedes.on('client', (client) => guarded('client', () => hooks.registered(client as BrokerClient)));
@@ -151,6 +155,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     deviceDeleted: ({ id, accountId }) => revocation.deviceDeleted({ deviceId: id, accountId }),
     organizationMoved: (accountId) => revocation.organizationMoved(accountId),
     channelDeleted: (accountId, name) => revocation.channelDeleted(accountId, name),
+    decide: (caller, action, topic) => authority.decide(caller, action, topic),
+    refusalsStored: (deviceId) => refusals.stored(deviceId),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),
 
     async close() {
@@ -164,7 +170,9 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
         sessions.remove(live);
         persistence.leave(live.client);
       }
+      names.close();
       await presence.flush();
+      await refusals.flush();
       await persistence.destroy();
     },
   };

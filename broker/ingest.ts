@@ -4,6 +4,7 @@ import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
 import { faultOf } from './fault.js';
 import type { SessionStore } from './persistence.js';
+import { type Refusals, reasonOf } from './refusals.js';
 import type { ServiceChannels } from './service-channels.js';
 import type { LiveClient } from './sessions.js';
 
@@ -31,6 +32,7 @@ export class Ingest {
   readonly #aedes: BrokerCore;
   readonly #channels: ServiceChannels;
   readonly #persistence: Pick<SessionStore, 'keep'>;
+  readonly #refusals: Refusals;
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
@@ -39,11 +41,13 @@ export class Ingest {
     aedes: BrokerCore,
     channels: ServiceChannels,
     persistence: Pick<SessionStore, 'keep'>,
+    refusals: Refusals,
   ) {
     this.#services = services;
     this.#aedes = aedes;
     this.#channels = channels;
     this.#persistence = persistence;
+    this.#refusals = refusals;
   }
 
   /** Stores what the route and the sessions want stored; calls back in the client's order, for QoS 1 once it is on disk. */
@@ -99,9 +103,9 @@ export class Ingest {
   /** `settled` is called once, whatever throws: an acknowledgement and the end of the process wait for it. */
   #store(message: Message, settled: Done): void {
     this.#pending += 1;
-    const { packet, route } = message;
+    const { route } = message;
     const done = once((error) => {
-      this.#guarded(() => (error ? this.#failed(packet, route, error, settled) : settled()));
+      this.#guarded(() => (error ? this.#failed(message, error, settled) : settled()));
       this.#pending -= 1;
       if (this.#pending === 0) this.#whenIdle?.();
     });
@@ -139,7 +143,7 @@ export class Ingest {
     }
     const read = this.#services.readPoints(packet.payload, this.#services.clock.now());
     if ('reason' in read) {
-      this.#channels.reject(route, packet, { ...notReadable, details: [{ message: read.reason }] });
+      this.#reject(message, { ...notReadable, details: [{ message: read.reason }] });
       this.#keep(message, done);
       return;
     }
@@ -153,7 +157,7 @@ export class Ingest {
     const { accountId, deviceId } = route;
     if (packet.payload.length > longestLogEntry) {
       const details = [{ message: `a log entry has at most ${longestLogEntry} bytes` }];
-      this.#channels.reject(route, packet, { ...notReadable, details });
+      this.#reject(message, { ...notReadable, details });
       this.#keep(message, done);
       return;
     }
@@ -173,22 +177,44 @@ export class Ingest {
     this.#services
       .setFields(caller, route.deviceId, packet.payload)
       .then((rejection) => {
-        if (rejection) this.#channels.rewrite(route, packet, rejection);
+        if (rejection) {
+          this.#note(message, rejection);
+          this.#channels.rewrite(route, packet, rejection);
+        }
         this.#keep(message, done);
       })
       .catch(done);
   }
 
   /** The store did not take it: no acknowledgement, so that the client sends it again; the reason on `_rejected`. */
-  #failed(packet: Incoming, route: Route, error: Error, settled: Done): void {
+  #failed(message: Message, error: Error, settled: Done): void {
+    const { packet } = message;
     this.#services.log.error({ err: error, topic: packet.topic }, 'a message could not be stored');
     const refused = once(() => settled(new Error('not stored')));
     try {
-      this.#channels.reject(route, packet, notStored, refused);
+      this.#reject(message, notStored, refused);
     } catch (fault) {
       refused();
       throw fault;
     }
+  }
+
+  /** Says why on the device's `_rejected`, and in its list of refusals. */
+  #reject(message: Message, rejection: Rejection, done?: () => void): void {
+    this.#note(message, rejection);
+    this.#channels.reject(message.route, message.packet, rejection, done);
+  }
+
+  #note({ packet, route, caller, client }: Message, rejection: Rejection): void {
+    this.#refusals.note(route.deviceId, {
+      action: 'publish',
+      topic: packet.topic,
+      reason: reasonOf(rejection),
+      code: rejection.code,
+      address: client?.live?.address,
+      clientId: client?.live?.clientId,
+      byDevice: caller?.kind === 'device',
+    });
   }
 
   #pass(live: LiveClient, packet: Incoming, wasOpen: boolean, failure: Error | undefined, done: Done): void {

@@ -1,23 +1,40 @@
 import type { BrokerServices } from '../src/context.js';
 import type { DeviceAddress } from './authorize.js';
+import type { ReverseDns } from './reverse-dns.js';
 import type { ServiceChannels } from './service-channels.js';
+import type { LiveClient } from './sessions.js';
 
 /** Milliseconds between two writes. */
 const writeInterval = 250;
 /** Devices in one transaction; a reconnect storm is spread over several, so that other writers get their turn. */
 const devicesPerWrite = 500;
 
+/** From where a connection comes, and what it calls itself. */
+type From = Pick<LiveClient, 'address' | 'clientId'>;
+
+/** What has happened to a device since the last write. */
 interface Change extends DeviceAddress {
-  connected: boolean;
-  /** ISO 8601 and the peer's address of the last connection; undefined when there was none since the last write. */
-  lastConnected: string | undefined;
-  externalIp: string | undefined;
+  connected?: boolean;
+  /** The last connection: ISO 8601, and the peer's address when it is known. */
+  arrival?: { time: string; address: string | undefined };
+  /** The name that an address turned out to have. */
+  named?: { address: string; name: string | null };
+}
+
+/** The fields of a device that its connection tells of, as they are stored (decisions 3). */
+interface Seen {
+  connected: number;
+  externalIp: string | null;
+  geoIpLatitude: string | null;
+  geoIpLongitude: string | null;
+  reverseDns: string | null;
 }
 
 /** Which devices are connected: at once in memory, soon after in the registry, without touching version or etag. */
 export class Presence {
   readonly #services: BrokerServices;
   readonly #channels: ServiceChannels;
+  readonly #names: ReverseDns;
   /** Live connections of each connected device. */
   readonly #connections = new Map<string, number>();
   readonly #changes = new Map<string, Change>();
@@ -25,9 +42,10 @@ export class Presence {
   #lastWrite = 0;
   #writing: Promise<void> | undefined;
 
-  constructor(services: BrokerServices, channels: ServiceChannels) {
+  constructor(services: BrokerServices, channels: ServiceChannels, names: ReverseDns) {
     this.#services = services;
     this.#channels = channels;
+    this.#names = names;
   }
 
   /** Nothing is connected when the process starts, whatever a crash has left in the registry. */
@@ -39,24 +57,27 @@ export class Presence {
       .execute();
   }
 
-  connected(device: DeviceAddress, address: string | undefined): void {
+  connected(device: DeviceAddress, from: From): void {
+    const { address } = from;
     const count = this.#connections.get(device.deviceId) ?? 0;
     this.#connections.set(device.deviceId, count + 1);
-    const lastConnected = new Date(this.#services.clock.now()).toISOString();
-    this.#change({ ...device, connected: true, lastConnected, externalIp: address });
-    if (count === 0) this.#writeLog(device, true);
+    const time = new Date(this.#services.clock.now()).toISOString();
+    this.#change(device, { connected: true, arrival: { time, address } });
+    // A name comes later, or never; nobody waits for it.
+    if (address !== undefined)
+      this.#names.find(address, device.deviceId, (name) => this.#change(device, { named: { address, name } }));
+    if (count === 0) this.#writeLog(device, from, true);
   }
 
-  disconnected(device: DeviceAddress): void {
+  disconnected(device: DeviceAddress, from: From): void {
     const count = this.#connections.get(device.deviceId) ?? 0;
     if (count > 1) {
       this.#connections.set(device.deviceId, count - 1);
       return;
     }
     this.#connections.delete(device.deviceId);
-    const { lastConnected, externalIp } = this.#changes.get(device.deviceId) ?? {};
-    this.#change({ ...device, connected: false, lastConnected, externalIp });
-    this.#writeLog(device, false);
+    this.#change(device, { connected: false });
+    this.#writeLog(device, from, false);
   }
 
   /** Writes everything that is waiting. */
@@ -67,9 +88,11 @@ export class Presence {
     while (this.#changes.size > 0) await this.#write();
   }
 
-  #change(change: Change): void {
-    this.#changes.delete(change.deviceId);
-    this.#changes.set(change.deviceId, change);
+  #change(device: DeviceAddress, change: Omit<Change, keyof DeviceAddress>): void {
+    const { deviceId } = device;
+    const before = this.#changes.get(deviceId);
+    this.#changes.delete(deviceId);
+    this.#changes.set(deviceId, { ...device, ...before, ...change });
     this.#schedule();
   }
 
@@ -103,39 +126,52 @@ export class Presence {
     return this.#services.registry.transaction(async (tx) => {
       const rows = await tx
         .selectFrom('devices')
-        .select(['id', 'connected', 'externalIp'])
+        .select(['id', 'connected', 'externalIp', 'geoIpLatitude', 'geoIpLongitude', 'reverseDns'])
         .where('id', 'in', ids)
         .execute();
-      const before = new Map(rows.map((row) => [row.id, row]));
+      const before = new Map(rows.map(({ id, ...seen }) => [id, seen]));
       const different: Array<[DeviceAddress, Record<string, unknown>]> = [];
       for (const change of changes) {
-        const { deviceId, connected, lastConnected, externalIp } = change;
-        const row = before.get(deviceId);
-        if (!row) continue;
-        const seen = lastConnected === undefined ? {} : { lastConnected, externalIp: externalIp ?? row.externalIp };
+        const { deviceId, arrival } = change;
+        const stored = before.get(deviceId);
+        if (!stored) continue;
+        const seen = this.#seen(stored, change);
+        const names = (Object.keys(seen) as Array<keyof Seen>).filter((name) => seen[name] !== stored[name]);
+        if (!arrival && names.length === 0) continue;
         await tx
           .updateTable('devices')
-          .set({ connected: connected ? 1 : 0, ...seen })
+          .set({ ...seen, ...(arrival && { lastConnected: arrival.time }) })
           .where('id', '=', deviceId)
           .execute();
-        const fields: Record<string, unknown> = {};
-        if (connected !== (row.connected === 1)) fields.connected = connected;
-        if (externalIp !== undefined && externalIp !== row.externalIp) fields.externalIp = externalIp;
-        different.push([change, fields]);
+        const shown = { ...seen, connected: seen.connected === 1 };
+        different.push([change, Object.fromEntries(names.map((name) => [name, shown[name]]))]);
       }
       return different;
     });
   }
 
-  #writeLog({ accountId, deviceId }: DeviceAddress, connected: boolean): void {
+  /** What is known after a change: of a new address only what is the new one's. */
+  #seen(stored: Seen, { connected, arrival, named }: Change): Seen {
+    const seen = { ...stored };
+    if (connected !== undefined) seen.connected = connected ? 1 : 0;
+    if (arrival?.address !== undefined) {
+      const position = this.#services.positionOf(arrival.address);
+      seen.geoIpLatitude = position?.latitude ?? null;
+      seen.geoIpLongitude = position?.longitude ?? null;
+      if (arrival.address !== stored.externalIp) seen.reverseDns = null;
+      seen.externalIp = arrival.address;
+    }
+    if (named && named.address === seen.externalIp) seen.reverseDns = named.name;
+    return seen;
+  }
+
+  #writeLog({ accountId, deviceId }: DeviceAddress, { address, clientId }: From, connected: boolean): void {
     const now = this.#services.clock.now();
     const entry = { accountId, deviceId, time: now, received: now, severity: 'lifecycle' as const };
     const message = connected ? 'connected' : 'disconnected';
-    this.#services.messages.appendLog(
-      { ...entry, message, code: null, details: null, tags: [], custom: { connected } },
-      (error) => {
-        if (error) this.#services.log.error({ err: error, deviceId }, 'a lifecycle entry could not be stored');
-      },
-    );
+    const custom = { connected, clientId, ...(address !== undefined && { address }) };
+    this.#services.messages.appendLog({ ...entry, message, code: null, details: null, tags: [], custom }, (error) => {
+      if (error) this.#services.log.error({ err: error, deviceId }, 'a lifecycle entry could not be stored');
+    });
   }
 }

@@ -262,6 +262,22 @@ export const IdempotentAnswerRecord = Type.Object({
   answer: OptionalText,
 });
 
+/**
+ * Why something of a device was refused (decisions 5). `byDevice` is 0 for what a user sent to the device, whose address
+ * and client id are the user's.
+ */
+export const RefusalRecord = Type.Object({
+  deviceId: Id,
+  time: DateText,
+  action: Type.String(),
+  topic: OptionalText,
+  reason: Type.String(),
+  code: Type.Integer(),
+  address: OptionalText,
+  clientId: OptionalText,
+  byDevice: Type.Integer(),
+});
+
 /** How many live devices of an account are alike in what the lists filter by; kept by triggers, never 0. */
 export const DeviceCountRecord = Type.Object({
   accountId: Id,
@@ -307,6 +323,7 @@ export interface Tables {
   devices: Static<typeof DeviceRecord>;
   credentials: Static<typeof CredentialRecord>;
   associationCodes: Static<typeof AssociationCodeRecord>;
+  refusals: Static<typeof RefusalRecord> & { sequence: Generated<number> };
   deviceCounts: Static<typeof DeviceCountRecord>;
   placedDeviceCounts: Static<typeof PlacedDeviceCountRecord>;
   deviceTextCounts: Static<typeof DeviceTextCountRecord>;

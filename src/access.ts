@@ -34,6 +34,7 @@ export type EntityKind =
   | 'identity'
   | 'identityProvider'
   | 'mfaMethod'
+  | 'permission'
   | 'profile'
   | 'device'
   | 'endUser'
@@ -61,6 +62,7 @@ const administration: Rights = {
   auditRecord: ['read'],
   identity: ['delete'],
   identityProvider: everything,
+  permission: ['read'],
   profile: ['read', 'update'],
   device: [...everything, 'publish', 'subscribe'],
   endUser: everything,
@@ -164,6 +166,13 @@ export class Access {
   isWithin(organizationId: string | null, roots: readonly string[]): boolean {
     for (const id of this.pathOf(organizationId)) if (roots.includes(id)) return true;
     return false;
+  }
+
+  /** The way down to an organization from the nearest of `roots` above it, or itself; empty when it is within none. */
+  pathWithin(organizationId: string | null, roots: readonly string[]): string[] {
+    const upwards = this.pathOf(organizationId);
+    const root = upwards.findIndex((id) => roots.includes(id));
+    return upwards.slice(0, root + 1).reverse();
   }
 
   /** The organization and its parents, upwards. */

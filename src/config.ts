@@ -34,6 +34,10 @@ export interface Config {
   smtpUrl: string | undefined;
   mailFrom: string;
   smsWebhookUrl: string | undefined;
+  /** MMDB file that says where an address is. */
+  geoipDatabase: string | undefined;
+  /** Where names of addresses are asked for, as address or address:port; the system's servers when empty. */
+  dnsServers: string[];
   mqtt: {
     connectTimeout: number;
     maxPacketBytesBeforeConnect: number;
@@ -163,6 +167,12 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   for (const one of trustedProxies)
     if (!isNetwork(one)) fail('SLIPWAY_TRUSTED_PROXIES', 'must be addresses or networks such as 10.0.0.0/8.');
 
+  const dnsServers = (text('SLIPWAY_DNS_SERVERS') ?? '').split(',').flatMap((one) => one.trim() || []);
+  for (const one of dnsServers)
+    if (!isServer(one))
+      fail('SLIPWAY_DNS_SERVERS', 'must be addresses such as 10.0.0.1, 10.0.0.1:5353 or [fd00::1]:5353.');
+  const geoip = text('SLIPWAY_GEOIP_DATABASE');
+
   const config = {
     host,
     httpPort: ports.SLIPWAY_HTTP_PORT,
@@ -191,6 +201,8 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     smtpUrl: address('SLIPWAY_SMTP_URL', 'smtp:', 'smtps:'),
     mailFrom,
     smsWebhookUrl: address('SLIPWAY_SMS_WEBHOOK_URL', 'http:', 'https:'),
+    geoipDatabase: geoip && resolve(directory, geoip),
+    dnsServers,
     mqtt: {
       connectTimeout: 1000 * whole('SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS', 10, 0, 3600),
       maxPacketBytesBeforeConnect: whole('SLIPWAY_MQTT_MAX_PACKET_BYTES_BEFORE_CONNECT', 16_384, 0, 268_435_455),
@@ -206,6 +218,13 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   // Every variable has been read by now: what is left over is most likely mistyped.
   const unknown = Object.keys(environment).filter((name) => name.startsWith('SLIPWAY_') && !known.has(name));
   return { ...config, unknown };
+}
+
+/** An address, with a port or without. */
+function isServer(value: string): boolean {
+  if (isIP(value)) return true;
+  const [, six, four = '', port] = /^(?:\[(.+)\]|([\d.]+))(?::(\d{1,5}))?$/.exec(value) ?? [];
+  return (six === undefined ? isIP(four) === 4 : isIP(six) === 6) && Number(port ?? 53) <= 65_535;
 }
 
 /** An address, or one with the length of a prefix. */

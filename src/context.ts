@@ -19,6 +19,7 @@ import { Secrets } from './identity/secrets.js';
 import { Sessions } from './identity/sessions.js';
 import { Tokens } from './identity/tokens.js';
 import { readLogEntry, readPoints } from './messages/payload.js';
+import { type Position, Positions } from './positions.js';
 import { type CreatedAccount, createAccount } from './registry/accounts.js';
 import { checkSecret } from './registry/credentials.js';
 import { readState, setState } from './registry/device-state.js';
@@ -74,6 +75,10 @@ export interface Broker {
   channelDeleted(accountId: string, name: string): Promise<Revoked>;
   /** Publishes the changed fields of a device on its `_updates/fields`. */
   deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
+  /** What would become of a caller's PUBLISH on a topic, or of its SUBSCRIBE to a filter: the decision itself. */
+  decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
+  /** Resolves when what has been noted of a device's refusals can be read. */
+  refusalsStored(deviceId: string): Promise<void>;
   /** Where it listens; the port that was chosen when the configuration said 0. */
   readonly addresses: { mqtt: number; mqtts: number | undefined };
 }
@@ -106,6 +111,8 @@ export interface BrokerServices {
   access: Access;
   registry: Registry;
   messages: MessageStore;
+  /** Where an address is; undefined when nobody knows. */
+  positionOf(address: string): Position | undefined;
   /** Undefined when the token is not that of a live session. */
   verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
   isOpenSession(sessionId: string): boolean;
@@ -172,6 +179,8 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
   try {
     const lock = holdDirectory(config.dataDir);
     closers.push(() => lock.release());
+    const positions = await openPositions(config, log);
+    closers.push(() => positions.close());
     const registry = await Registry.open(config.dataDir);
     closers.push(() => registry.close());
     const messages = await MessageStore.open(config.dataDir, { log, now: () => clock.now() });
@@ -209,7 +218,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       textedCodes: new TextedCodes({ clock, sealing, sms }),
       revocations: new Revocations(),
     };
-    const broker = await openBroker(brokerServices(base, () => ctx));
+    const broker = await openBroker(brokerServices({ ...base, positions }, () => ctx));
     closers.push(() => broker.close());
     const ctx: Context = { ...base, broker };
     const watching = watchChanges(
@@ -233,10 +242,14 @@ async function takeChanges({ tokens, access, broker }: Context): Promise<void> {
 }
 
 /** The broker is built before the context is whole; what it asks for later goes through `ctx()`. */
-function brokerServices(base: Omit<Context, 'broker'>, ctx: () => Context): BrokerServices {
+function brokerServices(
+  { positions, ...base }: Omit<Context, 'broker'> & { positions: Positions },
+  ctx: () => Context,
+): BrokerServices {
   const { registry, sessions } = base;
   return {
     ...base,
+    positionOf: (address) => positions.of(address),
     verifyToken: async (jwt) => {
       const authenticated = await sessions.authenticate(jwt);
       if (!authenticated) return undefined;
@@ -254,6 +267,15 @@ function brokerServices(base: Omit<Context, 'broker'>, ctx: () => Context): Brok
     setFields: (caller, deviceId, payload) => setState(ctx(), caller, deviceId, payload),
     deviceState: (deviceId) => readState(base, deviceId),
   };
+}
+
+/** @throws ConfigError when the configured file is none. */
+async function openPositions({ geoipDatabase }: Config, log: Logger): Promise<Positions> {
+  try {
+    return await Positions.open(geoipDatabase, log);
+  } catch (error) {
+    throw new ConfigError(`SLIPWAY_GEOIP_DATABASE cannot be used: ${geoipDatabase}: ${(error as Error).message}`);
+  }
 }
 
 /** @throws ConfigError in one sentence: the system's own does not say which directory, nor who has chosen it. */

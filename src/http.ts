@@ -51,6 +51,8 @@ import { customFieldRoutes } from './registry/custom-fields.js';
 import { deviceRoutes } from './registry/devices.js';
 import { endUserRoutes } from './registry/end-users.js';
 import { organizationRoutes } from './registry/organizations.js';
+import { permissionRoutes } from './registry/permissions.js';
+import { refusalRoutes } from './registry/refusals.js';
 import { templateRoutes } from './registry/templates.js';
 
 export type App = FastifyInstance<
@@ -177,6 +179,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
         associationRoutes,
         batchRoutes,
         logRoutes,
+        refusalRoutes,
+        permissionRoutes,
         applicationRoutes,
         identityProviderRoutes,
         mfaRoutes,

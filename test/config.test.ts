@@ -39,11 +39,19 @@ for (const [name, value] of [
   ['SLIPWAY_SMS_WEBHOOK_URL', 'ftp://host'],
   ['SLIPWAY_TRUSTED_PROXIES', '10.0.0.0/40'],
   ['SLIPWAY_TRUSTED_PROXIES', 'proxy'],
+  ['SLIPWAY_DNS_SERVERS', 'dns.example.com'],
+  ['SLIPWAY_DNS_SERVERS', '10.0.0.1:99999'],
+  ['SLIPWAY_DNS_SERVERS', '10.0.0.1,[fd00::1'],
 ] as const) {
   t.test(`${name}=${value} stops the start with a sentence that names it`, async (t) => {
     t.throws(() => readConfig({ [name]: value }), { name: 'ConfigError', message: new RegExp(`^${name} `) });
   });
 }
+
+t.test('DNS servers are addresses, with a port or without', async (t) => {
+  const { dnsServers } = readConfig({ SLIPWAY_DNS_SERVERS: '10.0.0.1, 10.0.0.1:5353,fd00::1,[fd00::1]:5353' });
+  t.same(dnsServers, ['10.0.0.1', '10.0.0.1:5353', 'fd00::1', '[fd00::1]:5353']);
+});
 
 t.test('a key without a certificate is a contradiction', async (t) => {
   const directory = temporaryDirectory(t);

@@ -286,10 +286,15 @@ async function countOwnOrganization(tx: Tx, { id }: Caller): Promise<void> {
 
 /** @throws PlatformError 403/21 for an organization that the end-user is attached to (decisions 3). */
 function demandMovable(caller: Caller, id: string): void {
-  if (caller.kind === 'endUser' && caller.organizationIds.includes(id))
+  if (isAttached(caller, id))
     throw new PlatformError('forbidden', {
       message: 'The organization that you belong to cannot be moved or deleted by you.',
     });
+}
+
+/** Whether the caller is an end-user of this very organization: then it neither moves nor deletes it. */
+export function isAttached(caller: Caller, organizationId: string): boolean {
+  return caller.kind === 'endUser' && caller.organizationIds.includes(organizationId);
 }
 
 /** The caller's account, for `expand=account`. */

@@ -103,6 +103,7 @@ async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
       await tx.deleteFrom('credentials').where('entityId', 'in', ids).execute();
       await tx.deleteFrom('idempotentAnswers').where('secretOf', 'in', ids).execute();
       await tx.deleteFrom('associationCodes').where('deviceId', 'in', ids).execute();
+      await tx.deleteFrom('refusals').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('devices').where('id', 'in', ids).execute();
     });
   for (const id of ids) ctx.access.deviceChanged(id);

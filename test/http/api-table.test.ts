@@ -119,7 +119,11 @@ function send({ method, path, parameters = [], requestBody }: Json, token: strin
   });
 }
 
-function exampleOf(name: string, schema: Json): string {
+function exampleOf(name: string, schema: Json): Json {
+  if (schema.type === 'object') {
+    const { required = [], properties } = schema;
+    return Object.fromEntries(required.map((one: string) => [one, exampleOf(one, properties[one])]));
+  }
   if (name === 'accountId') return service.accountId;
   if (name === 'associationCode') return '000000000000';
   return schema.enum?.[0] ?? '1';

@@ -29,6 +29,7 @@ const withoutIds: Record<string, string> = {
   'POST /api/v1/users/{userId}/change-password-with-token':
     'the token decides, in test/identity/password-reset.test.ts',
   'POST /api/v1/users/batch': 'leaves out whom the caller does not see, in test/identity/users.test.ts',
+  'POST /api/v1/permissions/explain': 'asks of two things at once, in test/registry/explain.test.ts',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };
 
@@ -160,6 +161,7 @@ const table = `
   POST /api/v1/association/start-association-with-code | body endUserId: endUser                      | 400/102 | 400/102 | 403/21
   POST /api/v1/association/start-association-with-code | body organizationId: organization            | 400/102 | 400/102 | 403/21
   GET /api/v1/devices/{id}/logs                     | path id: device                                 | 404/100 | 404/100 | 403/21
+  GET /api/v1/devices/{id}/refusals                 | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v4/data/{topic}                          | path topic: topic                               | 404/100 | 404/100 | 403/21
 
   POST /api/v1/users/{userId}/mfa/totp              | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
@@ -458,6 +460,9 @@ async function publishCanary(deviceId: string, secret: string): Promise<() => bo
   const seen = nextMessage(watch, (_, payload) => JSON.parse(payload.toString()).state.connected === true);
   const client = await service.connect({ deviceId, secret });
   await client.publishAsync(service.topic(deviceId, 'canary'), ',canary,1,canary', { qos: 1 });
+  // Refused, and written before the first snapshot.
+  await client.publishAsync(service.topic(deviceId, 'no canary'), 'x', { qos: 1 });
+  await service.server.ctx.broker.refusalsStored(deviceId);
   // Presence is written a little later than it is so; a snapshot must not see it change.
   await seen;
   return () => client.connected;

@@ -48,6 +48,7 @@ export async function startProcess(
       PATH: process.env.PATH,
       SLIPWAY_DATA_DIR: directory,
       SLIPWAY_HTTP_PORT: '0',
+      SLIPWAY_DNS_SERVERS: '127.0.0.1:9',
       SLIPWAY_MQTT_PORT: '0',
       SLIPWAY_ADMIN_EMAIL: adminEmail,
       SLIPWAY_ADMIN_PASSWORD: adminPassword,

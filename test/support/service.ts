@@ -58,6 +58,8 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
       SLIPWAY_ADMIN_EMAIL: adminEmail,
       SLIPWAY_ADMIN_PASSWORD: adminPassword,
       SLIPWAY_LOG_LEVEL: 'trace',
+      // Names of addresses are asked for where nobody answers: what a test sees does not depend on its network.
+      SLIPWAY_DNS_SERVERS: '127.0.0.1:9',
       ...options.env,
     },
     directory,

@@ -1,0 +1,153 @@
+import type { BrokerServices, Rejection } from '../src/context.js';
+
+/** Kept of each device (decisions 5); more than that at once are not worth writing. */
+const keptPerDevice = 50;
+/** Milliseconds between two writes. */
+const writeInterval = 1000;
+/** Rows in one transaction, and in memory: past it the device refused least recently is forgotten. */
+const rowsPerWrite = 1000;
+const mostWaiting = 10_000;
+/** Characters. */
+const longestTopic = 512;
+const longestReason = 300;
+const longestClientId = 128;
+
+/** Why something of a device was refused. `reason` is a sentence without a secret, with the variable of a limit. */
+export interface Refusal {
+  action: 'connect' | 'publish' | 'subscribe';
+  /** Null for a CONNECT. */
+  topic: string | null;
+  reason: string;
+  /** As on `_rejected`; CONNACK's for a CONNECT. */
+  code: number;
+  address: string | undefined;
+  clientId: string | undefined;
+  /** Whether the device was refused, or somebody who speaks as it; false for a user's message to the device. */
+  byDevice: boolean;
+}
+
+type Noted = Refusal & { time: string };
+
+/** What was refused of each device, in the registry soon after; a flood costs no more than it is worth. */
+export class Refusals {
+  readonly #services: BrokerServices;
+  /** By device, the one refused most recently last. */
+  readonly #waiting = new Map<string, Noted[]>();
+  #rows = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #writing: Promise<void> | undefined;
+
+  constructor(services: BrokerServices) {
+    this.#services = services;
+  }
+
+  /** Notes a refusal in the list of a device that exists, live or in the trash. */
+  note(deviceId: string, refusal: Refusal): void {
+    const time = new Date(this.#services.clock.now()).toISOString();
+    const noted = this.#waiting.get(deviceId) ?? [];
+    noted.push({ ...refusal, time });
+    this.#rows += 1;
+    if (noted.length > keptPerDevice) {
+      noted.shift();
+      this.#rows -= 1;
+    }
+    this.#waiting.delete(deviceId);
+    this.#waiting.set(deviceId, noted);
+    for (const oldest of this.#waiting.keys()) {
+      if (this.#rows <= mostWaiting) break;
+      this.#take(oldest);
+    }
+    this.#schedule();
+  }
+
+  /** Resolves when what has been noted of a device is in the registry. */
+  async stored(deviceId: string): Promise<void> {
+    await this.#writing;
+    if (this.#waiting.has(deviceId)) await this.flush();
+  }
+
+  /** Writes everything that is waiting. */
+  async flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    while (this.#writing || this.#waiting.size > 0) {
+      this.#writing ??= this.#write();
+      await this.#writing;
+    }
+  }
+
+  #schedule(): void {
+    if (this.#timer || this.#writing) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      if (this.#waiting.size > 0) this.#writing ??= this.#write();
+    }, writeInterval);
+    this.#timer.unref();
+  }
+
+  #take(deviceId: string): Noted[] {
+    const noted = this.#waiting.get(deviceId) ?? [];
+    this.#waiting.delete(deviceId);
+    this.#rows -= noted.length;
+    return noted;
+  }
+
+  /** Never rejects. */
+  async #write(): Promise<void> {
+    const batch: Array<[string, Noted[]]> = [];
+    let rows = 0;
+    for (const [deviceId, noted] of this.#waiting) {
+      if (rows + noted.length > rowsPerWrite) break;
+      batch.push([deviceId, this.#take(deviceId)]);
+      rows += noted.length;
+    }
+    try {
+      await this.#store(batch);
+    } catch (error) {
+      this.#services.log.error({ err: error, rows }, 'refusals could not be written');
+    }
+    this.#writing = undefined;
+    if (this.#waiting.size > 0) this.#schedule();
+  }
+
+  async #store(batch: Array<[string, Noted[]]>): Promise<void> {
+    const ids = batch.map(([deviceId]) => deviceId);
+    await this.#services.registry.transaction(async (tx) => {
+      // A device may have been purged meanwhile.
+      const rows = await tx.selectFrom('devices').select('id').where('id', 'in', ids).execute();
+      const existing = new Set(rows.map(({ id }) => id));
+      for (const [deviceId, noted] of batch) {
+        if (!existing.has(deviceId)) continue;
+        for (const one of noted) await tx.insertInto('refusals').values(toRow(deviceId, one)).execute();
+        const tooOld = tx
+          .selectFrom('refusals')
+          .select('sequence')
+          .where('deviceId', '=', deviceId)
+          .orderBy('sequence', 'desc')
+          .limit(1)
+          .offset(keptPerDevice);
+        await tx.deleteFrom('refusals').where('deviceId', '=', deviceId).where('sequence', '<=', tooOld).execute();
+      }
+    });
+  }
+}
+
+function toRow(deviceId: string, { time, action, topic, reason, code, address, clientId, byDevice }: Noted) {
+  return {
+    deviceId,
+    time,
+    action,
+    topic: topic?.slice(0, longestTopic).toWellFormed() ?? null,
+    reason: reason.slice(0, longestReason).toWellFormed(),
+    code,
+    address: address ?? null,
+    clientId: clientId?.slice(0, longestClientId).toWellFormed() ?? null,
+    byDevice: byDevice ? 1 : 0,
+  };
+}
+
+/** A rejection in one line: its sentence, and what it says of details. */
+export function reasonOf({ message, details = [] }: Pick<Rejection, 'message'> & Partial<Rejection>): string {
+  const more = details.slice(0, 3).map((one) => (one.path ? `${one.path} ${one.message}` : one.message));
+  return more.length > 0 ? `${message} (${more.join('; ')})` : message;
+}

@@ -1,0 +1,26 @@
+import { type Kysely, sql } from 'kysely';
+
+const statements = `
+  CREATE TABLE "refusals" (
+    "sequence" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    "deviceId" TEXT NOT NULL REFERENCES "devices" ("id") ON DELETE CASCADE,
+    "time" TEXT NOT NULL,
+    "action" TEXT NOT NULL,
+    "topic" TEXT,
+    "reason" TEXT NOT NULL,
+    "code" INTEGER NOT NULL,
+    "address" TEXT,
+    "clientId" TEXT,
+    "byDevice" INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX "refusals_device" ON "refusals" ("deviceId", "sequence");
+`;
+
+/** The last refusals of each device (decisions 5). */
+export const name = '0006-refusals';
+
+export async function up(db: Kysely<unknown>): Promise<void> {
+  for (const statement of statements.split(';')) {
+    if (statement.trim()) await sql.raw(statement).execute(db);
+  }
+}

@@ -1,0 +1,247 @@
+/** May they, and why (decisions 5): asks the functions that decide, for a caller who is somebody else. */
+import { type Static, Type } from 'typebox';
+import type { EntityTable, Row } from '../../db/records.js';
+import { type Action, applicationKinds, type Caller, isAccountWide } from '../access.js';
+import type { Context } from '../context.js';
+import { oneOf } from '../entity/listing.js';
+import { nameIgnored } from '../entity/routes.js';
+import { find, placeOf } from '../entity/verbs.js';
+import { invalid, PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { parseTopic } from '../topics.js';
+import { isAttached } from './organizations.js';
+
+/** The kinds that can be asked for, and where they stand. */
+const tables = {
+  device: 'devices',
+  endUser: 'endUsers',
+  organization: 'organizations',
+  deviceTemplate: 'deviceTemplates',
+  endUserTemplate: 'endUserTemplates',
+  organizationTemplate: 'organizationTemplates',
+  channelTemplate: 'channelTemplates',
+  customField: 'customFields',
+  accountUser: 'accountUsers',
+  application: 'applications',
+  identityProvider: 'identityProviders',
+} as const satisfies Record<string, EntityTable>;
+type Kind = keyof typeof tables;
+const kinds = Object.keys(tables) as Kind[];
+/** Kinds that nobody changes: they are made and deleted. */
+const unchanging: readonly Kind[] = ['accountUser', 'application'];
+const placed: readonly Kind[] = ['device', 'endUser', 'organization'];
+
+/** Every rule that an answer names; docs/permissions.md says what each means, and they stay as they are. */
+const rules = [
+  'account-wide',
+  'within an organization',
+  'own channel',
+  'own device',
+  'first organization',
+  'wildcard',
+  'principal in the trash',
+  'role may not do this',
+  'outside the reach',
+  'in the trash',
+  'own organization',
+  'other account',
+  'no channel topic',
+  'no such device',
+  'no such channel',
+  'service channel',
+  'matches nothing in reach',
+  'malformed topic',
+] as const;
+type Rule = (typeof rules)[number];
+
+const body = Type.Object({
+  principal: Type.Object({
+    type: oneOf(['device', 'endUser', 'accountUser', 'user', 'application']),
+    id: Type.String({ description: 'A user is an identity, with all its end-users; an endUser is that entity alone.' }),
+  }),
+  action: oneOf(['publish', 'subscribe', 'read', 'update', 'create', 'delete']),
+  topic: Type.Optional(Type.String({ maxLength: 65_535, description: 'Of a publish; or the filter of a subscribe.' })),
+  entity: Type.Optional(
+    Type.Object({
+      type: oneOf(kinds),
+      id: Type.Optional(
+        Type.Unsafe<string | null>({
+          type: ['string', 'null'],
+          description: 'Of a create: the organization in which it would stand, null for none.',
+        }),
+      ),
+    }),
+  ),
+});
+type Question = Static<typeof body>;
+
+const answerShape = Type.Object(
+  {
+    allowed: Type.Boolean(),
+    rule: oneOf(rules),
+    path: Type.Array(Type.String(), {
+      description: 'The organizations from the one of the principal down to the one in question.',
+    }),
+  },
+  { description: 'Whether it is allowed, and the rule that decides.' },
+);
+type Answer = Static<typeof answerShape>;
+
+/** POST /permissions/explain. */
+export function permissionRoutes(app: App, ctx: Context): void {
+  app.post(
+    '/permissions/explain',
+    {
+      config: { right: ['read', 'permission'], errors: ['notFound', 'forbidden'], sends: ['ignored'] },
+      schema: {
+        tags: ['Permissions'],
+        summary: 'Explain whether somebody may do something',
+        description: 'Publish and subscribe are asked of a topic, everything else of an entity.',
+        body,
+        response: { 200: answerShape },
+      },
+    },
+    async (request, reply) => {
+      nameIgnored(request, reply, body);
+      return explain(ctx, request.caller, request.body);
+    },
+  );
+}
+
+/**
+ * Whether a principal of the caller's account may do something there now, connected or not.
+ * @throws PlatformError 403/21; 404/100 for a principal or an entity that is not there; 400/106 for half a question.
+ */
+export async function explain(ctx: Context, caller: Caller, question: Question): Promise<Answer> {
+  ctx.access.demand(caller, 'read', 'permission');
+  const { action, topic, entity } = question;
+  const ofTopic = action === 'publish' || action === 'subscribe';
+  if (ofTopic ? topic === undefined : topic !== undefined)
+    throw invalid('topic', ofTopic ? 'is required for publish and subscribe' : 'is for publish and subscribe only');
+  if (ofTopic ? entity !== undefined : entity === undefined)
+    throw invalid('entity', ofTopic ? 'is for read, update, create and delete only' : 'is required for this action');
+  const { accountId } = caller;
+  const { principal, trashed } = await findPrincipal(ctx, accountId, question.principal);
+  const answer =
+    ofTopic || entity === undefined
+      ? explainTopic(ctx, principal, action as 'publish' | 'subscribe', topic ?? '')
+      : await explainEntity(ctx, principal, action, entity);
+  return trashed ? refused('principal in the trash') : answer;
+}
+
+/** Who acts, as it would be when it calls; what is in the trash acts no more. @throws PlatformError 404/100. */
+async function findPrincipal(
+  { access, registry }: Context,
+  accountId: string,
+  { type, id }: Question['principal'],
+): Promise<{ principal: Caller; trashed: boolean }> {
+  const ofAccount = <R extends { accountId: string }>(one: R | undefined): R => {
+    if (one?.accountId !== accountId) throw new PlatformError('notFound');
+    return one;
+  };
+  const db = registry.query;
+  if (type === 'user') return { principal: ofAccount(access.callerOf(id)), trashed: false };
+  if (type === 'device') {
+    const { deleted } = ofAccount(access.placement(id));
+    return { principal: { kind: 'device', id, accountId }, trashed: deleted !== null };
+  }
+  if (type === 'endUser') {
+    const { userId, organizationId, deleted } = ofAccount(await find(db, 'endUsers', id));
+    const principal: Caller = { kind: 'endUser', id: userId, accountId, organizationIds: [organizationId] };
+    return { principal, trashed: deleted !== null };
+  }
+  if (type === 'accountUser') {
+    const { userId, deleted } = ofAccount(await find(db, 'accountUsers', id));
+    return { principal: { kind: 'admin', id: userId, accountId }, trashed: deleted !== null };
+  }
+  const application = ofAccount(await find(db, 'applications', id));
+  const kind = applicationKinds.find((one) => one === application.kind);
+  if (!kind) throw new PlatformError('notFound');
+  return { principal: { kind, id, accountId }, trashed: application.deleted !== null };
+}
+
+function explainTopic(ctx: Context, principal: Caller, action: 'publish' | 'subscribe', topic: string): Answer {
+  const decision = ctx.broker.decide(principal, action, topic);
+  if (decision === 'malformed') return refused('malformed topic');
+  if (decision === 'refused') return refused(whyRefused(ctx, principal, action, topic));
+  const named = parseTopic(ctx.config.topicRoot, topic);
+  if (!named) return { allowed: true, rule: 'wildcard', path: [] };
+  if (principal.kind === 'device') return { allowed: true, rule: 'own channel', path: [] };
+  return allowedAt(ctx, principal, ctx.access.placement(named.deviceId)?.organizationId ?? null);
+}
+
+/** The first of the conditions of a topic that does not hold. */
+function whyRefused(
+  { access, config }: Context,
+  principal: Caller,
+  action: 'publish' | 'subscribe',
+  topic: string,
+): Rule {
+  if (!access.may(principal, action, 'device')) return 'role may not do this';
+  const named = parseTopic(config.topicRoot, topic);
+  if (!named) return action === 'subscribe' && /[+#]/.test(topic) ? 'matches nothing in reach' : 'no channel topic';
+  if (named.accountId !== principal.accountId) return 'other account';
+  const device = access.placement(named.deviceId);
+  if (device?.accountId !== principal.accountId) return 'no such device';
+  const isReached =
+    principal.kind === 'device'
+      ? device.id === principal.id
+      : access.reaches(principal, device.accountId, device.organizationId);
+  if (!isReached) return 'outside the reach';
+  if (device.deleted !== null) return 'in the trash';
+  return access.channelsOf(device.deviceTemplateId).has(named.channel) ? 'service channel' : 'no such channel';
+}
+
+async function explainEntity(
+  ctx: Context,
+  principal: Caller,
+  action: Exclude<Action, 'publish' | 'subscribe'>,
+  { type, id = null }: NonNullable<Question['entity']>,
+): Promise<Answer> {
+  const { access } = ctx;
+  if (action === 'create') return explainCreate(ctx, principal, type, id);
+  const table: EntityTable = tables[type];
+  const row = id === null ? undefined : await find(ctx.registry.query, table, id);
+  if (!row || row.accountId !== principal.accountId) throw new PlatformError('notFound');
+  if (!access.may(principal, action, type) || (action === 'update' && unchanging.includes(type)))
+    return refused('role may not do this');
+  if (principal.kind === 'device') return explainOwn(ctx, principal, row);
+  const place = placeOf(table, row);
+  if (!access.reaches(principal, row.accountId, place)) return refused('outside the reach');
+  if (row.deleted !== null) return refused('in the trash');
+  if (type === 'organization' && action === 'delete' && isAttached(principal, row.id))
+    return refused('own organization');
+  return allowedAt(ctx, principal, place);
+}
+
+/** A device changes itself, on `_set/fields`. */
+function explainOwn({ access }: Context, principal: Caller, { id, deleted }: Row<EntityTable>): Answer {
+  if (access.reachableDevice(principal, id)) return { allowed: true, rule: 'own device', path: [] };
+  return refused(deleted !== null && id === principal.id ? 'in the trash' : 'outside the reach');
+}
+
+async function explainCreate(ctx: Context, principal: Caller, type: Kind, id: string | null): Promise<Answer> {
+  const { access, registry } = ctx;
+  const { accountId } = principal;
+  if (id !== null && !placed.includes(type)) throw invalid('entity.id', `a new ${type} stands in no organization`);
+  if (id === null && type === 'endUser') throw invalid('entity.id', 'a new endUser stands in an organization');
+  const organization = id === null ? undefined : await find(registry.query, 'organizations', id);
+  if (id !== null && organization?.accountId !== accountId) throw new PlatformError('notFound');
+  if (!access.may(principal, 'create', type)) return refused('role may not do this');
+  if (principal.kind === 'newcomer' && id === null) return { allowed: true, rule: 'first organization', path: [] };
+  // One in the trash is out of the tree: nobody but an admin would be told so.
+  const isDeleted = organization !== undefined && organization.deleted !== null;
+  if (isDeleted && isAccountWide(principal)) return refused('in the trash');
+  return access.reaches(principal, accountId, id) ? allowedAt(ctx, principal, id) : refused('outside the reach');
+}
+
+/** Allowed, of something that stands in `organizationId`. */
+function allowedAt({ access }: Context, principal: Caller, organizationId: string | null): Answer {
+  if (principal.kind !== 'endUser') return { allowed: true, rule: 'account-wide', path: [] };
+  const path = access.pathWithin(organizationId, principal.organizationIds);
+  return { allowed: true, rule: 'within an organization', path };
+}
+
+function refused(rule: Rule): Answer {
+  return { allowed: false, rule, path: [] };
+}

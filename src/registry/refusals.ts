@@ -1,0 +1,81 @@
+/** Reading why something of a device was refused (decisions 5); broker/refusals.ts notes it. */
+import { type Static, Type } from 'typebox';
+import { DateText, Nullable, type Row } from '../../db/records.js';
+import { type Caller, isAccountWide } from '../access.js';
+import type { Context } from '../context.js';
+import { oneOf } from '../entity/listing.js';
+import { idParams, listResponse, nameIgnored } from '../entity/routes.js';
+import { demandLive, findReached } from '../entity/verbs.js';
+import { PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+
+const query = Type.Object({
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+});
+
+const refusalShape = Type.Object({
+  time: DateText,
+  action: oneOf(['connect', 'publish', 'subscribe']),
+  topic: Nullable(Type.String({ description: 'Or the filter; null for a CONNECT.' })),
+  reason: Type.String({ description: 'A sentence; it names the variable of a limit.' }),
+  code: Type.Integer({ description: 'As on `_rejected`; the return code of CONNACK for a CONNECT.' }),
+  address: Nullable(Type.String({ description: 'From where; of a user who wrote to the device, for admins only.' })),
+  clientId: Nullable(Type.String({ description: 'As it was sent; of a user, for admins only.' })),
+});
+
+/** GET /devices/{id}/refusals. */
+export function refusalRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/devices/:id/refusals',
+    {
+      config: {
+        right: ['read', 'device'],
+        errors: ['notFound', 'deleted', 'pageOutside', 'forbidden'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags: ['Messages'],
+        summary: 'Read why something of a device was refused: its last 50 refusals, newest first',
+        params: idParams,
+        querystring: query,
+        response: listResponse('refusals', refusalShape),
+      },
+    },
+    async (request, reply) => {
+      nameIgnored(request, reply, query);
+      return { refusals: await readRefusals(ctx, request.caller, request.params.id, request.query) };
+    },
+  );
+}
+
+/**
+ * One page of the last refusals of a device, newest first.
+ * @throws PlatformError 403/21, 404/100, 410/107 for the device; 416/109 past the last page.
+ */
+export async function readRefusals(ctx: Context, caller: Caller, deviceId: string, wanted: Static<typeof query>) {
+  const { access, registry, broker } = ctx;
+  access.demand(caller, 'read', 'device');
+  demandLive(await findReached(ctx, caller, 'devices', deviceId));
+  await broker.refusalsStored(deviceId);
+  const rows = await registry.query
+    .selectFrom('refusals')
+    .selectAll()
+    .where('deviceId', '=', deviceId)
+    .orderBy('sequence', 'desc')
+    .execute();
+  const { page = 1, pageSize = 10 } = wanted;
+  const from = (page - 1) * pageSize;
+  if (page > 1 && from >= rows.length) throw new PlatformError('pageOutside');
+  const results = rows.slice(from, from + pageSize).map((row) => show(caller, row));
+  return { results, meta: { count: rows.length, page, pageSize, sortOrder: 'desc' as const } };
+}
+
+/** A row as it is read. */
+type Stored = Omit<Row<'refusals'>, 'sequence'>;
+
+function show(caller: Caller, { time, action, topic, reason, code, address, clientId, byDevice }: Stored) {
+  // Where a user is, and with which client, is no business of the other users who reach the device.
+  const from = byDevice === 1 || isAccountWide(caller) ? { address, clientId } : { address: null, clientId: null };
+  return { time, action: action as Static<typeof refusalShape>['action'], topic, reason, code, ...from };
+}
