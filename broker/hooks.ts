@@ -7,6 +7,7 @@ import type { Authority, DeviceAddress } from './authorize.js';
 import type { Counters } from './counters.js';
 import { faultOf } from './fault.js';
 import type { Ingest } from './ingest.js';
+import { type Limits, OverLimit } from './limits.js';
 import type { Listeners } from './listeners.js';
 import type { SessionStore } from './persistence.js';
 import type { Presence } from './presence.js';
@@ -21,6 +22,7 @@ export interface Parts {
   sessions: Sessions;
   authenticator: Authenticator;
   authority: Authority;
+  limits: Limits;
   persistence: SessionStore;
   channels: ServiceChannels;
   ingest: Ingest;
@@ -58,7 +60,7 @@ export class Hooks {
     password: Buffer | undefined,
     done: (error: AuthenticateError | null, success: boolean | null) => void,
   ): Promise<void> {
-    const { authenticator, services } = this.#parts;
+    const { authenticator, limits, services } = this.#parts;
     let refusal: ConnectRefused | undefined;
     try {
       await authenticator.authenticate(client, username, password);
@@ -67,6 +69,7 @@ export class Hooks {
       refusal =
         error instanceof ConnectRefused ? error : new ConnectRefused(connack.unavailable, 'the check has failed');
     }
+    if (refusal) await limits.refused(refusal, client.live?.address);
     try {
       done(refusal ?? null, refusal === undefined);
     } catch (error) {
@@ -120,7 +123,7 @@ export class Hooks {
     }
     const { maxPayloadBytes } = services.config.mqtt;
     if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes) {
-      done(new Error('payload over the limit'));
+      done(new OverLimit('max_payload_bytes'));
       return;
     }
     const decision = authority.decidePublish(live.identity, packet.topic);
@@ -129,7 +132,7 @@ export class Hooks {
       return;
     }
     if (decision.verdict === 'malformed' || this.#refusedTooOften(live)) {
-      done(new Error(decision.verdict === 'malformed' ? 'malformed topic' : 'refused too often'));
+      done(decision.verdict === 'malformed' ? new Error('malformed topic') : new OverLimit('refusals_per_minute'));
       return;
     }
     this.#parts.counters.refusedPublishes += 1;
@@ -178,7 +181,7 @@ export class Hooks {
       return;
     }
     this.#parts.counters.refusedSubscriptions += 1;
-    if (live && this.#refusedTooOften(live)) done(new Error('refused too often'), null);
+    if (live && this.#refusedTooOften(live)) done(new OverLimit('refusals_per_minute'), null);
     else done(null, null);
   }
 
