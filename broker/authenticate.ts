@@ -136,22 +136,22 @@ export class Authenticator {
   ): Promise<ProvenIdentity> {
     if (byToken) return this.#proveToken(password);
     const secret = password?.toString() ?? '';
-    // Past the limit nothing is hashed any more: what has been proven before still passes.
-    const isCounted = this.#limits.takeGuess(entityId, address);
-    if (!isCounted && !this.#services.isProvenSecret(entityId, secret))
+    if (this.#services.isProvenSecret(entityId, secret)) return this.#proveSecret(entityId, secret);
+    // Past the limit nothing is hashed any more; what has been proven before has passed already.
+    if (!(await this.#limits.mayGuess(entityId, address)))
       throw new ConnectRefused(
         connack.badCredentials,
         'too many wrong secrets for one principal',
         'failed_connects_per_principal',
       );
+    let outcome: 'right' | 'wrong' = 'right';
     try {
-      const identity = await this.#proveSecret(entityId, secret);
-      if (isCounted) this.#limits.giveGuessBack(entityId, address);
-      return identity;
+      return await this.#proveSecret(entityId, secret);
     } catch (error) {
-      const isGuess = error instanceof ConnectRefused && error.returnCode === connack.badCredentials;
-      if (isCounted && !isGuess) this.#limits.giveGuessBack(entityId, address);
+      if (error instanceof ConnectRefused && error.returnCode === connack.badCredentials) outcome = 'wrong';
       throw error;
+    } finally {
+      this.#limits.guessed(entityId, address, outcome);
     }
   }
 

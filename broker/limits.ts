@@ -53,6 +53,8 @@ export class Limits {
   readonly #turns = boundedCache<string, number>(networksKept);
   readonly #failures: Attempts;
   readonly #guesses: Attempts;
+  /** Tries whose outcome is not known yet, and who waits for it. */
+  readonly #guessing = new Map<string, { running: number; waiting: Array<() => void> }>();
   #late = 0;
 
   constructor({ config, clock, log }: Needed, counters: Counters) {
@@ -104,7 +106,7 @@ export class Limits {
   }
 
   /** Says where a counted socket comes from, and calls `go` at its turn, at once most of the time, or `refuse`. */
-  locate(socket: Duplex, address: string | undefined, go: () => void, refuse: () => void): void {
+  locate(socket: Duplex, address: string | undefined, go: () => void, refuse: (limit: LimitName) => void): void {
     const place = this.#places.get(socket);
     if (!place || socket.destroyed) return;
     const network = networkOf(address ?? '');
@@ -119,7 +121,7 @@ export class Limits {
     const others = this.#perNetwork.get(network) ?? 0;
     if (maxConnectionsPerAddress > 0 && others >= maxConnectionsPerAddress) {
       this.hit('max_connections_per_address', { address });
-      refuse();
+      refuse('max_connections_per_address');
       return;
     }
     this.#perNetwork.set(network, others + 1);
@@ -147,7 +149,13 @@ export class Limits {
     else this.#perNetwork.set(network, left);
   }
 
-  #takeTurn(socket: Duplex, { address }: Place, network: string, go: () => void, refuse: () => void): void {
+  #takeTurn(
+    socket: Duplex,
+    { address }: Place,
+    network: string,
+    go: () => void,
+    refuse: (limit: LimitName) => void,
+  ): void {
     const { connectRatePerAddress: rate, connectTimeout } = this.#settings;
     if (rate === 0) {
       go();
@@ -159,7 +167,7 @@ export class Limits {
     const wait = turn - now - (1000 - interval);
     if (wait > 0) this.hit('connect_rate_per_address', { address });
     if (wait > Math.min(mostWaiting * interval, connectTimeout || Number.POSITIVE_INFINITY)) {
-      refuse();
+      refuse('connect_rate_per_address');
       return;
     }
     this.#turns.set(network, turn + interval);
@@ -167,15 +175,12 @@ export class Limits {
       go();
       return;
     }
-    const giveBack = () => {
-      clearTimeout(timer);
-      this.#turns.set(network, (this.#turns.get(network) ?? 0) - interval);
-    };
+    const forget = () => clearTimeout(timer);
     const timer = setTimeout(() => {
-      socket.off('close', giveBack);
+      socket.off('close', forget);
       go();
     }, wait);
-    socket.once('close', giveBack);
+    socket.once('close', forget);
   }
 
   // CONNECT
@@ -187,20 +192,37 @@ export class Limits {
   }
 
   /**
-   * Counts a try to prove a secret before it is known to fail, so that many at once do not get past the limit; false
-   * when none is left. By address: whoever guesses elsewhere does not lock the device out here.
+   * Resolves to whether a secret may be tried: false once too many were wrong. By address: whoever guesses elsewhere does
+   * not lock the device out here. No more are tried at once than may be wrong; the others wait for the outcome.
+   * Call `guessed` after each that was true.
    */
-  takeGuess(principal: string, address: string | undefined): boolean {
+  async mayGuess(principal: string, address: string | undefined): Promise<boolean> {
     if (this.#settings.failedConnectsPerPrincipal === 0) return true;
     const key = guessKey(principal, address);
-    if (this.#guesses.left(key).remaining === 0) return false;
-    this.#guesses.take(key);
-    return true;
+    for (;;) {
+      const { remaining } = this.#guesses.left(key);
+      if (remaining === 0) return false;
+      const guessing = this.#guessing.get(key) ?? { running: 0, waiting: [] };
+      this.#guessing.set(key, guessing);
+      if (guessing.running < remaining) {
+        guessing.running += 1;
+        return true;
+      }
+      await new Promise<void>((resolve) => guessing.waiting.push(resolve));
+    }
   }
 
-  /** The try was no guess. */
-  giveGuessBack(principal: string, address: string | undefined): void {
-    this.#guesses.giveBack(guessKey(principal, address));
+  /** Says how a try has ended. */
+  guessed(principal: string, address: string | undefined, outcome: 'right' | 'wrong'): void {
+    const key = guessKey(principal, address);
+    const guessing = this.#guessing.get(key);
+    if (!guessing) return;
+    guessing.running -= 1;
+    if (outcome === 'wrong' && this.#guesses.left(key).remaining > 0) this.#guesses.take(key);
+    if (guessing.running === 0) this.#guessing.delete(key);
+    // A right one makes room for one more; with the last wrong one all hear that nothing is left.
+    const isLast = guessing.running === 0 || this.#guesses.left(key).remaining === 0;
+    for (const goOn of guessing.waiting.splice(0, isLast ? guessing.waiting.length : 1)) goOn();
   }
 
   /** Counts a refused CONNECT; resolves when it may be answered, which is late where too many have failed. */

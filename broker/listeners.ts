@@ -6,6 +6,7 @@ import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
 import { forwardedAddress, plainAddress, type Trust, trustOf } from '../src/addresses.js';
 import type { BrokerServices } from '../src/context.js';
 import type { BrokerClient } from './aedes-types.js';
+import type { LimitName } from './counters.js';
 import { upgradeDecliner } from './declined-upgrade.js';
 import { Gate, type PacketLimits } from './gate.js';
 import { Handshakes } from './handshakes.js';
@@ -226,9 +227,9 @@ export class Listeners {
 
   /** The same for a request to speak MQTT over WebSocket, which may say on whose behalf it comes. */
   #enterUpgrade({ socket, headers }: IncomingMessage, go: () => void): void {
-    const refuse = () => refuseUpgrade(socket, '503 Service Unavailable');
+    const refuse = (limit: LimitName) => refuseUpgrade(socket, '503 Service Unavailable', `over the limit ${limit}`);
     if (!this.#limits.enter(socket)) {
-      refuse();
+      refuse('max_connections');
       return;
     }
     socket.on('error', (error) => this.#services.log.debug({ err: error }, 'a socket failed'));
@@ -337,7 +338,8 @@ function listenOn(server: Server, port: number, host: string, failed: (error: Er
 }
 
 /** An HTTP server leaves the other half of a socket open; one that nobody reads would never close. */
-function refuseUpgrade(socket: Duplex, status: string): void {
+function refuseUpgrade(socket: Duplex, status: string, why = ''): void {
   socket.on('error', () => {});
-  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () => socket.destroy());
+  const head = `HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: ${why.length}\r\n\r\n`;
+  socket.end(head + why, () => socket.destroy());
 }
