@@ -134,8 +134,10 @@ t.test('rates', async (t) => {
     const { secrets } = f.service.server.ctx;
     const verify = secrets.verify.bind(secrets);
     let hashed = 0;
-    secrets.verify = (...given) => {
+    let held = Promise.resolve();
+    secrets.verify = async (...given) => {
       hashed += 1;
+      await held;
       return verify(...given);
     };
     const device = await sibling(f);
@@ -150,9 +152,30 @@ t.test('rates', async (t) => {
     t.equal(await attempt('203.0.113.4'), 0, 'and now, having proven its secret, here too');
     t.equal(await attempt('203.0.113.4', wrong), 4, 'but nobody else does');
     ahead += 60_001;
+    const { broker } = f.service.server.ctx;
+    const calm = await rawConnected(t, f);
+    /** CONNECTs of which none is answered before all have come. */
+    const atOnce = async (connect: () => Promise<number>) => {
+      const before = broker.gauges.sockets;
+      let release = () => {};
+      held = new Promise((resolve) => {
+        release = resolve;
+      });
+      const answers = Promise.all(Array.from({ length: 8 }, connect));
+      await until(() => broker.gauges.sockets === before + 8);
+      for (let n = 0; n < 5; n += 1) {
+        calm.send({ cmd: 'pingreq' });
+        await calm.next();
+      }
+      release();
+      return answers;
+    };
     hashed = 0;
-    const many = await Promise.all(Array.from({ length: 8 }, () => attempt('203.0.113.8', wrong)));
-    t.same([many, hashed], [Array(8).fill(4), 2], 'not even when they come all at once');
+    const guesses = await atOnce(() => attempt('203.0.113.8', wrong));
+    t.same([guesses, hashed], [Array(8).fill(4), 2], 'not even when they come all at once');
+    const busy = await sibling(f);
+    const logins = await atOnce(async () => answer(await from(t, f, '203.0.113.9'), busy, { clientId: '' }));
+    t.same(logins, Array(8).fill(0), 'and many right ones at once are no guesses');
     const late = await sibling(f);
     t.equal(await answer(await from(t, f, '203.0.113.4'), late), 0);
     secrets.verify = verify;
