@@ -5,6 +5,8 @@ import type { BrokerServices, SecretCheck } from '../src/context.js';
 import { formatTopic } from '../src/topics.js';
 import type { BrokerClient } from './aedes-types.js';
 import type { Authority } from './authorize.js';
+import type { LimitName, RefusalReason } from './counters.js';
+import type { Limits } from './limits.js';
 import { newLiveClient, type ProvenIdentity, type Sessions } from './sessions.js';
 import { hasForbiddenCharacter } from './topics.js';
 
@@ -16,6 +18,12 @@ const jwtUsername = 'Auth:JWT';
 /** CONNACK return codes [MQTT-3.2.2.3]. */
 export const connack = { identifierRejected: 2, unavailable: 3, badCredentials: 4, notAuthorized: 5 } as const;
 type ReturnCode = (typeof connack)[keyof typeof connack];
+const reasons: Record<ReturnCode, RefusalReason> = {
+  2: 'identifier_rejected',
+  3: 'unavailable',
+  4: 'bad_credentials',
+  5: 'not_authorized',
+};
 
 /** A refused CONNECT; Aedes answers with `returnCode` and closes. */
 export class ConnectRefused extends Error {
@@ -24,10 +32,14 @@ export class ConnectRefused extends Error {
   constructor(
     readonly returnCode: ReturnCode,
     message: string,
-    /** The variable of the limit that was reached. */
-    readonly limit?: string,
+    /** The limit that was reached, when it was one. */
+    readonly limit?: LimitName,
   ) {
     super(message);
+  }
+
+  get reason(): RefusalReason {
+    return reasons[this.returnCode];
   }
 }
 
@@ -36,14 +48,16 @@ export class Authenticator {
   readonly #services: BrokerServices;
   readonly #sessions: Sessions;
   readonly #authority: Authority;
+  readonly #limits: Limits;
   /** Begins the ids of those that have sent none; a will of another process has another. */
   readonly #nameless = randomUUID();
   #unproven = 0;
 
-  constructor(services: BrokerServices, sessions: Sessions, authority: Authority) {
+  constructor(services: BrokerServices, sessions: Sessions, authority: Authority, limits: Limits) {
     this.#services = services;
     this.#sessions = sessions;
     this.#authority = authority;
+    this.#limits = limits;
   }
 
   /**
@@ -60,13 +74,16 @@ export class Authenticator {
     if (Buffer.byteLength(clientId) > longestClientId || (clientId === '' && !clean)) {
       // Aedes sends no CONNACK for a refusal here, and destroys the socket when it hears of it.
       const refusal = new ConnectRefused(connack.identifierRejected, 'client id refused');
+      void this.#limits.refused(refusal, this.#limits.addressOf(client.conn));
       client.conn.write(Buffer.from([0x20, 2, 0, refusal.returnCode]), () => done(refusal, false));
       return;
     }
     const { maxKeepaliveSeconds } = this.#services.config.mqtt;
-    if (maxKeepaliveSeconds > 0 && (!packet.keepalive || packet.keepalive > maxKeepaliveSeconds))
+    if (maxKeepaliveSeconds > 0 && (!packet.keepalive || packet.keepalive > maxKeepaliveSeconds)) {
       packet.keepalive = maxKeepaliveSeconds;
-    client.live = newLiveClient(client, clientId, addressOf(client));
+      this.#limits.hit('max_keepalive_seconds');
+    }
+    client.live = newLiveClient(client, clientId, this.#limits.addressOf(client.conn));
     // Until the principal is known no id of a session may stand here: Aedes cleans up by it when a connection closes.
     this.#unproven += 1;
     packet.clientId = `${this.#nameless}/${this.#unproven}`;
@@ -79,8 +96,14 @@ export class Authenticator {
     if (!live) throw new ConnectRefused(connack.unavailable, 'no CONNECT seen');
     const mark = this.#sessions.beginCheck();
     try {
-      const identity = await this.#prove(username || live.clientId, username === jwtUsername, password);
+      const identity = await this.#prove(username || live.clientId, username === jwtUsername, password, live.address);
       if (client.closed || client.conn.destroyed) throw new ConnectRefused(connack.unavailable, 'closed meanwhile');
+      if (this.#limits.isFull(this.#sessions.othersOf(live, identity)))
+        throw new ConnectRefused(
+          connack.unavailable,
+          'too many connections of one principal',
+          'max_connections_per_principal',
+        );
       if (!this.#sessions.admit(live, identity, mark))
         throw new ConnectRefused(connack.unavailable, 'the principal changed meanwhile');
     } finally {
@@ -105,8 +128,31 @@ export class Authenticator {
       throw new ConnectRefused(connack.notAuthorized, 'nothing in reach');
   }
 
-  async #prove(entityId: string, byToken: boolean, password: Buffer | undefined): Promise<ProvenIdentity> {
-    return byToken ? this.#proveToken(password) : this.#proveSecret(entityId, password);
+  async #prove(
+    entityId: string,
+    byToken: boolean,
+    password: Buffer | undefined,
+    address: string | undefined,
+  ): Promise<ProvenIdentity> {
+    if (byToken) return this.#proveToken(password);
+    const secret = password?.toString() ?? '';
+    if (this.#services.isProvenSecret(entityId, secret)) return this.#proveSecret(entityId, secret);
+    // Past the limit nothing is hashed any more; what has been proven before has passed already.
+    if (!(await this.#limits.mayGuess(entityId, address)))
+      throw new ConnectRefused(
+        connack.badCredentials,
+        'too many wrong secrets for one principal',
+        'failed_connects_per_principal',
+      );
+    let outcome: 'right' | 'wrong' = 'right';
+    try {
+      return await this.#proveSecret(entityId, secret);
+    } catch (error) {
+      if (error instanceof ConnectRefused && error.returnCode === connack.badCredentials) outcome = 'wrong';
+      throw error;
+    } finally {
+      this.#limits.guessed(entityId, address, outcome);
+    }
   }
 
   async #proveToken(password: Buffer | undefined): Promise<ProvenIdentity> {
@@ -117,11 +163,9 @@ export class Authenticator {
     return { caller, principal: caller.id, generation: undefined, sessionId, expires, ownChannels: undefined };
   }
 
-  async #proveSecret(entityId: string, password: Buffer | undefined): Promise<ProvenIdentity> {
+  async #proveSecret(entityId: string, secret: string): Promise<ProvenIdentity> {
     const proof: SecretCheck =
-      entityId.length > longestUsername
-        ? { result: 'wrong' }
-        : await this.#services.verifySecret(entityId, password?.toString() ?? '');
+      entityId.length > longestUsername ? { result: 'wrong' } : await this.#services.verifySecret(entityId, secret);
     if (proof.result === 'wrong') throw new ConnectRefused(connack.badCredentials, 'unknown or wrong credentials');
     if (proof.result === 'refused') throw new ConnectRefused(connack.notAuthorized, 'the entity may not connect now');
     const { caller, generation } = proof;
@@ -142,10 +186,4 @@ export class Authenticator {
 
 function isPublishTopic(topic: string): boolean {
   return topic !== '' && !topic.includes('+') && !topic.includes('#');
-}
-
-/** The peer's address; an IPv4 address that came in over IPv6 is written as IPv4. */
-export function addressOf({ conn, req }: BrokerClient): string | undefined {
-  const address = req?.socket.remoteAddress ?? ('remoteAddress' in conn ? conn.remoteAddress : undefined);
-  return address?.startsWith('::ffff:') ? address.slice('::ffff:'.length) : address;
 }

@@ -88,7 +88,10 @@ export class Authority {
   maySubscribe({ identity, filters }: LiveClient, filter: string): boolean {
     if (!identity) return false;
     const { maxSubscriptions } = this.#services.config.mqtt;
-    if (maxSubscriptions > 0 && !filters.has(filter) && filters.size >= maxSubscriptions) return false;
+    if (maxSubscriptions > 0 && !filters.has(filter) && filters.size >= maxSubscriptions) {
+      this.#counters.limitHits.max_subscriptions += 1;
+      return false;
+    }
     return canMatch(this.#root, this.#access, identity.caller, filter);
   }
 

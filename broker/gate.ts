@@ -1,4 +1,6 @@
 import type { Duplex } from 'node:stream';
+import { OverLimit } from './limits.js';
+import type { PublishRate } from './publish-rate.js';
 
 /** Bytes; Infinity for no limit. */
 export interface PacketLimits {
@@ -14,10 +16,11 @@ const publishType = 3;
 /**
  * Stands between a connection and the packet parser, which buffers up to 256 MB of a packet before it looks at it.
  * Reads only fixed headers: CONNECT comes first and is small, what follows it waits until CONNACK has been sent, and a
- * packet that announces more than its limit ends the connection before its body is read.
+ * packet that announces more than its limit ends the connection before its body is read. A client that publishes faster
+ * than it may is not read for a while.
  */
 export class Gate {
-  #state: 'connect' | 'held' | 'open' = 'connect';
+  #state: 'connect' | 'held' | 'open' | 'slowed' = 'connect';
   /** Bytes of the current packet that are still to come; its fixed header is behind. */
   #body = 0;
   /** Bytes of a fixed header seen so far, its type, and the length it has announced up to now. */
@@ -25,7 +28,16 @@ export class Gate {
   #type = 0;
   #length = 0;
 
-  constructor(readonly limits: PacketLimits) {}
+  readonly #limits: PacketLimits;
+  readonly #rate: PublishRate;
+  readonly #onSlowed: () => void;
+
+  /** `onSlowed` hears of it when a client begins to be slowed. */
+  constructor(limits: PacketLimits, rate: PublishRate, onSlowed: () => void) {
+    this.#limits = limits;
+    this.#rate = rate;
+    this.#onSlowed = onSlowed;
+  }
 
   /** Puts itself in front of `conn.read`, the only way in which Aedes takes bytes. */
   attach(conn: Duplex): void {
@@ -33,17 +45,18 @@ export class Gate {
     conn.read = (size?: number) => {
       // Node itself asks for 0 bytes, to refill the buffer.
       if (size === 0) return read(0);
-      if (this.#state === 'held') return null;
+      if (this.#state === 'held' || this.#state === 'slowed') return null;
       const chunk: Buffer | null = read(size);
       if (chunk === null) return null;
       const passing = this.#inspect(chunk);
-      if (passing < 0) {
-        conn.destroy(new Error('packet refused: not a CONNECT, malformed or over the limit'));
+      if (passing instanceof Error) {
+        conn.destroy(passing);
         return null;
       }
       if (passing === chunk.length) return chunk;
       conn.unshift(chunk.subarray(passing));
-      return chunk.subarray(0, passing);
+      if (this.#isSlowed()) this.#wait(conn);
+      return passing === 0 ? null : chunk.subarray(0, passing);
     };
   }
 
@@ -52,8 +65,30 @@ export class Gate {
     this.#state = 'open';
   }
 
-  /** How many bytes of the chunk may pass now; -1 when the connection must end. */
-  #inspect(chunk: Buffer): number {
+  #isSlowed(): boolean {
+    return this.#state === 'slowed';
+  }
+
+  /** Nothing is read until the next slice. */
+  #wait(conn: Duplex): void {
+    const { wait, begins, tooLong } = this.#rate.slow();
+    if (tooLong) {
+      conn.destroy(new OverLimit('publish_rate_per_client'));
+      return;
+    }
+    if (begins) this.#onSlowed();
+    const goOn = setTimeout(() => {
+      conn.off('close', forget);
+      this.#state = 'open';
+      // Aedes reads on when it is told that there is something.
+      conn.emit('readable');
+    }, wait);
+    const forget = () => clearTimeout(goOn);
+    conn.once('close', forget);
+  }
+
+  /** How many bytes of the chunk may pass now, or why the connection must end. */
+  #inspect(chunk: Buffer): number | Error {
     let at = 0;
     while (at < chunk.length) {
       if (this.#body > 0) {
@@ -62,7 +97,11 @@ export class Gate {
         at += step;
       } else if (this.#header === 0) {
         this.#type = (chunk[at] as number) >> 4;
-        if (this.#state === 'connect' && this.#type !== connectType) return -1;
+        if (this.#state === 'connect' && this.#type !== connectType) return new Error('not a CONNECT');
+        if (this.#type === publishType && !this.#rate.take()) {
+          this.#state = 'slowed';
+          return at;
+        }
         this.#header = 1;
         this.#length = 0;
         at += 1;
@@ -73,10 +112,10 @@ export class Gate {
         this.#header += 1;
         at += 1;
         if (byte & 128) {
-          if (this.#header > 4) return -1;
+          if (this.#header > 4) return new Error('malformed length');
           continue;
         }
-        if (this.#length > this.#limit()) return -1;
+        if (this.#length > this.#limit()) return this.#tooLarge();
         this.#header = 0;
         this.#body = this.#length;
       }
@@ -89,7 +128,12 @@ export class Gate {
   }
 
   #limit(): number {
-    if (this.#state === 'connect') return this.limits.connect;
-    return this.#type === publishType ? this.limits.publish : this.limits.other;
+    if (this.#state === 'connect') return this.#limits.connect;
+    return this.#type === publishType ? this.#limits.publish : this.#limits.other;
+  }
+
+  #tooLarge(): Error {
+    if (this.#state === 'connect') return new OverLimit('max_packet_bytes_before_connect');
+    return this.#type === publishType ? new OverLimit('max_payload_bytes') : new Error('packet too large');
   }
 }

@@ -2,11 +2,12 @@ import type { AuthenticateError, ConnectPacket, Subscription } from 'aedes';
 import type { StoredWill } from '../db/mqtt-changes.js';
 import type { BrokerServices, Rejection } from '../src/context.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
-import { type Authenticator, addressOf, ConnectRefused, connack } from './authenticate.js';
+import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import type { Authority, DeviceAddress } from './authorize.js';
-import type { Counters } from './counters.js';
+import { type Counters, variableOf } from './counters.js';
 import { faultOf } from './fault.js';
 import type { Ingest } from './ingest.js';
+import { type Limits, OverLimit } from './limits.js';
 import type { Listeners } from './listeners.js';
 import type { SessionStore } from './persistence.js';
 import type { Presence } from './presence.js';
@@ -23,6 +24,7 @@ export interface Parts {
   sessions: Sessions;
   authenticator: Authenticator;
   authority: Authority;
+  limits: Limits;
   persistence: SessionStore;
   channels: ServiceChannels;
   ingest: Ingest;
@@ -46,7 +48,7 @@ export class Hooks {
 
   preConnect(client: BrokerClient, packet: ConnectPacket, done: Answered<boolean>): void {
     const { username, clientId } = packet;
-    const address = addressOf(client);
+    const address = this.#parts.limits.addressOf(client.conn);
     this.#parts.authenticator.preConnect(client, packet, (error, success) => {
       done(error, success);
       if (error instanceof ConnectRefused) this.#noteConnect(username || clientId, { address, clientId }, error);
@@ -66,7 +68,7 @@ export class Hooks {
     password: Buffer | undefined,
     done: (error: AuthenticateError | null, success: boolean | null) => void,
   ): Promise<void> {
-    const { authenticator, services } = this.#parts;
+    const { authenticator, limits, services } = this.#parts;
     let refusal: ConnectRefused | undefined;
     try {
       await authenticator.authenticate(client, username, password);
@@ -75,6 +77,7 @@ export class Hooks {
       refusal =
         error instanceof ConnectRefused ? error : new ConnectRefused(connack.unavailable, 'the check has failed');
     }
+    if (refusal) await limits.refused(refusal, client.live?.address);
     try {
       done(refusal ?? null, refusal === undefined);
     } catch (error) {
@@ -114,6 +117,12 @@ export class Hooks {
     if (live && !live.ended) this.#endUnlessCurrent(live);
   }
 
+  /** A connection ends by an error; what the gate ends passes no other hook. */
+  failed({ live }: BrokerClient, error: Error): void {
+    if (live && error instanceof OverLimit && error.limit === 'publish_rate_per_client')
+      this.#note(live, 'publish', null, tooManyMessages);
+  }
+
   ended(live: LiveClient): void {
     const device = deviceOf(live);
     if (device) this.#parts.presence.disconnected(device, live);
@@ -133,7 +142,7 @@ export class Hooks {
     const { maxPayloadBytes } = services.config.mqtt;
     if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes) {
       this.#note(live, 'publish', packet.topic, payloadTooLarge);
-      done(new Error('payload over the limit'));
+      done(new OverLimit('max_payload_bytes'));
       return;
     }
     const decision = authority.decidePublish(live.identity, packet.topic);
@@ -144,7 +153,7 @@ export class Hooks {
     if (decision.verdict === 'malformed' || this.#refusedTooOften(live)) {
       const isMalformed = decision.verdict === 'malformed';
       this.#note(live, 'publish', packet.topic, isMalformed ? malformedTopic : tooManyRefusals);
-      done(new Error(isMalformed ? 'malformed topic' : 'refused too often'));
+      done(isMalformed ? new Error('malformed topic') : new OverLimit('refusals_per_minute'));
       return;
     }
     if (decision.device) this.#note(live, 'publish', packet.topic, decision.rejection, decision.device);
@@ -200,7 +209,7 @@ export class Hooks {
       const reason = isTooOften ? tooManyRefusals : this.#parts.authority.filterRefusal(live, subscription.topic);
       this.#note(live, 'subscribe', subscription.topic, reason);
     }
-    done(isTooOften ? new Error('refused too often') : null, null);
+    done(isTooOften ? new OverLimit('refusals_per_minute') : null, null);
   }
 
   subscribed({ live }: BrokerClient, subscriptions: Subscription[]): void {
@@ -239,7 +248,7 @@ export class Hooks {
   #note(
     live: LiveClient,
     action: 'publish' | 'subscribe',
-    topic: string,
+    topic: string | null,
     rejection: Pick<Rejection, 'code' | 'message'>,
     device = deviceOf(live),
   ): void {
@@ -258,7 +267,7 @@ export class Hooks {
   ): void {
     const { refusals, services } = this.#parts;
     if (!services.access.placement(name)) return;
-    const reason = limit === undefined ? message : `${limit}: ${message}`;
+    const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
     refusals.note(name, { action: 'connect', topic: null, reason, code, address, clientId, byDevice: true });
   }
 
@@ -272,8 +281,12 @@ export class Hooks {
   }
 }
 
-const payloadTooLarge = { code: 106, message: 'SLIPWAY_MQTT_MAX_PAYLOAD_BYTES: the payload is too large.' };
-const tooManyRefusals = { code: -199, message: 'SLIPWAY_MQTT_REFUSALS_PER_MINUTE: refused too often, disconnected.' };
+const payloadTooLarge = { code: 106, message: `${variableOf('max_payload_bytes')}: the payload is too large.` };
+const tooManyRefusals = {
+  code: -199,
+  message: `${variableOf('refusals_per_minute')}: refused too often, disconnected.`,
+};
+const tooManyMessages = { code: -199, message: `${variableOf('publish_rate_per_client')}: far over it, disconnected.` };
 const malformedTopic = { code: 106, message: 'The topic is malformed; the connection ended.' };
 
 function deviceOf({ identity }: LiveClient): DeviceAddress | undefined {

@@ -9,6 +9,7 @@ import { type Counters, newCounters } from './counters.js';
 import { faultOf } from './fault.js';
 import { Hooks } from './hooks.js';
 import { Ingest } from './ingest.js';
+import { Limits } from './limits.js';
 import { Listeners } from './listeners.js';
 import { SessionStore } from './persistence.js';
 import { Presence } from './presence.js';
@@ -37,8 +38,8 @@ export interface OpenBroker extends Broker {
   /** Ends every connection, waits for what is being stored, and marks every device disconnected. */
   close(): Promise<void>;
   readonly counters: Readonly<Counters>;
-  /** MQTT sessions that outlive their connections. */
-  readonly storedSessions: number;
+  /** What there is now: open sockets, those that have got their CONNACK, stored sessions. */
+  readonly gauges: { sockets: number; connections: number; storedSessions: number };
 }
 
 /** Builds the broker; it accepts connections after `listen`, or through `attachWebSocket`. */
@@ -57,9 +58,10 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   }
 
   const counters = newCounters();
+  const limits = new Limits(services, counters);
   const authority = new Authority(services, counters);
   const sessions = new Sessions((live) => hooks.ended(live));
-  const authenticator = new Authenticator(services, sessions, authority);
+  const authenticator = new Authenticator(services, sessions, authority, limits);
   const { maxQueue, sessionExpiry } = config.mqtt;
   const persistence: SessionStore = new SessionStore(
     { ...services, counters, maxQueue, sessionExpiry },
@@ -103,8 +105,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const ingest = new Ingest(services, aedes, channels, persistence, refusals);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
-  const listeners = new Listeners(services, (conn, request) => aedes.handle(conn, request) as BrokerClient);
-  const parts = { services, aedes, counters, sessions, authenticator, authority, persistence };
+  const listeners = new Listeners(services, limits, (conn, request) => aedes.handle(conn, request) as BrokerClient);
+  const parts = { services, aedes, counters, sessions, authenticator, authority, limits, persistence };
   const hooks = new Hooks({ ...parts, channels, ingest, presence, refusals, listeners });
   const revocation = new Revocation(parts);
 
@@ -119,10 +121,15 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   aedes.on('unsubscribe', (filters, client) =>
     guarded('unsubscribe', () => hooks.unsubscribed(client as BrokerClient, filters)),
   );
-  aedes.on('clientError', ({ id }, error) => log.debug({ fault: faultOf(error), clientId: id }, 'connection failed'));
-  aedes.on('connectionError', (_, error) =>
-    log.debug({ fault: faultOf(error) }, 'connection failed before it was proven'),
-  );
+  aedes.on('clientError', (client, error) => {
+    limits.ended(error, limits.addressOf(client.conn));
+    guarded('clientError', () => hooks.failed(client as BrokerClient, error));
+    log.debug({ fault: faultOf(error), clientId: client.id }, 'connection failed');
+  });
+  aedes.on('connectionError', ({ conn }, error) => {
+    limits.ended(error, limits.addressOf(conn));
+    log.debug({ fault: faultOf(error) }, 'connection failed before it was proven');
+  });
   // Without a listener, an error in the publish path would end the process.
   (aedes as NodeJS.EventEmitter).on('error', (error) => log.error({ fault: faultOf(error) }, 'broker error'));
 
@@ -137,8 +144,10 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
 
   return {
     counters,
-    get storedSessions() {
-      return persistence.size.sessions;
+    get gauges() {
+      let connections = 0;
+      for (const { ready } of sessions.all()) if (ready) connections += 1;
+      return { sockets: limits.open, connections, storedSessions: persistence.size.sessions };
     },
     get addresses() {
       return listeners.addresses;

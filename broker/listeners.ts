@@ -3,11 +3,16 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import type { Duplex } from 'node:stream';
 import { createServer as createTlsServer, type TLSSocket, Server as TlsServer } from 'node:tls';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
+import { forwardedAddress, plainAddress, type Trust, trustOf } from '../src/addresses.js';
 import type { BrokerServices } from '../src/context.js';
 import type { BrokerClient } from './aedes-types.js';
+import type { LimitName } from './counters.js';
 import { upgradeDecliner } from './declined-upgrade.js';
 import { Gate, type PacketLimits } from './gate.js';
 import { Handshakes } from './handshakes.js';
+import type { Limits } from './limits.js';
+import { takeProxyHeader } from './proxy-protocol.js';
+import { PublishRate } from './publish-rate.js';
 
 const webSocketPath = '/mqtt';
 const subprotocols = ['mqtt', 'mqttv3.1'];
@@ -55,7 +60,9 @@ interface Waiting {
 export class Listeners {
   readonly #services: BrokerServices;
   readonly #handle: Handle;
-  readonly #limits: PacketLimits;
+  readonly #limits: Limits;
+  readonly #packetLimits: PacketLimits;
+  readonly #trusts: Trust;
   readonly #webSockets: WebSocketServer;
   readonly #plain: Server;
   readonly #secure: Server | undefined;
@@ -65,11 +72,13 @@ export class Listeners {
   readonly #waiting = new WeakMap<Duplex, Waiting>();
   readonly #deadlines = new WeakMap<Duplex, NodeJS.Timeout>();
 
-  constructor(services: BrokerServices, handle: Handle) {
+  constructor(services: BrokerServices, limits: Limits, handle: Handle) {
     this.#services = services;
+    this.#limits = limits;
+    this.#trusts = trustOf(services.config.trustedProxies);
     this.#handle = handle;
     const { mqtt, tls } = services.config;
-    this.#limits = {
+    this.#packetLimits = {
       connect: unlessOff(mqtt.maxPacketBytesBeforeConnect),
       publish: unlessOff(mqtt.maxPayloadBytes) + publishOverhead,
       other: otherPackets,
@@ -82,29 +91,29 @@ export class Listeners {
       handleProtocols: (offered) => subprotocols.find((protocol) => offered.has(protocol)) ?? false,
     });
     // Without noDelay a small packet waits 40 ms for the acknowledgement of the one before it.
-    const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveDelay };
-    this.#plain = createServer(options, (socket) => this.#accept(socket, this.#deadline(socket)));
+    const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveDelay, pauseOnConnect: true };
+    this.#plain = createServer(options, (socket) => {
+      this.#enter(socket, () => this.#accept(socket, this.#deadline(socket)));
+    });
     if (!tls) return;
     const cert = tls.ca ? `${tls.cert}\n${tls.ca}` : tls.cert;
     const secureHttp = createHttpServer((_, response) => response.writeHead(426, { upgrade: 'websocket' }).end());
     this.#secureHttp = secureHttp;
     this.attachWebSocket(secureHttp);
+    // It never listens: what it is handed has been counted, and stripped of what a proxy has put before the handshake.
     const secure = createTlsServer({
-      ...options,
       cert,
       key: tls.key,
       ciphers,
       minVersion: 'TLSv1.2',
       handshakeTimeout,
     });
-    this.#secure = secure;
+    this.#secure = createServer(options, (socket) => this.#enter(socket, () => secure.emit('connection', socket)));
     const handshakes = new Handshakes(secure);
-    secure.on('connection', (socket: Socket) => {
-      this.#track(socket);
-      this.#deadline(socket);
-    });
     secure.on('secureConnection', (socket) => {
-      this.#tellApart(socket, this.#deadline(socket, handshakes.take(socket)), secureHttp);
+      const below = handshakes.take(socket);
+      if (below) this.#limits.follow(socket, below);
+      this.#tellApart(socket, this.#deadline(socket, below), secureHttp);
     });
     secure.on('tlsClientError', (error, socket) => {
       services.log.debug({ err: error }, 'TLS handshake failed');
@@ -153,7 +162,9 @@ export class Listeners {
       const deadline = this.#deadline(socket);
       upgraded.add(socket);
       socket.once('close', () => upgraded.delete(socket));
-      this.#webSockets.handleUpgrade(request, socket, head, (ws) => this.#acceptWebSocket(ws, request, deadline));
+      this.#enterUpgrade(request, () => {
+        this.#webSockets.handleUpgrade(request, socket, head, (ws) => this.#acceptWebSocket(ws, request, deadline));
+      });
     });
     const handshakes = server instanceof TlsServer ? new Handshakes(server) : undefined;
     server.on('secureConnection', (socket: TLSSocket) => handshakes?.take(socket));
@@ -190,8 +201,51 @@ export class Listeners {
     this.#webSockets.close();
   }
 
+  /** From accept to the first byte of MQTT or TLS: a place, what a proxy says of it, its turn. */
+  #enter(socket: Socket, go: () => void): void {
+    if (!this.#limits.enter(socket)) {
+      socket.destroy();
+      return;
+    }
+    this.#track(socket);
+    this.#deadline(socket);
+    socket.on('error', (error) => this.#services.log.debug({ err: error }, 'a socket failed'));
+    const peer = plainAddress(socket.remoteAddress);
+    const locate = (address: string | undefined) =>
+      this.#limits.locate(socket, address, go, () => {
+        socket.destroy();
+      });
+    if (peer === undefined || !this.#trusts(peer)) {
+      locate(peer);
+      return;
+    }
+    takeProxyHeader(socket, (header) => {
+      if (header.is === 'malformed') socket.destroy();
+      else locate((header.is === 'present' && header.address) || peer);
+    });
+  }
+
+  /** The same for a request to speak MQTT over WebSocket, which may say on whose behalf it comes. */
+  #enterUpgrade({ socket, headers }: IncomingMessage, go: () => void): void {
+    const refuse = (limit: LimitName) => refuseUpgrade(socket, '503 Service Unavailable', `over the limit ${limit}`);
+    if (!this.#limits.enter(socket)) {
+      refuse('max_connections');
+      return;
+    }
+    socket.on('error', (error) => this.#services.log.debug({ err: error }, 'a socket failed'));
+    const peer = this.#limits.addressOf(socket) ?? plainAddress(socket.remoteAddress);
+    const forwarded = headers['x-forwarded-for'];
+    const address = forwardedAddress(peer, Array.isArray(forwarded) ? forwarded.join() : forwarded, this.#trusts);
+    this.#limits.locate(socket, address, go, refuse);
+  }
+
   #accept(conn: Duplex, deadline: NodeJS.Timeout | undefined, request?: IncomingMessage): void {
-    const gate = new Gate(this.#limits);
+    if (request) this.#limits.follow(conn, request.socket);
+    const { clock, config } = this.#services;
+    const rate = new PublishRate(unlessOff(config.mqtt.publishRatePerClient), clock);
+    const gate = new Gate(this.#packetLimits, rate, () => {
+      this.#limits.hit('publish_rate_per_client', { address: this.#limits.addressOf(conn) });
+    });
     gate.attach(conn);
     this.#track(conn);
     this.#waiting.set(conn, { gate, deadline, release: request ? this.#countBytes(request.socket) : () => {} });
@@ -234,7 +288,10 @@ export class Listeners {
     const running = this.#deadlines.get(base);
     if (running) this.#deadlines.set(socket, running);
     if (running || connectTimeout === 0) return running;
-    const timer = setTimeout(() => socket.destroy(), connectTimeout);
+    const timer = setTimeout(() => {
+      this.#limits.hit('connect_timeout_seconds', { address: this.#limits.addressOf(socket) });
+      socket.destroy();
+    }, connectTimeout);
     this.#deadlines.set(socket, timer);
     socket.once('close', () => clearTimeout(timer));
     return timer;
@@ -242,11 +299,13 @@ export class Listeners {
 
   /** A WebSocket message is buffered before the gate can see it: until CONNACK its bytes are counted on the socket. */
   #countBytes(socket: Socket): () => void {
-    const most = this.#limits.connect + webSocketOverhead;
+    const most = this.#packetLimits.connect + webSocketOverhead;
     let seen = 0;
     const count = (chunk: Buffer) => {
       seen += chunk.length;
-      if (seen > most) socket.destroy();
+      if (seen <= most || socket.destroyed) return;
+      this.#limits.hit('max_packet_bytes_before_connect', { address: this.#limits.addressOf(socket) });
+      socket.destroy();
     };
     socket.on('data', count);
     return () => socket.off('data', count);
@@ -279,7 +338,8 @@ function listenOn(server: Server, port: number, host: string, failed: (error: Er
 }
 
 /** An HTTP server leaves the other half of a socket open; one that nobody reads would never close. */
-function refuseUpgrade(socket: Duplex, status: string): void {
+function refuseUpgrade(socket: Duplex, status: string, why = ''): void {
   socket.on('error', () => {});
-  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () => socket.destroy());
+  const head = `HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: ${why.length}\r\n\r\n`;
+  socket.end(head + why, () => socket.destroy());
 }

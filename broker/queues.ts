@@ -120,6 +120,7 @@ export class Queues {
       if (!oldest) return;
       this.#dequeue(session, oldest);
       counters.dropped += 1;
+      counters.limitHits.max_queue += 1;
     }
   }
 

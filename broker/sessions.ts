@@ -151,6 +151,13 @@ export class Sessions {
     return [...others].filter((other) => other !== live && other.ready && other.client.id === live.client.id);
   }
 
+  /** Connections of the principal under other client ids: one under the same id is about to be taken over. */
+  othersOf({ clientId }: LiveClient, { principal }: ProvenIdentity): number {
+    let others = 0;
+    for (const other of this.of(principal)) if (clientId === '' || other.clientId !== clientId) others += 1;
+    return others;
+  }
+
   *all(): IterableIterator<LiveClient> {
     for (const lives of this.#byPrincipal.values()) yield* lives;
   }

@@ -1,6 +1,7 @@
 import type { Subscription } from 'aedes';
 import type { MqttRows } from '../db/mqtt-rows.js';
 import type { BrokerClient } from './aedes-types.js';
+import type { Counters } from './counters.js';
 import { FilterTree } from './filter-tree.js';
 import type { Journal } from './journal.js';
 import { SessionQueue } from './session-queue.js';
@@ -33,6 +34,7 @@ export interface Session {
 
 export interface SessionServices {
   clock: { now(): number };
+  counters: Counters;
   /** Milliseconds that a session is kept while nobody is connected; 0 is for ever. */
   sessionExpiry: number;
 }
@@ -124,7 +126,7 @@ export class StoredSessions {
 
   /** Ends some of the sessions that nobody has come back to in time, or that belong to nobody. */
   sweep(hasOwner: (clientId: string) => boolean): void {
-    const { clock, sessionExpiry } = this.#services;
+    const { clock, counters, sessionExpiry } = this.#services;
     const over = clock.now() - (sessionExpiry || Number.POSITIVE_INFINITY);
     this.#sweeping ??= this.#byClientId.values();
     for (let looked = 0; looked < sweepSize; looked += 1) {
@@ -133,7 +135,10 @@ export class StoredSessions {
         this.#sweeping = undefined;
         return;
       }
-      if (!session.holder && (session.left <= over || !hasOwner(session.clientId))) this.end(session);
+      if (session.holder) continue;
+      const isOver = session.left <= over;
+      if (isOver) counters.limitHits.session_expiry_hours += 1;
+      if (isOver || !hasOwner(session.clientId)) this.end(session);
     }
   }
 

@@ -25,7 +25,7 @@ export interface Config {
   httpBodyBytes: number;
   /** Requests of one caller in a second. */
   httpRatePerCaller: number;
-  /** Addresses and networks whose word about the sender is taken (X-Forwarded-For). */
+  /** Addresses and networks whose word about the sender is taken (X-Forwarded-For, PROXY protocol). */
   trustedProxies: string[];
   /** Where browsers and mails find the service; undefined is where it listens. Without a slash at the end. */
   publicUrl: string | undefined;
@@ -38,10 +38,22 @@ export interface Config {
   geoipDatabase: string | undefined;
   /** Where names of addresses are asked for, as address or address:port; the system's servers when empty. */
   dnsServers: string[];
+  /** What reading the metrics takes as bearer token; undefined when they are open. */
+  metricsToken: string | undefined;
   mqtt: {
     connectTimeout: number;
+    maxConnections: number;
+    maxConnectionsPerAddress: number;
+    maxConnectionsPerPrincipal: number;
+    /** In a second. */
+    connectRatePerAddress: number;
+    /** In a minute, both; the second on one principal from one address. */
+    failedConnectsPerAddress: number;
+    failedConnectsPerPrincipal: number;
     maxPacketBytesBeforeConnect: number;
     maxPayloadBytes: number;
+    /** In a second. */
+    publishRatePerClient: number;
     maxSubscriptions: number;
     maxTopicLevels: number;
     maxKeepaliveSeconds: number;
@@ -203,10 +215,18 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     smsWebhookUrl: address('SLIPWAY_SMS_WEBHOOK_URL', 'http:', 'https:'),
     geoipDatabase: geoip && resolve(directory, geoip),
     dnsServers,
+    metricsToken: text('SLIPWAY_METRICS_TOKEN'),
     mqtt: {
       connectTimeout: 1000 * whole('SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS', 10, 0, 3600),
+      maxConnections: whole('SLIPWAY_MQTT_MAX_CONNECTIONS', 0, 0, 10_000_000),
+      maxConnectionsPerAddress: whole('SLIPWAY_MQTT_MAX_CONNECTIONS_PER_ADDRESS', 0, 0, 10_000_000),
+      maxConnectionsPerPrincipal: whole('SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL', 20, 0, 10_000_000),
+      connectRatePerAddress: whole('SLIPWAY_MQTT_CONNECT_RATE_PER_ADDRESS', 0, 0, 1_000_000),
+      failedConnectsPerAddress: whole('SLIPWAY_MQTT_FAILED_CONNECTS_PER_ADDRESS', 600, 0, 1_000_000),
+      failedConnectsPerPrincipal: whole('SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL', 30, 0, 1_000_000),
       maxPacketBytesBeforeConnect: whole('SLIPWAY_MQTT_MAX_PACKET_BYTES_BEFORE_CONNECT', 16_384, 0, 268_435_455),
       maxPayloadBytes: whole('SLIPWAY_MQTT_MAX_PAYLOAD_BYTES', 131_072, 0, 268_435_455),
+      publishRatePerClient: whole('SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT', 5000, 0, 10_000_000),
       maxSubscriptions: whole('SLIPWAY_MQTT_MAX_SUBSCRIPTIONS', 200, 0, 1_000_000),
       maxTopicLevels: whole('SLIPWAY_MQTT_MAX_TOPIC_LEVELS', 16, 0, 100),
       maxKeepaliveSeconds: whole('SLIPWAY_MQTT_MAX_KEEPALIVE_SECONDS', 3600, 0, 65_535),

@@ -117,6 +117,8 @@ export interface BrokerServices {
   verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
   isOpenSession(sessionId: string): boolean;
   verifySecret(entityId: string, secret: string): Promise<SecretCheck>;
+  /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
+  isProvenSecret(entityId: string, secret: string): boolean;
   /** Whether the credential that was proven is still the one in force. */
   isCurrentGeneration(deviceId: string, generation: number): boolean;
   /** Points of a payload on a stored channel, or the reason why it holds none. `now` in milliseconds. */
@@ -261,6 +263,8 @@ function brokerServices(
     },
     isOpenSession: (id) => sessions.isOpen(id),
     verifySecret: (entityId, secret) => checkSecret(base, entityId, secret),
+    isProvenSecret: (entityId, secret) =>
+      base.secrets.isProven(entityId, registry.credential(entityId)?.secretHash, secret),
     isCurrentGeneration: (deviceId, generation) => registry.credential(deviceId)?.generation === generation,
     readPoints,
     readLogEntry,

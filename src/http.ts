@@ -19,6 +19,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { isStoreFull } from '../db/index.js';
 import type { Row } from '../db/records.js';
 import type { Caller } from './access.js';
+import { trustOf } from './addresses.js';
 import { sendAllowance } from './attempts.js';
 import { auditRoutes } from './audit.js';
 import type { Context } from './context.js';
@@ -40,6 +41,7 @@ import type { Authenticated } from './identity/sessions.js';
 import { registrationRoutes, userRoutes } from './identity/users.js';
 import { logRoutes } from './messages/logs.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
+import { metricsRoutes } from './metrics.js';
 import { documentation } from './openapi.js';
 import { pageRoutes } from './pages.js';
 import { accountUserRoutes } from './registry/account-users.js';
@@ -90,7 +92,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     keepAliveTimeout: 65_000,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512 },
-    trustProxy: config.trustedProxies.length > 0 ? config.trustedProxies : false,
+    trustProxy: config.trustedProxies.length > 0 ? trustOf(config.trustedProxies) : false,
     genReqId: () => uuidv7(),
     frameworkErrors: (error, request, reply) => {
       sendError(error, request as FastifyRequest, reply as FastifyReply);
@@ -136,6 +138,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   await documentation(app, ctx);
 
   keyRoutes(app, ctx);
+  metricsRoutes(app, ctx);
   pageRoutes(app);
   await app.register(
     async (scope) => {

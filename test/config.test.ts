@@ -16,6 +16,16 @@ t.test('nothing set: the documented defaults', async (t) => {
     topicRoot: 'slipway/v1',
     headerPrefix: 'platform',
     logLevel: 'info',
+    metricsToken: undefined,
+    mqtt: {
+      maxConnections: 0,
+      maxConnectionsPerAddress: 0,
+      maxConnectionsPerPrincipal: 20,
+      connectRatePerAddress: 0,
+      failedConnectsPerAddress: 600,
+      failedConnectsPerPrincipal: 30,
+      publishRatePerClient: 5000,
+    },
   });
 });
 

@@ -173,7 +173,7 @@ t.test('an end-user that is deleted or moved, a logout, and a new secret say wha
   const { endUser } = await f.service.ok('GET', `/api/v1${path}`);
   t.equal(await remove(f, path, endUser.version), 'connections=1; subscriptions=2', 'nothing is left in reach');
   await live.closed;
-  t.equal(f.service.server.ctx.broker.storedSessions, 0);
+  t.equal(f.service.server.ctx.broker.gauges.storedSessions, 0);
 
   const { jwt } = await f.service.loginAs('admin@example.com', 'correct horse battery');
   const admin = await phone(t, f, jwt);

@@ -1,0 +1,319 @@
+import t, { type Test } from 'tap';
+import { WebSocket } from 'ws';
+import { until } from './conversation.js';
+import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.js';
+import { hits } from './metrics.js';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
+
+/** A connection that says, as a trusted proxy may, that it comes from `address`. */
+async function from(t: Test, { service }: Fixture, address: string): Promise<RawClient> {
+  const client = await rawClient(t, service.server.mqttPort);
+  const version = address.includes(':') ? 6 : 4;
+  client.send(Buffer.from(`PROXY TCP${version} ${address} ${version === 6 ? '::1' : '127.0.0.1'} 50000 1883\r\n`));
+  return client;
+}
+
+/** The answer to a CONNECT of the fixture's device. */
+async function answer(client: RawClient, { device, secret }: Fixture, more: object = {}): Promise<number> {
+  client.send(connectPacket({ username: device.id, password: Buffer.from(secret), ...more }));
+  const { cmd, returnCode } = (await client.next()) as { cmd: string; returnCode: number };
+  if (cmd !== 'connack') throw new Error(`${cmd} instead of CONNACK`);
+  return returnCode;
+}
+
+const wrong = { password: Buffer.from('wrong') };
+const trusting = { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' };
+
+t.test('connections', async (t) => {
+  const f = await fixture(t, {
+    ...trusting,
+    SLIPWAY_MQTT_MAX_CONNECTIONS: '6',
+    SLIPWAY_MQTT_MAX_CONNECTIONS_PER_ADDRESS: '3',
+    SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: '2',
+  });
+  const { broker } = f.service.server.ctx;
+  const sockets = (count: number) => until(() => broker.gauges.sockets === count);
+
+  await t.test(
+    'one address has so many sockets, half-open ones too, and a closed one gives its place back',
+    async (t) => {
+      const first = await from(t, f, '203.0.113.1');
+      for (let n = 0; n < 2; n += 1) await from(t, f, '203.0.113.1');
+      await sockets(3);
+      await (await from(t, f, '203.0.113.1')).closed;
+      t.equal(await hits(f, 'max_connections_per_address'), 1);
+      t.equal(await answer(await from(t, f, '203.0.113.2'), f), 0, 'another address has its own');
+      first.socket.destroy();
+      await sockets(3);
+      t.equal(await answer(await from(t, f, '203.0.113.1'), f), 0);
+    },
+  );
+
+  await sockets(0);
+  await t.test('a network of IPv6 counts as one address', async (t) => {
+    for (let n = 1; n <= 3; n += 1) await from(t, f, `2001:db8::${n}`);
+    await sockets(3);
+    await (await from(t, f, '2001:db8:0:0:ffff::1')).closed;
+    t.equal(await answer(await from(t, f, '2001:db8:0:1::1'), f), 0);
+    t.equal(await hits(f, 'max_connections_per_address'), 2);
+  });
+
+  await sockets(0);
+  await t.test('there are so many sockets in all, WebSockets among them', async (t) => {
+    const url = `${f.service.server.url.replace('http', 'ws')}/mqtt`;
+    const webSocket = new WebSocket(url, ['mqtt']);
+    await new Promise((resolve) => webSocket.once('open', resolve));
+    for (let n = 1; n <= 5; n += 1) await from(t, f, `203.0.113.${n}`);
+    await sockets(6);
+    await (await rawClient(t, f.service.server.mqttPort)).closed;
+    const refused = new WebSocket(url, ['mqtt']);
+    const body = await new Promise((resolve) =>
+      refused.once('unexpected-response', (_, response) => {
+        t.equal(response.statusCode, 503);
+        response.once('data', (text) => resolve(`${text}`));
+      }),
+    );
+    t.equal(body, 'over the limit max_connections');
+    t.equal(await hits(f, 'max_connections'), 2);
+    webSocket.terminate();
+    await sockets(5);
+    t.equal(await answer(await from(t, f, '203.0.113.9'), f), 0);
+  });
+
+  await sockets(0);
+  await t.test('a principal has so many connections; one that takes another over is none more', async (t) => {
+    const other = await sibling(f);
+    t.equal(await answer(await from(t, f, '203.0.113.1'), f, { clientId: 'a' }), 0);
+    const second = await from(t, f, '203.0.113.2');
+    t.equal(await answer(second, f, { clientId: 'b' }), 0);
+    const third = await from(t, f, '203.0.113.3');
+    t.equal(await answer(third, f, { clientId: 'c' }), 3);
+    await third.closed;
+    t.equal(await hits(f, 'max_connections_per_principal'), 1);
+    t.equal(await answer(await from(t, f, '203.0.113.4'), f, { clientId: 'b' }), 0);
+    await second.closed;
+    t.equal(await answer(await from(t, f, '203.0.113.5'), other), 0, 'another principal has its own');
+    const nameless = await from(t, f, '203.0.113.6');
+    t.equal(await answer(nameless, f, { clientId: '' }), 3, 'one without an id takes nobody over');
+    await nameless.closed;
+  });
+});
+
+t.test('rates', async (t) => {
+  let ahead = 0;
+  const logLines: string[] = [];
+  const clock = { now: () => Date.now() + ahead };
+  const f = await fixture(
+    t,
+    {
+      ...trusting,
+      SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '4',
+      SLIPWAY_MQTT_CONNECT_RATE_PER_ADDRESS: '10',
+      SLIPWAY_MQTT_FAILED_CONNECTS_PER_ADDRESS: '5',
+      SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL: '2',
+      SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '100',
+    },
+    { clock, logLines },
+  );
+
+  await t.test('past the connect rate of an address its sockets wait for their turn, and others do not', async (t) => {
+    const begun = performance.now();
+    const many = Array.from({ length: 18 }, async () => answer(await from(t, f, '203.0.113.1'), f, { clientId: '' }));
+    t.equal(
+      await Promise.race([...many.slice(17), answer(await from(t, f, '203.0.113.2'), f).then(() => 'other')]),
+      'other',
+    );
+    t.same(await Promise.all(many), Array(18).fill(0));
+    t.ok(performance.now() - begun > 750, 'ten at once, and ten a second after that');
+    t.ok(((await hits(f, 'connect_rate_per_address')) ?? 0) >= 7);
+    await (await Promise.all(Array.from({ length: 60 }, () => from(t, f, '203.0.113.3')))).at(-1)?.closed;
+    t.pass('who would wait longer than the deadline is closed at once');
+  });
+
+  await t.test('past the wrong secrets of a principal from an address nothing is hashed for it there', async (t) => {
+    const { secrets } = f.service.server.ctx;
+    const verify = secrets.verify.bind(secrets);
+    let hashed = 0;
+    let held = Promise.resolve();
+    secrets.verify = async (...given) => {
+      hashed += 1;
+      await held;
+      return verify(...given);
+    };
+    const device = await sibling(f);
+    const attempt = async (address: string, more = {}) => answer(await from(t, f, address), device, more);
+    for (let n = 0; n < 2; n += 1) t.equal(await attempt('203.0.113.4', wrong), 4);
+    t.equal(hashed, 2);
+    t.equal(await attempt('203.0.113.4', wrong), 4);
+    t.equal(await attempt('203.0.113.4'), 4, 'nor is the right one, which nobody has proven yet');
+    t.equal(hashed, 2);
+    t.equal(await hits(f, 'failed_connects_per_principal'), 2);
+    t.equal(await attempt('203.0.113.5'), 0, 'elsewhere the device gets in');
+    t.equal(await attempt('203.0.113.4'), 0, 'and now, having proven its secret, here too');
+    t.equal(await attempt('203.0.113.4', wrong), 4, 'but nobody else does');
+    ahead += 60_001;
+    const { broker } = f.service.server.ctx;
+    const calm = await rawConnected(t, f);
+    /** CONNECTs of which none is answered before all have come. */
+    const atOnce = async (connect: () => Promise<number>) => {
+      const before = broker.gauges.sockets;
+      let release = () => {};
+      held = new Promise((resolve) => {
+        release = resolve;
+      });
+      const answers = Promise.all(Array.from({ length: 8 }, connect));
+      await until(() => broker.gauges.sockets === before + 8);
+      for (let n = 0; n < 5; n += 1) {
+        calm.send({ cmd: 'pingreq' });
+        await calm.next();
+      }
+      release();
+      return answers;
+    };
+    hashed = 0;
+    const guesses = await atOnce(() => attempt('203.0.113.8', wrong));
+    t.same([guesses, hashed], [Array(8).fill(4), 2], 'not even when they come all at once');
+    const busy = await sibling(f);
+    const logins = await atOnce(async () => answer(await from(t, f, '203.0.113.9'), busy, { clientId: '' }));
+    t.same(logins, Array(8).fill(0), 'and many right ones at once are no guesses');
+    const late = await sibling(f);
+    t.equal(await answer(await from(t, f, '203.0.113.4'), late), 0);
+    secrets.verify = verify;
+  });
+
+  await t.test('past the failures of an address they are answered late there, successes at once', async (t) => {
+    ahead += 60_001;
+    const before = (await hits(f, 'failed_connects_per_address')) ?? 0;
+    for (let n = 0; n < 5; n += 1)
+      t.equal(await answer(await from(t, f, '203.0.113.6'), f, { ...wrong, username: `x${n}` }), 4);
+    t.equal(await hits(f, 'failed_connects_per_address'), before);
+    const failing = answer(await from(t, f, '203.0.113.6'), f, { ...wrong, username: 'y' });
+    t.equal(await Promise.race([failing, answer(await from(t, f, '203.0.113.6'), f)]), 0);
+    t.equal(
+      await Promise.race([failing, answer(await from(t, f, '203.0.113.7'), f, wrong).then(() => 'elsewhere')]),
+      'elsewhere',
+    );
+    t.equal(await failing, 4, 'it is answered in the end');
+    t.equal(await hits(f, 'failed_connects_per_address'), before + 1);
+  });
+
+  await t.test(
+    'a client past the publish rate is slowed down: nothing is lost, and others notice nothing',
+    async (t) => {
+      const other = await sibling(f);
+      const [fast, calm] = [await rawConnected(t, f, { clientId: 'fast' }), await rawConnected(t, other)];
+      const sent = Array.from({ length: 300 }, (_, n) => n + 1);
+      const begun = performance.now();
+      fast.send(...sent.map((n) => publishPacket(f.topic('temperature'), `${n}`, { qos: 1, messageId: n })));
+      const acknowledged: Array<number | undefined> = [];
+      const all = (async () => {
+        while (acknowledged.length < sent.length) acknowledged.push((await fast.next()).messageId);
+      })();
+      calm.send(publishPacket(other.topic('temperature'), '1', { qos: 1, messageId: 1 }));
+      t.match(await calm.next(), { cmd: 'puback' });
+      t.ok(acknowledged.length < 300);
+      await all;
+      const took = performance.now() - begun;
+      t.ok(took > 1900, `a hundred at once and a hundred a second: ${Math.round(took)} ms`);
+      t.same(acknowledged, sent, 'each is acknowledged, in order');
+      t.equal((await stored(f)).length, 300);
+      t.equal(await hits(f, 'publish_rate_per_client'), 1, 'once for the whole row');
+
+      fast.send(...sent.map((n) => publishPacket(f.topic('temperature'), `${n}`, { qos: 1, messageId: n })));
+      await fast.next();
+      ahead += 30_001;
+      await fast.closed;
+      t.ok(((await hits(f, 'publish_rate_per_client')) ?? 0) >= 2, 'whoever stays over it for long is disconnected');
+      t.ok(logLines.some((line) => /"limit":"publish_rate_per_client"/.test(line)));
+      calm.send({ cmd: 'pingreq' });
+      t.match(await calm.next(), { cmd: 'pingresp' });
+    },
+  );
+
+  const { broker } = f.service.server.ctx;
+  await until(() => broker.gauges.sockets === 0);
+  t.pass('whoever has left, before its turn or after, holds no place');
+});
+
+t.test('every other limit is counted under its name, and lets others through', async (t) => {
+  let ahead = 0;
+  const clock = { now: () => Date.now() + ahead };
+  const f = await fixture(
+    t,
+    {
+      SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1',
+      SLIPWAY_MQTT_MAX_PACKET_BYTES_BEFORE_CONNECT: '1000',
+      SLIPWAY_MQTT_MAX_PAYLOAD_BYTES: '1000',
+      SLIPWAY_MQTT_REFUSALS_PER_MINUTE: '2',
+      SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: '1',
+      SLIPWAY_MQTT_MAX_TOPIC_LEVELS: '8',
+      SLIPWAY_MQTT_MAX_KEEPALIVE_SECONDS: '60',
+      SLIPWAY_MQTT_MAX_QUEUE: '2',
+      SLIPWAY_MQTT_SESSION_EXPIRY_HOURS: '1',
+    },
+    { clock },
+  );
+  const port = f.service.server.mqttPort;
+  const calm = await rawConnected(t, f, { clientId: 'calm' });
+  const once = async (limit: Parameters<typeof hits>[1]) => t.equal(await hits(f, limit), 1, limit);
+
+  await (await rawClient(t, port)).closed;
+  await once('connect_timeout_seconds');
+
+  const large = await rawClient(t, port);
+  large.send(connectPacket({ username: 'x'.repeat(1000) }));
+  await large.closed;
+  await once('max_packet_bytes_before_connect');
+
+  const webSocket = new WebSocket(`${f.service.server.url.replace('http', 'ws')}/mqtt`, ['mqtt']);
+  webSocket.on('error', () => {});
+  webSocket.once('open', () => webSocket.send(Buffer.alloc(600_000, 0x10)));
+  await new Promise((resolve) => webSocket.once('close', resolve));
+  t.equal(await hits(f, 'max_packet_bytes_before_connect'), 2);
+
+  for (const [count, length] of [1001, 9000].entries()) {
+    const heavy = await rawConnected(t, f, { clientId: 'heavy' });
+    heavy.send(publishPacket(f.topic('chat'), Buffer.alloc(length), { qos: 1, messageId: 1 }));
+    await heavy.closed;
+    t.equal(await hits(f, 'max_payload_bytes'), count + 1);
+  }
+
+  const deep = await rawConnected(t, f, { clientId: 'deep' });
+  deep.send(publishPacket(f.topic('a/b/c/d'), 'x'));
+  await deep.closed;
+  await once('max_topic_levels');
+
+  const stubborn = await rawConnected(t, f, { clientId: 'stubborn' });
+  stubborn.send(...Array(3).fill(publishPacket(f.topic('nothing'), 'x')));
+  await stubborn.closed;
+  await once('refusals_per_minute');
+
+  const greedy = await rawConnected(t, f, { clientId: 'greedy' });
+  greedy.send(subscribePacket(1, [f.topic('chat'), 0]));
+  t.match(await greedy.next(), { granted: [0] });
+  greedy.send(subscribePacket(2, [f.topic('temperature'), 0]));
+  t.match(await greedy.next(), { granted: [0x80] });
+  await once('max_subscriptions');
+
+  t.equal(await hits(f, 'max_keepalive_seconds'), 0);
+  await rawConnected(t, f, { clientId: 'asleep', keepalive: 600 });
+  await once('max_keepalive_seconds');
+
+  const keeper = await rawConnected(t, f, { clientId: 'keeper', clean: false });
+  keeper.send(subscribePacket(1, [f.topic('chat'), 1]));
+  t.match(await keeper.next(), { granted: [1] });
+  keeper.send({ cmd: 'disconnect' });
+  await keeper.closed;
+  for (let messageId = 1; messageId <= 3; messageId += 1) {
+    calm.send(publishPacket(f.topic('chat'), 'x', { qos: 1, messageId }));
+    t.match(await calm.next(), { cmd: 'puback', messageId });
+  }
+  await once('max_queue');
+  ahead += 3_600_001;
+  const { counters } = f.service.server.ctx.broker;
+  await until(() => counters.limitHits.session_expiry_hours > 0);
+  await once('session_expiry_hours');
+
+  calm.send({ cmd: 'pingreq' });
+  t.match(await calm.next(), { cmd: 'pingresp' });
+});
