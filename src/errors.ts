@@ -38,6 +38,11 @@ const failures = {
 export type FailureKind = keyof typeof failures;
 export const failureKinds = Object.keys(failures) as FailureKind[];
 
+/** The code, status and sentence of a failure, for what describes it and throws nothing. */
+export function failureOf(kind: FailureKind): { code: number; status: number; message: string } {
+  return failures[kind];
+}
+
 /** One thing that is wrong; `path` names the property, header or query parameter. */
 export interface ErrorDetail {
   message: string;

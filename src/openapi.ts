@@ -12,9 +12,9 @@ import {
   errorShape,
   type FailureKind,
   failureKinds,
+  failureOf,
   identityErrorCode,
   identityErrorShape,
-  PlatformError,
 } from './errors.js';
 import type { App } from './http.js';
 
@@ -164,7 +164,7 @@ function failuresOf({ method, knows, schema }: Place, own: readonly FailureKind[
 function byStatus(kinds: readonly FailureKind[]): Array<[status: string, FailureKind[]]> {
   const grouped: Record<string, FailureKind[]> = {};
   for (const kind of kinds) {
-    const { status } = new PlatformError(kind);
+    const { status } = failureOf(kind);
     grouped[status] = [...(grouped[status] ?? []), kind];
   }
   return Object.entries(grouped);
@@ -173,7 +173,7 @@ function byStatus(kinds: readonly FailureKind[]): Array<[status: string, Failure
 type Family = 'identity' | undefined;
 
 function codeOf(kind: FailureKind, family: Family): number | string {
-  return family ? identityErrorCode(kind) : new PlatformError(kind).code;
+  return family ? identityErrorCode(kind) : failureOf(kind).code;
 }
 
 function codesByStatus(kinds: readonly FailureKind[], family: Family) {
@@ -194,7 +194,7 @@ function errorAnswers(kinds: readonly FailureKind[], family: Family) {
     'application/json': { schema: { $ref: `#/components/schemas/${family ? 'IdentityError' : 'Error'}` } },
   };
   const describeAll = (some: FailureKind[]) =>
-    some.map((kind) => `- \`${codeOf(kind, family)}\` ${new PlatformError(kind).message}`).join('\n');
+    some.map((kind) => `- \`${codeOf(kind, family)}\` ${failureOf(kind).message}`).join('\n');
   return Object.fromEntries(
     byStatus(kinds).map(([status, some]) => [
       status,

@@ -8,7 +8,8 @@ import { PlatformError } from '../errors.js';
 import { stateShape, updateDevice } from './devices.js';
 import { type ShowContext, showDeviceState } from './shapes.js';
 
-const checkState = new Ajv({ strictTypes: false, strictSchema: false }).compile<Record<string, unknown>>(stateShape);
+const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;
+const checkState = new Ajv(trusted).compile<Record<string, unknown>>(stateShape);
 
 type StateContext = Pick<Context, 'registry' | 'clock' | 'broker' | 'revocations'> & ShowContext;
 

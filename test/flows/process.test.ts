@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import mqtt from 'mqtt';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, mainFile, runToEnd, startProcess } from '../support/process.js';
+import { cliFile, mainFile, plainNode, runToEnd, startProcess } from '../support/process.js';
 import { adminEmail, adminPassword, type Json } from '../support/service.js';
 
 const run = promisify(execFile);
@@ -241,7 +241,7 @@ t.test('slipway account create works beside a running server, which serves the a
 });
 
 t.test('npm run demo ends 0 and its last lines say what was done', async (t) => {
-  const demo = spawn(process.execPath, [fileURLToPath(new URL('../../demo/demo.js', import.meta.url))], {
+  const demo = spawn('env', [...plainNode, fileURLToPath(new URL('../../demo/demo.js', import.meta.url))], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let output = '';

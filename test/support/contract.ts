@@ -6,6 +6,7 @@ import type { Json } from './service.js';
 export class Contract {
   // The package is CommonJS: its default export is the plugin.
   readonly #ajv = (formats as unknown as (ajv: Ajv) => Ajv)(new Ajv({ strict: false, allErrors: true }));
+  /** By route and status, and by schema: most errors are one. */
   readonly #validators = new Map<string, ValidateFunction>();
   readonly #routes: Array<{ path: string; matches: RegExp; operations: Json }>;
   readonly #components: Json;
@@ -32,9 +33,7 @@ export class Contract {
     const { responses, 'x-codes': codes } = route.operations[method.toLowerCase()];
     const name = `${method} ${route.path} ${status}`;
     if (!responses[status]) throw new Error(`${name}: the status is not documented`);
-    const { schema } = responses[status].content['application/json'];
-    const components = this.#components;
-    const validate = this.#validators.get(name) ?? this.#ajv.compile({ ...schema, components });
+    const validate = this.#validators.get(name) ?? this.#compiled(responses[status].content['application/json'].schema);
     this.#validators.set(name, validate);
     if (!validate(body))
       throw new Error(`${name}: ${this.#ajv.errorsText(validate.errors)} in ${JSON.stringify(body)}`);
@@ -42,5 +41,12 @@ export class Contract {
     const { error, attributes } = body as Json;
     const code = attributes?.errorCode ?? error.code;
     if (!codes[status].includes(code)) throw new Error(`${name}: the code ${code} is not documented`);
+  }
+
+  #compiled(schema: Json): ValidateFunction {
+    const text = JSON.stringify(schema);
+    const validate = this.#validators.get(text) ?? this.#ajv.compile({ ...schema, components: this.#components });
+    this.#validators.set(text, validate);
+    return validate;
   }
 }

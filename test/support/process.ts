@@ -4,9 +4,13 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { adminEmail, adminPassword } from './service.js';
+import { copyKeys } from './template.js';
 
 export const mainFile = fileURLToPath(new URL('../../src/main.js', import.meta.url));
 export const cliFile = fileURLToPath(new URL('../../src/cli.js', import.meta.url));
+
+/** Arguments of env(1), which becomes node: without the loaders that tap puts into every process of a test. */
+export const plainNode = ['-u', 'NODE_OPTIONS', process.execPath];
 
 export interface Running {
   child: ChildProcess;
@@ -24,7 +28,7 @@ export async function runToEnd(
   args: string[],
   env: Record<string, string>,
 ): Promise<{ code: number; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [file, ...args], { env: { PATH: process.env.PATH, ...env }, stdio: 'pipe' });
+  const child = spawn('env', [...plainNode, file, ...args], { env: { PATH: process.env.PATH, ...env }, stdio: 'pipe' });
   let [stdout, stderr] = ['', ''];
   child.stdout.on('data', (chunk) => {
     stdout += chunk;
@@ -42,7 +46,8 @@ export async function startProcess(
   directory: string,
   env: Record<string, string | undefined> = {},
 ): Promise<Running> {
-  const child = spawn(process.execPath, [mainFile], {
+  copyKeys(directory);
+  const child = spawn('env', [...plainNode, mainFile], {
     cwd: directory,
     env: {
       PATH: process.env.PATH,

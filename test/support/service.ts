@@ -1,6 +1,4 @@
 /** Boots the whole service on a temporary directory and speaks to it as clients do: real HTTP, real MQTT. */
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
 import { pino } from 'pino';
 import type { Test } from 'tap';
@@ -10,6 +8,7 @@ import { type Server, startServer } from '../../src/server.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
 import { SecretWatch } from './secrets.js';
+import { copyDatabases, copyKeys, keepTemplate } from './template.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: answers are what the test says they are
 export type Json = any;
@@ -43,8 +42,9 @@ export interface Options {
 export const adminEmail = 'admin@example.com';
 export const adminPassword = 'correct horse battery';
 let serial = 0;
-/** Key files of the first service of this process, by name. */
-const madeKeys = new Map<string, Buffer>();
+
+/** The contract of the services of this process, by header prefix: nothing else changes the document. */
+const contracts = new Map<string, Contract>();
 
 /** A running service with its first account; it closes with the test. */
 export async function startService(t: Test, options: Options = {}): Promise<Service> {
@@ -64,12 +64,9 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
     },
     directory,
   );
-  const keys = join(directory, 'keys');
-  // Making a signing key takes longer than all the rest of a start: one serves the whole file of tests.
-  if (madeKeys.size > 0 && !existsSync(keys)) {
-    mkdirSync(keys, { mode: 0o700 });
-    for (const [name, content] of madeKeys) writeFileSync(join(keys, name), content, { mode: 0o600 });
-  }
+  const usual = isUsual(options);
+  copyKeys(directory);
+  if (usual) copyDatabases(directory);
   const secrets = new SecretWatch();
   secrets.add(config.firstAccount.adminPassword);
   const write = (line: string) => {
@@ -80,7 +77,7 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
   const { clock, mail, sms } = options;
   const overrides = { ...(clock && { clock }), ...(mail && { mail }), ...(sms && { sms }), log };
   const server = await startServer(config, overrides);
-  if (madeKeys.size === 0) for (const name of readdirSync(keys)) madeKeys.set(name, readFileSync(join(keys, name)));
+  if (usual) keepTemplate(directory);
   const service = new Service(server, directory, secrets);
   t.teardown(async () => {
     await service.close();
@@ -90,12 +87,16 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
   return service;
 }
 
+/** Whether its first account is as everybody's: a clock of its own dates it otherwise, and a given directory has its own. */
+function isUsual({ clock, directory, env = {} }: Options): boolean {
+  return !clock && !directory && !Object.keys(env).some((name) => /^SLIPWAY_(ACCOUNT|ADMIN)_/.test(name));
+}
+
 export class Service {
   accountId = '';
   /** The admin's token. */
   admin = '';
   #closed = false;
-  #contract: Contract | undefined;
   readonly #clients: MqttClient[] = [];
 
   constructor(
@@ -157,9 +158,17 @@ export class Service {
     this.secrets.look(body);
     this.secrets.look(answer.body);
     for (const secret of [token, answer.headers.get('platform-access-token')]) this.secrets.add(secret);
-    this.#contract ??= new Contract(this.server.app.swagger());
-    if (isJson) this.#contract.check(method, path, answer.status, answer.body);
+    if (isJson) this.#contract().check(method, path, answer.status, answer.body);
     return answer;
+  }
+
+  #contract(): Contract {
+    const { app } = this.server;
+    const known = contracts.get(app.headerPrefix);
+    if (known) return known;
+    const contract = new Contract(app.swagger());
+    contracts.set(app.headerPrefix, contract);
+    return contract;
   }
 
   /** As http, and it must answer 200; gives the body. */

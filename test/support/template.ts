@@ -1,0 +1,50 @@
+/**
+ * A data directory with its first account, made once in a run by the first service that starts: making the signing key,
+ * the schema and the hash of a password takes longer than all the rest of a start. It is kept beside the build.
+ */
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import Sqlite from 'better-sqlite3';
+
+const build = fileURLToPath(new URL('../..', import.meta.url));
+const files = ['registry.db', 'messages.db'];
+
+/** Where it is, or will be; each build has its own, because it may have another schema. */
+function place(): string {
+  return join(build, `template-${statSync(join(build, 'src/server.js')).mtimeMs}`);
+}
+
+/** Copies the signing keys into `directory`, unless it has its own or there are none yet. */
+export function copyKeys(directory: string): void {
+  if (existsSync(place()) && !existsSync(join(directory, 'keys')))
+    copyAll(join(place(), 'keys'), join(directory, 'keys'));
+}
+
+/** Copies the databases, with the first account, into an empty `directory`. */
+export function copyDatabases(directory: string): void {
+  if (!existsSync(place()) || existsSync(join(directory, 'registry.db'))) return;
+  for (const name of files) copyFileSync(join(place(), name), join(directory, name));
+}
+
+/** Keeps what the service on `directory` has made so far. Of several at once, one is kept. */
+export function keepTemplate(directory: string): void {
+  if (existsSync(place())) return;
+  const partial = mkdtempSync(join(build, 'partial-'));
+  copyAll(join(directory, 'keys'), join(partial, 'keys'));
+  for (const name of files) {
+    const file = new Sqlite(join(directory, name), { readonly: true });
+    file.prepare('VACUUM INTO ?').run(join(partial, name));
+    file.close();
+  }
+  try {
+    renameSync(partial, place());
+  } catch {
+    rmSync(partial, { recursive: true });
+  }
+}
+
+function copyAll(from: string, to: string): void {
+  mkdirSync(to, { recursive: true, mode: 0o700 });
+  for (const name of readdirSync(from)) copyFileSync(join(from, name), join(to, name));
+}
