@@ -46,8 +46,20 @@ async function echoTime(client: RawClient): Promise<number> {
   return times.sort((a, b) => a - b)[5] as number;
 }
 
+// fact 7
+t.test('a CONNECT that is refused before its proof ends its socket itself, long before the deadline', async (t) => {
+  const begun = Date.now();
+  const will = { topic: 'a\0b', payload: Buffer.from('x'), qos: 0, retain: false };
+  for (const more of [{ clientId: 'x'.repeat(129) }, { clientId: 'a\0b' }, { will }]) {
+    const client = await rawClient(t, f.service.server.mqttPort);
+    client.send(connectPacket({ ...login(), ...more }));
+    await client.closed;
+  }
+  t.ok(Date.now() - begun < f.service.server.ctx.config.mqtt.connectTimeout, `${Date.now() - begun} ms`);
+});
+
 // fact 8
-t.test('of connections that take each other over at once none is lost from sight', async (t) => {
+t.test('of connections that take each other over at once one is left, which its secret ends', async (t) => {
   const other = await sibling(f);
   const clients = await Promise.all(Array.from({ length: 12 }, () => rawClient(t, f.service.server.mqttPort)));
   const connack = { username: other.device.id, password: Buffer.from(other.secret), clientId: 'one' };
@@ -58,6 +70,15 @@ t.test('of connections that take each other over at once none is lost from sight
   await f.service.credential(other.device.id);
   await winner.closed;
   t.equal(f.service.server.ctx.broker.disconnectDevice(other.device.id), 0, 'nothing was left');
+});
+
+// fact 8
+t.test('a connection that Aedes has lost from sight is taken over all the same', async (t) => {
+  const lost = await rawConnected(t, f, { clientId: 'lost' });
+  aedes.deleteClient(`${f.service.accountId}/${f.device.id}/lost`);
+  const successor = await rawConnected(t, f, { clientId: 'lost' });
+  await lost.closed;
+  await alive(t, successor);
 });
 
 // fact 8
