@@ -5,6 +5,7 @@ import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { BrokerCore } from '../../broker/aedes-types.js';
+import { connectBytes } from './bytes.js';
 import { certificate } from './certificate.js';
 import { type Fixture, fixture, rawConnected, sibling, versionOf } from './fixture.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, speak, subscribePacket } from './raw.js';
@@ -202,9 +203,14 @@ t.test('a WebSocket is not compressed, has its limit after CONNACK too, and tell
   t.teardown(() => client.end(true));
   for (let externalIp = null; externalIp !== '127.0.0.1'; )
     ({ externalIp } = (await f.service.ok('GET', `/api/v1/devices/${device.id}`)).device);
-  const ended = new Promise<void>((resolve) => client.once('close', () => resolve()));
-  client.on('error', () => {});
-  client.publish(f.service.topic(device.id, 'chat'), Buffer.alloc(2_000_000));
+  // A message is buffered until its last fragment, which never comes.
+  const endless = new WebSocket(url, ['mqtt'], { rejectUnauthorized: false });
+  const ended = new Promise((resolve) => endless.once('close', resolve));
+  endless.on('error', () => {});
+  await new Promise((resolve) => endless.once('open', resolve));
+  endless.send(connectBytes({ clientId: 'endless', username: f.device.id, password: f.secret }));
+  await new Promise((resolve) => endless.once('message', resolve));
+  for (let n = 0; n < 3; n += 1) endless.send(Buffer.alloc(400_000), { fin: false });
   await ended;
   t.ok(await versionOf(f.service, device.id), 'and the service lives');
 });

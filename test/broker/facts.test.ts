@@ -199,7 +199,8 @@ t.test('the same client id of two principals never disturbs either', async (t) =
 // fact 4
 t.test('an unproven CONNECT under the private id of a session does not touch the session', async (t) => {
   const f = await fixture(t);
-  const client = await rawConnected(t, f, { clientId: 'mine', clean: false });
+  // Aedes clears what has been received of a clean session by its id, whoever has closed.
+  const client = await rawConnected(t, f, { clientId: 'mine' });
   const message = { qos: 2, messageId: 5 };
   client.send(publishPacket(f.topic('temperature'), '1', message));
   t.match(await client.next(), { cmd: 'pubrec' });
@@ -275,20 +276,32 @@ t.test('a subscriber that does not read what it must acknowledge holds up nobody
   lazy.send(subscribePacket(1, [f.topic('chat'), 1]));
   await lazy.next();
   lazy.socket.pause();
-  const publisher = await f.service.connect({ jwt: f.service.admin });
-  await publisher.subscribeAsync([f.topic('_updates/fields'), other.topic('chat')]);
-  const order: string[] = [];
-  const told = (what: string, topic: string, text: string) =>
-    nextMessage(publisher, (on, payload) => on === topic && payload.includes(text)).then(() => order.push(what));
-  const away = told('cut off', f.topic('_updates/fields'), '"connected":false');
-  const payload = Buffer.alloc(130_000);
-  for (let n = 0; n < 200; n += 1) await publisher.publishAsync(f.topic('chat'), payload, { qos: 1 });
-  const echo = told('heard', other.topic('chat'), 'others');
-  await publisher.publishAsync(other.topic('chat'), 'others', { qos: 1 });
-  const begun = Date.now();
-  await Promise.all([echo, away]);
-  t.same(order, ['heard', 'cut off']);
-  t.ok(Date.now() - begun < 15_000, 'not after a minute');
+  const witness = await f.service.connect({ jwt: f.service.admin });
+  await witness.subscribeAsync([f.topic('_updates/fields'), other.topic('chat')]);
+  let isCutOff = false;
+  void nextMessage(witness, (_, payload) => payload.includes('"connected":false')).then(() => {
+    isCutOff = true;
+  });
+  const sent = (payload: Buffer, count: number) =>
+    Array.from({ length: count }, (_, n) => publishPacket(f.topic('chat'), payload, { qos: 1, messageId: n + 1 }));
+  // Who publishes for it waits with it, one read chunk each: several are needed to fill what all share.
+  const admin = { username: 'Auth:JWT', password: Buffer.from(f.service.admin) };
+  for (const [n, packets] of [
+    sent(Buffer.alloc(130_000), 80),
+    ...Array(6).fill(sent(Buffer.alloc(900), 500)),
+  ].entries()) {
+    const publisher = await rawClient(t, f.service.server.mqttPort);
+    publisher.send(connectPacket({ ...admin, clientId: `${n}` }), ...packets);
+  }
+  let longest = 0;
+  while (!isCutOff) {
+    const begun = performance.now();
+    const heard = nextMessage(witness, (topic) => topic === other.topic('chat'));
+    witness.publish(other.topic('chat'), 'to others', { qos: 1 });
+    await heard;
+    longest = Math.max(longest, performance.now() - begun);
+  }
+  t.ok(longest < 3000, `${Math.round(longest)} ms; whoever waits for it waits for 5 s`);
 });
 
 // facts 7 and 16
@@ -472,8 +485,11 @@ t.test('a queued message that may not be delivered any more leaves the queue, no
   });
   await admin.publishAsync(topic, 'not mine any more', { qos: 1 });
   // An acknowledgement and a PUBREL that nobody waits for are no reason to disconnect either.
-  phone.send({ cmd: 'puback', messageId: 4711 }, { cmd: 'pubrel', messageId: 4712 }, { cmd: 'pingreq' });
-  t.match(await phone.next(), { cmd: 'pubcomp', messageId: 4712 });
+  const unknown = [{ cmd: 'pubrel', messageId: 4712 } as const, { cmd: 'pubrec', messageId: 4713 } as const];
+  phone.send({ cmd: 'puback', messageId: 4711 }, ...unknown);
+  const answers = [await phone.next(), await phone.next()].map(({ cmd, messageId }) => `${cmd} ${messageId}`);
+  t.same(answers.sort(), ['pubcomp 4712', 'pubrel 4713']);
+  phone.send({ cmd: 'pingreq' });
   t.match(await phone.next(), { cmd: 'pingresp' });
 });
 
