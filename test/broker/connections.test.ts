@@ -5,6 +5,7 @@ import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { BrokerCore } from '../../broker/aedes-types.js';
+import { nextMessage } from '../support/service.js';
 import { connectBytes } from './bytes.js';
 import { certificate } from './certificate.js';
 import { type Fixture, fixture, rawConnected, sibling, versionOf } from './fixture.js';
@@ -46,6 +47,41 @@ async function echoTime(client: RawClient): Promise<number> {
   }
   return times.sort((a, b) => a - b)[5] as number;
 }
+
+// fact 6
+t.test('a subscriber that does not read what it must acknowledge holds up nobody, and is cut off', async (t) => {
+  const [own, other] = [await sibling(f), await sibling(f)];
+  const lazy = await rawConnected(t, own, { clientId: 'lazy' });
+  lazy.send(subscribePacket(1, [own.topic('chat'), 1]));
+  await lazy.next();
+  lazy.socket.pause();
+  const witness = await f.service.connect({ jwt: f.service.admin });
+  await witness.subscribeAsync([own.topic('_updates/fields'), other.topic('chat')]);
+  let isCutOff = false;
+  void nextMessage(witness, (_, payload) => payload.includes('"connected":false')).then(() => {
+    isCutOff = true;
+  });
+  const sent = (payload: Buffer, count: number) =>
+    Array.from({ length: count }, (_, n) => publishPacket(own.topic('chat'), payload, { qos: 1, messageId: n + 1 }));
+  // Who publishes for it waits with it, one read chunk each: several are needed to fill what all share.
+  const admin = { username: 'Auth:JWT', password: Buffer.from(f.service.admin) };
+  for (const [n, packets] of [
+    sent(Buffer.alloc(130_000), 80),
+    ...Array(6).fill(sent(Buffer.alloc(900), 500)),
+  ].entries()) {
+    const publisher = await rawClient(t, f.service.server.mqttPort);
+    publisher.send(connectPacket({ ...admin, clientId: `${n}` }), ...packets);
+  }
+  let longest = 0;
+  while (!isCutOff) {
+    const begun = performance.now();
+    const heard = nextMessage(witness, (topic) => topic === other.topic('chat'));
+    witness.publish(other.topic('chat'), 'to others', { qos: 1 });
+    await heard;
+    longest = Math.max(longest, performance.now() - begun);
+  }
+  t.ok(longest < 3000, `${Math.round(longest)} ms; whoever waits for it waits for 5 s`);
+});
 
 // fact 7
 t.test('a CONNECT that is refused before its proof ends its socket itself, long before the deadline', async (t) => {

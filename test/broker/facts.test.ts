@@ -268,42 +268,6 @@ t.test('a subscriber that does not read holds up nobody else', async (t) => {
   t.ok(f.service.server.ctx.broker.counters.shed > 0, 'QoS 0 messages were shed');
 });
 
-// fact 6
-t.test('a subscriber that does not read what it must acknowledge holds up nobody, and is cut off', async (t) => {
-  const f = await fixture(t);
-  const other = await sibling(f);
-  const lazy = await rawConnected(t, f, { clientId: 'lazy' });
-  lazy.send(subscribePacket(1, [f.topic('chat'), 1]));
-  await lazy.next();
-  lazy.socket.pause();
-  const witness = await f.service.connect({ jwt: f.service.admin });
-  await witness.subscribeAsync([f.topic('_updates/fields'), other.topic('chat')]);
-  let isCutOff = false;
-  void nextMessage(witness, (_, payload) => payload.includes('"connected":false')).then(() => {
-    isCutOff = true;
-  });
-  const sent = (payload: Buffer, count: number) =>
-    Array.from({ length: count }, (_, n) => publishPacket(f.topic('chat'), payload, { qos: 1, messageId: n + 1 }));
-  // Who publishes for it waits with it, one read chunk each: several are needed to fill what all share.
-  const admin = { username: 'Auth:JWT', password: Buffer.from(f.service.admin) };
-  for (const [n, packets] of [
-    sent(Buffer.alloc(130_000), 80),
-    ...Array(6).fill(sent(Buffer.alloc(900), 500)),
-  ].entries()) {
-    const publisher = await rawClient(t, f.service.server.mqttPort);
-    publisher.send(connectPacket({ ...admin, clientId: `${n}` }), ...packets);
-  }
-  let longest = 0;
-  while (!isCutOff) {
-    const begun = performance.now();
-    const heard = nextMessage(witness, (topic) => topic === other.topic('chat'));
-    witness.publish(other.topic('chat'), 'to others', { qos: 1 });
-    await heard;
-    longest = Math.max(longest, performance.now() - begun);
-  }
-  t.ok(longest < 3000, `${Math.round(longest)} ms; whoever waits for it waits for 5 s`);
-});
-
 // facts 7 and 16
 t.test('a connection without CONNECT, or refused before it is proven, does not stay open', async (t) => {
   const f = await fixture(t, { SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
