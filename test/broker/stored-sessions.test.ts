@@ -6,6 +6,7 @@ import {
   disconnected,
   keeper,
   left,
+  type Message,
   published,
   start,
   subscribed,
@@ -14,7 +15,7 @@ import {
   until,
 } from './conversation.js';
 import { fixture, rawConnected, sibling, versionOf } from './fixture.js';
-import { publishPacket } from './raw.js';
+import { publishPacket, subscribePacket } from './raw.js';
 
 t.test('a message that comes while a session gets its queue does not overtake it', async (t) => {
   const f = await left(t);
@@ -53,6 +54,7 @@ t.test('a message that comes while a session gets its queue does not overtake it
   );
 });
 
+// fact 17
 t.test('a session that nobody came back to ends after its time, with what was queued for it', async (t) => {
   let now = Date.now();
   const f = await fixture(t, { SLIPWAY_MQTT_SESSION_EXPIRY_HOURS: '3' }, { clock: { now: () => now } });
@@ -125,3 +127,45 @@ t.test('what the store refuses is not acknowledged, and the session goes on as i
   const back = await rawConnected(t, f, keeper);
   t.same(texts(await taken(back, ({ length }) => length > 0)), ['accepted']);
 });
+
+t.test(
+  'what was said out of reach stays unheard when the right comes back, queued or retained meanwhile',
+  async (t) => {
+    const f = await fixture(t);
+    const organization = await f.service.organization();
+    const { token } = await f.service.endUser(organization.id);
+    const admin = await f.service.connect({ jwt: f.service.admin });
+    const say = (payload: string, retain = false) => admin.publishAsync(f.topic('chat'), payload, { qos: 1, retain });
+    const move = async (organizationId: string | null) =>
+      f.service.ok('PUT', `/api/v1/devices/${f.device.id}`, {
+        body: { organizationId },
+        headers: { etag: await versionOf(f.service, f.device.id) },
+      });
+    const session = { clientId: 'phone', clean: false, username: 'Auth:JWT', password: Buffer.from(token) };
+    const filter = f.topic('chat').replace(f.device.id, '+');
+    /** What a connection of the phone is told; with a subscription, what is retained too. */
+    const phoneHears = async (subscribes: boolean, atLeast = 0) => {
+      const phone = await rawConnected(t, f, session);
+      if (subscribes) phone.send(subscribePacket(1, [filter, 1]));
+      const messages = (all: Message[]) => all.filter(({ cmd }) => cmd === 'publish');
+      const heard = await taken(phone, (all) => messages(all).length >= atLeast);
+      await disconnected(phone);
+      return texts(messages(heard));
+    };
+    await move(organization.id);
+    t.same(await phoneHears(true), []);
+    await say('in reach', true);
+    await move(null);
+    await say('out of reach');
+    t.same(await phoneHears(true), [], 'neither the queued message nor the retained one');
+    await say('still out of reach');
+    await move(organization.id);
+    await say('in reach again');
+    t.same(await phoneHears(false, 1), ['in reach again']);
+    t.same(await phoneHears(true, 1), ['in reach'], 'the retained one is in reach as well again');
+    await say('before');
+    await move(null);
+    await move(organization.id);
+    t.same(await phoneHears(false, 1), ['before'], 'a right that was away while nobody asked has covered both ends');
+  },
+);

@@ -1,6 +1,7 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { beforeNextTransaction } from '../support/races.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { closed, type Json, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -104,16 +105,52 @@ t.test('of a delete and a recover with one version only what is possible happens
     t.ok([404, 410, 412].includes(status), `${status} ${JSON.stringify(body)}`);
 });
 
-t.test('of parallel regenerations exactly one secret works afterwards', async (t) => {
-  const device = await service.create('/devices', 'device', { serialNumber: 'race' });
-  const secrets = await Promise.all(Array.from({ length: 20 }, () => service.credential(device.id)));
-  const results = await Promise.all(
-    secrets.map((secret) =>
-      service.connect({ deviceId: device.id, secret }).then(
-        () => true,
-        () => false,
-      ),
-    ),
+t.test('of parallel regenerations exactly one secret works afterwards, before and after a restart', async (t) => {
+  const first = await startService(t);
+  const { device, secret } = await first.device();
+  const answered: string[] = [];
+  let over = false;
+  const entered = [{ client: await first.connect({ deviceId: device.id, secret }), tried: secret }];
+  // Whoever gets in has the secret of an answer, and what comes after that answer throws it out again.
+  const reconnecting = Promise.all(
+    [0, 1].map(async (n) => {
+      while (!over) {
+        const tried = answered.at(-1 - n) ?? secret;
+        const client = await first
+          .connect({ deviceId: device.id, secret: tried }, { clientId: `${n}` })
+          .catch(() => {});
+        if (client) entered.push({ client, tried });
+        if (client && !over) await Promise.race([closed(client), nextTurn()]);
+      }
+    }),
   );
-  t.equal(results.filter(Boolean).length, 1);
+  const answers = Array.from({ length: 20 }, () => first.credential(device.id).then((made) => answered.push(made)));
+  await Promise.all(answers);
+  over = true;
+  await reconnecting;
+
+  const accepted = async (service: Service) => {
+    const results = await Promise.all(
+      [secret, ...answered].map((tried, n) =>
+        service.connect({ deviceId: device.id, secret: tried }, { clientId: `last ${n}` }).then(
+          () => true,
+          () => false,
+        ),
+      ),
+    );
+    return [secret, ...answered].filter((_, n) => results[n]);
+  };
+  const works = await accepted(first);
+  t.equal(works.length, 1);
+  t.not(works[0], secret);
+  const staying = entered.filter(({ client }) => client.connected).map(({ tried }) => tried);
+  t.same(
+    staying.filter((tried) => tried !== works[0]),
+    [],
+    'nobody has stayed with another secret',
+  );
+  const { directory } = first;
+  await first.close();
+  const second = await startService(t, { directory });
+  t.same(await accepted(second), works);
 });

@@ -1,0 +1,272 @@
+/** What a connection must be, whatever Aedes and Node do when left alone; the numbers are those of broker-facts.md. */
+import { connect as connectTls } from 'node:tls';
+import { Aedes } from 'aedes';
+import mqtt from 'mqtt';
+import t, { type Test } from 'tap';
+import { WebSocket } from 'ws';
+import type { BrokerCore } from '../../broker/aedes-types.js';
+import { nextMessage } from '../support/service.js';
+import { connectBytes } from './bytes.js';
+import { certificate } from './certificate.js';
+import { type Fixture, fixture, rawConnected, sibling, versionOf } from './fixture.js';
+import { connectPacket, publishPacket, type RawClient, rawClient, speak, subscribePacket } from './raw.js';
+
+let f: Fixture;
+let aedes: BrokerCore;
+
+t.before(async () => {
+  const { listen } = Aedes.prototype;
+  Aedes.prototype.listen = function (this: Aedes) {
+    aedes = this as BrokerCore;
+    return listen.call(this);
+  };
+  f = await fixture(t, certificate(t));
+  Aedes.prototype.listen = listen;
+});
+
+const securePort = () => f.service.server.ctx.broker.addresses.mqtts as number;
+const login = () => ({ username: f.device.id, password: Buffer.from(f.secret) });
+
+async function alive(t: Test, client: RawClient): Promise<void> {
+  client.send({ cmd: 'pingreq' });
+  t.match(await client.next(), { cmd: 'pingresp' });
+}
+
+/** Milliseconds from publish to receive on one socket, the median of several. */
+async function echoTime(client: RawClient): Promise<number> {
+  client.socket.setNoDelay(true);
+  client.send(subscribePacket(1, [f.topic('chat'), 0]));
+  await client.next();
+  const times: number[] = [];
+  for (let messageId = 1; messageId <= 11; messageId += 1) {
+    const begun = performance.now();
+    client.send(publishPacket(f.topic('chat'), 'x', { qos: 1, messageId }));
+    await client.next();
+    await client.next();
+    times.push(performance.now() - begun);
+  }
+  return times.sort((a, b) => a - b)[5] as number;
+}
+
+// fact 6
+t.test('a subscriber that does not read what it must acknowledge holds up nobody, and is cut off', async (t) => {
+  const [own, other] = [await sibling(f), await sibling(f)];
+  const lazy = await rawConnected(t, own, { clientId: 'lazy' });
+  lazy.send(subscribePacket(1, [own.topic('chat'), 1]));
+  await lazy.next();
+  lazy.socket.pause();
+  const witness = await f.service.connect({ jwt: f.service.admin });
+  await witness.subscribeAsync([own.topic('_updates/fields'), other.topic('chat')]);
+  let isCutOff = false;
+  void nextMessage(witness, (_, payload) => payload.includes('"connected":false')).then(() => {
+    isCutOff = true;
+  });
+  const sent = (payload: Buffer, count: number) =>
+    Array.from({ length: count }, (_, n) => publishPacket(own.topic('chat'), payload, { qos: 1, messageId: n + 1 }));
+  // Who publishes for it waits with it, one read chunk each: several are needed to fill what all share.
+  const admin = { username: 'Auth:JWT', password: Buffer.from(f.service.admin) };
+  for (const [n, packets] of [
+    sent(Buffer.alloc(130_000), 80),
+    ...Array(6).fill(sent(Buffer.alloc(900), 500)),
+  ].entries()) {
+    const publisher = await rawClient(t, f.service.server.mqttPort);
+    publisher.send(connectPacket({ ...admin, clientId: `${n}` }), ...packets);
+  }
+  let longest = 0;
+  while (!isCutOff) {
+    const begun = performance.now();
+    const heard = nextMessage(witness, (topic) => topic === other.topic('chat'));
+    witness.publish(other.topic('chat'), 'to others', { qos: 1 });
+    await heard;
+    longest = Math.max(longest, performance.now() - begun);
+  }
+  t.ok(longest < 3000, `${Math.round(longest)} ms; whoever waits for it waits for 5 s`);
+});
+
+// fact 7
+t.test('a CONNECT that is refused before its proof ends its socket itself, long before the deadline', async (t) => {
+  const begun = Date.now();
+  const will = { topic: 'a\0b', payload: Buffer.from('x'), qos: 0, retain: false };
+  for (const more of [{ clientId: 'x'.repeat(129) }, { clientId: 'a\0b' }, { will }]) {
+    const client = await rawClient(t, f.service.server.mqttPort);
+    client.send(connectPacket({ ...login(), ...more }));
+    await client.closed;
+  }
+  t.ok(Date.now() - begun < f.service.server.ctx.config.mqtt.connectTimeout, `${Date.now() - begun} ms`);
+});
+
+// fact 8
+t.test('of connections that take each other over at once one is left, which its secret ends', async (t) => {
+  const other = await sibling(f);
+  const clients = await Promise.all(Array.from({ length: 12 }, () => rawClient(t, f.service.server.mqttPort)));
+  const connack = { username: other.device.id, password: Buffer.from(other.secret), clientId: 'one' };
+  for (const client of clients) client.send(connectPacket(connack));
+  const winner = await rawConnected(t, other, { clientId: 'one' });
+  await Promise.all(clients.map(({ closed }) => closed));
+  await alive(t, winner);
+  await f.service.credential(other.device.id);
+  await winner.closed;
+  t.equal(f.service.server.ctx.broker.disconnectDevice(other.device.id), 0, 'nothing was left');
+});
+
+// fact 8
+t.test('a connection that Aedes has lost from sight is taken over all the same', async (t) => {
+  const lost = await rawConnected(t, f, { clientId: 'lost' });
+  aedes.deleteClient(`${f.service.accountId}/${f.device.id}/lost`);
+  const successor = await rawConnected(t, f, { clientId: 'lost' });
+  await lost.closed;
+  await alive(t, successor);
+});
+
+// fact 8
+t.test('a secret that ends between its proof and CONNACK, or right after it, lets nobody stay', async (t) => {
+  const { access, registry } = f.service.server.ctx;
+  const [may, credential] = [access.may.bind(access), registry.credential.bind(registry)];
+  for (const looksBefore of [0, 1]) {
+    let looks = -1;
+    // Asked once the secret has been proven; from then on each look at the credential counts.
+    access.may = (...given) => {
+      if (given[0].kind === 'device' && given[1] === 'subscribe' && looks < 0) looks = 0;
+      return may(...given);
+    };
+    registry.credential = (id) => {
+      const row = credential(id);
+      if (looks >= 0) looks += 1;
+      return row && looks > looksBefore ? { ...row, generation: row.generation + 1 } : row;
+    };
+    const client = await rawClient(t, f.service.server.mqttPort);
+    client.send(connectPacket(login()));
+    await client.closed;
+    t.equal(looks, looksBefore + 1);
+    Object.assign(access, { may });
+    Object.assign(registry, { credential });
+  }
+  await alive(t, await rawConnected(t, f));
+});
+
+// fact 9
+t.test('small packets do not wait for each other over TLS either', async (t) => {
+  const secure = connectTls({ host: '127.0.0.1', port: securePort(), rejectUnauthorized: false });
+  t.teardown(() => secure.destroy());
+  const client = speak(secure);
+  client.send(connectPacket(login()));
+  t.match(await client.next(), { cmd: 'connack', returnCode: 0 });
+  const time = await echoTime(client);
+  t.ok(time < 25, `${time.toFixed(1)} ms over TLS; Nagle costs 40`);
+});
+
+// fact 10
+t.test('nothing that is thrown in a hook, and no error of the broker itself, ends the process', async (t) => {
+  const { ctx, mqttPort } = f.service.server;
+  const witness = await rawConnected(t, f, { clientId: 'witness' });
+  const fault = () => {
+    throw new Error('a fault');
+  };
+  const { mqtt } = ctx.config;
+  const { maxKeepaliveSeconds } = mqtt;
+  Object.defineProperty(mqtt, 'maxKeepaliveSeconds', { get: fault, configurable: true });
+  const stranger = await rawClient(t, mqttPort);
+  stranger.send(connectPacket(login()));
+  await stranger.closed;
+  Object.defineProperty(mqtt, 'maxKeepaliveSeconds', { value: maxKeepaliveSeconds });
+
+  const unlucky = await rawConnected(t, f, { clientId: 'unlucky' });
+  const may = ctx.access.may.bind(ctx.access);
+  ctx.access.may = fault;
+  unlucky.send(subscribePacket(1, ['#', 1]));
+  await unlucky.closed;
+  ctx.access.may = may;
+
+  const { now } = ctx.clock;
+  ctx.clock.now = fault;
+  const late = await rawClient(t, mqttPort);
+  late.send(connectPacket({ ...login(), clientId: 'late' }));
+  t.match(await late.next(), { cmd: 'connack' }, 'a listener that throws ends nothing either');
+  ctx.clock.now = now;
+
+  aedes.emit('error' as 'closed', new Error('a fault') as never);
+  await alive(t, witness);
+});
+
+// fact 15
+t.test('a will is decided again when it fires', async (t) => {
+  const template = await f.service.template({ channels: [{ name: 'chat', persistenceType: 'simple' }] });
+  const { device, secret } = await f.service.device({ deviceTemplateId: template.id });
+  const topic = f.service.topic(device.id, 'chat');
+  const will = { topic, payload: Buffer.from('last words'), qos: 1, retain: true };
+  const mortal = await rawConnected(t, { ...f, device, secret }, { clientId: 'mortal', will });
+  const admin = await f.service.connect({ jwt: f.service.admin });
+  const heard: string[] = [];
+  const explained = new Promise<string>((resolve) => {
+    admin.on('message', (topic, payload) => {
+      heard.push(topic);
+      if (topic.endsWith('/_rejected')) resolve(payload.toString());
+    });
+  });
+  await admin.subscribeAsync(f.service.topic(device.id, '#'), { qos: 1 });
+  const { channelTemplates } = (await f.service.ok('GET', `/api/v1/devices/templates/${template.id}`)).deviceTemplate;
+  const { id } = channelTemplates.find(({ name }: { name: string }) => name === 'chat');
+  const { version } = (await f.service.ok('GET', `/api/v1/channels/templates/${id}`)).channelTemplate;
+  await f.service.ok('DELETE', `/api/v1/channels/templates/${id}`, { headers: { etag: version } });
+  mortal.socket.destroy();
+  t.match(JSON.parse(await explained), { error: { code: 100 }, topic });
+  t.notOk(heard.includes(topic));
+});
+
+// fact 22
+t.test('MQTT 5 is answered with CONNACK 1, so that a client can come back with 3.1.1', async (t) => {
+  const client = await rawClient(t, f.service.server.mqttPort);
+  client.send(connectPacket({ ...login(), protocolVersion: 5 }));
+  t.match(await client.next(), { cmd: 'connack', returnCode: 1 });
+  await client.closed;
+});
+
+// below the table: WebSocket
+t.test('a WebSocket is not compressed, has its limit after CONNACK too, and tells where it comes from', async (t) => {
+  const { device, secret } = await f.service.device({ deviceTemplateId: f.device.deviceTemplateId });
+  const url = `${f.service.server.url.replace('http', 'ws')}/mqtt`;
+  const offering = new WebSocket(url, ['mqtt'], { perMessageDeflate: true, rejectUnauthorized: false });
+  await new Promise((resolve) => offering.once('open', resolve));
+  t.equal(offering.extensions, '');
+  offering.terminate();
+
+  const client = await mqtt.connectAsync(url, {
+    username: device.id,
+    password: secret,
+    reconnectPeriod: 0,
+    wsOptions: { rejectUnauthorized: false },
+  });
+  t.teardown(() => client.end(true));
+  for (let externalIp = null; externalIp !== '127.0.0.1'; )
+    ({ externalIp } = (await f.service.ok('GET', `/api/v1/devices/${device.id}`)).device);
+  // A message is buffered until its last fragment, which never comes.
+  const endless = new WebSocket(url, ['mqtt'], { rejectUnauthorized: false });
+  const ended = new Promise((resolve) => endless.once('close', resolve));
+  endless.on('error', () => {});
+  await new Promise((resolve) => endless.once('open', resolve));
+  endless.send(connectBytes({ clientId: 'endless', username: f.device.id, password: f.secret }));
+  await new Promise((resolve) => endless.once('message', resolve));
+  for (let n = 0; n < 3; n += 1) endless.send(Buffer.alloc(400_000), { fin: false });
+  await ended;
+  t.ok(await versionOf(f.service, device.id), 'and the service lives');
+});
+
+// below the table: TLS
+t.test('TLS takes suites with forward secrecy and authenticated encryption only', async (t) => {
+  const attempt = (ciphers: string) =>
+    new Promise<string>((resolve) => {
+      const about = {
+        host: '127.0.0.1',
+        port: securePort(),
+        rejectUnauthorized: false,
+        maxVersion: 'TLSv1.2' as const,
+      };
+      const socket = connectTls({ ...about, ciphers }, () => {
+        resolve(socket.getCipher().name);
+        socket.destroy();
+      });
+      socket.on('error', () => resolve('refused'));
+    });
+  t.equal(await attempt('ECDHE-ECDSA-AES128-GCM-SHA256'), 'ECDHE-ECDSA-AES128-GCM-SHA256');
+  for (const weak of ['ECDHE-ECDSA-AES128-SHA', 'ECDHE-ECDSA-AES256-SHA384']) t.equal(await attempt(weak), 'refused');
+});
