@@ -166,6 +166,7 @@ t.test(
     await say('before');
     await move(null);
     await move(organization.id);
-    t.same(await phoneHears(false, 1), ['before'], 'a right that was away while nobody asked has covered both ends');
+    await say('after');
+    t.same(await phoneHears(false, 1), ['after'], 'what was queued went with the right, though nobody had asked');
   },
 );

@@ -66,7 +66,14 @@ async function household(service: Service, accountId: string, token: string, dev
 
 async function begin(t: Test): Promise<World> {
   // Nobody is to be saved by having been refused too often.
-  const service = await startService(t, { env: { SLIPWAY_MQTT_REFUSALS_PER_MINUTE: '0' } });
+  const service = await startService(t, {
+    env: {
+      SLIPWAY_MQTT_REFUSALS_PER_MINUTE: '0',
+      SLIPWAY_MQTT_FAILED_CONNECTS_PER_ADDRESS: '0',
+      SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL: '0',
+      SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: '0',
+    },
+  });
   const { accountId, admin } = service;
   const root = service.server.ctx.config.topicRoot;
   const boss = { name: 'Other', adminEmail: 'boss@example.com', adminPassword: 'another fine one' };
