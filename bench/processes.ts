@@ -7,10 +7,15 @@ import { fileURLToPath } from 'node:url';
 import { openLink } from './link.js';
 import { seedAdmin } from './seed.js';
 
+/** The clock of /proc, on every Linux that Node runs on. */
+const ticksPerSecond = 100;
+
 export interface Serving {
   mqttPort: number;
   /** Megabytes that the process holds of memory now. */
   rss(): number;
+  /** Seconds of CPU time that it has taken so far: a busy machine changes it less than any other time. */
+  cpu(): number;
   /** Ends it with SIGTERM. */
   stop(): Promise<void>;
 }
@@ -82,6 +87,11 @@ function serving(child: ChildProcess, mqttPort: number): Serving {
     rss: () => {
       const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
       return Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024);
+    },
+    cpu: () => {
+      const [, fields = ''] = readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ');
+      const [user, system] = fields.split(' ').slice(11, 13).map(Number) as [number, number];
+      return (user + system) / ticksPerSecond;
     },
     stop: async () => {
       const ended = once(child, 'exit');

@@ -1,4 +1,5 @@
 /** When the process is killed, and what the files say of that moment. */
+import type { ChildProcess } from 'node:child_process';
 import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, watch } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -7,18 +8,28 @@ import { openSqlite } from '../../db/sqlite.js';
 export const databases = ['registry.db', 'messages.db'] as const;
 
 /** Milliseconds to wait for a checkpoint under load. */
-const checkpointPatience = 8000;
+const checkpointPatience = 10_000;
 /** Places in the index of a write-ahead log, `-shm` (sqlite.org/walformat.html, 2.2): how far a checkpoint is, and wants to go. */
 const backfilled = 96;
 const backfillAttempted = 128;
 
-/** Resolves at the first write into a database file itself: only a checkpoint does that. */
-export async function nextCheckpoint(directory: string): Promise<void> {
+/**
+ * Stops a process in the middle of a checkpoint: only then is a database file itself written, and each write is looked
+ * at while the process stands still. Gives up, with the process running, when no checkpoint could be caught in time.
+ */
+export async function stopInCheckpoint(directory: string, { pid = 0 }: ChildProcess): Promise<void> {
   const over = new AbortController();
-  const seen = new Promise<void>((resolve) => {
-    for (const name of databases) watch(join(directory, name), { signal: over.signal }, () => resolve());
+  const { signal } = over;
+  const caught = new Promise<void>((resolve) => {
+    const look = () => {
+      if (signal.aborted) return;
+      process.kill(pid, 'SIGSTOP');
+      if (openCheckpoints(directory).length === 0) process.kill(pid, 'SIGCONT');
+      else resolve();
+    };
+    for (const name of databases) watch(join(directory, name), { signal }, look);
   });
-  await Promise.race([seen, sleep(checkpointPatience, undefined, { signal: over.signal })]);
+  await Promise.race([caught, sleep(checkpointPatience, undefined, { signal })]);
   over.abort();
 }
 

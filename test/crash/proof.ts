@@ -6,15 +6,15 @@ import { type Launched, launch, type Running } from '../support/process.js';
 import { Api } from './api.js';
 import { type Acknowledged, checkConnected, checkHeard, checkStored, connectedIds } from './check.js';
 import { type Fleet, makeFleet } from './fleet.js';
-import { checkFiles, nextCheckpoint, openCheckpoints } from './moments.js';
+import { checkFiles, openCheckpoints, stopInCheckpoint } from './moments.js';
 
 /** Milliseconds within which a kill during a start falls, at least. */
 const startTime = 400;
 /** Milliseconds after the clients have come back within which a kill among their first packets falls. */
 const returnTime = 300;
 
-/** When the process is killed: under load, in a checkpoint under load, and then again while it starts or clients return. */
-const kinds = ['load', 'checkpoint', 'start', 'return'] as const;
+/** When the process is killed, in turns: under load and again while it starts or clients return, in a checkpoint, under load. */
+const kinds = ['start', 'return', 'checkpoint', 'load'] as const;
 
 export interface Settings {
   directory: string;
@@ -85,7 +85,7 @@ class Stage {
   }
 
   async round(round: number): Promise<void> {
-    const kind = this.#pick(kinds);
+    const kind = kinds[(round - 1) % kinds.length];
     const { sources, writers } = this.#parts();
     const from = new Map(sources.map(({ publisher }) => [publisher.stream.topic, publisher.sent]));
     for (const { publisher } of sources) publisher.run();
@@ -93,7 +93,7 @@ class Stage {
     const writing = Promise.all(writers.map((writer) => writer.run(() => isOver)));
     const began = performance.now();
     await sleep(this.#dice() * this.#settings.loadTime);
-    if (kind === 'checkpoint') await nextCheckpoint(this.#settings.directory);
+    if (kind === 'checkpoint' && this.#launched) await stopInCheckpoint(this.#settings.directory, this.#launched.child);
     const after = Math.round(performance.now() - began);
     await this.#kill();
     isOver = true;
@@ -217,7 +217,7 @@ class Stage {
     return taken;
   }
 
-  #report([round, kind, after, open, count, writes]: Array<string | number>, losses: string[]): void {
+  #report([round, kind, after, open, count, writes]: Array<string | number | undefined>, losses: string[]): void {
     const columns: Array<[string | number | undefined, number]> = [
       [round, 5],
       [after, 14 - `${kind}`.length + 6],
@@ -230,10 +230,6 @@ class Stage {
     const [first, ...rest] = columns.map(([value, width]) => `${value}`.padStart(width));
     this.#settings.say(`${first}  ${kind}${rest.join('  ')}`);
     for (const loss of losses) this.#settings.say(`       ! ${loss}`);
-  }
-
-  #pick<T>(values: readonly T[]): T {
-    return values[Math.floor(this.#dice() * values.length)] as T;
   }
 
   #parts(): Fleet {
