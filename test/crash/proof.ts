@@ -244,7 +244,8 @@ class Stage {
 }
 
 function dice(seed: number): () => number {
-  let state = seed >>> 0;
+  // Neighbouring seeds would begin with nearly the same number.
+  let state = Math.imul(seed + 1, 2_654_435_761) >>> 0;
   return () => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
     return state / 2 ** 32;

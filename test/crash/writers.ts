@@ -20,9 +20,10 @@ export class Renamer implements Writer {
     readonly deviceId: string,
   ) {}
 
-  async run(isOver: () => boolean): Promise<number> {
-    let { version } = (await this.#read()) ?? {};
+  run(isOver: () => boolean): Promise<number> {
+    let version: string | undefined;
     return untilGone(isOver, async () => {
+      version ??= (await this.#read()).version;
       this.#tried += 1;
       const name = String(this.#tried);
       version = (await this.api.ok('PUT', `/api/v1/devices/${this.deviceId}`, { name }, version)).device.version;
@@ -31,7 +32,7 @@ export class Renamer implements Writer {
   }
 
   async check(): Promise<string[]> {
-    const name = Number((await this.#read())?.name);
+    const name = Number((await this.#read()).name);
     const isKept = this.#tried === 0 || (name >= this.#answered && name <= this.#tried);
     return isKept ? [] : [`a device is called ${name}, not ${this.#answered} to ${this.#tried}`];
   }

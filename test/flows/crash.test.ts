@@ -7,7 +7,7 @@ t.test('kill -9 under load loses nothing that was acknowledged, and no old secre
   const directory = temporaryDirectory(t);
   const lines: string[] = [];
   const say = (line: string) => void lines.push(line);
-  const proof = await proveCrashes({ directory, rounds: 2, seed: 4, devices: 200, loadTime: 500, say });
+  const proof = await proveCrashes({ directory, rounds: 2, seed: 161, devices: 200, loadTime: 500, say });
   t.same(proof.losses, []);
   t.ok(proof.acknowledged > 0 && proof.kills > 1, lines.join('\n'));
 });
