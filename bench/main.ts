@@ -1,17 +1,26 @@
 /** `npm run bench -- <scenario>`: measures what the README promises in figures. Each scenario can be run singly. */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { measureDisturbance } from './disturbance.js';
+import { sayLoad } from './figures.js';
+import { measureLatency } from './latency.js';
 import { measureLists } from './lists.js';
 import { measureLogins } from './logins.js';
 import { measureMoves } from './move.js';
+import { measureReconnect } from './reconnect.js';
 import { seed } from './seed.js';
+import { measureStored } from './stored.js';
 
 const usage = `npm run bench -- seed  --data-dir D [--devices 1000000]   make a large registry in D
 npm run bench -- lists [--data-dir D] [--devices 1000000]  every filter and sort of GET /devices (seeds its own without D)
 npm run bench -- move  [--devices 10000]                   move an organization with so many devices under live connections
 npm run bench -- logins                                    what logins cost others, and what their time tells
+npm run bench -- reconnect [--devices 10000]               a fleet with stored sessions comes back after a restart
+npm run bench -- latency                                   publish to receive on an idle broker
+npm run bench -- disturbance                               what honest clients feel of those who do harm
+npm run bench -- stored                                    QoS 1 that is on disk before it is acknowledged
 `;
 
 const { values, positionals } = parseArgs({
@@ -19,7 +28,7 @@ const { values, positionals } = parseArgs({
   options: { 'data-dir': { type: 'string' }, devices: { type: 'string' } },
 });
 const [scenario = ''] = positionals;
-const devices = Number(values.devices ?? (scenario === 'move' ? 10_000 : 1_000_000));
+const devices = Number(values.devices ?? (['move', 'reconnect'].includes(scenario) ? 10_000 : 1_000_000));
 const given = values['data-dir'];
 const say = (line: string) => console.log(line);
 
@@ -29,6 +38,10 @@ const scenarios: Record<string, { seeds: number; run(directory: string): Promise
   lists: { seeds: devices, run: measureLists },
   logins: { seeds: 0, run: measureLogins },
   move: { seeds: 1000, run: (directory) => measureMoves(directory, devices) },
+  reconnect: { seeds: devices, run: (directory) => measureReconnect(directory, devices) },
+  latency: { seeds: 1000, run: measureLatency },
+  disturbance: { seeds: 1000, run: measureDisturbance },
+  stored: { seeds: 1000, run: measureStored },
 };
 const chosen = Object.hasOwn(scenarios, scenario) ? scenarios[scenario] : undefined;
 
@@ -38,6 +51,7 @@ if (!Number.isInteger(devices) || devices < 1 || !chosen || (scenario === 'seed'
 } else {
   const directory = given ?? mkdtempSync(join(tmpdir(), 'slipway-bench-'));
   try {
+    sayLoad(loadavg(), availableParallelism());
     if (given === undefined && chosen.seeds > 0) await seed(directory, chosen.seeds, say);
     await chosen.run(directory);
   } finally {

@@ -40,13 +40,17 @@ export async function runToEnd(
   return { code, stdout, stderr };
 }
 
-/** Starts the server on `directory` and waits until it listens; it is killed when the test ends. */
-export async function startProcess(
-  t: Test,
-  directory: string,
-  env: Record<string, string | undefined> = {},
-): Promise<Running> {
-  copyKeys(directory);
+/** A server that has been started and may not listen yet. */
+export interface Launched {
+  child: ChildProcess;
+  /** Rejects when the process ends before it listens. */
+  listening: Promise<Running>;
+  /** The exit code, or the signal. */
+  ended: Promise<number | NodeJS.Signals>;
+}
+
+/** Starts the server on `directory`. Whoever starts it ends it. */
+export function launch(directory: string, env: Record<string, string | undefined> = {}): Launched {
   const child = spawn('env', [...plainNode, mainFile], {
     cwd: directory,
     env: {
@@ -62,27 +66,35 @@ export async function startProcess(
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  t.teardown(() => child.kill('SIGKILL'));
-  const ended = once(child, 'exit');
+  const ended = once(child, 'exit').then(([code, by]) => code ?? by);
   let output = '';
-  const [url, mqttPort] = await new Promise<[string, number]>((resolve, reject) => {
-    ended.then(([code]) => reject(new Error(`the server ended with ${code}: ${output}`)));
+  const listening = new Promise<Running>((resolve, reject) => {
+    ended.then((code) => reject(new Error(`the server ended with ${code}: ${output}`)));
     child.stdout.on('data', (chunk) => {
       output += chunk;
-      const [, api] = /API (http\S+)\/api\/v1/.exec(output) ?? [];
+      const [, url] = /API (http\S+)\/api\/v1/.exec(output) ?? [];
       const [, port] = /^MQTT \S+:(\d+) .*\n/m.exec(output) ?? [];
-      if (api && port) resolve([api, Number(port)]);
+      if (!url || !port) return;
+      const stop = async (signal: NodeJS.Signals) => {
+        child.kill(signal);
+        return ended;
+      };
+      resolve({ child, url, mqttPort: Number(port), output: () => output, stop });
     });
   });
-  return {
-    child,
-    url,
-    mqttPort,
-    output: () => output,
-    stop: async (signal) => {
-      child.kill(signal);
-      const [code, by] = await ended;
-      return code ?? by;
-    },
-  };
+  // Who kills it before it listens does not wait for that.
+  listening.catch(() => {});
+  return { child, listening, ended };
+}
+
+/** Starts the server on `directory` and waits until it listens; it is killed when the test ends. */
+export async function startProcess(
+  t: Test,
+  directory: string,
+  env: Record<string, string | undefined> = {},
+): Promise<Running> {
+  copyKeys(directory);
+  const { child, listening } = launch(directory, env);
+  t.teardown(() => child.kill('SIGKILL'));
+  return listening;
 }

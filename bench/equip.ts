@@ -1,0 +1,54 @@
+/** Gives devices of a seeded registry what they need to speak: secrets, and channels on their templates. */
+import { join } from 'node:path';
+import { v7 as uuidv7 } from 'uuid';
+import { openSqlite } from '../db/sqlite.js';
+import { makeSecret, Secrets } from '../src/identity/secrets.js';
+
+export interface Equipped {
+  accountId: string;
+  id: string;
+  secret: string;
+  topic(channel: 'temperature' | 'chat'): string;
+}
+
+/** Equips the first `count` devices of `directory`, where no service may run: `temperature` is stored, `chat` is not. */
+export async function equip(directory: string, count: number): Promise<Equipped[]> {
+  const file = openSqlite(join(directory, 'registry.db'));
+  const secrets = new Secrets();
+  const accountId = file.prepare('SELECT "id" FROM "accounts" LIMIT 1').pluck().get() as string;
+  const ids = file.prepare('SELECT "id" FROM "devices" LIMIT ?').pluck().all(count) as string[];
+  const made = ids.map((id) => ({ id, secret: makeSecret() }));
+  const hashes = await Promise.all(made.map(({ secret }) => secrets.hash(secret)));
+  const stamp = { created: now(), createdById: 'bench', lastModified: now(), lastModifiedById: 'bench', version: 1 };
+  const insert = (table: string, row: object) => {
+    const names = Object.keys(row);
+    const columns = names.map((name) => `"${name}"`);
+    file.prepare(`INSERT OR REPLACE INTO "${table}" (${columns}) VALUES (${names.map((name) => `@${name}`)})`).run(row);
+  };
+  file.transaction(() => {
+    for (const row of file.prepare(`SELECT * FROM "channelTemplates" WHERE "name" = '_log'`).all() as object[]) {
+      insert('channelTemplates', { ...row, id: uuidv7(), name: 'temperature', persistenceType: 'timeSeries' });
+      insert('channelTemplates', { ...row, id: uuidv7(), name: 'chat', persistenceType: 'simple' });
+    }
+    for (const [at, { id }] of made.entries())
+      insert('credentials', {
+        ...stamp,
+        id: uuidv7(),
+        accountId,
+        entityId: id,
+        entityType: 'device',
+        secretHash: hashes[at],
+        generation: 1,
+      });
+  })();
+  file.close();
+  return made.map((device) => ({
+    ...device,
+    accountId,
+    topic: (channel) => `slipway/v1/${accountId}/d/${device.id}/${channel}`,
+  }));
+}
+
+function now(): string {
+  return new Date().toISOString();
+}

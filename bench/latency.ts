@@ -1,0 +1,82 @@
+/** From publish to receive on an idle broker, one message at a time. */
+import type { Packet } from 'mqtt-packet';
+import { type Equipped, equip } from './equip.js';
+import { at, described, verdict } from './figures.js';
+import { type Link, openLink, publishBytes } from './link.js';
+import { type Serving, serve, serveBareAedes } from './processes.js';
+
+const warmUp = 300;
+const messages = 2000;
+/** Milliseconds, p99. */
+const figure = 5;
+const channels = ['chat', 'temperature'] as const;
+
+export async function measureLatency(directory: string): Promise<void> {
+  const [device] = await equip(directory, 1);
+  if (!device) throw new Error('no device');
+  const ours = await serve(directory);
+  const bare = await serveBareAedes();
+  console.log(`publish → receive, ${messages} messages one after the other\n`);
+  let worst = 0;
+  for (const sockets of [1, 2] as const)
+    for (const qos of [0, 1] as const) {
+      const way = `${sockets === 1 ? 'one socket ' : 'two sockets'}  QoS ${qos}`;
+      for (const channel of channels) {
+        const times = await bounce(ours, device, channel, sockets, qos);
+        worst = Math.max(worst, at(times, 0.99));
+        console.log(`  ${way}  ${channel.padEnd(11)}  ${described(times)}`);
+      }
+      console.log(`  ${way}  bare Aedes   ${described(await bounce(bare, device, 'chat', sockets, qos))}`);
+    }
+  await ours.stop();
+  await bare.stop();
+  console.log();
+  verdict('the slowest p99', worst, 'ms', figure);
+}
+
+async function bounce(
+  { mqttPort: port }: Serving,
+  device: Equipped,
+  channel: (typeof channels)[number],
+  sockets: 1 | 2,
+  qos: 0 | 1,
+): Promise<number[]> {
+  let heard: () => void = () => {};
+  let acknowledged: () => void = () => {};
+  const hear = (packet: Packet, link: Link) => {
+    if (packet.cmd === 'puback') acknowledged();
+    if (packet.cmd === 'suback') heard();
+    if (packet.cmd !== 'publish') return;
+    if (packet.qos === 1) link.send({ cmd: 'puback', messageId: packet.messageId ?? 0 });
+    heard();
+  };
+  const login = (clientId: string) => ({ username: device.id, password: device.secret, clientId });
+  const subscriber = await openLink({ port }, login('subscriber'), hear);
+  const publisher = sockets === 1 ? subscriber : await openLink({ port }, login('publisher'), hear);
+  const subscribed = new Promise<void>((resolve) => {
+    heard = resolve;
+  });
+  const topic = device.topic(channel);
+  subscriber.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos }] } as Packet);
+  await subscribed;
+
+  const times: number[] = [];
+  for (let n = -warmUp; n < messages; n += 1) {
+    const received = new Promise<void>((resolve) => {
+      heard = resolve;
+    });
+    const over =
+      qos === 0
+        ? undefined
+        : new Promise<void>((resolve) => {
+            acknowledged = resolve;
+          });
+    const from = performance.now();
+    publisher.send(publishBytes(topic, `,x,${n},`, { qos, messageId: 7 }));
+    await received;
+    if (n >= 0) times.push(performance.now() - from);
+    await over;
+  }
+  for (const { socket } of [publisher, subscriber]) socket.destroy();
+  return times;
+}

@@ -1,0 +1,65 @@
+/** One MQTT connection on a bare socket: cheap enough for ten thousand of them, and nothing is sent that is not asked for. */
+import { connect, type Socket } from 'node:net';
+import mqttPacket, { type IConnackPacket, type Packet } from 'mqtt-packet';
+
+/** What goes into CONNECT. */
+export interface Login {
+  username: string;
+  password: string;
+  clientId: string;
+  clean?: boolean;
+}
+
+export interface Link {
+  readonly socket: Socket;
+  readonly returnCode: number;
+  readonly sessionPresent: boolean;
+  send(packet: Packet | Buffer): void;
+  /** Resolves when the connection has ended and everything that had arrived before has been heard. */
+  readonly closed: Promise<void>;
+}
+
+/**
+ * Connects and hears every packet after CONNACK through `hear`; a refusal resolves as well, with its return code.
+ * @throws Error when the connection ends, or cannot be made, before CONNACK.
+ */
+export function openLink(
+  { host = '127.0.0.1', port }: { host?: string; port: number },
+  { username, password, clientId, clean = true }: Login,
+  hear: (packet: Packet, link: Link) => void = () => {},
+): Promise<Link> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ host, port, noDelay: true });
+    const parser = mqttPacket.parser();
+    let link: Link | undefined;
+    const closed = new Promise<void>((ended) =>
+      socket.on('close', () => {
+        reject(new Error('the connection ended before CONNACK'));
+        ended();
+      }),
+    );
+    const send = (packet: Packet | Buffer) => {
+      if (socket.writable) socket.write(Buffer.isBuffer(packet) ? packet : mqttPacket.generate(packet));
+    };
+    parser.on('packet', (packet) => {
+      if (link) {
+        hear(packet, link);
+        return;
+      }
+      const { returnCode = -1, sessionPresent } = packet as IConnackPacket;
+      link = { socket, returnCode, sessionPresent, send, closed };
+      resolve(link);
+    });
+    parser.on('error', () => socket.destroy());
+    socket.on('data', (chunk) => parser.parse(chunk));
+    // `close` follows and says what has to be said.
+    socket.on('error', () => {});
+    const who = { username, password: Buffer.from(password), clientId, clean };
+    send({ cmd: 'connect', protocolId: 'MQTT', protocolVersion: 4, keepalive: 600, ...who } as Packet);
+  });
+}
+
+/** The bytes of a PUBLISH. */
+export function publishBytes(topic: string, payload: string | Buffer, more: object = {}): Buffer {
+  return mqttPacket.generate({ cmd: 'publish', topic, payload, qos: 0, dup: false, retain: false, ...more } as Packet);
+}

@@ -1,0 +1,13 @@
+/** `kill -9` under load, in short; `npm run test:crash` does it as often as one likes. */
+import t from 'tap';
+import { proveCrashes } from '../crash/proof.js';
+import { temporaryDirectory } from '../support/directory.js';
+
+t.test('kill -9 under load loses nothing that was acknowledged, and no old secret works afterwards', async (t) => {
+  const directory = temporaryDirectory(t);
+  const lines: string[] = [];
+  const say = (line: string) => void lines.push(line);
+  const proof = await proveCrashes({ directory, rounds: 2, seed: 161, devices: 200, loadTime: 500, say });
+  t.same(proof.losses, []);
+  t.ok(proof.acknowledged > 0 && proof.kills > 1, lines.join('\n'));
+});
