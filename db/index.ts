@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import { Kysely, type Transaction } from 'kysely';
+import { boundedCache } from './cache.js';
 import { migrate, registryMigrations } from './migrations/index.js';
 import type { Row, Tables } from './records.js';
 import { openSqlite, SqliteDialect, transact } from './sqlite.js';
@@ -49,11 +50,15 @@ export interface Roles {
   organizationIds: string[];
 }
 
+/** How many credentials are kept in memory. */
+const credentialsKept = 10_000;
+
 /** The registry: entities, identities, sessions. Owns its files; `close` ends them. */
 export class Registry {
   readonly query: Db;
   readonly #reader: Sqlite.Database;
   readonly #lookups: ReturnType<typeof prepareLookups>;
+  readonly #credentials = boundedCache<string, CredentialRow>(credentialsKept);
 
   private constructor(writer: Sqlite.Database, reader: Sqlite.Database) {
     this.query = new Kysely<Tables>({ dialect: SqliteDialect.of({ writer, reader }) });
@@ -114,8 +119,18 @@ export class Registry {
     return this.#lookups.session.get(id);
   }
 
+  /** Kept in memory for a while: each CONNECT asks four times. */
   credential(entityId: string): CredentialRow | undefined {
-    return this.#lookups.credential.get(entityId);
+    const known = this.#credentials.get(entityId);
+    if (known) return known;
+    const credential = this.#lookups.credential.get(entityId);
+    if (credential) this.#credentials.set(entityId, credential);
+    return credential;
+  }
+
+  /** To be told after the commit that made, replaced or removed one. */
+  credentialChanged(entityId: string): void {
+    this.#credentials.delete(entityId);
   }
 
   async close(): Promise<void> {

@@ -116,6 +116,7 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
     return { credential, activated: body.entityType === 'device' && (await activate(tx, caller, body.entityId, now)) };
   });
 
+  ctx.registry.credentialChanged(body.entityId);
   ctx.revocations.note(caller, broker.secretReplaced(body.entityId));
   const placement = activated ? access.placement(body.entityId) : undefined;
   if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });

@@ -106,7 +106,10 @@ async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
       await tx.deleteFrom('refusals').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('devices').where('id', 'in', ids).execute();
     });
-  for (const id of ids) ctx.access.deviceChanged(id);
+  for (const id of ids) {
+    ctx.access.deviceChanged(id);
+    ctx.registry.credentialChanged(id);
+  }
   return ids.length > 0;
 }
 
@@ -184,6 +187,7 @@ async function purgeUnreferenced(ctx: PurgeContext): Promise<boolean> {
     });
     for (const id of dead) {
       ctx.access.channelsChanged(id);
+      ctx.registry.credentialChanged(id);
       ctx.fields.changed(id);
     }
   }
