@@ -118,7 +118,7 @@ export class Authenticator {
 
   /** Whether the credential of a connection is still the one in force. */
   isCurrent({ principal, generation, expires }: ProvenIdentity): boolean {
-    if (generation !== undefined) return this.#services.isCurrentGeneration(principal, generation);
+    if (generation !== undefined) return this.#services.generationOf(principal) === generation;
     return expires > this.#services.clock.now();
   }
 
@@ -137,8 +137,9 @@ export class Authenticator {
     if (byToken) return this.#proveToken(password);
     const secret = password?.toString() ?? '';
     if (this.#services.isProvenSecret(entityId, secret)) return this.#proveSecret(entityId, secret);
-    // Past the limit nothing is hashed any more; what has been proven before has passed already.
-    if (!(await this.#limits.mayGuess(entityId, address)))
+    // Past the limit nothing is hashed any more; what has been proven before has passed already. A new secret begins anew.
+    const guessed = `${entityId} ${this.#services.generationOf(entityId)}`;
+    if (!(await this.#limits.mayGuess(guessed, address)))
       throw new ConnectRefused(
         connack.badCredentials,
         'too many wrong secrets for one principal',
@@ -151,7 +152,7 @@ export class Authenticator {
       if (error instanceof ConnectRefused && error.returnCode === connack.badCredentials) outcome = 'wrong';
       throw error;
     } finally {
-      this.#limits.guessed(entityId, address, outcome);
+      this.#limits.guessed(guessed, address, outcome);
     }
   }
 

@@ -119,8 +119,8 @@ export interface BrokerServices {
   verifySecret(entityId: string, secret: string): Promise<SecretCheck>;
   /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
   isProvenSecret(entityId: string, secret: string): boolean;
-  /** Whether the credential that was proven is still the one in force. */
-  isCurrentGeneration(deviceId: string, generation: number): boolean;
+  /** Grows with each secret that is made for an entity; undefined for one that has none. */
+  generationOf(entityId: string): number | undefined;
   /** Points of a payload on a stored channel, or the reason why it holds none. `now` in milliseconds. */
   readPoints(payload: Buffer, now: number): { points: Point[] } | { reason: string };
   /** A log entry of a payload on `_log`; any payload makes one. */
@@ -265,7 +265,7 @@ function brokerServices(
     verifySecret: (entityId, secret) => checkSecret(base, entityId, secret),
     isProvenSecret: (entityId, secret) =>
       base.secrets.isProven(entityId, registry.credential(entityId)?.secretHash, secret),
-    isCurrentGeneration: (deviceId, generation) => registry.credential(deviceId)?.generation === generation,
+    generationOf: (entityId) => registry.credential(entityId)?.generation,
     readPoints,
     readLogEntry,
     setFields: (caller, deviceId, payload) => setState(ctx(), caller, deviceId, payload),
