@@ -6,6 +6,7 @@ import type { BrokerServices, Rejection } from '../src/context.js';
 import { type ChannelTopic, formatTopic, parseTopic } from '../src/topics.js';
 import type { Outgoing } from './aedes-types.js';
 import type { Counters } from './counters.js';
+import type { Reach } from './retained.js';
 import type { LiveClient, ProvenIdentity } from './sessions.js';
 import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.js';
 
@@ -101,6 +102,16 @@ export class Authority {
     return [...filters].filter((filter) => !canMatch(this.#root, this.#access, identity.caller, filter));
   }
 
+  /** What of the retained messages a connection may be told; nothing more once it has closed. */
+  reachOf({ identity, client }: LiveClient): Reach {
+    const accountId = identity?.caller.accountId ?? '';
+    return {
+      prefix: identity?.ownChannels ?? `${this.#root}/${accountId}/d/`,
+      mayHear: (topic) => identity !== undefined && this.mayHear(identity.caller, identity.ownChannels, topic),
+      isOver: () => client.closed,
+    };
+  }
+
   /** Whether the caller may be told of a message on `topic` now. */
   mayHear(caller: Caller, ownChannels: string | undefined, topic: string): boolean {
     if (ownChannels !== undefined)
@@ -128,6 +139,11 @@ export class Authority {
     return owner?.ownChannels === undefined ? owner?.caller : undefined;
   }
 
+  /** Whether a device stands behind a private client id, live or not. */
+  isDevice(clientId: string): boolean {
+    return this.#access.placement(principalOf(clientId)) !== undefined;
+  }
+
   /** Whether there is still somebody to whom a stored session can belong, in the trash or not. */
   hasOwner(clientId: string): boolean {
     const principal = principalOf(clientId);
@@ -143,6 +159,12 @@ export class Authority {
     if (sessionId !== null && !this.#services.isOpenSession(sessionId)) return undefined;
     const proof = { generation: generation ?? undefined, sessionId: sessionId ?? undefined };
     return { ...owner, ...proof, principal, expires: Number.POSITIVE_INFINITY };
+  }
+
+  /** The id of the device that a topic names, always the same string for one device. */
+  deviceOf(topic: string): string | undefined {
+    const parts = this.#parse(topic);
+    return parts && (this.#access.placement(parts.deviceId)?.id ?? parts.deviceId);
   }
 
   /** Whether a topic names a device that exists, in the trash or not. */

@@ -12,15 +12,21 @@ export interface PacketLimits {
 
 const connectType = 1;
 const publishType = 3;
+const subscribeType = 8;
+/** What the rate of a client counts: PUBLISH, SUBSCRIBE, UNSUBSCRIBE. */
+const ratedTypes: readonly number[] = [publishType, subscribeType, 10];
 
 /**
  * Stands between a connection and the packet parser, which buffers up to 256 MB of a packet before it looks at it.
  * Reads only fixed headers: CONNECT comes first and is small, what follows it waits until CONNACK has been sent, and a
  * packet that announces more than its limit ends the connection before its body is read. A client that publishes faster
- * than it may is not read for a while.
+ * than it may is not read for a while; after a SUBSCRIBE the next waits until what is retained for the first has been
+ * sent, so that nobody has many such searches going on.
  */
 export class Gate {
-  #state: 'connect' | 'held' | 'open' | 'slowed' = 'connect';
+  #state: 'connect' | 'held' | 'open' | 'slowed' | 'subscribing' = 'connect';
+  #subscribing = false;
+  #conn: Duplex | undefined;
   /** Bytes of the current packet that are still to come; its fixed header is behind. */
   #body = 0;
   /** Bytes of a fixed header seen so far, its type, and the length it has announced up to now. */
@@ -41,11 +47,12 @@ export class Gate {
 
   /** Puts itself in front of `conn.read`, the only way in which Aedes takes bytes. */
   attach(conn: Duplex): void {
+    this.#conn = conn;
     const read = conn.read.bind(conn);
     conn.read = (size?: number) => {
       // Node itself asks for 0 bytes, to refill the buffer.
       if (size === 0) return read(0);
-      if (this.#state === 'held' || this.#state === 'slowed') return null;
+      if (this.#state !== 'connect' && this.#state !== 'open') return null;
       const chunk: Buffer | null = read(size);
       if (chunk === null) return null;
       const passing = this.#inspect(chunk);
@@ -63,6 +70,14 @@ export class Gate {
   /** CONNACK has been sent: everything may pass, within the limits. */
   open(): void {
     this.#state = 'open';
+  }
+
+  /** The last SUBSCRIBE has been answered, what is retained included. */
+  subscribed(): void {
+    this.#subscribing = false;
+    if (this.#state !== 'subscribing') return;
+    this.#state = 'open';
+    this.#conn?.emit('readable');
   }
 
   #isSlowed(): boolean {
@@ -98,10 +113,15 @@ export class Gate {
       } else if (this.#header === 0) {
         this.#type = (chunk[at] as number) >> 4;
         if (this.#state === 'connect' && this.#type !== connectType) return new Error('not a CONNECT');
-        if (this.#type === publishType && !this.#rate.take()) {
+        if (this.#type === subscribeType && this.#subscribing) {
+          this.#state = 'subscribing';
+          return at;
+        }
+        if (ratedTypes.includes(this.#type) && !this.#rate.take()) {
           this.#state = 'slowed';
           return at;
         }
+        if (this.#type === subscribeType) this.#subscribing = true;
         this.#header = 1;
         this.#length = 0;
         at += 1;

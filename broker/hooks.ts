@@ -215,7 +215,12 @@ export class Hooks {
   subscribed({ live }: BrokerClient, subscriptions: Subscription[]): void {
     if (!live) return;
     refreshFilters(live);
-    const { channels, services, authority } = this.#parts;
+    const { channels, services, authority, listeners, persistence } = this.#parts;
+    const isGranted = subscriptions.some(({ qos }) => (qos as number) <= 2);
+    const answered = () => listeners.subscribed(live.client.conn);
+    // Aedes asks for what is retained right after this.
+    if (isGranted) persistence.subscribing(live, answered);
+    else answered();
     // A right may have been lost between SUBSCRIBE and here.
     const refused = authority.refusedFilters(live);
     if (refused.length > 0) void unsubscribe(live, refused);

@@ -66,6 +66,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const persistence: SessionStore = new SessionStore(
     { ...services, counters, maxQueue, sessionExpiry },
     {
+      deviceOf: (topic) => authority.deviceOf(topic),
+      reachOf: (live) => authority.reachOf(live),
       mayStand: (clientId, filter) => authority.mayStand(clientId, filter),
       isGranted: ({ live }, filter) => live?.filters.has(filter) ?? false,
       mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
@@ -160,10 +162,11 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     principalDeleted: (accountId, id) => revocation.principalDeleted(accountId, id),
     identityChanged: (accountId, userId) => revocation.principalChanged(accountId, userId, access.callerOf(userId)),
     entityChanged: (accountId, id) => revocation.principalChanged(accountId, id, access.callerOfEntity(id)),
-    deviceMoved: ({ id, accountId }) => revocation.deviceMoved({ deviceId: id, accountId }),
-    deviceDeleted: ({ id, accountId }) => revocation.deviceDeleted({ deviceId: id, accountId }),
-    organizationMoved: (accountId) => revocation.organizationMoved(accountId),
-    channelDeleted: (accountId, name) => revocation.channelDeleted(accountId, name),
+    deviceMoved: ({ id, accountId }, before) => revocation.deviceMoved({ deviceId: id, accountId }, before),
+    deviceDeleted: ({ id, accountId, organizationId }) =>
+      revocation.deviceDeleted({ deviceId: id, accountId }, organizationId),
+    organizationMoved: ({ id, accountId }, before) => revocation.organizationMoved(accountId, id, before),
+    channelDeleted: (channel) => revocation.channelDeleted(channel),
     decide: (caller, action, topic) => authority.decide(caller, action, topic),
     refusalsStored: (deviceId) => refusals.stored(deviceId),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),

@@ -70,6 +70,7 @@ export class Listeners {
   /** Everything that has to be ended: accepted sockets, and the streams that stand on them. */
   readonly #connections = new Set<Duplex>();
   readonly #waiting = new WeakMap<Duplex, Waiting>();
+  readonly #gates = new WeakMap<Duplex, Gate>();
   readonly #deadlines = new WeakMap<Duplex, NodeJS.Timeout>();
 
   constructor(services: BrokerServices, limits: Limits, handle: Handle) {
@@ -188,6 +189,11 @@ export class Listeners {
     this.#waiting.delete(conn);
   }
 
+  /** A SUBSCRIBE has been answered, what is retained included. */
+  subscribed(conn: Duplex): void {
+    this.#gates.get(conn)?.subscribed();
+  }
+
   /** Stops accepting; connections go on. */
   stop(): void {
     // Only a server that listens answers to close.
@@ -247,6 +253,7 @@ export class Listeners {
       this.#limits.hit('publish_rate_per_client', { address: this.#limits.addressOf(conn) });
     });
     gate.attach(conn);
+    this.#gates.set(conn, gate);
     this.#track(conn);
     this.#waiting.set(conn, { gate, deadline, release: request ? this.#countBytes(request.socket) : () => {} });
     this.#handle(conn, request);

@@ -8,15 +8,20 @@ import type { BrokerClient, BrokerCore, Incoming, Outgoing, Will } from './aedes
 import { faultOf } from './fault.js';
 import { Journal } from './journal.js';
 import { type QueueServices, Queues, type Sending } from './queues.js';
-import { Retained, retainedChange } from './retained.js';
+import { type Reach, Retained, retainedChange } from './retained.js';
+import type { LiveClient } from './sessions.js';
 import { Settled } from './settled.js';
-import { principalOf, type Session, type SessionServices, StoredSessions } from './stored-sessions.js';
+import { type Session, type SessionServices, StoredSessions } from './stored-sessions.js';
 import { Wills } from './wills.js';
 
 /** What the persistence asks the rest of the broker. */
 export interface PersistenceRules {
+  /** The device that a topic names, always the same string for one device. */
+  deviceOf(topic: string): string | undefined;
   /** Whether a filter of a SUBSCRIBE packet has been granted. */
   isGranted(client: BrokerClient, filter: string): boolean;
+  /** What of the retained messages a connection may be told. */
+  reachOf(live: LiveClient): Reach;
   /** Whether a filter of a stored session can match anything in its owner's reach. */
   mayStand(clientId: string, filter: string): boolean;
   /** Whether the owner of a stored session may be told of a message, connected or not. */
@@ -29,7 +34,7 @@ export interface PersistenceRules {
   mayBeRetained(topic: string): boolean;
 }
 
-export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows'> {
+export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf'> {
   messages: Pick<MessageStore, 'mqtt' | 'record'>;
   log: Pick<Logger, 'error'>;
 }
@@ -58,6 +63,7 @@ export class SessionStore {
   readonly #retained: Retained;
   readonly #wills: Wills;
   #brokerId: string | undefined;
+  #subscribing: { reach: Reach; answered(): void } | undefined;
   /** Packet ids of QoS 2 messages received and not released yet, by client id, of clean sessions. */
   readonly #receivedClean = new Map<string, Set<number>>();
   /** QoS 2 messages that are on their way to the disk. */
@@ -69,7 +75,7 @@ export class SessionStore {
     const rows = services.messages.mqtt;
     this.#journal = new Journal(services.messages);
     this.#sessions = new StoredSessions(services, this.#journal);
-    this.#queues = new Queues({ ...services, rows }, this.#journal);
+    this.#queues = new Queues({ ...services, rows, deviceOf: (topic) => rules.deviceOf(topic) }, this.#journal);
     this.#retained = new Retained(rows, this.#journal);
     this.#wills = new Wills(this.#journal);
   }
@@ -108,31 +114,25 @@ export class SessionStore {
 
   // Revocation: `principal` is account/principal, with which its private client ids begin.
 
-  /** The principals whose stored sessions are told of messages on these topics. */
-  principalsHearing(topics: Iterable<string>): Set<string> {
-    const principals = new Set<string>();
-    for (const topic of topics)
-      for (const clientId of this.#sessions.holdersOf(topic).keys()) principals.add(principalOf(clientId));
-    return principals;
-  }
-
-  /** The principals that have a stored session with a filter of which `concerns` is true. */
-  async principalsHolding(concerns: (clientId: string, filter: string) => boolean): Promise<Set<string>> {
-    const principals = new Set<string>();
+  /** Looks at every stored session of an account, in steps in which others get their turn. */
+  async eachSession(accountId: string, look: (session: Session) => void): Promise<void> {
     let looked = 0;
-    for (const { clientId, filters } of this.#sessions.all()) {
+    for (const session of this.#sessions.all()) {
       looked += 1;
       if (looked % stepSize === 0) await nextTurn();
-      for (const filter of filters.keys()) if (concerns(clientId, filter)) principals.add(principalOf(clientId));
+      if (session.clientId.startsWith(accountId)) look(session);
     }
-    return principals;
   }
 
   /**
    * Takes from the stored sessions of a principal what it may not hear any more: filters at once, queued messages in
-   * steps. `removed` is told of each filter.
+   * steps, those of devices that `device` is true of. `removed` is told of each filter.
    */
-  async forgetRefused(principal: string, removed: (clientId: string, filter: string) => void): Promise<void> {
+  async forgetRefused(
+    principal: string,
+    device: (deviceId: string) => boolean,
+    removed: (clientId: string, filter: string) => void,
+  ): Promise<void> {
     const sessions = this.#sessions.of(principal);
     for (const session of sessions) {
       const { clientId, filters } = session;
@@ -142,8 +142,10 @@ export class SessionStore {
         removed(clientId, filter);
       }
     }
-    for (const session of sessions)
-      await this.#queues.dropRefused(session, (topic) => this.#rules.mayQueue(session.clientId, topic));
+    for (const session of sessions) {
+      const mayHear = (topic: string) => this.#rules.mayQueue(session.clientId, topic);
+      await this.#queues.dropRefused(session, { device, mayHear });
+    }
   }
 
   /** Ends the stored sessions of a principal, queued messages included. `removed` is told of each filter. */
@@ -265,14 +267,23 @@ export class SessionStore {
     return Settled.of();
   }
 
+  /** Whose SUBSCRIBE the next question for retained messages is about, and who hears when they have been handed on. */
+  subscribing(live: LiveClient, answered: () => void): void {
+    this.#subscribing = { reach: this.#rules.reachOf(live), answered };
+  }
+
   createRetainedStreamCombi(filters: string[]): Readable {
-    return Readable.from(this.#retainedPackets(filters));
+    const { reach, answered } = this.#subscribing ?? {};
+    this.#subscribing = undefined;
+    const stream = Readable.from(this.#retainedPackets(filters, reach));
+    if (answered) stream.once('close', answered);
+    return stream;
   }
 
   /** Ends early instead of failing: Aedes does not look at errors of this stream, and one would end the process. */
-  async *#retainedPackets(filters: string[]): AsyncIterableIterator<object> {
+  async *#retainedPackets(filters: string[], reach?: Reach): AsyncIterableIterator<object> {
     try {
-      for await (const { topic, qos, payload } of this.#retained.matching(filters))
+      for await (const { topic, qos, payload } of this.#retained.matching(filters, reach))
         yield { cmd: 'publish', topic, qos, payload: Buffer.from(payload), retain: true };
     } catch (error) {
       this.#services.log.error({ fault: faultOf(error) }, 'retained messages could not be read');

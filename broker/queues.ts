@@ -9,8 +9,9 @@ import { nextPacketId, type Queued } from './session-queue.js';
 import { Settled } from './settled.js';
 import type { Session } from './stored-sessions.js';
 
-/** Queued messages that are looked at in one go. */
-const stepSize = 500;
+/** Queued messages that are looked at in one go, and those of them whose topic is read from the disk. */
+const stepSize = 5000;
+const readsPerStep = 300;
 /** Queued messages whose QoS is looked at ahead when a session comes back. */
 const pageSize = 64;
 /** Bytes of messages that nobody was promised and that wait for the disk; past it they are not queued. */
@@ -26,6 +27,8 @@ interface Kept {
 }
 
 export interface QueueServices {
+  /** The device that a topic names, always the same string for one device. */
+  deviceOf(topic: string): string | undefined;
   rows: MqttRows;
   counters: Counters;
   /** Messages in the queue of one session; 0 is no limit. */
@@ -52,7 +55,7 @@ export class Queues {
   load(sessions: ReadonlyMap<number, Session>): number {
     for (const [id, number, packetId, released] of this.#services.rows.queue()) {
       this.#lastMessage = id;
-      const queued = { id, counter: id, packetId: packetId ?? undefined, released: released === 1 };
+      const queued = { id, counter: id, packetId: packetId ?? undefined, released: released === 1, device: undefined };
       sessions.get(number)?.queue.add(queued);
     }
     for (const session of sessions.values()) this.#shorten(session);
@@ -72,8 +75,9 @@ export class Queues {
     if (kept) this.#kept.delete(payload as Buffer);
     const id = kept ? this.#placed(kept, sessions) : this.#written(sessions, packet);
     if (id === undefined) return;
+    const device = this.#services.deviceOf(packet.topic);
     for (const session of sessions) {
-      session.queue.add({ id, counter, packetId: undefined, released: false });
+      session.queue.add({ id, counter, packetId: undefined, released: false, device });
       this.#shorten(session);
     }
   }
@@ -169,19 +173,29 @@ export class Queues {
   }
 
   /**
-   * Takes the messages that a session may not be told of any more out of its queue, in steps in which others get their
-   * turn. A PUBREL stays: its message has been delivered.
+   * Takes the messages of some devices that a session may not be told of any more out of its queue, in steps in which
+   * others get their turn. A PUBREL stays: its message has been delivered.
    */
-  async dropRefused(session: Session, mayHear: (topic: string) => boolean): Promise<void> {
+  async dropRefused(
+    session: Session,
+    { device, mayHear }: { device(deviceId: string): boolean; mayHear(topic: string): boolean },
+  ): Promise<void> {
     if (session.queue.size === 0) return;
     await this.#journal.durable();
     let looked = 0;
+    let read = 0;
     for (const queued of session.queue.values()) {
       looked += 1;
-      if (looked % stepSize === 0) await nextTurn();
-      if (queued.released) continue;
+      if (looked % stepSize === 0 || read >= readsPerStep) {
+        read = 0;
+        await nextTurn();
+      }
+      if (queued.released || (queued.device !== undefined && !device(queued.device))) continue;
+      read += 1;
       const topic = this.#unwritten.get(queued.id)?.topic ?? this.#services.rows.topicOf(queued.id);
-      if (topic !== undefined && !mayHear(topic)) this.#dequeue(session, queued);
+      if (topic === undefined) continue;
+      queued.device ??= this.#services.deviceOf(topic);
+      if (!mayHear(topic)) this.#dequeue(session, queued);
     }
   }
 

@@ -2,11 +2,19 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, RetainedMessage } from '../db/mqtt-changes.js';
 import type { MqttRows } from '../db/mqtt-rows.js';
 import type { Outgoing } from './aedes-types.js';
+import { FilterTree } from './filter-tree.js';
 import type { Journal } from './journal.js';
-import { matches } from './topics.js';
 
 /** Topics read at once; others get their turn in between. */
 const pageSize = 100;
+
+/** Whose messages are asked for: all begin with `prefix`; the rest of the search ends when nobody wants it any more. */
+export interface Reach {
+  readonly prefix: string;
+  mayHear(topic: string): boolean;
+  isOver(): boolean;
+}
+const everything: Reach = { prefix: '', mayHear: () => true, isOver: () => false };
 
 type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'>;
 
@@ -35,12 +43,14 @@ export class Retained {
     });
   }
 
-  /** Every message that matches one of the filters, once. */
-  async *matching(filters: readonly string[]): AsyncIterableIterator<RetainedMessage> {
-    for (const [place, filter] of filters.entries()) {
-      const earlier = filters.slice(0, place);
-      for await (const topic of this.#topicsFor(filter)) {
-        const message = earlier.some((other) => matches(other, topic)) ? undefined : this.#read(topic);
+  /** Every message that matches one of the filters and is in reach, once; topics out of reach are not looked at. */
+  async *matching(filters: readonly string[], reach: Reach = everything): AsyncIterableIterator<RetainedMessage> {
+    const tree = new FilterTree();
+    for (const filter of filters) tree.set(filter, '', 0);
+    for (const prefix of rangesOf(filters, reach.prefix)) {
+      for await (const topic of this.#topicsIn(prefix, reach)) {
+        if (tree.match(topic).size === 0 || !reach.mayHear(topic)) continue;
+        const message = this.#read(topic);
         if (message) yield message;
       }
     }
@@ -53,20 +63,14 @@ export class Retained {
     this.#lastSwept = topics.at(-1) ?? '';
   }
 
-  /** Filters with wildcards read the range of their literal prefix: a scan of everything takes long. */
-  async *#topicsFor(filter: string): AsyncIterableIterator<string> {
-    const wildcard = filter.search(/\/?[+#]/);
-    if (wildcard === -1) {
-      yield filter;
-      return;
-    }
-    const prefix = filter.slice(0, wildcard);
-    const fits = (topic: string) => topic.startsWith(prefix) && matches(filter, topic);
-    const unwritten = [...this.#unwritten.keys()].filter(fits);
+  /** The retained topics that begin with `prefix`, in steps in which others get their turn. */
+  async *#topicsIn(prefix: string, { isOver }: Reach): AsyncIterableIterator<string> {
+    const unwritten = [...this.#unwritten.keys()].filter((topic) => topic.startsWith(prefix));
     yield* unwritten;
     const seen = new Set(unwritten);
-    for (let page = this.#rows.retainedTopics(prefix, '', pageSize); page.length > 0; ) {
-      for (const topic of page) if (!seen.has(topic) && fits(topic)) yield topic;
+    for (let page = this.#rows.retainedTopics(prefix, '', pageSize); page.length > 0 && !isOver(); ) {
+      for (const topic of page) if (!seen.has(topic)) yield topic;
+      if (page.length < pageSize) return;
       await nextTurn();
       page = this.#rows.retainedTopics(prefix, page.at(-1) as string, pageSize);
     }
@@ -76,6 +80,22 @@ export class Retained {
     const unwritten = this.#unwritten.get(topic);
     return unwritten === undefined ? this.#rows.retained(topic) : (unwritten ?? undefined);
   }
+}
+
+/**
+ * The literal prefixes of the filters, those that are in reach, none of them within another: each retained topic is
+ * looked at once, however many filters there are.
+ */
+function rangesOf(filters: readonly string[], reach: string): string[] {
+  const prefixes = new Set<string>();
+  for (const filter of filters) {
+    const wildcard = filter.search(/\/?[+#]/);
+    const prefix = wildcard === -1 ? filter : filter.slice(0, wildcard);
+    if (prefix.startsWith(reach)) prefixes.add(prefix);
+    else if (wildcard !== -1 && reach.startsWith(prefix)) prefixes.add(reach);
+  }
+  const sorted = [...prefixes].sort();
+  return sorted.filter((prefix, place) => !sorted.slice(0, place).some((other) => prefix.startsWith(other)));
 }
 
 /** What a retained message changes on disk. */

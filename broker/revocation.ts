@@ -1,17 +1,25 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../src/access.js';
-import type { BrokerServices, Revoked } from '../src/context.js';
-import { formatTopic } from '../src/topics.js';
+import type { BrokerServices, ChannelAddress, Revoked } from '../src/context.js';
 import type { Authority, DeviceAddress } from './authorize.js';
 import type { SessionStore } from './persistence.js';
 import type { LiveClient, Sessions } from './sessions.js';
 
 /** What revocation works with. */
 export interface RevocationParts {
-  services: Pick<BrokerServices, 'access' | 'config'>;
+  services: Pick<BrokerServices, 'access'>;
   sessions: Sessions;
   authority: Authority;
   persistence: SessionStore;
+}
+
+/** A right that people of an account may have lost. */
+interface Loss {
+  hasLost(person: Caller): boolean;
+  /** Whether a filter may have named what was lost. */
+  mayName(filter: string): boolean;
+  /** Whether messages of this device may have been lost. */
+  device(deviceId: string): boolean;
 }
 
 /**
@@ -53,83 +61,94 @@ export class Revocation {
       return this.principalDeleted(accountId, principal);
     sessions.renew(principal, caller);
     const filters = new Filters();
-    await this.#review(accountId, principal, filters);
+    await this.#review(accountId, principal, () => true, filters);
     return this.#reviewed(filters);
   }
 
-  /** A device stands elsewhere: whoever does not reach it any more. */
-  async deviceMoved(device: DeviceAddress): Promise<Revoked> {
-    const filters = new Filters();
-    await this.#reviewAudience(device, filters);
-    return this.#reviewed(filters);
+  /** A device stands elsewhere than in the organization `before`: whoever reached it there and does not any more. */
+  async deviceMoved(device: DeviceAddress, before: string | null): Promise<Revoked> {
+    const { accountId, deviceId } = device;
+    const { access } = this.#parts.services;
+    return this.#reviewPeople(accountId, {
+      hasLost: (person) => access.reaches(person, accountId, before) && !access.reachableDevice(person, deviceId),
+      mayName: (filter) => filter.includes(deviceId),
+      device: (id) => id === deviceId,
+    });
   }
 
   /** A device is in the trash: its own connections and sessions, and what others have of it. */
-  async deviceDeleted(device: DeviceAddress): Promise<Revoked> {
+  async deviceDeleted(device: DeviceAddress, organizationId: string | null): Promise<Revoked> {
     const { connections, subscriptions } = this.principalDeleted(device.accountId, device.deviceId);
-    const others = await this.deviceMoved(device);
+    const others = await this.deviceMoved(device, organizationId);
     return { connections, subscriptions: subscriptions + others.subscriptions };
   }
 
-  /** An organization stands elsewhere: every end-user of the account may have lost what is below it. */
-  async organizationMoved(accountId: string): Promise<Revoked> {
-    const { sessions, authority, persistence } = this.#parts;
-    const isEndUser = (clientId: string) => authority.personBehind(clientId)?.kind === 'endUser';
-    const stored = await persistence.principalsHolding(
-      (clientId) => clientId.startsWith(`${accountId}/`) && isEndUser(clientId),
-    );
-    const principals = new Set([...stored].map((principal) => principal.slice(accountId.length + 1)));
-    for (const { identity } of sessions.peopleOf(accountId))
-      if (identity?.caller.kind === 'endUser') principals.add(identity.principal);
-    return this.#reviewAll(accountId, principals);
+  /** An organization stood below `before` and does not any more: whoever has lost what is below it. */
+  async organizationMoved(accountId: string, id: string, before: string | null): Promise<Revoked> {
+    const { access } = this.#parts.services;
+    const isBelow = memoized((deviceId: string) => {
+      const place = access.placement(deviceId)?.organizationId ?? null;
+      return access.isWithin(place, [id]);
+    });
+    return this.#reviewPeople(accountId, {
+      hasLost: (person) => access.reaches(person, accountId, before) && !access.reaches(person, accountId, id),
+      mayName: () => true,
+      device: isBelow,
+    });
   }
 
   /** A channel is not there any more: whoever has asked for it by name, devices included. */
-  async channelDeleted(accountId: string, name: string): Promise<Revoked> {
-    const { sessions, persistence } = this.#parts;
-    const couldMatch = (filter: string) => /[/][+]$|#$/.test(filter) || filter.endsWith(`/${name}`);
-    const stored = await persistence.principalsHolding(
-      (clientId, filter) => couldMatch(filter) && clientId.startsWith(`${accountId}/`),
+  async channelDeleted({ accountId, entityId, name }: ChannelAddress): Promise<Revoked> {
+    const { sessions, persistence, services } = this.#parts;
+    const ofTemplate = memoized(
+      (deviceId: string) => services.access.placement(deviceId)?.deviceTemplateId === entityId,
     );
-    const principals = new Set([...stored].map((principal) => principal.slice(accountId.length + 1)));
+    const mayName = (filter: string) => filter.endsWith(`/${name}`);
+    const principals = new Set<string>();
+    await persistence.eachSession(accountId, ({ clientId, filters, queue }) => {
+      if (queue.size > 0 || [...filters.keys()].some(mayName)) principals.add(principalIn(clientId));
+    });
     for (const { identity, filters } of sessions.all())
-      if (identity?.caller.accountId === accountId && [...filters].some((filter) => filter.endsWith(`/${name}`)))
-        principals.add(identity.principal);
-    return this.#reviewAll(accountId, principals);
+      if (identity?.caller.accountId === accountId && [...filters].some(mayName)) principals.add(identity.principal);
+    return this.#reviewAll(accountId, principals, ofTemplate);
   }
 
-  async #reviewAll(accountId: string, principals: Iterable<string>): Promise<Revoked> {
+  /** Reviews the people of an account that have lost something, where they have anything that it may be about. */
+  async #reviewPeople(accountId: string, { hasLost, mayName, device }: Loss): Promise<Revoked> {
+    const { sessions, authority, persistence } = this.#parts;
+    const principals = new Set<string>();
+    const isLoser = memoized((principal: string) => {
+      const person = authority.personBehind(`${accountId}/${principal}`);
+      return person !== undefined && hasLost(person);
+    });
+    await persistence.eachSession(accountId, (session) => {
+      session.isDevice ??= authority.isDevice(session.clientId);
+      if (session.isDevice) return;
+      const { clientId, queue, filters } = session;
+      const principal = principalIn(clientId);
+      if (isLoser(principal) && (queue.size > 0 || [...filters.keys()].some(mayName))) principals.add(principal);
+    });
+    for (const { identity, filters } of sessions.peopleOf(accountId))
+      if (identity && hasLost(identity.caller) && [...filters].some(mayName)) principals.add(identity.principal);
+    return this.#reviewAll(accountId, principals, device);
+  }
+
+  /** `device` says which devices it is about: queued messages of others are not looked at. */
+  async #reviewAll(accountId: string, principals: Iterable<string>, device: Loss['device']): Promise<Revoked> {
     const filters = new Filters();
     for (const principal of principals) {
-      await this.#review(accountId, principal, filters);
+      await this.#review(accountId, principal, device, filters);
       await nextTurn();
     }
     return this.#reviewed(filters);
   }
 
-  /** People who have asked for a device by name, or whose stored sessions are told of it, and do not reach it now. */
-  async #reviewAudience({ accountId, deviceId }: DeviceAddress, filters: Filters): Promise<void> {
-    const { services, sessions, authority, persistence } = this.#parts;
-    const { access, config } = services;
-    const template = access.placement(deviceId)?.deviceTemplateId ?? '';
-    const topics = [...access.channelsOf(template).keys()].map((channel) =>
-      formatTopic(config.topicRoot, accountId, deviceId, channel),
-    );
-    const principals = new Set<string>();
-    for (const principal of persistence.principalsHearing(topics)) {
-      const person = authority.personBehind(`${principal}/`);
-      if (person && !access.reachableDevice(person, deviceId)) principals.add(principal.slice(accountId.length + 1));
-    }
-    for (const { identity, filters: held } of sessions.peopleOf(accountId))
-      if (identity && [...held].some((filter) => filter.includes(deviceId))) principals.add(identity.principal);
-    for (const principal of principals) await this.#review(accountId, principal, filters);
-  }
-
   /** Ends what a principal may not hold any more, connected or not. */
-  async #review(accountId: string, principal: string, ended: Filters): Promise<void> {
+  async #review(accountId: string, principal: string, device: Loss['device'], ended: Filters): Promise<void> {
     const { sessions, persistence } = this.#parts;
     const unsubscribing = [...sessions.of(principal)].map((live) => this.#reviewLive(live, ended));
-    await persistence.forgetRefused(`${accountId}/${principal}`, (clientId, filter) => ended.add(clientId, filter));
+    const removed = (clientId: string, filter: string) => ended.add(clientId, filter);
+    await persistence.forgetRefused(`${accountId}/${principal}`, device, removed);
     await Promise.all(unsubscribing);
   }
 
@@ -171,6 +190,20 @@ class Filters {
   get size(): number {
     return this.#ended.size;
   }
+}
+
+/** The principal in a private client id. */
+function principalIn(clientId: string): string {
+  return clientId.split('/', 2)[1] ?? '';
+}
+
+function memoized(decide: (id: string) => boolean): (id: string) => boolean {
+  const known = new Map<string, boolean>();
+  return (id) => {
+    const decided = known.get(id) ?? decide(id);
+    known.set(id, decided);
+    return decided;
+  };
 }
 
 /** What ended with these connections. */

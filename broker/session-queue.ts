@@ -7,6 +7,8 @@ export interface Queued {
   /** Set once it has been sent, or is about to be. */
   packetId: number | undefined;
   released: boolean;
+  /** Whose message it is; undefined until it has been looked at, when it comes from the disk. */
+  device: string | undefined;
 }
 
 /** Packet ids are 1 to 65535 [MQTT-2.3.1-1]. */

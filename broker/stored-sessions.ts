@@ -20,6 +20,8 @@ export interface Session {
   holder: BrokerClient | undefined;
   left: number;
   readonly filters: Map<string, Subscription>;
+  /** Whether it is a device's; undefined until somebody has asked. */
+  isDevice: boolean | undefined;
   readonly queue: SessionQueue;
   /** Packet ids of QoS 2 messages received and not released yet. */
   readonly received: Set<number>;
@@ -187,6 +189,7 @@ export class StoredSessions {
       holder: undefined,
       left: 0,
       filters: new Map(),
+      isDevice: undefined,
       queue: new SessionQueue(),
       received: new Set(),
       caughtUp: undefined,

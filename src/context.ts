@@ -42,6 +42,13 @@ export interface Sms {
   send(message: { to: string; text: string }): Promise<void>;
 }
 
+/** A channel of the device template `entityId`. */
+export interface ChannelAddress {
+  accountId: string;
+  entityId: string;
+  name: string;
+}
+
 /** What a change of rights has ended over MQTT; a filter counts once for its session, live or stored. */
 export interface Revoked {
   connections: number;
@@ -65,14 +72,14 @@ export interface Broker {
   identityChanged(accountId: string, userId: string): Promise<Revoked>;
   /** As identityChanged, for an end-user or account user that has a secret of its own. */
   entityChanged(accountId: string, entityId: string): Promise<Revoked>;
-  /** A device stands in another organization. */
-  deviceMoved(device: Placement): Promise<Revoked>;
+  /** A device stands in another organization than `before`. */
+  deviceMoved(device: Placement, before: string | null): Promise<Revoked>;
   /** A device is in the trash. */
   deviceDeleted(device: Placement): Promise<Revoked>;
-  /** An organization stands elsewhere in the tree. */
-  organizationMoved(accountId: string): Promise<Revoked>;
+  /** An organization stood below `before`, and stands elsewhere in the tree. */
+  organizationMoved(organization: { id: string; accountId: string }, before: string | null): Promise<Revoked>;
   /** A channel of a device template is in the trash. */
-  channelDeleted(accountId: string, name: string): Promise<Revoked>;
+  channelDeleted(channel: ChannelAddress): Promise<Revoked>;
   /** Publishes the changed fields of a device on its `_updates/fields`. */
   deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
   /** What would become of a caller's PUBLISH on a topic, or of its SUBSCRIBE to a filter: the decision itself. */

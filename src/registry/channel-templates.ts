@@ -107,7 +107,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
       return trashed;
     });
     access.channelsChanged(before.entityId);
-    ctx.revocations.note(caller, await ctx.broker.channelDeleted(row.accountId, row.name));
+    ctx.revocations.note(caller, await ctx.broker.channelDeleted(row));
     return showChannelTemplate(row);
   }
 

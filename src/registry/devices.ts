@@ -152,7 +152,8 @@ export async function updateDevice(
     return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, changes) };
   });
   access.deviceChanged(id);
-  if (after.organizationId !== before.organizationId) ctx.revocations.note(caller, await ctx.broker.deviceMoved(after));
+  if (after.organizationId !== before.organizationId)
+    ctx.revocations.note(caller, await ctx.broker.deviceMoved(after, before.organizationId));
   ctx.broker.deviceUpdated(after, changedState(ctx, before, after));
   return after;
 }
@@ -184,7 +185,7 @@ export async function associateDevice(
     return { before, after };
   });
   ctx.access.deviceChanged(id);
-  ctx.revocations.note(caller, await ctx.broker.deviceMoved(after));
+  ctx.revocations.note(caller, await ctx.broker.deviceMoved(after, before.organizationId));
   ctx.broker.deviceUpdated(after, changedState(ctx, before, after));
 }
 

@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
 import { type Caller, isAccountWide } from '../access.js';
-import type { Context } from '../context.js';
+import type { Context, Revoked } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, parentsOf, readNames } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
 import { demandInto, writeAs } from '../entity/standing.js';
@@ -91,14 +91,13 @@ export function endUserRoutes(app: App, ctx: Context): void {
       });
       return { row, invitation };
     });
-    await identityChanged(caller, row);
+    await identityChanged(row);
     return { ...showOne(row), ...(await invitations.send(invitation)) };
   }
 
-  async function identityChanged(caller: Caller, { id, accountId, userId }: Row<'endUsers'>): Promise<void> {
+  async function identityChanged({ id, accountId, userId }: Row<'endUsers'>): Promise<Revoked[]> {
     access.identityChanged(userId);
-    ctx.revocations.note(caller, await broker.identityChanged(accountId, userId));
-    ctx.revocations.note(caller, await broker.entityChanged(accountId, id));
+    return [await broker.identityChanged(accountId, userId), await broker.entityChanged(accountId, id)];
   }
 
   async function read(caller: Caller, id: string, query: Static<typeof readQuery>) {
@@ -130,7 +129,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
         },
       );
     });
-    await identityChanged(caller, row);
+    for (const ended of await identityChanged(row)) ctx.revocations.note(caller, ended);
     return showOne(row);
   }
 
@@ -138,7 +137,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'delete', 'endUser');
     await findReached(ctx, caller, 'endUsers', id);
     const row = await writeAs(ctx, caller, ['endUsers', id], (tx) => trash(tx, 'endUsers', id, version, clock));
-    await identityChanged(caller, row);
+    for (const ended of await identityChanged(row)) ctx.revocations.note(caller, ended);
     return showOne(row);
   }
 
@@ -185,7 +184,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
       if (await isAccountUser(tx, before.userId)) throw new PlatformError('userExists');
       return recover(tx, 'endUsers', id, version, { caller, clock });
     });
-    await identityChanged(caller, row);
+    await identityChanged(row);
     return showOne(row);
   }
 

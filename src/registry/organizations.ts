@@ -152,7 +152,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'update', 'organization');
     const before = demandLive(await findReached(ctx, caller, 'organizations', id));
     const values = readFields(ctx.fields.of('organizations', before.organizationTemplateId), body);
-    const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
+    const { row, from } = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
       const stored = (await find(tx, 'organizations', id)) ?? before;
       const changes: Changes<'organizations'> = { fields: mergeFields(stored.fields, values) };
       if (body.name !== undefined) changes.name = body.name;
@@ -163,11 +163,11 @@ export function organizationRoutes(app: App, ctx: Context): void {
         await demandDepth(tx, caller, id, body.parentId);
         changes.parentId = body.parentId;
       }
-      return change(tx, 'organizations', id, version, { caller, clock }, changes);
+      const row = await change(tx, 'organizations', id, version, { caller, clock }, changes);
+      return { row, from: stored.parentId };
     });
     access.organizationChanged(row);
-    if (row.parentId !== before.parentId)
-      ctx.revocations.note(caller, await broker.organizationMoved(caller.accountId));
+    if (row.parentId !== from) ctx.revocations.note(caller, await broker.organizationMoved(row, from));
     return showOne(row);
   }
 

@@ -68,7 +68,11 @@ t.test('filters that may not stand any more are forgotten, those of other princi
     await store.addSubscriptions(one, filters);
   }
   const removed: string[] = [];
-  await store.forgetRefused('a/b', (...one) => removed.push(one.join()));
+  await store.forgetRefused(
+    'a/b',
+    () => true,
+    (...one) => removed.push(one.join()),
+  );
   t.same(removed, [`${client.id},x`]);
   t.same(await store.subscriptionsByClient(client), [{ topic: 'y/#', qos: 1 }]);
   t.same(await store.subscriptionsByTopic('x'), [{ clientId: other.id, topic: 'x', qos: 1 }]);

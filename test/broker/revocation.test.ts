@@ -210,3 +210,52 @@ t.test('a right that is lost between SUBSCRIBE and SUBACK leaves no filter', asy
   device.send(publishPacket(f.topic('chat'), 'x', { qos: 0 }), { cmd: 'pingreq' });
   t.same(texts(await taken(live, () => true)), []);
 });
+
+t.test('filters of QoS 0, and messages whose filter is gone already, end with the right as well', async (t) => {
+  const f = await fixture(t);
+  const organization = await f.service.organization();
+  const { token } = await f.service.endUser(organization.id);
+  await put(f, `/devices/${f.device.id}`, { organizationId: organization.id });
+  const quiet = await phone(t, f, token, { clientId: 'quiet', clean: false });
+  t.same(await subscribed(quiet, [f.topic('chat'), 0]), [0]);
+  await disconnected(quiet);
+  const device = await deviceOf(t, f);
+  const leaving = await phone(t, f, token, { clientId: 'leaving', clean: false });
+  await subscribed(leaving, [f.topic('chat'), 1]);
+  await published(device, f.topic('chat'), 'queued');
+  t.match(await leaving.next(), { cmd: 'publish' }, 'and not acknowledged');
+  leaving.send({ cmd: 'unsubscribe', messageId: 9, unsubscriptions: [f.topic('chat')] });
+  t.match(await leaving.next(), { cmd: 'unsuback' });
+  await disconnected(leaving);
+  t.equal(await put(f, `/devices/${f.device.id}`, { organizationId: null }), 'connections=0; subscriptions=1');
+  t.equal(
+    await put(f, `/devices/${f.device.id}`, { organizationId: organization.id }),
+    'connections=0; subscriptions=0',
+  );
+  for (const clientId of ['quiet', 'leaving'])
+    t.same(await heard(await phone(t, f, token, { clientId, clean: false }), device, f.topic('chat'), 'after'), []);
+});
+
+t.test('a device that moves where nobody loses it is not looked for in long queues', async (t) => {
+  const f = await fixture(t);
+  const organization = await f.service.organization();
+  const { token } = await f.service.endUser(organization.id);
+  await away(t, f, token, 'away', f.topic('chat').replace(f.device.id, '+'));
+  const other = await sibling(f);
+  await put(f, `/devices/${f.device.id}`, { organizationId: organization.id });
+  const device = await deviceOf(t, f);
+  for (let n = 0; n < 20; n += 1) await published(device, f.topic('chat'), `${n}`);
+  const { mqtt } = f.service.server.ctx.messages;
+  const { topicOf } = mqtt;
+  let read = 0;
+  mqtt.topicOf = (id) => {
+    read += 1;
+    return topicOf.call(mqtt, id);
+  };
+  await put(f, `/devices/${other.device.id}`, { organizationId: (await f.service.organization()).id });
+  await put(f, `/devices/${other.device.id}`, { organizationId: organization.id });
+  await put(f, `/devices/${other.device.id}`, { organizationId: null });
+  t.equal(read, 0, 'neither one that was never in reach, nor one that has said nothing');
+  await put(f, `/devices/${f.device.id}`, { organizationId: null });
+  t.ok(read >= 20);
+});

@@ -20,7 +20,9 @@ export interface OpenStore {
 export const clock = { now: () => 1_700_000_000_000 };
 const rules: PersistenceRules = {
   isGranted: () => true,
+  deviceOf: (topic) => topic,
   mayStand: () => true,
+  reachOf: () => ({ prefix: '', mayHear: () => true, isOver: () => false }),
   mayQueue: () => true,
   storeOnce: () => undefined,
   hasOwner: () => true,

@@ -1,0 +1,62 @@
+/** What is retained is looked for within reach, one search of a client at a time (decisions 5: limits stop abuse). */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { connected, published } from './conversation.js';
+import { fixture } from './fixture.js';
+
+t.test('a SUBSCRIBE waits for the search of the one before, and nobody else’s topics are looked at', async (t) => {
+  const f = await fixture(t);
+  const device = await connected(t, f.service.server, f);
+  await published(device, f.topic('chat'), 'retained', { retain: true });
+  const { mqtt } = f.service.server.ctx.messages;
+  const { retainedTopics } = mqtt;
+  const prefixes = new Set<string>();
+  let searching = 0;
+  let searches = 0;
+  let mostAtOnce = 0;
+  // Each search finds ten pages of topics that nobody may hear, and then what is there.
+  mqtt.retainedTopics = (prefix, after, limit) => {
+    // The sweep of all topics is no search.
+    if (prefix === '') return retainedTopics.call(mqtt, prefix, after, limit);
+    prefixes.add(prefix);
+    if (after === '') {
+      searching += 1;
+      searches += 1;
+      mostAtOnce = Math.max(mostAtOnce, searching);
+    }
+    const page = after === '' ? 0 : Number(/page(\d+)/.exec(after)?.[1] ?? 0) + 1;
+    if (page < 10) return Array.from({ length: limit }, (_, n) => `${prefix}none-page${page}-${n}`);
+    searching -= 1;
+    return retainedTopics.call(mqtt, prefix, '', limit);
+  };
+  const spellings = ['#', '+/#', '+/+/#', '+/v1/#', f.topic('#'), f.topic('+'), '+/+/+/+/+/chat'];
+  for (let messageId = 1; messageId <= 20; messageId += 1)
+    device.send({ cmd: 'subscribe', messageId, subscriptions: spellings.map((topic) => ({ topic, qos: 0 as const })) });
+  const packets: string[] = [];
+  while (packets.length < 40) packets.push((await device.next()).cmd);
+  t.equal(packets.filter((cmd) => cmd === 'publish').length, 20, 'once for each SUBSCRIBE');
+  t.same([...prefixes], [f.topic('')]);
+  t.equal(searches, 20);
+  t.equal(mostAtOnce, 1);
+});
+
+t.test('a search ends when its client has gone', async (t) => {
+  const f = await fixture(t);
+  const device = await connected(t, f.service.server, f);
+  const { mqtt } = f.service.server.ctx.messages;
+  let pages = 0;
+  mqtt.retainedTopics = (prefix, _, limit) => {
+    if (prefix === '') return [];
+    pages += 1;
+    return Array.from({ length: limit }, (_, n) => `${prefix}none-${pages}-${n}`);
+  };
+  device.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: '#', qos: 0 }] });
+  t.match(await device.next(), { cmd: 'suback' });
+  device.socket.destroy();
+  // An endless search would never be found twice at the same page.
+  for (let before = -1; before !== pages; ) {
+    before = pages;
+    await sleep(100);
+  }
+  t.ok(pages > 0);
+});
