@@ -1,14 +1,15 @@
 import type { Caller } from '../src/access.js';
 import { Attempts } from '../src/attempts.js';
-import type { BrokerServices, Direct, Published, Rejection } from '../src/context.js';
+import type { BrokerServices, Direct, ProvenCaller, Published, Rejection } from '../src/context.js';
 import { formatTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
+import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import type { Authority, DeviceAddress } from './authorize.js';
 import { type Counters, variableOf } from './counters.js';
 import type { Ingest } from './ingest.js';
 import type { Limits } from './limits.js';
 import type { SessionStore } from './persistence.js';
-import { type Refusals, reasonOf } from './refusals.js';
+import { type Refusal, type Refusals, reasonOf } from './refusals.js';
 import type { ServiceChannels } from './service-channels.js';
 
 const second = 1000;
@@ -19,6 +20,7 @@ export interface DirectParts {
   services: BrokerServices;
   aedes: BrokerCore;
   counters: Counters;
+  authenticator: Pick<Authenticator, 'prove'>;
   authority: Authority;
   limits: Limits;
   persistence: Pick<SessionStore, 'durable'>;
@@ -40,10 +42,44 @@ export class DirectPublisher {
     this.#refusedPerMinute = new Attempts(clock, config.mqtt.refusalsPerMinute, minute);
   }
 
+  /** As `prove` of the Broker interface. */
+  async prove(username: string, password: string, address: string): Promise<ProvenCaller | 'wrong' | 'refused'> {
+    const { authenticator, authority, limits } = this.#parts;
+    try {
+      const {
+        caller,
+        principal,
+        generation = null,
+        sessionId = null,
+      } = await authenticator.prove(username, password, address);
+      const clientId = `${caller.accountId}/${principal}/`;
+      const standing = () => authority.identityOf({ clientId, generation, sessionId })?.caller;
+      return { caller, standing };
+    } catch (error) {
+      if (!(error instanceof ConnectRefused)) throw error;
+      await limits.refused(error, address);
+      const { message, returnCode: code } = error;
+      this.#note(username, { topic: null, reason: message, code, address, byDevice: true });
+      return code === connack.badCredentials ? 'wrong' : 'refused';
+    }
+  }
+
+  /** Who a token stands for, as what it may act as now: bodies arrive slowly. Undefined after a logout. */
+  #standing(caller: Caller): Caller | undefined {
+    const { id, accountId, sessionId, address } = caller;
+    // The identity of who has proven a secret may reach more than that secret does.
+    if (sessionId === undefined) return caller;
+    const proof = { clientId: `${accountId}/${id}/`, generation: null, sessionId };
+    const identity = this.#parts.authority.identityOf(proof);
+    return identity && { ...identity.caller, sessionId, ...(address !== undefined && { address }) };
+  }
+
   /** As `publish` of the Broker interface. */
-  async publish(caller: Caller, message: Direct): Promise<Published> {
+  async publish(given: Caller, message: Direct): Promise<Published> {
     const { services, authority, ingest, aedes, persistence } = this.#parts;
     if (aedes.closed) throw new Error('the broker is closed');
+    const caller = this.#standing(given);
+    if (!caller) return { delivered: false, rejection: loggedOut };
     this.#take(this.#perSecond, 'publish_rate_per_client', caller);
     const packet = toPacket(message);
     const { topic } = packet;
@@ -78,17 +114,18 @@ export class DirectPublisher {
   #refuse(caller: Caller, packet: Incoming, rejection: Rejection, device: DeviceAddress | undefined): Published {
     this.#take(this.#refusedPerMinute, 'refusals_per_minute', caller);
     if (!device) return { delivered: false, rejection };
-    this.#parts.refusals.note(device.deviceId, {
-      action: 'publish',
-      topic: packet.topic,
-      reason: reasonOf(rejection),
-      code: rejection.code,
-      address: caller.address,
-      clientId: undefined,
-      byDevice: caller.kind === 'device',
-    });
+    const { topic } = packet;
+    const why = { reason: reasonOf(rejection), code: rejection.code };
+    this.#note(device.deviceId, { topic, ...why, address: caller.address, byDevice: caller.kind === 'device' });
     this.#parts.channels.reject(device, packet, rejection);
     return { delivered: false, rejection };
+  }
+
+  /** Into the list of a device, if it is one. */
+  #note(deviceId: string, refusal: Omit<Refusal, 'action' | 'clientId'>): void {
+    const { services, refusals } = this.#parts;
+    if (services.access.placement(deviceId))
+      refusals.note(deviceId, { action: 'publish', clientId: undefined, ...refusal });
   }
 
   /** @throws PlatformError 429 when nothing is left. */
@@ -104,6 +141,7 @@ function toPacket({ topic, payload, qos, retain }: Direct): Incoming {
   return { cmd: 'publish', dup: false, topic, qos, retain, payload: payload.subarray() };
 }
 
+const loggedOut: Rejection = { code: 31, message: 'The token is invalid, expired or revoked.', details: [] };
 const payloadTooLarge: Rejection = {
   code: 106,
   message: `${variableOf('max_payload_bytes')}: the payload is too large.`,

@@ -166,6 +166,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     deviceDeleted: ({ id, accountId }) => revocation.deviceDeleted({ deviceId: id, accountId }),
     organizationMoved: (accountId) => revocation.organizationMoved(accountId),
     channelDeleted: (accountId, name) => revocation.channelDeleted(accountId, name),
+    prove: (username, password, address) => direct.prove(username, password, address),
     publish: (caller, message) => direct.publish(caller, message),
     decide: (caller, action, topic) => authority.decide(caller, action, topic),
     refusalsStored: (deviceId) => refusals.stored(deviceId),

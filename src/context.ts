@@ -76,6 +76,11 @@ export interface Broker {
   /** Publishes the changed fields of a device on its `_updates/fields`. */
   deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
   /**
+   * Proves a username and password as CONNECT does, under the same limits: late where too many have failed. `wrong` also
+   * stands for a token that is none; `refused` is right, for an entity that may not speak now (in the trash, say).
+   */
+  prove(username: string, password: string, address: string): Promise<ProvenCaller | 'wrong' | 'refused'>;
+  /**
    * Publishes as a caller that has no connection (decisions 7): what PUBACK promises is true when it resolves. Refusals
    * are explained as over MQTT, and here.
    * @throws PlatformError 429/-199 past the rates of one client; what the store says when it takes nothing more.
@@ -107,6 +112,13 @@ export interface Rejection {
   code: number;
   message: string;
   details: Array<{ message: string; path?: string }>;
+}
+
+/** Who has proven a password. */
+export interface ProvenCaller {
+  caller: Caller;
+  /** As what it may act now; undefined when it has been cut off since. */
+  standing(): Caller | undefined;
 }
 
 /** A message that comes without a connection. */
