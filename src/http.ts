@@ -41,6 +41,7 @@ import type { Authenticated } from './identity/sessions.js';
 import { registrationRoutes, userRoutes } from './identity/users.js';
 import { logRoutes } from './messages/logs.js';
 import { publishing, publishingAtRoot } from './messages/publish.js';
+import { streamRoutes } from './messages/stream.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { metricsRoutes } from './metrics.js';
 import { documentation } from './openapi.js';
@@ -183,6 +184,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         associationRoutes,
         batchRoutes,
         logRoutes,
+        streamRoutes,
         refusalRoutes,
         permissionRoutes,
         applicationRoutes,
