@@ -94,8 +94,10 @@ export class Streams {
     const wanted = new Set(filters);
     const { maxSubscriptions } = services.config.mqtt;
     if (wanted.size === 0 || (maxSubscriptions > 0 && wanted.size > maxSubscriptions)) return { refused: 'number' };
-    for (const filter of wanted) if (!isWellFormed(filter)) return { refused: 'malformed', filter };
-    for (const filter of wanted) if (!this.#canMatch(caller, filter)) return { refused: 'outOfReach', filter };
+    for (const [at, filter] of filters.entries())
+      if (!isWellFormed(filter)) return { refused: 'malformed', place: at + 1 };
+    for (const [at, filter] of filters.entries())
+      if (!this.#canMatch(caller, filter)) return { refused: 'outOfReach', place: at + 1 };
     const from = after === undefined ? undefined : parseId(after);
     if (after !== undefined && !from) return { refused: 'id' };
     if (limits.isFull(this.#byPrincipal.get(caller.id)?.size ?? 0)) {

@@ -144,10 +144,10 @@ export interface StreamRequest {
   expires: number;
 }
 
-/** Why there is no stream: logged out, none or too many filters, one of them, the id, or too many streams. */
+/** Why there is no stream: logged out, none or too many filters, the one at `place` (from 1), the id, or too many streams. */
 export interface StreamRefusal {
   refused: 'cutOff' | 'number' | 'malformed' | 'outOfReach' | 'id' | 'tooMany';
-  filter?: string;
+  place?: number;
 }
 
 /** What has become of it: refused when it was not delivered; delivered with a rejection when it could not be stored. */

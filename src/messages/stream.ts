@@ -41,7 +41,6 @@ export function streamRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const { caller, authenticated } = request;
       ctx.access.demand(caller, 'subscribe', 'device');
-      if (isInsideBatch(request)) throw invalid('path', 'must not be a stream');
       nameIgnored(request, reply, query);
       const opened = ctx.broker.stream(caller, {
         filters: readTopics(request.query),
@@ -49,6 +48,10 @@ export function streamRoutes(app: App, ctx: Context): void {
         expires: Date.parse(authenticated.session.expires),
       });
       if ('refused' in opened) throw refusalOf(opened, ctx);
+      if (isInsideBatch(request)) {
+        opened.destroy();
+        throw invalid('path', 'must not be a stream');
+      }
       reply.type('text/event-stream; charset=utf-8').header('cache-control', 'no-store');
       // Some proxies keep answers back until they are long.
       return reply.header('x-accel-buffering', 'no').send(opened);
@@ -66,18 +69,19 @@ function readTopics({ topics }: Static<typeof query>): string[] {
   return topics.split(',').filter((topic) => topic !== '');
 }
 
-function refusalOf({ refused, filter = '' }: StreamRefusal, { config }: Context): PlatformError {
+function refusalOf({ refused, place = 1 }: StreamRefusal, { config }: Context): PlatformError {
   const { maxSubscriptions, maxConnectionsPerPrincipal } = config.mqtt;
-  const shown = filter.slice(0, 512);
   switch (refused) {
     case 'cutOff':
       return new PlatformError('tokenInvalid');
     case 'number':
       return invalid('topics', `must be 1 to ${maxSubscriptions} topic filters`);
     case 'malformed':
-      return invalid('topics', `is no topic filter: ${shown}`);
+      return invalid('topics', `number ${place} is no topic filter`);
     case 'outOfReach':
-      return new PlatformError('notFound', { details: [{ path: 'topics', message: `matches nothing: ${shown}` }] });
+      return new PlatformError('notFound', {
+        details: [{ path: 'topics', message: `number ${place} matches nothing` }],
+      });
     case 'id':
       return invalid('Last-Event-ID', 'must be the id of an event');
     case 'tooMany': {

@@ -1,4 +1,7 @@
+import { once } from 'node:events';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { mock } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { type Fixture, fixture, sibling, versionOf } from '../broker/fixture.js';
 import { type Events, openStream } from '../support/events.js';
@@ -162,7 +165,7 @@ t.test('what was stored while a reader was away follows once, in order, before w
 
   // Who breaks off in the middle of what was missed gets the rest.
   const rest = await openStream(t, f.service, topics, { after: events[1]?.id ?? '' });
-  t.match(await rest.payloads(3), [/,t,5,$/, /"m"/, /,t,6,$/]);
+  t.match(await rest.payloads(3), [/,t,5,$/, /,t,6,$/, /"m"/], 'points, and then log entries');
   t.same(await before(rest, f.topic('temperature'), ',t,7,'), []);
 });
 
@@ -209,4 +212,85 @@ t.test('who has missed too much is told so, once', async (t) => {
   const [later, ...more] = await before(caughtUp, f.topic('temperature'), ',t,2,');
   t.match(later, /^\d+,t,1,$/);
   t.same(more, [], 'the gap is behind');
+});
+
+t.test('an idle stream gets a heartbeat every 15 seconds, with the id of now', async (t) => {
+  const events = await openStream(t, f.service, f.topic('chat'));
+  await events.line(/^id: /);
+  const [idle] = [events.lastId];
+  await f.service.ok('POST', `/api/v1/messaging/publish/${f.topic('temperature')}`, { body: '{"t":1}' });
+  mock.timers.tick(14_999);
+  t.notOk(events.lines.some((line) => line.startsWith(':')));
+  mock.timers.tick(1);
+  await events.line(/^: heartbeat/);
+  await publish(f.topic('chat'), 'x');
+  await events.next();
+  const ids = events.lines.filter((line) => line.startsWith('id: '));
+  t.not(ids[1], `id: ${idle}`, 'who comes back needs not look at what it has not asked for');
+});
+
+t.test('a cookie is enough; a batch and HEAD have no stream', async (t) => {
+  const url = `/api/v1/stream?topics=${encodeURIComponent('#')}`;
+  const cookie = `platform-access-token=${f.service.admin}`;
+  const aborter = new AbortController();
+  const response = await fetch(f.service.server.url + url, { headers: { cookie }, signal: aborter.signal });
+  t.equal(response.status, 200);
+  aborter.abort();
+  const body = { requests: [{ method: 'GET', path: url }] };
+  t.match(await f.service.ok('POST', '/api/v1/batch', { body }), [{ error: { code: 106 } }]);
+  t.equal((await fetch(f.service.server.url + url, { method: 'HEAD', headers: { cookie } })).status, 404);
+});
+
+t.test('a reader that does not read is cut off, and nobody else notices', async (t) => {
+  const { broker } = f.service.server.ctx;
+  while (broker.gauges.streams > 0) await nextTurn();
+  const reading = await openStream(t, f.service, f.topic('chat'));
+  const request = httpRequest(`${f.service.server.url}/api/v1/stream?topics=${encodeURIComponent(f.topic('chat'))}`, {
+    headers: { authorization: `Bearer ${f.service.admin}` },
+  });
+  request.on('error', () => {});
+  const [response] = (await once(request.end(), 'response')) as [IncomingMessage];
+  response.on('error', () => {});
+  const device = await f.service.connect(f.who);
+  const payload = 'x'.repeat(100_000);
+  let sent = 0;
+  for (; broker.gauges.streams === 2 && sent < 500; sent += 1) {
+    await device.publishAsync(f.topic('chat'), payload, { qos: 1 });
+    await reading.next();
+  }
+  t.equal(broker.gauges.streams, 1, `after ${sent} messages`);
+  t.ok(broker.counters.shed > 0);
+  t.same(await before(reading, f.topic('chat'), 'last'), []);
+  request.destroy();
+});
+
+t.test('streams of one caller are limited, and end with the session and the service', async (t) => {
+  const clock = { now: () => Date.now() };
+  const limited = await fixture(t, { SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: '2' }, { clock });
+  const { service, topic } = limited;
+  const organization = await service.organization();
+  const { email, password } = await service.endUser(organization.id);
+  const { jwt } = await service.ok('POST', '/api/v1/auth/login-user', {
+    body: { emailAddress: email, password, accountId: service.accountId, renewalType: 'short' },
+    token: null,
+  });
+  const [one, two] = [
+    await openStream(t, service, '#', { token: jwt }),
+    await openStream(t, service, '#', { token: jwt }),
+  ];
+  await t.rejects(openStream(t, service, '#', { token: jwt }), { message: /^429/ });
+  one.close();
+  const { broker } = service.server.ctx;
+  while (broker.gauges.streams > 1) await nextTurn();
+  const third = await openStream(t, service, '#', { token: jwt });
+  const staying = await openStream(t, service, topic('chat'));
+  const later = Date.now() + 31 * 60_000;
+  clock.now = () => later;
+  mock.timers.tick(1000);
+  await Promise.all([two.closed, third.closed]);
+  t.equal(broker.gauges.streams, 1, 'the session of the admin lasts longer');
+  const begun = performance.now();
+  await service.close();
+  await staying.closed;
+  t.ok(performance.now() - begun < 3000, 'nobody waits for it');
 });
