@@ -150,8 +150,12 @@ export class Authority {
     return this.#ownerOf(clientId) !== undefined || this.#services.registry.credential(principal) !== undefined;
   }
 
-  /** Who has left a will, as what it may do now; undefined when it is gone or has been cut off since. */
-  identityOf({ clientId, generation, sessionId }: StoredWill): ProvenIdentity | undefined {
+  /** Whose proof it was, as what it may do now; undefined when it is gone or has been cut off since. */
+  identityOf({
+    clientId,
+    generation,
+    sessionId,
+  }: Pick<StoredWill, 'clientId' | 'generation' | 'sessionId'>): ProvenIdentity | undefined {
     const owner = this.#ownerOf(clientId);
     const principal = principalOf(clientId);
     if (!owner) return undefined;
@@ -165,6 +169,15 @@ export class Authority {
   deviceOf(topic: string): string | undefined {
     const parts = this.#parse(topic);
     return parts && (this.#access.placement(parts.deviceId)?.id ?? parts.deviceId);
+  }
+
+  /** Who a token was for, as what it may act as now; undefined after a logout. Without one, the caller itself. */
+  standing(caller: Caller): Caller | undefined {
+    const { id, accountId, sessionId, address } = caller;
+    // The identity of who has proven a secret may reach more than that secret does.
+    if (sessionId === undefined) return caller;
+    const identity = this.identityOf({ clientId: `${accountId}/${id}/`, generation: null, sessionId });
+    return identity && { ...identity.caller, sessionId, ...(address !== undefined && { address }) };
   }
 
   /** Whether a topic names a device that exists, in the trash or not. */

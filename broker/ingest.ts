@@ -3,6 +3,7 @@ import type { BrokerServices, Rejection } from '../src/context.js';
 import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
 import { faultOf } from './fault.js';
+import type { Marks } from './marks.js';
 import type { SessionStore } from './persistence.js';
 import { type Refusals, reasonOf } from './refusals.js';
 import type { ServiceChannels } from './service-channels.js';
@@ -21,6 +22,8 @@ interface Message {
   route: Route;
   caller: Caller | undefined;
   client: BrokerClient | undefined;
+  /** Hears of what is wrong with a message, besides `_rejected`. */
+  onRejection?: (rejection: Rejection) => void;
 }
 
 /**
@@ -33,6 +36,7 @@ export class Ingest {
   readonly #channels: ServiceChannels;
   readonly #persistence: Pick<SessionStore, 'keep'>;
   readonly #refusals: Refusals;
+  readonly #marks: Marks;
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
@@ -42,12 +46,14 @@ export class Ingest {
     channels: ServiceChannels,
     persistence: Pick<SessionStore, 'keep'>,
     refusals: Refusals,
+    marks: Marks,
   ) {
     this.#services = services;
     this.#aedes = aedes;
     this.#channels = channels;
     this.#persistence = persistence;
     this.#refusals = refusals;
+    this.#marks = marks;
   }
 
   /** Stores what the route and the sessions want stored; calls back in the client's order, for QoS 1 once it is on disk. */
@@ -77,6 +83,23 @@ export class Ingest {
   /** Stores a will that a crashed process has left; `caller` is its owner. */
   acceptLeft(caller: Caller, packet: Incoming, route: Route, done: Done): void {
     this.#store({ packet, route, caller, client: undefined }, done);
+  }
+
+  /**
+   * Stores a message that has come without a connection. What it resolves to explains why it was not stored, or why a
+   * `_set/fields` message was refused, which has become its explanation.
+   * @throws what the store says, when it did not take it.
+   */
+  acceptDirect(caller: Caller, packet: Incoming, route: Route): Promise<Rejection | undefined> {
+    let rejection: Rejection | undefined;
+    const onRejection = (one: Rejection) => {
+      rejection = one;
+    };
+    return new Promise((resolve, reject) => {
+      this.#store({ packet, route, caller, client: undefined, onRejection }, (error) =>
+        error ? reject(error.cause ?? error) : resolve(rejection),
+      );
+    });
   }
 
   /** Calls back once every earlier message of the client has passed. */
@@ -148,7 +171,10 @@ export class Ingest {
       return;
     }
     this.#storeAndKeep(message, done, (stored) =>
-      this.#services.messages.append({ accountId, deviceId, channelTemplateId }, read.points, stored),
+      this.#services.messages.append({ accountId, deviceId, channelTemplateId }, read.points, (error, end) => {
+        if (end && !error) this.#marks.stored(packet.payload, end, { points: read.points.length, logs: 0 });
+        stored(error);
+      }),
     );
   }
 
@@ -164,7 +190,10 @@ export class Ingest {
     const received = this.#services.clock.now();
     const entry = this.#services.readLogEntry(packet.payload, received);
     this.#storeAndKeep(message, done, (stored) =>
-      this.#services.messages.appendLog({ ...entry, accountId, deviceId, received }, stored),
+      this.#services.messages.appendLog({ ...entry, accountId, deviceId, received }, (error, end) => {
+        if (end && !error) this.#marks.stored(packet.payload, end, { points: 0, logs: 1 });
+        stored(error);
+      }),
     );
   }
 
@@ -190,7 +219,7 @@ export class Ingest {
   #failed(message: Message, error: Error, settled: Done): void {
     const { packet } = message;
     this.#services.log.error({ err: error, topic: packet.topic }, 'a message could not be stored');
-    const refused = once(() => settled(new Error('not stored')));
+    const refused = once(() => settled(new Error('not stored', { cause: error })));
     try {
       this.#reject(message, notStored, refused);
     } catch (fault) {
@@ -205,13 +234,14 @@ export class Ingest {
     this.#channels.reject(message.route, message.packet, rejection, done);
   }
 
-  #note({ packet, route, caller, client }: Message, rejection: Rejection): void {
+  #note({ packet, route, caller, client, onRejection }: Message, rejection: Rejection): void {
+    onRejection?.(rejection);
     this.#refusals.note(route.deviceId, {
       action: 'publish',
       topic: packet.topic,
       reason: reasonOf(rejection),
       code: rejection.code,
-      address: client?.live?.address,
+      address: client?.live?.address ?? caller?.address,
       clientId: client?.live?.clientId,
       byDevice: caller?.kind === 'device',
     });

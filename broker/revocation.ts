@@ -4,6 +4,7 @@ import type { BrokerServices, ChannelAddress, Revoked } from '../src/context.js'
 import type { Authority, DeviceAddress } from './authorize.js';
 import type { SessionStore } from './persistence.js';
 import type { LiveClient, Sessions } from './sessions.js';
+import type { Streams } from './streams.js';
 
 /** What revocation works with. */
 export interface RevocationParts {
@@ -11,6 +12,7 @@ export interface RevocationParts {
   sessions: Sessions;
   authority: Authority;
   persistence: SessionStore;
+  streams: Streams;
 }
 
 /** A right that people of an account may have lost. */
@@ -41,28 +43,30 @@ export class Revocation {
 
   /** A login session is over. The stored sessions are those of the identity, which may log in again. */
   loginEnded(sessionId: string): Revoked {
-    return countOf(this.#parts.sessions.endSession(sessionId));
+    const { sessions, streams } = this.#parts;
+    return sumOf(countOf(sessions.endSession(sessionId)), streams.endSession(sessionId));
   }
 
   /** Nobody is left to whom anything could belong: an identity, application or entity has been deleted. */
   principalDeleted(accountId: string, principal: string): Revoked {
-    const { sessions, persistence } = this.#parts;
+    const { sessions, persistence, streams } = this.#parts;
     const ended = sessions.endPrincipal(principal);
     const filters = new Filters();
     for (const { client, filters: held } of ended) for (const filter of held) filters.add(client.id, filter);
     persistence.endSessionsOf(`${accountId}/${principal}`, (clientId, filter) => filters.add(clientId, filter));
-    return { connections: ended.length, subscriptions: filters.size };
+    return sumOf({ connections: ended.length, subscriptions: filters.size }, streams.endPrincipal(principal));
   }
 
   /** A principal may act as `caller` now; with nothing left in reach it is as good as deleted. */
   async principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
-    const { services, sessions } = this.#parts;
+    const { services, sessions, streams } = this.#parts;
     if (!caller || !services.access.may(caller, 'subscribe', 'device'))
       return this.principalDeleted(accountId, principal);
     sessions.renew(principal, caller);
+    const streamed = streams.renew(principal, caller);
     const filters = new Filters();
     await this.#review(accountId, principal, () => true, filters);
-    return this.#reviewed(filters);
+    return sumOf(streamed, await this.#reviewed(filters));
   }
 
   /** A device stands elsewhere than in the organization `before`: whoever reached it there and does not any more. */
@@ -78,9 +82,8 @@ export class Revocation {
 
   /** A device is in the trash: its own connections and sessions, and what others have of it. */
   async deviceDeleted(device: DeviceAddress, organizationId: string | null): Promise<Revoked> {
-    const { connections, subscriptions } = this.principalDeleted(device.accountId, device.deviceId);
-    const others = await this.deviceMoved(device, organizationId);
-    return { connections, subscriptions: subscriptions + others.subscriptions };
+    const own = this.principalDeleted(device.accountId, device.deviceId);
+    return sumOf(own, await this.deviceMoved(device, organizationId));
   }
 
   /** An organization stood below `before` and does not any more: whoever has lost what is below it. */
@@ -110,7 +113,7 @@ export class Revocation {
     });
     for (const { identity, filters } of sessions.all())
       if (identity?.caller.accountId === accountId && [...filters].some(mayName)) principals.add(identity.principal);
-    return this.#reviewAll(accountId, principals, ofTemplate);
+    return this.#reviewAll(accountId, principals, { mayName, device: ofTemplate });
   }
 
   /** Reviews the people of an account that have lost something, where they have anything that it may be about. */
@@ -130,17 +133,22 @@ export class Revocation {
     });
     for (const { identity, filters } of sessions.peopleOf(accountId))
       if (identity && hasLost(identity.caller) && [...filters].some(mayName)) principals.add(identity.principal);
-    return this.#reviewAll(accountId, principals, device);
+    return this.#reviewAll(accountId, principals, { mayName, device });
   }
 
-  /** `device` says which devices it is about: queued messages of others are not looked at. */
-  async #reviewAll(accountId: string, principals: Iterable<string>, device: Loss['device']): Promise<Revoked> {
+  /** Live streams are reviewed too; queued messages of devices that it is not about are not looked at. */
+  async #reviewAll(
+    accountId: string,
+    principals: Iterable<string>,
+    { mayName, device }: Pick<Loss, 'mayName' | 'device'>,
+  ): Promise<Revoked> {
+    const streamed = this.#parts.streams.review(accountId, mayName);
     const filters = new Filters();
     for (const principal of principals) {
       await this.#review(accountId, principal, device, filters);
       await nextTurn();
     }
-    return this.#reviewed(filters);
+    return sumOf(streamed, await this.#reviewed(filters));
   }
 
   /** Ends what a principal may not hold any more, connected or not. */
@@ -209,4 +217,11 @@ function memoized(decide: (id: string) => boolean): (id: string) => boolean {
 /** What ended with these connections. */
 function countOf(ended: LiveClient[]): Revoked {
   return { connections: ended.length, subscriptions: ended.reduce((sum, { filters }) => sum + filters.size, 0) };
+}
+
+function sumOf(one: Revoked, other: Revoked): Revoked {
+  return {
+    connections: one.connections + other.connections,
+    subscriptions: one.subscriptions + other.subscriptions,
+  };
 }

@@ -1,5 +1,6 @@
 /** Composition root: everything that is made once and passed on. Owners close what they open, in reverse order. */
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { type Logger, pino } from 'pino';
 import { openBroker } from '../broker/index.js';
 import { lockDirectory, type Placement, Registry } from '../db/index.js';
@@ -82,6 +83,24 @@ export interface Broker {
   channelDeleted(channel: ChannelAddress): Promise<Revoked>;
   /** Publishes the changed fields of a device on its `_updates/fields`. */
   deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
+  /**
+   * Proves a username and password as CONNECT does, under the same limits: late where too many have failed. `wrong` also
+   * stands for a token that is none; `refused` is right, for an entity that may not speak now (in the trash, say).
+   */
+  prove(username: string, password: string, address: string): Promise<ProvenCaller | 'wrong' | 'refused'>;
+  /**
+   * Publishes as a caller that has no connection (decisions 7): what PUBACK promises is true when it resolves. Refusals
+   * are explained as over MQTT, and here.
+   * @throws PlatformError 429/-199 past the rates of one client; what the store says when it takes nothing more.
+   */
+  publish(caller: Caller, message: Direct): Promise<Published>;
+  /**
+   * Live messages as server-sent events (decisions 7), under the rights of SUBSCRIBE; destroyed when the caller is cut
+   * off or does not read. Destroy it when the reader is gone.
+   */
+  stream(caller: Caller, request: StreamRequest): Readable | StreamRefusal;
+  /** Ends every stream; readers may come back. */
+  endStreams(): void;
   /** What would become of a caller's PUBLISH on a topic, or of its SUBSCRIBE to a filter: the decision itself. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
   /** Resolves when what has been noted of a device's refusals can be read. */
@@ -108,6 +127,40 @@ export interface Rejection {
   code: number;
   message: string;
   details: Array<{ message: string; path?: string }>;
+}
+
+/** Who has proven a password. */
+export interface ProvenCaller {
+  caller: Caller;
+  /** As what it may act now; undefined when it has been cut off since. */
+  standing(): Caller | undefined;
+}
+
+/** A message that comes without a connection. */
+export interface Direct {
+  topic: string;
+  payload: Buffer;
+  qos: 0 | 1 | 2;
+  retain: boolean;
+}
+
+/** `after` is the id of the last event that was received; `expires` in milliseconds since 1970. */
+export interface StreamRequest {
+  filters: readonly string[];
+  after: string | undefined;
+  expires: number;
+}
+
+/** Why there is no stream: logged out, none or too many filters, the one at `place` (from 1), the id, or too many streams. */
+export interface StreamRefusal {
+  refused: 'cutOff' | 'number' | 'malformed' | 'outOfReach' | 'id' | 'tooMany';
+  place?: number;
+}
+
+/** What has become of it: refused when it was not delivered; delivered with a rejection when it could not be stored. */
+export interface Published {
+  delivered: boolean;
+  rejection?: Rejection | undefined;
 }
 
 /** What the broker needs of the rest. It imports nothing else of `src` at run time but the access rules. */
