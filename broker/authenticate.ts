@@ -41,6 +41,11 @@ export class ConnectRefused extends Error {
   get reason(): RefusalReason {
     return reasons[this.returnCode];
   }
+
+  /** Whether the credential was right all the same; what is not known to be so counts as a stranger's. */
+  get isProven(): boolean {
+    return this.returnCode === connack.notAuthorized || this.limit === 'max_connections_per_principal';
+  }
 }
 
 /** Who connects, and with what right. */

@@ -264,16 +264,16 @@ export class Hooks {
     this.#parts.refusals.note(device.deviceId, { action, topic, ...why, address, clientId, byDevice });
   }
 
-  /** A CONNECT is noted when its name is that of a device; nobody has proven to be it. */
+  /** A CONNECT is noted when its name is that of a device, proven or not. */
   #noteConnect(
     name: string,
     { address, clientId }: Pick<LiveClient, 'address' | 'clientId'>,
-    { limit, message, returnCode: code }: ConnectRefused,
+    { limit, message, returnCode: code, isProven }: ConnectRefused,
   ): void {
     const { refusals, services } = this.#parts;
     if (!services.access.placement(name)) return;
     const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
-    refusals.note(name, { action: 'connect', topic: null, reason, code, address, clientId, byDevice: true });
+    refusals.note(name, { action: 'connect', topic: null, reason, code, address, clientId, byDevice: isProven });
   }
 
   #refusedTooOften(live: LiveClient): boolean {

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import type { Duplex } from 'node:stream';
 import { createServer as createTlsServer, type TLSSocket, Server as TlsServer } from 'node:tls';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
-import { forwardedAddress, plainAddress, type Trust, trustOf } from '../src/addresses.js';
+import { forwardedAddress, peerAddress, type Trust, trustOf } from '../src/addresses.js';
 import type { BrokerServices } from '../src/context.js';
 import type { BrokerClient } from './aedes-types.js';
 import type { LimitName } from './counters.js';
@@ -216,7 +216,7 @@ export class Listeners {
     this.#track(socket);
     this.#deadline(socket);
     socket.on('error', (error) => this.#services.log.debug({ err: error }, 'a socket failed'));
-    const peer = plainAddress(socket.remoteAddress);
+    const peer = peerAddress(socket);
     const locate = (address: string | undefined) =>
       this.#limits.locate(socket, address, go, () => {
         socket.destroy();
@@ -239,9 +239,8 @@ export class Listeners {
       return;
     }
     socket.on('error', (error) => this.#services.log.debug({ err: error }, 'a socket failed'));
-    const peer = this.#limits.addressOf(socket) ?? plainAddress(socket.remoteAddress);
-    const forwarded = headers['x-forwarded-for'];
-    const address = forwardedAddress(peer, Array.isArray(forwarded) ? forwarded.join() : forwarded, this.#trusts);
+    const peer = this.#limits.addressOf(socket) ?? peerAddress(socket);
+    const address = forwardedAddress(peer, headers['x-forwarded-for'], this.#trusts);
     this.#limits.locate(socket, address, go, refuse);
   }
 

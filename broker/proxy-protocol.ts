@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import { plainAddress } from '../src/addresses.js';
 
 /** What the first bytes are. Without an address the peer's own holds (`UNKNOWN`, `LOCAL`, no IP). */
 export type ProxyHeader =
@@ -67,8 +68,11 @@ function readLine(bytes: Buffer): ProxyHeader {
   if (family === 'UNKNOWN') return { is: 'present', length, address: undefined };
   const version = family === 'TCP4' ? 4 : family === 'TCP6' ? 6 : undefined;
   if (version === undefined || isIP(from) !== version || isIP(to) !== version) return malformed;
+  const address = plainAddress(from);
+  // A zone, which may be any text, is of no use to another machine.
+  if (address === undefined || plainAddress(to) === undefined) return malformed;
   if (ports.length !== 2 || !ports.every(isPort)) return malformed;
-  return { is: 'present', length, address: canonical(from) };
+  return { is: 'present', length, address };
 }
 
 function isPort(text: string): boolean {
@@ -87,16 +91,11 @@ function readBinary(bytes: Buffer): ProxyHeader {
   if (bytes.length < length) return incomplete;
   if (addressLength === 0) return { is: 'present', length, address: undefined };
   const address = bytes.subarray(headLength, headLength + addressLength);
-  return { is: 'present', length, address: canonical(ipaddr.fromByteArray([...address]).toString()) };
+  return { is: 'present', length, address: plainAddress(ipaddr.fromByteArray([...address]).toString()) };
 }
 
 /** Bytes of one address of TCP over IPv4 or IPv6; 0 for what is neither. */
 function addressLengthOf(protocol: number): number {
   if (protocol === 0x11) return 4;
   return protocol === 0x21 ? 16 : 0;
-}
-
-/** One address has one form: limits count by it. */
-function canonical(address: string): string {
-  return ipaddr.process(address).toString();
 }

@@ -1,7 +1,11 @@
+import type { Tx } from '../db/index.js';
+import { networkOf } from '../src/attempts.js';
 import type { BrokerServices, Rejection } from '../src/context.js';
 
 /** Kept of each device (decisions 5); more than that at once are not worth writing. */
 const keptPerDevice = 50;
+/** Of these, the most that strangers may fill: CONNECTs that proved nothing. */
+const keptUnproven = 10;
 /** Milliseconds between two writes. */
 const writeInterval = 1000;
 /** Rows in one transaction, and in memory: past it the device refused least recently is forgotten. */
@@ -22,11 +26,12 @@ export interface Refusal {
   code: number;
   address: string | undefined;
   clientId: string | undefined;
-  /** Whether the device was refused, or somebody who speaks as it; false for a user's message to the device. */
+  /** Whether it was the device itself: false for a user's message to it, and for a CONNECT that proved nothing. */
   byDevice: boolean;
 }
 
-type Noted = Refusal & { time: string };
+/** `origin` of a CONNECT that proved nothing: those with the same one are one line. */
+type Noted = Refusal & { time: string; origin: string | undefined };
 
 /** What was refused of each device, in the registry soon after; a flood costs no more than it is worth. */
 export class Refusals {
@@ -45,12 +50,12 @@ export class Refusals {
   note(deviceId: string, refusal: Refusal): void {
     const time = new Date(this.#services.clock.now()).toISOString();
     const noted = this.#waiting.get(deviceId) ?? [];
-    noted.push({ ...refusal, time });
-    this.#rows += 1;
-    if (noted.length > keptPerDevice) {
-      noted.shift();
-      this.#rows -= 1;
-    }
+    this.#rows -= noted.length;
+    const origin = originOf(refusal);
+    const leaving = leavingFor(origin, noted);
+    if (leaving) noted.splice(noted.indexOf(leaving), 1);
+    noted.push({ ...refusal, time, origin });
+    this.#rows += noted.length;
     this.#waiting.delete(deviceId);
     this.#waiting.set(deviceId, noted);
     for (const oldest of this.#waiting.keys()) {
@@ -119,17 +124,49 @@ export class Refusals {
       for (const [deviceId, noted] of batch) {
         if (!existing.has(deviceId)) continue;
         for (const one of noted) await tx.insertInto('refusals').values(toRow(deviceId, one)).execute();
-        const tooOld = tx
-          .selectFrom('refusals')
-          .select('sequence')
-          .where('deviceId', '=', deviceId)
-          .orderBy('sequence', 'desc')
-          .limit(1)
-          .offset(keptPerDevice);
-        await tx.deleteFrom('refusals').where('deviceId', '=', deviceId).where('sequence', '<=', tooOld).execute();
+        await forgetOld(tx, deviceId);
       }
     });
   }
+}
+
+/** What goes when one more comes: the former one of its origin, or the oldest of a place that is full. */
+function leavingFor(origin: string | undefined, noted: Noted[]): Noted | undefined {
+  const isOwn = origin === undefined;
+  const place = noted.filter((one) => (one.origin === undefined) === isOwn);
+  const former = isOwn ? undefined : place.find((one) => one.origin === origin);
+  return former ?? (place.length < (isOwn ? keptPerDevice : keptUnproven) ? undefined : place[0]);
+}
+
+/** Keeps the newest line of each origin and ten of these; the device's own have the rest of the fifty. */
+async function forgetOld(tx: Tx, deviceId: string): Promise<void> {
+  const rows = await tx
+    .selectFrom('refusals')
+    .select(['sequence', 'action', 'byDevice', 'address', 'reason'])
+    .where('deviceId', '=', deviceId)
+    .orderBy('sequence', 'desc')
+    .execute();
+  const origins = new Set<string>();
+  const [own, old]: [number[], number[]] = [[], []];
+  for (const { sequence, ...row } of rows) {
+    const origin = originOf(row);
+    if (origin === undefined) own.push(sequence);
+    else if (origins.has(origin) || origins.size === keptUnproven) old.push(sequence);
+    else origins.add(origin);
+  }
+  old.push(...own.slice(keptPerDevice - origins.size));
+  if (old.length > 0) await tx.deleteFrom('refusals').where('sequence', 'in', old).execute();
+}
+
+/** By what a CONNECT that proved nothing is one with others: from where, counted as limits count, and why. */
+function originOf(refusal: {
+  action: string;
+  byDevice: boolean | number;
+  address?: string | null | undefined;
+  reason: string;
+}) {
+  if (refusal.action !== 'connect' || refusal.byDevice) return undefined;
+  return `${networkOf(refusal.address ?? '')} ${refusal.reason}`;
 }
 
 function toRow(deviceId: string, { time, action, topic, reason, code, address, clientId, byDevice }: Noted) {

@@ -264,7 +264,7 @@ export const IdempotentAnswerRecord = Type.Object({
 
 /**
  * Why something of a device was refused (decisions 5). `byDevice` is 0 for what a user sent to the device, whose address
- * and client id are the user's.
+ * and client id are the user's, and for a CONNECT that proved nothing.
  */
 export const RefusalRecord = Type.Object({
   deviceId: Id,

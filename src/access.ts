@@ -87,6 +87,8 @@ const rights: Record<Caller['kind'], Rights> = {
     device: ['read', 'update', 'publish', 'subscribe'],
     endUser: everything,
     organization: everything,
+    // Its own one only: registry/credentials.ts.
+    mqttCredential: ['create'],
     association: ['create'],
     profile: ['read', 'update'],
     mfaMethod: everything,

@@ -1,4 +1,5 @@
 /** Where a connection comes from when proxies stand between: whose word about it is taken, and what results. */
+import { isIP, isIPv4, type Socket } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /** Whether the word of this address about others is taken. */
@@ -18,21 +19,37 @@ export function trustOf(networks: readonly string[]): Trust {
   };
 }
 
-/** An IPv4 address that came in over IPv6 is written as IPv4. */
-export function plainAddress(address: string | undefined): string | undefined {
-  return address?.startsWith('::ffff:') ? address.slice('::ffff:'.length) : address;
+/**
+ * The one form of an address, by which limits count it; IPv4 over IPv6 as IPv4. Undefined for what is none: for zones,
+ * which are of one machine only, and for spellings such as `0x7f.1` that `ipaddr.js` would take.
+ */
+export function plainAddress(text: string): string | undefined {
+  if (isIPv4(text)) return text;
+  return isIP(text) && !text.includes('%') ? ipaddr.process(text).toString() : undefined;
+}
+
+/** Where a socket comes from; the zone of a link-local address says how it came here, and is left out. */
+export function peerAddress({ remoteAddress = '' }: Pick<Socket, 'remoteAddress'>): string | undefined {
+  return plainAddress(remoteAddress.replace(/%.*$/, ''));
 }
 
 /**
  * The address behind the proxies that are trusted, by `X-Forwarded-For`: each of them has added at its end whom it has
- * got the request from. What is no address ends the walk.
+ * got the request from, some with the port. What is no address ends the walk.
  */
-export function forwardedAddress(peer: string | undefined, header: string | undefined, trusts: Trust) {
+export function forwardedAddress(peer: string | undefined, header: string | string[] | undefined, trusts: Trust) {
   let address = peer;
-  for (const before of (header ?? '').split(',').reverse()) {
-    const candidate = before.trim();
-    if (address === undefined || !trusts(address) || !ipaddr.isValid(candidate)) break;
-    address = plainAddress(candidate);
+  for (const entry of (header ?? '').toString().split(',').reverse()) {
+    if (address === undefined || !trusts(address)) break;
+    const before = plainAddress(withoutPort(entry.trim()));
+    if (before === undefined) break;
+    address = before;
   }
   return address;
+}
+
+/** `192.0.2.1:55`, `[2001:db8::1]:55` and `[2001:db8::1]` without the port and the brackets; everything else as it is. */
+function withoutPort(entry: string): string {
+  const [, six, four] = /^(?:\[([^\]]*:[^\]]*)\](?::\d{1,5})?|([\d.]+):\d{1,5})$/.exec(entry) ?? [];
+  return six ?? four ?? entry;
 }

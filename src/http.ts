@@ -19,7 +19,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { isStoreFull } from '../db/index.js';
 import type { Row } from '../db/records.js';
 import type { Caller } from './access.js';
-import { trustOf } from './addresses.js';
+import { forwardedAddress, peerAddress, trustOf } from './addresses.js';
 import { sendAllowance } from './attempts.js';
 import { auditRoutes } from './audit.js';
 import type { Context } from './context.js';
@@ -74,6 +74,8 @@ declare module 'fastify' {
     authenticated: Authenticated;
     /** Whose appToken it was, on the endpoints that take one. */
     application: Row<'applications'>;
+    /** Where it comes from, behind the proxies that are trusted; empty when the socket has gone meanwhile. */
+    address: string;
   }
   interface FastifyInstance {
     headerPrefix: string;
@@ -94,7 +96,6 @@ export async function buildHttp(ctx: Context): Promise<App> {
     keepAliveTimeout: 65_000,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512 },
-    trustProxy: config.trustedProxies.length > 0 ? trustOf(config.trustedProxies) : false,
     genReqId: () => uuidv7(),
     frameworkErrors: (error, request, reply) => {
       sendError(error, request as FastifyRequest, reply as FastifyReply);
@@ -107,6 +108,12 @@ export async function buildHttp(ctx: Context): Promise<App> {
   app.decorateRequest('caller');
   app.decorateRequest('authenticated');
   app.decorateRequest('application');
+  const trusts = trustOf(config.trustedProxies);
+  app.decorateRequest('address', {
+    getter() {
+      return forwardedAddress(peerAddress(this.raw.socket), this.headers['x-forwarded-for'], trusts) ?? '';
+    },
+  });
   strictBodies(app);
   app.setErrorHandler((error, request, reply) => {
     noteRefusal(ctx, error, request);

@@ -33,7 +33,7 @@ export function requireCaller(app: App, ctx: Context): void {
       throw new PlatformError('tokenInvalid');
     }
     // From here on it is known whom a refusal is about.
-    request.caller = { ...authenticated.caller, address: request.ip };
+    request.caller = { ...authenticated.caller, address: request.address };
     if (fromCookie !== undefined && !['GET', 'HEAD', 'OPTIONS'].includes(request.method)) {
       const proof = request.headers[csrfName];
       if (typeof proof !== 'string' || !ctx.sessions.provesCsrf(authenticated.session, proof))
@@ -79,7 +79,7 @@ export function requireAppToken(app: App, ctx: Context): void {
     const caller = ctx.access.callerOfApplication(application.id);
     if (!caller) throw new PlatformError('tokenInvalid');
     request.application = application;
-    request.caller = { ...caller, address: request.ip };
+    request.caller = { ...caller, address: request.address };
     const endpoint = `${request.method} ${request.routeOptions.url}`;
     const { accountId } = caller;
     const used = { event: 'tokenUsed', outcome: 'success', accountId, actor: request.caller } as const;
@@ -95,7 +95,13 @@ function refusedToken(
 ): PlatformError {
   const endpoint = `${request.method} ${request.routeOptions.url}`;
   const target = { kind: 'application', id } as const;
-  const refused = { event: 'permissionRefused', outcome: 'failure', accountId, target, address: request.ip } as const;
+  const refused = {
+    event: 'permissionRefused',
+    outcome: 'failure',
+    accountId,
+    target,
+    address: request.address,
+  } as const;
   audit.sample({ ...refused, details: { endpoint } }, endpoint);
   return new PlatformError('wrongToken');
 }

@@ -76,7 +76,7 @@ export function emailConfirmationRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      await confirmAddress(ctx, request.body.token, request.ip);
+      await confirmAddress(ctx, request.body.token, request.address);
       return { success: true };
     },
   );

@@ -77,7 +77,7 @@ export function federationRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       keepToOurselves(reply);
-      sendAllowance(reply, begun.take(networkOf(request.ip)));
+      sendAllowance(reply, begun.take(networkOf(request.address)));
       const { providerId, redirectUri, renewalType } = request.query;
       const provider = await find(ctx.registry.query, 'identityProviders', providerId);
       if (!provider || provider.deleted !== null) throw new PlatformError('notFound');
@@ -130,7 +130,7 @@ export function federationRoutes(app: App, ctx: Context): void {
         callback.search = new URL(request.url, callback).search;
         const proof = await (await openId()).exchange(unchanged, callback, login);
         const answer = await admit(ctx, unchanged, proof, login, request, reply);
-        begun.giveBack(networkOf(request.ip));
+        begun.giveBack(networkOf(request.address));
         return answer;
       });
     },
@@ -215,7 +215,7 @@ async function finish(
       outcome: 'failure',
       accountId,
       target: { kind: 'identityProvider', id },
-      address: request.ip,
+      address: request.address,
       details: { reason: message },
     });
     if (redirectUri === undefined) throw error;

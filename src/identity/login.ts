@@ -55,7 +55,7 @@ export function loginRoutes(app: App, ctx: Context): void {
         response: { 200: loginShape },
       },
     },
-    async (request, reply) => loginUser(ctx, request.body, request.ip, reply),
+    async (request, reply) => loginUser(ctx, request.body, request.address, reply),
   );
   app.post(
     '/auth/login-application',
@@ -69,7 +69,7 @@ export function loginRoutes(app: App, ctx: Context): void {
         response: { 200: Type.Object({ jwt: Type.String() }, { description: 'A session has begun.' }) },
       },
     },
-    async (request, reply) => loginApplication(ctx, request.body, request.ip, reply),
+    async (request, reply) => loginApplication(ctx, request.body, request.address, reply),
   );
 }
 

@@ -88,7 +88,7 @@ export function mfaLoginRoutes(app: App, ctx: Context): void {
         response: { 200: sessionShape },
       },
     },
-    async (request, reply) => loginWithCode(ctx, readToken(request, tokenName), request.body, request.ip, reply),
+    async (request, reply) => loginWithCode(ctx, readToken(request, tokenName), request.body, request.address, reply),
   );
 }
 

@@ -117,7 +117,7 @@ export function passwordChangeRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      await changeWithToken(ctx, request.params.userId, request.body, request.ip);
+      await changeWithToken(ctx, request.params.userId, request.body, request.address);
       return { success: true };
     },
   );

@@ -96,10 +96,10 @@ function takePasswords(app: App, ctx: Context, proven: WeakMap<FastifyRequest, P
   app.addHook('onRequest', async (request) => {
     const credentials = readBasic(request);
     if (!credentials) return;
-    const result = await ctx.broker.prove(credentials.username, credentials.password, request.ip);
+    const result = await ctx.broker.prove(credentials.username, credentials.password, request.address);
     if (result === 'wrong') throw new PlatformError('badCredentials');
     if (result === 'refused') throw new PlatformError('wrongToken', { message: 'The entity may not publish now.' });
-    request.caller = { ...result.caller, address: request.ip };
+    request.caller = { ...result.caller, address: request.address };
     perSecond.take(result.caller.id);
     proven.set(request, result);
   });

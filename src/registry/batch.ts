@@ -94,7 +94,7 @@ async function answerTo(app: App, request: Batch, one: Static<typeof subRequest>
       url,
       // What the caller sends for one request must not change who the caller is.
       headers: { ...lowerCased(one.headers), ...own, [insideBatch]: '1', 'content-type': 'application/json' },
-      remoteAddress: request.ip,
+      remoteAddress: request.address,
       ...(one.payload === undefined ? {} : { payload: JSON.stringify(one.payload) }),
     });
     if (rawPayload.length === 0) return { status: statusCode, json: 'null' };

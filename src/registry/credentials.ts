@@ -4,7 +4,7 @@ import { type Static, Type } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
 import type { Tx } from '../../db/index.js';
 import { DateText, Id, type Row } from '../../db/records.js';
-import type { Caller } from '../access.js';
+import { type Caller, isAccountWide } from '../access.js';
 import type { Context, SecretCheck } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import { etagOf, nameIgnored, sendEntity } from '../entity/routes.js';
@@ -65,7 +65,8 @@ export function credentialRoutes(app: App, ctx: Context): void {
 /**
  * Makes the secret of a device, an end-user or an account user, ends its previous one and the connections made with it,
  * and moves a defined device to activated (spec 3.1).
- * @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for an entity that is not there.
+ * @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for an entity that is not there, or is not the caller's
+ * own where it is an end-user.
  */
 export async function createCredential(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
   const { access, clock, broker } = ctx;
@@ -76,8 +77,8 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
   const now = timestamp(clock);
 
   const { credential, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
-    if (!(await findLive(tx, holders[body.entityType], caller.accountId, body.entityId)))
-      throw unknownReference('entityId');
+    const holder = await findLive(tx, holders[body.entityType], caller.accountId, body.entityId);
+    if (!holder || !mayHave(caller, body.entityType, holder)) throw unknownReference('entityId');
     const credential = await tx
       .insertInto('credentials')
       .values({
@@ -122,6 +123,12 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
   if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
   ctx.secretAnswers.made(body.entityId);
   return show(credential, secret);
+}
+
+/** An end-user makes its own secret and no other (decisions 4); of the rest of the account it hears nothing. */
+function mayHave(caller: Caller, entityType: keyof typeof holders, holder: object): boolean {
+  if (isAccountWide(caller)) return true;
+  return entityType === 'endUser' && 'userId' in holder && holder.userId === caller.id;
 }
 
 /** Moves a defined device to activated; whether it did. */

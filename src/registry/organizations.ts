@@ -272,16 +272,25 @@ function demandFirstSteps({ endUserTemplateId, parentId: parent }: Static<typeof
     throw new PlatformError('forbidden', { message: 'Make a top-level organization with endUserTemplateId first.' });
 }
 
+/** Whether an identity that has no end-user may make one more organization (decisions 3). */
+export async function hasFirstOrganizationsLeft(db: Db, { id }: Caller): Promise<boolean> {
+  const identity = await db
+    .selectFrom('identities')
+    .select('organizationsMade')
+    .where('id', '=', id)
+    .executeTakeFirst();
+  return identity !== undefined && identity.organizationsMade < firstOrganizations;
+}
+
 /** @throws PlatformError 403/21 when the identity has made as many as it may. */
-async function countOwnOrganization(tx: Tx, { id }: Caller): Promise<void> {
-  const counted = await tx
+async function countOwnOrganization(tx: Tx, caller: Caller): Promise<void> {
+  if (!(await hasFirstOrganizationsLeft(tx, caller)))
+    throw new PlatformError('forbidden', { message: `No more than ${firstOrganizations} organizations.` });
+  await tx
     .updateTable('identities')
     .set((eb) => ({ organizationsMade: eb('organizationsMade', '+', 1) }))
-    .where('id', '=', id)
-    .where('organizationsMade', '<', firstOrganizations)
-    .executeTakeFirst();
-  if (counted.numUpdatedRows === 0n)
-    throw new PlatformError('forbidden', { message: `No more than ${firstOrganizations} organizations.` });
+    .where('id', '=', caller.id)
+    .execute();
 }
 
 /** @throws PlatformError 403/21 for an organization that the end-user is attached to (decisions 3). */

@@ -9,7 +9,7 @@ import { find, placeOf } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { parseTopic } from '../topics.js';
-import { isAttached } from './organizations.js';
+import { hasFirstOrganizationsLeft, isAttached } from './organizations.js';
 
 /** The kinds that can be asked for, and where they stand. */
 const tables = {
@@ -44,6 +44,7 @@ const rules = [
   'outside the reach',
   'in the trash',
   'own organization',
+  'first organizations used up',
   'other account',
   'no channel topic',
   'no such device',
@@ -228,7 +229,10 @@ async function explainCreate(ctx: Context, principal: Caller, type: Kind, id: st
   const organization = id === null ? undefined : await find(registry.query, 'organizations', id);
   if (id !== null && organization?.accountId !== accountId) throw new PlatformError('notFound');
   if (!access.may(principal, 'create', type)) return refused('role may not do this');
-  if (principal.kind === 'newcomer' && id === null) return { allowed: true, rule: 'first organization', path: [] };
+  if (principal.kind === 'newcomer' && id === null) {
+    const isLeft = await hasFirstOrganizationsLeft(registry.query, principal);
+    return isLeft ? { allowed: true, rule: 'first organization', path: [] } : refused('first organizations used up');
+  }
   // One in the trash is out of the tree: nobody but an admin would be told so.
   const isDeleted = organization !== undefined && organization.deleted !== null;
   if (isDeleted && isAccountWide(principal)) return refused('in the trash');

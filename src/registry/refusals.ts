@@ -20,8 +20,14 @@ const refusalShape = Type.Object({
   topic: Nullable(Type.String({ description: 'Or the filter; null for a CONNECT.' })),
   reason: Type.String({ description: 'A sentence; it names the variable of a limit.' }),
   code: Type.Integer({ description: 'As on `_rejected`; the return code of CONNACK for a CONNECT.' }),
-  address: Nullable(Type.String({ description: 'From where; of a user who wrote to the device, for admins only.' })),
-  clientId: Nullable(Type.String({ description: 'As it was sent; of a user, for admins only.' })),
+  address: Nullable(
+    Type.String({ description: 'From where; of a user who wrote to the device, for admins and back-ends only.' }),
+  ),
+  clientId: Nullable(
+    Type.String({
+      description: 'As it was sent; of a user, and of a CONNECT that proved nothing, for admins and back-ends only.',
+    }),
+  ),
 });
 
 /** GET /devices/{id}/refusals. */
@@ -75,7 +81,9 @@ export async function readRefusals(ctx: Context, caller: Caller, deviceId: strin
 type Stored = Omit<Row<'refusals'>, 'sequence'>;
 
 function show(caller: Caller, { time, action, topic, reason, code, address, clientId, byDevice }: Stored) {
-  // Where a user is, and with which client, is no business of the other users who reach the device.
-  const from = byDevice === 1 || isAccountWide(caller) ? { address, clientId } : { address: null, clientId: null };
+  // Where a user is, and with which client, is no business of the other users who reach the device; what a stranger has
+  // sent as its client id may be anything.
+  const isShown = byDevice === 1 || isAccountWide(caller);
+  const from = { address: isShown || action === 'connect' ? address : null, clientId: isShown ? clientId : null };
   return { time, action: action as Static<typeof refusalShape>['action'], topic, reason, code, ...from };
 }

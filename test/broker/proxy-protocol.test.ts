@@ -86,6 +86,8 @@ t.test('what is a header, and what is none', async (t) => {
     'PROXY TCP4 1.2.3 5.6.7.8 1 2\r\n',
     'PROXY TCP4 ::1 ::1 1 2\r\n',
     'PROXY TCP6 1.2.3.4 5.6.7.8 1 2\r\n',
+    'PROXY TCP6 fe80::1%eth0 ::1 1 2\r\n',
+    'PROXY TCP6 ::1 fe80::1%<script> 1 2\r\n',
     'PROXY UDP4 1.2.3.4 5.6.7.8 1 2\r\n',
     'PROXY \r\n',
     `PROXY ${'x'.repeat(101)}`,
@@ -196,6 +198,9 @@ t.test('from a trusted sender', async (t) => {
       ['203.0.113.20', '203.0.113.20'],
       ['198.51.100.9, 203.0.113.21, 127.0.0.9', '203.0.113.21'],
       ['203.0.113.20, nonsense', '127.0.0.1'],
+      ['::ffff:cb00:7116', '203.0.113.22'],
+      ['2001:DB8:0::9', '2001:db8::9'],
+      ['203.0.113.23:55', '203.0.113.23'],
     ] as const) {
       const client = await open(forwarded);
       await seenAs(t, f, expected, forwarded);

@@ -11,7 +11,11 @@ const address = '127.0.0.1';
 let now = Date.parse('2026-05-01T00:00:00Z');
 let f: Fixture;
 t.before(async () => {
-  const env = { SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: '2' };
+  const env = {
+    SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: '2',
+    SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL: '3',
+    SLIPWAY_TRUSTED_PROXIES: '127.0.0.1',
+  };
   f = await fixture(t, env, { clock: { now: () => now } });
 });
 
@@ -23,8 +27,14 @@ const rowCount = async () =>
   (await f.service.server.ctx.registry.query.selectFrom('refusals').selectAll().execute()).length;
 
 /** CONNACK's code, and that the connection ended. */
-async function refusedConnect(t: Test, username: string, password: string, more: object = {}): Promise<number> {
+async function refusedConnect(
+  t: Test,
+  username: string,
+  password: string,
+  { from, ...more }: { from?: string } & Record<string, unknown> = {},
+): Promise<number> {
   const client = await rawClient(t, f.service.server.mqttPort);
+  if (from !== undefined) client.send(Buffer.from(`PROXY TCP6 ${from} ::1 1 2\r\n`));
   f.service.secrets.add(password);
   client.send(connectPacket({ username, password: Buffer.from(password), ...more }));
   const { returnCode } = (await client.next()) as { returnCode?: number };
@@ -83,16 +93,80 @@ t.test(
       { ...connect, code: 2, clientId: 'x'.repeat(128) },
       { ...connect, code: 5, reason: 'will topic not permitted', clientId: 'raw' },
       { ...connect, code: 4, reason: 'unknown or wrong credentials', clientId: one.device.id },
-      { ...connect, code: 4, reason: 'unknown or wrong credentials', clientId: 'guess' },
     ]);
     await f.service.server.ctx.broker.refusalsStored(one.device.id);
-    t.equal(await rowCount(), before + 4, 'nothing is kept of names that are no device');
+    t.equal(await rowCount(), before + 3, 'nothing is kept of names that are no device');
     const stored = JSON.stringify(
       await f.service.server.ctx.registry.query.selectFrom('refusals').selectAll().execute(),
     );
     for (const secret of [wrong, one.secret]) t.notOk(stored.includes(secret));
   },
 );
+
+t.test('who only names a device has ten lines at most, one for each address and reason', async (t) => {
+  const one = await sibling(f);
+  const client = await connected(t, f.service.server, one);
+  const refuse = async (from: number, to: number) => {
+    for (let n = from; n < to; n += 1) await published(client, one.topic(`no ${n}`), 'x');
+  };
+  await refuse(0, 30);
+  await resultsOf(one);
+  await refuse(30, 60);
+  const guess = (from: string, more: object = {}) => refusedConnect(t, one.device.id, 'a guess', { from, ...more });
+  const long = { clientId: 'x'.repeat(200) };
+  await guess('2001:db8:9::1');
+  for (const id of 'abcdefghijkl') t.equal(await guess('2001:db8::1', { clientId: id }), 4);
+  await refusedConnect(t, '', 'a guess', { from: '2001:db8::1', clientId: one.device.id });
+  now += 1000;
+  const last = { time: new Date(now).toISOString(), address: '2001:db8::2' };
+  await refusedConnect(t, one.device.id, 'a guess', { from: last.address, ...long });
+  await resultsOf(one);
+  await refusedConnect(t, one.device.id, 'a guess', { from: last.address, ...long });
+  const wrong = { action: 'connect', code: 4, reason: 'unknown or wrong credentials' };
+  const past = { ...wrong, reason: /^SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL: / };
+  const lines = await resultsOf(one);
+  t.match(lines.slice(0, 4), [
+    { action: 'connect', code: 2, ...last },
+    { ...past, address: '2001:db8::1', clientId: one.device.id },
+    { ...wrong, address: '2001:db8::1', clientId: 'c' },
+    { ...wrong, address: '2001:db8:9::1' },
+  ]);
+  t.equal(
+    lines[4]?.topic,
+    one.topic('no 59'),
+    'neighbours in a network of IPv6 are one address, before and after it is written',
+  );
+  for (let n = 0; n < 12; n += 1) await guess(`::ffff:203.0.113.${n}`, { clientId: 'end' });
+  const full = await resultsOf(one);
+  t.strictSame(
+    full.slice(0, 10).map(({ address }) => address),
+    Array.from({ length: 10 }, (_, n) => `203.0.113.${11 - n}`),
+  );
+  t.strictSame(
+    full.slice(10).map(({ topic }) => topic),
+    Array.from({ length: 40 }, (_, n) => one.topic(`no ${59 - n}`)),
+    'the rest is of the device itself',
+  );
+});
+
+t.test('what a stranger has sent as client id is for admins and back-ends', async (t) => {
+  const one = await sibling(f);
+  const organization = await f.service.organization();
+  const person = await f.service.endUser(organization.id);
+  const headers = { etag: await versionOf(f.service, one.device.id) };
+  const body = { organizationId: organization.id };
+  await f.service.ok('PUT', `/api/v1/devices/${one.device.id}`, { body, headers });
+  await refusedConnect(t, one.device.id, 'a guess', { clientId: 'stranger' });
+  await refusedConnect(t, one.device.id, 'a guess', { clientId: 'x'.repeat(200) });
+  const will = { topic: f.topic('chat'), payload: Buffer.from('x'), qos: 0, retain: false };
+  await refusedConnect(t, one.device.id, one.secret, { clientId: 'itself', will });
+  t.match(await resultsOf(one, person.token), [
+    { code: 5, address, clientId: 'itself' },
+    { code: 2, address, clientId: null },
+    { code: 4, address, clientId: null },
+  ]);
+  t.match(await resultsOf(one), [{ clientId: 'itself' }, { clientId: 'x'.repeat(128) }, { clientId: 'stranger' }]);
+});
 
 t.test('a device in the trash is refused, which can be read once it is back', async (t) => {
   const one = await sibling(f);

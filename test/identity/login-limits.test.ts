@@ -106,6 +106,18 @@ t.test('an owner of an IPv6 network is known by the network', async (t) => {
   t.equal((await from(service, '2001:db8:6:5:aaaa::2')).status, 200);
 });
 
+t.test('however a trusted proxy writes an address, it is one and the same', async (t) => {
+  const { service } = await boot(t, { SLIPWAY_LOGIN_FAILURES_PER_IDENTITY: '3' });
+  const left = async (address: string) => (await from(service, address, wrong)).headers.get('ratelimit-remaining');
+  t.equal(await left('192.0.2.7'), '2');
+  t.equal(await left('::ffff:c000:207'), '1');
+  t.equal(await left('192.0.2.7:5555'), '0');
+  for (const spelling of ['[::ffff:192.0.2.7]:80', '192.0.2.7'])
+    t.equal((await from(service, spelling)).status, 429, spelling);
+  t.equal(await left('0xc0.0.2.7'), '2', 'no address: the proxy itself');
+  t.equal(await left('anything'), '1');
+});
+
 t.test('whose word about the sender is not trusted is the sender', async (t) => {
   const { service } = await boot(t, { SLIPWAY_TRUSTED_PROXIES: '192.0.2.0/24' });
   for (let n = 0; n < 10; n += 1) t.equal((await from(service, `198.51.100.${n}`, wrong)).status, 401);

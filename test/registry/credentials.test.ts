@@ -45,3 +45,39 @@ t.test('only for live devices of the account', async (t) => {
   await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: device.version } });
   t.match(await make({ entityId: device.id }), { status: 400, body: { error: { code: 102 } } });
 });
+
+t.test('an end-user makes a secret for itself, and for nobody else', async (t) => {
+  const organization = await service.organization();
+  const below = await service.organization({ parentId: organization.id });
+  const { endUser, token } = await service.endUser(organization.id);
+  const colleague = await service.endUser(organization.id);
+  const { device } = await service.device({ organizationId: organization.id });
+  const { userId } = endUser;
+  const second = await service.create('/end-users', 'endUser', { organizationId: below.id, userId });
+  const list = await service.ok('GET', `/api/v1/account-users?accountId=${service.accountId}`);
+  const make = (entityType: string, entityId: string) => {
+    const body = { accountId: service.accountId, entityType, entityId };
+    return service.http('POST', '/api/v1/access/mqtt-credentials', { token, body });
+  };
+  for (const { id } of [endUser, second]) {
+    const { status, body } = await make('endUser', id);
+    t.equal(status, 200);
+    t.match(body.mqttCredential, { entityId: id, entityType: 'endUser', createdById: userId });
+    const client = await service.connect({ deviceId: id, secret: body.mqttCredential.secret });
+    t.ok(client.connected);
+  }
+  await service.ok('DELETE', `/api/v1/end-users/${second.id}`, { headers: { etag: second.version } });
+  for (const [entityType, entityId] of [
+    ['endUser', colleague.endUser.id],
+    ['endUser', second.id],
+    ['endUser', userId],
+    ['accountUser', list.accountUsers.results[0].id],
+    ['accountUser', endUser.id],
+    ['device', device.id],
+    ['device', endUser.id],
+    ['endUser', 'nothing'],
+  ] as const) {
+    const { status, body } = await make(entityType, entityId);
+    t.match({ status, body }, { status: 400, body: { error: { code: 102, details: [{ path: 'entityId' }] } } });
+  }
+});

@@ -281,5 +281,8 @@ t.test('an end-user sees, changes and moves devices within its reach and nothing
   });
   t.match(created, { status: 403, body: { error: { code: 21 } } });
   const credential = { accountId: service.accountId, entityId: mine.id, entityType: 'device' };
-  t.match(await service.http('POST', '/api/v1/access/mqtt-credentials', { token, body: credential }), { status: 403 });
+  t.match(await service.http('POST', '/api/v1/access/mqtt-credentials', { token, body: credential }), {
+    status: 400,
+    body: { error: { code: 102 } },
+  });
 });

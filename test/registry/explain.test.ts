@@ -355,3 +355,27 @@ t.test('an identity without an end-user makes its first organization, and then a
   const below = { action: 'create', entity: { type: 'organization', id: organization.id } };
   t.match(await explained('newcomer', below), { allowed: true, path: [organization.id] });
 });
+
+t.test('an identity without an end-user makes three organizations in its life', async (t) => {
+  const { endUser, token } = await service.endUser((await service.organization()).id);
+  const question = { action: 'create', entity: { type: 'organization', id: null } };
+  const asked = () => ask({ type: 'user', id: endUser.userId }, question);
+  const body = {
+    accountId: service.accountId,
+    name: 'own',
+    endUserTemplateId: things['endUserTemplate one']?.id,
+  };
+  await trash(`/end-users/${endUser.id}`, 'endUser');
+  for (let made = 0; made < 3; made += 1) {
+    t.match((await asked()).body, { rule: 'first organization' });
+    const { organization } = await service.ok('POST', '/api/v1/organizations', { token, body });
+    await trash(`/end-users/${organization.defaultEndUser.id}`, 'endUser');
+  }
+  t.strictSame((await asked()).body, {
+    allowed: false,
+    rule: 'first organizations used up',
+    path: [],
+  });
+  const fourth = await service.http('POST', '/api/v1/organizations', { token, body });
+  t.match(fourth, { status: 403, body: { error: { code: 21 } } });
+});

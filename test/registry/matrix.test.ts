@@ -154,8 +154,10 @@ const table = `
   PUT /api/v1/identity-providers/{id}               | path id: identityProvider                       | 404/100 | 403/21  | 403/21
   DELETE /api/v1/identity-providers/{id}            | path id: identityProvider                       | 404/100 | 403/21  | 403/21
 
-  POST /api/v1/access/mqtt-credentials              | body accountId: account                         | 404/100 | 403/21  | 403/21
-  POST /api/v1/access/mqtt-credentials              | body entityId: device                           | 400/102 | 403/21  | 403/21
+  POST /api/v1/access/mqtt-credentials              | body accountId: account                         | 404/100 | 404/100 | 403/21
+  POST /api/v1/access/mqtt-credentials              | body entityId: device                           | 400/102 | 400/102 | 403/21
+  POST /api/v1/access/mqtt-credentials              | body entityId: endUser                          | 400/102 | 400/102 | 403/21
+  POST /api/v1/access/mqtt-credentials              | body entityId: accountUser                      | 400/102 | 400/102 | 403/21
   POST /api/v1/association/create-association-code  | body deviceId: device                           | 404/100 | 403/21  | 403/21
   POST /api/v1/association/start-association-with-code | body associationCode: code                   | 404/100 | 422/106 | 403/21
   POST /api/v1/association/start-association-with-code | body endUserId: endUser                      | 400/102 | 400/102 | 403/21
@@ -531,6 +533,7 @@ function requestOf(row: Row, caller: Caller, thing: Thing, version = thing.versi
   const body = bodyOf(row, caller);
   if (place === 'body') {
     if (parameter === 'endUserId') delete body.organizationId;
+    if (parameter === 'entityId') body.entityType = row.kind;
     body[parameter] = thing.id;
   }
   const query = new URLSearchParams();
