@@ -38,10 +38,22 @@ export interface Batch {
 /** Whose rows are to be removed: a purged device's points and log, or a purged channel's points on every device. */
 export type Purged = { deviceId: string } | { channelTemplateId: string };
 
-export type Order = { write: Batch } | { deleteSome: Purged } | { tidy: true } | { close: true };
+/** What has had its time: points of a channel on every device, log entries of an account; `before` in milliseconds. */
+export type Expired = { before: number } & ({ channelTemplateId: string } | { logsOf: string });
 
-/** After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove. */
-export type Answer = { ready: true } | { more: boolean } | { failure: { message: string; code?: string | undefined } };
+/** Orders that are carried out in steps, one step for each. `evictSome` removes the oldest; it is the time of it. */
+export type StepOrder = { deleteSome: Purged } | { expireSome: Expired } | { evictSome: number } | { tidy: true };
+
+export type Order = { write: Batch } | StepOrder | { close: true };
+
+/**
+ * After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove; `size` is how
+ * much of the file is in use, in bytes.
+ */
+export type Answer =
+  | { ready: true; size: number }
+  | { more: boolean; size: number }
+  | { failure: { message: string; code?: string | undefined } };
 
 export interface WorkerSettings {
   path: string;

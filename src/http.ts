@@ -40,7 +40,9 @@ import { keyRoutes, sessionRoutes, validationRoutes } from './identity/session-r
 import type { Authenticated } from './identity/sessions.js';
 import { registrationRoutes, userRoutes } from './identity/users.js';
 import { logRoutes } from './messages/logs.js';
+import { retentionRoutes } from './messages/retention.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
+import { usageRoutes } from './messages/usage.js';
 import { metricsRoutes } from './metrics.js';
 import { documentation } from './openapi.js';
 import { pageRoutes } from './pages.js';
@@ -182,6 +184,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
         associationRoutes,
         batchRoutes,
         logRoutes,
+        retentionRoutes,
+        usageRoutes,
         refusalRoutes,
         permissionRoutes,
         applicationRoutes,
