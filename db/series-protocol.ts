@@ -41,8 +41,14 @@ export type Purged = { deviceId: string } | { channelTemplateId: string };
 /** What has had its time: points of a channel on every device, log entries of an account; `before` in milliseconds. */
 export type Expired = { before: number } & ({ channelTemplateId: string } | { logsOf: string });
 
-/** Orders that are carried out in steps, one step for each. `evictSome` removes the oldest; it is the time of it. */
-export type StepOrder = { deleteSome: Purged } | { expireSome: Expired } | { evictSome: number } | { tidy: true };
+/** The oldest are to go, until so many `bytes` of the file are in use; `now` in milliseconds. */
+export interface Eviction {
+  now: number;
+  bytes: number;
+}
+
+/** Orders that are carried out in steps, one step for each. */
+export type StepOrder = { deleteSome: Purged } | { expireSome: Expired } | { evictSome: Eviction } | { tidy: true };
 
 export type Order = { write: Batch } | StepOrder | { close: true };
 

@@ -1,7 +1,7 @@
 /** Takes points and log entries away, in steps short enough that what arrives can wait for them. */
 import type Sqlite from 'better-sqlite3';
 import type { SeriesCounts } from './series-counts.js';
-import type { Expired, Purged } from './series-protocol.js';
+import type { Eviction, Expired, Purged } from './series-protocol.js';
 
 /** How long a step goes on, in milliseconds, and what it takes from one place at once. */
 const stepTime = 10;
@@ -34,13 +34,18 @@ interface LogPlace {
 export class SeriesRemoval {
   readonly #statements: ReturnType<typeof prepare>;
   readonly #counts: SeriesCounts;
+  readonly #size: () => number;
   /** Told of each series whose row is another one now. */
   readonly #changed: (key: Key) => void;
   #share = share.least;
 
-  constructor(file: Sqlite.Database, counts: SeriesCounts, changed: (key: Key) => void) {
+  constructor(
+    file: Sqlite.Database,
+    { counts, size, changed }: { counts: SeriesCounts; size(): number; changed(key: Key): void },
+  ) {
     this.#statements = prepare(file);
     this.#counts = counts;
+    this.#size = size;
     this.#changed = changed;
   }
 
@@ -73,24 +78,29 @@ export class SeriesRemoval {
     return false;
   }
 
-  /** One step of removing the oldest of everything; false when there is nothing. `now` in milliseconds. */
-  evictSome(now: number): boolean {
-    const { oldestSeries, oldestLog, oldestLogs } = this.#statements;
-    const oldest = Math.min(oldestSeries.get(end)?.oldest ?? end, oldestLog.get() ?? end);
-    if (oldest === end) return false;
-    const before = Math.floor(oldest + Math.max(1, Math.abs(now - oldest) * this.#share));
+  /** One step of removing the oldest of everything, until `bytes` are in use; false when there is nothing. */
+  evictSome({ now, bytes }: Eviction): boolean {
+    const { oldestSeries, oldestLog } = this.#statements;
     const over = performance.now() + stepTime;
+    do {
+      const oldest = Math.min(oldestSeries.get(end)?.oldest ?? end, oldestLog.get() ?? end);
+      if (oldest === end) return false;
+      this.#evictBefore(Math.floor(oldest + Math.max(1, Math.abs(now - oldest) * this.#share)), over);
+    } while (this.#size() > bytes && performance.now() < over);
+    return true;
+  }
+
+  #evictBefore(time: number, over: number): void {
+    const { oldestSeries, oldestLogs } = this.#statements;
     let visits = 0;
     let points = 0;
-    do {
-      const series = oldestSeries.get(before);
-      if (!series) break;
-      points += this.#removePoints(series, before);
+    for (let series = oldestSeries.get(time); series; series = oldestSeries.get(time)) {
+      points += this.#removePoints(series, time);
       visits += 1;
-    } while (performance.now() < over);
-    this.#removeLogs(oldestLogs.all(logsAtOnce, before));
+      if (performance.now() > over) break;
+    }
+    this.#removeLogs(oldestLogs.all(logsAtOnce, time));
     if (visits > 0) this.#adapt(points / visits);
-    return true;
   }
 
   #adapt(pointsPerVisit: number): void {

@@ -48,7 +48,11 @@ class Writer {
     this.#statements = prepare(this.#file);
     this.#mqtt = new MqttWriter(this.#file);
     this.#counts = new SeriesCounts(this.#file);
-    this.#removal = new SeriesRemoval(this.#file, this.#counts, (key) => this.#series.delete(key.join('/')));
+    this.#removal = new SeriesRemoval(this.#file, {
+      counts: this.#counts,
+      size: () => this.size,
+      changed: (key) => this.#series.delete(key.join('/')),
+    });
     this.#pageSize = this.#file.pragma('page_size', { simple: true }) as number;
     this.#sequence = this.#statements.sequence.get() ?? 0;
   }

@@ -262,9 +262,9 @@ export class MessageStore {
     return this.#ask({ expireSome: expired });
   }
 
-  /** Likewise of removing the oldest points and log entries of all; false when there are none. */
-  evictSome(): Promise<boolean> {
-    return this.#ask({ evictSome: this.#now() });
+  /** Likewise of removing the oldest points and log entries of all until `bytes` are in use; false when there are none. */
+  evictSome(bytes: number): Promise<boolean> {
+    return this.#ask({ evictSome: { now: this.#now(), bytes } });
   }
 
   /** Ends the store: everything appended before is on disk and its `done` called when the promise resolves. */

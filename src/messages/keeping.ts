@@ -88,7 +88,7 @@ export class Keeping {
     const { messages, log } = this.#services;
     const before = messages.usage();
     try {
-      while (messages.size > bytes && !this.#stopped) if (!(await messages.evictSome())) break;
+      while (messages.size > bytes && !this.#stopped) if (!(await messages.evictSome(bytes))) break;
       const { points, logs } = messages.usage();
       log.debug({ points, logs, before }, 'the oldest messages have made room');
     } catch (error) {
