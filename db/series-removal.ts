@@ -15,15 +15,13 @@ const end = 8.64e15 + 1;
  */
 const share = { least: 1 / 256, most: 1 / 8, fewPoints: 16 };
 
-/** Account, device and channel template of a series. */
-export type Key = [accountId: string, deviceId: string, channelTemplateId: string];
-
-interface Series {
+export interface Series {
   id: number;
   accountId: string;
   deviceId: string;
   channelTemplateId: string;
-  oldest: number;
+  /** Time of its first point, in milliseconds; null when it has none. */
+  oldest: number | null;
 }
 
 interface LogPlace {
@@ -35,13 +33,13 @@ export class SeriesRemoval {
   readonly #statements: ReturnType<typeof prepare>;
   readonly #counts: SeriesCounts;
   readonly #size: () => number;
-  /** Told of each series whose row is another one now. */
-  readonly #changed: (key: Key) => void;
+  /** Told of each series from which points have been removed, as it is now. */
+  readonly #changed: (series: Series) => void;
   #share = share.least;
 
   constructor(
     file: Sqlite.Database,
-    { counts, size, changed }: { counts: SeriesCounts; size(): number; changed(key: Key): void },
+    { counts, size, changed }: { counts: SeriesCounts; size(): number; changed(series: Series): void },
   ) {
     this.#statements = prepare(file);
     this.#counts = counts;
@@ -109,13 +107,15 @@ export class SeriesRemoval {
   }
 
   /** The points of a series before a time, oldest first, as many as go at once; how many. */
-  #removePoints({ id, accountId, deviceId, channelTemplateId }: Series, before: number): number {
+  #removePoints(series: Series, before: number): number {
+    const { id, accountId } = series;
     const { pointAt, deletePoints, firstTime, keepOldest } = this.#statements;
     const next = pointAt.get(id, before, pointsAtOnce) ?? { time: before, sequence: 0 };
     const removed = deletePoints.run(id, next.time, next.sequence).changes;
-    keepOldest.run(firstTime.get(id) ?? null, id);
+    const oldest = firstTime.get(id) ?? null;
+    keepOldest.run(oldest, id);
     this.#counts.add(accountId, -removed, 0);
-    this.#changed([accountId, deviceId, channelTemplateId]);
+    this.#changed({ ...series, oldest });
     return removed;
   }
 

@@ -51,10 +51,12 @@ class Writer {
     this.#removal = new SeriesRemoval(this.#file, {
       counts: this.#counts,
       size: () => this.size,
-      changed: (key) => this.#series.delete(key.join('/')),
+      changed: ({ accountId, deviceId, channelTemplateId }) =>
+        this.#series.delete(nameOf([accountId, deviceId, channelTemplateId])),
     });
     this.#pageSize = this.#file.pragma('page_size', { simple: true }) as number;
-    this.#sequence = this.#statements.sequence.get() ?? 0;
+    const { sequence, lastLog } = this.#statements;
+    this.#sequence = Math.max(sequence.get() ?? 0, lastLog.get() ?? 0);
   }
 
   /** Bytes of the file that are in use; those of removed rows are used again before it grows. */
@@ -133,16 +135,20 @@ class Writer {
   }
 
   #writeLogs(logs: readonly LogRow[]): void {
+    if (logs.length === 0) return;
     const added = new Map<string, number>();
     for (const log of logs) {
-      this.#statements.addLog.run(log);
+      // Never one that a removed entry had: who goes on after an entry must not miss what follows.
+      this.#sequence += 1;
+      this.#statements.addLog.run({ ...log, sequence: this.#sequence });
       added.set(log.accountId, (added.get(log.accountId) ?? 0) + 1);
     }
+    this.#statements.keepSequence.run(this.#sequence);
     for (const [accountId, count] of added) this.#counts.add(accountId, 0, count);
   }
 
   #seriesOf(key: string[]): KnownSeries {
-    const name = key.join('/');
+    const name = nameOf(key);
     const known = this.#series.get(name);
     if (known) return known;
     const { findSeries, addSeries } = this.#statements;
@@ -178,12 +184,17 @@ class Writer {
   }
 }
 
+function nameOf(key: string[]): string {
+  return key.join('/');
+}
+
 function prepare(file: Sqlite.Database) {
   return {
     begin: file.prepare('BEGIN IMMEDIATE'),
     commit: file.prepare('COMMIT'),
     rollback: file.prepare('ROLLBACK'),
     sequence: file.prepare<[], number>(`SELECT "value" FROM "counters" WHERE "name" = 'sequence'`).pluck(),
+    lastLog: file.prepare<[], number | null>('SELECT max("sequence") FROM "logs"').pluck(),
     keepSequence: file.prepare(`UPDATE "counters" SET "value" = ? WHERE "name" = 'sequence'`),
     pageCount: file.prepare<[], number>('PRAGMA page_count').pluck(),
     freePages: file.prepare<[], number>('PRAGMA freelist_count').pluck(),
@@ -197,9 +208,9 @@ function prepare(file: Sqlite.Database) {
     findCategory: file.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     addCategory: file.prepare<[string]>('INSERT INTO "categories" ("text") VALUES (?)'),
     addPoint: file.prepare('INSERT INTO "points" VALUES (?, ?, ?, ?, ?, ?)'),
-    addLog: file.prepare<[LogRow]>(
-      `INSERT INTO "logs" ("id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom")
-       VALUES (@id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom)`,
+    addLog: file.prepare<[LogRow & { sequence: number }]>(
+      `INSERT INTO "logs" ("sequence", "id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom")
+       VALUES (@sequence, @id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom)`,
     ),
   };
 }

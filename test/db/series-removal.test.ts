@@ -200,3 +200,21 @@ t.test('points that arrive meanwhile wait for a step at most, and those that are
   t.ok(arrived >= 2, `${arrived} points came in between`);
   t.equal(store.usage('a').points, 300 + arrived);
 });
+
+t.test('no log entry takes the place of one that was removed', async (t) => {
+  const { store, directory } = await open(t);
+  const places = () => {
+    const file = new Sqlite(join(directory, 'messages.db'), { readonly: true });
+    const found = file.prepare<[], number>('SELECT "sequence" FROM "logs"').pluck().all();
+    file.close();
+    return found;
+  };
+  for (let n = 0; n < 3; n += 1) await appendLog(store, entryOf('a', 'device', now));
+  const last = Math.max(...places());
+  await all(() => store.expireSome({ logsOf: 'a', before: now + 1 }));
+  t.strictSame(places(), []);
+  await store.close();
+  const again = await open(t, directory);
+  await appendLog(again.store, entryOf('a', 'device', now));
+  t.ok(Math.min(...places()) > last);
+});
