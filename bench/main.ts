@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { measureDisturbance } from './disturbance.js';
 import { sayLoad } from './figures.js';
+import { measureKeeping } from './keeping.js';
 import { measureLatency } from './latency.js';
 import { measureLists } from './lists.js';
 import { measureLogins } from './logins.js';
@@ -16,6 +17,7 @@ import { measureStored } from './stored.js';
 const usage = `npm run bench -- seed  --data-dir D [--devices 1000000]   make a large registry in D
 npm run bench -- lists [--data-dir D] [--devices 1000000]  every filter and sort of GET /devices (seeds its own without D)
 npm run bench -- move  [--devices 10000]                   move an organization with so many devices under live connections
+npm run bench -- keeping                                   ingest while the cap on bytes is reached, against ingest without
 npm run bench -- logins                                    what logins cost others, and what their time tells
 npm run bench -- reconnect [--devices 10000]               a fleet with stored sessions comes back after a restart
 npm run bench -- latency                                   publish to receive on an idle broker
@@ -36,6 +38,7 @@ const say = (line: string) => console.log(line);
 const scenarios: Record<string, { seeds: number; run(directory: string): Promise<unknown> }> = {
   seed: { seeds: 0, run: (directory) => seed(directory, devices, say) },
   lists: { seeds: devices, run: measureLists },
+  keeping: { seeds: 0, run: (directory) => measureKeeping(directory, say) },
   logins: { seeds: 0, run: measureLogins },
   move: { seeds: 1000, run: (directory) => measureMoves(directory, devices) },
   reconnect: { seeds: devices, run: (directory) => measureReconnect(directory, devices) },

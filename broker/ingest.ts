@@ -14,6 +14,10 @@ type Done = (error?: Error) => void;
 /** Bytes; a page of a thousand entries is answered at once. */
 const longestLogEntry = 16_384;
 const notReadable: Omit<Rejection, 'details'> = { code: 106, message: 'The payload was delivered but not stored.' };
+const storedInPart: Omit<Rejection, 'details'> = {
+  code: 106,
+  message: 'The payload was delivered, and stored in part.',
+};
 const notStored: Rejection = { code: -199, message: 'The message could not be stored.', details: [] };
 
 /** A message, where it goes and who sent it; `client` is undefined when the connection was to another process. */
@@ -136,7 +140,7 @@ export class Ingest {
     try {
       if (isRequest(route)) this.#setFields(message, done);
       else if (channel.name === '_log' && channel.service) this.#storeLog(message, done);
-      else if (isStoredChannel(route)) this.#storePoints(message, channel.id, done);
+      else if (isStoredChannel(route)) this.#storePoints(message, channel, done);
       else this.#keep(message, done);
     } catch (error) {
       done(error as Error);
@@ -156,7 +160,7 @@ export class Ingest {
     this.#keep(message, both);
   }
 
-  #storePoints(message: Message, channelTemplateId: string, done: Done): void {
+  #storePoints(message: Message, channel: Route['channel'], done: Done): void {
     const { packet, route } = message;
     const { accountId, deviceId } = route;
     // An empty retained message clears the retained one and says nothing else.
@@ -170,9 +174,17 @@ export class Ingest {
       this.#keep(message, done);
       return;
     }
+    const { kept, reason } = this.#services.withinRetention(accountId, channel.retentionDays, read.points);
+    if (reason !== undefined)
+      this.#reject(message, { ...(kept.length > 0 ? storedInPart : notReadable), details: [{ message: reason }] });
+    if (kept.length === 0) {
+      this.#keep(message, done);
+      return;
+    }
+    const key = { accountId, deviceId, channelTemplateId: channel.id };
     this.#storeAndKeep(message, done, (stored) =>
-      this.#services.messages.append({ accountId, deviceId, channelTemplateId }, read.points, (error, end) => {
-        if (end && !error) this.#marks.stored(packet.payload, end, { points: read.points.length, logs: 0 });
+      this.#services.messages.append(key, kept, (error, end) => {
+        if (end && !error) this.#marks.stored(packet.payload, end, { points: kept.length, logs: 0 });
         stored(error);
       }),
     );
@@ -218,10 +230,13 @@ export class Ingest {
   /** The store did not take it: no acknowledgement, so that the client sends it again; the reason on `_rejected`. */
   #failed(message: Message, error: Error, settled: Done): void {
     const { packet } = message;
-    this.#services.log.error({ err: error, topic: packet.topic }, 'a message could not be stored');
+    const { log, messages } = this.#services;
+    const isRefused = error === messages.full;
+    // Many come at once, and the log would take the last of the disk: the store itself has said it once.
+    log[isRefused ? 'debug' : 'error']({ err: error, topic: packet.topic }, 'a message could not be stored');
     const refused = once(() => settled(new Error('not stored', { cause: error })));
     try {
-      this.#reject(message, notStored, refused);
+      this.#reject(message, isRefused ? { ...notStored, details: [{ message: error.message }] } : notStored, refused);
     } catch (fault) {
       refused();
       throw fault;

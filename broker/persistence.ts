@@ -35,7 +35,7 @@ export interface PersistenceRules {
 }
 
 export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf'> {
-  messages: Pick<MessageStore, 'mqtt' | 'record'>;
+  messages: Pick<MessageStore, 'mqtt' | 'record' | 'full'>;
   log: Pick<Logger, 'error'>;
 }
 
@@ -178,6 +178,11 @@ export class SessionStore {
     const changes: MqttChange[] = [];
     if (packet.retain) changes.push(retainedChange(packet));
     const sessions = this.#sessionsFor(packet.topic);
+    const { full } = this.#services.messages;
+    if (full && (sessions.length > 0 || (packet.retain && packet.payload.length > 0))) {
+      done(full);
+      return;
+    }
     if (sessions.length > 0) changes.push(this.#queues.keep(sessions, packet));
     const own = client && !client.clean && packet.qos === 2 ? this.#sessions.get(client.id) : undefined;
     if (own && packet.messageId !== undefined)

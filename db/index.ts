@@ -20,7 +20,7 @@ export type OrganizationNode = Pick<Row<'organizations'>, 'id' | 'accountId' | '
 /** A live channel of a device template. */
 export type ChannelRow = Pick<
   Row<'channelTemplates'>,
-  'id' | 'name' | 'persistenceType' | 'streamBridgeDelivery' | 'accountId'
+  'id' | 'name' | 'persistenceType' | 'streamBridgeDelivery' | 'accountId' | 'retentionDays'
 >;
 
 /** A login session as it is looked up for every request. */
@@ -144,7 +144,8 @@ function prepareLookups(reader: Sqlite.Database) {
       'SELECT "id", "accountId", "deviceTemplateId", "organizationId", "deleted" FROM "devices" WHERE "id" = ?',
     ),
     channels: reader.prepare<[string], ChannelRow>(
-      `SELECT "id", "name", "persistenceType", "streamBridgeDelivery", "accountId" FROM "channelTemplates"
+      `SELECT "id", "name", "persistenceType", "streamBridgeDelivery", "accountId", "retentionDays"
+       FROM "channelTemplates"
        WHERE "entityId" = ? AND "deleted" IS NULL ORDER BY "name"`,
     ),
     customFields: reader.prepare<[string], CustomFieldRow>(

@@ -27,7 +27,13 @@ export const common = {
   deleted: OptionalDate,
 };
 
-export const AccountRecord = Type.Object({ id: Id, name: Type.String(), created: DateText });
+/** `retentionDays`: how long messages are kept; null is the service's default, 0 forever. */
+export const AccountRecord = Type.Object({
+  id: Id,
+  name: Type.String(),
+  created: DateText,
+  retentionDays: Nullable(Type.Integer()),
+});
 
 /** A person who can log in (spec 2.3, 4.2). `email` is as given, `emailKey` is compared. */
 export const IdentityRecord = Type.Object({
@@ -175,6 +181,7 @@ export const ChannelTemplateRecord = Type.Object({
   name: Type.String(),
   streamBridgeDelivery: Type.Integer({ minimum: 0, maximum: 2 }),
   persistenceType: Type.String(),
+  retentionDays: Nullable(Type.Integer()),
 });
 
 /** A custom field (spec 2.7). `templateId` is the account's id for fields of device templates themselves. */

@@ -44,12 +44,27 @@ export interface Batch {
 /** Whose rows are to be removed: a purged device's points and log, or a purged channel's points on every device. */
 export type Purged = { deviceId: string } | { channelTemplateId: string };
 
-export type Order = { write: Batch } | { deleteSome: Purged } | { tidy: true } | { close: true };
+/** What has had its time: points of a channel on every device, log entries of an account; `before` in milliseconds. */
+export type Expired = { before: number } & ({ channelTemplateId: string } | { logsOf: string });
 
-/** After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove. */
+/** The oldest are to go, until so many `bytes` of the file are in use; `now` in milliseconds. */
+export interface Eviction {
+  now: number;
+  bytes: number;
+}
+
+/** Orders that are carried out in steps, one step for each. */
+export type StepOrder = { deleteSome: Purged } | { expireSome: Expired } | { evictSome: Eviction } | { tidy: true };
+
+export type Order = { write: Batch } | StepOrder | { close: true };
+
+/**
+ * After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove; `size` is how
+ * much of the file is in use, in bytes.
+ */
 export type Answer =
-  | { ready: true }
-  | { more: boolean; end: Place }
+  | { ready: true; size: number }
+  | { more: boolean; end: Place; size: number }
   | { failure: { message: string; code?: string | undefined } };
 
 export interface WorkerSettings {

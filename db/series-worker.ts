@@ -6,75 +6,90 @@ import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
 import { MqttWriter } from './mqtt-writer.js';
+import { SeriesCounts } from './series-counts.js';
 import {
   type Answer,
   type Batch,
   type LogRow,
   type Order,
   type Place,
-  type Purged,
   pointWidth,
+  type StepOrder,
   type WorkerSettings,
 } from './series-protocol.js';
+import { SeriesRemoval } from './series-removal.js';
 import { openSqlite } from './sqlite.js';
 
-/** How many rows of a purged device go in one transaction, so that points arriving meanwhile wait for little. */
-const purgeSize = 20_000;
 /** About 32 MB of log between checkpoints: points of many series share pages, which are then written back once. */
 const checkpointPages = 8000;
 const seriesKept = 50_000;
 const categoriesKept = 10_000;
 
+/** A series as its row has it; `oldest` is infinite while it has no point. */
+interface KnownSeries {
+  id: number;
+  accountId: string;
+  oldest: number;
+}
+
 class Writer {
   readonly #file: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepare>;
   readonly #mqtt: MqttWriter;
-  readonly #series = boundedCache<string, number>(seriesKept);
+  readonly #counts: SeriesCounts;
+  readonly #removal: SeriesRemoval;
+  readonly #pageSize: number;
+  readonly #series = boundedCache<string, KnownSeries>(seriesKept);
   readonly #categories = boundedCache<string, number>(categoriesKept);
+  /** The last one given out, to a point or a log entry. */
   #sequence: number;
-  #logSequence: number;
+  #end: Place;
 
   constructor(path: string) {
     this.#file = openSqlite(path);
     this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     this.#statements = prepare(this.#file);
     this.#mqtt = new MqttWriter(this.#file);
-    this.#sequence = this.#statements.sequence.get() ?? 0;
-    this.#logSequence = this.#statements.logSequence.get() ?? 0;
+    this.#counts = new SeriesCounts(this.#file);
+    this.#removal = new SeriesRemoval(this.#file, {
+      counts: this.#counts,
+      size: () => this.size,
+      changed: ({ accountId, deviceId, channelTemplateId }) =>
+        this.#series.delete(nameOf([accountId, deviceId, channelTemplateId])),
+    });
+    this.#pageSize = this.#file.pragma('page_size', { simple: true }) as number;
+    const { sequence, lastLog } = this.#statements;
+    this.#end = { points: sequence.get() ?? 0, logs: lastLog.get() ?? 0 };
+    this.#sequence = Math.max(this.#end.points, this.#end.logs);
   }
 
   get end(): Place {
-    return { points: this.#sequence, logs: this.#logSequence };
+    return this.#end;
+  }
+
+  /** Bytes of the file that are in use; those of removed rows are used again before it grows. */
+  get size(): number {
+    const { pageCount, freePages } = this.#statements;
+    return ((pageCount.get() ?? 0) - (freePages.get() ?? 0)) * this.#pageSize;
   }
 
   write(batch: Batch): void {
     this.#transaction(() => {
       this.#writePoints(batch);
-      for (const log of batch.logs) this.#logSequence = Number(this.#statements.addLog.run(log).lastInsertRowid);
+      this.#writeLogs(batch.logs);
       for (const change of batch.changes) this.#mqtt.write(change);
     });
   }
 
-  /** One share of the rows; false when nothing is left. */
-  deleteSome(purged: Purged): boolean {
-    const { seriesOfDevice, seriesOfChannel, deleteLogs } = this.#statements;
+  /** One step; whether there is more to do. */
+  step(order: StepOrder): boolean {
     return this.#transaction(() => {
-      const series =
-        'deviceId' in purged ? seriesOfDevice.get(purged.deviceId) : seriesOfChannel.get(purged.channelTemplateId);
-      if (series !== undefined) {
-        const removed = this.#statements.deletePoints.run({ series, limit: purgeSize }).changes;
-        if (removed < purgeSize) {
-          this.#statements.deleteSeries.run(series);
-          this.#series.clear();
-        }
-        return true;
-      }
-      return 'deviceId' in purged && deleteLogs.run(purged.deviceId, purgeSize).changes > 0;
+      if ('deleteSome' in order) return this.#removal.purgeSome(order.deleteSome);
+      if ('expireSome' in order) return this.#removal.expireSome(order.expireSome);
+      if ('evictSome' in order) return this.#removal.evictSome(order.evictSome);
+      this.#mqtt.tidy();
+      return false;
     });
-  }
-
-  tidy(): void {
-    this.#transaction(() => this.#mqtt.tidy());
   }
 
   close(): void {
@@ -83,31 +98,74 @@ class Writer {
 
   #writePoints({ keys, categories, points, texts }: Batch): void {
     if (points.length === 0) return;
-    const series: number[] = [];
-    for (let at = 0; at < keys.length; at += 3) series.push(this.#seriesId(keys.slice(at, at + 3)));
+    const series: KnownSeries[] = [];
+    for (let at = 0; at < keys.length; at += 3) series.push(this.#seriesOf(keys.slice(at, at + 3)));
+    const ids = series.map(({ id }) => id);
+    const oldest = Float64Array.from(series, (one) => one.oldest);
+    const counts = new Uint32Array(series.length);
     const categoryIds = categories.map((text) => this.#categoryId(text));
     const { addPoint } = this.#statements;
     for (let point = 0, at = 0; at < points.length; point += 1, at += pointWidth) {
       const number = points[at + 3] as number;
+      const index = points[at] as number;
+      const time = points[at + 1] as number;
       this.#sequence += 1;
       addPoint.run(
-        series[points[at] as number] as number,
-        points[at + 1] as number,
+        ids[index] as number,
+        time,
         this.#sequence,
         categoryIds[points[at + 2] as number] as number,
         Number.isNaN(number) ? null : number,
         texts.get(point) ?? null,
       );
+      (counts[index] as number) += 1;
+      if (time < (oldest[index] as number)) oldest[index] = time;
     }
+    this.#end = { ...this.#end, points: this.#sequence };
     this.#statements.keepSequence.run(this.#sequence);
+    this.#keepOldest(series, oldest);
+    this.#count(series, counts);
   }
 
-  #seriesId(key: string[]): number {
-    const name = key.join('/');
-    const known = this.#series.get(name) ?? this.#statements.findSeries.get(key);
-    const id = known ?? Number(this.#statements.addSeries.run(key).lastInsertRowid);
-    this.#series.set(name, id);
-    return id;
+  #keepOldest(series: readonly KnownSeries[], oldest: Float64Array): void {
+    for (const [index, one] of series.entries()) {
+      const time = oldest[index] as number;
+      if (time === one.oldest) continue;
+      this.#statements.keepOldest.run(time, one.id);
+      one.oldest = time;
+    }
+  }
+
+  #count(series: readonly KnownSeries[], counts: Uint32Array): void {
+    const points = new Map<string, number>();
+    for (const [index, { accountId }] of series.entries())
+      points.set(accountId, (points.get(accountId) ?? 0) + (counts[index] as number));
+    for (const [accountId, count] of points) this.#counts.add(accountId, count, 0);
+  }
+
+  #writeLogs(logs: readonly LogRow[]): void {
+    if (logs.length === 0) return;
+    const added = new Map<string, number>();
+    for (const log of logs) {
+      // Never one that a removed entry had: who goes on after an entry must not miss what follows.
+      this.#sequence += 1;
+      this.#statements.addLog.run({ ...log, sequence: this.#sequence });
+      added.set(log.accountId, (added.get(log.accountId) ?? 0) + 1);
+    }
+    this.#end = { ...this.#end, logs: this.#sequence };
+    this.#statements.keepSequence.run(this.#sequence);
+    for (const [accountId, count] of added) this.#counts.add(accountId, 0, count);
+  }
+
+  #seriesOf(key: string[]): KnownSeries {
+    const name = nameOf(key);
+    const known = this.#series.get(name);
+    if (known) return known;
+    const { findSeries, addSeries } = this.#statements;
+    const found = findSeries.get(key) ?? { id: Number(addSeries.run(key).lastInsertRowid), oldest: null };
+    const series = { id: found.id, accountId: key[0] as string, oldest: found.oldest ?? Number.POSITIVE_INFINITY };
+    this.#series.set(name, series);
+    return series;
   }
 
   #categoryId(text: string): number {
@@ -118,7 +176,7 @@ class Writer {
   }
 
   #transaction<R>(work: () => R): R {
-    const { points, logs } = this.end;
+    const [sequence, end] = [this.#sequence, this.#end];
     this.#statements.begin.run();
     try {
       const result = work();
@@ -128,13 +186,17 @@ class Writer {
       // SQLite itself may have ended the transaction (disk full, I/O error).
       if (this.#file.inTransaction) this.#statements.rollback.run();
       // Ids that were given out in it are void.
-      this.#sequence = points;
-      this.#logSequence = logs;
+      this.#sequence = sequence;
+      this.#end = end;
       this.#series.clear();
       this.#categories.clear();
       throw error;
     }
   }
+}
+
+function nameOf(key: string[]): string {
+  return key.join('/');
 }
 
 function prepare(file: Sqlite.Database) {
@@ -143,34 +205,23 @@ function prepare(file: Sqlite.Database) {
     commit: file.prepare('COMMIT'),
     rollback: file.prepare('ROLLBACK'),
     sequence: file.prepare<[], number>(`SELECT "value" FROM "counters" WHERE "name" = 'sequence'`).pluck(),
-    logSequence: file.prepare<[], number>('SELECT max("sequence") FROM "logs"').pluck(),
+    lastLog: file.prepare<[], number | null>('SELECT max("sequence") FROM "logs"').pluck(),
     keepSequence: file.prepare(`UPDATE "counters" SET "value" = ? WHERE "name" = 'sequence'`),
-    findSeries: file
-      .prepare<[string[]], number>(
-        'SELECT "id" FROM "series" WHERE "accountId" = ? AND "deviceId" = ? AND "channelTemplateId" = ?',
-      )
-      .pluck(),
+    pageCount: file.prepare<[], number>('PRAGMA page_count').pluck(),
+    freePages: file.prepare<[], number>('PRAGMA freelist_count').pluck(),
+    findSeries: file.prepare<[string[]], { id: number; oldest: number | null }>(
+      'SELECT "id", "oldest" FROM "series" WHERE "accountId" = ? AND "deviceId" = ? AND "channelTemplateId" = ?',
+    ),
+    keepOldest: file.prepare<[number, number]>('UPDATE "series" SET "oldest" = ? WHERE "id" = ?'),
     addSeries: file.prepare<[string[]]>(
       'INSERT INTO "series" ("accountId", "deviceId", "channelTemplateId") VALUES (?, ?, ?)',
     ),
     findCategory: file.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     addCategory: file.prepare<[string]>('INSERT INTO "categories" ("text") VALUES (?)'),
     addPoint: file.prepare('INSERT INTO "points" VALUES (?, ?, ?, ?, ?, ?)'),
-    addLog: file.prepare<[LogRow]>(
-      `INSERT INTO "logs" ("id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom")
-       VALUES (@id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom)`,
-    ),
-    seriesOfDevice: file.prepare<[string], number>('SELECT "id" FROM "series" WHERE "deviceId" = ? LIMIT 1').pluck(),
-    seriesOfChannel: file
-      .prepare<[string], number>('SELECT "id" FROM "series" WHERE "channelTemplateId" = ? LIMIT 1')
-      .pluck(),
-    deletePoints: file.prepare<[{ series: number; limit: number }]>(
-      `DELETE FROM "points" WHERE "series" = @series AND ("time", "sequence") IN
-       (SELECT "time", "sequence" FROM "points" WHERE "series" = @series ORDER BY "time", "sequence" LIMIT @limit)`,
-    ),
-    deleteSeries: file.prepare<[number]>('DELETE FROM "series" WHERE "id" = ?'),
-    deleteLogs: file.prepare<[string, number]>(
-      'DELETE FROM "logs" WHERE "sequence" IN (SELECT "sequence" FROM "logs" WHERE "deviceId" = ? LIMIT ?)',
+    addLog: file.prepare<[LogRow & { sequence: number }]>(
+      `INSERT INTO "logs" ("sequence", "id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom")
+       VALUES (@sequence, @id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom)`,
     ),
   };
 }
@@ -187,14 +238,13 @@ port.on('message', (order: Order) => {
   }
   port.postMessage(carryOut(order));
 });
-port.postMessage({ ready: true } satisfies Answer);
+port.postMessage({ ready: true, size: writer.size } satisfies Answer);
 
 function carryOut(order: Exclude<Order, { close: true }>): Answer {
   try {
-    if ('deleteSome' in order) return { more: writer.deleteSome(order.deleteSome), end: writer.end };
-    if ('tidy' in order) writer.tidy();
-    else writer.write(order.write);
-    return { more: false, end: writer.end };
+    if (!('write' in order)) return { more: writer.step(order), end: writer.end, size: writer.size };
+    writer.write(order.write);
+    return { more: false, end: writer.end, size: writer.size };
   } catch (error) {
     const { message, code } = error as { message: string; code?: string };
     return { failure: { message, code } };

@@ -29,16 +29,25 @@ export class SeriesWriter {
   #restart: NodeJS.Timeout | undefined;
   readonly #inFlight: Job[] = [];
   #closing = false;
+  #size = 0;
+  /** Told after each answer. */
+  readonly #sized: () => void;
   #drained: (() => void) | undefined;
 
-  constructor(path: string, options: { log: StoreLog; next(): Job | undefined }) {
+  constructor(path: string, options: { log: StoreLog; next(): Job | undefined; sized(): void }) {
     this.#path = path;
     this.#log = options.log;
     this.#next = options.next;
+    this.#sized = options.sized;
   }
 
   get available(): boolean {
     return this.#worker !== undefined;
+  }
+
+  /** Bytes of the file that are in use, as of the last answer. */
+  get size(): number {
+    return this.#size;
   }
 
   /** Hands over what there is room for; without a worker everything fails. */
@@ -66,6 +75,7 @@ export class SeriesWriter {
       const worker = new Worker(new URL('./series-worker.js', import.meta.url), options);
       let cause = new Error('The writer of the message store has ended.');
       worker.on('message', (answer: Answer) => {
+        if (!('failure' in answer)) this.#size = answer.size;
         if (!('ready' in answer)) return this.#answered(answer);
         this.#worker = worker;
         resolve();
@@ -114,6 +124,7 @@ export class SeriesWriter {
     } else {
       job?.settle(undefined, answer.more, answer.end);
     }
+    this.#sized();
     this.send();
   }
 

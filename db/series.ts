@@ -11,10 +11,11 @@ import { messageMigrations } from './migrations/messages.js';
 import type { MqttChange } from './mqtt-changes.js';
 import { MqttRows } from './mqtt-rows.js';
 import { MissedRows } from './series-missed.js';
-import type { Done, Place, Purged } from './series-protocol.js';
+import type { Done, Expired, Place, StepOrder } from './series-protocol.js';
 import { fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series-rows.js';
+import { type MessageUsage, prepareUsage } from './series-usage.js';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './series-writer.js';
-import { openSqlite } from './sqlite.js';
+import { openSqlite, storeFull } from './sqlite.js';
 
 /** One value of a series; `time` in milliseconds since 1970. */
 export interface Point {
@@ -101,7 +102,10 @@ export class MessageStore {
   readonly #now: () => number;
   readonly #reader: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepareReads>;
+  readonly #usage: ReturnType<typeof prepareUsage>;
   readonly #writer: SeriesWriter;
+  #full: Error | undefined;
+  #watcher = () => {};
   #open = new OpenBatch();
   #flushScheduled = false;
   readonly #waiting: Job[] = [];
@@ -114,9 +118,14 @@ export class MessageStore {
     this.#now = options.now;
     this.#reader = openSqlite(path, { readonly: true });
     this.#statements = prepareReads(this.#reader);
+    this.#usage = prepareUsage(this.#reader);
     this.mqtt = new MqttRows(this.#reader);
     this.missed = new MissedRows(this.#reader);
-    this.#writer = new SeriesWriter(path, { log: options.log, next: () => this.#nextJob() });
+    this.#writer = new SeriesWriter(path, {
+      log: options.log,
+      next: () => this.#nextJob(),
+      sized: () => this.#watcher(),
+    });
   }
 
   /**
@@ -148,13 +157,38 @@ export class MessageStore {
     return this.#pending;
   }
 
+  /** Bytes of the file that are in use; what is removed makes room in it before it grows. */
+  get size(): number {
+    return this.#writer.size;
+  }
+
+  /** Has `watcher` called whenever the size may be another one. */
+  watchSize(watcher: () => void): void {
+    this.#watcher = watcher;
+  }
+
+  /** Why nothing more is taken; undefined while there is room. What sessions already hold changes all the same. */
+  get full(): Error | undefined {
+    return this.#full;
+  }
+
+  /** Takes no more points and log entries, for this reason, until called without one. */
+  setFull(reason: string | undefined): void {
+    this.#full = reason === undefined ? undefined : storeFull(reason);
+  }
+
+  /** What is stored of an account; of all of them without one. */
+  usage(accountId?: string): MessageUsage {
+    return this.#usage(accountId);
+  }
+
   /**
    * Stores the points of one message. `done` is called once, never before this returns, in the order of the calls:
    * after the commit that made the points durable, or with the error for which they are not kept.
    */
   append(key: SeriesKey, points: Point[], done: Done): void {
     this.#makeRoom();
-    const refusal = this.#refusal() ?? refusalOf(points);
+    const refusal = this.#refusal() ?? this.#full ?? refusalOf(points);
     const kept = refusal ? [] : points;
     this.#pending += kept.length;
     this.#open.add(key, kept, this.#settled({ points: kept.length, logs: 0 }, refusal, done));
@@ -164,7 +198,7 @@ export class MessageStore {
   /** Stores a log entry under a new id; `done` as for append. */
   appendLog(entry: Omit<LogEntry, 'id'>, done: Done): void {
     this.#makeRoom();
-    const row = this.#refusal() ?? toLogRow(entry, uuidv7({ msecs: this.#now() }));
+    const row = this.#refusal() ?? this.#full ?? toLogRow(entry, uuidv7({ msecs: this.#now() }));
     if (row instanceof Error) {
       this.#open.calls.push(this.#settled(nothing, row, done));
     } else {
@@ -225,12 +259,22 @@ export class MessageStore {
 
   /** Removes the points and log entries of a purged device, in shares that let other writes pass between them. */
   async deleteDevice(deviceId: string): Promise<void> {
-    while (await this.#deleteSome({ deviceId }));
+    while (await this.#ask({ deleteSome: { deviceId } }));
   }
 
   /** Removes the points of a purged channel on every device, likewise. */
   async deleteChannel(channelTemplateId: string): Promise<void> {
-    while (await this.#deleteSome({ channelTemplateId }));
+    while (await this.#ask({ deleteSome: { channelTemplateId } }));
+  }
+
+  /** One step of removing what has had its time, a few milliseconds long; whether there is more. */
+  expireSome(expired: Expired): Promise<boolean> {
+    return this.#ask({ expireSome: expired });
+  }
+
+  /** Likewise of removing the oldest points and log entries of all until `bytes` are in use; false when there are none. */
+  evictSome(bytes: number): Promise<boolean> {
+    return this.#ask({ evictSome: { now: this.#now(), bytes } });
   }
 
   /** Ends the store: everything appended before is on disk and its `done` called when the promise resolves. */
@@ -298,12 +342,8 @@ export class MessageStore {
     });
   }
 
-  #deleteSome(purged: Purged): Promise<boolean> {
-    return this.#ask({ deleteSome: purged });
-  }
-
   /** An order in its place among the writes; whether there is more to do. */
-  #ask(order: { deleteSome: Purged } | { tidy: true }): Promise<boolean> {
+  #ask(order: StepOrder): Promise<boolean> {
     const refusal = this.#refusal();
     if (refusal) return Promise.reject(refusal);
     return new Promise((resolve, reject) => {

@@ -335,3 +335,8 @@ export function isUniqueViolation(error: unknown): boolean {
 export function isStoreFull(error: unknown): boolean {
   return error instanceof Sqlite.SqliteError && error.code === 'SQLITE_FULL';
 }
+
+/** An error of which isStoreFull says so, before the disk itself does. */
+export function storeFull(reason: string): Error {
+  return new Sqlite.SqliteError(reason, 'SQLITE_FULL');
+}

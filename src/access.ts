@@ -56,7 +56,7 @@ const everything: readonly Action[] = ['create', 'read', 'update', 'delete'];
 
 /** An admin of the account, and a back-end, which acts as one. */
 const administration: Rights = {
-  account: ['read'],
+  account: ['read', 'update'],
   accountUser: everything,
   application: everything,
   auditRecord: ['read'],

@@ -63,6 +63,14 @@ export interface Config {
     /** How long a stored session is kept while nobody is connected. */
     sessionExpiry: number;
   };
+  messages: {
+    /** How long points and log entries are kept when neither channel nor account say it; 0 is for ever. */
+    retentionDays: number;
+    /** Of messages.db in use: past it the oldest go. */
+    maxBytes: number;
+    /** What stays free on the disk: below it nothing more is taken. */
+    diskReserveBytes: number;
+  };
   /** Variables that look like settings and are none of this version. */
   unknown: string[];
 }
@@ -71,6 +79,9 @@ export interface Config {
 export class ConfigError extends Error {
   override name = 'ConfigError';
 }
+
+/** Days that a retention may be given as: a hundred years. */
+export const longestRetention = 36_500;
 
 type Environment = Record<string, string | undefined>;
 
@@ -233,6 +244,11 @@ export function readConfig(environment: Environment, directory = process.cwd()):
       refusalsPerMinute: whole('SLIPWAY_MQTT_REFUSALS_PER_MINUTE', 300, 0, 1_000_000),
       maxQueue: whole('SLIPWAY_MQTT_MAX_QUEUE', 10_000, 0, 1_000_000),
       sessionExpiry: 3_600_000 * whole('SLIPWAY_MQTT_SESSION_EXPIRY_HOURS', 168, 0, 876_000),
+    },
+    messages: {
+      retentionDays: whole('SLIPWAY_RETENTION_DAYS', 0, 0, longestRetention),
+      maxBytes: whole('SLIPWAY_MESSAGES_MAX_BYTES', 0, 0, 999_999_999_999_999),
+      diskReserveBytes: whole('SLIPWAY_DISK_RESERVE_BYTES', 536_870_912, 0, 999_999_999_999_999),
     },
   };
   // Every variable has been read by now: what is left over is most likely mistyped.

@@ -19,7 +19,9 @@ import { Sealing } from './identity/sealing.js';
 import { Secrets } from './identity/secrets.js';
 import { Sessions } from './identity/sessions.js';
 import { Tokens } from './identity/tokens.js';
+import { Keeping } from './messages/keeping.js';
 import { readLogEntry, readPoints } from './messages/payload.js';
+import { Retention } from './messages/retention.js';
 import { type Position, Positions } from './positions.js';
 import { type CreatedAccount, createAccount } from './registry/accounts.js';
 import { checkSecret } from './registry/credentials.js';
@@ -183,6 +185,8 @@ export interface BrokerServices {
   generationOf(entityId: string): number | undefined;
   /** Points of a payload on a stored channel, or the reason why it holds none. `now` in milliseconds. */
   readPoints(payload: Buffer, now: number): { points: Point[] } | { reason: string };
+  /** The points that are young enough to be kept, and why the others are not; `retentionDays` is the channel's own. */
+  withinRetention(accountId: string, retentionDays: number | null, points: Point[]): { kept: Point[]; reason?: string };
   /** A log entry of a payload on `_log`; any payload makes one. */
   readLogEntry(payload: Buffer, now: number): LogInput;
   /** Applies a `_set/fields` payload, all or nothing; the rejection when it was refused. */
@@ -198,6 +202,8 @@ export interface Context {
   log: Logger;
   registry: Registry;
   messages: MessageStore;
+  retention: Retention;
+  keeping: Keeping;
   access: Access;
   fields: Fields;
   secretAnswers: SecretAnswers;
@@ -247,6 +253,9 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => registry.close());
     const messages = await MessageStore.open(config.dataDir, { log, now: () => clock.now() });
     closers.push(() => messages.close());
+    const keeping = await Keeping.start({ config, messages, log });
+    closers.push(() => keeping.stop());
+    const retention = await Retention.open({ config, registry, clock });
     const tokens = await Tokens.open(join(config.dataDir, 'keys'), clock);
     const passwords = new Passwords();
     const access = new Access(registry);
@@ -264,6 +273,8 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       log,
       registry,
       messages,
+      retention,
+      keeping,
       access,
       fields,
       secretAnswers,
@@ -308,7 +319,7 @@ function brokerServices(
   { positions, ...base }: Omit<Context, 'broker'> & { positions: Positions },
   ctx: () => Context,
 ): BrokerServices {
-  const { registry, sessions } = base;
+  const { registry, sessions, retention } = base;
   return {
     ...base,
     positionOf: (address) => positions.of(address),
@@ -327,6 +338,7 @@ function brokerServices(
       base.secrets.isProven(entityId, registry.credential(entityId)?.secretHash, secret),
     generationOf: (entityId) => registry.credential(entityId)?.generation,
     readPoints,
+    withinRetention: (accountId, days, points) => retention.split(accountId, days, points),
     readLogEntry,
     setFields: (caller, deviceId, payload) => setState(ctx(), caller, deviceId, payload),
     deviceState: (deviceId) => readState(base, deviceId),

@@ -41,8 +41,10 @@ import type { Authenticated } from './identity/sessions.js';
 import { registrationRoutes, userRoutes } from './identity/users.js';
 import { logRoutes } from './messages/logs.js';
 import { publishing, publishingAtRoot } from './messages/publish.js';
+import { retentionRoutes } from './messages/retention.js';
 import { streamRoutes } from './messages/stream.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
+import { usageRoutes } from './messages/usage.js';
 import { metricsRoutes } from './metrics.js';
 import { documentation } from './openapi.js';
 import { pageRoutes } from './pages.js';
@@ -192,6 +194,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
         batchRoutes,
         logRoutes,
         streamRoutes,
+        retentionRoutes,
+        usageRoutes,
         refusalRoutes,
         permissionRoutes,
         applicationRoutes,

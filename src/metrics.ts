@@ -6,9 +6,10 @@ import { PlatformError } from './errors.js';
 import type { App } from './http.js';
 
 /** Mounts the endpoint: open unless a token is configured, which callers then send as Bearer. */
-export function metricsRoutes(app: App, ctx: Pick<Context, 'broker' | 'config'>): void {
+export function metricsRoutes(app: App, ctx: Pick<Context, 'broker' | 'config' | 'messages' | 'keeping'>): void {
   const registry = new Registry();
   brokerMetrics(registry, ctx);
+  messageMetrics(registry, ctx);
   const { metricsToken } = ctx.config;
   app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
     if (metricsToken !== undefined) demandToken(request.headers.authorization, metricsToken);
@@ -68,6 +69,21 @@ function brokerMetrics(registry: Registry, { broker }: Pick<Context, 'broker'>):
     'Messages that fell out of the queues of stored sessions.',
     () => counters.dropped,
   );
+}
+
+/** Of all accounts together. What the system or an empty store does not say is not a number. */
+function messageMetrics(registry: Registry, { messages, keeping }: Pick<Context, 'messages' | 'keeping'>): void {
+  gauge(registry, 'slipway_messages_bytes', 'Bytes of messages.db in use.', () => messages.size);
+  gauge(registry, 'slipway_messages_points', 'Stored points.', () => messages.usage().points);
+  gauge(registry, 'slipway_messages_logs', 'Stored log entries.', () => messages.usage().logs);
+  gauge(registry, 'slipway_messages_oldest_seconds', 'Time of the oldest of them, since 1970.', () => {
+    const { oldest } = messages.usage();
+    return oldest === null ? Number.NaN : oldest / 1000;
+  });
+  gauge(registry, 'slipway_messages_refused', '1 while messages are refused for want of space.', () =>
+    messages.full ? 1 : 0,
+  );
+  gauge(registry, 'slipway_disk_free_bytes', 'Free on the disk of the data directory.', () => keeping.diskFree ?? NaN);
 }
 
 function gauge(registry: Registry, name: string, help: string, read: () => number): void {

@@ -42,7 +42,7 @@ export async function createAccount(
     if (existing) throw new PlatformError('notUnique', { details: [{ path: 'accountId', message: 'It is taken.' }] });
     await tx
       .insertInto('accounts')
-      .values({ id: accountId, name, created: timestamp(clock) })
+      .values({ id: accountId, name, created: timestamp(clock), retentionDays: null })
       .execute();
     await insertIdentity(tx, 'adminEmail', identity);
     await insert(tx, 'accountUsers', { ...stamp(clock, by), userId: identity.id });
@@ -66,5 +66,6 @@ export function serviceChannels(stamped: ReturnType<typeof stamp>, templateId: s
     name,
     streamBridgeDelivery: 0,
     persistenceType: 'simple',
+    retentionDays: null,
   }));
 }

@@ -1,6 +1,8 @@
 /** Channel templates (spec 2.8, 4.8): a channel on a device template is a channel on each of its devices, at once. */
 import { type Static, Type } from 'typebox';
+import { Nullable } from '../../db/records.js';
 import type { Caller } from '../access.js';
+import { longestRetention } from '../config.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
@@ -25,6 +27,8 @@ const streamBridgeDelivery = Type.Integer({
   maximum: 2,
   description: '0 do not send, 1 best effort, 2 guaranteed.',
 });
+/** Null is what the account says; 0 keeps points for ever. */
+const retentionDays = Nullable(Type.Integer({ minimum: 0, maximum: longestRetention, description: 'Days.' }));
 const createBody = Type.Object({
   accountId: Type.String(),
   entityId: Type.String(),
@@ -32,8 +36,12 @@ const createBody = Type.Object({
   name: Type.String({ minLength: 1, maxLength: 100 }),
   streamBridgeDelivery: Type.Optional(streamBridgeDelivery),
   persistenceType: Type.Optional(oneOf(['simple', 'timeSeries'])),
+  retentionDays: Type.Optional(retentionDays),
 });
-const updateBody = Type.Object({ streamBridgeDelivery: Type.Optional(streamBridgeDelivery) });
+const updateBody = Type.Object({
+  streamBridgeDelivery: Type.Optional(streamBridgeDelivery),
+  retentionDays: Type.Optional(retentionDays),
+});
 
 const listing: Listing<'channelTemplates'> = {
   table: 'channelTemplates',
@@ -51,13 +59,21 @@ function checkName(name: string): void {
   if (name === 'latest') throw invalid('name', 'must not be latest: reading its data would be ambiguous');
 }
 
+/** @throws PlatformError 400 with 106 for a retention on a channel that stores no points. */
+function checkRetention(retentionDays: number | null | undefined, persistenceType: string): void {
+  if (typeof retentionDays === 'number' && persistenceType !== 'timeSeries')
+    throw invalid('retentionDays', 'is of timeSeries channels only');
+}
+
 export function channelTemplateRoutes(app: App, ctx: Context): void {
   const { registry, clock, access } = ctx;
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     access.demand(caller, 'create', 'channelTemplate');
     access.demandAccount(caller, body.accountId);
+    const { persistenceType = 'simple', retentionDays = null } = body;
     checkName(body.name);
+    checkRetention(retentionDays, persistenceType);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const template = await findLive(tx, 'deviceTemplates', caller.accountId, body.entityId);
       if (!template) throw unknownReference('entityId');
@@ -67,7 +83,8 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
         entityType: body.entityType,
         name: body.name,
         streamBridgeDelivery: body.streamBridgeDelivery ?? 0,
-        persistenceType: body.persistenceType ?? 'simple',
+        persistenceType,
+        retentionDays,
       });
     });
     access.channelsChanged(row.entityId);
@@ -83,16 +100,14 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
     access.demand(caller, 'update', 'channelTemplate');
     const before = await findReached(ctx, caller, 'channelTemplates', id);
-    const { streamBridgeDelivery } = body;
+    const { streamBridgeDelivery, retentionDays } = body;
+    checkRetention(retentionDays, before.persistenceType);
+    const changes = {
+      ...(streamBridgeDelivery !== undefined && { streamBridgeDelivery }),
+      ...(retentionDays !== undefined && { retentionDays }),
+    };
     const row = await writeAs(ctx, caller, undefined, (tx) =>
-      change(
-        tx,
-        'channelTemplates',
-        id,
-        version,
-        { caller, clock },
-        streamBridgeDelivery === undefined ? {} : { streamBridgeDelivery },
-      ),
+      change(tx, 'channelTemplates', id, version, { caller, clock }, changes),
     );
     access.channelsChanged(before.entityId);
     return showChannelTemplate(row);

@@ -6,6 +6,7 @@ import type { EntityTable } from '../../db/records.js';
 import type { Context } from '../context.js';
 import { recoveryWindow, timestamp } from '../entity/verbs.js';
 import { answerLifetime } from '../idempotency.js';
+import { expireMessages } from '../messages/retention.js';
 
 /** Rows of one transaction, so that other writers and the event loop get their turn in between. */
 const stepSize = 100;
@@ -14,7 +15,7 @@ const interval = 60 * 60_000;
 const firstRun = 60_000;
 const day = 24 * 60 * 60_000;
 
-type PurgeContext = Pick<Context, 'registry' | 'messages' | 'clock' | 'log' | 'access' | 'fields'>;
+type PurgeContext = Pick<Context, 'registry' | 'messages' | 'retention' | 'clock' | 'log' | 'access' | 'fields'>;
 
 /** What still points at a row of a table; while it does, the row stays. Children in the trash count too. */
 const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityTable, string]> }> = [
@@ -77,6 +78,7 @@ export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => 
     purgeAnswers,
   ];
   for (const step of steps) while (!isStopped() && (await step(ctx))) await nextTurn();
+  await expireMessages(ctx, isStopped);
 }
 
 /** When a deletion is too old to be undone. */

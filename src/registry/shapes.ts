@@ -143,6 +143,9 @@ export const channelTemplateShape = Type.Object({
   entityType: Type.String(),
   name: Type.String(),
   ...channelProperties,
+  retentionDays: Nullable(
+    Type.Integer({ description: 'How long points are kept; 0 is forever, null as long as the account says.' }),
+  ),
 });
 
 function showChannelProperties({
@@ -165,6 +168,7 @@ export function showChannelTemplate(row: Row<'channelTemplates'>) {
     entityType: row.entityType,
     name: row.name,
     ...showChannelProperties({ ...row, service: row.name.startsWith('_') }),
+    retentionDays: row.retentionDays,
   };
 }
 

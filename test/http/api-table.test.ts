@@ -124,6 +124,7 @@ function exampleOf(name: string, schema: Json): Json {
     const { required = [], properties } = schema;
     return Object.fromEntries(required.map((one: string) => [one, exampleOf(one, properties[one])]));
   }
+  if (Array.isArray(schema.type) && schema.type.includes('null')) return null;
   if (name === 'accountId') return service.accountId;
   if (name === 'associationCode') return '000000000000';
   return schema.enum?.[0] ?? '1';

@@ -30,6 +30,9 @@ const withoutIds: Record<string, string> = {
     'the token decides, in test/identity/password-reset.test.ts',
   'POST /api/v1/users/batch': 'leaves out whom the caller does not see, in test/identity/users.test.ts',
   'POST /api/v1/permissions/explain': 'asks of two things at once, in test/registry/explain.test.ts',
+  'GET /api/v1/retention': 'of the account of the caller, in test/messages/keeping.test.ts',
+  'PUT /api/v1/retention': 'the same',
+  'GET /api/v1/usage': 'the same',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };
 

@@ -131,30 +131,33 @@ t.test('an end-user has nothing to do with templates and channels', async (t) =>
   }
 });
 
-t.test('a whole channel template may be sent back, and only streamBridgeDelivery has an effect', async (t) => {
-  const [template, other] = [await service.template({ channels: ['data'] }), await service.template()];
-  const { id } = template.channelTemplates.find((channel: Json) => channel.name === 'data');
-  const path = `/api/v1/channels/templates/${id}`;
-  const before = (await service.ok('GET', path)).channelTemplate;
-  const accountId = 'f7a55bd4-8f8e-4b92-8b47-111111111111';
-  const sent = {
-    ...before,
-    accountId,
-    entityId: other.id,
-    name: 'injected',
-    version: -7,
-    created: [],
-    flags: {},
-    colour: 'red',
-    streamBridgeDelivery: 1,
-  };
-  const answer = await service.http('PUT', path, { headers: { etag: before.version }, body: sent });
-  t.match(answer, {
-    status: 200,
-    body: { channelTemplate: { ...before, version: '2', lastModified: String, streamBridgeDelivery: 1 } },
-  });
-  t.match(answer.headers.get('platform-ignored-properties'), 'accountId');
-});
+t.test(
+  'a whole channel template may be sent back, and only streamBridgeDelivery and retentionDays have an effect',
+  async (t) => {
+    const [template, other] = [await service.template({ channels: ['data'] }), await service.template()];
+    const { id } = template.channelTemplates.find((channel: Json) => channel.name === 'data');
+    const path = `/api/v1/channels/templates/${id}`;
+    const before = (await service.ok('GET', path)).channelTemplate;
+    const accountId = 'f7a55bd4-8f8e-4b92-8b47-111111111111';
+    const sent = {
+      ...before,
+      accountId,
+      entityId: other.id,
+      name: 'injected',
+      version: -7,
+      created: [],
+      flags: {},
+      colour: 'red',
+      streamBridgeDelivery: 1,
+    };
+    const answer = await service.http('PUT', path, { headers: { etag: before.version }, body: sent });
+    t.match(answer, {
+      status: 200,
+      body: { channelTemplate: { ...before, version: '2', lastModified: String, streamBridgeDelivery: 1 } },
+    });
+    t.match(answer.headers.get('platform-ignored-properties'), 'accountId');
+  },
+);
 
 t.test('a channel may have the name of anything that objects inherit', async (t) => {
   const names = ['constructor', 'toString', 'valueOf', 'hasOwnProperty'];

@@ -1,0 +1,83 @@
+/** What it costs the writer to stay below the cap: the same points into a store without one, and into one that is full. */
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { MessageStore, type Point } from '../db/series.js';
+import { readConfig } from '../src/config.js';
+import { Keeping } from '../src/messages/keeping.js';
+
+const seconds = 10;
+const batch = 500;
+/** Batches on their way at once, as of so many publishers. */
+const lanes = 8;
+const mebibyte = 1024 * 1024;
+/** Series, and how far apart their points are in milliseconds: few long ones, many short ones. */
+const shapes = [
+  { series: 100, apart: 1 },
+  { series: 20_000, apart: 60_000 },
+];
+
+interface Result {
+  pointsPerSecond: number;
+  p99: number;
+  bytes: number;
+}
+
+/** Prints a table: points a second that were on disk, the 99th percentile of waiting for that, what is in use. */
+export async function measureKeeping(directory: string, say: (line: string) => void): Promise<void> {
+  for (const [index, { series, apart }] of shapes.entries()) {
+    const free = await run(join(directory, `free-${index}`), { series, apart, cap: 0 });
+    // A quarter of what came in without a cap: it is reached early, and all that follows has room made for it.
+    const cap = Math.max(4 * mebibyte, Math.round(free.bytes / 4));
+    const full = await run(join(directory, `full-${index}`), { series, apart, cap });
+    say(`${series} series`);
+    say(`  without a cap        ${show(free)}`);
+    say(`  cap of ${(cap / mebibyte).toFixed(1).padStart(5)} MiB     ${show(full)}`);
+    say(`  ratio                ${(full.pointsPerSecond / free.pointsPerSecond).toFixed(2)}`);
+  }
+}
+
+function show({ pointsPerSecond, p99, bytes }: Result): string {
+  const figures = [`${Math.round(pointsPerSecond)} points/s`, `p99 ${p99.toFixed(1)} ms`];
+  return [...figures, `${(bytes / mebibyte).toFixed(1)} MiB in use`].join('   ');
+}
+
+async function run(directory: string, shape: { series: number; apart: number; cap: number }): Promise<Result> {
+  const { series, apart, cap } = shape;
+  const log = pino({ level: 'warn' });
+  const config = readConfig({ SLIPWAY_DATA_DIR: directory, SLIPWAY_MESSAGES_MAX_BYTES: String(cap) });
+  const messages = await MessageStore.open(directory, { log, now: () => Date.now() });
+  const keeping = await Keeping.start({ config, messages, log });
+  const waits: number[] = [];
+  const begun = performance.now();
+  const end = begun + 1000 * seconds;
+  let next = 0;
+  let stored = 0;
+  const publish = async () => {
+    while (performance.now() < end) {
+      const deviceId = `device ${next % series}`;
+      const first = Math.floor(next / series) * apart;
+      next += 1;
+      const size = series > 1000 ? 1 : batch;
+      const points = Array.from({ length: size }, (_, n): Point => {
+        const time = Date.now() - 1_000_000_000 + (first * size + n * apart);
+        return { time, category: 'temperature', numericValue: n / 10, stringValue: null };
+      });
+      const sent = performance.now();
+      await append(messages, deviceId, points);
+      waits.push(performance.now() - sent);
+      stored += size;
+    }
+  };
+  await Promise.all(Array.from({ length: series > 1000 ? lanes * 200 : lanes }, publish));
+  const taken = (performance.now() - begun) / 1000;
+  const bytes = messages.size;
+  await keeping.stop();
+  await messages.close();
+  waits.sort((a, b) => a - b);
+  return { pointsPerSecond: stored / taken, p99: waits[Math.floor(waits.length * 0.99)] ?? 0, bytes };
+}
+
+function append(messages: MessageStore, deviceId: string, points: Point[]): Promise<void> {
+  const key = { accountId: 'account', deviceId, channelTemplateId: 'channel' };
+  return new Promise((resolve, reject) => messages.append(key, points, (error) => (error ? reject(error) : resolve())));
+}

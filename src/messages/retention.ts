@@ -1,0 +1,144 @@
+/** How long points and log entries are kept (decisions 7): as the channel says, else the account, else the service. */
+import { setTimeout as pause } from 'node:timers/promises';
+import { type Static, Type } from 'typebox';
+import { Nullable } from '../../db/records.js';
+import type { Point } from '../../db/series.js';
+import type { Caller } from '../access.js';
+import { type Config, longestRetention } from '../config.js';
+import type { Context } from '../context.js';
+import { nameIgnored } from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
+import type { App } from '../http.js';
+
+const day = 24 * 60 * 60_000;
+/** Milliseconds between two steps of removing, so that what arrives has most of the writer's time. */
+const stepPause = 20;
+
+type Services = Pick<Context, 'registry' | 'clock'> & { config: Pick<Config, 'messages'> };
+
+/** What the accounts have set, in memory: it is asked for with every message. */
+export class Retention {
+  readonly #services: Services;
+  readonly #daysOf = new Map<string, number>();
+
+  private constructor(services: Services) {
+    this.#services = services;
+  }
+
+  static async open(services: Services): Promise<Retention> {
+    const retention = new Retention(services);
+    const rows = await services.registry.query.selectFrom('accounts').select(['id', 'retentionDays']).execute();
+    for (const { id, retentionDays } of rows) retention.accountChanged(id, retentionDays);
+    return retention;
+  }
+
+  /** Told after the commit. */
+  accountChanged(accountId: string, retentionDays: number | null): void {
+    if (retentionDays === null) this.#daysOf.delete(accountId);
+    else this.#daysOf.set(accountId, retentionDays);
+  }
+
+  /** Days; 0 is for ever. `channelDays` is the channel's own, null for none; log entries have none. */
+  days(accountId: string, channelDays: number | null): number {
+    return channelDays ?? this.#daysOf.get(accountId) ?? this.#services.config.messages.retentionDays;
+  }
+
+  /** Milliseconds since 1970 before which nothing is kept; undefined when everything is. */
+  cutoff(accountId: string, channelDays: number | null): number | undefined {
+    const days = this.days(accountId, channelDays);
+    return days === 0 ? undefined : this.#services.clock.now() - days * day;
+  }
+
+  /** The points that are young enough to be kept, and why the others are not. */
+  split(accountId: string, channelDays: number | null, points: Point[]): { kept: Point[]; reason?: string } {
+    const cutoff = this.cutoff(accountId, channelDays);
+    if (cutoff === undefined || points.every(({ time }) => time >= cutoff)) return { kept: points };
+    const kept = points.filter(({ time }) => time >= cutoff);
+    const late = points.length - kept.length;
+    const days = this.days(accountId, channelDays);
+    return { kept, reason: `${late} of ${points.length} points are older than the ${days} days that are kept.` };
+  }
+}
+
+/** Removes what has had its time, now; `isStopped` is asked between the steps. */
+export async function expireMessages(
+  { registry, messages, retention }: Pick<Context, 'registry' | 'messages' | 'retention'>,
+  isStopped: () => boolean = () => false,
+): Promise<void> {
+  const channels = await registry.query
+    .selectFrom('channelTemplates')
+    .select(['id', 'accountId', 'retentionDays'])
+    .where('persistenceType', '=', 'timeSeries')
+    .execute();
+  const accounts = await registry.query.selectFrom('accounts').select('id').execute();
+  const due = [
+    ...channels.map(({ id: channelTemplateId, accountId, retentionDays }) => ({
+      before: retention.cutoff(accountId, retentionDays),
+      channelTemplateId,
+    })),
+    ...accounts.map(({ id: logsOf }) => ({ before: retention.cutoff(logsOf, null), logsOf })),
+  ];
+  for (const { before, ...what } of due) {
+    if (before === undefined) continue;
+    while (!isStopped() && (await messages.expireSome({ before, ...what }))) await pause(stepPause);
+  }
+}
+
+const days = Nullable(
+  Type.Integer({ minimum: 0, maximum: longestRetention, description: '0 is for ever; null is the default.' }),
+);
+const body = Type.Object({ retentionDays: days });
+const answer = Type.Object(
+  {
+    retention: Type.Object({
+      retentionDays: days,
+      default: Type.Integer({ description: 'Days, of the service: SLIPWAY_RETENTION_DAYS. 0 is for ever.' }),
+    }),
+  },
+  {
+    description: 'How long points and log entries of the account are kept; a channel may say otherwise for its points.',
+  },
+);
+
+/** GET and PUT /retention: the account's own. */
+export function retentionRoutes(app: App, ctx: Context): void {
+  const { access, registry, retention } = ctx;
+  const tags = ['Messages'];
+
+  async function read(caller: Caller): Promise<Static<typeof answer>> {
+    access.demand(caller, 'read', 'account');
+    const accounts = registry.query.selectFrom('accounts').select('retentionDays');
+    const { retentionDays } = await accounts.where('id', '=', caller.accountId).executeTakeFirstOrThrow();
+    return { retention: { retentionDays, default: ctx.config.messages.retentionDays } };
+  }
+
+  async function update(caller: Caller, { retentionDays }: Static<typeof body>): Promise<Static<typeof answer>> {
+    access.demand(caller, 'update', 'account');
+    await writeAs(ctx, caller, undefined, (tx) =>
+      tx.updateTable('accounts').set({ retentionDays }).where('id', '=', caller.accountId).execute(),
+    );
+    retention.accountChanged(caller.accountId, retentionDays);
+    return read(caller);
+  }
+
+  app.get(
+    '/retention',
+    {
+      config: { right: ['read', 'account'], errors: ['forbidden'] },
+      schema: { tags, summary: 'Read how long messages are kept', response: { 200: answer } },
+    },
+    ({ caller }) => read(caller),
+  );
+  app.put(
+    '/retention',
+    {
+      config: { right: ['update', 'account'], errors: ['forbidden'], sends: ['ignored'] },
+      schema: { tags, summary: 'Change how long messages are kept', body, response: { 200: answer } },
+    },
+    async (request, reply) => {
+      const updated = await update(request.caller, request.body);
+      nameIgnored(request, reply, body);
+      return updated;
+    },
+  );
+}

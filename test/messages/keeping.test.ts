@@ -1,0 +1,264 @@
+/** What is kept, and for how long: retention, the cap on bytes, the reserve on the disk, and what they say. */
+import { join } from 'node:path';
+import Sqlite from 'better-sqlite3';
+import type { MqttClient } from 'mqtt';
+import t, { type Test } from 'tap';
+import { purge } from '../../src/registry/purge.js';
+import { closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
+
+const day = 24 * 60 * 60_000;
+const start = Date.parse('2026-03-01T12:00:00.000Z');
+
+/** A device that has subscribed to its `_rejected`, with a template of its own. */
+async function startDevice(t: Test, service: Service, channels: Array<string | object> = ['data']) {
+  const template = await service.template({ channels });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const client = await service.connect({ deviceId: device.id, secret });
+  t.teardown(() => client.end(true));
+  await client.subscribeAsync(service.topic(device.id, '_rejected'), { qos: 1 });
+  const publish = (payload: string, channel = 'data') =>
+    client.publishAsync(service.topic(device.id, channel), payload, { qos: 1 });
+  const read = async (channel = 'data'): Promise<Json[]> => {
+    const range = `startDateTime=${new Date(0).toISOString()}&pageSize=1000`;
+    return (await service.ok('GET', `/api/v4/data/${service.topic(device.id, channel)}?${range}`)).result;
+  };
+  const channelOf = (name: string) => template.channelTemplates.find((channel: Json) => channel.name === name);
+  return { device, client, publish, read, channelOf };
+}
+
+const rejection = async (client: MqttClient) => {
+  const { text } = await nextMessage(client, (topic) => topic.endsWith('/_rejected'));
+  return JSON.parse(text) as Json;
+};
+
+/** What becomes of a message: acknowledged, or the connection is closed without. */
+function outcome(client: MqttClient, published: Promise<unknown>): Promise<'acknowledged' | 'closed'> {
+  published.catch(() => {});
+  return Promise.race([published.then(() => 'acknowledged' as const), closed(client).then(() => 'closed' as const)]);
+}
+
+t.test('retention', async (t) => {
+  let now = start;
+  const service = await startService(t, { clock: { now: () => now }, env: { SLIPWAY_RETENTION_DAYS: '30' } });
+  const usage = async () => (await service.ok('GET', '/api/v1/usage')).usage;
+  const row = (ago: number, value: number) => `${now - ago * day},c,${value},`;
+  const values = (points: Json[]) => points.map((point) => point.numericValue);
+  const channels = [
+    'data',
+    { name: 'brief', persistenceType: 'timeSeries', retentionDays: 1 },
+    { name: 'ever', persistenceType: 'timeSeries', retentionDays: 0 },
+  ];
+  const setAccount = (retentionDays: number | null) =>
+    service.ok('PUT', '/api/v1/retention', { body: { retentionDays } });
+
+  await t.test(
+    'points and log entries go when they have had their time: the channel says it, else the account, else the service',
+    async (t) => {
+      const { device, publish, read, channelOf } = await startDevice(t, service, channels);
+      for (const channel of ['data', 'brief', 'ever']) await publish(`${row(0.5, 1)}\n${row(0, 2)}`, channel);
+      await publish('{"message":"hot"}', '_log');
+      t.match(await usage(), {
+        points: 6,
+
+        outbox: 0,
+        oldest: new Date(start - day / 2).toISOString(),
+      });
+
+      const pass = async (days: number) => {
+        now += days * day;
+        await service.login();
+        await purge(service.server.ctx);
+        return [values(await read()), values(await read('brief')), values(await read('ever'))];
+      };
+      t.strictSame(await pass(0.75), [[1, 2], [2], [1, 2]]);
+      t.strictSame(await pass(29), [[2], [], [1, 2]]);
+      const logs = async () => (await service.ok('GET', `/api/v1/devices/${device.id}/logs`)).logs.meta.count;
+      t.equal(await logs(), 2, 'the connection and the message');
+      t.equal((await usage()).logs, 2);
+      t.strictSame(await pass(1), [[], [], [1, 2]]);
+      t.equal(await logs(), 0);
+      t.match(await usage(), { points: 2, logs: 0, oldest: new Date(start - day / 2).toISOString() });
+
+      const { id } = channelOf('ever');
+      const { channelTemplate } = await service.ok('GET', `/api/v1/channels/templates/${id}`);
+      t.equal(channelTemplate.retentionDays, 0);
+      const changed = await service.ok('PUT', `/api/v1/channels/templates/${id}`, {
+        headers: { etag: channelTemplate.version },
+        body: { retentionDays: 100 },
+      });
+      t.equal(changed.channelTemplate.retentionDays, 100);
+      t.strictSame(await pass(60), [[], [], [1, 2]]);
+      await setAccount(200);
+      await service.ok('PUT', `/api/v1/channels/templates/${id}`, {
+        headers: { etag: changed.channelTemplate.version },
+        body: { retentionDays: null },
+      });
+      t.strictSame(await pass(0), [[], [], [1, 2]], 'as the account says now');
+      await setAccount(50);
+      t.strictSame(await pass(0), [[], [], []], 'and at once');
+      t.match(await usage(), { points: 0, oldest: null });
+    },
+  );
+
+  await t.test(
+    'what is too old when it comes is delivered, not stored, and explained; the rest is stored',
+    async (t) => {
+      await setAccount(null);
+      const { device, client, publish, read } = await startDevice(t, service, channels);
+      const listener = await service.connect({ jwt: service.admin });
+      await listener.subscribeAsync(service.topic(device.id, '+'));
+      const delivered = () => nextMessage(listener, (topic) => /\/(data|brief|ever)$/.test(topic));
+
+      const [heard, said] = [delivered(), rejection(client)];
+      await publish(`${row(31, 1)}\n${row(29, 2)}\n${row(40, 3)}`);
+      t.equal((await heard).text.split('\n').length, 3);
+      t.match(await said, {
+        error: {
+          code: 106,
+          message: 'The payload was delivered, and stored in part.',
+          details: [{ message: '2 of 3 points are older than the 30 days that are kept.' }],
+        },
+      });
+      t.strictSame(values(await read()), [2]);
+
+      const [heardAgain, saidAgain] = [delivered(), rejection(client)];
+      await publish(row(2, 1), 'brief');
+      await heardAgain;
+      t.match(await saidAgain, {
+        error: {
+          message: 'The payload was delivered but not stored.',
+          details: [{ message: '1 of 1 points are older than the 1 days that are kept.' }],
+        },
+      });
+      t.strictSame(await read('brief'), []);
+      await publish(row(20_000, 1), 'ever');
+      t.strictSame(values(await read('ever')), [1]);
+    },
+  );
+
+  await t.test('the account says how long, and only those who run it', async (t) => {
+    t.strictSame(await setAccount(7), { retention: { retentionDays: 7, default: 30 } });
+    t.strictSame(await service.ok('GET', '/api/v1/retention'), { retention: { retentionDays: 7, default: 30 } });
+    for (const retentionDays of [-1, 36_501, 1.5, '7', undefined])
+      t.match(
+        await service.http('PUT', '/api/v1/retention', { body: { retentionDays } }),
+        { status: 400, body: { error: { code: 106 } } },
+        `${retentionDays}`,
+      );
+    const organization = await service.organization();
+    const { token } = await service.endUser(organization.id);
+    for (const [method, path] of [
+      ['GET', 'retention'],
+      ['PUT', 'retention'],
+      ['GET', 'usage'],
+    ] as const) {
+      const request = method === 'PUT' ? { body: { retentionDays: 1 } } : {};
+      t.match(await service.http(method, `/api/v1/${path}`, { ...request, token }), { status: 403 });
+    }
+    t.strictSame(await setAccount(null), { retention: { retentionDays: null, default: 30 } });
+
+    const { channelOf } = await startDevice(t, service, [{ name: 'live', persistenceType: 'simple' }]);
+    const refused = { status: 400, body: { error: { code: 106, details: [{ path: 'retentionDays' }] } } };
+    for (const name of ['live', '_log']) {
+      const { channelTemplate } = await service.ok('GET', `/api/v1/channels/templates/${channelOf(name).id}`);
+      t.equal(channelTemplate.retentionDays, null);
+      const answer = await service.http('PUT', `/api/v1/channels/templates/${channelTemplate.id}`, {
+        headers: { etag: channelTemplate.version },
+        body: { retentionDays: 1 },
+      });
+      t.match(answer, refused, 'it stores no points');
+    }
+  });
+});
+
+t.test('past the cap the oldest go, the newest stay, and acknowledgements go on', async (t) => {
+  const cap = 3 * 1024 * 1024;
+  const logLines: string[] = [];
+  const service = await startService(t, { env: { SLIPWAY_MESSAGES_MAX_BYTES: String(cap) }, logLines });
+  const devices = [await startDevice(t, service), await startDevice(t, service), await startDevice(t, service)];
+  const [rounds, rows] = [120, 1000];
+  const begin = Date.now() - rounds * rows * 10;
+  let largest = 0;
+  await devices[0]?.publish('{"message":"first"}', '_log');
+  for (let round = 0; round < rounds; round += 1) {
+    await Promise.all(
+      devices.map(({ publish }) =>
+        publish(Array.from({ length: rows }, (_, n) => `${begin + (round * rows + n) * 10},c,${n},`).join('\n')),
+      ),
+    );
+    largest = Math.max(largest, service.server.ctx.messages.size);
+  }
+  t.ok(largest > cap, 'the cap was reached');
+  t.ok(largest < cap * 1.25, `${largest} bytes at most`);
+
+  // Nothing goes on by itself any more: what is read now is what the last step has left.
+  await service.server.ctx.keeping.stop();
+  const { usage } = await service.ok('GET', '/api/v1/usage');
+  t.ok(usage.messagesBytes < cap * 1.125, `${usage.messagesBytes} bytes`);
+  t.ok(usage.diskFreeBytes > 0);
+  const file = new Sqlite(join(service.directory, 'messages.db'), { readonly: true });
+  t.teardown(() => file.close());
+  const kept = file
+    .prepare<[], { first: number; last: number; count: number }>(
+      'SELECT min("time") AS "first", max("time") AS "last", count(*) AS "count" FROM "points" GROUP BY "series"',
+    )
+    .all();
+  const total = kept.reduce((sum, { count }) => sum + count, 0);
+  t.equal(usage.points, total);
+  t.ok(total < (rounds * rows * devices.length) / 2, `${total} points are left`);
+  t.equal(kept.length, devices.length);
+  const end = begin + (rounds * rows - 1) * 10;
+  for (const { first, last, count } of kept) {
+    t.equal(last, end, 'the newest is there');
+    t.equal(count, (last - first) / 10 + 1, 'and everything from the first that is');
+  }
+  const firsts = kept.map(({ first }) => first);
+  t.ok(Math.max(...firsts) - Math.min(...firsts) < (end - begin) / 20, 'no series has lost more than another');
+  t.equal(usage.oldest, new Date(Math.min(...firsts)).toISOString());
+  t.notMatch(logLines.join(''), /messages are refused|could not be/);
+});
+
+t.test('with too little free on the disk nothing is acknowledged that cannot be kept, and it says why', async (t) => {
+  const env = { SLIPWAY_DISK_RESERVE_BYTES: '999999999999999' };
+  const logLines: string[] = [];
+  const service = await startService(t, { env, logLines });
+  const device = async () => startDevice(t, service, ['data', { name: 'live', persistenceType: 'simple' }]);
+  const explained = {
+    code: -199,
+    details: [{ message: 'The disk has no more free than SLIPWAY_DISK_RESERVE_BYTES.' }],
+  };
+  const refuse = async (payload: string, channel: string) => {
+    const { client, publish } = await device();
+    const said = rejection(client);
+    t.equal(await outcome(client, publish(payload, channel)), 'closed', `no acknowledgement on ${channel}`);
+    t.match(await said, { error: explained });
+  };
+  await refuse(',c,1,', 'data');
+  await refuse('{"message":"hot"}', '_log');
+  const one = await device();
+  const said = rejection(one.client);
+  one.client.publish(service.topic(one.device.id, 'data'), ',c,1,', { qos: 0 });
+  t.match(await said, { error: explained }, 'with QoS 0 too');
+
+  const two = await device();
+  await two.publish('on', 'live');
+  t.pass('what need not be kept passes');
+  const listener = await service.connect({ jwt: service.admin }, { clientId: 'stored', clean: false });
+  await listener.subscribeAsync(service.topic(two.device.id, 'live'), { qos: 1 });
+  const saidTwo = rejection(two.client);
+  t.equal(await outcome(two.client, two.publish('on', 'live')), 'closed', 'a stored session is to hear it');
+  t.match(await saidTwo, { error: explained });
+  const serialNumber = service.unique('SN');
+  t.equal((await service.create('/devices', 'device', { serialNumber })).serialNumber, serialNumber);
+  await (await device()).publish(`{"state":{"serialNumber":"${serialNumber}-2"}}`, '_set/fields');
+  const { usage } = await service.ok('GET', '/api/v1/usage');
+  t.match(usage, { points: 0, diskFreeBytes: Number });
+  t.equal(logLines.filter((line) => line.includes('messages are refused')).length, 1, 'the log has it once');
+
+  // As if so much had been deleted: the reserve is looked at each time.
+  service.server.ctx.config.messages.diskReserveBytes = 1;
+  const three = await device();
+  while (service.server.ctx.messages.full) await new Promise((resolve) => setTimeout(resolve, 50));
+  await three.publish(',c,3,');
+  t.match(await three.read(), [{ numericValue: 3 }]);
+});
