@@ -6,6 +6,8 @@ import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
 import { MqttWriter } from './mqtt-writer.js';
+import type { OutboxChange } from './outbox.js';
+import { OutboxWriter } from './outbox-writer.js';
 import {
   type Answer,
   type Batch,
@@ -28,6 +30,7 @@ class Writer {
   readonly #file: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepare>;
   readonly #mqtt: MqttWriter;
+  readonly #outbox: OutboxWriter;
   readonly #series = boundedCache<string, number>(seriesKept);
   readonly #categories = boundedCache<string, number>(categoriesKept);
   #sequence: number;
@@ -37,6 +40,7 @@ class Writer {
     this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     this.#statements = prepare(this.#file);
     this.#mqtt = new MqttWriter(this.#file);
+    this.#outbox = new OutboxWriter(this.#file);
     this.#sequence = this.#statements.sequence.get() ?? 0;
   }
 
@@ -45,6 +49,7 @@ class Writer {
       this.#writePoints(batch);
       for (const log of batch.logs) this.#statements.addLog.run(log);
       for (const change of batch.changes) this.#mqtt.write(change);
+      this.#writeOutbox(batch.outbox);
     });
   }
 
@@ -92,6 +97,16 @@ class Writer {
         texts.get(point) ?? null,
       );
     }
+    this.#statements.keepSequence.run(this.#sequence);
+  }
+
+  #writeOutbox(changes: OutboxChange[]): void {
+    if (changes.length === 0) return;
+    const next = () => {
+      this.#sequence += 1;
+      return this.#sequence;
+    };
+    for (const change of changes) this.#outbox.write(change, next);
     this.#statements.keepSequence.run(this.#sequence);
   }
 

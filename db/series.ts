@@ -10,6 +10,7 @@ import { migrate } from './migrations/index.js';
 import { messageMigrations } from './migrations/messages.js';
 import type { MqttChange } from './mqtt-changes.js';
 import { MqttRows } from './mqtt-rows.js';
+import { type OutboxChange, OutboxRows } from './outbox.js';
 import type { Done, Purged } from './series-protocol.js';
 import { fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series-rows.js';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './series-writer.js';
@@ -94,6 +95,8 @@ export const timeLimit = 8.64e15;
 export class MessageStore {
   /** What is on disk of MQTT sessions. */
   readonly mqtt: MqttRows;
+  /** What is on disk of messages on their way to bridges. */
+  readonly outbox: OutboxRows;
   readonly #log: StoreLog;
   readonly #now: () => number;
   readonly #reader: Sqlite.Database;
@@ -111,6 +114,7 @@ export class MessageStore {
     this.#reader = openSqlite(path, { readonly: true });
     this.#statements = prepareReads(this.#reader);
     this.mqtt = new MqttRows(this.#reader);
+    this.outbox = new OutboxRows(this.#reader);
     this.#writer = new SeriesWriter(path, { log: options.log, next: () => this.#nextJob() });
   }
 
@@ -169,6 +173,14 @@ export class MessageStore {
   record(changes: readonly MqttChange[], done: Done): void {
     const refusal = this.#refusal();
     if (!refusal) for (const change of changes) this.#open.changes.push(change);
+    this.#open.calls.push(this.#settled(0, refusal, done));
+    this.#collected();
+  }
+
+  /** Writes changes of the outbox, in one transaction with what was appended right before; `done` as for append. */
+  recordOutbox(changes: readonly OutboxChange[], done: Done): void {
+    const refusal = this.#refusal();
+    if (!refusal) for (const change of changes) this.#open.outbox.push(change);
     this.#open.calls.push(this.#settled(0, refusal, done));
     this.#collected();
   }

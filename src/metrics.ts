@@ -6,9 +6,10 @@ import { PlatformError } from './errors.js';
 import type { App } from './http.js';
 
 /** Mounts the endpoint: open unless a token is configured, which callers then send as Bearer. */
-export function metricsRoutes(app: App, ctx: Pick<Context, 'broker' | 'config'>): void {
+export function metricsRoutes(app: App, ctx: Pick<Context, 'broker' | 'bridges' | 'config'>): void {
   const registry = new Registry();
   brokerMetrics(registry, ctx);
+  bridgeMetrics(registry, ctx);
   const { metricsToken } = ctx.config;
   app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
     if (metricsToken !== undefined) demandToken(request.headers.authorization, metricsToken);
@@ -67,6 +68,15 @@ function brokerMetrics(registry: Registry, { broker }: Pick<Context, 'broker'>):
     'Messages that fell out of the queues of stored sessions.',
     () => counters.dropped,
   );
+}
+
+function bridgeMetrics(registry: Registry, { bridges: { counters } }: Pick<Context, 'bridges'>): void {
+  const count = (name: string, help: string, read: () => number) =>
+    counter(registry, `slipway_bridge_${name}_total`, help, read);
+  count('delivered_messages', 'Messages that targets have accepted.', () => counters.delivered);
+  count('failed_batches', 'Batches that were not accepted.', () => counters.failed);
+  count('dropped_messages', 'Best-effort messages that were not delivered.', () => counters.dropped);
+  count('dead_letters', 'Guaranteed messages that could not be delivered.', () => counters.dead);
 }
 
 function gauge(registry: Registry, name: string, help: string, read: () => number): void {

@@ -8,6 +8,7 @@ import * as deviceLists from './0003-device-lists.js';
 import * as text from './0004-text.js';
 import * as identity from './0005-identity.js';
 import * as refusals from './0006-refusals.js';
+import * as bridges from './0008-bridges.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -17,7 +18,15 @@ export interface Migration {
 }
 
 /** The steps of registry.db, in order. A step that has been released is never changed. */
-export const registryMigrations: readonly Migration[] = [foundation, registry, deviceLists, text, identity, refusals];
+export const registryMigrations: readonly Migration[] = [
+  foundation,
+  registry,
+  deviceLists,
+  text,
+  identity,
+  refusals,
+  bridges,
+];
 
 /**
  * Brings the file at `path` up to date. Before the first step on a file that holds data, a snapshot is written to

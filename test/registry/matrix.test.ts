@@ -154,6 +154,15 @@ const table = `
   PUT /api/v1/identity-providers/{id}               | path id: identityProvider                       | 404/100 | 403/21  | 403/21
   DELETE /api/v1/identity-providers/{id}            | path id: identityProvider                       | 404/100 | 403/21  | 403/21
 
+  POST /api/v1/bridges                              | body accountId: account                         | 404/100 | 403/21  | 403/21
+  GET /api/v1/bridges                               | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/bridges                               | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/bridges/{id}                          | path id: bridge                                 | 404/100 | 403/21  | 403/21
+  PUT /api/v1/bridges/{id}                          | path id: bridge                                 | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/bridges/{id}                       | path id: bridge                                 | 404/100 | 403/21  | 403/21
+  GET /api/v1/bridges/{id}/dead-letters             | path id: bridge                                 | 404/100 | 403/21  | 403/21
+  POST /api/v1/bridges/{id}/replay                  | path id: bridge                                 | 404/100 | 403/21  | 403/21
+
   POST /api/v1/access/mqtt-credentials              | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/access/mqtt-credentials              | body entityId: device                           | 400/102 | 403/21  | 403/21
   POST /api/v1/association/create-association-code  | body deviceId: device                           | 404/100 | 403/21  | 403/21
@@ -434,6 +443,7 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   const kind = mine ? { kind: 'backEnd' } : { kind: 'endUserApp' };
   await both('application', '/applications', 'application', kind);
   await both('identityProvider', '/identity-providers', 'identityProvider', client);
+  await both('bridge', '/bridges', 'bridge', webhook);
   const [admin] = await list('/account-users');
   const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
   const ended = await trashed('/account-users', 'accountUser', { accountId, ...second }, token);
@@ -470,6 +480,7 @@ async function publishCanary(deviceId: string, secret: string): Promise<() => bo
 
 /** Of an identity provider; its clientId is an id at the provider. */
 const client = { issuer: 'https://id.example.com', clientId: 'client' };
+const webhook = { kind: 'webhook', url: 'https://hooks.example.com/in' };
 
 /** What a request of the endpoint says besides the id in question. */
 function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json {
@@ -502,6 +513,8 @@ function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json 
     '/api/v1/account-users': { accountId, ...newUser },
     '/api/v1/applications': { accountId, name: 'changed', kind: 'endUserApp' },
     '/api/v1/identity-providers': { accountId, name: 'changed', ...client },
+    '/api/v1/bridges': { accountId, name: 'changed', ...webhook },
+    '/api/v1/bridges/{id}/replay': { from: '2026-01-01', to: '2026-01-02' },
     '/api/v1/access/mqtt-credentials': { accountId, entityId: own.device?.id, entityType: 'device' },
     '/api/v1/users/{userId}/mfa/sms': { phoneNumber: '+15550100' },
     '/api/v1/users/{userId}/mfa/totp/confirm': { code: '000000' },
