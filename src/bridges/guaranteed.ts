@@ -124,7 +124,8 @@ export class Guaranteed {
   #pump(): void {
     const { clock } = this.#around;
     while (!this.#stopped && this.#underWay < this.#room() && clock.now() >= this.#pausedUntil) {
-      const batch = this.#nextHeld() ?? this.#next();
+      // After a failure others come first, or a device that fails for ever would be all that is tried.
+      const batch = this.#failures > 0 ? (this.#next() ?? this.#nextHeld()) : (this.#nextHeld() ?? this.#next());
       if (!batch) break;
       void this.#send(batch);
     }
@@ -252,7 +253,7 @@ export class Guaranteed {
       this.#narrow(batch);
       this.#pause(1);
     } else {
-      this.#pause(Math.max(1, inARow));
+      if (inARow > 0) this.#pause(inARow);
       if (row && this.#hold(batch, row) >= triesToBlame) this.#die(batch, reason);
     }
     void this.#endOld(reason);
