@@ -1,7 +1,9 @@
 /** The resource: who may lead messages where, and what of it can be seen. */
 import { readFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
+import { Webhook } from '../../src/bridges/webhook.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
 let service: Service;
@@ -25,44 +27,47 @@ const remove = async ({ id }: Json) => {
 const put = (id: string, version: string, more: object) =>
   service.http('PUT', `${path}/${id}`, { headers: { etag: version }, body: more });
 
-t.test('a bridge is made, read, listed, changed and deleted; its secret is shown by the answer that made it', async (t) => {
-  service.secrets.add('T0KEN-IN-THE-PATH');
-  const made = (await service.ok('POST', path, { body: body() })).bridge;
-  const { secret, ...shown } = made;
-  t.match(made, { kind: 'webhook', url, version: '1' });
-  t.ok(secret.length >= 40, 'made, because none was given');
-  const { status, ...read } = (await service.ok('GET', `${path}/${made.id}`)).bridge;
-  t.strictSame(read, shown);
-  t.match(status, { pending: 0, deadLetters: 0, dropped: 0, lastDelivered: null, lastFailure: null });
-  const all = await service.ok('GET', `${path}?accountId=${service.accountId}&name=${made.name}`);
-  t.strictSame(all.bridges.results, [shown]);
+t.test(
+  'a bridge is made, read, listed, changed and deleted; its secret is shown by the answer that made it',
+  async (t) => {
+    service.secrets.add('T0KEN-IN-THE-PATH');
+    const made = (await service.ok('POST', path, { body: body() })).bridge;
+    const { secret, ...shown } = made;
+    t.match(made, { kind: 'webhook', url, version: '1' });
+    t.ok(secret.length >= 40, 'made, because none was given');
+    const { status, ...read } = (await service.ok('GET', `${path}/${made.id}`)).bridge;
+    t.strictSame(read, shown);
+    t.match(status, { pending: 0, deadLetters: 0, dropped: 0, lastDelivered: null, lastFailure: null });
+    const all = await service.ok('GET', `${path}?accountId=${service.accountId}&name=${made.name}`);
+    t.strictSame(all.bridges.results, [shown]);
 
-  const given = 'chosen by the caller'.replaceAll(' ', '-');
-  const chosen = (await service.ok('POST', path, { body: body({ secret: given }) })).bridge;
-  t.notOk('secret' in chosen, 'a secret that was given is not repeated');
-  const renamed = await put(made.id, made.version, { ...shown, name: 'Renamed', secret: given });
-  t.match(renamed, { status: 200, body: { bridge: { name: 'Renamed', version: '2' } } });
-  t.notOk('secret' in renamed.body.bridge);
-  t.match(await put(made.id, made.version, { name: 'Late' }), { status: 412, body: { error: { code: 108 } } });
-  const anew = (await put(made.id, '2', { secret: null })).body.bridge;
-  t.ok(anew.secret.length >= 40 && anew.secret !== secret, 'null makes a new one');
+    const given = 'chosen by the caller'.replaceAll(' ', '-');
+    const chosen = (await service.ok('POST', path, { body: body({ secret: given }) })).bridge;
+    t.notOk('secret' in chosen, 'a secret that was given is not repeated');
+    const renamed = await put(made.id, made.version, { ...shown, name: 'Renamed', secret: given });
+    t.match(renamed, { status: 200, body: { bridge: { name: 'Renamed', version: '2' } } });
+    t.notOk('secret' in renamed.body.bridge);
+    t.match(await put(made.id, made.version, { name: 'Late' }), { status: 412, body: { error: { code: 108 } } });
+    const anew = (await put(made.id, '2', { secret: null })).body.bridge;
+    t.ok(anew.secret.length >= 40 && anew.secret !== secret, 'null makes a new one');
 
-  t.match(await remove(made), { status: 200, body: { bridge: { deleted: String } } });
-  t.match(await service.http('GET', `${path}/${made.id}`), { status: 410, body: { error: { code: 107 } } });
-  t.match(await service.http('GET', `${path}/${made.id}/dead-letters`), { status: 410 });
-  const records = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${made.id}`);
-  t.strictSame(
-    records.auditRecords.results.map(({ event, details }: Json) => [event, details.change, details.host]),
-    ['deleted', 'updated', 'updated', 'created'].map((change) => ['bridgeChanged', change, 'hooks.example.com']),
-  );
-  t.notMatch(JSON.stringify(records), /T0KEN|ANOTHER-ONE/, 'of the address only the host is told');
-  for (const file of ['registry.db', 'registry.db-wal']) {
-    const bytes = readFileSync(join(service.directory, file));
-    for (const text of [secret, given, anew.secret, 'T0KEN-IN-THE-PATH'])
-      t.notOk(bytes.includes(text), `${file} holds no secret and no address`);
-  }
-  await remove(chosen);
-});
+    t.match(await remove(made), { status: 200, body: { bridge: { deleted: String } } });
+    t.match(await service.http('GET', `${path}/${made.id}`), { status: 410, body: { error: { code: 107 } } });
+    t.match(await service.http('GET', `${path}/${made.id}/dead-letters`), { status: 410 });
+    const records = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${made.id}`);
+    t.strictSame(
+      records.auditRecords.results.map(({ event, details }: Json) => [event, details.change, details.host]),
+      ['deleted', 'updated', 'updated', 'created'].map((change) => ['bridgeChanged', change, 'hooks.example.com']),
+    );
+    t.notMatch(JSON.stringify(records), /T0KEN|ANOTHER-ONE/, 'of the address only the host is told');
+    for (const file of ['registry.db', 'registry.db-wal']) {
+      const bytes = readFileSync(join(service.directory, file));
+      for (const text of [secret, given, anew.secret, 'T0KEN-IN-THE-PATH'])
+        t.notOk(bytes.includes(text), `${file} holds no secret and no address`);
+    }
+    await remove(chosen);
+  },
+);
 
 t.test('an address is public and https, and holds no password', async (t) => {
   for (const wrong of [
@@ -103,6 +108,36 @@ t.test('an address is public and https, and holds no password', async (t) => {
   const refused = await put(made.id, made.version, { url: 'https://10.0.0.1/' });
   t.match(refused, { status: 400, body: { error: { details: [{ path: 'url' }] } } }, 'nor by a change');
   await remove(made);
+});
+
+t.test('no connection is made to an address that is not public, by whatever name', async (t) => {
+  let connections = 0;
+  const server = createServer(() => {
+    connections += 1;
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const target = `https://localhost:${port}/`;
+  const made = (await service.ok('POST', path, { body: body({ url: target }) })).bridge;
+  const template = await service.template({ channels: [{ name: 'sure', streamBridgeDelivery: 2 }] });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.publishAsync(service.topic(device.id, 'sure'), 'x', { qos: 1 });
+  let status: Json = {};
+  while (!status.lastFailure) status = (await service.ok('GET', `${path}/${made.id}`)).bridge.status;
+  t.match(status, { pending: 1, lastFailureReason: 'not a public address' });
+  t.equal(connections, 0);
+  await remove(made);
+
+  // An address that was allowed when the bridge was made.
+  const around = { clock: { now: () => 0 }, headerPrefix: 'x', timeout: 1000, allowPrivate: false };
+  for (const host of ['127.0.0.1', '[::ffff:127.0.0.1]']) {
+    const webhook = new Webhook({ url: `http://${host}:${port}/`, secret: 's' }, around);
+    t.match(await webhook.send([]), { result: 'retry', reason: 'not a public address' });
+    webhook.close();
+  }
+  t.equal(connections, 0);
 });
 
 t.test('an account has five bridges of different names', async (t) => {

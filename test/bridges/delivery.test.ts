@@ -104,52 +104,59 @@ t.test('each message arrives with its names, signed as the documentation checks 
   t.notOk(isGenuine(bridge.secret, signature, body, Date.now() / 1000 + 3600), 'not an old one');
 });
 
-t.test('what is accepted on a channel of level 1 or 2 is sent, whoever says it and with any QoS; nothing else is', async (t) => {
-  const { receiver } = await bridged(t);
-  const { id, client, say, secret } = await speaker();
-  const admin = await service.connect({ jwt: service.admin });
-  for (const channel of ['none', 'effort', 'sure'])
-    for (const qos of [0, 1, 2] as const) await say(channel, `${channel} ${qos}`, qos);
-  await admin.publishAsync(service.topic(id, 'sure'), 'by an admin', { qos: 1 });
-  await say('series', ',a,1,');
-  await say('series', 'in none of the forms');
-  await say('no such channel', 'refused');
-  await admin.publishAsync(service.topic(id, '_rejected'), 'refused', { qos: 1 });
-  const will = { topic: service.topic(id, 'sure'), payload: Buffer.from('a will'), qos: 1 as const, retain: false };
-  const dying = await service.connect({ deviceId: id, secret }, { will });
-  dying.stream.destroy();
-  await closed(dying);
-  const messages = await receiver.received(10);
-  await say('sure', 'the last');
-  await receiver.received(11);
-  t.strictSame(messages.map(textOf).sort(), [
-    ',a,1,',
-    'a will',
-    'by an admin',
-    'effort 0',
-    'effort 1',
-    'effort 2',
-    'in none of the forms',
-    'sure 0',
-    'sure 1',
-    'sure 2',
-    'the last',
-  ]);
-  t.equal(new Set(messages.map((one) => one.id)).size, 11);
+t.test(
+  'what is accepted on a channel of level 1 or 2 is sent, whoever says it and with any QoS; nothing else is',
+  async (t) => {
+    const { receiver } = await bridged(t);
+    const { id, client, say, secret } = await speaker();
+    const admin = await service.connect({ jwt: service.admin });
+    for (const channel of ['none', 'effort', 'sure'])
+      for (const qos of [0, 1, 2] as const) await say(channel, `${channel} ${qos}`, qos);
+    await admin.publishAsync(service.topic(id, 'sure'), 'by an admin', { qos: 1 });
+    await say('series', ',a,1,');
+    await say('series', 'in none of the forms');
+    await say('no such channel', 'refused');
+    await admin.publishAsync(service.topic(id, '_rejected'), 'refused', { qos: 1 });
+    const will = { topic: service.topic(id, 'sure'), payload: Buffer.from('a will'), qos: 1 as const, retain: false };
+    const dying = await service.connect({ deviceId: id, secret }, { will });
+    dying.stream.destroy();
+    await closed(dying);
+    const messages = await receiver.received(10);
+    await say('sure', 'the last');
+    await receiver.received(11);
+    t.strictSame(messages.map(textOf).sort(), [
+      ',a,1,',
+      'a will',
+      'by an admin',
+      'effort 0',
+      'effort 1',
+      'effort 2',
+      'in none of the forms',
+      'sure 0',
+      'sure 1',
+      'sure 2',
+      'the last',
+    ]);
+    t.equal(new Set(messages.map((one) => one.id)).size, 11);
 
-  const templates = await service.ok(
-    'GET',
-    `/api/v1/channels/templates?accountId=${service.accountId}&entityId=${templateId}&pageSize=100`,
-  );
-  const logs = templates.channelTemplates.results.find((one: Json) => one.name === '_log');
-  await service.ok('PUT', `/api/v1/channels/templates/${logs.id}`, {
-    headers: { etag: logs.version },
-    body: { streamBridgeDelivery: 2 },
-  });
-  await say('_log', '{"message":"logged"}');
-  t.match((await receiver.received(12))[11], { channel: '_log', deviceId: id }, 'a service channel, once it is marked');
-  client.end(true);
-});
+    const templates = await service.ok(
+      'GET',
+      `/api/v1/channels/templates?accountId=${service.accountId}&entityId=${templateId}&pageSize=100`,
+    );
+    const logs = templates.channelTemplates.results.find((one: Json) => one.name === '_log');
+    await service.ok('PUT', `/api/v1/channels/templates/${logs.id}`, {
+      headers: { etag: logs.version },
+      body: { streamBridgeDelivery: 2 },
+    });
+    await say('_log', '{"message":"logged"}');
+    t.match(
+      (await receiver.received(12))[11],
+      { channel: '_log', deviceId: id },
+      'a service channel, once it is marked',
+    );
+    client.end(true);
+  },
+);
 
 t.test('a bridge hears its own account alone, and without one nothing is written', async (t) => {
   const { say } = await speaker();
@@ -171,38 +178,47 @@ t.test('a bridge hears its own account alone, and without one nothing is written
   await service.ok('DELETE', `/api/v1/bridges/${theirs.id}`, etag);
 });
 
-t.test('a refused message is a dead letter; those before and after it pass, in order, and it can be replayed', async (t) => {
-  const { receiver, bridge } = await bridged(t);
-  receiver.behave = () => 503;
-  const [one, other] = [await speaker(), await speaker()];
-  await Promise.all(numbers(1, 40).map((n) => one.say('sure', n === '20' ? 'poison' : n)));
-  await Promise.all(numbers(1, 40).map((n) => other.say('sure', n)));
-  await until(async () => (await statusOf(bridge)).lastFailureReason === 'answered 503');
-  receiver.behave = ({ messages }) => (messages.some((message) => textOf(message) === 'poison') ? 400 : 200);
-  offset += minute;
-  const messages = await receiver.received(79);
-  t.strictSame(byDevice(messages), {
-    [one.id]: numbers(1, 40).filter((n) => n !== '20'),
-    [other.id]: numbers(1, 40),
-  });
-  await until(async () => (await lettersOf(bridge)).meta.count === 1);
-  const [letter] = (await lettersOf(bridge)).results;
-  t.match(letter, { deviceId: one.id, channel: 'sure', reason: 'answered 400', died: String });
-  t.equal(textOf(letter), 'poison');
-  await until(async () => (await statusOf(bridge)).pending === 0);
+t.test(
+  'a refused message is a dead letter; those before and after it pass, in order, and it can be replayed',
+  async (t) => {
+    const { receiver, bridge } = await bridged(t);
+    receiver.behave = () => 503;
+    const [one, other] = [await speaker(), await speaker()];
+    await Promise.all(numbers(1, 40).map((n) => one.say('sure', n === '20' ? 'poison' : n)));
+    await Promise.all(numbers(1, 40).map((n) => other.say('sure', n)));
+    await until(async () => (await statusOf(bridge)).lastFailureReason === 'answered 503');
+    receiver.behave = ({ messages }) => (messages.some((message) => textOf(message) === 'poison') ? 400 : 200);
+    offset += minute;
+    const messages = await receiver.received(79);
+    t.strictSame(byDevice(messages), {
+      [one.id]: numbers(1, 40).filter((n) => n !== '20'),
+      [other.id]: numbers(1, 40),
+    });
+    await until(async () => (await lettersOf(bridge)).meta.count === 1);
+    const [letter] = (await lettersOf(bridge)).results;
+    t.match(letter, { deviceId: one.id, channel: 'sure', reason: 'answered 400', died: String });
+    t.equal(textOf(letter), 'poison');
+    await until(async () => (await statusOf(bridge)).pending === 0);
 
-  receiver.behave = () => 200;
-  receiver.messages.length = 0;
-  const path = `/api/v1/bridges/${bridge.id}/replay`;
-  const early = { from: '2020-01-01', to: '2020-02-01' };
-  t.match(await service.ok('POST', path, { body: early }), { replay: { messages: 0 } });
-  t.match(await service.ok('POST', path, { body: all }), { replay: { messages: 80 } });
-  const again = await receiver.received(80);
-  t.strictSame(byDevice(again), { [one.id]: numbers(1, 40).map((n) => (n === '20' ? 'poison' : n)), [other.id]: numbers(1, 40) });
-  t.ok(again.some((message) => message.id === letter.id), 'under the id that it had');
-  t.match(await lettersOf(bridge), { results: [], meta: { count: 0 } });
-  t.equal(receiver.messages.length, 80, 'each once');
-});
+    receiver.behave = () => 200;
+    receiver.messages.length = 0;
+    const path = `/api/v1/bridges/${bridge.id}/replay`;
+    const early = { from: '2020-01-01', to: '2020-02-01' };
+    t.match(await service.ok('POST', path, { body: early }), { replay: { messages: 0 } });
+    t.match(await service.ok('POST', path, { body: all }), { replay: { messages: 80 } });
+    const again = await receiver.received(80);
+    t.strictSame(byDevice(again), {
+      [one.id]: numbers(1, 40).map((n) => (n === '20' ? 'poison' : n)),
+      [other.id]: numbers(1, 40),
+    });
+    t.ok(
+      again.some((message) => message.id === letter.id),
+      'under the id that it had',
+    );
+    t.match(await lettersOf(bridge), { results: [], meta: { count: 0 } });
+    t.equal(receiver.messages.length, 80, 'each once');
+  },
+);
 
 t.test('a device whose messages fail waits alone, and goes on in order', async (t) => {
   const { receiver, bridge } = await bridged(t);
@@ -263,32 +279,35 @@ t.test('behind a target that is away messages wait, for three days', async (t) =
   t.strictSame(byDevice(await back.received(1)), { [id]: ['second'] });
 });
 
-t.test('a target says when to come again; redirects are not followed; a changed address is tried at once', async (t) => {
-  const { receiver, bridge } = await bridged(t);
-  const trap = await startReceiver(t);
-  receiver.behave = () => ({ status: 307, headers: { location: trap.url, 'retry-after': '3000' } });
-  const { say } = await speaker();
-  await say('sure', 'x');
-  await until(async () => (await statusOf(bridge)).lastFailureReason === 'answered 307');
-  const { length } = receiver.tries;
-  offset += 40 * minute;
-  const other = await speaker();
-  const hears = await startReceiver(t);
-  const second = await bridged(t, hears);
-  await other.say('sure', 'y');
-  await hears.received(1);
-  // By now the first bridge would have tried again, had it not been told to wait.
-  await new Promise((resolve) => setTimeout(resolve, 300));
-  t.equal(receiver.tries.length, length);
-  t.strictSame(trap.tries, []);
-  const { version } = (await service.ok('GET', `/api/v1/bridges/${bridge.id}`)).bridge;
-  const fresh = await startReceiver(t);
-  const change = { headers: { etag: version }, body: { url: fresh.url, secret: null } };
-  const changed = (await service.ok('PUT', `/api/v1/bridges/${bridge.id}`, change)).bridge;
-  t.strictSame((await fresh.received(2)).map(textOf), ['x', 'y']);
-  t.not(changed.secret, bridge.secret);
-  await removed(second.bridge.id);
-});
+t.test(
+  'a target says when to come again; redirects are not followed; a changed address is tried at once',
+  async (t) => {
+    const { receiver, bridge } = await bridged(t);
+    const trap = await startReceiver(t);
+    receiver.behave = () => ({ status: 307, headers: { location: trap.url, 'retry-after': '3000' } });
+    const { say } = await speaker();
+    await say('sure', 'x');
+    await until(async () => (await statusOf(bridge)).lastFailureReason === 'answered 307');
+    const { length } = receiver.tries;
+    offset += 40 * minute;
+    const other = await speaker();
+    const hears = await startReceiver(t);
+    const second = await bridged(t, hears);
+    await other.say('sure', 'y');
+    await hears.received(1);
+    // By now the first bridge would have tried again, had it not been told to wait.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    t.equal(receiver.tries.length, length);
+    t.strictSame(trap.tries, []);
+    const { version } = (await service.ok('GET', `/api/v1/bridges/${bridge.id}`)).bridge;
+    const fresh = await startReceiver(t);
+    const change = { headers: { etag: version }, body: { url: fresh.url, secret: null } };
+    const changed = (await service.ok('PUT', `/api/v1/bridges/${bridge.id}`, change)).bridge;
+    t.strictSame((await fresh.received(2)).map(textOf), ['x', 'y']);
+    t.not(changed.secret, bridge.secret);
+    await removed(second.bridge.id);
+  },
+);
 
 t.test('a message that is too much for a batch goes in smaller ones; no answer in time is none', async (t) => {
   const { receiver, bridge } = await bridged(t);

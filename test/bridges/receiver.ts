@@ -32,7 +32,10 @@ export interface Receiver {
 const fine: Behaviour = () => 200;
 
 /** Listens on a free port, or on `port`; it closes with the test. With `tls` it speaks HTTPS. */
-export async function startReceiver(t: Test, { port = 0, tls }: { port?: number; tls?: ServerOptions } = {}): Promise<Receiver> {
+export async function startReceiver(
+  t: Test,
+  { port = 0, tls }: { port?: number; tls?: ServerOptions } = {},
+): Promise<Receiver> {
   const changed = new Set<() => void>();
   const until = async (isTrue: () => boolean) => {
     while (!isTrue()) await new Promise<void>((resolve) => changed.add(resolve));
