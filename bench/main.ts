@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { measureBridges } from './bridges.js';
 import { measureLists } from './lists.js';
 import { measureLogins } from './logins.js';
 import { measureMoves } from './move.js';
@@ -11,6 +12,7 @@ import { seed } from './seed.js';
 const usage = `npm run bench -- seed  --data-dir D [--devices 1000000]   make a large registry in D
 npm run bench -- lists [--data-dir D] [--devices 1000000]  every filter and sort of GET /devices (seeds its own without D)
 npm run bench -- move  [--devices 10000]                   move an organization with so many devices under live connections
+npm run bench -- bridges                                   what bridges cost publishers, at each level
 npm run bench -- logins                                    what logins cost others, and what their time tells
 `;
 
@@ -27,6 +29,7 @@ const say = (line: string) => console.log(line);
 const scenarios: Record<string, { seeds: number; run(directory: string): Promise<unknown> }> = {
   seed: { seeds: 0, run: (directory) => seed(directory, devices, say) },
   lists: { seeds: devices, run: measureLists },
+  bridges: { seeds: 0, run: measureBridges },
   logins: { seeds: 0, run: measureLogins },
   move: { seeds: 1000, run: (directory) => measureMoves(directory, devices) },
 };

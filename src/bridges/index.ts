@@ -2,7 +2,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import pLimit from 'p-limit';
 import { v7 as uuidv7 } from 'uuid';
-import type { OutboxChange, OutboxPlace, OutboxRow, OutboxState } from '../../db/outbox.js';
+import {
+  type OutboxChange,
+  type OutboxPlace,
+  type OutboxRow,
+  type OutboxState,
+  outboxStates,
+} from '../../db/outbox.js';
 import type { Row } from '../../db/records.js';
 import type { Channel } from '../access.js';
 import type { Context } from '../context.js';
@@ -184,6 +190,29 @@ export class Bridges {
       }
     if (messages > 0) this.#bridges.get(id)?.guaranteed.rewind();
     return messages;
+  }
+
+  /** How many rows an account has in the outbox, in any state; counting ends somewhere above a hundred thousand. */
+  stored(accountId: string): number {
+    const { outbox } = this.#ctx.messages;
+    const states = Object.keys(outboxStates) as OutboxState[];
+    const bridges = this.#byAccount.get(accountId) ?? [];
+    return bridges.reduce(
+      (sum, { row }) => states.reduce((more, state) => more + outbox.count(row.id, state, mostCounted), sum),
+      0,
+    );
+  }
+
+  /** Makes room: removes some of what is only kept for a replay, of every bridge the oldest. How many rows went. */
+  async evict(): Promise<number> {
+    const { outbox } = this.#ctx.messages;
+    let removed = 0;
+    for (const id of outbox.bridgeIds()) {
+      const sequences = sequencesOf(outbox.places(id, 'delivered', 0, stepSize));
+      if (sequences.length > 0) await this.#write({ kind: 'remove', from: 'delivered', sequences });
+      removed += sequences.length;
+    }
+    return removed;
   }
 
   /** Ends what is under way; what is not delivered stays. */

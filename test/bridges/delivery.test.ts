@@ -1,14 +1,17 @@
 /** What is sent on, in what form, how it is tried again, and what becomes of what cannot be delivered. */
+import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { certificate } from '../broker/certificate.js';
 import { closed, type Json, type Service, startService } from '../support/service.js';
 import { byDevice, type Receiver, startReceiver, textOf } from './receiver.js';
 
+const run = promisify(execFile);
 let offset = 0;
 const minute = 60_000;
 const hour = 60 * minute;
@@ -72,7 +75,12 @@ const all = { from: '2020-01-01', to: '2100-01-01' };
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => String(from + index));
 
 t.test('each message arrives with its names, signed as the documentation checks it', async (t) => {
-  const { receiver, bridge } = await bridged(t);
+  const receiver = await startReceiver(t);
+  const [, command = ''] = /^```sh\n([\s\S]*?)^```$/m.exec(readFileSync('docs/bridges.md', 'utf8')) ?? [];
+  const env = { PATH: process.env.PATH, API: `${service.server.url}/api/v1`, ACCOUNT: service.accountId };
+  const { stdout } = await run('sh', ['-ec', command], { env: { ...env, TOKEN: service.admin, URL: receiver.url } });
+  const { bridge } = JSON.parse(stdout);
+  t.teardown(() => removed(bridge.id));
   const organization = await service.organization();
   const { device, say } = await speaker({ organizationId: organization.id });
   const before = Date.now() + offset;
@@ -349,11 +357,13 @@ t.test('a deleted bridge takes with it what is pending; delivered and dead rows 
   receiver.behave = () => 503;
   await say('sure', 'y');
   await until(async () => (await statusOf(bridge)).lastFailure !== null);
+  t.equal(service.server.ctx.bridges.stored(service.accountId), 2);
   offset += 25 * hour;
   const other = await bridged(t);
   await removed(other.bridge.id);
   await until(() => outbox.count(bridge.id, 'delivered', 9) === 0);
   t.match(await statusOf(bridge), { pending: 1 });
+  t.equal(await service.server.ctx.bridges.evict(), 0, 'what is pending makes room for nothing');
   await removed(bridge.id);
   await until(() => !outbox.bridgeIds().includes(bridge.id));
 });

@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
+import type { OutboxChange } from '../../db/outbox.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';
 
@@ -406,6 +407,20 @@ async function trashed(path: string, wrapper: string, body: object, token = serv
   return made;
 }
 
+/** A message that a bridge could not deliver. */
+async function deadLetter(bridgeId: string): Promise<void> {
+  const { messages } = service.server.ctx;
+  const write = (change: OutboxChange) =>
+    new Promise<void>((resolve, reject) => {
+      messages.recordOutbox([change], (error) => (error ? reject(error) : resolve()));
+    });
+  const ids = { id: randomUUID(), deviceId: randomUUID(), deviceTemplateId: randomUUID(), organizationId: null };
+  const message = { ...ids, channel: 'canary', qos: 1, time: 0, payload: Buffer.from('canary') };
+  await write({ kind: 'add', bridgeIds: [bridgeId], message });
+  const sequences = messages.outbox.places(bridgeId, 'pending', 0, 1).map(({ sequence }) => sequence);
+  await write({ kind: 'move', from: 'pending', to: 'dead', sequences, time: Date.now(), reason: 'canary' });
+}
+
 /** What only admins see in an account, in a form to use (`own`) and, with a canary in each, in a form to hide (`theirs`). */
 async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own' | 'theirs'>> {
   const mine = service.accountId === accountId;
@@ -443,7 +458,8 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   const kind = mine ? { kind: 'backEnd' } : { kind: 'endUserApp' };
   await both('application', '/applications', 'application', kind);
   await both('identityProvider', '/identity-providers', 'identityProvider', client);
-  await both('bridge', '/bridges', 'bridge', webhook);
+  const bridge = await both('bridge', '/bridges', 'bridge', webhook);
+  if (mine) await deadLetter(bridge.id);
   const [admin] = await list('/account-users');
   const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
   const ended = await trashed('/account-users', 'accountUser', { accountId, ...second }, token);
