@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { measureBridges } from './bridges.js';
 import { measureDisturbance } from './disturbance.js';
 import { sayLoad } from './figures.js';
 import { measureKeeping } from './keeping.js';
@@ -18,6 +19,7 @@ const usage = `npm run bench -- seed  --data-dir D [--devices 1000000]   make a 
 npm run bench -- lists [--data-dir D] [--devices 1000000]  every filter and sort of GET /devices (seeds its own without D)
 npm run bench -- move  [--devices 10000]                   move an organization with so many devices under live connections
 npm run bench -- keeping                                   ingest while the cap on bytes is reached, against ingest without
+npm run bench -- bridges                                   what bridges cost publishers, at each level
 npm run bench -- logins                                    what logins cost others, and what their time tells
 npm run bench -- reconnect [--devices 10000]               a fleet with stored sessions comes back after a restart
 npm run bench -- latency                                   publish to receive on an idle broker
@@ -39,6 +41,7 @@ const scenarios: Record<string, { seeds: number; run(directory: string): Promise
   seed: { seeds: 0, run: (directory) => seed(directory, devices, say) },
   lists: { seeds: devices, run: measureLists },
   keeping: { seeds: 0, run: (directory) => measureKeeping(directory, say) },
+  bridges: { seeds: 0, run: measureBridges },
   logins: { seeds: 0, run: measureLogins },
   move: { seeds: 1000, run: (directory) => measureMoves(directory, devices) },
   reconnect: { seeds: devices, run: (directory) => measureReconnect(directory, devices) },

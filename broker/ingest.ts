@@ -63,7 +63,7 @@ export class Ingest {
   /** Stores what the route and the sessions want stored; calls back in the client's order, for QoS 1 once it is on disk. */
   accept(live: LiveClient, packet: Incoming, route: Route, done: Done): void {
     const { turns, client } = live;
-    const isStored = isStoredChannel(route);
+    const isStored = isStoredChannel(route) || this.#services.bridges.takes(route);
     // A QoS 2 message is stored once per packet id, when Aedes has seen that it is no duplicate; a will has no id.
     if ((packet.qos === 2 && packet.messageId !== undefined) || (packet.qos === 0 && !isStored)) {
       this.inTurn(live, done);
@@ -147,8 +147,20 @@ export class Ingest {
     }
   }
 
-  /** What is promised to sessions; a QoS 0 message promises nothing. */
-  #keep({ packet, client }: Message, done: Done): void {
+  /** What is promised to sessions and to bridges. */
+  #keep(message: Message, done: Done): void {
+    const { packet, route } = message;
+    if (!this.#services.bridges.takes(route)) {
+      this.#keepForSessions(message, done);
+      return;
+    }
+    const both = afterBoth(done);
+    this.#services.bridges.take({ ...route, qos: packet.qos, payload: packet.payload }, both);
+    this.#keepForSessions(message, both);
+  }
+
+  /** A QoS 0 message promises nothing. */
+  #keepForSessions({ packet, client }: Message, done: Done): void {
     if (packet.qos === 0) done();
     else this.#persistence.keep(client, packet, done);
   }
@@ -218,11 +230,13 @@ export class Ingest {
     this.#services
       .setFields(caller, route.deviceId, packet.payload)
       .then((rejection) => {
-        if (rejection) {
-          this.#note(message, rejection);
-          this.#channels.rewrite(route, packet, rejection);
+        if (!rejection) {
+          this.#keep(message, done);
+          return;
         }
-        this.#keep(message, done);
+        this.#note(message, rejection);
+        this.#channels.rewrite(route, packet, rejection);
+        this.#keepForSessions(message, done);
       })
       .catch(done);
   }

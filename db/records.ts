@@ -131,6 +131,15 @@ export const IdentityProviderRecord = Type.Object({
   redirectUris: Type.String(),
 });
 
+/** Where messages are sent on to. The URL may hold a password of its own: it is sealed as the secret is. */
+export const BridgeRecord = Type.Object({
+  ...common,
+  name: Type.String(),
+  kind: Type.String(),
+  sealedUrl: Type.String(),
+  sealedSecret: OptionalText,
+});
+
 /** Who a subject of an issuer is here. */
 export const FederatedIdentityRecord = Type.Object({
   accountId: Id,
@@ -316,6 +325,7 @@ export interface Tables {
   recoveryCodes: Static<typeof RecoveryCodeRecord>;
   mfaLogins: Static<typeof MfaLoginRecord>;
   identityProviders: Static<typeof IdentityProviderRecord>;
+  bridges: Static<typeof BridgeRecord>;
   federatedIdentities: Static<typeof FederatedIdentityRecord>;
   federatedLogins: Static<typeof FederatedLoginRecord>;
   auditRecords: Static<typeof AuditRecord> & { sequence: Generated<number> };
@@ -342,6 +352,7 @@ export type EntityTable =
   | 'accountUsers'
   | 'applications'
   | 'identityProviders'
+  | 'bridges'
   | 'deviceTemplates'
   | 'endUserTemplates'
   | 'organizationTemplates'

@@ -1,5 +1,6 @@
 /** What series.ts and its worker say to each other. */
 import type { MqttChange } from './mqtt-changes.js';
+import type { OutboxChange } from './outbox.js';
 
 /** A log entry as its row; `tags` and `custom` are JSON. */
 export interface LogRow {
@@ -39,6 +40,7 @@ export interface Batch {
   logs: LogRow[];
   /** Of MQTT sessions, in their order. */
   changes: MqttChange[];
+  outbox: OutboxChange[];
 }
 
 /** Whose rows are to be removed: a purged device's points and log, or a purged channel's points on every device. */

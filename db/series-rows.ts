@@ -1,6 +1,7 @@
 /** Points and log entries between the API and the rows of messages.db: what is collected, checked and read. */
 import type Sqlite from 'better-sqlite3';
 import type { MqttChange } from './mqtt-changes.js';
+import type { OutboxChange } from './outbox.js';
 import { type LogEntry, type Point, type SeriesKey, type StoredPoint, severities, timeLimit } from './series.js';
 import { type Batch, type LogRow, type Place, pointWidth } from './series-protocol.js';
 
@@ -10,6 +11,7 @@ export class OpenBatch {
   readonly calls: Array<(failure?: Error, end?: Place) => void> = [];
   readonly logs: LogRow[] = [];
   readonly changes: MqttChange[] = [];
+  readonly outbox: OutboxChange[] = [];
   readonly #keys: string[] = [];
   readonly #keyIndex = new Map<string, number>();
   readonly #categoryIndex = new Map<string, number>();
@@ -21,7 +23,7 @@ export class OpenBatch {
   }
 
   get size(): number {
-    return Math.max(this.calls.length, this.#points.length / pointWidth, this.changes.length);
+    return Math.max(this.calls.length, this.#points.length / pointWidth, this.changes.length, this.outbox.length);
   }
 
   add(key: SeriesKey, points: readonly Point[], done: (failure?: Error, end?: Place) => void): void {
@@ -42,6 +44,7 @@ export class OpenBatch {
       texts: this.#texts,
       logs: this.logs,
       changes: this.changes,
+      outbox: this.outbox,
     };
   }
 

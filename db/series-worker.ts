@@ -6,6 +6,8 @@ import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
 import { MqttWriter } from './mqtt-writer.js';
+import type { OutboxChange } from './outbox.js';
+import { OutboxWriter } from './outbox-writer.js';
 import { SeriesCounts } from './series-counts.js';
 import {
   type Answer,
@@ -36,6 +38,7 @@ class Writer {
   readonly #file: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepare>;
   readonly #mqtt: MqttWriter;
+  readonly #outbox: OutboxWriter;
   readonly #counts: SeriesCounts;
   readonly #removal: SeriesRemoval;
   readonly #pageSize: number;
@@ -50,6 +53,7 @@ class Writer {
     this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     this.#statements = prepare(this.#file);
     this.#mqtt = new MqttWriter(this.#file);
+    this.#outbox = new OutboxWriter(this.#file);
     this.#counts = new SeriesCounts(this.#file);
     this.#removal = new SeriesRemoval(this.#file, {
       counts: this.#counts,
@@ -78,6 +82,7 @@ class Writer {
       this.#writePoints(batch);
       this.#writeLogs(batch.logs);
       for (const change of batch.changes) this.#mqtt.write(change);
+      this.#writeOutbox(batch.outbox);
     });
   }
 
@@ -166,6 +171,16 @@ class Writer {
     const series = { id: found.id, accountId: key[0] as string, oldest: found.oldest ?? Number.POSITIVE_INFINITY };
     this.#series.set(name, series);
     return series;
+  }
+
+  #writeOutbox(changes: OutboxChange[]): void {
+    if (changes.length === 0) return;
+    const next = () => {
+      this.#sequence += 1;
+      return this.#sequence;
+    };
+    for (const change of changes) this.#outbox.write(change, next);
+    this.#statements.keepSequence.run(this.#sequence);
   }
 
   #categoryId(text: string): number {

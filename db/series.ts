@@ -10,6 +10,7 @@ import { migrate } from './migrations/index.js';
 import { messageMigrations } from './migrations/messages.js';
 import type { MqttChange } from './mqtt-changes.js';
 import { MqttRows } from './mqtt-rows.js';
+import { type OutboxChange, OutboxRows } from './outbox.js';
 import { MissedRows } from './series-missed.js';
 import type { Done, Expired, Place, StepOrder } from './series-protocol.js';
 import { fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series-rows.js';
@@ -98,6 +99,8 @@ export class MessageStore {
   readonly mqtt: MqttRows;
   /** What has been stored after a place. */
   readonly missed: MissedRows;
+  /** What is on disk of messages on their way to bridges. */
+  readonly outbox: OutboxRows;
   readonly #log: StoreLog;
   readonly #now: () => number;
   readonly #reader: Sqlite.Database;
@@ -121,6 +124,7 @@ export class MessageStore {
     this.#usage = prepareUsage(this.#reader);
     this.mqtt = new MqttRows(this.#reader);
     this.missed = new MissedRows(this.#reader);
+    this.outbox = new OutboxRows(this.#reader);
     this.#writer = new SeriesWriter(path, {
       log: options.log,
       next: () => this.#nextJob(),
@@ -213,6 +217,16 @@ export class MessageStore {
   record(changes: readonly MqttChange[], done: Done): void {
     const refusal = this.#refusal();
     if (!refusal) for (const change of changes) this.#open.changes.push(change);
+    this.#open.calls.push(this.#settled(nothing, refusal, done));
+    this.#collected();
+  }
+
+  /** Writes changes of the outbox, in one transaction with what was appended right before; `done` as for append. */
+  recordOutbox(changes: readonly OutboxChange[], done: Done): void {
+    // A message is refused like any other when the disk is full; that one has gone out is not.
+    const isNew = changes.some(({ kind }) => kind === 'add');
+    const refusal = this.#refusal() ?? (isNew ? this.#full : undefined);
+    if (!refusal) for (const change of changes) this.#open.outbox.push(change);
     this.#open.calls.push(this.#settled(nothing, refusal, done));
     this.#collected();
   }

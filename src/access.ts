@@ -33,6 +33,7 @@ export type EntityKind =
   | 'auditRecord'
   | 'identity'
   | 'identityProvider'
+  | 'bridge'
   | 'mfaMethod'
   | 'permission'
   | 'profile'
@@ -62,6 +63,7 @@ const administration: Rights = {
   auditRecord: ['read'],
   identity: ['delete'],
   identityProvider: everything,
+  bridge: everything,
   permission: ['read'],
   profile: ['read', 'update'],
   device: [...everything, 'publish', 'subscribe'],

@@ -29,6 +29,7 @@ export const auditEvents = [
   'applicationCreated',
   'applicationDeleted',
   'identityProviderChanged',
+  'bridgeChanged',
   'keysRotated',
   'accountUserCreated',
   'accountUserDeleted',

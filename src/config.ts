@@ -40,6 +40,17 @@ export interface Config {
   dnsServers: string[];
   /** What reading the metrics takes as bearer token; undefined when they are open. */
   metricsToken: string | undefined;
+  bridges: {
+    /** Whether they may lead to private addresses, and over plain http. */
+    allowPrivate: boolean;
+    /** How long a target may take to answer. */
+    timeout: number;
+    /** How long a guaranteed message is tried before it is a dead letter. */
+    retryAge: number;
+    /** How long what has been delivered, and what could not be, is kept for a replay. */
+    deliveredAge: number;
+    deadAge: number;
+  };
   mqtt: {
     connectTimeout: number;
     maxConnections: number;
@@ -113,6 +124,10 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     if (!/^\d{1,15}$/.test(value) || Number(value) < least || Number(value) > most)
       return fail(name, `must be a whole number from ${least} to ${most}.`);
     return Number(value);
+  };
+  const flag = (name: string) => {
+    const value = text(name) ?? 'false';
+    return value === 'true' || value === 'false' ? value === 'true' : fail(name, 'must be true or false.');
   };
   const port = (name: string, fallback: number) => whole(name, fallback, 0, 65535);
   const pem = (name: string) => {
@@ -227,6 +242,13 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     geoipDatabase: geoip && resolve(directory, geoip),
     dnsServers,
     metricsToken: text('SLIPWAY_METRICS_TOKEN'),
+    bridges: {
+      allowPrivate: flag('SLIPWAY_BRIDGE_ALLOW_PRIVATE'),
+      timeout: 1000 * whole('SLIPWAY_BRIDGE_TIMEOUT_SECONDS', 10, 1, 120),
+      retryAge: 3_600_000 * whole('SLIPWAY_BRIDGE_RETRY_HOURS', 72, 1, 876_000),
+      deliveredAge: 3_600_000 * whole('SLIPWAY_BRIDGE_KEEP_HOURS', 24, 0, 876_000),
+      deadAge: 3_600_000 * whole('SLIPWAY_BRIDGE_DEAD_LETTER_HOURS', 720, 1, 876_000),
+    },
     mqtt: {
       connectTimeout: 1000 * whole('SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS', 10, 0, 3600),
       maxConnections: whole('SLIPWAY_MQTT_MAX_CONNECTIONS', 0, 0, 10_000_000),

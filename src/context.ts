@@ -7,6 +7,7 @@ import { lockDirectory, type Placement, Registry } from '../db/index.js';
 import { type LogInput, MessageStore, type Point } from '../db/series.js';
 import { Access, type Caller } from './access.js';
 import { Audit } from './audit.js';
+import { Bridges } from './bridges/index.js';
 import { watchChanges } from './changes.js';
 import { type Config, ConfigError } from './config.js';
 import { Fields } from './entity/fields.js';
@@ -173,6 +174,8 @@ export interface BrokerServices {
   access: Access;
   registry: Registry;
   messages: MessageStore;
+  /** Where messages of channels with a `streamBridgeDelivery` go. */
+  bridges: Pick<Bridges, 'takes' | 'take'>;
   /** Where an address is; undefined when nobody knows. */
   positionOf(address: string): Position | undefined;
   /** Undefined when the token is not that of a live session. */
@@ -204,6 +207,7 @@ export interface Context {
   messages: MessageStore;
   retention: Retention;
   keeping: Keeping;
+  bridges: Bridges;
   access: Access;
   fields: Fields;
   secretAnswers: SecretAnswers;
@@ -265,6 +269,8 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const audit = new Audit({ registry, clock, log });
     closers.push(() => audit.close());
     const sealing = Sealing.open(join(config.dataDir, 'keys'));
+    const bridges = await Bridges.open({ config, clock, log, registry, messages, access, sealing });
+    closers.push(() => bridges.close());
     const senders = await openSenders(config);
     const sms = overrides.sms ?? senders.sms;
     const base = {
@@ -275,6 +281,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       messages,
       retention,
       keeping,
+      bridges,
       access,
       fields,
       secretAnswers,

@@ -22,6 +22,7 @@ import type { Caller } from './access.js';
 import { forwardedAddress, peerAddress, trustOf } from './addresses.js';
 import { sendAllowance } from './attempts.js';
 import { auditRoutes } from './audit.js';
+import { bridgeRoutes } from './bridges/routes.js';
 import type { Context } from './context.js';
 import { findUnstorable, unstorable } from './entity/values.js';
 import { identityErrorCode, invalid, PlatformError } from './errors.js';
@@ -200,6 +201,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         permissionRoutes,
         applicationRoutes,
         identityProviderRoutes,
+        bridgeRoutes,
         mfaRoutes,
         auditRoutes,
       ])

@@ -6,9 +6,13 @@ import { PlatformError } from './errors.js';
 import type { App } from './http.js';
 
 /** Mounts the endpoint: open unless a token is configured, which callers then send as Bearer. */
-export function metricsRoutes(app: App, ctx: Pick<Context, 'broker' | 'config' | 'messages' | 'keeping'>): void {
+export function metricsRoutes(
+  app: App,
+  ctx: Pick<Context, 'broker' | 'bridges' | 'config' | 'messages' | 'keeping'>,
+): void {
   const registry = new Registry();
   brokerMetrics(registry, ctx);
+  bridgeMetrics(registry, ctx);
   messageMetrics(registry, ctx);
   const { metricsToken } = ctx.config;
   app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
@@ -84,6 +88,15 @@ function messageMetrics(registry: Registry, { messages, keeping }: Pick<Context,
     messages.full ? 1 : 0,
   );
   gauge(registry, 'slipway_disk_free_bytes', 'Free on the disk of the data directory.', () => keeping.diskFree ?? NaN);
+}
+
+function bridgeMetrics(registry: Registry, { bridges: { counters } }: Pick<Context, 'bridges'>): void {
+  const count = (name: string, help: string, read: () => number) =>
+    counter(registry, `slipway_bridge_${name}_total`, help, read);
+  count('delivered_messages', 'Messages that targets have accepted.', () => counters.delivered);
+  count('failed_batches', 'Batches that were not accepted.', () => counters.failed);
+  count('dropped_messages', 'Best-effort messages that were not delivered.', () => counters.dropped);
+  count('dead_letters', 'Guaranteed messages that could not be delivered.', () => counters.dead);
 }
 
 function gauge(registry: Registry, name: string, help: string, read: () => number): void {

@@ -49,6 +49,7 @@ const tags = [
   { name: 'Account users', description: 'The admins of an account.' },
   { name: 'Applications', description: 'Programs that call.' },
   { name: 'Identity providers', description: 'Where people may log in as well, by OpenID Connect.' },
+  { name: 'Bridges', description: 'Where messages are sent on to.' },
   { name: 'Permissions', description: 'Who may do what, and why.' },
   { name: 'Audit', description: 'Who did what to whose security.' },
   { name: 'Batch', description: 'Several requests in one.' },

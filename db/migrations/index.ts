@@ -8,6 +8,7 @@ import * as deviceLists from './0003-device-lists.js';
 import * as text from './0004-text.js';
 import * as identity from './0005-identity.js';
 import * as refusals from './0006-refusals.js';
+import * as bridges from './0008-bridges.js';
 import * as retention from './0009-retention.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -25,6 +26,7 @@ export const registryMigrations: readonly Migration[] = [
   text,
   identity,
   refusals,
+  bridges,
   retention,
 ];
 

@@ -13,7 +13,9 @@ const answer = Type.Object(
       }),
       points: Type.Integer({ description: 'Stored points of the account.' }),
       logs: Type.Integer({ description: 'Stored log entries of the account.' }),
-      outbox: Type.Integer({ description: 'Messages of the account that wait for a bridge.' }),
+      outbox: Type.Integer({
+        description: 'Messages of the account that are kept for its bridges: waiting, delivered, dead.',
+      }),
       diskFreeBytes: Nullable(
         Type.Integer({ description: 'Of the whole service; null when the system does not say.' }),
       ),
@@ -26,7 +28,7 @@ const answer = Type.Object(
 );
 
 export function usageRoutes(app: App, ctx: Context): void {
-  const { access, messages, keeping } = ctx;
+  const { access, messages, keeping, bridges } = ctx;
 
   function read(caller: Caller): Static<typeof answer> {
     access.demand(caller, 'read', 'account');
@@ -36,7 +38,7 @@ export function usageRoutes(app: App, ctx: Context): void {
         messagesBytes: messages.size,
         points,
         logs,
-        outbox: 0,
+        outbox: bridges.stored(caller.accountId),
         diskFreeBytes: keeping.diskFree,
         oldest: oldest === null ? null : new Date(oldest).toISOString(),
       },

@@ -24,6 +24,7 @@ const tables = {
   accountUser: 'accountUsers',
   application: 'applications',
   identityProvider: 'identityProviders',
+  bridge: 'bridges',
 } as const satisfies Record<string, EntityTable>;
 type Kind = keyof typeof tables;
 const kinds = Object.keys(tables) as Kind[];

@@ -23,6 +23,7 @@ const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityT
   { table: 'accountUsers', by: [] },
   { table: 'applications', by: [] },
   { table: 'identityProviders', by: [] },
+  { table: 'bridges', by: [] },
   {
     table: 'organizations',
     by: [

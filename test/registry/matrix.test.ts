@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
+import type { OutboxChange } from '../../db/outbox.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';
 
@@ -156,6 +157,15 @@ const table = `
   GET /api/v1/identity-providers/{id}               | path id: identityProvider                       | 404/100 | 403/21  | 403/21
   PUT /api/v1/identity-providers/{id}               | path id: identityProvider                       | 404/100 | 403/21  | 403/21
   DELETE /api/v1/identity-providers/{id}            | path id: identityProvider                       | 404/100 | 403/21  | 403/21
+
+  POST /api/v1/bridges                              | body accountId: account                         | 404/100 | 403/21  | 403/21
+  GET /api/v1/bridges                               | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/bridges                               | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/bridges/{id}                          | path id: bridge                                 | 404/100 | 403/21  | 403/21
+  PUT /api/v1/bridges/{id}                          | path id: bridge                                 | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/bridges/{id}                       | path id: bridge                                 | 404/100 | 403/21  | 403/21
+  GET /api/v1/bridges/{id}/dead-letters             | path id: bridge                                 | 404/100 | 403/21  | 403/21
+  POST /api/v1/bridges/{id}/replay                  | path id: bridge                                 | 404/100 | 403/21  | 403/21
 
   POST /api/v1/access/mqtt-credentials              | body accountId: account                         | 404/100 | 404/100 | 403/21
   POST /api/v1/access/mqtt-credentials              | body entityId: device                           | 400/102 | 400/102 | 403/21
@@ -404,6 +414,20 @@ async function trashed(path: string, wrapper: string, body: object, token = serv
   return made;
 }
 
+/** A message that a bridge could not deliver. */
+async function deadLetter(bridgeId: string): Promise<void> {
+  const { messages } = service.server.ctx;
+  const write = (change: OutboxChange) =>
+    new Promise<void>((resolve, reject) => {
+      messages.recordOutbox([change], (error) => (error ? reject(error) : resolve()));
+    });
+  const ids = { id: randomUUID(), deviceId: randomUUID(), deviceTemplateId: randomUUID(), organizationId: null };
+  const message = { ...ids, channel: 'canary', qos: 1, time: 0, payload: Buffer.from('canary') };
+  await write({ kind: 'add', bridgeIds: [bridgeId], message });
+  const sequences = messages.outbox.places(bridgeId, 'pending', 0, 1).map(({ sequence }) => sequence);
+  await write({ kind: 'move', from: 'pending', to: 'dead', sequences, time: Date.now(), reason: 'canary' });
+}
+
 /** What only admins see in an account, in a form to use (`own`) and, with a canary in each, in a form to hide (`theirs`). */
 async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own' | 'theirs'>> {
   const mine = service.accountId === accountId;
@@ -441,6 +465,8 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   const kind = mine ? { kind: 'backEnd' } : { kind: 'endUserApp' };
   await both('application', '/applications', 'application', kind);
   await both('identityProvider', '/identity-providers', 'identityProvider', client);
+  const bridge = await both('bridge', '/bridges', 'bridge', webhook);
+  if (mine) await deadLetter(bridge.id);
   const [admin] = await list('/account-users');
   const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
   const ended = await trashed('/account-users', 'accountUser', { accountId, ...second }, token);
@@ -477,6 +503,7 @@ async function publishCanary(deviceId: string, secret: string): Promise<() => bo
 
 /** Of an identity provider; its clientId is an id at the provider. */
 const client = { issuer: 'https://id.example.com', clientId: 'client' };
+const webhook = { kind: 'webhook', url: 'https://hooks.example.com/in' };
 
 /** What a request of the endpoint says besides the id in question. */
 function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json {
@@ -509,6 +536,8 @@ function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json 
     '/api/v1/account-users': { accountId, ...newUser },
     '/api/v1/applications': { accountId, name: 'changed', kind: 'endUserApp' },
     '/api/v1/identity-providers': { accountId, name: 'changed', ...client },
+    '/api/v1/bridges': { accountId, name: 'changed', ...webhook },
+    '/api/v1/bridges/{id}/replay': { from: '2026-01-01', to: '2026-01-02' },
     '/api/v1/access/mqtt-credentials': { accountId, entityId: own.device?.id, entityType: 'device' },
     '/api/v1/users/{userId}/mfa/sms': { phoneNumber: '+15550100' },
     '/api/v1/users/{userId}/mfa/totp/confirm': { code: '000000' },

@@ -1,0 +1,123 @@
+/** The outbox: messages that bridges must deliver, have delivered, or could not deliver (decisions 7). */
+import type Sqlite from 'better-sqlite3';
+
+/** A message on its way to a bridge; `time` is that of its acceptance, in milliseconds since 1970. */
+export interface OutboxMessage {
+  /** The same for every bridge and at every try. */
+  id: string;
+  deviceId: string;
+  organizationId: string | null;
+  deviceTemplateId: string;
+  channel: string;
+  qos: number;
+  time: number;
+  payload: Uint8Array;
+}
+
+export const outboxStates = { pending: 0, delivered: 1, dead: 2 } as const;
+export type OutboxState = keyof typeof outboxStates;
+
+/** `sequence` grows in the order of acceptance, over the life of the file; `since` is when it came into its state. */
+export type OutboxRow = OutboxMessage & { sequence: number; since: number };
+
+/** Written twice, each is as written once but `add`. Rows that are in another state than `from` are left alone. */
+export type OutboxChange =
+  | { kind: 'add'; message: OutboxMessage; bridgeIds: readonly string[] }
+  | { kind: 'move'; from: OutboxState; to: OutboxState; sequences: number[]; time: number; reason: string | null }
+  | { kind: 'remove'; from: OutboxState; sequences: number[] };
+
+/** What an index alone knows of a row. */
+export type OutboxPlace = Pick<OutboxRow, 'sequence' | 'time' | 'since'>;
+
+export type DeadRow = OutboxRow & { reason: string | null };
+
+/** Reads what messages.db holds of the outbox; it sees what is committed, and answers at once. */
+export class OutboxRows {
+  readonly #statements: ReturnType<typeof prepare>;
+
+  constructor(reader: Sqlite.Database) {
+    this.#statements = prepare(reader);
+  }
+
+  /** What is pending for a bridge after a place, in order, at most `limit` rows and, but for the first, `bytes` of payload. */
+  pending(bridgeId: string, after: number, limit: number, bytes: number): OutboxRow[] {
+    return within(bytes, this.#statements.pending.iterate({ bridgeId, after, limit }));
+  }
+
+  /** As pending, from the first of one device. */
+  pendingOf(bridgeId: string, deviceId: string, limit: number, bytes: number): OutboxRow[] {
+    return within(bytes, this.#statements.pendingOf.iterate({ bridgeId, deviceId, limit }));
+  }
+
+  /** Rows of a bridge in one state after a place, in order, without what they hold. */
+  places(bridgeId: string, state: OutboxState, after: number, limit: number): OutboxPlace[] {
+    return this.#statements.places.all({ bridgeId, state: outboxStates[state], after, limit });
+  }
+
+  /** A page of dead letters, newest first. */
+  dead(bridgeId: string, limit: number, offset: number): DeadRow[] {
+    return this.#statements.dead.all({ bridgeId, limit, offset });
+  }
+
+  /** How many rows of a bridge are in a state; counting ends at `most`. */
+  count(bridgeId: string, state: OutboxState, most: number): number {
+    return this.#statements.count.get({ bridgeId, state: outboxStates[state], most }) ?? 0;
+  }
+
+  /** Every bridge that has rows, live or not. */
+  bridgeIds(): string[] {
+    const ids: string[] = [];
+    for (let id = this.#statements.nextBridge.get(''); id; id = this.#statements.nextBridge.get(id)) ids.push(id);
+    return ids;
+  }
+}
+
+/** Takes rows while they fit, one at least. */
+function within(bytes: number, rows: Iterable<OutboxRow>): OutboxRow[] {
+  const taken: OutboxRow[] = [];
+  let left = bytes;
+  for (const row of rows) {
+    left -= row.payload.length;
+    if (left < 0 && taken.length > 0) break;
+    taken.push(row);
+  }
+  return taken;
+}
+
+const columns = `"sequence", "since", "id", "deviceId", "organizationId", "deviceTemplateId", "channel", "qos", "time", "payload"`;
+
+interface PendingQuery {
+  bridgeId: string;
+  after: number;
+  limit: number;
+}
+
+function prepare(reader: Sqlite.Database) {
+  return {
+    pending: reader.prepare<[PendingQuery], OutboxRow>(
+      `SELECT ${columns} FROM "outbox" INDEXED BY "outbox_state"
+       WHERE "bridgeId" = @bridgeId AND "state" = 0 AND "sequence" > @after ORDER BY "sequence" LIMIT @limit`,
+    ),
+    pendingOf: reader.prepare<[{ bridgeId: string; deviceId: string; limit: number }], OutboxRow>(
+      `SELECT ${columns} FROM "outbox" INDEXED BY "outbox_device"
+       WHERE "bridgeId" = @bridgeId AND "deviceId" = @deviceId AND "state" = 0
+       ORDER BY "sequence" LIMIT @limit`,
+    ),
+    places: reader.prepare<[PendingQuery & { state: number }], OutboxPlace>(
+      `SELECT "sequence", "time", "since" FROM "outbox" INDEXED BY "outbox_state"
+       WHERE "bridgeId" = @bridgeId AND "state" = @state AND "sequence" > @after ORDER BY "sequence" LIMIT @limit`,
+    ),
+    dead: reader.prepare<[{ bridgeId: string; limit: number; offset: number }], DeadRow>(
+      `SELECT ${columns}, "reason" FROM "outbox" INDEXED BY "outbox_state"
+       WHERE "bridgeId" = @bridgeId AND "state" = 2 ORDER BY "sequence" DESC LIMIT @limit OFFSET @offset`,
+    ),
+    count: reader
+      .prepare<[{ bridgeId: string; state: number; most: number }], number>(
+        `SELECT count(*) FROM (SELECT 1 FROM "outbox" WHERE "bridgeId" = @bridgeId AND "state" = @state LIMIT @most)`,
+      )
+      .pluck(),
+    nextBridge: reader
+      .prepare<[string], string | null>('SELECT min("bridgeId") FROM "outbox" WHERE "bridgeId" > ?')
+      .pluck(),
+  };
+}

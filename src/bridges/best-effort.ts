@@ -1,0 +1,116 @@
+/** Level 1 (spec 2.8): sent when it can be, dropped when it cannot. Nothing waits for it. */
+import type { Clock } from '../context.js';
+import { Alarm, pauseAfter } from './pace.js';
+import type { BridgedMessage, Outcome, Target } from './target.js';
+
+/** Messages and bytes of payload that wait; past either the oldest are dropped. */
+const mostWaiting = 10_000;
+const mostBytes = 16_777_216;
+const batchSize = 500;
+const batchBytes = 1_048_576;
+/** How often a batch is tried. */
+const tries = 5;
+
+/** What a lane tells of itself. */
+export interface Reports {
+  delivered(messages: number): void;
+  failed(reason: string): void;
+  dropped(messages: number): void;
+}
+
+/** One batch is under way at a time, so messages stay in order. */
+export class BestEffort {
+  readonly #clock: Clock;
+  readonly #reports: Reports;
+  #target: Target;
+  #waiting: BridgedMessage[] = [];
+  #bytes = 0;
+  /** The batch under way, or what is to be tried again. */
+  #batch: BridgedMessage[] = [];
+  #sending = false;
+  #failures = 0;
+  #pausedUntil = 0;
+  #stopped = false;
+  readonly #alarm = new Alarm(() => this.#pump());
+
+  constructor(target: Target, { clock, reports }: { clock: Clock; reports: Reports }) {
+    this.#target = target;
+    this.#clock = clock;
+    this.#reports = reports;
+  }
+
+  offer(message: BridgedMessage): void {
+    if (this.#stopped) return;
+    this.#waiting.push(message);
+    this.#bytes += message.payload.length;
+    if (this.#waiting.length > mostWaiting || this.#bytes > mostBytes) this.#dropOldest();
+    if (!this.#sending) this.#alarm.soon();
+  }
+
+  retarget(target: Target): void {
+    this.#target = target;
+    this.#pausedUntil = 0;
+    this.#failures = 0;
+    this.#alarm.soon();
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#alarm.stop();
+  }
+
+  /** A tenth at once, so that a full queue is not moved for every message. */
+  #dropOldest(): void {
+    const dropped = this.#waiting.splice(0, Math.max(1, Math.floor(this.#waiting.length / 10)));
+    for (const { payload } of dropped) this.#bytes -= payload.length;
+    this.#reports.dropped(dropped.length);
+  }
+
+  #pump(): void {
+    if (this.#stopped || this.#sending) return;
+    if (this.#clock.now() < this.#pausedUntil) {
+      this.#alarm.later();
+      return;
+    }
+    if (this.#batch.length === 0) this.#batch = this.#take();
+    if (this.#batch.length === 0) return;
+    this.#sending = true;
+    const target = this.#target;
+    void target.send(this.#batch).then((outcome) => {
+      this.#sending = false;
+      if (this.#stopped) return;
+      if (outcome.result === 'accepted' || target === this.#target) this.#settle(outcome);
+      this.#pump();
+    });
+  }
+
+  #take(): BridgedMessage[] {
+    let count = 0;
+    let bytes = 0;
+    for (const { payload } of this.#waiting) {
+      if (count === batchSize || (count > 0 && bytes + payload.length > batchBytes)) break;
+      count += 1;
+      bytes += payload.length;
+    }
+    this.#bytes -= bytes;
+    return this.#waiting.splice(0, count);
+  }
+
+  #settle(outcome: Outcome): void {
+    if (outcome.result === 'accepted') {
+      this.#reports.delivered(this.#batch.length);
+      this.#failures = 0;
+      this.#batch = [];
+      return;
+    }
+    this.#reports.failed(outcome.reason);
+    this.#failures += 1;
+    const pause = outcome.result === 'retry' ? outcome.after : undefined;
+    this.#pausedUntil = this.#clock.now() + (pause ?? pauseAfter(this.#failures));
+    // Behind a target that is away the queue itself is the bound.
+    if (outcome.result === 'retry' && (outcome.about === 'target' || this.#failures < tries)) return;
+    this.#reports.dropped(this.#batch.length);
+    this.#batch = [];
+    this.#failures = 0;
+  }
+}

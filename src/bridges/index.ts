@@ -1,0 +1,348 @@
+/** The live bridges of every account: what passes through the broker goes in here, and out to their targets. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import pLimit from 'p-limit';
+import { v7 as uuidv7 } from 'uuid';
+import {
+  type OutboxChange,
+  type OutboxPlace,
+  type OutboxRow,
+  type OutboxState,
+  outboxStates,
+} from '../../db/outbox.js';
+import type { Row } from '../../db/records.js';
+import type { Channel } from '../access.js';
+import type { Context } from '../context.js';
+import { formatTopic } from '../topics.js';
+import { BestEffort } from './best-effort.js';
+import { Guaranteed } from './guaranteed.js';
+import type { BridgedMessage, Target } from './target.js';
+import { Webhook } from './webhook.js';
+
+/** Batches of all bridges under way at once. */
+const mostUnderWay = 64;
+/** Rows that are looked at in one turn of the event loop, and changed in one transaction. */
+const stepSize = 2000;
+/** Milliseconds between two looks at what has been kept for long enough. */
+const tidyInterval = 60_000;
+/** Counting ends here: whoever is behind by more is far behind. */
+const mostCounted = 100_000;
+
+export type BridgeRow = Row<'bridges'>;
+type BridgesContext = Pick<Context, 'config' | 'clock' | 'log' | 'registry' | 'messages' | 'access' | 'sealing'>;
+
+/** A message that has been accepted on a channel, whoever published it. */
+export interface AcceptedMessage {
+  accountId: string;
+  deviceId: string;
+  channel: Channel;
+  qos: number;
+  payload: Uint8Array;
+}
+
+/** What all bridges have done since the start. */
+export interface BridgeCounters {
+  delivered: number;
+  /** Batches that were not accepted. */
+  failed: number;
+  /** Best effort: messages that found no room, or that their target would not have. */
+  dropped: number;
+  dead: number;
+}
+
+interface Bridge {
+  row: BridgeRow;
+  target: Target;
+  bestEffort: BestEffort;
+  guaranteed: Guaranteed;
+  dropped: number;
+  lastDelivered: number | undefined;
+  lastFailure: { time: number; reason: string } | undefined;
+  /** Between the first failure and the next delivery: only that is logged. */
+  failing: boolean;
+}
+
+export class Bridges {
+  readonly counters: BridgeCounters = { delivered: 0, failed: 0, dropped: 0, dead: 0 };
+  readonly #ctx: BridgesContext;
+  readonly #bridges = new Map<string, Bridge>();
+  readonly #byAccount = new Map<string, Bridge[]>();
+  readonly #limit = pLimit(mostUnderWay);
+  readonly #timer: NodeJS.Timeout;
+  #tidying: Promise<void> = Promise.resolve();
+  #stopped = false;
+
+  private constructor(ctx: BridgesContext) {
+    this.#ctx = ctx;
+    this.#timer = setInterval(() => this.#tidySoon(), tidyInterval);
+    this.#timer.unref();
+  }
+
+  /** Starts delivering what earlier processes have left. */
+  static async open(ctx: BridgesContext): Promise<Bridges> {
+    const bridges = new Bridges(ctx);
+    const rows = await ctx.registry.query.selectFrom('bridges').selectAll().where('deleted', 'is', null).execute();
+    for (const row of rows) {
+      try {
+        bridges.changed(row);
+      } catch (error) {
+        // Sealed with another key, say: what is pending for it stays.
+        ctx.log.error({ err: error, bridgeId: row.id }, 'a bridge cannot be opened');
+      }
+    }
+    bridges.#tidySoon();
+    return bridges;
+  }
+
+  /** Whether messages of this channel go to a bridge of the account. */
+  takes({ accountId, channel }: Pick<AcceptedMessage, 'accountId' | 'channel'>): boolean {
+    return channel.streamBridgeDelivery > 0 && this.#byAccount.has(accountId);
+  }
+
+  /**
+   * Takes a message over. `done` is called once: for level 2 when it is on disk, in one transaction with what was given
+   * to the message store right before, or with the error for which it is not; for level 1 at once.
+   */
+  take({ accountId, deviceId, channel, qos, payload }: AcceptedMessage, done: (error?: Error) => void): void {
+    const { access, clock, messages } = this.#ctx;
+    const bridges = this.#byAccount.get(accountId);
+    const device = access.placement(deviceId);
+    if (!bridges || !device || channel.streamBridgeDelivery === 0) {
+      done();
+      return;
+    }
+    const time = clock.now();
+    const { organizationId, deviceTemplateId } = device;
+    // The bytes alone: a part of a read buffer would keep, and send, all of it.
+    const content = { qos, time, payload: new Uint8Array(payload) };
+    const message = { id: uuidv7(), deviceId, organizationId, deviceTemplateId, channel: channel.name, ...content };
+    if (channel.streamBridgeDelivery === 1) {
+      for (const { bestEffort } of bridges) bestEffort.offer(this.#named(accountId, message));
+      done();
+      return;
+    }
+    const bridgeIds = bridges.map(({ row }) => row.id);
+    messages.recordOutbox([{ kind: 'add', message, bridgeIds }], (error) => {
+      if (!error) for (const { guaranteed } of bridges) guaranteed.wake();
+      done(error);
+    });
+  }
+
+  /** A bridge has been made, changed or deleted; told after the commit. */
+  changed(row: BridgeRow): void {
+    const known = this.#bridges.get(row.id);
+    if (row.deleted !== null || row.sealedSecret === null) {
+      if (known) this.#end(known);
+      this.#tidySoon();
+      return;
+    }
+    const target = this.#open(row, row.sealedSecret);
+    if (!known) {
+      this.#add(row, target);
+      return;
+    }
+    const former = known.target;
+    Object.assign(known, { row, target });
+    known.bestEffort.retarget(target);
+    known.guaranteed.retarget(target);
+    former.close();
+  }
+
+  /** How a bridge gets on. */
+  status(id: string) {
+    const { outbox } = this.#ctx.messages;
+    const bridge = this.#bridges.get(id);
+    const date = (time: number | undefined) => (time === undefined ? null : new Date(time).toISOString());
+    const { time, reason } = bridge?.lastFailure ?? {};
+    return {
+      pending: outbox.count(id, 'pending', mostCounted),
+      deadLetters: outbox.count(id, 'dead', mostCounted),
+      dropped: bridge?.dropped ?? 0,
+      lastDelivered: date(bridge?.lastDelivered),
+      lastFailure: date(time),
+      lastFailureReason: reason ?? null,
+    };
+  }
+
+  /** One page of what could not be delivered, newest first, and how much there is in all. */
+  deadLetters({ id, accountId }: BridgeRow, page: number, pageSize: number) {
+    const { outbox } = this.#ctx.messages;
+    const count = outbox.count(id, 'dead', Number.MAX_SAFE_INTEGER);
+    const rows = outbox.dead(id, pageSize, (page - 1) * pageSize);
+    return {
+      count,
+      letters: rows.map((row) => ({ ...this.#named(accountId, row), reason: row.reason, since: row.since })),
+    };
+  }
+
+  /**
+   * Makes what was accepted from `from` (inclusive) to `to` (exclusive, both in milliseconds) pending again: dead
+   * letters, and what has been delivered and is still kept. Resolves with how many when that is on disk.
+   */
+  async replay(id: string, from: number, to: number): Promise<number> {
+    const pending = { to: 'pending', time: this.#ctx.clock.now(), reason: null } as const;
+    let messages = 0;
+    for (const state of ['dead', 'delivered'] as const)
+      for await (const places of this.#slices(id, state)) {
+        const meant = places.filter(({ time }) => time >= from && time < to);
+        if (meant.length > 0)
+          await this.#write({ kind: 'move', from: state, sequences: sequencesOf(meant), ...pending });
+        messages += meant.length;
+      }
+    if (messages > 0) this.#bridges.get(id)?.guaranteed.rewind();
+    return messages;
+  }
+
+  /** How many rows an account has in the outbox, in any state; counting ends somewhere above a hundred thousand. */
+  stored(accountId: string): number {
+    const { outbox } = this.#ctx.messages;
+    const states = Object.keys(outboxStates) as OutboxState[];
+    const bridges = this.#byAccount.get(accountId) ?? [];
+    return bridges.reduce(
+      (sum, { row }) => states.reduce((more, state) => more + outbox.count(row.id, state, mostCounted), sum),
+      0,
+    );
+  }
+
+  /** Makes room: removes some of what is only kept for a replay, of every bridge the oldest. How many rows went. */
+  async evict(): Promise<number> {
+    const { outbox } = this.#ctx.messages;
+    let removed = 0;
+    for (const id of outbox.bridgeIds()) {
+      const sequences = sequencesOf(outbox.places(id, 'delivered', 0, stepSize));
+      if (sequences.length > 0) await this.#write({ kind: 'remove', from: 'delivered', sequences });
+      removed += sequences.length;
+    }
+    return removed;
+  }
+
+  /** Ends what is under way; what is not delivered stays. */
+  async close(): Promise<void> {
+    this.#stopped = true;
+    clearInterval(this.#timer);
+    for (const bridge of [...this.#bridges.values()]) this.#end(bridge);
+    await this.#tidying;
+  }
+
+  #open(row: BridgeRow, sealedSecret: string): Target {
+    const { sealing, clock, config } = this.#ctx;
+    const secret = sealing.open(secretOwner(row.id), sealedSecret);
+    const { timeout, allowPrivate } = config.bridges;
+    const around = { clock, headerPrefix: config.headerPrefix, timeout, allowPrivate };
+    const webhook = new Webhook({ url: sealing.open(urlOwner(row.id), row.sealedUrl), secret }, around);
+    return { send: (batch) => this.#limit(() => webhook.send(batch)), close: () => webhook.close() };
+  }
+
+  #add(row: BridgeRow, target: Target): void {
+    const { clock, messages, config } = this.#ctx;
+    const reports = {
+      delivered: (count: number) => this.#delivered(bridge, count),
+      failed: (reason: string) => this.#failed(bridge, reason),
+      dropped: (count: number) => {
+        bridge.dropped += count;
+        this.counters.dropped += count;
+      },
+      died: (count: number) => {
+        this.counters.dead += count;
+      },
+    };
+    const show = (stored: OutboxRow) => this.#named(row.accountId, stored);
+    const around = { clock, messages, reports, show, ...config.bridges };
+    const bridge: Bridge = {
+      row,
+      target,
+      bestEffort: new BestEffort(target, around),
+      guaranteed: new Guaranteed(row.id, target, around),
+      dropped: 0,
+      lastDelivered: undefined,
+      lastFailure: undefined,
+      failing: false,
+    };
+    this.#bridges.set(row.id, bridge);
+    this.#byAccount.set(row.accountId, [...(this.#byAccount.get(row.accountId) ?? []), bridge]);
+  }
+
+  #end(bridge: Bridge): void {
+    const { id, accountId } = bridge.row;
+    this.#bridges.delete(id);
+    const others = this.#byAccount.get(accountId)?.filter((other) => other !== bridge) ?? [];
+    if (others.length > 0) this.#byAccount.set(accountId, others);
+    else this.#byAccount.delete(accountId);
+    bridge.bestEffort.stop();
+    bridge.guaranteed.stop();
+    bridge.target.close();
+  }
+
+  #named(accountId: string, message: Omit<OutboxRow, 'sequence' | 'since'>): BridgedMessage {
+    const { id, deviceId, organizationId, deviceTemplateId, channel, qos, time, payload } = message;
+    const topic = formatTopic(this.#ctx.config.topicRoot, accountId, deviceId, channel);
+    return { id, topic, accountId, deviceId, organizationId, deviceTemplateId, channel, qos, time, payload };
+  }
+
+  #delivered(bridge: Bridge, messages: number): void {
+    this.counters.delivered += messages;
+    bridge.lastDelivered = this.#ctx.clock.now();
+    if (bridge.failing) this.#ctx.log.info({ bridgeId: bridge.row.id }, 'a bridge delivers again');
+    bridge.failing = false;
+  }
+
+  #failed(bridge: Bridge, reason: string): void {
+    this.counters.failed += 1;
+    bridge.lastFailure = { time: this.#ctx.clock.now(), reason };
+    if (!bridge.failing) this.#ctx.log.warn({ bridgeId: bridge.row.id, reason }, 'a bridge could not deliver');
+    bridge.failing = true;
+  }
+
+  // What has been kept for long enough
+
+  #tidySoon(): void {
+    this.#tidying = this.#tidying
+      .then(() => this.#tidy())
+      .catch((error) => this.#ctx.log.error({ err: error }, 'the outbox could not be tidied'));
+  }
+
+  /** Ends what is old, and whatever belongs to a bridge that is deleted. */
+  async #tidy(): Promise<void> {
+    const { messages, clock, config, registry } = this.#ctx;
+    const { deliveredAge, deadAge } = config.bridges;
+    for (const id of messages.outbox.bridgeIds()) {
+      const live = registry.query.selectFrom('bridges').select('id').where('id', '=', id).where('deleted', 'is', null);
+      const isLive = (await live.executeTakeFirst()) !== undefined;
+      const ages = { pending: Number.POSITIVE_INFINITY, delivered: deliveredAge, dead: deadAge };
+      for (const state of ['pending', 'delivered', 'dead'] as const) {
+        for await (const places of this.#slices(id, state)) {
+          const limit = clock.now() - ages[state];
+          const old = places.filter(({ since }) => !isLive || since < limit);
+          // The oldest come first.
+          if (old.length === 0) break;
+          await this.#write({ kind: 'remove', from: state, sequences: sequencesOf(old) });
+        }
+      }
+    }
+  }
+
+  /** Rows of a bridge in one state, some in a turn of the event loop, until the end of the process or of the rows. */
+  async *#slices(id: string, state: OutboxState): AsyncGenerator<OutboxPlace[]> {
+    for (let after = 0; !this.#stopped; await nextTurn()) {
+      const places = this.#ctx.messages.outbox.places(id, state, after, stepSize);
+      const last = places.at(-1);
+      if (!last) return;
+      after = last.sequence;
+      yield places;
+    }
+  }
+
+  /** Resolves when it is on disk. */
+  #write(change: OutboxChange): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#ctx.messages.recordOutbox([change], (error) => (error ? reject(error) : resolve()));
+    });
+  }
+}
+
+function sequencesOf(places: readonly OutboxPlace[]): number[] {
+  return places.map(({ sequence }) => sequence);
+}
+
+/** What the sealed texts of a bridge belong to. */
+export const secretOwner = (id: string) => `bridge/${id}/secret`;
+export const urlOwner = (id: string) => `bridge/${id}/url`;

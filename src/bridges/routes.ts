@@ -1,0 +1,386 @@
+/** Bridges (decisions 7): where messages of channels with a `streamBridgeDelivery` are sent on to. */
+import { type Static, Type } from 'typebox';
+import { DateText, Id, Nullable } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
+import {
+  entityResponse,
+  etagHeaders,
+  idParams,
+  listResponse,
+  nameIgnored,
+  readEtag,
+  sendEntity,
+  verbConfig,
+} from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
+import { change, demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
+import { invalid, PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { makeSecret } from '../identity/secrets.js';
+import { readDate } from '../messages/query.js';
+import { commonShape, showCommon } from '../registry/shapes.js';
+import { type BridgeRow, secretOwner, urlOwner } from './index.js';
+import { namesPrivateAddress } from './public-addresses.js';
+import { showMessage } from './target.js';
+
+/** Each gets every message: more of them multiply what is stored. */
+const mostOfAccount = 5;
+
+const name = Type.String({ minLength: 1, maxLength: 255 });
+const url = Type.String({
+  maxLength: 2000,
+  description: 'https, without a user and a password in it; it is stored sealed and never logged.',
+});
+const secret = Nullable(
+  Type.String({
+    minLength: 16,
+    maxLength: 256,
+    pattern: '^[!-~]+$',
+    description: 'What deliveries are signed with. It is kept sealed and never shown; one that is not given is made.',
+  }),
+);
+const createBody = Type.Object({
+  accountId: Type.String(),
+  name,
+  kind: oneOf(['webhook']),
+  url,
+  secret: Type.Optional(secret),
+});
+const updateBody = Type.Object({
+  name: Type.Optional(name),
+  url: Type.Optional(url),
+  secret: Type.Optional({ ...secret, description: 'Null makes a new one; without it the secret stays.' }),
+});
+const shape = Type.Object({
+  ...commonShape,
+  name: Type.String(),
+  kind: oneOf(['webhook']),
+  url: Type.String(),
+});
+const withSecret = Type.Object({
+  ...shape.properties,
+  secret: Type.Optional(Type.String({ description: 'Only in the answer that made it.' })),
+});
+const withStatus = Type.Object({
+  ...shape.properties,
+  status: Type.Object({
+    pending: Type.Integer({ description: 'Guaranteed messages on their way; 100000 is that or more.' }),
+    deadLetters: Type.Integer({ description: 'The same of what could not be delivered.' }),
+    dropped: Type.Integer({ description: 'Best-effort messages dropped since the start of the service.' }),
+    lastDelivered: Nullable(DateText),
+    lastFailure: Nullable(DateText),
+    lastFailureReason: Nullable(Type.String()),
+  }),
+});
+
+const listing: Listing<'bridges'> = {
+  table: 'bridges',
+  filters: { name: 'exact', kind: 'exact' },
+  sorts: ['created', 'lastModified', 'id', 'name'],
+  defaultSort: 'created',
+};
+const listQuery = listSchema(listing);
+
+const letterQuery = Type.Object({
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 10 })),
+});
+const letterShape = Type.Object({
+  id: Id,
+  topic: Type.String(),
+  accountId: Id,
+  deviceId: Id,
+  organizationId: Nullable(Id),
+  deviceTemplateId: Id,
+  channel: Type.String(),
+  qos: Type.Integer(),
+  time: DateText,
+  payloadBase64: Type.String(),
+  reason: Nullable(Type.String({ description: 'Of the last try.' })),
+  died: DateText,
+});
+const replayBody = Type.Object({
+  from: Type.String({ description: 'ISO 8601, of the acceptance of messages, inclusive.' }),
+  to: Type.String({ description: 'ISO 8601, exclusive.' }),
+});
+const replayShape = Type.Object(
+  { replay: Type.Object({ messages: Type.Integer({ description: 'How many are delivered again.' }) }) },
+  { description: 'When this is said, they are pending.' },
+);
+
+export function bridgeRoutes(app: App, ctx: Context): void {
+  const { access, bridges } = ctx;
+  const tags = ['Bridges'];
+  const one = (of: typeof shape | typeof withSecret | typeof withStatus, description: string) =>
+    entityResponse('bridge', of, description);
+
+  app.post(
+    '/bridges',
+    {
+      config: verbConfig('create', 'bridge', ['notUnique']),
+      schema: {
+        tags,
+        summary: 'Create a bridge',
+        description: `An account has ${mostOfAccount} at most; each gets every message of channels with a streamBridgeDelivery.`,
+        body: createBody,
+        response: one(withSecret, 'What was made; the only answer with its secret when that was made, too.'),
+      },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'create', 'bridge');
+      access.demandAccount(request.caller, request.body.accountId);
+      const created = await createBridge(ctx, request.caller, request.body);
+      nameIgnored(request, reply, createBody);
+      return sendEntity(reply, 'bridge', created);
+    },
+  );
+  app.get(
+    '/bridges/:id',
+    {
+      config: verbConfig('read', 'bridge'),
+      schema: {
+        tags,
+        summary: 'Read a bridge and how it gets on',
+        params: idParams,
+        response: one(withStatus, 'As it is now.'),
+      },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'read', 'bridge');
+      const row = demandLive(await findReached(ctx, request.caller, 'bridges', request.params.id));
+      const known = { ...show(ctx, row), status: bridges.status(row.id) };
+      return sendEntity(reply, 'bridge', known);
+    },
+  );
+  app.get(
+    '/bridges',
+    {
+      config: verbConfig('list', 'bridge'),
+      schema: { tags, summary: 'List bridges', querystring: listQuery, response: listResponse('bridges', shape) },
+    },
+    async (request, reply) => {
+      const query = request.query as ListQuery;
+      access.demand(request.caller, 'read', 'bridge');
+      access.demandAccount(request.caller, query.accountId);
+      nameIgnored(request, reply, listQuery);
+      const { rows, meta } = await list(ctx.registry.query, request.caller, listing, query);
+      return reply.send({ bridges: { results: rows?.map((row) => show(ctx, row)), meta } });
+    },
+  );
+  app.put(
+    '/bridges/:id',
+    {
+      config: verbConfig('update', 'bridge', ['notUnique']),
+      schema: {
+        tags,
+        summary: 'Update a bridge; what is pending goes to the new address at once',
+        params: idParams,
+        headers: etagHeaders,
+        body: updateBody,
+        response: one(withSecret, 'With its new version, and its new secret when one was made.'),
+      },
+    },
+    async (request, reply) => {
+      const { caller, params, body } = request;
+      access.demand(caller, 'update', 'bridge');
+      await findReached(ctx, caller, 'bridges', params.id);
+      const updated = await updateBridge(ctx, caller, params.id, readEtag(request), body);
+      nameIgnored(request, reply, updateBody);
+      return sendEntity(reply, 'bridge', updated);
+    },
+  );
+  app.delete(
+    '/bridges/:id',
+    {
+      config: verbConfig('remove', 'bridge'),
+      schema: {
+        tags,
+        summary: 'Delete a bridge for good, with what is pending, its dead letters and its secret',
+        params: idParams,
+        headers: etagHeaders,
+        response: one(shape, 'A bridge no longer.'),
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      access.demand(caller, 'delete', 'bridge');
+      await findReached(ctx, caller, 'bridges', params.id);
+      return sendEntity(reply, 'bridge', await deleteBridge(ctx, caller, params.id, readEtag(request)));
+    },
+  );
+  app.get(
+    '/bridges/:id/dead-letters',
+    {
+      config: {
+        right: ['read', 'bridge'],
+        errors: ['notFound', 'deleted', 'pageOutside', 'forbidden'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags,
+        summary: 'Read what a bridge could not deliver, newest first',
+        params: idParams,
+        querystring: letterQuery,
+        response: listResponse('deadLetters', letterShape),
+      },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'read', 'bridge');
+      const row = demandLive(await findReached(ctx, request.caller, 'bridges', request.params.id));
+      nameIgnored(request, reply, letterQuery);
+      return { deadLetters: readDeadLetters(ctx, row, request.query) };
+    },
+  );
+  app.post(
+    '/bridges/:id/replay',
+    {
+      config: { right: ['update', 'bridge'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['ignored'] },
+      schema: {
+        tags,
+        summary: 'Deliver guaranteed messages of a time again',
+        description: 'Dead letters, and what has been delivered and is still kept (`SLIPWAY_BRIDGE_KEEP_HOURS`).',
+        params: idParams,
+        body: replayBody,
+        response: { 200: replayShape },
+      },
+    },
+    async (request, reply) => {
+      const { caller, params, body } = request;
+      access.demand(caller, 'update', 'bridge');
+      const row = demandLive(await findReached(ctx, caller, 'bridges', params.id));
+      nameIgnored(request, reply, replayBody);
+      return { replay: { messages: await replay(ctx, caller, row, body) } };
+    },
+  );
+}
+
+/** @throws PlatformError 400/106 for an address or a name that cannot be, and for one bridge too many. */
+async function createBridge(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+  const { accountId, name, kind, url } = body;
+  checkUrl(ctx, url);
+  const secret = body.secret ?? makeSecret();
+  const stamped = stamp(ctx.clock, caller);
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const others = tx.selectFrom('bridges').select('id').where('accountId', '=', accountId);
+    const live = await others.where('deleted', 'is', null).execute();
+    if (live.length >= mostOfAccount) throw invalid('accountId', `has ${mostOfAccount} bridges, which is the most`);
+    const made = await insert(tx, 'bridges', {
+      ...stamped,
+      name,
+      kind,
+      sealedUrl: ctx.sealing.seal(urlOwner(stamped.id), url),
+      sealedSecret: ctx.sealing.seal(secretOwner(stamped.id), secret),
+    });
+    await recordChange(ctx, tx, caller, made, { change: 'created' });
+    return made;
+  });
+  ctx.bridges.changed(row);
+  return { ...show(ctx, row), ...(!body.secret && { secret }) };
+}
+
+/** @throws PlatformError as change, and 400/106 as createBridge. */
+async function updateBridge(
+  ctx: Context,
+  caller: Caller,
+  id: string,
+  version: number,
+  { name, url, secret }: Static<typeof updateBody>,
+) {
+  if (url !== undefined) checkUrl(ctx, url);
+  const made = secret === null ? makeSecret() : undefined;
+  const given = secret ?? made;
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const changed = await change(
+      tx,
+      'bridges',
+      id,
+      version,
+      { caller, clock: ctx.clock },
+      {
+        ...(name !== undefined && { name }),
+        ...(url !== undefined && { sealedUrl: ctx.sealing.seal(urlOwner(id), url) }),
+        ...(given !== undefined && { sealedSecret: ctx.sealing.seal(secretOwner(id), given) }),
+      },
+    );
+    await recordChange(ctx, tx, caller, changed, { change: 'updated', secretChanged: given !== undefined });
+    return changed;
+  });
+  ctx.bridges.changed(row);
+  return { ...show(ctx, row), ...(made !== undefined && { secret: made }) };
+}
+
+/** Nothing recovers a bridge, so its secret goes at once. @throws PlatformError as trash. */
+async function deleteBridge(ctx: Context, caller: Caller, id: string, version: number) {
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const trashed = await trash(tx, 'bridges', id, version, ctx.clock);
+    await tx.updateTable('bridges').set({ sealedSecret: null }).where('id', '=', id).execute();
+    await recordChange(ctx, tx, caller, trashed, { change: 'deleted' });
+    return { ...trashed, sealedSecret: null };
+  });
+  ctx.bridges.changed(row);
+  return show(ctx, row);
+}
+
+/** @throws PlatformError 416/109 past the last page. */
+function readDeadLetters(
+  { bridges }: Context,
+  row: BridgeRow,
+  { page = 1, pageSize = 10 }: Static<typeof letterQuery>,
+) {
+  const { count, letters } = bridges.deadLetters(row, page, pageSize);
+  if (page > 1 && letters.length === 0) throw new PlatformError('pageOutside');
+  const results = letters.map(({ reason, since, ...message }) => {
+    return { ...showMessage(message), reason, died: new Date(since).toISOString() };
+  });
+  return { results, meta: { count, page, pageSize, sortOrder: 'desc' as const } };
+}
+
+/** How many messages are delivered again. @throws PlatformError 400/106 for a time that is none. */
+async function replay(ctx: Context, caller: Caller, row: BridgeRow, body: Static<typeof replayBody>): Promise<number> {
+  const from = readDate('from', body.from) ?? 0;
+  const to = readDate('to', body.to) ?? 0;
+  if (to <= from) throw invalid('to', 'must be later than from');
+  await writeAs(ctx, caller, undefined, (tx) => recordChange(ctx, tx, caller, row, { change: 'replayed' }));
+  return ctx.bridges.replay(row.id, from, to);
+}
+
+function recordChange(
+  ctx: Context,
+  tx: Parameters<Context['audit']['record']>[0],
+  caller: Caller,
+  row: BridgeRow,
+  what: Record<string, string | boolean>,
+): Promise<void> {
+  const { id, accountId } = row;
+  // Only where it leads: the rest of the address may be a password in disguise.
+  const details = { ...what, host: new URL(urlOf(ctx, row)).host };
+  const target = { kind: 'bridge', id } as const;
+  return ctx.audit.record(tx, {
+    event: 'bridgeChanged',
+    outcome: 'success',
+    accountId,
+    actor: caller,
+    target,
+    details,
+  });
+}
+
+/** @throws PlatformError 400/106 for an address where no bridge may lead. A name is looked up when it is connected to. */
+function checkUrl({ config }: Context, text: string): void {
+  const { allowPrivate } = config.bridges;
+  const url = /^https?:\/\/[!-~]+$/i.test(text) && URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || (url.protocol !== 'https:' && !allowPrivate)) throw invalid('url', 'must be an address with https');
+  if (url.username !== '' || url.password !== '' || url.hash !== '')
+    throw invalid('url', 'must have no user, no password and no fragment');
+  if (!allowPrivate && namesPrivateAddress(url)) throw invalid('url', 'must not name a private address');
+}
+
+function urlOf({ sealing }: Pick<Context, 'sealing'>, { id, sealedUrl }: BridgeRow): string {
+  return sealing.open(urlOwner(id), sealedUrl);
+}
+
+function show(ctx: Context, row: BridgeRow) {
+  return { ...showCommon(row), name: row.name, kind: 'webhook' as const, url: urlOf(ctx, row) };
+}

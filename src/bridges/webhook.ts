@@ -1,0 +1,136 @@
+/** A webhook: each batch is one signed POST (docs/bridges.md). */
+import { createHmac } from 'node:crypto';
+import http, { type IncomingMessage, type RequestOptions } from 'node:http';
+import https from 'node:https';
+import type { Clock } from '../context.js';
+import { lookupPublic, NotPublic, namesPrivateAddress } from './public-addresses.js';
+import { type BridgedMessage, type Outcome, showMessage, type Target } from './target.js';
+
+/** Bytes of an answer that are read, so that its connection can be used again; what is longer ends the connection. */
+const longestAnswer = 65_536;
+/** Milliseconds that an answer can ask to be left alone. */
+const longestWish = 3_600_000;
+const socketsKept = 4;
+
+export interface WebhookSettings {
+  url: string;
+  secret: string;
+}
+
+interface Surroundings {
+  clock: Clock;
+  headerPrefix: string;
+  /** Milliseconds until the head of an answer. */
+  timeout: number;
+  allowPrivate: boolean;
+}
+
+export class Webhook implements Target {
+  readonly #url: URL;
+  readonly #secret: string;
+  readonly #around: Surroundings;
+  readonly #agent: http.Agent;
+  readonly #request: typeof http.request;
+  readonly #underWay = new Set<http.ClientRequest>();
+  #closed = false;
+
+  constructor({ url, secret }: WebhookSettings, around: Surroundings) {
+    this.#url = new URL(url);
+    this.#secret = secret;
+    this.#around = around;
+    const client = this.#url.protocol === 'https:' ? https : http;
+    this.#agent = new client.Agent({ keepAlive: true, maxFreeSockets: socketsKept });
+    this.#request = client.request;
+  }
+
+  send(batch: readonly BridgedMessage[]): Promise<Outcome> {
+    const { allowPrivate, headerPrefix, clock } = this.#around;
+    if (this.#closed) return Promise.resolve(failed(new Error()));
+    if (!allowPrivate && namesPrivateAddress(this.#url)) return Promise.resolve(failed(new NotPublic()));
+    const body = JSON.stringify({ messages: batch.map(showMessage) });
+    const headers = {
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body),
+      'user-agent': 'slipway',
+      [`${headerPrefix}-signature`]: sign(this.#secret, body, Math.floor(clock.now() / 1000)),
+    };
+    const way = { method: 'POST', headers, agent: this.#agent, ...(allowPrivate ? {} : { lookup: lookupPublic }) };
+    return this.#post(way, body);
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const request of this.#underWay) request.destroy();
+    this.#agent.destroy();
+  }
+
+  #post(options: RequestOptions, body: string): Promise<Outcome> {
+    return new Promise((resolve) => {
+      const request = this.#request(this.#url, options);
+      this.#underWay.add(request);
+      // For the body of the answer, too: its connection is ended, but what it said counts.
+      const deadline = setTimeout(() => request.destroy(new NoAnswer()), this.#around.timeout);
+      request.on('response', (response) => {
+        resolve(outcomeOf(response, this.#around.clock.now()));
+        drain(response);
+      });
+      request.on('error', (error) => resolve(failed(error)));
+      request.on('close', () => {
+        clearTimeout(deadline);
+        this.#underWay.delete(request);
+        resolve(failed(new Error()));
+      });
+      request.end(body);
+    });
+  }
+}
+
+/** The signature header of a body: `t=<seconds since 1970>,v1=<hex HMAC-SHA256 of "t.body">`. */
+export function sign(secret: string, body: string, seconds: number): string {
+  const mac = createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex');
+  return `t=${seconds},v1=${mac}`;
+}
+
+class NoAnswer extends Error {}
+
+/** Of an error only its code is told: its message may name the address. */
+function failed(error: NodeJS.ErrnoException): Outcome {
+  const reason = () => {
+    if (error instanceof NotPublic) return error.message;
+    if (error instanceof NoAnswer) return 'no answer in time';
+    return error.code ?? 'connection closed';
+  };
+  // A timeout may be the fault of what was sent.
+  return { result: 'retry', about: error instanceof NoAnswer ? 'batch' : 'target', reason: reason() };
+}
+
+/** Statuses of a target that is not itself, whatever it is sent. */
+const unwell = [429, 502, 503, 504];
+/** Client errors that may pass. */
+const passing = [408, 425, 429];
+
+function outcomeOf({ statusCode = 0, headers }: IncomingMessage, now: number): Outcome {
+  const reason = `answered ${statusCode}`;
+  if (statusCode >= 200 && statusCode < 300) return { result: 'accepted' };
+  if (statusCode >= 400 && statusCode < 500 && !passing.includes(statusCode)) return { result: 'refused', reason };
+  // Redirects are not followed: nobody has checked, nor allowed, where they lead.
+  const about = unwell.includes(statusCode) || statusCode < 400 ? 'target' : 'batch';
+  const after = readRetryAfter(headers['retry-after'], now);
+  return { result: 'retry', about, reason, ...(after !== undefined && { after }) };
+}
+
+/** Milliseconds of a `Retry-After`: seconds or a date. */
+function readRetryAfter(text: string | undefined, now: number): number | undefined {
+  if (text === undefined) return undefined;
+  const after = /^\d{1,9}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
+  return Number.isNaN(after) ? undefined : Math.min(Math.max(after, 0), longestWish);
+}
+
+function drain(response: IncomingMessage): void {
+  let left = longestAnswer;
+  response.on('error', () => {});
+  response.on('data', (chunk: Buffer) => {
+    left -= chunk.length;
+    if (left < 0) response.destroy();
+  });
+}

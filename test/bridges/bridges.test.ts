@@ -1,0 +1,165 @@
+/** The resource: who may lead messages where, and what of it can be seen. */
+import { readFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import t from 'tap';
+import { Webhook } from '../../src/bridges/webhook.js';
+import { type Json, type Service, startService } from '../support/service.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+const path = '/api/v1/bridges';
+const url = 'https://hooks.example.com/T0KEN-IN-THE-PATH?key=ANOTHER-ONE';
+const body = (more: object = {}) => ({
+  accountId: service.accountId,
+  name: service.unique('Bridge'),
+  kind: 'webhook',
+  url,
+  ...more,
+});
+const remove = async ({ id }: Json) => {
+  const { version } = (await service.ok('GET', `${path}/${id}`)).bridge;
+  return service.http('DELETE', `${path}/${id}`, { headers: { etag: version } });
+};
+const put = (id: string, version: string, more: object) =>
+  service.http('PUT', `${path}/${id}`, { headers: { etag: version }, body: more });
+
+t.test(
+  'a bridge is made, read, listed, changed and deleted; its secret is shown by the answer that made it',
+  async (t) => {
+    service.secrets.add('T0KEN-IN-THE-PATH');
+    const made = (await service.ok('POST', path, { body: body() })).bridge;
+    const { secret, ...shown } = made;
+    t.match(made, { kind: 'webhook', url, version: '1' });
+    t.ok(secret.length >= 40, 'made, because none was given');
+    const { status, ...read } = (await service.ok('GET', `${path}/${made.id}`)).bridge;
+    t.strictSame(read, shown);
+    t.match(status, { pending: 0, deadLetters: 0, dropped: 0, lastDelivered: null, lastFailure: null });
+    const all = await service.ok('GET', `${path}?accountId=${service.accountId}&name=${made.name}`);
+    t.strictSame(all.bridges.results, [shown]);
+
+    const given = 'chosen by the caller'.replaceAll(' ', '-');
+    const chosen = (await service.ok('POST', path, { body: body({ secret: given }) })).bridge;
+    t.notOk('secret' in chosen, 'a secret that was given is not repeated');
+    const renamed = await put(made.id, made.version, { ...shown, name: 'Renamed', secret: given });
+    t.match(renamed, { status: 200, body: { bridge: { name: 'Renamed', version: '2' } } });
+    t.notOk('secret' in renamed.body.bridge);
+    t.match(await put(made.id, made.version, { name: 'Late' }), { status: 412, body: { error: { code: 108 } } });
+    const anew = (await put(made.id, '2', { secret: null })).body.bridge;
+    t.ok(anew.secret.length >= 40 && anew.secret !== secret, 'null makes a new one');
+
+    t.match(await remove(made), { status: 200, body: { bridge: { deleted: String } } });
+    t.match(await service.http('GET', `${path}/${made.id}`), { status: 410, body: { error: { code: 107 } } });
+    t.match(await service.http('GET', `${path}/${made.id}/dead-letters`), { status: 410 });
+    const records = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${made.id}`);
+    t.strictSame(
+      records.auditRecords.results.map(({ event, details }: Json) => [event, details.change, details.host]),
+      ['deleted', 'updated', 'updated', 'created'].map((change) => ['bridgeChanged', change, 'hooks.example.com']),
+    );
+    t.notMatch(JSON.stringify(records), /T0KEN|ANOTHER-ONE/, 'of the address only the host is told');
+    for (const file of ['registry.db', 'registry.db-wal']) {
+      const bytes = readFileSync(join(service.directory, file));
+      for (const text of [secret, given, anew.secret, 'T0KEN-IN-THE-PATH'])
+        t.notOk(bytes.includes(text), `${file} holds no secret and no address`);
+    }
+    await remove(chosen);
+  },
+);
+
+t.test('an address is public and https, and holds no password', async (t) => {
+  for (const wrong of [
+    'http://hooks.example.com/',
+    'https://me:secret@hooks.example.com/',
+    'https://me@hooks.example.com/',
+    'https://hooks.example.com/#fragment',
+    'https://127.0.0.1/',
+    'https://127.1/',
+    'https://2130706433/',
+    'https://0x7f.0.0.1/',
+    'https://0.0.0.0/',
+    'https://10.1.2.3/',
+    'https://172.16.0.1/',
+    'https://192.168.1.1/',
+    'https://100.64.0.1/',
+    'https://169.254.169.254/latest/meta-data',
+    'https://224.0.0.1/',
+    'https://[::1]/',
+    'https://[::]/',
+    'https://[::ffff:127.0.0.1]/',
+    'https://[::ffff:a9fe:a9fe]/',
+    'https://[64:ff9b::7f00:1]/',
+    'https://[2002:7f00:1::]/',
+    'https://[fd00:ec2::254]/',
+    'https://[fe80::1]/',
+    'https://[fec0::1]/',
+    'ftp://hooks.example.com/',
+    'https:hooks.example.com',
+    'https://hooks.example.com/\nx',
+    'hooks.example.com',
+    '',
+  ]) {
+    const refused = await service.http('POST', path, { body: body({ url: wrong }) });
+    t.match(refused, { status: 400, body: { error: { code: 106, details: [{ path: 'url' }] } } }, wrong);
+  }
+  const made = (await service.ok('POST', path, { body: body({ url: 'https://8.8.8.8/in' }) })).bridge;
+  const refused = await put(made.id, made.version, { url: 'https://10.0.0.1/' });
+  t.match(refused, { status: 400, body: { error: { details: [{ path: 'url' }] } } }, 'nor by a change');
+  await remove(made);
+});
+
+t.test('no connection is made to an address that is not public, by whatever name', async (t) => {
+  let connections = 0;
+  const server = createServer(() => {
+    connections += 1;
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const target = `https://localhost:${port}/`;
+  const made = (await service.ok('POST', path, { body: body({ url: target }) })).bridge;
+  const template = await service.template({ channels: [{ name: 'sure', streamBridgeDelivery: 2 }] });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.publishAsync(service.topic(device.id, 'sure'), 'x', { qos: 1 });
+  let status: Json = {};
+  while (!status.lastFailure) status = (await service.ok('GET', `${path}/${made.id}`)).bridge.status;
+  t.match(status, { pending: 1, lastFailureReason: 'not a public address' });
+  t.equal(connections, 0);
+  await remove(made);
+
+  // An address that was allowed when the bridge was made.
+  const around = { clock: { now: () => 0 }, headerPrefix: 'x', timeout: 1000, allowPrivate: false };
+  for (const host of ['127.0.0.1', '[::ffff:127.0.0.1]']) {
+    const webhook = new Webhook({ url: `http://${host}:${port}/`, secret: 's' }, around);
+    t.match(await webhook.send([]), { result: 'retry', reason: 'not a public address' });
+    webhook.close();
+  }
+  t.equal(connections, 0);
+});
+
+t.test('an account has five bridges of different names', async (t) => {
+  const made = [];
+  for (let count = 0; count < 5; count += 1) made.push((await service.ok('POST', path, { body: body() })).bridge);
+  t.match(await service.http('POST', path, { body: body() }), { status: 400, body: { error: { code: 106 } } });
+  t.match(await put(made[0].id, '1', { name: made[1].name }), { status: 400, body: { error: { code: 106 } } });
+  for (const one of made) await remove(one);
+});
+
+t.test('secrets that are no secrets, other kinds, and times that are none are refused', async (t) => {
+  for (const wrong of [{ secret: 'short' }, { secret: 'with a blank, and long' }, { kind: 'kafka' }, { name: '' }])
+    t.match(await service.http('POST', path, { body: body(wrong) }), { status: 400, body: { error: { code: 106 } } });
+  const made = (await service.ok('POST', path, { body: body() })).bridge;
+  for (const wrong of [
+    { from: '2026-01-02', to: '2026-01-01' },
+    { from: '2026-01-01', to: '2026-01-01' },
+    { from: 'yesterday', to: '2026-01-01' },
+    { from: '2026-01-01' },
+  ])
+    t.match(await service.http('POST', `${path}/${made.id}/replay`, { body: wrong }), { status: 400 });
+  t.match(await service.http('GET', `${path}/${made.id}/dead-letters?pageSize=101`), { status: 400 });
+  t.match(await service.http('GET', `${path}/${made.id}/dead-letters?page=2`), { status: 416 });
+  await remove(made);
+});

@@ -1,0 +1,95 @@
+/** A webhook's other end: a real server on loopback that does what a test wants, and keeps what it accepted. */
+import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
+import { createServer as createTlsServer, type ServerOptions } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import type { Test } from 'tap';
+import type { Json } from '../support/service.js';
+
+export interface Delivery {
+  headers: IncomingHttpHeaders;
+  body: string;
+  messages: Json[];
+}
+
+/** The status to answer with, with or without headers, or never. */
+type Behaviour = (delivery: Delivery) => number | 'never' | { status: number; headers: Record<string, string> };
+
+export interface Receiver {
+  url: string;
+  port: number;
+  /** Every request, whatever was answered. */
+  tries: Delivery[];
+  /** Messages of requests that were answered with 200. */
+  messages: Json[];
+  behave: Behaviour;
+  /** Resolves when so many messages have been accepted. */
+  received(count: number): Promise<Json[]>;
+  /** Resolves when so many requests have come. */
+  tried(count: number): Promise<void>;
+  close(): Promise<void>;
+}
+
+const fine: Behaviour = () => 200;
+
+/** Listens on a free port, or on `port`; it closes with the test. With `tls` it speaks HTTPS. */
+export async function startReceiver(
+  t: Test,
+  { port = 0, tls }: { port?: number; tls?: ServerOptions } = {},
+): Promise<Receiver> {
+  const changed = new Set<() => void>();
+  const until = async (isTrue: () => boolean) => {
+    while (!isTrue()) await new Promise<void>((resolve) => changed.add(resolve));
+  };
+  const server: Server = tls ? createTlsServer(tls) : createServer();
+  server.on('request', (request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const body = Buffer.concat(chunks).toString();
+      const delivery = { headers: request.headers, body, messages: JSON.parse(body).messages };
+      const answer = receiver.behave(delivery);
+      receiver.tries.push(delivery);
+      if (answer !== 'never') {
+        const { status, headers } = typeof answer === 'number' ? { status: answer, headers: {} } : answer;
+        if (status === 200) receiver.messages.push(...delivery.messages);
+        response.writeHead(status, headers).end('thank you');
+      }
+      for (const tell of changed) tell();
+      changed.clear();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  const { port: actual } = server.address() as AddressInfo;
+  const receiver: Receiver = {
+    url: `${tls ? 'https' : 'http'}://127.0.0.1:${actual}/hook`,
+    port: actual,
+    tries: [],
+    messages: [],
+    behave: fine,
+    received: async (count) => {
+      await until(() => receiver.messages.length >= count);
+      return receiver.messages;
+    },
+    tried: (count) => until(() => receiver.tries.length >= count),
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+  t.teardown(() => receiver.close());
+  return receiver;
+}
+
+export const textOf = (message: Json): string => Buffer.from(message.payloadBase64, 'base64').toString();
+
+/** The payloads of the messages of each device, in the order in which they came. */
+export function byDevice(messages: Json[]): Record<string, string[]> {
+  const all: Record<string, string[]> = {};
+  for (const message of messages) {
+    const texts = all[message.deviceId] ?? [];
+    all[message.deviceId] = texts;
+    texts.push(textOf(message));
+  }
+  return all;
+}
