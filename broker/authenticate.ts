@@ -116,6 +116,13 @@ export class Authenticator {
     client.id = `${identity.caller.accountId}/${identity.principal}/${live.clientId || client.id}`;
   }
 
+  /**
+   * Proves a username and password without a connection, under the same limits. @throws ConnectRefused
+   */
+  prove(username: string, password: string, address: string | undefined): Promise<ProvenIdentity> {
+    return this.#prove(username, username === jwtUsername, Buffer.from(password), address);
+  }
+
   /** Whether the credential of a connection is still the one in force. */
   isCurrent({ principal, generation, expires }: ProvenIdentity): boolean {
     if (generation !== undefined) return this.#services.isCurrentGeneration(principal, generation);

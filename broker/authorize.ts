@@ -134,8 +134,12 @@ export class Authority {
     return this.#ownerOf(clientId) !== undefined || this.#services.registry.credential(principal) !== undefined;
   }
 
-  /** Who has left a will, as what it may do now; undefined when it is gone or has been cut off since. */
-  identityOf({ clientId, generation, sessionId }: StoredWill): ProvenIdentity | undefined {
+  /** Whose proof it was, as what it may do now; undefined when it is gone or has been cut off since. */
+  identityOf({
+    clientId,
+    generation,
+    sessionId,
+  }: Pick<StoredWill, 'clientId' | 'generation' | 'sessionId'>): ProvenIdentity | undefined {
     const owner = this.#ownerOf(clientId);
     const principal = principalOf(clientId);
     if (!owner) return undefined;

@@ -6,6 +6,7 @@ import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types
 import { Authenticator } from './authenticate.js';
 import { Authority } from './authorize.js';
 import { type Counters, newCounters } from './counters.js';
+import { DirectPublisher } from './direct.js';
 import { faultOf } from './fault.js';
 import { Hooks } from './hooks.js';
 import { Ingest } from './ingest.js';
@@ -109,6 +110,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const parts = { services, aedes, counters, sessions, authenticator, authority, limits, persistence };
   const hooks = new Hooks({ ...parts, channels, ingest, presence, refusals, listeners });
   const revocation = new Revocation(parts);
+  const direct = new DirectPublisher({ ...parts, channels, ingest, refusals });
 
   aedes.on('client', (client) => guarded('client', () => hooks.registered(client as BrokerClient)));
   aedes.on('connackSent', ({ returnCode }, client) => {
@@ -164,6 +166,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     deviceDeleted: ({ id, accountId }) => revocation.deviceDeleted({ deviceId: id, accountId }),
     organizationMoved: (accountId) => revocation.organizationMoved(accountId),
     channelDeleted: (accountId, name) => revocation.channelDeleted(accountId, name),
+    prove: (username, password, address) => direct.prove(username, password, address),
+    publish: (caller, message) => direct.publish(caller, message),
     decide: (caller, action, topic) => authority.decide(caller, action, topic),
     refusalsStored: (deviceId) => refusals.stored(deviceId),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),

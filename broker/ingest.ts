@@ -21,6 +21,8 @@ interface Message {
   route: Route;
   caller: Caller | undefined;
   client: BrokerClient | undefined;
+  /** Hears of what is wrong with a message, besides `_rejected`. */
+  onRejection?: (rejection: Rejection) => void;
 }
 
 /**
@@ -77,6 +79,23 @@ export class Ingest {
   /** Stores a will that a crashed process has left; `caller` is its owner. */
   acceptLeft(caller: Caller, packet: Incoming, route: Route, done: Done): void {
     this.#store({ packet, route, caller, client: undefined }, done);
+  }
+
+  /**
+   * Stores a message that has come without a connection. What it resolves to explains why it was not stored, or why a
+   * `_set/fields` message was refused, which has become its explanation.
+   * @throws what the store says, when it did not take it.
+   */
+  acceptDirect(caller: Caller, packet: Incoming, route: Route): Promise<Rejection | undefined> {
+    let rejection: Rejection | undefined;
+    const onRejection = (one: Rejection) => {
+      rejection = one;
+    };
+    return new Promise((resolve, reject) => {
+      this.#store({ packet, route, caller, client: undefined, onRejection }, (error) =>
+        error ? reject(error.cause ?? error) : resolve(rejection),
+      );
+    });
   }
 
   /** Calls back once every earlier message of the client has passed. */
@@ -190,7 +209,7 @@ export class Ingest {
   #failed(message: Message, error: Error, settled: Done): void {
     const { packet } = message;
     this.#services.log.error({ err: error, topic: packet.topic }, 'a message could not be stored');
-    const refused = once(() => settled(new Error('not stored')));
+    const refused = once(() => settled(new Error('not stored', { cause: error })));
     try {
       this.#reject(message, notStored, refused);
     } catch (fault) {
@@ -205,13 +224,14 @@ export class Ingest {
     this.#channels.reject(message.route, message.packet, rejection, done);
   }
 
-  #note({ packet, route, caller, client }: Message, rejection: Rejection): void {
+  #note({ packet, route, caller, client, onRejection }: Message, rejection: Rejection): void {
+    onRejection?.(rejection);
     this.#refusals.note(route.deviceId, {
       action: 'publish',
       topic: packet.topic,
       reason: reasonOf(rejection),
       code: rejection.code,
-      address: client?.live?.address,
+      address: client?.live?.address ?? caller?.address,
       clientId: client?.live?.clientId,
       byDevice: caller?.kind === 'device',
     });

@@ -75,6 +75,17 @@ export interface Broker {
   channelDeleted(accountId: string, name: string): Promise<Revoked>;
   /** Publishes the changed fields of a device on its `_updates/fields`. */
   deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
+  /**
+   * Proves a username and password as CONNECT does, under the same limits: late where too many have failed. `wrong` also
+   * stands for a token that is none; `refused` is right, for an entity that may not speak now (in the trash, say).
+   */
+  prove(username: string, password: string, address: string): Promise<ProvenCaller | 'wrong' | 'refused'>;
+  /**
+   * Publishes as a caller that has no connection (decisions 7): what PUBACK promises is true when it resolves. Refusals
+   * are explained as over MQTT, and here.
+   * @throws PlatformError 429/-199 past the rates of one client; what the store says when it takes nothing more.
+   */
+  publish(caller: Caller, message: Direct): Promise<Published>;
   /** What would become of a caller's PUBLISH on a topic, or of its SUBSCRIBE to a filter: the decision itself. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
   /** Resolves when what has been noted of a device's refusals can be read. */
@@ -101,6 +112,27 @@ export interface Rejection {
   code: number;
   message: string;
   details: Array<{ message: string; path?: string }>;
+}
+
+/** Who has proven a password. */
+export interface ProvenCaller {
+  caller: Caller;
+  /** As what it may act now; undefined when it has been cut off since. */
+  standing(): Caller | undefined;
+}
+
+/** A message that comes without a connection. */
+export interface Direct {
+  topic: string;
+  payload: Buffer;
+  qos: 0 | 1 | 2;
+  retain: boolean;
+}
+
+/** What has become of it: refused when it was not delivered; delivered with a rejection when it could not be stored. */
+export interface Published {
+  delivered: boolean;
+  rejection?: Rejection | undefined;
 }
 
 /** What the broker needs of the rest. It imports nothing else of `src` at run time but the access rules. */

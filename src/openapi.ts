@@ -72,6 +72,11 @@ export async function documentation(app: App, { access }: Pick<Context, 'access'
         schemas: { Error: errorShape, IdentityError: identityErrorShape },
         securitySchemes: {
           bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' },
+          basic: {
+            type: 'http',
+            scheme: 'basic',
+            description: 'Username and password as for MQTT: a device with its secret, `Auth:JWT` with a token.',
+          },
           cookie: { type: 'apiKey', in: 'cookie', name: `${prefix}-access-token` },
           csrf: {
             type: 'apiKey',
@@ -228,7 +233,8 @@ function operationId(method: string, url: string): string {
 /** A token as Bearer or as cookie; a cookie needs the CSRF header to change things (decisions 4). */
 function securityOf({ method, knows, schema }: Place): Pick<FastifySchema, 'security'> {
   if (knows !== 'session') return { security: schema.security ?? [] };
-  return { security: [{ bearer: [] }, method === 'GET' ? { cookie: [] } : { cookie: [], csrf: [] }] };
+  const cookie: Record<string, string[]> = method === 'GET' ? { cookie: [] } : { cookie: [], csrf: [] };
+  return { security: [{ bearer: [] }, cookie, ...(schema.security ?? [])] };
 }
 
 const idempotencyKey = Type.String({

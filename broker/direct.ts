@@ -1,0 +1,150 @@
+import type { Caller } from '../src/access.js';
+import { Attempts } from '../src/attempts.js';
+import type { BrokerServices, Direct, ProvenCaller, Published, Rejection } from '../src/context.js';
+import { formatTopic } from '../src/topics.js';
+import type { BrokerCore, Incoming } from './aedes-types.js';
+import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
+import type { Authority, DeviceAddress } from './authorize.js';
+import { type Counters, variableOf } from './counters.js';
+import type { Ingest } from './ingest.js';
+import type { Limits } from './limits.js';
+import type { SessionStore } from './persistence.js';
+import { type Refusal, type Refusals, reasonOf } from './refusals.js';
+import type { ServiceChannels } from './service-channels.js';
+
+const second = 1000;
+const minute = 60_000;
+
+/** What messages of callers without an MQTT connection pass through. */
+export interface DirectParts {
+  services: BrokerServices;
+  aedes: BrokerCore;
+  counters: Counters;
+  authenticator: Pick<Authenticator, 'prove'>;
+  authority: Authority;
+  limits: Limits;
+  persistence: Pick<SessionStore, 'durable'>;
+  channels: ServiceChannels;
+  ingest: Ingest;
+  refusals: Refusals;
+}
+
+/** Messages that come over HTTP: the rules, refusals and promises of a PUBLISH, without a connection (decisions 7). */
+export class DirectPublisher {
+  readonly #parts: DirectParts;
+  readonly #perSecond: Attempts;
+  readonly #refusedPerMinute: Attempts;
+
+  constructor(parts: DirectParts) {
+    this.#parts = parts;
+    const { clock, config } = parts.services;
+    this.#perSecond = new Attempts(clock, config.mqtt.publishRatePerClient, second);
+    this.#refusedPerMinute = new Attempts(clock, config.mqtt.refusalsPerMinute, minute);
+  }
+
+  /** As `prove` of the Broker interface. */
+  async prove(username: string, password: string, address: string): Promise<ProvenCaller | 'wrong' | 'refused'> {
+    const { authenticator, authority, limits } = this.#parts;
+    try {
+      const {
+        caller,
+        principal,
+        generation = null,
+        sessionId = null,
+      } = await authenticator.prove(username, password, address);
+      const clientId = `${caller.accountId}/${principal}/`;
+      const standing = () => authority.identityOf({ clientId, generation, sessionId })?.caller;
+      return { caller, standing };
+    } catch (error) {
+      if (!(error instanceof ConnectRefused)) throw error;
+      await limits.refused(error, address);
+      const { message, returnCode: code } = error;
+      this.#note(username, { topic: null, reason: message, code, address, byDevice: true });
+      return code === connack.badCredentials ? 'wrong' : 'refused';
+    }
+  }
+
+  /** Who a token stands for, as what it may act as now: bodies arrive slowly. Undefined after a logout. */
+  #standing(caller: Caller): Caller | undefined {
+    const { id, accountId, sessionId, address } = caller;
+    // The identity of who has proven a secret may reach more than that secret does.
+    if (sessionId === undefined) return caller;
+    const proof = { clientId: `${accountId}/${id}/`, generation: null, sessionId };
+    const identity = this.#parts.authority.identityOf(proof);
+    return identity && { ...identity.caller, sessionId, ...(address !== undefined && { address }) };
+  }
+
+  /** As `publish` of the Broker interface. */
+  async publish(given: Caller, message: Direct): Promise<Published> {
+    const { services, authority, ingest, aedes, persistence } = this.#parts;
+    if (aedes.closed) throw new Error('the broker is closed');
+    const caller = this.#standing(given);
+    if (!caller) return { delivered: false, rejection: loggedOut };
+    this.#take(this.#perSecond, 'publish_rate_per_client', caller);
+    const packet = toPacket(message);
+    const { topic } = packet;
+    const own: DeviceAddress | undefined =
+      caller.kind === 'device' ? { accountId: caller.accountId, deviceId: caller.id } : undefined;
+    const { maxPayloadBytes } = services.config.mqtt;
+    if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes)
+      return this.#refuse(caller, packet, payloadTooLarge, own);
+    if (!this.#isTopic(topic)) return this.#refuse(caller, packet, malformedTopic, own);
+    const ownChannels = own && formatTopic(services.config.topicRoot, own.accountId, own.deviceId, '');
+    const decision = authority.decidePublish({ caller, ownChannels }, topic);
+    if (decision.verdict === 'malformed') return this.#refuse(caller, packet, malformedTopic, own);
+    if (decision.verdict === 'refused') {
+      this.#parts.counters.refusedPublishes += 1;
+      return this.#refuse(caller, packet, decision.rejection, decision.device);
+    }
+    const rejection = await ingest.acceptDirect(caller, packet, decision.route);
+    await new Promise<void>((resolve, reject) => aedes.publish(packet, (error) => (error ? reject(error) : resolve())));
+    // A retained message of QoS 1 is on disk before; this one is promised nothing over MQTT (decisions 5).
+    if (packet.retain && packet.qos === 0) await persistence.durable();
+    // What was refused on `_set/fields` has become its own explanation.
+    return { delivered: packet.topic === topic, rejection };
+  }
+
+  #isTopic(topic: string): boolean {
+    const { maxTopicLevels } = this.#parts.services.config.mqtt;
+    if (topic === '' || /[+#]/.test(topic)) return false;
+    return maxTopicLevels === 0 || topic.split('/').length <= maxTopicLevels;
+  }
+
+  /** Explains a refusal where MQTT does; `device` is undefined when nobody may notice. */
+  #refuse(caller: Caller, packet: Incoming, rejection: Rejection, device: DeviceAddress | undefined): Published {
+    this.#take(this.#refusedPerMinute, 'refusals_per_minute', caller);
+    if (!device) return { delivered: false, rejection };
+    const { topic } = packet;
+    const why = { reason: reasonOf(rejection), code: rejection.code };
+    this.#note(device.deviceId, { topic, ...why, address: caller.address, byDevice: caller.kind === 'device' });
+    this.#parts.channels.reject(device, packet, rejection);
+    return { delivered: false, rejection };
+  }
+
+  /** Into the list of a device, if it is one. */
+  #note(deviceId: string, refusal: Omit<Refusal, 'action' | 'clientId'>): void {
+    const { services, refusals } = this.#parts;
+    if (services.access.placement(deviceId))
+      refusals.note(deviceId, { action: 'publish', clientId: undefined, ...refusal });
+  }
+
+  /** @throws PlatformError 429 when nothing is left. */
+  #take(attempts: Attempts, limit: 'publish_rate_per_client' | 'refusals_per_minute', { id, address }: Caller): void {
+    const { limit: most, remaining } = attempts.left(id);
+    if (most > 0 && remaining === 0) this.#parts.limits.hit(limit, { address });
+    attempts.take(id);
+  }
+}
+
+/** With a buffer object of its own: a message that is kept for sessions is known again by it. */
+function toPacket({ topic, payload, qos, retain }: Direct): Incoming {
+  return { cmd: 'publish', dup: false, topic, qos, retain, payload: payload.subarray() };
+}
+
+const loggedOut: Rejection = { code: 31, message: 'The token is invalid, expired or revoked.', details: [] };
+const payloadTooLarge: Rejection = {
+  code: 106,
+  message: `${variableOf('max_payload_bytes')}: the payload is too large.`,
+  details: [],
+};
+const malformedTopic: Rejection = { code: 106, message: 'The topic is malformed.', details: [] };

@@ -1,0 +1,142 @@
+/** Publishing over HTTP (decisions 7), with what MQTT takes as well: a username and password, or a token. */
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import type { Caller } from '../access.js';
+import { Attempts } from '../attempts.js';
+import type { Context, ProvenCaller, Rejection } from '../context.js';
+import { nameIgnored } from '../entity/routes.js';
+import { type FailureKind, invalid, PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { idempotentPosts } from '../idempotency.js';
+import { requireCaller } from '../identity/authentication.js';
+
+const query = Type.Object({
+  qos: Type.Optional(
+    Type.Integer({ minimum: 0, maximum: 2, default: 1, description: 'Of the deliveries, at most; as in MQTT.' }),
+  ),
+  retain: Type.Optional(Type.Boolean({ default: false, description: 'An empty body clears what is retained.' })),
+});
+const answer = Type.Object(
+  {
+    success: Type.Literal(true),
+    rejection: Type.Optional(
+      Type.Object(
+        {
+          code: Type.Integer(),
+          message: Type.String(),
+          details: Type.Array(Type.Object({ message: Type.String(), path: Type.Optional(Type.String()) })),
+        },
+        { description: 'Why the message was delivered, but not stored.' },
+      ),
+    ),
+  },
+  { description: 'What has to be stored is on disk.' },
+);
+const jwtUsername = 'Auth:JWT';
+
+/** POST /messaging/publish/{topic}, in a scope of its own: elsewhere bodies are JSON, and passwords no way in. */
+export function publishing(app: App, ctx: Context): void {
+  mountPublish(app, ctx, false);
+}
+
+/** As publishing, at the root, where existing clients look for it; the document has it once. */
+export function publishingAtRoot(app: App, ctx: Context): void {
+  mountPublish(app, ctx, true);
+}
+
+function mountPublish(scope: App, ctx: Context, hide: boolean): void {
+  const proven = new WeakMap<FastifyRequest, ProvenCaller>();
+  const { maxPayloadBytes } = ctx.config.mqtt;
+  takePasswords(scope, ctx, proven);
+  requireCaller(scope, ctx);
+  idempotentPosts(scope, ctx);
+  scope.removeAllContentTypeParsers();
+  scope.addContentTypeParser('*', { parseAs: 'buffer' }, (_, body, done) => done(null, body));
+  scope.post(
+    '/messaging/publish/*',
+    {
+      // A payload over the limit of MQTT is refused with an explanation on `_rejected`; what is far over it, unread.
+      bodyLimit: Math.max(ctx.config.httpBodyBytes, maxPayloadBytes),
+      config: {
+        right: ['publish', 'device'],
+        errors: ['notFound', 'forbidden', 'unknownReference', 'deleted', 'badCredentials', 'tooLarge', 'tooMany'],
+        sends: ['ignored', 'revocation'],
+      },
+      schema: {
+        hide,
+        tags: ['Messages'],
+        summary: 'Publish a message',
+        description:
+          'The path goes on with a topic, raw or percent-encoded, and the body is the payload as it is, of any media type. Rights, refusals and what is stored are those of a PUBLISH. Devices publish with Basic; the path without `/api/v1` does the same. In a batch the payload is the JSON of `payload`.',
+        security: [{ basic: [] }],
+        params: Type.Object({ '*': Type.String({ description: 'The topic.' }) }),
+        querystring: query,
+        response: { 200: answer },
+      },
+    },
+    async (request, reply) => {
+      ctx.access.demand(request.caller, 'publish', 'device');
+      nameIgnored(request, reply, query);
+      const caller = standing(request.caller, proven.get(request));
+      const { qos = 1, retain = false } = request.query;
+      const payload = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
+      const topic = request.params['*'];
+      const message = { topic, payload, qos: qos as 0 | 1 | 2, retain };
+      const { delivered, rejection } = await ctx.broker.publish(caller, message);
+      if (delivered) return { success: true as const, ...(rejection && { rejection }) };
+      if (maxPayloadBytes > 0 && payload.length > maxPayloadBytes) throw new PlatformError('tooLarge');
+      throw rejection ? refusalOf(rejection) : new PlatformError('server');
+    },
+  );
+}
+
+/** Basic authentication: the username and password of a CONNECT. */
+function takePasswords(app: App, ctx: Context, proven: WeakMap<FastifyRequest, ProvenCaller>): void {
+  const perSecond = new Attempts(ctx.clock, ctx.config.httpRatePerCaller, 1000);
+  app.addHook('onRequest', async (request) => {
+    const credentials = readBasic(request);
+    if (!credentials) return;
+    const result = await ctx.broker.prove(credentials.username, credentials.password, request.ip);
+    if (result === 'wrong') throw new PlatformError('badCredentials');
+    if (result === 'refused') throw new PlatformError('wrongToken', { message: 'The entity may not publish now.' });
+    request.caller = { ...result.caller, address: request.ip };
+    perSecond.take(result.caller.id);
+    proven.set(request, result);
+  });
+}
+
+/** The username and password of an Authorization: Basic header; a username has no colon but that of `Auth:JWT`. */
+function readBasic({ headers }: FastifyRequest): { username: string; password: string } | undefined {
+  const [scheme = '', encoded] = (headers.authorization ?? '').split(' ', 2);
+  if (scheme.toLowerCase() !== 'basic' || !encoded) return undefined;
+  const decoded = Buffer.from(encoded, 'base64').toString();
+  const from = decoded.startsWith(`${jwtUsername}:`) ? jwtUsername.length : 0;
+  const colon = decoded.indexOf(':', from);
+  return colon === -1
+    ? { username: decoded, password: '' }
+    : { username: decoded.slice(0, colon), password: decoded.slice(colon + 1) };
+}
+
+/** Who has proven a password may have been cut off while the body arrived; a token is looked at again in `publish`. */
+function standing(caller: Caller, proven: ProvenCaller | undefined): Caller {
+  if (!proven) return caller;
+  const current = proven.standing();
+  if (!current) throw new PlatformError('badCredentials');
+  const { sessionId, address } = caller;
+  return { ...current, ...(sessionId !== undefined && { sessionId }), ...(address !== undefined && { address }) };
+}
+
+const kinds: Record<number, FailureKind> = {
+  100: 'notFound',
+  102: 'unknownReference',
+  107: 'deleted',
+  21: 'forbidden',
+  31: 'tokenInvalid',
+};
+
+/** What `_rejected` says, as an answer (decisions 2). */
+function refusalOf({ code, message, details }: Rejection): PlatformError {
+  const kind = kinds[code];
+  if (kind) return new PlatformError(kind, { details });
+  return details.length > 0 ? new PlatformError('invalid', { message, details }) : invalid('topic', message);
+}
