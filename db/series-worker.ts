@@ -6,6 +6,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
 import { MqttWriter } from './mqtt-writer.js';
+import { SeriesMarks } from './series-marks.js';
 import {
   type Answer,
   type Batch,
@@ -28,6 +29,7 @@ class Writer {
   readonly #file: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepare>;
   readonly #mqtt: MqttWriter;
+  readonly #marks: SeriesMarks;
   readonly #series = boundedCache<string, number>(seriesKept);
   readonly #categories = boundedCache<string, number>(categoriesKept);
   #sequence: number;
@@ -37,6 +39,7 @@ class Writer {
     this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     this.#statements = prepare(this.#file);
     this.#mqtt = new MqttWriter(this.#file);
+    this.#marks = new SeriesMarks(this.#file);
     this.#sequence = this.#statements.sequence.get() ?? 0;
   }
 
@@ -60,6 +63,7 @@ class Writer {
           this.#statements.deleteSeries.run(series);
           this.#series.clear();
         }
+        this.#marks.forget(series, this.#statements.firstTime.get(series) ?? Number.MAX_SAFE_INTEGER);
         return true;
       }
       return 'deviceId' in purged && deleteLogs.run(purged.deviceId, purgeSize).changes > 0;
@@ -83,14 +87,11 @@ class Writer {
     for (let point = 0, at = 0; at < points.length; point += 1, at += pointWidth) {
       const number = points[at + 3] as number;
       this.#sequence += 1;
-      addPoint.run(
-        series[points[at] as number] as number,
-        points[at + 1] as number,
-        this.#sequence,
-        categoryIds[points[at + 2] as number] as number,
-        Number.isNaN(number) ? null : number,
-        texts.get(point) ?? null,
-      );
+      const id = series[points[at] as number] as number;
+      const time = points[at + 1] as number;
+      const category = categoryIds[points[at + 2] as number] as number;
+      addPoint.run(id, time, this.#sequence, category, Number.isNaN(number) ? null : number, texts.get(point) ?? null);
+      this.#marks.add(id, category, time);
     }
     this.#statements.keepSequence.run(this.#sequence);
   }
@@ -124,6 +125,7 @@ class Writer {
       this.#sequence = sequence;
       this.#series.clear();
       this.#categories.clear();
+      this.#marks.clear();
       throw error;
     }
   }
@@ -159,6 +161,9 @@ function prepare(file: Sqlite.Database) {
       `DELETE FROM "points" WHERE "series" = @series AND ("time", "sequence") IN
        (SELECT "time", "sequence" FROM "points" WHERE "series" = @series ORDER BY "time", "sequence" LIMIT @limit)`,
     ),
+    firstTime: file
+      .prepare<[number], number>('SELECT "time" FROM "points" WHERE "series" = ? ORDER BY "time" LIMIT 1')
+      .pluck(),
     deleteSeries: file.prepare<[number]>('DELETE FROM "series" WHERE "id" = ?'),
     deleteLogs: file.prepare<[string, number]>(
       'DELETE FROM "logs" WHERE "sequence" IN (SELECT "sequence" FROM "logs" WHERE "deviceId" = ? LIMIT ?)',

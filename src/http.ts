@@ -41,6 +41,7 @@ import type { Authenticated } from './identity/sessions.js';
 import { registrationRoutes, userRoutes } from './identity/users.js';
 import { logRoutes } from './messages/logs.js';
 import { publishing, publishingAtRoot } from './messages/publish.js';
+import { seriesWriting } from './messages/series-writing.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { metricsRoutes } from './metrics.js';
 import { documentation } from './openapi.js';
@@ -201,6 +202,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     },
     { prefix: '/api/v4' },
   );
+  await app.register(async (scope) => seriesWriting(scope as App, ctx), { prefix: '/api/v4' });
   await app.register(async (scope) => publishing(scope as App, ctx), { prefix: '/api/v1' });
   await app.register(async (scope) => publishingAtRoot(scope as App, ctx));
   await app.ready();
