@@ -66,9 +66,11 @@ export class SeriesRanges {
     for (const mark of this.#marks(series, category, restOf(range), order)) {
       const end = { time: order === 'asc' ? mark.to : mark.from, sequence: 0 };
       const begin = { time: order === 'asc' ? mark.from : mark.to, sequence: 0 };
-      let place: Cursor = after && after.time >= mark.from && after.time < mark.to ? after : begin;
+      let place = begin;
+      if (after && after.time >= mark.from && after.time < mark.to)
+        place = { time: after.time, sequence: after.sequence };
       while (place !== end) {
-        const stop: Cursor = skip.get({ series, ...place, bound: end.time, rows: stepRows }) ?? end;
+        const stop = skip.get({ series, ...place, bound: end.time, rows: stepRows }) ?? end;
         const bound = { stopTime: stop.time, stopSequence: stop.sequence, limit: limit - found.length };
         found.push(...points.all({ series, category, ...place, ...bound }));
         if (found.length === limit) return found;
