@@ -78,18 +78,12 @@ export function exportSeries(
 function csvLine({ time, category, numericValue, stringValue }: Point): string {
   const text = oneLine(stringValue ?? '');
   if (numericValue === null && text === '') return '';
-  return `${formatTime(time)},${oneLine(category.replaceAll(',', ' '))},${numericValue ?? ''},${text}\n`;
+  return `${new Date(time).toISOString()},${oneLine(category.replaceAll(',', ' '))},${numericValue ?? ''},${text}\n`;
 }
 
 /** Blanks around a column are not the text's (decisions 7). */
 function oneLine(text: string): string {
   return text.replace(/[\r\n]/g, ' ').replace(/^[ \t]+|[ \t]+$/g, '');
-}
-
-/** ISO 8601, or milliseconds for years that have more than four digits. */
-function formatTime(time: number): string {
-  const text = new Date(time).toISOString();
-  return text.length === 24 ? text : String(time);
 }
 
 function encodeName(name: string): string {

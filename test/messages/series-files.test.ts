@@ -248,15 +248,6 @@ t.test('what is read as JSON, NDJSON and CSV is what was stored, and CSV is read
   );
 });
 
-t.test('years of more than four digits go through CSV too', async (t) => {
-  const { device, append } = await newSeries();
-  const points = [-8.64e15, 8.64e15].map((time) => ({ time, category: 'c', numericValue: 1, stringValue: null }));
-  await append(points);
-  t.strictSame(readPoints(Buffer.from('-8640000000000000,c,1,\n8640000000000000,c,1,'), 0), { points });
-  const { meta } = await service.ok('GET', `/api/v4/data/${service.topic(device.id, 'data')}/latest`);
-  t.equal(meta.count, 2);
-});
-
 t.test('a whole range comes as a file of its type, in either order, of one category', async (t) => {
   const { append, file } = await newSeries();
   const points = Array.from({ length: 2500 }, (_, n) => ({
@@ -318,7 +309,7 @@ t.test('reading goes no faster than the receiver, ends with it, and with its rig
   const { token } = await service.endUser(organization.id);
   const { device, append, path } = await newSeries({ organizationId: organization.id });
   const stringValue = 'x'.repeat(1000);
-  for (let batch = 0; batch < 12; batch += 1)
+  for (let batch = 0; batch < 6; batch += 1)
     await append(
       Array.from({ length: 5000 }, (_, n) => ({
         time: time + batch * 5000 + n,
@@ -330,7 +321,7 @@ t.test('reading goes no faster than the receiver, ends with it, and with its rig
   const url = `${path()}?format=csv&startDateTime=2026-01-01&endDateTime=2027-01-01`;
   const counter = countPages(t);
 
-  // 60 pages of a megabyte: what nobody takes fills the buffers of the sockets and no more.
+  // 30 pages of a megabyte: what nobody takes fills the buffers of the sockets and no more.
   const slow = await download(t, url, token);
   await new Promise<void>((resolve) => {
     let seen = -1;
@@ -343,14 +334,14 @@ t.test('reading goes no faster than the receiver, ends with it, and with its rig
     }, 200);
   });
   const stalled = counter.pages;
-  t.ok(stalled > 0 && stalled < 30, `${stalled} pages were read`);
+  t.ok(stalled > 0 && stalled < 20, `${stalled} pages were read`);
 
   slow.destroy();
   const whole = await download(t, url, token);
   let bytes = 0;
   for await (const chunk of whole) bytes += chunk.length;
-  t.ok(bytes > 60_000_000);
-  t.ok(counter.pages <= stalled + 62, `the first reading went on: ${counter.pages - stalled} pages`);
+  t.ok(bytes > 30_000_000);
+  t.ok(counter.pages <= stalled + 32, `the first reading went on: ${counter.pages - stalled} pages`);
 
   const cut = await download(t, url, token);
   const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
