@@ -149,6 +149,15 @@ export class Authority {
     return { ...owner, ...proof, principal, expires: Number.POSITIVE_INFINITY };
   }
 
+  /** Who a token was for, as what it may act as now; undefined after a logout. Without one, the caller itself. */
+  standing(caller: Caller): Caller | undefined {
+    const { id, accountId, sessionId, address } = caller;
+    // The identity of who has proven a secret may reach more than that secret does.
+    if (sessionId === undefined) return caller;
+    const identity = this.identityOf({ clientId: `${accountId}/${id}/`, generation: null, sessionId });
+    return identity && { ...identity.caller, sessionId, ...(address !== undefined && { address }) };
+  }
+
   /** Whether a topic names a device that exists, in the trash or not. */
   namesDevice(topic: string): boolean {
     const parts = this.#parse(topic);

@@ -64,21 +64,12 @@ export class DirectPublisher {
     }
   }
 
-  /** Who a token stands for, as what it may act as now: bodies arrive slowly. Undefined after a logout. */
-  #standing(caller: Caller): Caller | undefined {
-    const { id, accountId, sessionId, address } = caller;
-    // The identity of who has proven a secret may reach more than that secret does.
-    if (sessionId === undefined) return caller;
-    const proof = { clientId: `${accountId}/${id}/`, generation: null, sessionId };
-    const identity = this.#parts.authority.identityOf(proof);
-    return identity && { ...identity.caller, sessionId, ...(address !== undefined && { address }) };
-  }
-
   /** As `publish` of the Broker interface. */
   async publish(given: Caller, message: Direct): Promise<Published> {
     const { services, authority, ingest, aedes, persistence } = this.#parts;
     if (aedes.closed) throw new Error('the broker is closed');
-    const caller = this.#standing(given);
+    // Bodies arrive slowly.
+    const caller = authority.standing(given);
     if (!caller) return { delivered: false, rejection: loggedOut };
     this.#take(this.#perSecond, 'publish_rate_per_client', caller);
     const packet = toPacket(message);

@@ -12,6 +12,7 @@ import { Hooks } from './hooks.js';
 import { Ingest } from './ingest.js';
 import { Limits } from './limits.js';
 import { Listeners } from './listeners.js';
+import { Marks } from './marks.js';
 import { SessionStore } from './persistence.js';
 import { Presence } from './presence.js';
 import { Refusals } from './refusals.js';
@@ -19,6 +20,7 @@ import { ReverseDns } from './reverse-dns.js';
 import { Revocation } from './revocation.js';
 import { ServiceChannels } from './service-channels.js';
 import { Sessions } from './sessions.js';
+import { Streams } from './streams.js';
 
 /** Milliseconds that a subscriber may take to read a QoS 1 or 2 message before it is disconnected. */
 const drainTimeout = 5000;
@@ -39,8 +41,8 @@ export interface OpenBroker extends Broker {
   /** Ends every connection, waits for what is being stored, and marks every device disconnected. */
   close(): Promise<void>;
   readonly counters: Readonly<Counters>;
-  /** What there is now: open sockets, those that have got their CONNACK, stored sessions. */
-  readonly gauges: { sockets: number; connections: number; storedSessions: number };
+  /** What there is now: open sockets, those that have got their CONNACK, stored sessions, streams. */
+  readonly gauges: { sockets: number; connections: number; storedSessions: number; streams: number };
 }
 
 /** Builds the broker; it accepts connections after `listen`, or through `attachWebSocket`. */
@@ -103,13 +105,15 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
 
   const channels = new ServiceChannels(services, aedes);
   const refusals = new Refusals(services);
-  const ingest = new Ingest(services, aedes, channels, persistence, refusals);
+  const marks = new Marks(services.messages);
+  const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
   const listeners = new Listeners(services, limits, (conn, request) => aedes.handle(conn, request) as BrokerClient);
   const parts = { services, aedes, counters, sessions, authenticator, authority, limits, persistence };
   const hooks = new Hooks({ ...parts, channels, ingest, presence, refusals, listeners });
-  const revocation = new Revocation(parts);
+  const streams = new Streams({ ...parts, marks });
+  const revocation = new Revocation({ ...parts, streams });
   const direct = new DirectPublisher({ ...parts, channels, ingest, refusals });
 
   aedes.on('client', (client) => guarded('client', () => hooks.registered(client as BrokerClient)));
@@ -139,6 +143,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   await aedes.listen();
   const sweep = setInterval(() => {
     guarded('expiry', () => sessions.endExpired(clock.now()));
+    guarded('expiry', () => streams.endExpired(clock.now()));
     guarded('sweep', () => persistence.sweep());
     for (const will of persistence.takeDueWills()) guarded('will', () => hooks.publishLeftWill(will));
   }, sweepInterval);
@@ -149,7 +154,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     get gauges() {
       let connections = 0;
       for (const { ready } of sessions.all()) if (ready) connections += 1;
-      return { sockets: limits.open, connections, storedSessions: persistence.size.sessions };
+      return { sockets: limits.open, connections, storedSessions: persistence.size.sessions, streams: streams.size };
     },
     get addresses() {
       return listeners.addresses;
@@ -158,7 +163,10 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     attachWebSocket: (server) => listeners.attachWebSocket(server),
     secretReplaced: (entityId) => revocation.secretReplaced(entityId),
     loginEnded: (sessionId) => revocation.loginEnded(sessionId),
-    loginsEnded: () => void sessions.endClosed((id) => services.isOpenSession(id)),
+    loginsEnded: () => {
+      sessions.endClosed((id) => services.isOpenSession(id));
+      streams.endClosed((id) => services.isOpenSession(id));
+    },
     principalDeleted: (accountId, id) => revocation.principalDeleted(accountId, id),
     identityChanged: (accountId, userId) => revocation.principalChanged(accountId, userId, access.callerOf(userId)),
     entityChanged: (accountId, id) => revocation.principalChanged(accountId, id, access.callerOfEntity(id)),
@@ -168,6 +176,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     channelDeleted: (accountId, name) => revocation.channelDeleted(accountId, name),
     prove: (username, password, address) => direct.prove(username, password, address),
     publish: (caller, message) => direct.publish(caller, message),
+    stream: (caller, request) => streams.open(caller, request),
+    endStreams: () => streams.endAll(),
     decide: (caller, action, topic) => authority.decide(caller, action, topic),
     refusalsStored: (deviceId) => refusals.stored(deviceId),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),
@@ -175,6 +185,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     async close() {
       clearInterval(sweep);
       listeners.stop();
+      streams.close();
       // Aedes closes the clients it knows, whose wills fire, and then its own routing.
       await new Promise<void>((resolve) => aedes.close(resolve));
       listeners.end();

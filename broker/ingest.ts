@@ -3,6 +3,7 @@ import type { BrokerServices, Rejection } from '../src/context.js';
 import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
 import { faultOf } from './fault.js';
+import type { Marks } from './marks.js';
 import type { SessionStore } from './persistence.js';
 import { type Refusals, reasonOf } from './refusals.js';
 import type { ServiceChannels } from './service-channels.js';
@@ -35,6 +36,7 @@ export class Ingest {
   readonly #channels: ServiceChannels;
   readonly #persistence: Pick<SessionStore, 'keep'>;
   readonly #refusals: Refusals;
+  readonly #marks: Marks;
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
@@ -44,12 +46,14 @@ export class Ingest {
     channels: ServiceChannels,
     persistence: Pick<SessionStore, 'keep'>,
     refusals: Refusals,
+    marks: Marks,
   ) {
     this.#services = services;
     this.#aedes = aedes;
     this.#channels = channels;
     this.#persistence = persistence;
     this.#refusals = refusals;
+    this.#marks = marks;
   }
 
   /** Stores what the route and the sessions want stored; calls back in the client's order, for QoS 1 once it is on disk. */
@@ -167,7 +171,10 @@ export class Ingest {
       return;
     }
     this.#storeAndKeep(message, done, (stored) =>
-      this.#services.messages.append({ accountId, deviceId, channelTemplateId }, read.points, stored),
+      this.#services.messages.append({ accountId, deviceId, channelTemplateId }, read.points, (error, end) => {
+        if (end && !error) this.#marks.stored(packet.payload, end, { points: read.points.length, logs: 0 });
+        stored(error);
+      }),
     );
   }
 
@@ -183,7 +190,10 @@ export class Ingest {
     const received = this.#services.clock.now();
     const entry = this.#services.readLogEntry(packet.payload, received);
     this.#storeAndKeep(message, done, (stored) =>
-      this.#services.messages.appendLog({ ...entry, accountId, deviceId, received }, stored),
+      this.#services.messages.appendLog({ ...entry, accountId, deviceId, received }, (error, end) => {
+        if (end && !error) this.#marks.stored(packet.payload, end, { points: 0, logs: 1 });
+        stored(error);
+      }),
     );
   }
 

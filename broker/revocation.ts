@@ -5,6 +5,7 @@ import { formatTopic } from '../src/topics.js';
 import type { Authority, DeviceAddress } from './authorize.js';
 import type { SessionStore } from './persistence.js';
 import type { LiveClient, Sessions } from './sessions.js';
+import type { Streams } from './streams.js';
 
 /** What revocation works with. */
 export interface RevocationParts {
@@ -12,6 +13,7 @@ export interface RevocationParts {
   sessions: Sessions;
   authority: Authority;
   persistence: SessionStore;
+  streams: Streams;
 }
 
 /**
@@ -33,42 +35,44 @@ export class Revocation {
 
   /** A login session is over. The stored sessions are those of the identity, which may log in again. */
   loginEnded(sessionId: string): Revoked {
-    return countOf(this.#parts.sessions.endSession(sessionId));
+    const { sessions, streams } = this.#parts;
+    return sumOf(countOf(sessions.endSession(sessionId)), streams.endSession(sessionId));
   }
 
   /** Nobody is left to whom anything could belong: an identity, application or entity has been deleted. */
   principalDeleted(accountId: string, principal: string): Revoked {
-    const { sessions, persistence } = this.#parts;
+    const { sessions, persistence, streams } = this.#parts;
     const ended = sessions.endPrincipal(principal);
     const filters = new Filters();
     for (const { client, filters: held } of ended) for (const filter of held) filters.add(client.id, filter);
     persistence.endSessionsOf(`${accountId}/${principal}`, (clientId, filter) => filters.add(clientId, filter));
-    return { connections: ended.length, subscriptions: filters.size };
+    return sumOf({ connections: ended.length, subscriptions: filters.size }, streams.endPrincipal(principal));
   }
 
   /** A principal may act as `caller` now; with nothing left in reach it is as good as deleted. */
   async principalChanged(accountId: string, principal: string, caller: Caller | undefined): Promise<Revoked> {
-    const { services, sessions } = this.#parts;
+    const { services, sessions, streams } = this.#parts;
     if (!caller || !services.access.may(caller, 'subscribe', 'device'))
       return this.principalDeleted(accountId, principal);
     sessions.renew(principal, caller);
+    const streamed = streams.renew(principal, caller);
     const filters = new Filters();
     await this.#review(accountId, principal, filters);
-    return this.#reviewed(filters);
+    return sumOf(streamed, await this.#reviewed(filters));
   }
 
   /** A device stands elsewhere: whoever does not reach it any more. */
   async deviceMoved(device: DeviceAddress): Promise<Revoked> {
     const filters = new Filters();
+    const streamed = this.#parts.streams.review(device.accountId, (filter) => filter.includes(device.deviceId));
     await this.#reviewAudience(device, filters);
-    return this.#reviewed(filters);
+    return sumOf(streamed, await this.#reviewed(filters));
   }
 
   /** A device is in the trash: its own connections and sessions, and what others have of it. */
   async deviceDeleted(device: DeviceAddress): Promise<Revoked> {
-    const { connections, subscriptions } = this.principalDeleted(device.accountId, device.deviceId);
-    const others = await this.deviceMoved(device);
-    return { connections, subscriptions: subscriptions + others.subscriptions };
+    const own = this.principalDeleted(device.accountId, device.deviceId);
+    return sumOf(own, await this.deviceMoved(device));
   }
 
   /** An organization stands elsewhere: every end-user of the account may have lost what is below it. */
@@ -81,7 +85,7 @@ export class Revocation {
     const principals = new Set([...stored].map((principal) => principal.slice(accountId.length + 1)));
     for (const { identity } of sessions.peopleOf(accountId))
       if (identity?.caller.kind === 'endUser') principals.add(identity.principal);
-    return this.#reviewAll(accountId, principals);
+    return this.#reviewAll(accountId, principals, () => true);
   }
 
   /** A channel is not there any more: whoever has asked for it by name, devices included. */
@@ -95,16 +99,21 @@ export class Revocation {
     for (const { identity, filters } of sessions.all())
       if (identity?.caller.accountId === accountId && [...filters].some((filter) => filter.endsWith(`/${name}`)))
         principals.add(identity.principal);
-    return this.#reviewAll(accountId, principals);
+    return this.#reviewAll(accountId, principals, (filter) => filter.endsWith(`/${name}`));
   }
 
-  async #reviewAll(accountId: string, principals: Iterable<string>): Promise<Revoked> {
+  async #reviewAll(
+    accountId: string,
+    principals: Iterable<string>,
+    concerns: (filter: string) => boolean,
+  ): Promise<Revoked> {
+    const streamed = this.#parts.streams.review(accountId, concerns);
     const filters = new Filters();
     for (const principal of principals) {
       await this.#review(accountId, principal, filters);
       await nextTurn();
     }
-    return this.#reviewed(filters);
+    return sumOf(streamed, await this.#reviewed(filters));
   }
 
   /** People who have asked for a device by name, or whose stored sessions are told of it, and do not reach it now. */
@@ -171,6 +180,13 @@ class Filters {
   get size(): number {
     return this.#ended.size;
   }
+}
+
+function sumOf(one: Revoked, other: Revoked): Revoked {
+  return {
+    connections: one.connections + other.connections,
+    subscriptions: one.subscriptions + other.subscriptions,
+  };
 }
 
 /** What ended with these connections. */

@@ -16,8 +16,14 @@ export interface LogRow {
   custom: string | null;
 }
 
-/** Called once: without an error when what was given is on disk. */
-export type Done = (error?: Error) => void;
+/** Where points and log entries end: the last sequence of each. Both only grow, and in the order of the calls. */
+export interface Place {
+  points: number;
+  logs: number;
+}
+
+/** Called once: without an error when what was given is on disk. `end` is its end there, good until this returns. */
+export type Done = (error?: Error, end?: Readonly<Place>) => void;
 
 /** How many numbers a point takes in `Batch.points`: index of its key, time, index of its category, number (NaN: none). */
 export const pointWidth = 4;
@@ -41,7 +47,10 @@ export type Purged = { deviceId: string } | { channelTemplateId: string };
 export type Order = { write: Batch } | { deleteSome: Purged } | { tidy: true } | { close: true };
 
 /** After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove. */
-export type Answer = { ready: true } | { more: boolean } | { failure: { message: string; code?: string | undefined } };
+export type Answer =
+  | { ready: true }
+  | { more: boolean; end: Place }
+  | { failure: { message: string; code?: string | undefined } };
 
 export interface WorkerSettings {
   path: string;

@@ -2,12 +2,12 @@
 import type Sqlite from 'better-sqlite3';
 import type { MqttChange } from './mqtt-changes.js';
 import { type LogEntry, type Point, type SeriesKey, type StoredPoint, severities, timeLimit } from './series.js';
-import { type Batch, type Done, type LogRow, pointWidth } from './series-protocol.js';
+import { type Batch, type LogRow, type Place, pointWidth } from './series-protocol.js';
 
 /** What is collected for the next transaction. */
 export class OpenBatch {
   /** In the order in which they came, for points and logs alike. */
-  readonly calls: Done[] = [];
+  readonly calls: Array<(failure?: Error, end?: Place) => void> = [];
   readonly logs: LogRow[] = [];
   readonly changes: MqttChange[] = [];
   readonly #keys: string[] = [];
@@ -16,11 +16,15 @@ export class OpenBatch {
   readonly #points: number[] = [];
   readonly #texts = new Map<number, string>();
 
+  get pointCount(): number {
+    return this.#points.length / pointWidth;
+  }
+
   get size(): number {
     return Math.max(this.calls.length, this.#points.length / pointWidth, this.changes.length);
   }
 
-  add(key: SeriesKey, points: readonly Point[], done: Done): void {
+  add(key: SeriesKey, points: readonly Point[], done: (failure?: Error, end?: Place) => void): void {
     this.calls.push(done);
     if (points.length === 0) return;
     const series = this.#indexOfKey(key);

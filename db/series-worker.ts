@@ -12,6 +12,7 @@ import {
   type Batch,
   type LogRow,
   type Order,
+  type Place,
   type Purged,
   pointWidth,
   type WorkerSettings,
@@ -33,6 +34,7 @@ class Writer {
   readonly #series = boundedCache<string, number>(seriesKept);
   readonly #categories = boundedCache<string, number>(categoriesKept);
   #sequence: number;
+  #logSequence: number;
 
   constructor(path: string) {
     this.#file = openSqlite(path);
@@ -41,12 +43,17 @@ class Writer {
     this.#mqtt = new MqttWriter(this.#file);
     this.#marks = new SeriesMarks(this.#file);
     this.#sequence = this.#statements.sequence.get() ?? 0;
+    this.#logSequence = this.#statements.logSequence.get() ?? 0;
+  }
+
+  get end(): Place {
+    return { points: this.#sequence, logs: this.#logSequence };
   }
 
   write(batch: Batch): void {
     this.#transaction(() => {
       this.#writePoints(batch);
-      for (const log of batch.logs) this.#statements.addLog.run(log);
+      for (const log of batch.logs) this.#logSequence = Number(this.#statements.addLog.run(log).lastInsertRowid);
       for (const change of batch.changes) this.#mqtt.write(change);
     });
   }
@@ -112,7 +119,7 @@ class Writer {
   }
 
   #transaction<R>(work: () => R): R {
-    const sequence = this.#sequence;
+    const { points, logs } = this.end;
     this.#statements.begin.run();
     try {
       const result = work();
@@ -122,7 +129,8 @@ class Writer {
       // SQLite itself may have ended the transaction (disk full, I/O error).
       if (this.#file.inTransaction) this.#statements.rollback.run();
       // Ids that were given out in it are void.
-      this.#sequence = sequence;
+      this.#sequence = points;
+      this.#logSequence = logs;
       this.#series.clear();
       this.#categories.clear();
       this.#marks.clear();
@@ -137,6 +145,7 @@ function prepare(file: Sqlite.Database) {
     commit: file.prepare('COMMIT'),
     rollback: file.prepare('ROLLBACK'),
     sequence: file.prepare<[], number>(`SELECT "value" FROM "counters" WHERE "name" = 'sequence'`).pluck(),
+    logSequence: file.prepare<[], number>('SELECT max("sequence") FROM "logs"').pluck(),
     keepSequence: file.prepare(`UPDATE "counters" SET "value" = ? WHERE "name" = 'sequence'`),
     findSeries: file
       .prepare<[string[]], number>(
@@ -187,10 +196,10 @@ port.postMessage({ ready: true } satisfies Answer);
 
 function carryOut(order: Exclude<Order, { close: true }>): Answer {
   try {
-    if ('deleteSome' in order) return { more: writer.deleteSome(order.deleteSome) };
+    if ('deleteSome' in order) return { more: writer.deleteSome(order.deleteSome), end: writer.end };
     if ('tidy' in order) writer.tidy();
     else writer.write(order.write);
-    return { more: false };
+    return { more: false, end: writer.end };
   } catch (error) {
     const { message, code } = error as { message: string; code?: string };
     return { failure: { message, code } };

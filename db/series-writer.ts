@@ -1,7 +1,7 @@
 /** The thread that writes messages.db, seen from here: what is on its way to it, and its next life when it dies. */
 import { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
-import type { Answer, Order, WorkerSettings } from './series-protocol.js';
+import type { Answer, Order, Place, WorkerSettings } from './series-protocol.js';
 
 export interface StoreLog {
   error(details: object, message: string): void;
@@ -10,7 +10,7 @@ export interface StoreLog {
 /** An order for the worker, and who hears of its answer. */
 export interface Job {
   order: Order;
-  settle(failure: Error | undefined, more: boolean): void;
+  settle(failure: Error | undefined, more: boolean, end?: Place): void;
 }
 
 /** One transaction is written while the next is on its way; more would only wait there. */
@@ -112,7 +112,7 @@ export class SeriesWriter {
       this.#log.error({ err: failure }, 'A transaction of the message store has failed.');
       job?.settle(failure, false);
     } else {
-      job?.settle(undefined, answer.more);
+      job?.settle(undefined, answer.more, answer.end);
     }
     this.send();
   }

@@ -10,7 +10,8 @@ import { migrate } from './migrations/index.js';
 import { messageMigrations } from './migrations/messages.js';
 import type { MqttChange } from './mqtt-changes.js';
 import { MqttRows } from './mqtt-rows.js';
-import type { Done, Purged } from './series-protocol.js';
+import { MissedRows } from './series-missed.js';
+import type { Done, Place, Purged } from './series-protocol.js';
 import { SeriesRanges, type Sum, type SumsQuery } from './series-ranges.js';
 import { fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series-rows.js';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './series-writer.js';
@@ -97,6 +98,8 @@ export const everything = { from: -timeLimit, to: timeLimit + 1 } as const;
 export class MessageStore {
   /** What is on disk of MQTT sessions. */
   readonly mqtt: MqttRows;
+  /** What has been stored after a place. */
+  readonly missed: MissedRows;
   readonly #log: StoreLog;
   readonly #now: () => number;
   readonly #reader: Sqlite.Database;
@@ -108,6 +111,7 @@ export class MessageStore {
   readonly #waiting: Job[] = [];
   #pending = 0;
   #closing: Promise<void> | undefined;
+  #end: Place = { points: 0, logs: 0 };
 
   private constructor(path: string, options: { log: StoreLog; now(): number }) {
     this.#log = options.log;
@@ -116,6 +120,7 @@ export class MessageStore {
     this.#statements = prepareReads(this.#reader);
     this.#ranges = new SeriesRanges(this.#reader);
     this.mqtt = new MqttRows(this.#reader);
+    this.missed = new MissedRows(this.#reader);
     this.#writer = new SeriesWriter(path, { log: options.log, next: () => this.#nextJob() });
   }
 
@@ -138,6 +143,11 @@ export class MessageStore {
     return store;
   }
 
+  /** Where what is on disk ends. */
+  get end(): Place {
+    return this.#end;
+  }
+
   /** Points and log entries that have been given and are not yet known to be on disk. */
   get pending(): number {
     return this.#pending;
@@ -152,7 +162,7 @@ export class MessageStore {
     const refusal = this.#refusal() ?? refusalOf(points);
     const kept = refusal ? [] : points;
     this.#pending += kept.length;
-    this.#open.add(key, kept, this.#settled(kept.length, refusal, done));
+    this.#open.add(key, kept, this.#settled({ points: kept.length, logs: 0 }, refusal, done));
     this.#collected();
   }
 
@@ -161,11 +171,11 @@ export class MessageStore {
     this.#makeRoom();
     const row = this.#refusal() ?? toLogRow(entry, uuidv7({ msecs: this.#now() }));
     if (row instanceof Error) {
-      this.#open.calls.push(this.#settled(0, row, done));
+      this.#open.calls.push(this.#settled(nothing, row, done));
     } else {
       this.#pending += 1;
       this.#open.logs.push(row);
-      this.#open.calls.push(this.#settled(1, undefined, done));
+      this.#open.calls.push(this.#settled({ points: 0, logs: 1 }, undefined, done));
     }
     this.#collected();
   }
@@ -174,7 +184,7 @@ export class MessageStore {
   record(changes: readonly MqttChange[], done: Done): void {
     const refusal = this.#refusal();
     if (!refusal) for (const change of changes) this.#open.changes.push(change);
-    this.#open.calls.push(this.#settled(0, refusal, done));
+    this.#open.calls.push(this.#settled(nothing, refusal, done));
     this.#collected();
   }
 
@@ -261,12 +271,16 @@ export class MessageStore {
     return this.#writer.available ? undefined : unavailable();
   }
 
-  /** The call's `done`, once, with nothing thrown into the others. */
-  #settled(count: number, refusal: Error | undefined, done: Done): Done {
-    return (failure) => {
-      this.#pending -= count;
+  /** The call's `done`, once, with nothing thrown into the others; it takes the end on, past what the call has added. */
+  #settled({ points, logs }: Place, refusal: Error | undefined, done: Done): SettledCall {
+    return (failure, end) => {
+      this.#pending -= points + logs;
+      if (end) {
+        end.points += points;
+        end.logs += logs;
+      }
       try {
-        done(refusal ?? failure);
+        done(refusal ?? failure, end);
       } catch (error) {
         this.#log.error({ err: error }, 'A callback of the message store has thrown.');
       }
@@ -294,8 +308,10 @@ export class MessageStore {
     this.#open = new OpenBatch();
     this.#waiting.push({
       order: { write: batch.toBatch() },
-      settle: (failure) => {
-        for (const done of batch.calls) done(failure);
+      settle: (failure, _, end) => {
+        if (end) this.#end = end;
+        const at = end && { points: end.points - batch.pointCount, logs: end.logs - batch.logs.length };
+        for (const done of batch.calls) done(failure, at);
       },
     });
   }
@@ -312,7 +328,11 @@ export class MessageStore {
       this.#seal();
       this.#waiting.push({
         order,
-        settle: (failure, more) => (failure ? reject(failure) : resolve(more)),
+        settle: (failure, more, end) => {
+          if (end) this.#end = end;
+          if (failure) reject(failure);
+          else resolve(more);
+        },
       });
       this.#writer.send();
     });
@@ -323,6 +343,10 @@ export class MessageStore {
     return this.#waiting.shift();
   }
 }
+
+/** What is called when a transaction has ended; without an error, with the end of the call before. */
+type SettledCall = (failure?: Error, end?: Place) => void;
+const nothing: Place = { points: 0, logs: 0 };
 
 function closed(): Error {
   return new Error('The message store is closed.');

@@ -1,5 +1,6 @@
 /** Composition root: everything that is made once and passed on. Owners close what they open, in reverse order. */
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { type Logger, pino } from 'pino';
 import { openBroker } from '../broker/index.js';
 import { lockDirectory, type Placement, Registry } from '../db/index.js';
@@ -86,6 +87,13 @@ export interface Broker {
    * @throws PlatformError 429/-199 past the rates of one client; what the store says when it takes nothing more.
    */
   publish(caller: Caller, message: Direct): Promise<Published>;
+  /**
+   * Live messages as server-sent events (decisions 7), under the rights of SUBSCRIBE; destroyed when the caller is cut
+   * off or does not read. Destroy it when the reader is gone.
+   */
+  stream(caller: Caller, request: StreamRequest): Readable | StreamRefusal;
+  /** Ends every stream; readers may come back. */
+  endStreams(): void;
   /** What would become of a caller's PUBLISH on a topic, or of its SUBSCRIBE to a filter: the decision itself. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
   /** Resolves when what has been noted of a device's refusals can be read. */
@@ -127,6 +135,19 @@ export interface Direct {
   payload: Buffer;
   qos: 0 | 1 | 2;
   retain: boolean;
+}
+
+/** `after` is the id of the last event that was received; `expires` in milliseconds since 1970. */
+export interface StreamRequest {
+  filters: readonly string[];
+  after: string | undefined;
+  expires: number;
+}
+
+/** Why there is no stream: logged out, none or too many filters, the one at `place` (from 1), the id, or too many streams. */
+export interface StreamRefusal {
+  refused: 'cutOff' | 'number' | 'malformed' | 'outOfReach' | 'id' | 'tooMany';
+  place?: number;
 }
 
 /** What has become of it: refused when it was not delivered; delivered with a rejection when it could not be stored. */

@@ -42,6 +42,7 @@ import { registrationRoutes, userRoutes } from './identity/users.js';
 import { logRoutes } from './messages/logs.js';
 import { publishing, publishingAtRoot } from './messages/publish.js';
 import { seriesWriting } from './messages/series-writing.js';
+import { streamRoutes } from './messages/stream.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { metricsRoutes } from './metrics.js';
 import { documentation } from './openapi.js';
@@ -184,6 +185,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         associationRoutes,
         batchRoutes,
         logRoutes,
+        streamRoutes,
         refusalRoutes,
         permissionRoutes,
         applicationRoutes,

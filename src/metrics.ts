@@ -35,6 +35,7 @@ function brokerMetrics(registry: Registry, { broker }: Pick<Context, 'broker'>):
   gauge(registry, 'slipway_mqtt_sockets', 'Open sockets of MQTT.', () => broker.gauges.sockets);
   gauge(registry, 'slipway_mqtt_connections', 'MQTT clients that are connected.', () => broker.gauges.connections);
   gauge(registry, 'slipway_mqtt_stored_sessions', 'Stored MQTT sessions.', () => broker.gauges.storedSessions);
+  gauge(registry, 'slipway_streams', 'Streams of server-sent events.', () => broker.gauges.streams);
   counterBy(registry, 'slipway_mqtt_limit_hits_total', 'How often a limit was reached.', 'limit', counters.limitHits);
   counterBy(
     registry,

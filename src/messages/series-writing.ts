@@ -51,7 +51,10 @@ export function seriesWriting(app: App, ctx: Context): void {
         params: Type.Object({ '*': Type.String({ description: 'The topic, raw or percent-encoded.' }) }),
         body: {
           content: Object.fromEntries(
-            Object.entries(mediaTypes).map(([type, description]) => [type, { schema: { description } }]),
+            Object.entries(mediaTypes).map(([type, description]) => [
+              type,
+              { schema: { description, properties: {} } },
+            ]),
           ),
         },
         response: { 200: answer },

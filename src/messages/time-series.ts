@@ -5,7 +5,7 @@ import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { invalid } from '../errors.js';
 import type { App } from '../http.js';
-import { isInBatch } from '../registry/batch.js';
+import { isInsideBatch } from '../registry/batch.js';
 import { readRollup } from './rollups.js';
 import { exportSeries } from './series-export.js';
 import { readLatest, readPage } from './series-pages.js';
@@ -54,7 +54,7 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
         nameIgnored(request, reply, heeds.page);
         return readPage(ctx, caller, topic, query);
       }
-      if (isInBatch(request)) throw invalid('format', 'must be json in a batch');
+      if (isInsideBatch(request)) throw invalid('format', 'must be json in a batch');
       nameIgnored(request, reply, heeds[format]);
       const { headers, body } = exportSeries(ctx, caller, topic, format, query);
       return reply.headers(headers).send(body);

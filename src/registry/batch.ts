@@ -28,6 +28,11 @@ const query = Type.Object({
 type Batch = FastifyRequest<{ Body: Static<typeof body>; Querystring: Static<typeof query> }>;
 type Answer = { status: number; json: string | Buffer };
 
+/** Whether a request is one of a batch, where an answer has to end. */
+export function isInsideBatch({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
+  return headers[insideBatch] !== undefined;
+}
+
 export function batchRoutes(app: App): void {
   app.post(
     '/batch',
@@ -49,7 +54,7 @@ export function batchRoutes(app: App): void {
     },
     async (request, reply) => {
       // Batches in batches would multiply the limit.
-      if (isInBatch(request)) throw invalid('path', 'must not be a batch');
+      if (isInsideBatch(request)) throw invalid('path', 'must not be a batch');
       const pieces = Readable.from(answers(app, request), { objectMode: true, highWaterMark: 1 });
       return reply.type('application/json; charset=utf-8').send(pieces);
     },
@@ -73,11 +78,6 @@ async function* answers(app: App, request: Batch): AsyncGenerator<string | Buffe
     await nextTurn();
   }
   yield ']';
-}
-
-/** Whether a request is one of a batch, whose answers are JSON. */
-export function isInBatch({ headers }: FastifyRequest): boolean {
-  return headers[insideBatch] !== undefined;
 }
 
 /** Serves one request of a batch. It never throws: what has been sent of the array could not be taken back. */

@@ -167,7 +167,7 @@ t.test('every operation says what it is, what it takes and what it answers', asy
     );
     for (const status of successes) t.ok(responses[status].headers['x-request-id'], endpoint);
     if (!responses[200]) continue;
-    const isList = Object.values<Json>(responses[200].content['application/json'].schema.properties ?? {}).some(
+    const isList = Object.values<Json>(responses[200].content['application/json']?.schema.properties ?? {}).some(
       (one) => one.properties?.results,
     );
     const isEntity = !isList && path.startsWith('/api/v1/') && /\/\{id\}(\/recover)?$/.test(path);

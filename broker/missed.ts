@@ -1,0 +1,175 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { LogEntry, StoredPoint } from '../db/series.js';
+import type { SeriesRow } from '../db/series-missed.js';
+import type { Place } from '../db/series-protocol.js';
+import type { BrokerServices } from '../src/context.js';
+import { formatTopic } from '../src/topics.js';
+import { matches } from './topics.js';
+
+/** Messages that are sent again at most, and the characters in them; who has missed more is told so. */
+const mostMessages = 10_000;
+const mostCharacters = 4 * 1024 * 1024;
+/** Rows that are looked at for one reader, and in one go. */
+const mostRows = 200_000;
+const rowsAtOnce = 1000;
+/** Milliseconds by which the time of a point may be before the time at which it came. */
+const lateness = 10 * 60_000;
+
+/** A stored message, as it is sent again; `place` is its own. */
+export interface Missed {
+  topic: string;
+  payload: string;
+  time: number;
+  place: Place;
+}
+
+/** Who was away, and from where to where. */
+export interface Absence {
+  accountId: string;
+  filters: readonly string[];
+  mayHear(topic: string): boolean;
+  from: Readonly<Place>;
+  /** Milliseconds since 1970; when it was at `from`. */
+  since: number;
+  to: Readonly<Place>;
+}
+
+/** Thrown when there is more than is sent again. */
+export class TooMuchMissed extends Error {}
+
+/** What one reader may still cost. */
+interface Budget {
+  rows: number;
+  characters: number;
+}
+
+type Needed = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
+
+/**
+ * What was stored during an absence: points in the order in which they came, then log entries. In steps between which
+ * others get their turn. @throws TooMuchMissed
+ */
+export async function readMissed(services: Needed, absence: Absence): Promise<Missed[]> {
+  const found: Missed[] = [];
+  const budget = { rows: mostRows, characters: mostCharacters };
+  if (absence.from.points < absence.to.points)
+    for await (const { row, topic } of seriesOf(services, absence, budget))
+      await addPoints(services, absence, row, topic, found, budget);
+  found.sort((a, b) => a.place.points - b.place.points);
+  if (absence.from.logs < absence.to.logs) await addLogs(services, absence, found, budget);
+  return found;
+}
+
+/** The series that the filters can mean and that may be heard now. */
+async function* seriesOf({ messages, access, config }: Needed, absence: Absence, budget: Budget) {
+  const { accountId, filters } = absence;
+  const depth = config.topicRoot.split('/').length + 2;
+  const devices = new Set(filters.map((filter) => filter.split('/')[depth] ?? '#'));
+  const isWide = filters.some((filter) => filter.split('/').slice(0, depth).includes('#'));
+  const topicOf = ({ deviceId, channelTemplateId }: SeriesRow): string | undefined => {
+    const template = access.placement(deviceId)?.deviceTemplateId;
+    if (template === undefined) return undefined;
+    for (const { id, name, persistenceType } of access.channelsOf(template).values())
+      if (id === channelTemplateId && persistenceType === 'timeSeries')
+        return formatTopic(config.topicRoot, accountId, deviceId, name);
+    return undefined;
+  };
+  const mayBeMeant = (topic: string) => filters.some((filter) => matches(filter, topic)) && absence.mayHear(topic);
+  if (!isWide && !devices.has('+') && !devices.has('#')) {
+    for (const deviceId of devices)
+      for (const row of messages.missed.seriesOf(accountId, deviceId)) {
+        const topic = topicOf(row);
+        if (topic !== undefined && mayBeMeant(topic)) yield { row, topic };
+      }
+    return;
+  }
+  for (let after: number | undefined = 0; after !== undefined; ) {
+    const page: { rows: SeriesRow[]; last: number | undefined } = messages.missed.seriesAfter(
+      accountId,
+      after,
+      rowsAtOnce,
+    );
+    spend(budget, rowsAtOnce);
+    after = page.last;
+    for (const row of page.rows) {
+      const topic = topicOf(row);
+      if (topic !== undefined && mayBeMeant(topic)) yield { row, topic };
+    }
+    await nextTurn();
+  }
+}
+
+/** Points are found by their time: no index has the order in which they came, which would cost every one of them. */
+async function addPoints(
+  { messages }: Needed,
+  { from, since, to }: Absence,
+  { id }: SeriesRow,
+  topic: string,
+  found: Missed[],
+  budget: Budget,
+): Promise<void> {
+  for (let after = { time: since - lateness, sequence: 0 }; ; ) {
+    const page = messages.missed.points(id, after, rowsAtOnce);
+    // A series without points costs its look-up.
+    spend(budget, page.length + 1);
+    for (const point of page) {
+      if (point.sequence <= from.points || point.sequence > to.points) continue;
+      const place = { points: point.sequence, logs: from.logs };
+      add(found, { topic, payload: pointPayload(point), time: point.time, place }, budget);
+    }
+    const last = page.at(-1);
+    if (!last || page.length < rowsAtOnce) return;
+    after = last;
+    await nextTurn();
+  }
+}
+
+async function addLogs({ messages, config }: Needed, absence: Absence, found: Missed[], budget: Budget): Promise<void> {
+  const { accountId, filters, from, to } = absence;
+  for (let after = from.logs; after < to.logs; ) {
+    const page = messages.missed.logs(after, rowsAtOnce);
+    spend(budget, page.length);
+    for (const entry of page) {
+      if (entry.sequence > to.logs || entry.accountId !== accountId || isPresence(entry)) continue;
+      const topic = formatTopic(config.topicRoot, accountId, entry.deviceId, '_log');
+      if (!filters.some((filter) => matches(filter, topic)) || !absence.mayHear(topic)) continue;
+      const place = { points: to.points, logs: entry.sequence };
+      add(found, { topic, payload: logPayload(entry), time: entry.received, place }, budget);
+    }
+    const last = page.at(-1);
+    if (!last) return;
+    after = last.sequence;
+    await nextTurn();
+  }
+}
+
+function add(found: Missed[], missed: Missed, budget: Budget): void {
+  budget.characters -= missed.payload.length;
+  if (found.length >= mostMessages || budget.characters < 0) throw new TooMuchMissed();
+  found.push(missed);
+}
+
+function spend(budget: Budget, rows: number): void {
+  budget.rows -= rows;
+  if (budget.rows < 0) throw new TooMuchMissed();
+}
+
+/** The service's own entries about connections are never published. */
+function isPresence({ severity, custom }: LogEntry): boolean {
+  return severity === 'lifecycle' && typeof custom?.connected === 'boolean';
+}
+
+/** A line of CSV, or SenML (RFC 8428) where a line cannot say it. */
+function pointPayload({ time, category, numericValue, stringValue }: StoredPoint): string {
+  const plain = !/[,\r\n]|^\s|\s$/.test(category) && !/[\r\n]|^\s|\s$/.test(stringValue ?? '');
+  if (plain) return `${time},${category},${numericValue ?? ''},${stringValue ?? ''}`;
+  const value = numericValue === null ? { vs: stringValue } : { v: numericValue };
+  return JSON.stringify([{ n: category, t: time / 1000, ...value }]);
+}
+
+/** As `_log` takes it. */
+function logPayload({ message, details, severity, code, tags, custom, time }: LogEntry): string {
+  const texts = Object.entries({ message, details, code }).filter(([, text]) => text !== null);
+  const about = { ...Object.fromEntries(texts), severity, ...(tags.length > 0 && { tags }), ...(custom && { custom }) };
+  return JSON.stringify({ ...about, sourceTimestamp: new Date(time).toISOString() });
+}

@@ -1,0 +1,92 @@
+/** Live messages as server-sent events (decisions 7). */
+import type { Readable } from 'node:stream';
+import type { FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
+import type { Context, StreamRefusal } from '../context.js';
+import { nameIgnored } from '../entity/routes.js';
+import { invalid, PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { isInsideBatch } from '../registry/batch.js';
+
+const query = Type.Object({
+  topics: Type.String({ minLength: 1, maxLength: 65_536, description: 'Topic filters as in MQTT, comma-separated.' }),
+});
+/** Seconds after which one of the other streams may have ended. */
+const retryAfter = 15;
+
+/** GET /stream. */
+export function streamRoutes(app: App, ctx: Context): void {
+  // A server that closes waits for its answers, and these have no end.
+  app.addHook('preClose', async () => ctx.broker.endStreams());
+  app.get(
+    '/stream',
+    {
+      // Nobody would ever end the stream behind an answer without a body.
+      exposeHeadRoute: false,
+      config: { right: ['subscribe', 'device'], errors: ['notFound', 'forbidden', 'tooMany'], sends: ['ignored'] },
+      schema: {
+        tags: ['Messages'],
+        summary: 'Listen to messages as server-sent events',
+        description:
+          'Each event has an `id`, `event: message` and as `data` the JSON `{"topic","payload","time"}`, with `payloadBase64` where the payload is no UTF-8. With the header `Last-Event-ID` the points and log entries stored since come first, a point as a line of CSV; `event: gap` with `{"since"}` stands for more than can be sent. Not in a batch.',
+        querystring: query,
+        response: {
+          200: {
+            description: 'Events, and a comment every 15 seconds. It ends with the session, or with the last right.',
+            content: { 'text/event-stream': { schema: Type.Unsafe<Readable>({ type: 'string' }) } },
+          },
+        },
+      },
+    },
+    async (request, reply) => {
+      const { caller, authenticated } = request;
+      ctx.access.demand(caller, 'subscribe', 'device');
+      nameIgnored(request, reply, query);
+      const opened = ctx.broker.stream(caller, {
+        filters: readTopics(request.query),
+        after: lastEventId(request),
+        expires: Date.parse(authenticated.session.expires),
+      });
+      if ('refused' in opened) throw refusalOf(opened, ctx);
+      if (isInsideBatch(request)) {
+        opened.destroy();
+        throw invalid('path', 'must not be a stream');
+      }
+      reply.type('text/event-stream; charset=utf-8').header('cache-control', 'no-store');
+      // Some proxies keep answers back until they are long.
+      return reply.header('x-accel-buffering', 'no').send(opened);
+    },
+  );
+}
+
+/** A reader that has had no event yet may send an empty one. */
+function lastEventId({ headers }: FastifyRequest): string | undefined {
+  const id = headers['last-event-id'];
+  return typeof id === 'string' && id !== '' ? id : undefined;
+}
+
+function readTopics({ topics }: Static<typeof query>): string[] {
+  return topics.split(',').filter((topic) => topic !== '');
+}
+
+function refusalOf({ refused, place = 1 }: StreamRefusal, { config }: Context): PlatformError {
+  const { maxSubscriptions, maxConnectionsPerPrincipal } = config.mqtt;
+  switch (refused) {
+    case 'cutOff':
+      return new PlatformError('tokenInvalid');
+    case 'number':
+      return invalid('topics', `must be 1 to ${maxSubscriptions} topic filters`);
+    case 'malformed':
+      return invalid('topics', `number ${place} is no topic filter`);
+    case 'outOfReach':
+      return new PlatformError('notFound', {
+        details: [{ path: 'topics', message: `number ${place} matches nothing` }],
+      });
+    case 'id':
+      return invalid('Last-Event-ID', 'must be the id of an event');
+    case 'tooMany': {
+      const allowance = { limit: maxConnectionsPerPrincipal, remaining: 0, reset: retryAfter };
+      return new PlatformError('tooMany', { message: 'Too many streams of one caller.', allowance });
+    }
+  }
+}

@@ -1,0 +1,296 @@
+import { once } from 'node:events';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { mock } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import t from 'tap';
+import { type Fixture, fixture, sibling, versionOf } from '../broker/fixture.js';
+import { type Events, openStream } from '../support/events.js';
+import type { Json } from '../support/service.js';
+
+const header = 'platform-revocation';
+/** The heartbeat is asked for by ticking; everything else keeps the real time. */
+mock.timers.enable({ apis: ['setInterval'] });
+t.teardown(() => mock.timers.reset());
+
+let f: Fixture;
+t.before(async () => {
+  f = await fixture(t);
+});
+
+const publish = (topic: string, body: string, query = '') =>
+  f.service.ok('POST', `/api/v1/messaging/publish/${topic}${query}`, {
+    body,
+    headers: { 'content-type': 'text/plain' },
+  });
+const refusal = (topics: string, options = {}) =>
+  openStream(t, f.service, topics, options).then(
+    (events) => events.close(),
+    (error: Error) => error.message,
+  );
+const put = async (path: string, body: object) => {
+  const answer = await f.service.ok('GET', `/api/v1${path}`);
+  const { version } = Object.values<Json>(answer)[0];
+  const moved = await f.service.http('PUT', `/api/v1${path}`, { body, headers: { etag: version } });
+  t.equal(moved.status, 200, moved.text);
+  return moved.headers.get(header);
+};
+/** What arrives before a message that is published now. */
+const before = async (events: Events, topic: string, text: string) => {
+  await publish(topic, text);
+  const arrived = await events.until(({ data }) => data.payload === text);
+  // Where a device stands is a change of its fields.
+  const said = arrived.filter(({ data }) => !data.topic?.endsWith('/_updates/fields'));
+  return said.map(({ data }) => data.payload).slice(0, -1);
+};
+
+t.test('messages arrive once each, in order, as text or base64, with an id', async (t) => {
+  const events = await openStream(t, f.service, `${f.topic('chat')},${f.topic('+')},#`);
+  t.match(events.headers.get('content-type'), /^text\/event-stream/);
+  t.equal(events.headers.get('cache-control'), 'no-store');
+  for (const text of ['one', 'two\nlines', 'drei ü']) await publish(f.topic('chat'), text);
+  const device = await f.service.connect(f.who);
+  await events.until(({ data }) => data.topic === f.topic('_updates/fields'));
+  await device.publishAsync(f.topic('chat'), Buffer.from([0xff, 0]), { qos: 0 });
+  const last = await events.next();
+  t.match(last, { event: 'message', data: { topic: f.topic('chat'), payloadBase64: '/wA=' } });
+  t.match(last.id, /^\d+-\d+-\d+$/);
+  t.notOk('payload' in last.data);
+  t.equal(last.data.time, new Date(last.data.time).toISOString());
+  events.close();
+  const again = await openStream(t, f.service, f.topic('chat'));
+  const sent = ['a', 'b\nc', 'd'];
+  for (const text of sent) await publish(f.topic('chat'), text);
+  t.same(await again.payloads(3), sent);
+});
+
+t.test('only what is in reach arrives, and a filter that can match nothing is refused', async (t) => {
+  const organization = await f.service.organization();
+  const { token } = await f.service.endUser(organization.id);
+  const inside = await f.service.device({
+    deviceTemplateId: f.device.deviceTemplateId,
+    organizationId: organization.id,
+  });
+  const topic = f.service.topic(inside.device.id, 'chat');
+  const events = await openStream(t, f.service, '#', { token });
+  await publish(f.topic('chat'), 'outside');
+  await publish(topic, 'inside');
+  t.match((await events.next()).data, { topic, payload: 'inside' }, 'and nothing of the other device');
+
+  t.match(await refusal(f.topic('chat'), { token }), /^404 .*"code":100/);
+  t.match(await refusal(`${topic},${f.topic('chat')}`, { token }), /^404/, 'one is enough');
+  t.match(await refusal('$SYS/#'), /^404/);
+  t.match(await refusal(f.topic('nothing')), /^404/);
+  for (const filter of ['a#', 'a/+b', '\0', ',', '']) t.match(await refusal(filter), /^400 .*"code":106/, filter);
+  t.match(await refusal(Array.from({ length: 201 }, (_, at) => `${at}`).join()), /^400 .*1 to 200/);
+  t.match(await refusal('#', { after: 'nonsense' }), /^400 .*Last-Event-ID/);
+  t.match(await refusal('#', { token: 'nonsense' }), /^401/);
+});
+
+t.test('who loses a right hears nothing more and has no stream left when the answer leaves', async (t) => {
+  const [one, two] = [await f.service.organization(), await f.service.organization()];
+  const { device } = await sibling(f);
+  const { endUser, email, password, token } = await f.service.endUser(one.id);
+  await put(`/devices/${device.id}`, { organizationId: one.id });
+  const topic = f.service.topic(device.id, 'chat');
+  const named = await openStream(t, f.service, topic, { token });
+  const wide = await openStream(t, f.service, '#', { token });
+  await publish(topic, 'before');
+  for (const events of [named, wide]) t.same(await events.payloads(1), ['before']);
+
+  t.equal(await put(`/devices/${device.id}`, { organizationId: two.id }), 'connections=1; subscriptions=1');
+  await named.closed;
+  t.match(await refusal(topic, { token }), /^404/);
+  await publish(topic, 'moved away');
+  await put(`/devices/${device.id}`, { organizationId: one.id });
+  t.same(await before(wide, topic, 'back'), [], 'silence through the wildcard');
+
+  t.equal(await put(`/end-users/${endUser.id}`, { organizationId: two.id }), 'connections=0; subscriptions=0');
+  await publish(topic, 'moved itself');
+  await put(`/end-users/${endUser.id}`, { organizationId: one.id });
+  t.same(await before(wide, topic, 'back again'), []);
+
+  const logout = await f.service.http('POST', '/api/v1/sessions/logout', { token });
+  t.equal(logout.headers.get(header), 'connections=1; subscriptions=1');
+  await wide.closed;
+  const { jwt } = await f.service.loginAs(email, password);
+  const last = await openStream(t, f.service, '#', { token: jwt });
+  const { version } = (await f.service.ok('GET', `/api/v1/end-users/${endUser.id}`)).endUser;
+  const removed = await f.service.http('DELETE', `/api/v1/end-users/${endUser.id}`, { headers: { etag: version } });
+  t.equal(removed.headers.get(header), 'connections=1; subscriptions=1');
+  await last.closed;
+});
+
+t.test('a deleted device, or channel, takes the filters that name it', async (t) => {
+  const { device } = await sibling(f);
+  const channel = await f.service.channel(f.device.deviceTemplateId, { name: 'short', persistenceType: 'simple' });
+  const events = await openStream(
+    t,
+    f.service,
+    `${f.service.topic(device.id, 'chat')},${f.topic('short')},${f.topic('chat')}`,
+  );
+  const remove = async (path: string, version: string) =>
+    (await f.service.http('DELETE', path, { headers: { etag: version } })).headers.get(header);
+  const device1 = await remove(`/api/v1/devices/${device.id}`, await versionOf(f.service, device.id));
+  t.equal(device1, 'connections=0; subscriptions=1');
+  const channel1 = await remove(`/api/v1/channels/templates/${channel.id}`, channel.version);
+  t.equal(channel1, 'connections=0; subscriptions=1');
+  t.same(await before(events, f.topic('chat'), 'still there'), []);
+});
+
+t.test('what was stored while a reader was away follows once, in order, before what is live', async (t) => {
+  const other = await sibling(f);
+  const topics = `${f.topic('temperature')},${other.topic('+')},${f.topic('_log')}`;
+  const first = await openStream(t, f.service, topics);
+  await first.line(/^id: /);
+  t.ok(first.lastId, 'an id stands there before the first message');
+  await publish(f.topic('temperature'), '1700000000000,t,1,');
+  await publish(f.topic('temperature'), ',t,2,');
+  const [, second] = [await first.next(), await first.next()];
+  first.close();
+  await first.closed;
+
+  await publish(f.topic('temperature'), `${Date.now()},t,3,x,y`);
+  await publish(other.topic('temperature'), JSON.stringify([{ n: 'a,b', v: 4 }]));
+  await publish(f.topic('temperature'), ',t,5,', '?qos=0');
+  await publish(f.topic('_log'), JSON.stringify({ message: 'm', code: 'c', custom: { k: 1 } }));
+  await publish(other.topic('chat'), 'simple: nothing is promised');
+  const again = await openStream(t, f.service, topics, { after: second.id });
+  await publish(f.topic('temperature'), ',t,6,');
+  const events = await again.until(({ data }) => data.payload === ',t,6,');
+  const texts = events.map(({ data }) => data.payload.replace(/^\d{13}/, '').replace(/"t":[\d.]+/, '"t":0'));
+  t.same(texts.slice(0, 3), [',t,3,x,y', '[{"n":"a,b","t":0,"v":4}]', ',t,5,']);
+  t.match(JSON.parse(texts[3] ?? ''), { message: 'm', severity: 'info', code: 'c', custom: { k: 1 } });
+  t.same(texts.slice(4), [',t,6,']);
+  t.equal(events[1]?.data.topic, other.topic('temperature'));
+
+  // Who breaks off in the middle of what was missed gets the rest.
+  const rest = await openStream(t, f.service, topics, { after: events[1]?.id ?? '' });
+  t.match(await rest.payloads(3), [/,t,5,$/, /,t,6,$/, /"m"/], 'points, and then log entries');
+  t.same(await before(rest, f.topic('temperature'), ',t,7,'), []);
+});
+
+t.test('breaking off at any message of a storm loses none and repeats none', async (t) => {
+  const device = await f.service.connect(f.who);
+  const count = 3000;
+  const got: number[] = [];
+  let after = '';
+  const begin = await openStream(t, f.service, f.topic('temperature'));
+  await begin.line(/^id: /);
+  after = begin.lastId;
+  begin.close();
+  const sending = Promise.all(
+    Array.from({ length: count }, (_, at) => device.publishAsync(f.topic('temperature'), `,storm,${at},`, { qos: 1 })),
+  );
+  for (let take = 1; got.length < count; take = (take * 7) % 501) {
+    const events = await openStream(t, f.service, f.topic('temperature'), { after });
+    for (let taken = 0; taken < take && got.length < count; taken += 1) {
+      const { id, data } = await events.next();
+      after = id;
+      got.push(Number(data.payload.split(',')[2]));
+    }
+    events.close();
+  }
+  await sending;
+  t.same(
+    got,
+    Array.from({ length: count }, (_, at) => at),
+  );
+});
+
+t.test('who has missed too much is told so, once', async (t) => {
+  const first = await openStream(t, f.service, f.topic('temperature'));
+  await first.line(/^id: /);
+  const after = first.lastId;
+  first.close();
+  const rows = Array.from({ length: 5001 }, (_, at) => `,many,${at},`).join('\n');
+  for (let time = 0; time < 2; time += 1) await publish(f.topic('temperature'), rows);
+  const again = await openStream(t, f.service, f.topic('temperature'), { after });
+  const gap = await again.next();
+  t.match(gap, { event: 'gap', data: { since: /^\d{4}-/ } });
+  t.same(await before(again, f.topic('temperature'), ',t,1,'), []);
+  const caughtUp = await openStream(t, f.service, f.topic('temperature'), { after: gap.id });
+  const [later, ...more] = await before(caughtUp, f.topic('temperature'), ',t,2,');
+  t.match(later, /^\d+,t,1,$/);
+  t.same(more, [], 'the gap is behind');
+});
+
+t.test('an idle stream gets a heartbeat every 15 seconds, with the id of now', async (t) => {
+  const events = await openStream(t, f.service, f.topic('chat'));
+  await events.line(/^id: /);
+  const [idle] = [events.lastId];
+  await f.service.ok('POST', `/api/v1/messaging/publish/${f.topic('temperature')}`, { body: '{"t":1}' });
+  mock.timers.tick(14_999);
+  t.notOk(events.lines.some((line) => line.startsWith(':')));
+  mock.timers.tick(1);
+  await events.line(/^: heartbeat/);
+  await publish(f.topic('chat'), 'x');
+  await events.next();
+  const ids = events.lines.filter((line) => line.startsWith('id: '));
+  t.not(ids[1], `id: ${idle}`, 'who comes back needs not look at what it has not asked for');
+});
+
+t.test('a cookie is enough; a batch and HEAD have no stream', async (t) => {
+  const url = `/api/v1/stream?topics=${encodeURIComponent('#')}`;
+  const cookie = `platform-access-token=${f.service.admin}`;
+  const aborter = new AbortController();
+  const response = await fetch(f.service.server.url + url, { headers: { cookie }, signal: aborter.signal });
+  t.equal(response.status, 200);
+  aborter.abort();
+  const body = { requests: [{ method: 'GET', path: url }] };
+  t.match(await f.service.ok('POST', '/api/v1/batch', { body }), [{ error: { code: 106 } }]);
+  t.equal((await fetch(f.service.server.url + url, { method: 'HEAD', headers: { cookie } })).status, 404);
+});
+
+t.test('a reader that does not read is cut off, and nobody else notices', async (t) => {
+  const { broker } = f.service.server.ctx;
+  while (broker.gauges.streams > 0) await nextTurn();
+  const reading = await openStream(t, f.service, f.topic('chat'));
+  const request = httpRequest(`${f.service.server.url}/api/v1/stream?topics=${encodeURIComponent(f.topic('chat'))}`, {
+    headers: { authorization: `Bearer ${f.service.admin}` },
+  });
+  request.on('error', () => {});
+  const [response] = (await once(request.end(), 'response')) as [IncomingMessage];
+  response.on('error', () => {});
+  const device = await f.service.connect(f.who);
+  const payload = 'x'.repeat(100_000);
+  let sent = 0;
+  for (; broker.gauges.streams === 2 && sent < 500; sent += 1) {
+    await device.publishAsync(f.topic('chat'), payload, { qos: 1 });
+    await reading.next();
+  }
+  t.equal(broker.gauges.streams, 1, `after ${sent} messages`);
+  t.ok(broker.counters.shed > 0);
+  t.same(await before(reading, f.topic('chat'), 'last'), []);
+  request.destroy();
+});
+
+t.test('streams of one caller are limited, and end with the session and the service', async (t) => {
+  const clock = { now: () => Date.now() };
+  const limited = await fixture(t, { SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: '2' }, { clock });
+  const { service, topic } = limited;
+  const organization = await service.organization();
+  const { email, password } = await service.endUser(organization.id);
+  const { jwt } = await service.ok('POST', '/api/v1/auth/login-user', {
+    body: { emailAddress: email, password, accountId: service.accountId, renewalType: 'short' },
+    token: null,
+  });
+  const [one, two] = [
+    await openStream(t, service, '#', { token: jwt }),
+    await openStream(t, service, '#', { token: jwt }),
+  ];
+  await t.rejects(openStream(t, service, '#', { token: jwt }), { message: /^429/ });
+  one.close();
+  const { broker } = service.server.ctx;
+  while (broker.gauges.streams > 1) await nextTurn();
+  const third = await openStream(t, service, '#', { token: jwt });
+  const staying = await openStream(t, service, topic('chat'));
+  const later = Date.now() + 31 * 60_000;
+  clock.now = () => later;
+  mock.timers.tick(1000);
+  await Promise.all([two.closed, third.closed]);
+  t.equal(broker.gauges.streams, 1, 'the session of the admin lasts longer');
+  const begun = performance.now();
+  await service.close();
+  await staying.closed;
+  t.ok(performance.now() - begun < 3000, 'nobody waits for it');
+});
