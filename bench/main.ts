@@ -7,19 +7,22 @@ import { measureLists } from './lists.js';
 import { measureLogins } from './logins.js';
 import { measureMoves } from './move.js';
 import { seed } from './seed.js';
+import { measureSeries } from './series.js';
 
 const usage = `npm run bench -- seed  --data-dir D [--devices 1000000]   make a large registry in D
 npm run bench -- lists [--data-dir D] [--devices 1000000]  every filter and sort of GET /devices (seeds its own without D)
 npm run bench -- move  [--devices 10000]                   move an organization with so many devices under live connections
+npm run bench -- series [--points 10000000]                pages, latest, rollups, a month as CSV while devices publish
 npm run bench -- logins                                    what logins cost others, and what their time tells
 `;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { 'data-dir': { type: 'string' }, devices: { type: 'string' } },
+  options: { 'data-dir': { type: 'string' }, devices: { type: 'string' }, points: { type: 'string' } },
 });
 const [scenario = ''] = positionals;
 const devices = Number(values.devices ?? (scenario === 'move' ? 10_000 : 1_000_000));
+const points = Number(values.points ?? 10_000_000);
 const given = values['data-dir'];
 const say = (line: string) => console.log(line);
 
@@ -28,11 +31,16 @@ const scenarios: Record<string, { seeds: number; run(directory: string): Promise
   seed: { seeds: 0, run: (directory) => seed(directory, devices, say) },
   lists: { seeds: devices, run: measureLists },
   logins: { seeds: 0, run: measureLogins },
+  series: { seeds: 0, run: (directory) => measureSeries(directory, points) },
   move: { seeds: 1000, run: (directory) => measureMoves(directory, devices) },
 };
 const chosen = Object.hasOwn(scenarios, scenario) ? scenarios[scenario] : undefined;
 
-if (!Number.isInteger(devices) || devices < 1 || !chosen || (scenario === 'seed' && !given)) {
+if (
+  ![devices, points].every((number) => Number.isInteger(number) && number > 0) ||
+  !chosen ||
+  (scenario === 'seed' && !given)
+) {
   console.error(usage);
   process.exitCode = 2;
 } else {
