@@ -13,6 +13,7 @@ import { measureLogins } from './logins.js';
 import { measureMoves } from './move.js';
 import { measureReconnect } from './reconnect.js';
 import { seed } from './seed.js';
+import { measureSeries } from './series.js';
 import { measureStored } from './stored.js';
 
 const usage = `npm run bench -- seed  --data-dir D [--devices 1000000]   make a large registry in D
@@ -20,6 +21,7 @@ npm run bench -- lists [--data-dir D] [--devices 1000000]  every filter and sort
 npm run bench -- move  [--devices 10000]                   move an organization with so many devices under live connections
 npm run bench -- keeping                                   ingest while the cap on bytes is reached, against ingest without
 npm run bench -- bridges                                   what bridges cost publishers, at each level
+npm run bench -- series [--points 10000000]                pages, latest, rollups, a month as CSV while devices publish
 npm run bench -- logins                                    what logins cost others, and what their time tells
 npm run bench -- reconnect [--devices 10000]               a fleet with stored sessions comes back after a restart
 npm run bench -- latency                                   publish to receive on an idle broker
@@ -29,10 +31,11 @@ npm run bench -- stored                                    QoS 1 that is on disk
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { 'data-dir': { type: 'string' }, devices: { type: 'string' } },
+  options: { 'data-dir': { type: 'string' }, devices: { type: 'string' }, points: { type: 'string' } },
 });
 const [scenario = ''] = positionals;
 const devices = Number(values.devices ?? (['move', 'reconnect'].includes(scenario) ? 10_000 : 1_000_000));
+const points = Number(values.points ?? 10_000_000);
 const given = values['data-dir'];
 const say = (line: string) => console.log(line);
 
@@ -43,6 +46,7 @@ const scenarios: Record<string, { seeds: number; run(directory: string): Promise
   keeping: { seeds: 0, run: (directory) => measureKeeping(directory, say) },
   bridges: { seeds: 0, run: measureBridges },
   logins: { seeds: 0, run: measureLogins },
+  series: { seeds: 0, run: (directory) => measureSeries(directory, points) },
   move: { seeds: 1000, run: (directory) => measureMoves(directory, devices) },
   reconnect: { seeds: devices, run: (directory) => measureReconnect(directory, devices) },
   latency: { seeds: 1000, run: measureLatency },
@@ -51,7 +55,11 @@ const scenarios: Record<string, { seeds: number; run(directory: string): Promise
 };
 const chosen = Object.hasOwn(scenarios, scenario) ? scenarios[scenario] : undefined;
 
-if (!Number.isInteger(devices) || devices < 1 || !chosen || (scenario === 'seed' && !given)) {
+if (
+  ![devices, points].every((number) => Number.isInteger(number) && number > 0) ||
+  !chosen ||
+  (scenario === 'seed' && !given)
+) {
   console.error(usage);
   process.exitCode = 2;
 } else {

@@ -79,7 +79,6 @@ interface LogQuery {
 
 interface PointQuery {
   series: number;
-  category: number | null;
   time: number;
   sequence: number;
   bound: number;
@@ -96,7 +95,6 @@ export function prepareReads(reader: Sqlite.Database) {
       `SELECT p."time", p."sequence", c."text" AS "category", p."number" AS "numericValue", p."text" AS "stringValue"
        FROM "points" p CROSS JOIN "categories" c ON c."id" = p."category"
        WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence) AND p."time" ${bound} @bound
-       AND (@category IS NULL OR p."category" = @category)
        ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
     );
   const logFilter = `"deviceId" = @deviceId AND "time" >= @from AND "time" < @to

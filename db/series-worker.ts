@@ -9,6 +9,7 @@ import { MqttWriter } from './mqtt-writer.js';
 import type { OutboxChange } from './outbox.js';
 import { OutboxWriter } from './outbox-writer.js';
 import { SeriesCounts } from './series-counts.js';
+import { SeriesMarks } from './series-marks.js';
 import {
   type Answer,
   type Batch,
@@ -40,6 +41,7 @@ class Writer {
   readonly #mqtt: MqttWriter;
   readonly #outbox: OutboxWriter;
   readonly #counts: SeriesCounts;
+  readonly #marks: SeriesMarks;
   readonly #removal: SeriesRemoval;
   readonly #pageSize: number;
   readonly #series = boundedCache<string, KnownSeries>(seriesKept);
@@ -53,13 +55,16 @@ class Writer {
     this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     this.#statements = prepare(this.#file);
     this.#mqtt = new MqttWriter(this.#file);
+    this.#marks = new SeriesMarks(this.#file);
     this.#outbox = new OutboxWriter(this.#file);
     this.#counts = new SeriesCounts(this.#file);
     this.#removal = new SeriesRemoval(this.#file, {
       counts: this.#counts,
       size: () => this.size,
-      changed: ({ accountId, deviceId, channelTemplateId }) =>
-        this.#series.delete(nameOf([accountId, deviceId, channelTemplateId])),
+      changed: ({ id, accountId, deviceId, channelTemplateId, oldest }) => {
+        this.#series.delete(nameOf([accountId, deviceId, channelTemplateId]));
+        this.#marks.forget(id, oldest ?? Number.MAX_SAFE_INTEGER);
+      },
     });
     this.#pageSize = this.#file.pragma('page_size', { simple: true }) as number;
     const { sequence, lastLog } = this.#statements;
@@ -115,14 +120,10 @@ class Writer {
       const index = points[at] as number;
       const time = points[at + 1] as number;
       this.#sequence += 1;
-      addPoint.run(
-        ids[index] as number,
-        time,
-        this.#sequence,
-        categoryIds[points[at + 2] as number] as number,
-        Number.isNaN(number) ? null : number,
-        texts.get(point) ?? null,
-      );
+      const id = ids[index] as number;
+      const category = categoryIds[points[at + 2] as number] as number;
+      addPoint.run(id, time, this.#sequence, category, Number.isNaN(number) ? null : number, texts.get(point) ?? null);
+      this.#marks.add(id, category, time);
       (counts[index] as number) += 1;
       if (time < (oldest[index] as number)) oldest[index] = time;
     }
@@ -205,6 +206,7 @@ class Writer {
       this.#end = end;
       this.#series.clear();
       this.#categories.clear();
+      this.#marks.clear();
       throw error;
     }
   }

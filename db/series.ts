@@ -13,9 +13,11 @@ import { MqttRows } from './mqtt-rows.js';
 import { type OutboxChange, OutboxRows } from './outbox.js';
 import { MissedRows } from './series-missed.js';
 import type { Done, Expired, Place, StepOrder } from './series-protocol.js';
+import { SeriesRanges, type Sum, type SumsQuery } from './series-ranges.js';
 import { fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series-rows.js';
 import { type MessageUsage, prepareUsage } from './series-usage.js';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './series-writer.js';
+import { Slices } from './slices.js';
 import { openSqlite, storeFull } from './sqlite.js';
 
 /** One value of a series; `time` in milliseconds since 1970. */
@@ -75,7 +77,6 @@ export interface Range {
   order: 'asc' | 'desc';
   limit: number;
   after?: Cursor;
-  category?: string;
 }
 
 /** Points as they were stored: `sequence` tells apart those of one time, and grows over the life of the file. */
@@ -93,6 +94,8 @@ export interface LogFilter {
 const batchSize = 20_000;
 /** Milliseconds since 1970 that a date can hold, either way. */
 export const timeLimit = 8.64e15;
+/** Every point there can be. */
+export const everything = { from: -timeLimit, to: timeLimit + 1 } as const;
 
 export class MessageStore {
   /** What is on disk of MQTT sessions. */
@@ -106,6 +109,7 @@ export class MessageStore {
   readonly #reader: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepareReads>;
   readonly #usage: ReturnType<typeof prepareUsage>;
+  readonly #ranges: SeriesRanges;
   readonly #writer: SeriesWriter;
   #full: Error | undefined;
   #watcher = () => {};
@@ -122,6 +126,7 @@ export class MessageStore {
     this.#reader = openSqlite(path, { readonly: true });
     this.#statements = prepareReads(this.#reader);
     this.#usage = prepareUsage(this.#reader);
+    this.#ranges = new SeriesRanges(this.#reader);
     this.mqtt = new MqttRows(this.#reader);
     this.missed = new MissedRows(this.#reader);
     this.outbox = new OutboxRows(this.#reader);
@@ -235,21 +240,34 @@ export class MessageStore {
   read(key: SeriesKey, range: Range): StoredPoint[] {
     const series = this.#statements.series.get(key);
     if (series === undefined) return [];
-    const category = range.category === undefined ? null : this.#statements.category.get(range.category);
-    if (category === undefined) return [];
     const { from, to, order, limit, after } = range;
     if (order === 'asc') {
       const { time, sequence } = after && after.time >= from ? after : { time: from, sequence: 0 };
-      return this.#statements.ascending.all({ series, category, time, sequence, bound: to, limit });
+      return this.#statements.ascending.all({ series, time, sequence, bound: to, limit });
     }
     const { time, sequence } = after && after.time < to ? after : { time: to, sequence: 0 };
-    return this.#statements.descending.all({ series, category, time, sequence, bound: from, limit });
+    return this.#statements.descending.all({ series, time, sequence, bound: from, limit });
+  }
+
+  /** As `read`; of one category when it is given, which may take some turns of the event loop. */
+  async page(key: SeriesKey, range: Range, category?: string): Promise<StoredPoint[]> {
+    if (category === undefined) return this.read(key, range);
+    const series = this.#statements.series.get(key);
+    const id = this.#statements.category.get(category);
+    return series === undefined || id === undefined ? [] : this.#ranges.page(series, id, range, new Slices());
   }
 
   /** The last points of a series by time, newest first, at most `limit`. */
-  latest(key: SeriesKey, limit: number, category?: string): StoredPoint[] {
-    const range: Range = { from: -timeLimit, to: timeLimit + 1, order: 'desc', limit };
-    return this.read(key, category === undefined ? range : { ...range, category });
+  latest(key: SeriesKey, limit: number): StoredPoint[] {
+    return this.read(key, { ...everything, order: 'desc', limit });
+  }
+
+  /** Sums of a series by bucket and category, over some turns of the event loop; undefined past the query's limit. */
+  async sums(key: SeriesKey, query: SumsQuery): Promise<Sum[] | undefined> {
+    const series = this.#statements.series.get(key);
+    const category = query.category === undefined ? undefined : this.#statements.category.get(query.category);
+    if (series === undefined || (query.category !== undefined && category === undefined)) return [];
+    return this.#ranges.sums(series, category, query, new Slices());
   }
 
   /** A page (from 1) of a device's log entries that pass the filter, newest first, and how many pass it in all. */

@@ -43,6 +43,7 @@ import { registrationRoutes, userRoutes } from './identity/users.js';
 import { logRoutes } from './messages/logs.js';
 import { publishing, publishingAtRoot } from './messages/publish.js';
 import { retentionRoutes } from './messages/retention.js';
+import { seriesWriting } from './messages/series-writing.js';
 import { streamRoutes } from './messages/stream.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { usageRoutes } from './messages/usage.js';
@@ -216,6 +217,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     },
     { prefix: '/api/v4' },
   );
+  await app.register(async (scope) => seriesWriting(scope as App, ctx), { prefix: '/api/v4' });
   await app.register(async (scope) => publishing(scope as App, ctx), { prefix: '/api/v1' });
   await app.register(async (scope) => publishingAtRoot(scope as App, ctx));
   await app.ready();

@@ -3,6 +3,13 @@ import * as timeSeriesAndLogs from './messages-0001.js';
 import * as mqttSessions from './messages-0002.js';
 import * as outbox from './messages-0004.js';
 import * as oldestFirst from './messages-0005.js';
+import * as categoryMarks from './messages-0006.js';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
-export const messageMigrations: readonly Migration[] = [timeSeriesAndLogs, mqttSessions, outbox, oldestFirst];
+export const messageMigrations: readonly Migration[] = [
+  timeSeriesAndLogs,
+  mqttSessions,
+  outbox,
+  oldestFirst,
+  categoryMarks,
+];

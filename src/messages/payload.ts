@@ -18,23 +18,28 @@ const decimal = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
  * the whole payload. `now` in milliseconds is the time of points that name none.
  */
 export function readPoints(payload: Buffer, now: number): Reading {
-  const text = decode(payload);
-  if (text === undefined) return readFloat(payload, now) ?? { reason: 'The payload is not text in UTF-8.' };
+  const text = readTextPoints(payload, now);
+  return 'points' in text ? text : (readFloat(payload, now) ?? text);
+}
 
+/** As readPoints, without the float: what was sent as text is not taken for one. */
+export function readTextPoints(payload: Buffer, now: number): Reading {
+  const text = decode(payload);
+  if (text === undefined) return { reason: 'The payload is not text in UTF-8.' };
   const csv = readCsv(text, now);
   if ('points' in csv) return csv;
   const json = parseJson(text);
-  if (json !== undefined) {
-    const senml = readSenml(json, now);
-    if (senml && 'points' in senml) return senml;
-    const plain = readJson(json, now);
-    if ('points' in plain) return plain;
-    return readFloat(payload, now) ?? senml ?? plain;
-  }
-  return readFloat(payload, now) ?? csv;
+  if (json === undefined) return csv;
+  const senml = readSenml(json, now);
+  if (senml && 'points' in senml) return senml;
+  const plain = readJson(json, now);
+  return 'points' in plain ? plain : (senml ?? plain);
 }
 
-/** CSV: `timestamp,category,numericValue,stringValue`, split at the first three commas, no quoting. */
+/** The names of the columns; as the first line of CSV they are no row. */
+export const csvColumns = 'timestamp,category,numericValue,stringValue';
+
+/** CSV: rows of `csvColumns`, split at the first three commas, no quoting. */
 function readCsv(text: string, now: number): Reading {
   const points: Point[] = [];
   let start = 0;
@@ -43,7 +48,7 @@ function readCsv(text: string, now: number): Reading {
     const end = feed === -1 ? text.length : feed;
     const line = trimBlanks(text.slice(start, feed > start && text[feed - 1] === '\r' ? feed - 1 : end));
     start = end + 1;
-    if (line === '') continue;
+    if (line === '' || (row === 1 && line === csvColumns)) continue;
     const point = readRow(line, now);
     if (typeof point === 'string') return { reason: `Row ${row}: ${point}` };
     points.push(point);

@@ -16,20 +16,16 @@ const query = Type.Object({
   ),
   retain: Type.Optional(Type.Boolean({ default: false, description: 'An empty body clears what is retained.' })),
 });
-const answer = Type.Object(
+export const rejectionShape = Type.Object(
   {
-    success: Type.Literal(true),
-    rejection: Type.Optional(
-      Type.Object(
-        {
-          code: Type.Integer(),
-          message: Type.String(),
-          details: Type.Array(Type.Object({ message: Type.String(), path: Type.Optional(Type.String()) })),
-        },
-        { description: 'Why the message was delivered, but not stored.' },
-      ),
-    ),
+    code: Type.Integer(),
+    message: Type.String(),
+    details: Type.Array(Type.Object({ message: Type.String(), path: Type.Optional(Type.String()) })),
   },
+  { description: 'Why the message was delivered, but not stored.' },
+);
+const answer = Type.Object(
+  { success: Type.Literal(true), rejection: Type.Optional(rejectionShape) },
   { description: 'What has to be stored is on disk.' },
 );
 const jwtUsername = 'Auth:JWT';
@@ -135,7 +131,7 @@ const kinds: Record<number, FailureKind> = {
 };
 
 /** What `_rejected` says, as an answer (decisions 2). */
-function refusalOf({ code, message, details }: Rejection): PlatformError {
+export function refusalOf({ code, message, details }: Rejection): PlatformError {
   const kind = kinds[code];
   if (kind) return new PlatformError(kind, { details });
   return details.length > 0 ? new PlatformError('invalid', { message, details }) : invalid('topic', message);

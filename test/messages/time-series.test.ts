@@ -5,10 +5,14 @@ const start = Date.parse('2026-03-01T12:00:00.000Z');
 const iso = (offset: number) => new Date(start + offset).toISOString();
 /** As long as a channel name may be, and longest in a URL. */
 const strangeName = `a%2Fb ?${'ü'.repeat(93)}`;
-const clock = { now: () => start + 60_000 };
+let now = start + 60_000;
+let service: Service;
+t.before(async () => {
+  service = await startService(t, { clock: { now: () => now } });
+});
 
 /** A device with the stored channel `data`, and a way to publish rows on it as the device does. */
-async function startDevice(t: Test, service: Service, body: object = {}) {
+async function startDevice(t: Test, body: object = {}) {
   const template = await service.template({
     channels: ['data', { name: 'live', persistenceType: 'simple' }, strangeName],
   });
@@ -22,8 +26,7 @@ async function startDevice(t: Test, service: Service, body: object = {}) {
 }
 
 t.test('a published point is readable at once, raw or percent-encoded', async (t) => {
-  const service = await startService(t, { clock });
-  const { device, publish, path } = await startDevice(t, service);
+  const { device, publish, path } = await startDevice(t);
   await publish([',temperature,21.5,warm']);
   const answer = await service.ok('GET', path());
   t.match(answer.meta, {
@@ -45,8 +48,7 @@ t.test('a published point is readable at once, raw or percent-encoded', async (t
 });
 
 t.test('a range is read in order, in groups, by category, without what is null', async (t) => {
-  const service = await startService(t, { clock });
-  const { publish, path } = await startDevice(t, service);
+  const { publish, path } = await startDevice(t);
   await publish([`${iso(2000)},b,,late`, `${iso(1000)},a,1,`, `${iso(1000)},b,2,x`, `${iso(3000)},a,3,`]);
   const read = async (query: string) => (await service.ok('GET', `${path()}?${query}`)).result;
   const times = (points: Json[]) => points.map((point) => point.time);
@@ -81,9 +83,10 @@ t.test('a range is read in order, in groups, by category, without what is null',
 });
 
 t.test('pages show each point once while points arrive and time goes on', async (t) => {
-  let now = start + 60_000;
-  const service = await startService(t, { clock: { now: () => now } });
-  const { publish, path } = await startDevice(t, service);
+  t.teardown(() => {
+    now = start + 60_000;
+  });
+  const { publish, path } = await startDevice(t);
   await publish(Array.from({ length: 25 }, (_, n) => `${iso(Math.floor(n / 4))},c,${n},`));
   const seen: number[] = [];
   let query = 'pageSize=4';
@@ -102,8 +105,7 @@ t.test('pages show each point once while points arrive and time goes on', async 
 });
 
 t.test('a wrong parameter is named', async (t) => {
-  const service = await startService(t, { clock });
-  const { path } = await startDevice(t, service);
+  const { path } = await startDevice(t);
   const wrong = {
     'startDateTime=yesterday': 'startDateTime',
     'endDateTime=2026-02-30': 'endDateTime',
@@ -115,6 +117,15 @@ t.test('a wrong parameter is named', async (t) => {
     'order=up': 'order',
     'omitNull=maybe': 'omitNull',
     'pagingToken=abc': 'pagingToken',
+    'format=xml': 'format',
+    'rollup=soon': 'rollup',
+    'rollup=7m': 'rollup',
+    'rollup=1s': 'rollup',
+    'rollup=1h&aggregate=median': 'aggregate',
+    'rollup=1h&aggregate=': 'aggregate',
+    'rollup=1h&timezone=Mars': 'timezone',
+    'rollup=1h&fill=zero': 'fill',
+    'rollup=1h&format=csv': 'format',
     [`pagingToken=${Buffer.from('1 1 9999999999999999 1').toString('base64url')}`]: 'pagingToken',
   };
   for (const [query, name] of Object.entries(wrong)) {
@@ -125,12 +136,11 @@ t.test('a wrong parameter is named', async (t) => {
 });
 
 t.test('what is out of reach looks like nothing; a channel that stores nothing is empty', async (t) => {
-  const service = await startService(t, { clock });
   const inside = await service.create('/organizations', 'organization', { name: 'inside' });
   const outside = await service.create('/organizations', 'organization', { name: 'outside' });
   const { token } = await service.endUser(inside.id);
-  const mine = await startDevice(t, service, { organizationId: inside.id });
-  const other = await startDevice(t, service, { organizationId: outside.id });
+  const mine = await startDevice(t, { organizationId: inside.id });
+  const other = await startDevice(t, { organizationId: outside.id });
   await mine.publish([',t,1,']);
   await other.publish([',t,1,']);
 
@@ -156,4 +166,105 @@ t.test('what is out of reach looks like nothing; a channel that stores nothing i
       { meta: { count: 0, pagingToken: null }, result: [] },
       channel,
     );
+});
+
+t.test('a rollup has the aggregates of each bucket and category', async (t) => {
+  const { publish, path } = await startDevice(t);
+  const at = (minutes: number, seconds = 0) => iso(minutes * 60_000 - 3_600_000 + seconds * 1000);
+  await publish([
+    `${at(0)},a,3,`,
+    `${at(0, 59)},a,-1,`,
+    `${at(0, 59)},a,7,`,
+    `${at(0, 30)},b,10,`,
+    `${at(1)},door,,open`,
+    `${at(3)},a,5,`,
+  ]);
+  const read = (query: string) => service.ok('GET', `${path()}?rollup=1m&${query}`);
+  const all = await read('aggregate=last,first,avg,min,max,sum,count');
+  t.match(all.meta, { count: 4, pagingToken: null, start: iso(60_001 - 86_400_000), end: iso(60_001) });
+  t.strictSame(all.result, [
+    { time: at(0), category: 'a', avg: 3, min: -1, max: 7, sum: 9, count: 3, first: 3, last: 7 },
+    { time: at(0), category: 'b', avg: 10, min: 10, max: 10, sum: 10, count: 1, first: 10, last: 10 },
+    { time: at(1), category: 'door', avg: null, min: null, max: null, sum: null, count: 1, first: null, last: null },
+    { time: at(3), category: 'a', avg: 5, min: 5, max: 5, sum: 5, count: 1, first: 5, last: 5 },
+  ]);
+  t.strictSame(
+    (await read('')).result[0],
+    { time: at(0), category: 'a', avg: 3 },
+    'the average, when nothing else is asked',
+  );
+  t.strictSame((await read('category=a&order=desc&aggregate=count')).result, [
+    { time: at(3), category: 'a', count: 1 },
+    { time: at(0), category: 'a', count: 3 },
+  ]);
+  const range = `startDateTime=${at(0, 30)}&endDateTime=${at(3)}`;
+  t.strictSame((await read(`${range}&category=a&aggregate=sum,count&fill=null&groupType=1`)).result, [
+    {
+      category: 'a',
+      values: [
+        { time: at(0), sum: 6, count: 2 },
+        { time: at(1), sum: null, count: 0 },
+        { time: at(2), sum: null, count: 0 },
+      ],
+    },
+  ]);
+  t.strictSame((await read(`${range}&fill=null&omitNull=true&category=unknown`)).result[0], {
+    time: at(0),
+    category: 'unknown',
+  });
+  t.strictSame((await read('category=unknown')).result, []);
+  const { headers } = await service.http('GET', `${path()}?rollup=1h&pageSize=5&pagingToken=x`);
+  t.equal(headers.get('platform-ignored-properties'), 'pageSize, pagingToken');
+});
+
+t.test('days of a rollup are those of its time zone', async (t) => {
+  const { publish, path } = await startDevice(t);
+  await publish([
+    '2026-03-28T22:59:59Z,t,1,',
+    '2026-03-28T23:00:00Z,t,2,',
+    '2026-03-29T21:59:59Z,t,4,',
+    '2026-03-29T22:00:00Z,t,8,',
+  ]);
+  const range = 'startDateTime=2026-03-28T12:00:00Z&endDateTime=2026-03-30T12:00:00Z';
+  const read = async (zone: string) =>
+    (await service.ok('GET', `${path()}?rollup=1d&aggregate=sum&${range}&timezone=${zone}`)).result;
+  t.strictSame(await read('Europe/Berlin'), [
+    { time: '2026-03-27T23:00:00.000Z', category: 't', sum: 1 },
+    { time: '2026-03-28T23:00:00.000Z', category: 't', sum: 6 },
+    { time: '2026-03-29T22:00:00.000Z', category: 't', sum: 8 },
+  ]);
+  t.strictSame(await read('UTC'), [
+    { time: '2026-03-28T00:00:00.000Z', category: 't', sum: 3 },
+    { time: '2026-03-29T00:00:00.000Z', category: 't', sum: 12 },
+  ]);
+});
+
+t.test('more than one answer holds is refused, whatever asks for it', async (t) => {
+  const { publish, path } = await startDevice(t);
+  await publish(Array.from({ length: 40 }, (_, n) => `${iso(0)},c${n},1,`));
+  const year = `startDateTime=${iso(-365 * 86_400_000)}`;
+  const refused = (answer: object) =>
+    t.match(answer, { status: 400, body: { error: { details: [{ path: 'rollup' }] } } });
+  refused(await service.http('GET', `${path()}?rollup=1m&${year}`));
+  refused(await service.http('GET', `${path()}?rollup=1h&fill=null&${year}`));
+  t.equal((await service.ok('GET', `${path()}?rollup=1h&${year}`)).meta.count, 40);
+});
+
+t.test('who is out of reach gets no rollup and no file, and who sees nothing stored gets empty ones', async (t) => {
+  const inside = await service.create('/organizations', 'organization', { name: 'near' });
+  const { token } = await service.endUser(inside.id);
+  const far = await startDevice(t);
+  const near = await startDevice(t, { organizationId: inside.id });
+  for (const query of ['rollup=1h', 'format=csv', 'format=ndjson']) {
+    t.match(await service.http('GET', `${far.path()}?${query}`, { token }), {
+      status: 404,
+      body: { error: { code: 100 } },
+    });
+    t.equal((await service.http('GET', `${near.path()}?rollup=1h`, { token })).status, 200);
+  }
+  t.equal(
+    (await service.http('GET', `${near.path('live')}?format=csv`, { token })).text,
+    'timestamp,category,numericValue,stringValue\n',
+  );
+  t.strictSame((await service.ok('GET', `${near.path('live')}?rollup=1h`, { token })).result, []);
 });

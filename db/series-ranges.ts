@@ -1,0 +1,296 @@
+/** Reading much of a series: pages of one category, sums by buckets of time. All of it in steps of few rows. */
+import type Sqlite from 'better-sqlite3';
+import type { Cursor, Range, StoredPoint } from './series.js';
+import type { Slices } from './slices.js';
+
+/** Rows that one statement goes through at most, but for those of one millisecond. */
+const stepRows = 2000;
+/** Buckets that one statement sums up at most. */
+const stepBuckets = 1000;
+const marksAtOnce = 64;
+
+/** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */
+interface Stretch {
+  from: number;
+  to: number;
+}
+
+/** What the points of a bucket can be made into. */
+export const aggregates = ['avg', 'min', 'max', 'sum', 'count', 'first', 'last'] as const;
+export type Aggregate = (typeof aggregates)[number];
+
+/** What is summed up: the buckets lie between `edges`, which ascend and hold the whole stretch. */
+export interface SumsQuery extends Stretch {
+  edges: readonly number[];
+  /** `first` and `last` cost more than the others, and are null when they are not asked for. */
+  wanted: readonly Aggregate[];
+  category?: string;
+  /** The most sums there may be. */
+  limit: number;
+}
+
+/** The points of a category in a bucket, and what their numbers are; null without a number. */
+export interface Sum {
+  /** Index of the edge at which it begins. */
+  bucket: number;
+  category: string;
+  /** Points, with and without a number. */
+  count: number;
+  numbers: number;
+  sum: number | null;
+  min: number | null;
+  max: number | null;
+  first: number | null;
+  last: number | null;
+}
+
+interface SumRow extends Omit<Sum, 'category' | 'first' | 'last'> {
+  category: number;
+  firstTime: number | null;
+  lastTime: number | null;
+}
+
+export class SeriesRanges {
+  readonly #statements: ReturnType<typeof prepare>;
+
+  constructor(reader: Sqlite.Database) {
+    reader.exec('CREATE TEMP TABLE "buckets" ("id" INTEGER PRIMARY KEY, "from" INTEGER, "to" INTEGER)');
+    this.#statements = prepare(reader);
+  }
+
+  /** The points of one category in a range: from mark to mark, in the order that is asked for. */
+  async page(series: number, category: number, range: Range, slices: Slices): Promise<StoredPoint[]> {
+    const { order, limit, after } = range;
+    const { skip, points } = this.#statements[order];
+    const found: StoredPoint[] = [];
+    for (const mark of this.#marks(series, category, restOf(range), order)) {
+      const end = { time: order === 'asc' ? mark.to : mark.from, sequence: 0 };
+      const begin = { time: order === 'asc' ? mark.from : mark.to, sequence: 0 };
+      let place = begin;
+      if (after && after.time >= mark.from && after.time < mark.to)
+        place = { time: after.time, sequence: after.sequence };
+      while (place !== end) {
+        const stop = skip.get({ series, ...place, bound: end.time, rows: stepRows }) ?? end;
+        const bound = { stopTime: stop.time, stopSequence: stop.sequence, limit: limit - found.length };
+        found.push(...points.all({ series, category, ...place, ...bound }));
+        if (found.length === limit) return found;
+        place = stop;
+        await slices.step();
+      }
+    }
+    return found;
+  }
+
+  /** Sums by bucket and category, in no order; undefined when there are more than `limit`. */
+  async sums(
+    series: number,
+    category: number | undefined,
+    { from, to, edges, wanted, limit }: SumsQuery,
+    slices: Slices,
+  ): Promise<Sum[] | undefined> {
+    const sums = new Map<string, Sum>();
+    const withEnds = wanted.includes('first') || wanted.includes('last');
+    const { ofCategory, ofAll } = this.#statements[withEnds ? 'sumsAndEnds' : 'sums'];
+    const only = category ?? this.#onlyCategory(series);
+    const stretches = category === undefined ? [{ from, to }] : this.#stretches(series, category, { from, to });
+    for (const stretch of stretches) {
+      for (let place = this.#next(series, stretch); place !== undefined; ) {
+        const rest = this.#fill(series, { from: place, to: stretch.to }, edges);
+        const rows = only === undefined ? ofAll.all({ series }) : ofCategory.all({ series, category: only });
+        for (const row of rows) this.#merge(sums, series, row);
+        if (sums.size > limit) return undefined;
+        await slices.step();
+        place = this.#next(series, { from: rest, to: stretch.to });
+      }
+    }
+    return [...sums.values()];
+  }
+
+  /** Puts the buckets of the next step where the statements look for them; where the step ends. */
+  #fill(series: number, { from, to }: Stretch, edges: readonly number[]): number {
+    const { skipTime, clearBuckets, addBucket } = this.#statements;
+    const first = bucketAt(edges, from);
+    const bound = Math.min(to, edges[first + stepBuckets] ?? to);
+    const stop = skipTime.get({ series, from, bound, rows: stepRows }) ?? bound;
+    const end = Math.max(stop, from + 1);
+    clearBuckets.run();
+    for (let bucket = first, begin = from; begin < end; bucket += 1) {
+      const next = Math.min(edges[bucket + 1] ?? end, end);
+      addBucket.run(bucket, begin, next);
+      begin = next;
+    }
+    return end;
+  }
+
+  #merge(sums: Map<string, Sum>, series: number, { firstTime, lastTime, ...row }: SumRow): void {
+    const { category: id, bucket } = row;
+    const name = `${bucket}/${id}`;
+    const first = firstTime === null ? null : this.#numberAt('asc', series, id, firstTime);
+    const last = lastTime === null ? null : this.#numberAt('desc', series, id, lastTime);
+    const former = sums.get(name);
+    if (!former) {
+      sums.set(name, { ...row, category: this.#statements.text.get(id) ?? '', first, last });
+      return;
+    }
+    former.count += row.count;
+    former.numbers += row.numbers;
+    if (row.sum !== null) former.sum = (former.sum ?? 0) + row.sum;
+    if (row.min !== null) former.min = Math.min(former.min ?? row.min, row.min);
+    if (row.max !== null) former.max = Math.max(former.max ?? row.max, row.max);
+    former.first ??= first;
+    former.last = last ?? former.last;
+  }
+
+  #numberAt(order: Range['order'], series: number, category: number, time: number): number | null {
+    return this.#statements[order].number.get(series, time, category) ?? null;
+  }
+
+  /** When the next point of a stretch is. */
+  #next(series: number, { from, to }: Stretch): number | undefined {
+    return this.#statements.skipTime.get({ series, from, bound: to, rows: 0 });
+  }
+
+  #onlyCategory(series: number): number | undefined {
+    const [one, other] = this.#statements.categories.all(series, series);
+    return other === undefined ? one : undefined;
+  }
+
+  /** Marks that follow each other closely are one. */
+  *#stretches(series: number, category: number, stretch: Stretch): Generator<Stretch> {
+    let open: Stretch | undefined;
+    for (const { from, to } of this.#marks(series, category, stretch, 'asc')) {
+      if (open?.to === from) {
+        open.to = to;
+        continue;
+      }
+      if (open) yield open;
+      open = { from, to };
+    }
+    if (open) yield open;
+  }
+
+  /** Where in a stretch a category is, in an order; nothing of it is elsewhere. */
+  *#marks(series: number, category: number, { from, to }: Stretch, order: Range['order']): Generator<Stretch> {
+    const { marksBelow, marksAbove } = this.#statements;
+    const clip = (mark: Stretch) => ({ from: Math.max(mark.from, from), to: Math.min(mark.to, to) });
+    if (order === 'desc') {
+      for (let bound = to; ; ) {
+        const marks = marksBelow.all({ series, category, bound, limit: marksAtOnce });
+        for (const mark of marks) {
+          if (mark.to <= from) return;
+          yield clip(mark);
+          bound = mark.from;
+        }
+        if (marks.length < marksAtOnce) return;
+      }
+    }
+    const [begun] = marksBelow.all({ series, category, bound: from + 1, limit: 1 });
+    if (begun && begun.to > from && from < to) yield clip(begun);
+    for (let bound = from; ; ) {
+      const marks = marksAbove.all({ series, category, bound, limit: marksAtOnce });
+      for (const mark of marks) {
+        if (mark.from >= to) return;
+        yield clip(mark);
+        bound = mark.from;
+      }
+      if (marks.length < marksAtOnce) return;
+    }
+  }
+}
+
+/** What of a range is left behind its cursor. */
+function restOf({ from, to, order, after }: Range): Stretch {
+  if (!after) return { from, to };
+  return order === 'asc' ? { from: Math.max(from, after.time), to } : { from, to: Math.min(to, after.time + 1) };
+}
+
+/** The bucket in which a time lies. */
+function bucketAt(edges: readonly number[], time: number): number {
+  let low = 0;
+  let high = edges.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if ((edges[middle] ?? Number.POSITIVE_INFINITY) <= time) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+interface MarksQuery {
+  series: number;
+  category: number;
+  bound: number;
+  limit: number;
+}
+interface Place extends Cursor {
+  series: number;
+}
+type SkipQuery = Place & { bound: number; rows: number };
+type PointsQuery = Place & { category: number; stopTime: number; stopSequence: number; limit: number };
+
+function prepare(reader: Sqlite.Database) {
+  const inOrder = (beyond: '>' | '<', until: '<=' | '>=', bound: '<' | '>=', order: 'ASC' | 'DESC') => ({
+    skip: reader.prepare<[SkipQuery], Cursor>(
+      `SELECT "time", "sequence" FROM "points"
+       WHERE "series" = @series AND ("time", "sequence") ${beyond} (@time, @sequence) AND "time" ${bound} @bound
+       ORDER BY "time" ${order}, "sequence" ${order} LIMIT 1 OFFSET @rows`,
+    ),
+    points: reader.prepare<[PointsQuery], StoredPoint>(
+      `SELECT p."time", p."sequence", c."text" AS "category", p."number" AS "numericValue", p."text" AS "stringValue"
+       FROM "points" p CROSS JOIN "categories" c ON c."id" = p."category"
+       WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence)
+       AND (p."time", p."sequence") ${until} (@stopTime, @stopSequence) AND p."category" = @category
+       ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
+    ),
+    number: reader
+      .prepare<[number, number, number], number>(
+        `SELECT "number" FROM "points" WHERE "series" = ? AND "time" = ? AND "category" = ? AND "number" IS NOT NULL
+         ORDER BY "sequence" ${order} LIMIT 1`,
+      )
+      .pluck(),
+  });
+  // The buckets are the outer loop, so that what is grouped by them comes in their order and nothing is sorted.
+  const sums = (category: string, more: string, [firstTime, lastTime]: readonly [string, string]) =>
+    reader.prepare<[{ series: number; category?: number }], SumRow>(
+      `SELECT b."id" AS "bucket", ${category} AS "category", count(*) AS "count", count(p."number") AS "numbers",
+         sum(p."number") AS "sum", min(p."number") AS "min", max(p."number") AS "max",
+         ${firstTime} AS "firstTime", ${lastTime} AS "lastTime"
+       FROM temp."buckets" b CROSS JOIN "points" p
+       ON p."series" = @series AND p."time" >= b."from" AND p."time" < b."to" ${more}`,
+    );
+  const summing = (ends: readonly [string, string]) => ({
+    ofCategory: sums('@category', 'WHERE p."category" = @category GROUP BY b."id"', ends),
+    ofAll: sums('p."category"', 'GROUP BY b."id", p."category"', ends),
+  });
+  const timeOfNumber = 'CASE WHEN p."number" IS NOT NULL THEN p."time" END';
+  return {
+    asc: inOrder('>', '<=', '<', 'ASC'),
+    desc: inOrder('<', '>=', '>=', 'DESC'),
+    skipTime: reader
+      .prepare<[{ series: number; from: number; bound: number; rows: number }], number>(
+        `SELECT "time" FROM "points" WHERE "series" = @series AND "time" >= @from AND "time" < @bound
+         ORDER BY "time" LIMIT 1 OFFSET @rows`,
+      )
+      .pluck(),
+    clearBuckets: reader.prepare('DELETE FROM temp."buckets"'),
+    addBucket: reader.prepare<[number, number, number]>('INSERT INTO temp."buckets" VALUES (?, ?, ?)'),
+    sums: summing(['NULL', 'NULL']),
+    sumsAndEnds: summing([`min(${timeOfNumber})`, `max(${timeOfNumber})`]),
+    text: reader.prepare<[number], string>('SELECT "text" FROM "categories" WHERE "id" = ?').pluck(),
+    categories: reader
+      .prepare<[number, number], number>(
+        `SELECT "category" FROM (SELECT min("category") AS "category" FROM "categoryMarks" WHERE "series" = ?
+         UNION ALL SELECT max("category") FROM "categoryMarks" WHERE "series" = ?)
+         WHERE "category" IS NOT NULL GROUP BY "category"`,
+      )
+      .pluck(),
+    marksBelow: reader.prepare<[MarksQuery], Stretch>(
+      `SELECT "from", "to" FROM "categoryMarks" WHERE "series" = @series AND "category" = @category AND "from" < @bound
+       ORDER BY "from" DESC LIMIT @limit`,
+    ),
+    marksAbove: reader.prepare<[MarksQuery], Stretch>(
+      `SELECT "from", "to" FROM "categoryMarks" WHERE "series" = @series AND "category" = @category AND "from" > @bound
+       ORDER BY "from" LIMIT @limit`,
+    ),
+  };
+}

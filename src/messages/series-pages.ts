@@ -1,0 +1,95 @@
+/** Points of a channel in pages, and the latest ones (decisions 7). */
+import { type Cursor, everything, type Range } from '../../db/series.js';
+import type { Caller } from '../access.js';
+import { invalid } from '../errors.js';
+import {
+  defaultPageSize,
+  findSeries,
+  group,
+  readRange,
+  type SeriesAnswer,
+  type SeriesQuery,
+  type Services,
+  type Stretch,
+  showPoint,
+} from './series-query.js';
+
+/**
+ * One page of the points of a channel in a range. Whoever follows the tokens sees every point that was there at the
+ * first page once, and none twice; of those that arrive meanwhile, the ones behind the place that has been reached.
+ * @throws PlatformError as findSeries; 400/106 for a bad range or token.
+ */
+export async function readPage(
+  services: Services,
+  caller: Caller,
+  topic: string,
+  query: SeriesQuery,
+): Promise<SeriesAnswer> {
+  const started = performance.now();
+  const key = findSeries(services, caller, topic);
+  const token = query.pagingToken === undefined ? undefined : parseToken(query.pagingToken);
+  const { from, to } = readRange(query, services.clock.now(), token);
+  const { pageSize = defaultPageSize, order = 'asc', category } = query;
+
+  // One more than the page says whether there is a next one.
+  const range: Range = { from, to, order, limit: pageSize + 1, ...(token && { after: token.after }) };
+  const found = key ? await services.messages.page(key, range, category) : [];
+  const page = found.slice(0, pageSize);
+  const last = page.at(-1);
+  return {
+    meta: {
+      timeSpent: Math.round(performance.now() - started),
+      start: new Date(from).toISOString(),
+      end: new Date(to).toISOString(),
+      count: page.length,
+      pagingToken: last && found.length > pageSize ? formatToken({ after: last, from, to }) : null,
+    },
+    result: group(
+      page.map((point) => showPoint(point, query)),
+      query,
+    ),
+  };
+}
+
+/** The latest points of a channel, newest first. @throws PlatformError as findSeries. */
+export async function readLatest(
+  services: Services,
+  caller: Caller,
+  topic: string,
+  query: SeriesQuery,
+): Promise<SeriesAnswer> {
+  const started = performance.now();
+  const key = findSeries(services, caller, topic);
+  const range: Range = { ...everything, order: 'desc', limit: query.pageSize ?? defaultPageSize };
+  const page = key ? await services.messages.page(key, range, query.category) : [];
+  const timeSpent = Math.round(performance.now() - started);
+  return {
+    meta: { timeSpent, start: null, end: null, count: page.length, pagingToken: null },
+    result: group(
+      page.map((point) => showPoint(point, query)),
+      query,
+    ),
+  };
+}
+
+/** Where the next page begins: after the last point of this one, whatever arrives meanwhile. */
+interface Token extends Stretch {
+  after: Cursor;
+}
+
+function formatToken({ after, from, to }: Token): string {
+  return Buffer.from([after.time, after.sequence, from, to].join(' ')).toString('base64url');
+}
+
+function parseToken(text: string): Token {
+  const decoded = Buffer.from(text, 'base64url').toString();
+  const numbers = /^-?\d{1,16} \d{1,16} -?\d{1,16} -?\d{1,16}$/.test(decoded) ? decoded.split(' ').map(Number) : [];
+  const [time, sequence, from, to] = numbers;
+  const valid = time !== undefined && sequence !== undefined && isDate(from) && isDate(to);
+  if (!valid) throw invalid('pagingToken', 'must be a token from the page before');
+  return { after: { time, sequence }, from, to };
+}
+
+function isDate(time: number | undefined): time is number {
+  return time !== undefined && Math.abs(time) <= 8.64e15;
+}

@@ -1,0 +1,184 @@
+/** What the ways of reading a time-series share: the channel, the range, how points look (decisions 7). */
+import { type Static, type TObject, Type } from 'typebox';
+import type { Point, SeriesKey } from '../../db/series.js';
+import { aggregates } from '../../db/series-ranges.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { oneOf } from '../entity/listing.js';
+import { invalid, PlatformError } from '../errors.js';
+import { parseTopic } from '../topics.js';
+import { readDate } from './query.js';
+
+/** The range of a query that names none, in milliseconds back from its end. */
+const defaultSpan = 24 * 60 * 60 * 1000;
+export const defaultPageSize = 100;
+
+const shape = {
+  category: Type.Optional(Type.String({ description: 'Points of this category only.' })),
+  omitNull: Type.Optional(Type.Boolean({ default: false, description: 'Leave out properties that are null.' })),
+};
+const grouping = {
+  groupType: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 2,
+      default: 0,
+      description: '0 flat, 1 by category, 2 by time, within the answer.',
+    }),
+  ),
+};
+const size = { pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: defaultPageSize })) };
+const range = {
+  startDateTime: Type.Optional(
+    Type.String({ description: 'ISO 8601, inclusive; 24 hours before the end when absent. Not for latest.' }),
+  ),
+  endDateTime: Type.Optional(Type.String({ description: 'ISO 8601, exclusive; now when absent. Not for latest.' })),
+  order: Type.Optional(oneOf(['asc', 'desc'], { default: 'asc', description: 'By time. Not for latest.' })),
+};
+const paging = {
+  pagingToken: Type.Optional(
+    Type.String({ description: 'From meta of the page before; the rest of the query stays the same. Not for latest.' }),
+  ),
+};
+const format = {
+  format: Type.Optional(
+    oneOf(['json', 'csv', 'ndjson'], {
+      default: 'json',
+      description:
+        'csv and ndjson send the whole range, as it is read: no pages, no groups, no rollup. Not for latest.',
+    }),
+  ),
+};
+const rollup = {
+  rollup: Type.Optional(
+    Type.String({
+      description:
+        'The size of buckets, such as 30s, 5m, 1h, 1d, 1w, 1M: the whole range as aggregates, in one answer. s, m and h divide a day.',
+    }),
+  ),
+  aggregate: Type.Optional(
+    Type.String({
+      default: 'avg',
+      description: `Comma-separated, of ${aggregates.join(', ')}: of the numbers of a bucket and category, null where there is none; count is of points.`,
+    }),
+  ),
+  timezone: Type.Optional(
+    Type.String({ default: 'UTC', description: 'IANA name: where days begin at midnight, weeks on Monday.' }),
+  ),
+  fill: Type.Optional(oneOf(['null'], { description: 'Show empty buckets too, with null.' })),
+};
+
+/** What each way of reading heeds. */
+export const heeds = {
+  page: Type.Object({ ...range, ...size, ...paging, ...shape, ...grouping, ...format }),
+  latest: Type.Object({ ...size, ...shape, ...grouping }),
+  rollup: Type.Object({ ...range, ...rollup, ...shape, ...grouping, ...format }),
+  csv: Type.Object({ ...range, category: shape.category, ...format }),
+  ndjson: Type.Object({ ...range, ...shape, ...format }),
+} satisfies Record<string, TObject>;
+
+export const seriesQuery = Type.Object({ ...range, ...size, ...paging, ...shape, ...grouping, ...format, ...rollup });
+export type SeriesQuery = Static<typeof seriesQuery>;
+
+const numberOrNull = Type.Optional(Type.Union([Type.Number(), Type.Null()]));
+const valueShape = {
+  time: Type.Optional(Type.String({ description: 'ISO 8601; of a rollup, when the bucket begins.' })),
+  category: Type.Optional(Type.String()),
+  numericValue: numberOrNull,
+  stringValue: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+  ...Object.fromEntries(aggregates.map((name) => [name, numberOrNull])),
+};
+const nullableText = Type.Union([Type.String(), Type.Null()]);
+
+export const seriesAnswer = Type.Object({
+  meta: Type.Object({
+    timeSpent: Type.Number({ description: 'Milliseconds.' }),
+    start: nullableText,
+    end: nullableText,
+    count: Type.Integer({ description: 'Points of this page, or values of the rollup.' }),
+    pagingToken: Type.Union([Type.String(), Type.Null()], { description: 'Null on the last page, and of a rollup.' }),
+  }),
+  result: Type.Array(Type.Object({ ...valueShape, values: Type.Optional(Type.Array(Type.Object(valueShape))) })),
+});
+
+/** A value as it is shown: a point, or an aggregate. */
+export type Shown = { time?: string; category?: string } & Record<string, string | number | null | undefined>;
+export type Group = Shown | { time?: string; category?: string; values: Shown[] };
+export interface SeriesAnswer {
+  meta: Static<typeof seriesAnswer>['meta'];
+  result: Group[];
+}
+
+export type Services = Pick<Context, 'config' | 'access' | 'messages' | 'sessions' | 'clock'>;
+
+/**
+ * The series behind a topic that the caller may hear; undefined when the channel stores nothing.
+ * @throws PlatformError 403/21 for callers that read nothing; 404/100 for a topic that does not exist or is out of reach.
+ */
+export function findSeries(
+  { config, access }: Pick<Services, 'config' | 'access'>,
+  caller: Caller,
+  topic: string,
+): SeriesKey | undefined {
+  access.demand(caller, 'read', 'device');
+  const parts = parseTopic(config.topicRoot, topic);
+  const device = parts && access.placement(parts.deviceId);
+  if (!parts || device?.accountId !== parts.accountId || !access.mayHear(caller, device.id, parts.channel))
+    throw new PlatformError('notFound', { message: 'The topic does not exist.' });
+  const channel = access.channelsOf(device.deviceTemplateId).get(parts.channel);
+  if (channel?.persistenceType !== 'timeSeries') return undefined;
+  return { accountId: device.accountId, deviceId: device.id, channelTemplateId: channel.id };
+}
+
+/**
+ * Looks again whether the caller may read, in the middle of long reading.
+ * @throws PlatformError 401/31 when its session has ended, and as findSeries.
+ */
+export function demandStill(services: Services, { id, sessionId }: Caller, topic: string): void {
+  const { access, sessions } = services;
+  const current = access.callerOf(id) ?? access.callerOfApplication(id);
+  if (!current || (sessionId !== undefined && !sessions.isOpen(sessionId))) throw new PlatformError('tokenInvalid');
+  findSeries(services, current, topic);
+}
+
+/** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */
+export interface Stretch {
+  from: number;
+  to: number;
+}
+
+/**
+ * What the query names; what it leaves open is as in `former`, so that the pages of one range belong together.
+ * @throws PlatformError 400/106 for what is no date, and an end before the start.
+ */
+export function readRange(query: SeriesQuery, now: number, former?: Stretch): Stretch {
+  const start = readDate('startDateTime', query.startDateTime);
+  // What was stored in this millisecond belongs to the past.
+  const to = readDate('endDateTime', query.endDateTime) ?? former?.to ?? Math.max(now + 1, start ?? now);
+  const from = start ?? former?.from ?? to - defaultSpan;
+  if (from > to) throw invalid('endDateTime', 'must not be before startDateTime');
+  return { from, to };
+}
+
+export function showPoint(
+  { time, category, numericValue, stringValue }: Point,
+  { omitNull = false }: SeriesQuery,
+): Shown {
+  const shown: Shown = { time: new Date(time).toISOString(), category };
+  if (!omitNull || numericValue !== null) shown.numericValue = numericValue;
+  if (!omitNull || stringValue !== null) shown.stringValue = stringValue;
+  return shown;
+}
+
+/** Values as `groupType` asks: flat, by category, or by time; groups in the order of their first value. */
+export function group(shown: Shown[], { groupType = 0 }: SeriesQuery): Group[] {
+  if (groupType === 0) return shown;
+  const by = groupType === 1 ? 'category' : 'time';
+  const groups = new Map<string, Shown[]>();
+  for (const { [by]: name = '', ...value } of shown) {
+    const values = groups.get(name);
+    if (values) values.push(value);
+    else groups.set(name, [value]);
+  }
+  return [...groups].map(([name, values]) => (by === 'category' ? { category: name, values } : { time: name, values }));
+}

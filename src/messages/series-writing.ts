@@ -1,0 +1,84 @@
+/** POST /data/{topic} (decisions 7): points over HTTP, on the way of a PUBLISH. */
+import { Type } from 'typebox';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { invalid, PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { idempotentPosts } from '../idempotency.js';
+import { requireCaller } from '../identity/authentication.js';
+import { readPoints, readTextPoints } from './payload.js';
+import { refusalOf, rejectionShape } from './publish.js';
+import { findSeries } from './series-query.js';
+
+/** Text forms are told apart by what they say, as over MQTT; a float is taken from bytes only. */
+const mediaTypes = {
+  'text/csv':
+    'Lines `timestamp,category,numericValue,stringValue`; the timestamp is ISO 8601 or milliseconds, or absent. A first line with these names is no row.',
+  'application/json': 'A number, an object of numbers, texts and booleans by category, or SenML.',
+  'application/senml+json': 'SenML, of RFC 8428 or as `{"e": [...]}`.',
+  'application/octet-stream': 'Any of these, or four bytes: a little-endian float.',
+} as const;
+
+const answer = Type.Object(
+  {
+    success: Type.Literal(true),
+    count: Type.Integer({ description: 'Points in the body.' }),
+    rejection: Type.Optional(rejectionShape),
+  },
+  { description: 'The points are on disk.' },
+);
+
+/** POST /data/{topic}, in a scope of its own: its bodies are payloads. */
+export function seriesWriting(app: App, ctx: Context): void {
+  const { maxPayloadBytes } = ctx.config.mqtt;
+  requireCaller(app, ctx);
+  idempotentPosts(app, ctx);
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser(Object.keys(mediaTypes), { parseAs: 'buffer' }, (_, body, done) => done(null, body));
+  app.post(
+    '/data/*',
+    {
+      bodyLimit: maxPayloadBytes || ctx.config.httpBodyBytes,
+      config: {
+        right: ['publish', 'device'],
+        errors: ['notFound', 'forbidden', 'deleted', 'tooLarge', 'tooMany'],
+      },
+      schema: {
+        tags: ['Messages'],
+        summary: 'Write points of a channel',
+        description:
+          'The body is a payload as a device publishes it, and it is delivered as one with QoS 1. What holds no points is refused here and delivered to nobody; so is everything for a channel that stores nothing.',
+        params: Type.Object({ '*': Type.String({ description: 'The topic, raw or percent-encoded.' }) }),
+        body: {
+          content: Object.fromEntries(
+            Object.entries(mediaTypes).map(([type, description]) => [
+              type,
+              { schema: { description, properties: {} } },
+            ]),
+          ),
+        },
+        response: { 200: answer },
+      },
+    },
+    async (request) => {
+      const payload = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
+      const isBytes = request.headers['content-type']?.startsWith('application/octet-stream') ?? false;
+      return writePoints(ctx, request.caller, request.params['*'], payload, isBytes ? readPoints : readTextPoints);
+    },
+  );
+}
+
+/**
+ * Publishes a payload that holds points on a channel that stores them.
+ * @throws PlatformError as findSeries; 400/106 naming what is wrong with the payload, or the channel; 413 over the limit.
+ */
+async function writePoints(ctx: Context, caller: Caller, topic: string, payload: Buffer, read: typeof readPoints) {
+  ctx.access.demand(caller, 'publish', 'device');
+  if (!findSeries(ctx, caller, topic))
+    throw invalid('topic', 'the channel stores no points; POST /messaging/publish delivers a message on it');
+  const reading = read(payload, ctx.clock.now());
+  if ('reason' in reading) throw invalid('body', reading.reason);
+  const { delivered, rejection } = await ctx.broker.publish(caller, { topic, payload, qos: 1, retain: false });
+  if (!delivered) throw rejection ? refusalOf(rejection) : new PlatformError('server');
+  return { success: true as const, count: reading.points.length, ...(rejection && { rejection }) };
+}

@@ -1,0 +1,359 @@
+import { deepStrictEqual } from 'node:assert';
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
+import fc from 'fast-check';
+import t, { type Test } from 'tap';
+import type { Point } from '../../db/series.js';
+import { csvColumns, readPoints } from '../../src/messages/payload.js';
+import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';
+
+let service: Service;
+let templateId: string;
+t.before(async () => {
+  service = await startService(t);
+  templateId = (await service.template({ channels: ['data', { name: 'live', persistenceType: 'simple' }] })).id;
+});
+
+/** A device with the stored channel `data`: written and read over HTTP. */
+async function newSeries(body: object = {}) {
+  const device = await service.create('/devices', 'device', {
+    serialNumber: 'S',
+    deviceTemplateId: templateId,
+    ...body,
+  });
+  const topic = (channel = 'data') => service.topic(device.id, channel);
+  const path = (channel = 'data') => `/api/v4/data/${topic(channel)}`;
+  const post = (payload: string | Uint8Array, type: string, channel?: string, token = service.admin) =>
+    fetch(service.server.url + path(channel), {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': type },
+      body: payload,
+    }).then(async (answer) => ({ status: answer.status, body: (await answer.json()) as Json }));
+  /** A whole range as it was sent. */
+  const file = (format: string, query = '') =>
+    fetch(`${service.server.url}${path()}?format=${format}&startDateTime=0001-01-01&endDateTime=9999-12-31&${query}`, {
+      headers: { authorization: `Bearer ${service.admin}` },
+    });
+  const append = (points: Point[]) =>
+    new Promise<void>((resolve, reject) => {
+      const { channelTemplateId } = device.channels.find((channel: Json) => channel.channelTemplateName === 'data');
+      const key = { accountId: service.accountId, deviceId: device.id, channelTemplateId };
+      service.server.ctx.messages.append(key, points, (error) => (error ? reject(error) : resolve()));
+    });
+  const read = async (query = '') => (await service.ok('GET', `${path()}?pageSize=1000&${query}`)).result;
+  return { device, topic, path, post, file, append, read };
+}
+
+const float = Buffer.alloc(4);
+float.writeFloatLE(23.5);
+const time = Date.parse('2026-03-01T12:00:00.000Z');
+const iso = new Date(time).toISOString();
+
+/** Every form that a device may publish, with its media type and what is to be read. */
+const formsIn: Array<[type: string, payload: string | Uint8Array, expected: object[]]> = [
+  [
+    'text/csv',
+    `${time},t,21.5,warm\r\n${iso},u,,only text`,
+    [
+      { time: iso, category: 't', numericValue: 21.5, stringValue: 'warm' },
+      { time: iso, category: 'u', numericValue: null, stringValue: 'only text' },
+    ],
+  ],
+  ['text/csv; charset=utf-8', `${csvColumns}\n${time},t,1,`, [{ time: iso, category: 't', numericValue: 1 }]],
+  ['application/json', '21.5', [{ category: '', numericValue: 21.5 }]],
+  [
+    'application/json',
+    '{"t": 1, "door": "open", "on": true, "none": null}',
+    [
+      { category: 't', numericValue: 1 },
+      { category: 'door', stringValue: 'open' },
+      { category: 'on', numericValue: 1 },
+    ],
+  ],
+  [
+    'application/senml+json',
+    `[{"bn":"a/","bt":${time / 1000},"n":"v","v":2},{"n":"b","vb":false},{"n":"s","vs":"x"}]`,
+    [
+      { time: iso, category: 'a/v', numericValue: 2 },
+      { time: iso, category: 'a/b', numericValue: 0 },
+      { time: iso, category: 'a/s', stringValue: 'x' },
+    ],
+  ],
+  [
+    'application/json',
+    `{"bn":"a/","bt":${time / 1000},"e":[{"n":"v","v":2},{"n":"b","bv":true},{"n":"s","sv":"x"}]}`,
+    [
+      { time: iso, category: 'a/v', numericValue: 2 },
+      { time: iso, category: 'a/b', numericValue: 1 },
+      { time: iso, category: 'a/s', stringValue: 'x' },
+    ],
+  ],
+  ['application/octet-stream', float, [{ category: '', numericValue: 23.5 }]],
+];
+
+t.test('every form of points is written over HTTP as over MQTT', async (t) => {
+  const { device } = await newSeries();
+  const client = await service.connect({ deviceId: device.id, secret: await service.credential(device.id) });
+  for (const [type, payload, expected] of formsIn) {
+    const written = await newSeries();
+    const title = `${type} ${String(payload).slice(0, 40)}`;
+    t.strictSame(
+      await written.post(payload, type),
+      { status: 200, body: { success: true, count: expected.length } },
+      title,
+    );
+    const points = await written.read('startDateTime=2026-01-01');
+    t.match(points, expected, title);
+    t.equal(points.length, expected.length, title);
+    const before = await service.ok('GET', `/api/v4/data/${service.topic(device.id, 'data')}/latest?pageSize=1000`);
+    await client.publishAsync(service.topic(device.id, 'data'), Buffer.from(payload as string), { qos: 1 });
+    const after = await service.ok('GET', `/api/v4/data/${service.topic(device.id, 'data')}/latest?pageSize=1000`);
+    t.equal(after.meta.count - before.meta.count, expected.length, `over MQTT: ${title}`);
+  }
+});
+
+t.test('points that are written are delivered as they came, also to who was away', async (t) => {
+  const { device, topic, post } = await newSeries();
+  const secret = await service.credential(device.id);
+  const session = { clientId: 'away', clean: false };
+  const away = await service.connect({ deviceId: device.id, secret }, session);
+  await away.subscribeAsync(topic(), { qos: 1 });
+  await away.endAsync();
+  const listener = await service.connect({ jwt: service.admin });
+  await listener.subscribeAsync(topic(), { qos: 1 });
+  const heard = nextMessage(listener);
+  const payload = ` ${time},t,1, \n`;
+  t.equal((await post(payload, 'text/csv')).status, 200);
+  t.equal((await heard).text, payload);
+  const back = await service.connect({ deviceId: device.id, secret }, { ...session, manualConnect: false });
+  t.equal((await nextMessage(back)).text, payload);
+});
+
+t.test('what holds no points, or has no place, is refused with the reason and delivered to nobody', async (t) => {
+  const { device, topic, post, read } = await newSeries();
+  const listener = await service.connect({ jwt: service.admin });
+  await listener.subscribeAsync([topic(), topic('live'), topic('_rejected')], { qos: 1 });
+  const heard: string[] = [];
+  listener.on('message', (topic) => heard.push(topic));
+  const bad: Array<[string, string | Uint8Array, RegExp]> = [
+    ['text/csv', ',t,1,\n,t,x,', /Row 2: the number/],
+    ['text/csv', 'abcd', /not CSV/],
+    ['text/csv', '', /empty/],
+    ['application/json', '{"a":[1]}', /JSON property a/],
+    ['application/senml+json', '[{"n":"a"}]', /SenML record 1/],
+    ['application/json', float, /UTF-8|CSV/],
+    ['application/octet-stream', Buffer.alloc(5, 0xff), /UTF-8/],
+  ];
+  for (const [type, payload, reason] of bad)
+    t.match(
+      await post(payload, type),
+      { status: 400, body: { error: { code: 106, details: [{ path: 'body', message: reason }] } } },
+      `${type} ${payload}`,
+    );
+  const noPoints = {
+    status: 400,
+    body: { error: { code: 106, details: [{ path: 'topic', message: /stores no points/ }] } },
+  };
+  for (const channel of ['live', '_log', '_rejected', '_set/fields'])
+    t.match(await post(',t,1,', 'text/csv', channel), noPoints, channel);
+  t.match(await post(',t,1,', 'text/csv', 'unknown'), { status: 404, body: { error: { code: 100 } } });
+  t.match(await post(',t,1,', 'text/plain'), { status: 415, body: { error: { code: 106 } } });
+  t.match(await post(`,t,,${'x'.repeat(1000)}\n`.repeat(200), 'text/csv'), {
+    status: 413,
+    body: { error: { code: 106 } },
+  });
+  const { token } = await service.endUser((await service.organization()).id);
+  t.match(await post(',t,1,', 'text/csv', 'data', token), { status: 404, body: { error: { code: 100 } } });
+  t.strictSame(await read(), []);
+
+  // What comes now was sent last.
+  const last = nextMessage(listener);
+  await post(',t,7,', 'text/csv');
+  await last;
+  t.strictSame(heard, [topic()]);
+  t.match(await service.ok('GET', `/api/v1/devices/${device.id}/refusals`), { refusals: { results: [] } });
+});
+
+t.test('an end-user writes on devices in its reach, and in a batch', async (t) => {
+  const organization = await service.organization();
+  const { token } = await service.endUser(organization.id);
+  const { path, post, read } = await newSeries({ organizationId: organization.id });
+  t.equal((await post(',t,1,', 'text/csv', 'data', token)).status, 200);
+  const requests = [
+    { method: 'POST', path: path(), payload: { t: 2 } },
+    { method: 'GET', path: `${path()}?format=ndjson` },
+    { method: 'GET', path: `${path()}?rollup=1d&aggregate=sum` },
+  ];
+  const answers = await service.ok('POST', '/api/v1/batch', { token, body: { requests } });
+  t.match(answers[0], { success: true, count: 1 });
+  t.match(answers[1], { error: { code: 106, details: [{ path: 'format' }] } });
+  t.match(answers[2].result, [{ category: 't', sum: 3 }]);
+  t.equal((await read()).length, 2);
+});
+
+/** Points of every kind that the store takes and some form can hold. */
+const anyText = fc.string({ unit: 'grapheme', maxLength: 30 });
+const anyPoint = fc
+  .record(
+    {
+      // From year 1 to 9999, which queries can name.
+      time: fc.integer({ min: -62_135_596_800_000, max: 253_402_214_400_000 - 1 }),
+      category: anyText,
+      numericValue: fc.option(
+        fc.oneof(
+          fc.double({ noNaN: true, noDefaultInfinity: true }),
+          fc.constantFrom(-0, 1e308, -1e308, 5e-324, 2 ** 53, 0.1),
+        ),
+      ),
+      stringValue: fc.option(fc.oneof(anyText, fc.constantFrom('', 'a,b', ' x ', 'two\nlines', '"quoted"', '=1+1'))),
+    },
+    { noNullPrototype: true },
+  )
+  .filter(({ numericValue, stringValue }) => numericValue !== null || stringValue !== null)
+  .map((point) => ({ ...point, numericValue: point.numericValue === 0 ? 0 : point.numericValue }));
+
+/** What CSV makes of a point; undefined when it has no form in it. */
+function asCsv(point: Point): Point | undefined {
+  const oneLine = (text: string) => text.replace(/[\r\n]/g, ' ').replace(/^[ \t]+|[ \t]+$/g, '');
+  const stringValue = oneLine(point.stringValue ?? '') || null;
+  if (point.numericValue === null && stringValue === null) return undefined;
+  return { ...point, category: oneLine(point.category.replaceAll(',', ' ')), stringValue };
+}
+const byTime = (points: Point[]) => points.toSorted((a, b) => a.time - b.time);
+const shown = (point: Point) => ({ ...point, time: new Date(point.time).toISOString() });
+
+t.test('what is read as JSON, NDJSON and CSV is what was stored, and CSV is read back by our own reader', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(anyPoint, { maxLength: 40 }), async (points) => {
+      const { append, file, path } = await newSeries();
+      await append(points);
+      const stored = byTime(points).map(shown);
+      const lines = (await (await file('ndjson')).text()).split('\n');
+      deepStrictEqual(lines.pop(), '');
+      deepStrictEqual(
+        lines.map((line) => JSON.parse(line)),
+        stored,
+      );
+      const range = 'startDateTime=0001-01-01&endDateTime=9999-12-31&pageSize=1000';
+      deepStrictEqual((await service.ok('GET', `${path()}?${range}`)).result, stored);
+
+      const csv = await (await file('csv')).text();
+      const expected = byTime(points)
+        .map(asCsv)
+        .filter((point) => point !== undefined);
+      const readBack = readPoints(Buffer.from(csv), 0);
+      deepStrictEqual('points' in readBack ? readBack.points : [], expected);
+    }),
+    { numRuns: 25 },
+  );
+});
+
+t.test('a whole range comes as a file of its type, in either order, of one category', async (t) => {
+  const { append, file } = await newSeries();
+  const points = Array.from({ length: 2500 }, (_, n) => ({
+    time: time + Math.floor(n / 3),
+    category: n % 7 ? 'a' : 'b',
+    numericValue: n,
+    stringValue: null,
+  }));
+  await append(points);
+  const csv = await file('csv');
+  t.equal(csv.headers.get('content-type'), 'text/csv; charset=utf-8; header=present');
+  t.equal(csv.headers.get('content-disposition'), `attachment; filename="data.csv"; filename*=UTF-8''data.csv`);
+  const rows = (await csv.text()).trimEnd().split('\n');
+  t.equal(rows[0], csvColumns);
+  t.equal(rows[1], `${iso},b,0,`);
+  const numbers = (lines: string[]) => lines.map((row) => Number(row.split(',')[2]));
+  t.strictSame(numbers(rows.slice(1)), [...points.keys()]);
+  const ndjson = await file('ndjson', 'order=desc&category=b&omitNull=true');
+  t.equal(ndjson.headers.get('content-type'), 'application/x-ndjson; charset=utf-8');
+  const last = (await ndjson.text())
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  t.strictSame(
+    last.map((point) => point.numericValue),
+    points
+      .filter(({ category }) => category === 'b')
+      .map(({ numericValue }) => numericValue)
+      .toReversed(),
+  );
+  t.notOk('stringValue' in last[0]);
+});
+
+/** A download that is not read until somebody asks for its data. */
+async function download(t: Test, url: string, token: string): Promise<IncomingMessage> {
+  const request = get(service.server.url + url, { headers: { authorization: `Bearer ${token}` } });
+  t.teardown(() => request.destroy());
+  const [response] = (await once(request, 'response')) as [IncomingMessage];
+  return response;
+}
+
+/** Counts the pages that are read from now on. */
+function countPages(t: Test) {
+  const { messages } = service.server.ctx;
+  const original = messages.page;
+  const counter = { pages: 0 };
+  messages.page = (...given) => {
+    counter.pages += 1;
+    return original.apply(messages, given);
+  };
+  t.teardown(() => {
+    messages.page = original;
+  });
+  return counter;
+}
+
+t.test('reading goes no faster than the receiver, ends with it, and with its right', async (t) => {
+  const organization = await service.organization();
+  const { token } = await service.endUser(organization.id);
+  const { device, append, path } = await newSeries({ organizationId: organization.id });
+  const stringValue = 'x'.repeat(1000);
+  for (let batch = 0; batch < 6; batch += 1)
+    await append(
+      Array.from({ length: 5000 }, (_, n) => ({
+        time: time + batch * 5000 + n,
+        category: 'c',
+        numericValue: n,
+        stringValue,
+      })),
+    );
+  const url = `${path()}?format=csv&startDateTime=2026-01-01&endDateTime=2027-01-01`;
+  const counter = countPages(t);
+
+  // 30 pages of a megabyte: what nobody takes fills the buffers of the sockets and no more.
+  const slow = await download(t, url, token);
+  await new Promise<void>((resolve) => {
+    let seen = -1;
+    const look = setInterval(() => {
+      if (seen === counter.pages) {
+        clearInterval(look);
+        resolve();
+      }
+      seen = counter.pages;
+    }, 200);
+  });
+  const stalled = counter.pages;
+  t.ok(stalled > 0 && stalled < 20, `${stalled} pages were read`);
+
+  slow.destroy();
+  const whole = await download(t, url, token);
+  let bytes = 0;
+  for await (const chunk of whole) bytes += chunk.length;
+  t.ok(bytes > 30_000_000);
+  t.ok(counter.pages <= stalled + 32, `the first reading went on: ${counter.pages - stalled} pages`);
+
+  const cut = await download(t, url, token);
+  const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
+  const moved: Answer = await service.http('PUT', `/api/v1/devices/${device.id}`, {
+    headers: { etag: version },
+    body: { organizationId: null },
+  });
+  t.equal(moved.status, 200);
+  await t.rejects(
+    async () => {
+      for await (const _ of cut);
+    },
+    { message: /aborted/ },
+  );
+});
