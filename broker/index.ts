@@ -12,6 +12,7 @@ import { Ingest } from './ingest.js';
 import { Limits } from './limits.js';
 import { Listeners } from './listeners.js';
 import { SessionStore } from './persistence.js';
+import { PostedLogs } from './posted-logs.js';
 import { Presence } from './presence.js';
 import { Refusals } from './refusals.js';
 import { ReverseDns } from './reverse-dns.js';
@@ -103,6 +104,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const channels = new ServiceChannels(services, aedes);
   const refusals = new Refusals(services);
   const ingest = new Ingest(services, aedes, channels, persistence, refusals);
+  const postedLogs = new PostedLogs(services, aedes, persistence);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
   const listeners = new Listeners(services, limits, (conn, request) => aedes.handle(conn, request) as BrokerClient);
@@ -166,6 +168,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     channelDeleted: (accountId, name) => revocation.channelDeleted(accountId, name),
     decide: (caller, action, topic) => authority.decide(caller, action, topic),
     refusalsStored: (deviceId) => refusals.stored(deviceId),
+    logPosted: ({ id, accountId }, entry, payload) => postedLogs.take({ deviceId: id, accountId }, entry, payload),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),
 
     async close() {

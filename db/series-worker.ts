@@ -5,11 +5,11 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
+import { LogWriter } from './log-writer.js';
 import { MqttWriter } from './mqtt-writer.js';
 import {
   type Answer,
   type Batch,
-  type LogRow,
   type Order,
   type Purged,
   pointWidth,
@@ -28,6 +28,7 @@ class Writer {
   readonly #file: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepare>;
   readonly #mqtt: MqttWriter;
+  readonly #logs: LogWriter;
   readonly #series = boundedCache<string, number>(seriesKept);
   readonly #categories = boundedCache<string, number>(categoriesKept);
   #sequence: number;
@@ -37,13 +38,14 @@ class Writer {
     this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     this.#statements = prepare(this.#file);
     this.#mqtt = new MqttWriter(this.#file);
+    this.#logs = new LogWriter(this.#file);
     this.#sequence = this.#statements.sequence.get() ?? 0;
   }
 
   write(batch: Batch): void {
     this.#transaction(() => {
       this.#writePoints(batch);
-      for (const log of batch.logs) this.#statements.addLog.run(log);
+      this.#logs.write(batch.logs);
       for (const change of batch.changes) this.#mqtt.write(change);
     });
   }
@@ -64,6 +66,15 @@ class Writer {
       }
       return 'deviceId' in purged && deleteLogs.run(purged.deviceId, purgeSize).changes > 0;
     });
+  }
+
+  /** Whether log entries are waiting to be indexed. */
+  get isBehind(): boolean {
+    return this.#logs.isBehind;
+  }
+
+  indexSome(): void {
+    this.#transaction(() => this.#logs.indexSome());
   }
 
   tidy(): void {
@@ -124,6 +135,7 @@ class Writer {
       this.#sequence = sequence;
       this.#series.clear();
       this.#categories.clear();
+      this.#logs.rolledBack();
       throw error;
     }
   }
@@ -147,10 +159,6 @@ function prepare(file: Sqlite.Database) {
     findCategory: file.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     addCategory: file.prepare<[string]>('INSERT INTO "categories" ("text") VALUES (?)'),
     addPoint: file.prepare('INSERT INTO "points" VALUES (?, ?, ?, ?, ?, ?)'),
-    addLog: file.prepare<[LogRow]>(
-      `INSERT INTO "logs" ("id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom")
-       VALUES (@id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom)`,
-    ),
     seriesOfDevice: file.prepare<[string], number>('SELECT "id" FROM "series" WHERE "deviceId" = ? LIMIT 1').pluck(),
     seriesOfChannel: file
       .prepare<[string], number>('SELECT "id" FROM "series" WHERE "channelTemplateId" = ? LIMIT 1')
@@ -169,16 +177,34 @@ function prepare(file: Sqlite.Database) {
 const port = parentPort;
 if (!port) throw new Error('series-worker runs as a worker thread only.');
 const writer = new Writer((workerData as WorkerSettings).path);
+let idle: NodeJS.Immediate | undefined;
 
 port.on('message', (order: Order) => {
   if ('close' in order) {
+    clearImmediate(idle);
     writer.close();
     port.close();
     return;
   }
   port.postMessage(carryOut(order));
+  indexWhenIdle();
 });
 port.postMessage({ ready: true } satisfies Answer);
+indexWhenIdle();
+
+/** Indexes log entries between orders, a share in each turn; a full disk ends that until the next order. */
+function indexWhenIdle(): void {
+  clearImmediate(idle);
+  if (!writer.isBehind) return;
+  idle = setImmediate(() => {
+    try {
+      writer.indexSome();
+    } catch {
+      return;
+    }
+    indexWhenIdle();
+  });
+}
 
 function carryOut(order: Exclude<Order, { close: true }>): Answer {
   try {

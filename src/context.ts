@@ -75,6 +75,11 @@ export interface Broker {
   channelDeleted(accountId: string, name: string): Promise<Revoked>;
   /** Publishes the changed fields of a device on its `_updates/fields`. */
   deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
+  /**
+   * Stores a log entry that came over HTTP and delivers it on the device's `_log`; its id when it is on disk, as before
+   * a PUBACK. Rejects when it could not be stored.
+   */
+  logPosted(device: Placement, entry: LogInput & { received: number }, payload: Buffer): Promise<string>;
   /** What would become of a caller's PUBLISH on a topic, or of its SUBSCRIBE to a filter: the decision itself. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
   /** Resolves when what has been noted of a device's refusals can be read. */

@@ -30,6 +30,7 @@ const withoutIds: Record<string, string> = {
     'the token decides, in test/identity/password-reset.test.ts',
   'POST /api/v1/users/batch': 'leaves out whom the caller does not see, in test/identity/users.test.ts',
   'POST /api/v1/permissions/explain': 'asks of two things at once, in test/registry/explain.test.ts',
+  'POST /api/v1/logs/search': 'finds what the caller reaches, in test/messages/log-search.test.ts',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };
 
@@ -161,6 +162,7 @@ const table = `
   POST /api/v1/association/start-association-with-code | body endUserId: endUser                      | 400/102 | 400/102 | 403/21
   POST /api/v1/association/start-association-with-code | body organizationId: organization            | 400/102 | 400/102 | 403/21
   GET /api/v1/devices/{id}/logs                     | path id: device                                 | 404/100 | 404/100 | 403/21
+  POST /api/v1/devices/{id}/logs                    | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v1/devices/{id}/refusals                 | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v4/data/{topic}                          | path topic: topic                               | 404/100 | 404/100 | 403/21
 
