@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { measureLists } from './lists.js';
 import { measureLogins } from './logins.js';
+import { measureLogs } from './logs.js';
 import { measureMoves } from './move.js';
 import { seed } from './seed.js';
 
@@ -12,6 +13,7 @@ const usage = `npm run bench -- seed  --data-dir D [--devices 1000000]   make a 
 npm run bench -- lists [--data-dir D] [--devices 1000000]  every filter and sort of GET /devices (seeds its own without D)
 npm run bench -- move  [--devices 10000]                   move an organization with so many devices under live connections
 npm run bench -- logins                                    what logins cost others, and what their time tells
+npm run bench -- logs                                      a million log entries: stored, paged, searched
 `;
 
 const { values, positionals } = parseArgs({
@@ -28,6 +30,7 @@ const scenarios: Record<string, { seeds: number; run(directory: string): Promise
   seed: { seeds: 0, run: (directory) => seed(directory, devices, say) },
   lists: { seeds: devices, run: measureLists },
   logins: { seeds: 0, run: measureLogins },
+  logs: { seeds: 2000, run: measureLogs },
   move: { seeds: 1000, run: (directory) => measureMoves(directory, devices) },
 };
 const chosen = Object.hasOwn(scenarios, scenario) ? scenarios[scenario] : undefined;

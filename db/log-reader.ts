@@ -4,14 +4,24 @@ import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
 import { fold } from './fold.js';
 import { type LogCondition, type LogSearch, type LogsFound, mostFound, type TextField } from './log-search.js';
-import { accountTerm, deviceTerm, indexQuery, partTerms, textsOf, wordsOf, wordTerm } from './log-terms.js';
+import {
+  accountTerm,
+  deviceTerm,
+  indexQuery,
+  partTerms,
+  severityTerm,
+  textsOf,
+  valueTerm,
+  wordsOf,
+  wordTerm,
+} from './log-terms.js';
 import type { LogRow } from './series-protocol.js';
 import { openSqlite } from './sqlite.js';
 
 /** Milliseconds after which a search goes with what it has, or gives up: others wait for this thread. */
 const usualPatience = 2000;
 /** Entries that are not indexed yet and may as well be looked at one by one. */
-const fewWaiting = 5000;
+const fewWaiting = 50_000;
 /** Devices in reach whose logs are read one by one, rather than the log of the whole account. */
 const fewDevices = 200;
 
@@ -28,7 +38,6 @@ export class LogReader {
   readonly #statements: ReturnType<typeof prepare>;
   #registry: Registry | undefined;
   #deadline = 0;
-  #looks = 0;
 
   /** Reads the files in `directory`; a search may take `patience` milliseconds. */
   constructor(directory: string, patience = usualPatience) {
@@ -37,14 +46,23 @@ export class LogReader {
     this.#file = openSqlite(join(directory, 'messages.db'), { readonly: true });
     // Thrown in the middle of a query, it ends it.
     this.#file.function('inTime', () => {
-      this.#looks += 1;
-      if (this.#looks % 256 === 0 && performance.now() > this.#deadline) throw new Overdue();
+      if (performance.now() > this.#deadline) throw new Overdue();
       return 1;
     });
     this.#statements = prepare(this.#file);
   }
 
+  /** What fits, all of it as it was at one moment: what is indexed meanwhile would be found twice. */
   search(search: LogSearch): LogsFound {
+    return this.#file.transaction(() => this.#search(search))();
+  }
+
+  close(): void {
+    this.#registry?.close();
+    this.#file.close();
+  }
+
+  #search(search: LogSearch): LogsFound {
     this.#deadline = performance.now() + this.#patience;
     const { scope, conditions } = search;
     if (!('accountId' in scope) && conditions.length === 0) return this.#page(scope.deviceId, search);
@@ -58,7 +76,6 @@ export class LogReader {
       .slice(offset, offset + limit)
       .map(({ sequence, score }) => {
         const row = this.#statements.row.get(sequence);
-        // Removed since.
         return row && { ...withoutSequence(row), score };
       })
       .filter((row) => row !== undefined);
@@ -66,20 +83,15 @@ export class LogReader {
     return { rows, total: found.places.length, maxScore };
   }
 
-  close(): void {
-    this.#registry?.close();
-    this.#file.close();
-  }
-
   /** A page of one device's log with all that is in a range: an index counts them. */
   #page(deviceId: string, { from, to, severities, offset, limit }: LogSearch): LogsFound {
-    const where = { deviceId, from, to, severities: JSON.stringify(severities) };
+    const where = { deviceId, from, to, levels: severities.reduce((mask, level) => mask | (1 << level), 0) };
     const total = this.#statements.count.get(where) ?? 0;
     const rows = this.#statements.page.all({ ...where, offset, limit });
     return { rows: rows.map((row) => ({ ...withoutSequence(row), score: 1 })), total, maxScore: 1 };
   }
 
-  /** What the text index finds; undefined when it cannot tell, or finds so much that the log itself is as good. */
+  /** What the index of terms finds; undefined when it cannot tell, or finds so much that the log itself is as good. */
   #candidates(search: LogSearch, accept: (place: Place) => Found | undefined): Result | undefined {
     const query = queryOf(search);
     if (query === undefined) return undefined;
@@ -89,17 +101,17 @@ export class LogReader {
     const sequences = this.#matching(query);
     if (!sequences || (sequences.length > mostFound && search.sort !== 'score')) return undefined;
     const places: Found[] = [];
-    for (const row of waiting.iterate(upTo)) {
-      const place = isWithin(search, row) ? accept(row) : undefined;
-      if (place) places.push(place);
-    }
-    for (const sequence of sequences) {
-      const row = this.#statements.row.get(sequence);
+    const take = (row: Row | undefined) => {
       const place = row && isWithin(search, row) ? accept(row) : undefined;
       if (place) places.push(place);
-      if (places.length >= mostFound || this.#isOverdue) break;
-    }
-    return { places, complete: !this.#isOverdue };
+      // Not in the order that is asked for: some of them are none.
+      return places.length <= mostFound && performance.now() <= this.#deadline;
+    };
+    for (const row of waiting.iterate(upTo)) if (!take(row)) break;
+    for (const sequence of sequences) if (!take(this.#statements.row.get(sequence))) break;
+    if (performance.now() > this.#deadline) return { places: [], complete: false };
+    if (places.length <= mostFound) return { places, complete: true };
+    return search.sort === 'score' ? { places: places.slice(0, mostFound), complete: true } : undefined;
   }
 
   /** The last entries that have the terms; undefined when the index is damaged, and the log is read without it. */
@@ -131,16 +143,18 @@ export class LogReader {
     return { places, complete: true };
   }
 
-  #inOrder({ scope, from, to, severities, sort }: LogSearch): IterableIterator<Place> {
-    const order = sort === 'oldest' ? 'ascending' : 'descending';
-    const where = { from, to, severities: JSON.stringify(severities) };
+  #inOrder({ scope, from, to, severities, conditions, sort }: LogSearch): IterableIterator<Place | Row> {
+    const order = sort === 'oldest' ? 'oldest' : 'newest';
+    const what = conditions.length > 0 ? 'rows' : 'places';
+    const where = { from, to, levels: severities.reduce((mask, level) => mask | (1 << level), 0) };
     const { ofDevice, ofDevices, ofAccount } = this.#statements;
     const { deviceId } = scope;
-    if (!('accountId' in scope) || deviceId !== undefined) return ofDevice[order].iterate({ ...where, deviceId });
+    if (!('accountId' in scope) || deviceId !== undefined) return ofDevice[what][order].iterate({ ...where, deviceId });
     const { accountId, organizationIds } = scope;
     const devices = organizationIds && this.#registryOf().devicesOf(organizationIds);
-    if (devices) return ofDevices[order].iterate({ ...where, devices: JSON.stringify(devices) });
-    return ofAccount[order].iterate({ ...where, accountId });
+    // They are sorted first: no more than needed.
+    if (devices) return ofDevices.places[order].iterate({ ...where, devices: JSON.stringify(devices) });
+    return ofAccount[what][order].iterate({ ...where, accountId });
   }
 
   #accept({ conditions }: LogSearch, reaches: Reaches, place: Place | Row): Found | undefined {
@@ -167,10 +181,6 @@ export class LogReader {
   #registryOf(): Registry {
     this.#registry ??= new Registry(join(this.#directory, 'registry.db'));
     return this.#registry;
-  }
-
-  get #isOverdue(): boolean {
-    return performance.now() > this.#deadline;
   }
 }
 
@@ -224,9 +234,10 @@ interface Result {
 class Overdue extends Error {}
 
 /** What the text index is asked; undefined when nothing that is asked for has terms. */
-function queryOf({ scope, conditions }: LogSearch): string | undefined {
+function queryOf({ scope, severities, conditions }: LogSearch): string | undefined {
   const lists: string[][] = [];
   for (const condition of conditions) lists.push(...termListsOf(condition));
+  if ('accountId' in scope && severities.length === 1) lists.push(severities.map(severityTerm));
   if (lists.length === 0) return undefined;
   if (scope.deviceId !== undefined) lists.push([deviceTerm(scope.deviceId)]);
   if ('accountId' in scope) lists.push([accountTerm(scope.accountId)]);
@@ -244,7 +255,9 @@ function termListsOf(condition: LogCondition): string[][] {
       const terms = condition.words.map(wordTerm);
       return condition.all ? terms.map((term) => [term]) : [terms];
     }
-    default:
+    case 'custom':
+      return [[valueTerm(condition.value)]];
+    case 'received':
       return [];
   }
 }
@@ -302,17 +315,21 @@ function withoutSequence({ sequence: _, ...row }: Row): LogRow {
 }
 
 function prepare(file: Sqlite.Database) {
-  type Where = { from: number; to: number; severities: string };
-  const places = 'SELECT "sequence", "time", "deviceId" FROM "logs"';
-  const severity = '"severity" IN (SELECT "value" FROM json_each(@severities))';
-  // CASE keeps the order in which conditions are looked at: each entry is a look at the clock.
-  const range = `"time" >= @from AND "time" < @to AND CASE WHEN inTime() THEN ${severity} END`;
+  type Where = { from: number; to: number; levels: number };
+  const severity = '(@levels >> "severity") & 1';
+  // CASE keeps the order in which conditions are looked at; now and then an entry is a look at the clock.
+  const inTime = 'CASE WHEN "sequence" & 63 THEN 1 ELSE inTime() END';
+  const range = `"time" >= @from AND "time" < @to AND CASE WHEN ${inTime} THEN ${severity} END`;
   const inOrder = <W>(where: string) => {
-    const walk = (order: 'ASC' | 'DESC') =>
-      file.prepare<[Where & W], Place>(
-        `${places} WHERE ${where} AND ${range} ORDER BY "time" ${order}, "sequence" ${order}`,
+    const walk = <R>(columns: string, order: 'ASC' | 'DESC') =>
+      file.prepare<[Where & W], R>(
+        `SELECT ${columns} FROM "logs" WHERE ${where} AND ${range} ORDER BY "time" ${order}, "sequence" ${order}`,
       );
-    return { ascending: walk('ASC'), descending: walk('DESC') };
+    const known = '"sequence", "time", "deviceId"';
+    return {
+      places: { oldest: walk<Place>(known, 'ASC'), newest: walk<Place>(known, 'DESC') },
+      rows: { oldest: walk<Row>('*', 'ASC'), newest: walk<Row>('*', 'DESC') },
+    };
   };
   const ofDevice = `"deviceId" = @deviceId AND "time" >= @from AND "time" < @to AND ${severity}`;
   return {

@@ -1,6 +1,6 @@
 /**
- * What the text index of the log holds of an entry: its account, its device, its words, and every three letters that stand
- * together. A term begins with a letter for its kind. The index says where to look; what is found there is looked at again.
+ * What the index of the log holds of an entry: its account, device and severity, its words, every three letters that stand
+ * together, and the values of its own properties. A term begins with a letter for its kind. The index says where to look; what is found there is looked at again.
  */
 import { fold } from './fold.js';
 import type { LogRow } from './series-protocol.js';
@@ -16,6 +16,7 @@ const longestWord = 64;
 const breaking = /[\x00-\x2f\x3a-\x60\x7b-\x7f]/g;
 const standIn = 0xe000;
 
+type Scalar = string | number | boolean | null;
 type Texts = Pick<LogRow, 'message' | 'code' | 'details'>;
 
 /** The words of a text, each once, without the difference of upper and lower case. */
@@ -24,13 +25,17 @@ export function wordsOf(text: string): string[] {
 }
 
 /** The terms of an entry, with blanks between them, and how many they are. */
-export function termsOf({ accountId, deviceId, tags, ...row }: LogRow): { terms: string; count: number } {
-  const terms = new Set([accountTerm(accountId), deviceTerm(deviceId)]);
+export function termsOf({ accountId, deviceId, severity, tags, custom, ...row }: LogRow): {
+  terms: string;
+  count: number;
+} {
+  const terms = new Set([accountTerm(accountId), deviceTerm(deviceId), severityTerm(severity)]);
   for (const text of textsOf(row)) {
     for (const word of wordsOf(text)) terms.add(wordTerm(word));
     for (const part of partsOf(text)) terms.add(part);
   }
   for (const tag of JSON.parse(tags) as string[]) for (const word of wordsOf(tag)) terms.add(wordTerm(word));
+  for (const value of custom === null ? [] : valuesIn(JSON.parse(custom))) terms.add(valueTerm(value));
   return { terms: [...terms].join(' '), count: terms.size };
 }
 
@@ -47,6 +52,14 @@ export function deviceTerm(deviceId: string): string {
   return `d${plain(deviceId)}`;
 }
 
+export function severityTerm(severity: number): string {
+  return `s${severity}`;
+}
+
+export function valueTerm(value: Scalar): string {
+  return `v${plain(`${typeof value} ${value}`.slice(0, longestWord))}`;
+}
+
 export function wordTerm(word: string): string {
   return `w${plain(word.slice(0, longestWord))}`;
 }
@@ -59,6 +72,17 @@ export function partTerms(text: string): string[] {
 /** A question to the index: entries with one term of each of these lists. */
 export function indexQuery(lists: readonly (readonly string[])[]): string {
   return lists.map((terms) => `(${terms.map((term) => `"${term}"`).join(' OR ')})`).join(' AND ');
+}
+
+/** The values in an entry's own properties, wherever they stand. */
+function valuesIn(custom: unknown): Scalar[] {
+  const values: Scalar[] = [];
+  const waiting = [custom];
+  for (let value = waiting.pop(); value !== undefined; value = waiting.pop()) {
+    if (typeof value !== 'object' || value === null) values.push(value as Scalar);
+    else waiting.push(...Object.values(value));
+  }
+  return values;
 }
 
 function* partsOf(text: string): Generator<string> {

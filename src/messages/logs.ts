@@ -96,7 +96,7 @@ export function logRoutes(app: App, ctx: Context): void {
         body,
         response: {
           200: Type.Object(
-            { logs: Type.Object({ results: Type.Array(logShape) }) },
+            { logs: Type.Array(logShape) },
             { description: 'The entries as they are stored, in their order.' },
           ),
         },
@@ -105,7 +105,7 @@ export function logRoutes(app: App, ctx: Context): void {
     async (request) => {
       const { caller, params } = request;
       const entries = Array.isArray(request.body) ? request.body : [request.body];
-      return { logs: { results: await writeLogs(ctx, caller, params.id, entries) } };
+      return { logs: await writeLogs(ctx, caller, params.id, entries) };
     },
   );
   logSearchRoutes(app, ctx, turns);
