@@ -10,6 +10,7 @@ import { measureKeeping } from './keeping.js';
 import { measureLatency } from './latency.js';
 import { measureLists } from './lists.js';
 import { measureLogins } from './logins.js';
+import { measureLogs } from './logs.js';
 import { measureMoves } from './move.js';
 import { measureReconnect } from './reconnect.js';
 import { seed } from './seed.js';
@@ -27,6 +28,7 @@ npm run bench -- reconnect [--devices 10000]               a fleet with stored s
 npm run bench -- latency                                   publish to receive on an idle broker
 npm run bench -- disturbance                               what honest clients feel of those who do harm
 npm run bench -- stored                                    QoS 1 that is on disk before it is acknowledged
+npm run bench -- logs                                      a million log entries: stored, paged, searched
 `;
 
 const { values, positionals } = parseArgs({
@@ -47,6 +49,7 @@ const scenarios: Record<string, { seeds: number; run(directory: string): Promise
   bridges: { seeds: 0, run: measureBridges },
   logins: { seeds: 0, run: measureLogins },
   series: { seeds: 0, run: (directory) => measureSeries(directory, points) },
+  logs: { seeds: 2000, run: measureLogs },
   move: { seeds: 1000, run: (directory) => measureMoves(directory, devices) },
   reconnect: { seeds: devices, run: (directory) => measureReconnect(directory, devices) },
   latency: { seeds: 1000, run: measureLatency },

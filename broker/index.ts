@@ -14,6 +14,7 @@ import { Limits } from './limits.js';
 import { Listeners } from './listeners.js';
 import { Marks } from './marks.js';
 import { SessionStore } from './persistence.js';
+import { PostedLogs } from './posted-logs.js';
 import { Presence } from './presence.js';
 import { Refusals } from './refusals.js';
 import { ReverseDns } from './reverse-dns.js';
@@ -109,6 +110,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const refusals = new Refusals(services);
   const marks = new Marks(services.messages);
   const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks);
+  const postedLogs = new PostedLogs(services, aedes, persistence);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
   const listeners = new Listeners(services, limits, (conn, request) => aedes.handle(conn, request) as BrokerClient);
@@ -183,6 +185,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     endStreams: () => streams.endAll(),
     decide: (caller, action, topic) => authority.decide(caller, action, topic),
     refusalsStored: (deviceId) => refusals.stored(deviceId),
+    logPosted: ({ id, accountId }, entry, payload) => postedLogs.take({ deviceId: id, accountId }, entry, payload),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),
 
     async close() {

@@ -1,3 +1,4 @@
+import { longestLogEntry } from '../db/series.js';
 import type { Caller } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/context.js';
 import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
@@ -11,8 +12,6 @@ import type { LiveClient } from './sessions.js';
 
 type Done = (error?: Error) => void;
 
-/** Bytes; a page of a thousand entries is answered at once. */
-const longestLogEntry = 16_384;
 const notReadable: Omit<Rejection, 'details'> = { code: 106, message: 'The payload was delivered but not stored.' };
 const storedInPart: Omit<Rejection, 'details'> = {
   code: 106,
@@ -304,7 +303,7 @@ function once(done: Done): Done {
 }
 
 /** Calls back when it has been called twice; with the first error. */
-function afterBoth(done: Done): Done {
+export function afterBoth(done: Done): Done {
   let calls = 0;
   let failure: Error | undefined;
   return (error) => {

@@ -69,14 +69,6 @@ export class OpenBatch {
   }
 }
 
-interface LogQuery {
-  deviceId: string;
-  levels: string;
-  from: number;
-  to: number;
-  text: string;
-}
-
 interface PointQuery {
   series: number;
   time: number;
@@ -86,10 +78,6 @@ interface PointQuery {
 }
 
 export function prepareReads(reader: Sqlite.Database) {
-  // SQLite's own LIKE ignores case for ASCII only.
-  reader.function('holds', { deterministic: true }, (value: unknown, text: unknown) =>
-    typeof value === 'string' && value.toLowerCase().includes(text as string) ? 1 : 0,
-  );
   const points = (beyond: '>' | '<', bound: '<' | '>=', order: 'ASC' | 'DESC') =>
     reader.prepare<[PointQuery], StoredPoint>(
       `SELECT p."time", p."sequence", c."text" AS "category", p."number" AS "numericValue", p."text" AS "stringValue"
@@ -97,9 +85,6 @@ export function prepareReads(reader: Sqlite.Database) {
        WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence) AND p."time" ${bound} @bound
        ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
     );
-  const logFilter = `"deviceId" = @deviceId AND "time" >= @from AND "time" < @to
-    AND "severity" IN (SELECT "value" FROM json_each(@levels))
-    AND (@text = '' OR holds("message", @text) OR holds("details", @text) OR holds("code", @text))`;
   return {
     series: reader
       .prepare<[SeriesKey], number>(
@@ -110,10 +95,6 @@ export function prepareReads(reader: Sqlite.Database) {
     category: reader.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     ascending: points('>', '<', 'ASC'),
     descending: points('<', '>=', 'DESC'),
-    countLogs: reader.prepare<[LogQuery], number>(`SELECT count(*) FROM "logs" WHERE ${logFilter}`).pluck(),
-    logs: reader.prepare<[LogQuery & { limit: number; offset: number }], LogRow>(
-      `SELECT * FROM "logs" WHERE ${logFilter} ORDER BY "time" DESC, "sequence" DESC LIMIT @limit OFFSET @offset`,
-    ),
   };
 }
 

@@ -5,6 +5,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
+import { LogWriter } from './log-writer.js';
 import { MqttWriter } from './mqtt-writer.js';
 import type { OutboxChange } from './outbox.js';
 import { OutboxWriter } from './outbox-writer.js';
@@ -39,6 +40,7 @@ class Writer {
   readonly #file: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepare>;
   readonly #mqtt: MqttWriter;
+  readonly #logs: LogWriter;
   readonly #outbox: OutboxWriter;
   readonly #counts: SeriesCounts;
   readonly #marks: SeriesMarks;
@@ -55,6 +57,7 @@ class Writer {
     this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     this.#statements = prepare(this.#file);
     this.#mqtt = new MqttWriter(this.#file);
+    this.#logs = new LogWriter(this.#file);
     this.#marks = new SeriesMarks(this.#file);
     this.#outbox = new OutboxWriter(this.#file);
     this.#counts = new SeriesCounts(this.#file);
@@ -100,6 +103,15 @@ class Writer {
       this.#mqtt.tidy();
       return false;
     });
+  }
+
+  /** Whether log entries are waiting to be indexed. */
+  get isBehind(): boolean {
+    return this.#logs.isBehind;
+  }
+
+  indexSome(): void {
+    this.#transaction(() => this.#logs.indexSome());
   }
 
   close(): void {
@@ -152,12 +164,11 @@ class Writer {
   #writeLogs(logs: readonly LogRow[]): void {
     if (logs.length === 0) return;
     const added = new Map<string, number>();
-    for (const log of logs) {
-      // Never one that a removed entry had: who goes on after an entry must not miss what follows.
+    for (const { accountId } of logs) added.set(accountId, (added.get(accountId) ?? 0) + 1);
+    this.#logs.write(logs, () => {
       this.#sequence += 1;
-      this.#statements.addLog.run({ ...log, sequence: this.#sequence });
-      added.set(log.accountId, (added.get(log.accountId) ?? 0) + 1);
-    }
+      return this.#sequence;
+    });
     this.#end = { ...this.#end, logs: this.#sequence };
     this.#statements.keepSequence.run(this.#sequence);
     for (const [accountId, count] of added) this.#counts.add(accountId, 0, count);
@@ -207,6 +218,7 @@ class Writer {
       this.#series.clear();
       this.#categories.clear();
       this.#marks.clear();
+      this.#logs.rolledBack();
       throw error;
     }
   }
@@ -236,26 +248,40 @@ function prepare(file: Sqlite.Database) {
     findCategory: file.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     addCategory: file.prepare<[string]>('INSERT INTO "categories" ("text") VALUES (?)'),
     addPoint: file.prepare('INSERT INTO "points" VALUES (?, ?, ?, ?, ?, ?)'),
-    addLog: file.prepare<[LogRow & { sequence: number }]>(
-      `INSERT INTO "logs" ("sequence", "id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom")
-       VALUES (@sequence, @id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom)`,
-    ),
   };
 }
 
 const port = parentPort;
 if (!port) throw new Error('series-worker runs as a worker thread only.');
 const writer = new Writer((workerData as WorkerSettings).path);
+let idle: NodeJS.Immediate | undefined;
 
 port.on('message', (order: Order) => {
   if ('close' in order) {
+    clearImmediate(idle);
     writer.close();
     port.close();
     return;
   }
   port.postMessage(carryOut(order));
+  indexWhenIdle();
 });
 port.postMessage({ ready: true, size: writer.size } satisfies Answer);
+indexWhenIdle();
+
+/** Indexes log entries between orders, a share in each turn; a full disk ends that until the next order. */
+function indexWhenIdle(): void {
+  clearImmediate(idle);
+  if (!writer.isBehind) return;
+  idle = setImmediate(() => {
+    try {
+      writer.indexSome();
+    } catch {
+      return;
+    }
+    indexWhenIdle();
+  });
+}
 
 function carryOut(order: Exclude<Order, { close: true }>): Answer {
   try {

@@ -6,6 +6,9 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
 import { v7 as uuidv7 } from 'uuid';
+import { fold } from './fold.js';
+import type { LogCondition, LogSearch } from './log-search.js';
+import { MessageReader } from './message-reader.js';
 import { migrate } from './migrations/index.js';
 import { messageMigrations } from './migrations/messages.js';
 import type { MqttChange } from './mqtt-changes.js';
@@ -82,13 +85,25 @@ export interface Range {
 /** Points as they were stored: `sequence` tells apart those of one time, and grows over the life of the file. */
 export type StoredPoint = Point & { sequence: number };
 
-/** `from` inclusive and `to` exclusive on the source time; `text` occurs in message, details or code, in any case. */
-export interface LogFilter {
-  severities?: readonly Severity[];
-  from?: number;
-  to?: number;
-  text?: string;
+/** What is looked for in the log; what is left out of the range does not bound it. */
+export type LogQuestion = Omit<LogSearch, 'from' | 'to' | 'severities'> & {
+  from?: number | undefined;
+  to?: number | undefined;
+  severities?: readonly Severity[] | undefined;
+};
+
+/** A log entry that was looked for; `score` is how well it fits, 1 when nothing was asked of its text. */
+export type FoundEntry = LogEntry & { score: number };
+
+/** Some of the entries that were looked for, how many there are, and the best score of them all. */
+export interface LogsRead {
+  entries: FoundEntry[];
+  total: number;
+  maxScore: number;
 }
+
+/** Bytes of an entry as it came; a page of a thousand entries is answered at once. */
+export const longestLogEntry = 16_384;
 
 /** Points in one transaction at most; more are written in the next. */
 const batchSize = 20_000;
@@ -107,6 +122,7 @@ export class MessageStore {
   readonly #log: StoreLog;
   readonly #now: () => number;
   readonly #reader: Sqlite.Database;
+  readonly #thread: MessageReader;
   readonly #statements: ReturnType<typeof prepareReads>;
   readonly #usage: ReturnType<typeof prepareUsage>;
   readonly #ranges: SeriesRanges;
@@ -120,10 +136,11 @@ export class MessageStore {
   #closing: Promise<void> | undefined;
   #end: Place = { points: 0, logs: 0 };
 
-  private constructor(path: string, options: { log: StoreLog; now(): number }) {
+  private constructor(directory: string, path: string, options: { log: StoreLog; now(): number }) {
     this.#log = options.log;
     this.#now = options.now;
     this.#reader = openSqlite(path, { readonly: true });
+    this.#thread = new MessageReader(directory);
     this.#statements = prepareReads(this.#reader);
     this.#usage = prepareUsage(this.#reader);
     this.#ranges = new SeriesRanges(this.#reader);
@@ -145,7 +162,7 @@ export class MessageStore {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'messages.db');
     await migrate(path, messageMigrations);
-    const store = new MessageStore(path, options);
+    const store = new MessageStore(directory, path, options);
     try {
       await store.#writer.start();
       await store.#ask({ tidy: true });
@@ -204,10 +221,11 @@ export class MessageStore {
     this.#collected();
   }
 
-  /** Stores a log entry under a new id; `done` as for append. */
-  appendLog(entry: Omit<LogEntry, 'id'>, done: Done): void {
+  /** Stores a log entry under a new id, which it answers; `done` as for append. */
+  appendLog(entry: Omit<LogEntry, 'id'>, done: Done): string {
     this.#makeRoom();
-    const row = this.#refusal() ?? this.#full ?? toLogRow(entry, uuidv7({ msecs: this.#now() }));
+    const id = uuidv7({ msecs: this.#now() });
+    const row = this.#refusal() ?? this.#full ?? toLogRow(entry, id);
     if (row instanceof Error) {
       this.#open.calls.push(this.#settled(nothing, row, done));
     } else {
@@ -216,6 +234,7 @@ export class MessageStore {
       this.#open.calls.push(this.#settled({ points: 0, logs: 1 }, undefined, done));
     }
     this.#collected();
+    return id;
   }
 
   /** Writes changes of MQTT sessions, in one transaction with what was appended right before; `done` as for append. */
@@ -270,23 +289,29 @@ export class MessageStore {
     return this.#ranges.sums(series, category, query, new Slices());
   }
 
-  /** A page (from 1) of a device's log entries that pass the filter, newest first, and how many pass it in all. */
+  /**
+   * Log entries that pass, in a thread of its own, and how many pass it in all (`mostFound` at most when there are
+   * conditions or an account). Undefined when it would take too long: then a shorter range or more is to be asked for.
+   */
+  async searchLogs(question: LogQuestion): Promise<LogsRead | undefined> {
+    const { from = -timeLimit, to = timeLimit + 1, severities: levels = severities } = question;
+    const search = { ...question, from, to, severities: levels.map((severity) => severities.indexOf(severity)) };
+    const found = await this.#thread.ask('searchLogs', search);
+    if (!found) return undefined;
+    const { rows, total, maxScore } = found;
+    return { entries: rows.map((row) => ({ ...fromLogRow(row), score: row.score })), total, maxScore };
+  }
+
+  /** A page (from 1) of one device's entries, newest first, otherwise as searchLogs; `text` is in message, details or code. */
   readLogs(
     deviceId: string,
-    filter: LogFilter,
-    page: { page: number; pageSize: number },
-  ): { entries: LogEntry[]; total: number } {
-    const levels = (filter.severities ?? severities).map((severity) => severities.indexOf(severity));
-    const where = {
-      deviceId,
-      levels: JSON.stringify(levels),
-      from: filter.from ?? -timeLimit,
-      to: filter.to ?? timeLimit + 1,
-      text: filter.text?.toLowerCase() ?? '',
-    };
-    const total = this.#statements.countLogs.get(where) ?? 0;
-    const rows = this.#statements.logs.all({ ...where, limit: page.pageSize, offset: (page.page - 1) * page.pageSize });
-    return { entries: rows.map(fromLogRow), total };
+    { text, ...range }: Pick<LogQuestion, 'severities' | 'from' | 'to'> & { text?: string | undefined },
+    { page, pageSize }: { page: number; pageSize: number },
+  ): Promise<LogsRead | undefined> {
+    const conditions: LogCondition[] =
+      text === undefined || text === '' ? [] : [{ kind: 'contains', text: fold(text) }];
+    const part = { offset: (page - 1) * pageSize, limit: pageSize };
+    return this.searchLogs({ scope: { deviceId }, ...range, conditions, sort: 'newest', ...part });
   }
 
   /** Removes the points and log entries of a purged device, in shares that let other writes pass between them. */
@@ -317,6 +342,7 @@ export class MessageStore {
 
   async #close(): Promise<void> {
     await this.#writer.drain();
+    await this.#thread.close();
     // The last connection to close folds the write-ahead log into the file, and a reader cannot.
     this.#reader.close();
     await this.#writer.end(closed());

@@ -104,6 +104,11 @@ export interface Broker {
   stream(caller: Caller, request: StreamRequest): Readable | StreamRefusal;
   /** Ends every stream; readers may come back. */
   endStreams(): void;
+  /**
+   * Stores a log entry that came over HTTP and delivers it on the device's `_log`; its id when it is on disk, as before
+   * a PUBACK. Rejects when it could not be stored.
+   */
+  logPosted(device: Placement, entry: LogInput & { received: number }, payload: Buffer): Promise<string>;
   /** What would become of a caller's PUBLISH on a topic, or of its SUBSCRIBE to a filter: the decision itself. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
   /** Resolves when what has been noted of a device's refusals can be read. */

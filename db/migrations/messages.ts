@@ -1,6 +1,7 @@
 import type { Migration } from './index.js';
 import * as timeSeriesAndLogs from './messages-0001.js';
 import * as mqttSessions from './messages-0002.js';
+import * as logText from './messages-0003.js';
 import * as outbox from './messages-0004.js';
 import * as oldestFirst from './messages-0005.js';
 import * as categoryMarks from './messages-0006.js';
@@ -9,6 +10,7 @@ import * as categoryMarks from './messages-0006.js';
 export const messageMigrations: readonly Migration[] = [
   timeSeriesAndLogs,
   mqttSessions,
+  logText,
   outbox,
   oldestFirst,
   categoryMarks,

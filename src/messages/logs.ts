@@ -1,13 +1,17 @@
-/** Reading the log of a device (decisions 7). */
+/** The log of a device over HTTP (decisions 7): reading it, and writing to it. */
 import { type Static, Type } from 'typebox';
-import { type LogEntry, type LogFilter, type Severity, severities } from '../../db/series.js';
+import type { Placement } from '../../db/index.js';
+import { mostFound } from '../../db/log-search.js';
+import { longestLogEntry, type Severity, severities } from '../../db/series.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
-import { oneOf } from '../entity/listing.js';
-import { metaShape, nameIgnored } from '../entity/routes.js';
+import { idParams, metaShape, nameIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
-import { readSeverity } from './payload.js';
+import { FairQueue } from '../identity/fair-queue.js';
+import { logShape, showLog, type WireLog } from './log-entry.js';
+import { logSearchRoutes } from './log-search.js';
+import { readLogEntry, readSeverity } from './payload.js';
 import { readDate } from './query.js';
 
 const query = Type.Object({
@@ -18,80 +22,154 @@ const query = Type.Object({
   ),
   from: Type.Optional(Type.String({ description: 'ISO 8601, inclusive, on the time at the source.' })),
   to: Type.Optional(Type.String({ description: 'ISO 8601, exclusive, on the time at the source.' })),
-  text: Type.Optional(Type.String({ description: 'Contained in message, details or code, ignoring case.' })),
+  text: Type.Optional(
+    Type.String({
+      description: `Contained in message, details or code, ignoring case; at most ${mostFound} entries are found with it.`,
+    }),
+  ),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
   pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
 });
 
-const text = Type.Union([Type.String(), Type.Null()]);
-const logShape = Type.Object({
-  id: Type.String(),
-  accountId: Type.String(),
-  deviceId: Type.String(),
-  sourceTimestamp: Type.String({ description: 'ISO 8601; when it happened, as the source says.' }),
-  received: Type.String({ description: 'ISO 8601; when the service got it.' }),
-  severity: oneOf(severities),
-  message: text,
-  code: text,
-  details: text,
-  tags: Type.Array(Type.String()),
-  custom: Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Null()]),
-});
 const answer = Type.Object(
   { logs: Type.Object({ results: Type.Array(logShape), meta: metaShape }) },
   { description: 'One page of entries, newest first.' },
 );
 
+const mostPosted = 1000;
+const entryBody = Type.Object(
+  {
+    message: Type.Optional(Type.Unknown()),
+    details: Type.Optional(Type.Unknown()),
+    severity: Type.Optional(Type.Unknown({ description: `One of ${severities.join(', ')}; info when it is none.` })),
+    code: Type.Optional(Type.Unknown()),
+    tags: Type.Optional(Type.Unknown({ description: 'A list of texts, or one.' })),
+    sourceTimestamp: Type.Optional(
+      Type.Unknown({ description: 'ISO 8601 or milliseconds since 1970; now when it is absent.' }),
+    ),
+    custom: Type.Optional(Type.Unknown({ description: 'Further properties; those beside it are kept in it too.' })),
+  },
+  { description: `At most ${longestLogEntry} bytes of JSON.` },
+);
+const body = Type.Union([entryBody, Type.Array(entryBody, { minItems: 1, maxItems: mostPosted })]);
+
 export type LogQuery = Static<typeof query>;
 export type LogAnswer = Static<typeof answer>;
 
-/** GET /devices/{id}/logs. */
+/** Searches that run at once in the one thread that reads; those of one caller wait for each other. */
+const readsAtOnce = 2;
+
+/** GET and POST /devices/{id}/logs, POST /logs/search. */
 export function logRoutes(app: App, ctx: Context): void {
+  const turns = new FairQueue(readsAtOnce);
   app.get(
     '/devices/:id/logs',
     {
       config: {
         right: ['read', 'device'],
-        errors: ['notFound', 'deleted', 'pageOutside', 'forbidden'],
+        errors: ['notFound', 'deleted', 'pageOutside', 'forbidden', 'tooMany'],
         sends: ['ignored'],
       },
       schema: {
         tags: ['Messages'],
         summary: 'Read the log of a device, newest first',
-        params: Type.Object({ id: Type.String() }),
+        params: idParams,
         querystring: query,
         response: { 200: answer },
       },
     },
     async (request, reply) => {
       nameIgnored(request, reply, query);
-      return readLogs(ctx, request.caller, request.params.id, request.query);
+      const { caller, params } = request;
+      return turns.run(caller.id, () => readLogs(ctx, caller, params.id, request.query));
     },
   );
+  app.post(
+    '/devices/:id/logs',
+    {
+      config: { right: ['publish', 'device'], errors: ['notFound', 'deleted', 'forbidden', 'storeFull'] },
+      schema: {
+        tags: ['Messages'],
+        summary: 'Write entries to the log of a device, which whoever listens to its _log hears',
+        description: 'They are read as on `_log`, and are on disk when the answer leaves.',
+        params: idParams,
+        body,
+        response: {
+          200: Type.Object(
+            { logs: Type.Array(logShape) },
+            { description: 'The entries as they are stored, in their order.' },
+          ),
+        },
+      },
+    },
+    async (request) => {
+      const { caller, params } = request;
+      const entries = Array.isArray(request.body) ? request.body : [request.body];
+      return { logs: await writeLogs(ctx, caller, params.id, entries) };
+    },
+  );
+  logSearchRoutes(app, ctx, turns);
 }
 
 /**
  * One page of a device's log entries, newest first.
- * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for a bad filter; 416/109 past the last page.
+ * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for a bad filter, or for a text that would be
+ * looked for in too many entries; 416/109 past the last page.
  */
-export function readLogs(
+export async function readLogs(
   { access, messages }: Pick<Context, 'access' | 'messages'>,
   caller: Caller,
   deviceId: string,
   query: LogQuery,
-): LogAnswer {
+): Promise<LogAnswer> {
   access.demand(caller, 'read', 'device');
-  const device = access.placement(deviceId);
-  if (!device || !access.reaches(caller, device.accountId, device.organizationId)) throw new PlatformError('notFound');
-  if (device.deleted !== null) throw new PlatformError('deleted');
-
+  const device = demandDevice(access, caller, deviceId);
   const { page = 1, pageSize = 10 } = query;
-  const { entries, total } = messages.readLogs(device.id, readFilter(query), { page, pageSize });
+  const read = await messages.readLogs(device.id, readFilter(query), { page, pageSize });
+  // The device may have been moved or deleted while the thread was reading.
+  demandDevice(access, caller, deviceId);
+  if (!read) throw invalid('text', 'is looked for in too many entries: narrow it down with from and to');
+  const { entries, total } = read;
   if (page > 1 && (page - 1) * pageSize >= total) throw new PlatformError('pageOutside');
   return { logs: { results: entries.map(showLog), meta: { count: total, page, pageSize, sortOrder: 'desc' } } };
 }
 
-function readFilter({ severity, from, to, text }: LogQuery): LogFilter {
+/**
+ * Writes entries, each read as a payload on `_log`; they are on disk when it resolves. The stored entries.
+ * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for an entry that is too long; 507 for a full disk.
+ */
+export async function writeLogs(
+  { access, clock, broker }: Pick<Context, 'access' | 'clock' | 'broker'>,
+  caller: Caller,
+  deviceId: string,
+  entries: readonly object[],
+): Promise<WireLog[]> {
+  access.demand(caller, 'publish', 'device');
+  const device = demandDevice(access, caller, deviceId);
+  if (!access.mayPublish(caller, deviceId, '_log')) throw new PlatformError('forbidden');
+  const received = clock.now();
+  const posted = entries.map((given, index) => {
+    const payload = Buffer.from(JSON.stringify(given));
+    if (payload.length > longestLogEntry) throw invalid(`${index}`, `has more than ${longestLogEntry} bytes`);
+    return { payload, entry: { ...readLogEntry(payload, received), received } };
+  });
+  // All in one turn, and so in one transaction; the answer waits for every one, whatever becomes of another.
+  const stored = await Promise.allSettled(posted.map(({ entry, payload }) => broker.logPosted(device, entry, payload)));
+  return stored.map((one, index) => {
+    const { entry } = posted[index] as (typeof posted)[number];
+    if (one.status === 'rejected') throw one.reason;
+    return showLog({ ...entry, id: one.value, accountId: device.accountId, deviceId: device.id });
+  });
+}
+
+function demandDevice(access: Context['access'], caller: Caller, deviceId: string): Placement {
+  const device = access.placement(deviceId);
+  if (!device || !access.reaches(caller, device.accountId, device.organizationId)) throw new PlatformError('notFound');
+  if (device.deleted !== null) throw new PlatformError('deleted');
+  return device;
+}
+
+function readFilter({ severity, from, to, text }: LogQuery) {
   return {
     severities: severity === undefined ? undefined : atOrAbove(severity),
     from: readDate('from', from),
@@ -104,12 +182,4 @@ function atOrAbove(name: string): readonly Severity[] {
   const severity = readSeverity(name);
   if (!severity) throw invalid('severity', `must be one of ${severities.join(', ')}`);
   return severity === 'lifecycle' ? ['lifecycle'] : severities.slice(0, severities.indexOf(severity) + 1);
-}
-
-function showLog({ time, received, ...entry }: LogEntry): LogAnswer['logs']['results'][number] {
-  return {
-    ...entry,
-    sourceTimestamp: new Date(time).toISOString(),
-    received: new Date(received).toISOString(),
-  };
 }

@@ -144,8 +144,8 @@ t.test('the oldest go first, over all series and the log', async (t) => {
   const firsts = devices.map(
     (device) => store.read(keyOf('a', device), { from: now - span, to: now, order: 'asc', limit: 1 })[0]?.time ?? now,
   );
-  const { entries } = store.readLogs('1', {}, { page: 1, pageSize: 100 });
-  firsts.push(entries.at(-1)?.received ?? now);
+  const logs = await store.readLogs('1', {}, { page: 1, pageSize: 100 });
+  firsts.push(logs?.entries.at(-1)?.received ?? now);
   t.ok(Math.max(...firsts) - Math.min(...firsts) < span / 20, 'nobody has lost younger ones than the others have');
   t.equal(oldest, Math.min(...firsts));
   for (const device of devices)

@@ -254,8 +254,8 @@ t.test('deleting a device removes its points and logs, and nothing else', async 
 
   t.equal(store.latest(keyOf('gone'), 1).length, 0);
   t.equal(store.latest(keyOf('stays'), 10).length, 2);
-  t.equal(store.readLogs('gone', {}, { page: 1, pageSize: 10 }).total, 0);
-  t.equal(store.readLogs('stays', {}, { page: 1, pageSize: 10 }).total, 1);
+  t.equal((await store.readLogs('gone', {}, { page: 1, pageSize: 10 }))?.total, 0);
+  t.equal((await store.readLogs('stays', {}, { page: 1, pageSize: 10 }))?.total, 1);
   const file = new Sqlite(join(directory, 'messages.db'), { readonly: true });
   t.equal(file.prepare('SELECT count(*) FROM "points"').pluck().get(), 2);
   t.equal(file.prepare('SELECT count(*) FROM "series"').pluck().get(), 1);
@@ -270,13 +270,15 @@ t.test('log entries come newest first, filtered, in pages with the total', async
   const full = { tags: ['a', '\ud800'], custom: { connected: true, deep: { '\0': [1] } }, details: 'in the Öl' };
   await appendLog(store, entryOf({ time: now + 2, ...full }));
 
-  const read = (filter: Parameters<MessageStore['readLogs']>[1], page = 1, pageSize = 10) =>
-    store.readLogs('device', filter, { page, pageSize });
+  const read = async (filter: Parameters<MessageStore['readLogs']>[1], page = 1, pageSize = 10) => {
+    const found = await store.readLogs('device', filter, { page, pageSize });
+    return { entries: found?.entries ?? [], total: found?.total };
+  };
   t.strictSame(
-    read({}).entries.map((entry) => entry.code),
+    (await read({})).entries.map((entry) => entry.code),
     ['E4', 'E3', null, 'E2', 'E1', 'E0'],
   );
-  t.match(read({}).entries[2], {
+  t.match((await read({})).entries[2], {
     ...full,
     accountId,
     deviceId: 'device',
@@ -284,17 +286,17 @@ t.test('log entries come newest first, filtered, in pages with the total', async
     received: now,
     severity: 'info',
   });
-  t.equal(read({ severities: ['emergency', 'alert', 'critical', 'error'] }).total, 2);
-  t.equal(read({ from: now + 1, to: now + 3 }).total, 3);
-  t.equal(read({ text: 'ÜBERHITZUNG' }).total, 5);
-  t.equal(read({ text: 'öl' }).total, 1);
-  t.equal(read({ text: 'e3' }).total, 1);
-  t.equal(read({ text: '%' }).total, 0);
-  const page = read({}, 2, 4);
+  t.equal((await read({ severities: ['emergency', 'alert', 'critical', 'error'] })).total, 2);
+  t.equal((await read({ from: now + 1, to: now + 3 })).total, 3);
+  t.equal((await read({ text: 'ÜBERHITZUNG' })).total, 5);
+  t.equal((await read({ text: 'öl' })).total, 1);
+  t.equal((await read({ text: 'e3' })).total, 1);
+  t.equal((await read({ text: '%' })).total, 0);
+  const page = await read({}, 2, 4);
   t.equal(page.total, 6);
   t.equal(page.entries.length, 2);
-  t.strictSame(read({}, 3, 4), { entries: [], total: 6 });
-  t.equal(new Set(read({}).entries.map((entry) => entry.id)).size, 6);
+  t.strictSame(await read({}, 3, 4), { entries: [], total: 6 });
+  t.equal(new Set((await read({})).entries.map((entry) => entry.id)).size, 6);
 });
 
 t.test('kill -9 loses nothing that was acknowledged', async (t) => {

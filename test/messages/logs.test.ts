@@ -1,5 +1,6 @@
+import mqtt from 'mqtt';
 import t from 'tap';
-import { type Json, startService } from '../support/service.js';
+import { type Json, nextMessage, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const clock = { now: () => start };
@@ -79,8 +80,77 @@ t.test('the log of a device is for those who may read it', async (t) => {
   t.match(await read(other.id), { status: 200 });
   t.match(await read('no-device'), { status: 404, body: { error: { code: 100 } } });
   t.match(await read(mine.id, null), { status: 401 });
+  const write = (id: string, as?: string) =>
+    service.http('POST', `/api/v1/devices/${id}/logs`, { body: { message: 'mine' }, ...(as && { token: as }) });
+  t.match(await write(mine.id, token), { status: 403, body: { error: { code: 21 } } }, 'whoever may not publish there');
+  t.match(await write(other.id, token), { status: 404, body: { error: { code: 100 } } });
+  t.match(await write('no-device'), { status: 404, body: { error: { code: 100 } } });
 
   const { version } = (await service.ok('GET', `/api/v1/devices/${mine.id}`)).device;
   await service.ok('DELETE', `/api/v1/devices/${mine.id}`, { headers: { etag: version } });
   t.match(await read(mine.id, token), { status: 410, body: { error: { code: 107 } } });
+  t.match(await write(mine.id), { status: 410, body: { error: { code: 107 } } });
+});
+
+t.test('what is posted is stored like what the device says, and heard like that', async (t) => {
+  const service = await startService(t, { clock });
+  const { device } = await service.device();
+  const path = `/api/v1/devices/${device.id}/logs`;
+  const topic = service.topic(device.id, '_log');
+  const post = (body: unknown) => service.http('POST', path, { body });
+  const audience = { clientId: 'away', clean: false };
+  const away = await service.connect({ jwt: service.admin }, audience);
+  await away.subscribeAsync(topic, { qos: 1 });
+  await away.endAsync();
+  const listener = await service.connect({ jwt: service.admin });
+  await listener.subscribeAsync(topic, { qos: 1 });
+
+  const first = { severity: 'informational', message: 'fitted', sourceTimestamp: iso(2000), by: 'Ana' };
+  const heard = nextMessage(listener);
+  const { logs } = (await post([first, { severity: 'WARNING', message: { raw: 1 }, code: 7 }])).body;
+  const common = { accountId: service.accountId, deviceId: device.id, received: iso(0), details: null, tags: [] };
+  t.match(logs, [
+    {
+      ...common,
+      id: String,
+      severity: 'info',
+      message: 'fitted',
+      code: null,
+      sourceTimestamp: iso(2000),
+      custom: { by: 'Ana' },
+    },
+    { ...common, id: String, severity: 'warn', message: '{"raw":1}', code: '7', sourceTimestamp: iso(0), custom: null },
+  ]);
+  t.match(await heard, { topic, text: JSON.stringify(first) });
+  t.strictSame((await service.ok('GET', path)).logs.results, logs);
+
+  // What a stored session missed comes with its connection, before anybody could listen.
+  const missed: string[] = [];
+  const seen = new Promise<void>((resolve) => {
+    const who = { username: 'Auth:JWT', password: service.admin, reconnectPeriod: 0 };
+    const back = mqtt.connect(`mqtt://127.0.0.1:${service.server.mqttPort}`, { ...who, ...audience });
+    t.teardown(() => back.end(true));
+    back.on('message', (_, payload) => {
+      if (missed.push(payload.toString()) === 2) resolve();
+    });
+  });
+  await seen;
+  t.equal(missed[0], JSON.stringify(first));
+
+  const one = await post({ message: 'alone', deviceId: 'another', id: 'chosen' });
+  t.match(one.body.logs, [{ ...common, message: 'alone', custom: null }], 'who it is of is no matter of the body');
+  t.not(one.body.logs[0].id, 'chosen');
+  const before = (await service.ok('GET', path)).logs.meta.count;
+  const bad = [
+    [],
+    'text',
+    7,
+    ['text'],
+    [[]],
+    [{}, { message: 'x'.repeat(16_384) }],
+    Array.from({ length: 1001 }, () => ({})),
+  ];
+  for (const body of bad) t.match(await post(JSON.stringify(body)), { status: 400, body: { error: { code: 106 } } });
+  t.equal((await service.ok('GET', path)).logs.meta.count, before, 'a bad one among good ones spoils them all');
+  t.match(await post({ message: 'x'.repeat(16_000) }), { status: 200 });
 });

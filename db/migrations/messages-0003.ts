@@ -1,0 +1,22 @@
+import { type Kysely, sql } from 'kysely';
+
+const statements = [
+  'CREATE INDEX "logs_account" ON "logs" ("accountId", "time", "severity", "deviceId")',
+  // Terms and no positions: what is found is looked at again (db/log-terms.ts).
+  `CREATE VIRTUAL TABLE "logsText"
+   USING fts5("terms", tokenize = 'ascii', content = '', contentless_delete = 1, detail = none)`,
+  // Whoever removes entries, for whatever reason, removes them from the index.
+  `CREATE TRIGGER "logs_removed" AFTER DELETE ON "logs"
+   BEGIN DELETE FROM "logsText" WHERE rowid = old."sequence"; END`,
+  `INSERT INTO "counters" VALUES ('logsIndexed', 0)`,
+];
+
+/**
+ * The log of an account in order, and an index of texts. Entries that are there already are indexed by the writer when it
+ * has nothing else to do: up to `logsIndexed` they are.
+ */
+export const name = 'messages-0003';
+
+export async function up(db: Kysely<unknown>): Promise<void> {
+  for (const statement of statements) await sql.raw(statement).execute(db);
+}

@@ -1,0 +1,264 @@
+/** POST /logs/search: entries of all devices in reach, asked for with a part of Elasticsearch's query language (decisions 7). */
+import { Type } from 'typebox';
+import { type LogCondition, mostFound, type TextField, textFields } from '../../db/log-search.js';
+import { wordsOf } from '../../db/log-terms.js';
+import { type LogQuestion, type Severity, severities, timeLimit } from '../../db/series.js';
+import { type Caller, isAccountWide } from '../access.js';
+import type { Context } from '../context.js';
+import { parseDate } from '../entity/values.js';
+import { invalid } from '../errors.js';
+import type { App } from '../http.js';
+import type { FairQueue } from '../identity/fair-queue.js';
+import { logShape, showLog, type WireLog } from './log-entry.js';
+import { readSeverity } from './payload.js';
+
+const defaultSize = 10;
+const mostClauses = 32;
+const mostWords = 32;
+
+const body = Type.Object({
+  query: Type.Optional(
+    Type.Unknown({
+      description:
+        '`{"bool":{"must":[clause, …]}}`, every entry when absent. A clause is `{"term":{field: value}}`, ' +
+        '`{"range":{field: {gt|gte|lt|lte: date}}}` or `{"match":{field: words}}`, also `{"match":{field: {query, operator}}}` ' +
+        'with `or` (at least one of the words) or `and`. Fields of term: deviceId, severity, message, code, details, tags, ' +
+        'custom.<name>; of range: sourceTimestamp, received; of match: message, code, details, tags.',
+    }),
+  ),
+  size: Type.Optional(Type.Integer({ minimum: 0, maximum: 1000, default: defaultSize })),
+  from: Type.Optional(
+    Type.Integer({ minimum: 0, default: 0, description: `Hits to skip; ${mostFound} with size at most.` }),
+  ),
+  sort: Type.Optional(
+    Type.Unknown({
+      description:
+        '`[{"sourceTimestamp":"desc"}]`, `asc`, or `["_score"]`; the best first with a match clause, else the newest.',
+    }),
+  ),
+});
+
+const answer = Type.Object(
+  {
+    hits: Type.Object({
+      total: Type.Integer({ description: `${mostFound} when there are as many or more.` }),
+      max_score: Type.Union([Type.Number(), Type.Null()]),
+      hits: Type.Array(Type.Object({ _id: Type.String(), _score: Type.Number(), _source: logShape })),
+    }),
+  },
+  { description: 'Some of the entries that fit.' },
+);
+
+/** What is found, in the shape of Elasticsearch. */
+export interface SearchAnswer {
+  hits: { total: number; max_score: number | null; hits: Array<{ _id: string; _score: number; _source: WireLog }> };
+}
+
+/** POST /logs/search; the searches of one caller wait for each other in `turns`. */
+export function logSearchRoutes(app: App, ctx: Context, turns: FairQueue): void {
+  app.post(
+    '/logs/search',
+    {
+      config: { right: ['read', 'device'], errors: ['forbidden', 'tooMany'] },
+      schema: {
+        tags: ['Messages'],
+        summary: 'Search the logs of all devices in reach',
+        body,
+        response: { 200: answer },
+      },
+    },
+    async (request) => {
+      const { caller } = request;
+      return turns.run(caller.id, () => searchLogs(ctx, caller, request.body));
+    },
+  );
+}
+
+/**
+ * The entries that fit, of live devices that the caller reaches now.
+ * @throws PlatformError 403/21; 400/106 naming the clause that is not understood, or for a search that takes too long.
+ */
+export async function searchLogs(
+  { access, messages }: Pick<Context, 'access' | 'messages'>,
+  caller: Caller,
+  asked: object,
+): Promise<SearchAnswer> {
+  access.demand(caller, 'read', 'device');
+  const question = readSearch(caller, asked);
+  if (!question) return { hits: { total: 0, max_score: null, hits: [] } };
+  const found = await messages.searchLogs(question);
+  if (!found) throw invalid('query', 'looks at too many entries: narrow it down by sourceTimestamp, deviceId or words');
+  // A device may have been moved or deleted while the thread was reading.
+  const hits = found.entries.filter(({ deviceId }) => access.reachableDevice(caller, deviceId));
+  return {
+    hits: {
+      total: found.total,
+      max_score: found.total > 0 ? found.maxScore : null,
+      hits: hits.map(({ score, ...entry }) => ({ _id: entry.id, _score: score, _source: showLog(entry) })),
+    },
+  };
+}
+
+/** What a clause adds to the question; `never` when nothing can fulfil it. */
+interface Part {
+  condition?: LogCondition;
+  deviceId?: string;
+  severity?: Severity;
+  range?: { from: number; to: number };
+  never?: true;
+}
+
+/** The question that a body asks; undefined when nothing can be the answer. */
+function readSearch(caller: Caller, asked: object): LogQuestion | undefined {
+  const { query, sort, size = defaultSize, from: offset = 0, ...rest } = asked as Record<string, unknown>;
+  refuseOthers('', rest);
+  if (Number(offset) + Number(size) > mostFound) throw invalid('from', `must be ${mostFound} with size at most`);
+  const parts = clausesOf(query).map(({ path, clause }) => readClause(path, clause));
+  const order = readSort(sort);
+  if (parts.some((part) => part.never)) return undefined;
+
+  const deviceIds = new Set(parts.flatMap(({ deviceId }) => deviceId ?? []));
+  const levels = new Set(parts.flatMap(({ severity }) => severity ?? []));
+  const ranges = parts.flatMap(({ range }) => range ?? []);
+  // An entry has one device and one severity.
+  if (deviceIds.size > 1 || levels.size > 1) return undefined;
+  const conditions = parts.flatMap(({ condition }) => condition ?? []);
+  const [deviceId] = deviceIds;
+  return {
+    scope: { accountId: caller.accountId, organizationIds: organizationsOf(caller), deviceId },
+    from: Math.max(-timeLimit, ...ranges.map(({ from }) => from)),
+    to: Math.min(timeLimit + 1, ...ranges.map(({ to }) => to)),
+    severities: levels.size > 0 ? [...levels] : severities,
+    conditions,
+    sort: order ?? (conditions.some(({ kind }) => kind === 'words') ? 'score' : 'newest'),
+    offset: Number(offset),
+    limit: Number(size),
+  };
+}
+
+/** Undefined for somebody who reaches the whole account. */
+function organizationsOf(caller: Caller): readonly string[] | undefined {
+  if (isAccountWide(caller)) return undefined;
+  return caller.kind === 'endUser' ? caller.organizationIds : [];
+}
+
+function clausesOf(query: unknown): Array<{ path: string; clause: unknown }> {
+  if (query === undefined) return [];
+  const { bool, ...others } = anObject('query', query);
+  refuseOthers('query', others);
+  if (bool === undefined) return [];
+  const { must = [], ...rest } = anObject('query.bool', bool);
+  refuseOthers('query.bool', rest);
+  const path = 'query.bool.must';
+  if (!Array.isArray(must)) return [{ path, clause: must }];
+  if (must.length > mostClauses) throw invalid(path, `has more than ${mostClauses} clauses`);
+  return must.map((clause, index) => ({ path: `${path}.${index}`, clause }));
+}
+
+function readClause(path: string, given: unknown): Part {
+  const [name, clause] = anOnly(path, given);
+  const at = `${path}.${name}`;
+  if (name !== 'term' && name !== 'range' && name !== 'match') throw unsupported(at);
+  const [field, value] = anOnly(at, clause);
+  const where = `${at}.${field}`;
+  if (name === 'term') return readTerm(where, field, value);
+  if (name === 'range') return readRange(where, field, value);
+  return readMatch(where, field, value);
+}
+
+function readTerm(path: string, field: string, given: unknown): Part {
+  const value = scalarOf(path, given, 'value');
+  if (field.startsWith('custom.')) return { condition: { kind: 'custom', path: field.slice(7).split('.'), value } };
+  if (isTextField(field)) return { condition: { kind: 'equals', field, value: String(value) } };
+  if (field === 'deviceId') return { deviceId: String(value) };
+  if (field !== 'severity') throw unsupported(path);
+  const severity = readSeverity(value);
+  if (!severity) throw invalid(path, `must be one of ${severities.join(', ')}`);
+  return { severity };
+}
+
+function readRange(path: string, field: string, given: unknown): Part {
+  if (field !== 'sourceTimestamp' && field !== 'received') throw unsupported(path);
+  const { gt, gte, lt, lte, ...rest } = anObject(path, given);
+  refuseOthers(path, rest);
+  const bound = (name: string, value: unknown, beyond: number, open: number) =>
+    value === undefined ? open : instantOf(`${path}.${name}`, value) + beyond;
+  const range = {
+    from: Math.max(bound('gt', gt, 1, -timeLimit), bound('gte', gte, 0, -timeLimit)),
+    to: Math.min(bound('lt', lt, 0, timeLimit + 1), bound('lte', lte, 1, timeLimit + 1)),
+  };
+  return field === 'received' ? { condition: { kind: 'received', ...range } } : { range };
+}
+
+function readMatch(path: string, field: string, given: unknown): Part {
+  if (!isTextField(field)) throw unsupported(path);
+  const { query, operator = 'or', ...rest } = isObject(given) ? given : { query: given };
+  refuseOthers(path, rest);
+  if (operator !== 'or' && operator !== 'and') throw invalid(`${path}.operator`, 'must be or, and');
+  const words = wordsOf(String(scalarOf(path, query, 'query')));
+  if (words.length > mostWords) throw invalid(path, `has more than ${mostWords} words`);
+  if (words.length === 0) return { never: true };
+  return { condition: { kind: 'words', field, words, all: operator === 'and' } };
+}
+
+function readSort(given: unknown): LogQuestion['sort'] | undefined {
+  if (given === undefined) return undefined;
+  const keys = Array.isArray(given) ? given : [given];
+  if (keys.length !== 1) throw invalid('sort', 'must be one key');
+  const key: unknown = keys[0];
+  const [name, value] = typeof key === 'string' ? [key, undefined] : anOnly('sort', key);
+  const path = `sort.${name}`;
+  const { order = name === '_score' ? 'desc' : 'asc', ...rest } = isObject(value) ? value : { order: value };
+  refuseOthers(path, rest);
+  if (name === '_score' && order === 'desc') return 'score';
+  if (name === 'sourceTimestamp' && order === 'desc') return 'newest';
+  if (name === 'sourceTimestamp' && order === 'asc') return 'oldest';
+  throw unsupported(path);
+}
+
+// Reading what may be anything
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function anObject(path: string, value: unknown): Record<string, unknown> {
+  if (!isObject(value)) throw invalid(path, 'must be an object');
+  return value;
+}
+
+/** The one property of an object that must have one. */
+function anOnly(path: string, value: unknown): [string, unknown] {
+  const [only, ...others] = Object.entries(anObject(path, value));
+  if (!only || others.length > 0) throw invalid(path, 'must have one property');
+  return only;
+}
+
+/** A value, or an object that holds it under `name` alone. */
+function scalarOf(path: string, given: unknown, name: string): string | number | boolean {
+  const { [name]: value, ...rest } = isObject(given) ? given : { [name]: given };
+  refuseOthers(path, rest);
+  if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') return value;
+  throw invalid(path, 'must be a text, a number or a boolean');
+}
+
+/** Milliseconds since 1970 of an ISO 8601 date, or of such a number. */
+function instantOf(path: string, value: unknown): number {
+  const time = typeof value === 'string' ? parseDate(value) : value;
+  if (typeof time !== 'number' || !Number.isInteger(time) || Math.abs(time) > timeLimit)
+    throw invalid(path, 'must be an ISO 8601 date, or milliseconds since 1970');
+  return time;
+}
+
+function refuseOthers(path: string, rest: Record<string, unknown>): void {
+  const [name] = Object.keys(rest);
+  if (name !== undefined) throw unsupported(path === '' ? name : `${path}.${name}`);
+}
+
+function unsupported(path: string) {
+  return invalid(path, 'is not supported in a search');
+}
+
+function isTextField(field: string): field is TextField {
+  return textFields.some((one) => one === field);
+}
