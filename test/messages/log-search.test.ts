@@ -1,4 +1,5 @@
 import t from 'tap';
+import { createAccount } from '../../src/registry/accounts.js';
 import { type Json, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
@@ -69,6 +70,17 @@ t.test('searching the logs of all devices', async (t) => {
     t.strictSame(await found([], {}, token), ['stuck', 'again', 'hot']);
     t.equal((await hits({}, token)).total, 3);
     t.strictSame(await found([{ match: { message: 'pump' } }], {}, token), ['again', 'hot']);
+    t.equal(
+      (await hits({ query: { bool: { must: [{ match: { message: 'pump' } }] } } }, token)).total,
+      2,
+      'nor counts more',
+    );
+    const boss = { adminEmail: 'boss@other.example', adminPassword: 'another long password' };
+    const { accountId } = await createAccount(service.server.ctx, { name: 'Other', ...boss });
+    const stranger = (await service.loginAs(boss.adminEmail, boss.adminPassword, accountId)).jwt;
+    t.equal((await hits({}, stranger)).total, 0, 'an account is a wall');
+    t.equal((await hits({ query: { bool: { must: [{ match: { message: 'pump' } }] } } }, stranger)).total, 0);
+    t.equal((await hits({ query: { bool: { must: [{ term: { deviceId: pump } }] } } }, stranger)).total, 0);
     t.strictSame(await found([{ term: { deviceId: foreign } }], {}, token), []);
     t.strictSame(await found([{ term: { deviceId: 'no-device' } }]), []);
   });
@@ -175,5 +187,6 @@ t.test('searching the logs of all devices', async (t) => {
     await change('DELETE', valve);
     t.strictSame(await found([], {}, token), ['foreign']);
     t.strictSame(await found([]), ['loose', 'foreign', 'again', 'hot'], 'nor does the trash show anything');
+    t.equal((await hits({})).total, 4);
   });
 });

@@ -1,3 +1,5 @@
+import { join } from 'node:path';
+import Sqlite from 'better-sqlite3';
 import mqtt from 'mqtt';
 import t from 'tap';
 import { type Json, nextMessage, startService } from '../support/service.js';
@@ -121,6 +123,9 @@ t.test('what is posted is stored like what the device says, and heard like that'
     },
     { ...common, id: String, severity: 'warn', message: '{"raw":1}', code: '7', sourceTimestamp: iso(0), custom: null },
   ]);
+  const file = new Sqlite(join(service.directory, 'messages.db'), { readonly: true });
+  t.equal(file.prepare('SELECT count(*) FROM "mqttQueue"').pluck().get(), 2, 'for the stored session too, on disk');
+  file.close();
   t.match(await heard, { topic, text: JSON.stringify(first) });
   t.strictSame((await service.ok('GET', path)).logs.results, logs);
 
