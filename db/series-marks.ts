@@ -6,8 +6,10 @@
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
 
-/** Points over which the pace of a series is taken; a mark is twice as long as so many take. */
-const pacePoints = 64;
+/** About how many points of a series a mark is long. */
+const markPoints = 128;
+/** Points over which the pace of a series is taken: few at first, so that a new one soon has marks of some length. */
+const window = { first: 8, last: 64 };
 /** Milliseconds; 35 years. */
 const longestMark = 2 ** 40;
 const seriesKept = 20_000;
@@ -30,6 +32,7 @@ interface Course {
   since: number;
   last: number;
   count: number;
+  window: number;
   open: Map<number, OpenMark>;
 }
 
@@ -66,8 +69,10 @@ export class SeriesMarks {
   }
 
   #begin(series: number): Course {
-    const length = powerBelow(this.#statements.someLength.get(series) ?? 1);
-    const course = { length, former: length, since: 0, last: 0, count: 0, open: new Map() };
+    const known = this.#statements.someLength.get(series);
+    const length = powerBelow(known ?? 1);
+    const former = known === undefined ? longestMark : length;
+    const course = { length, former, since: 0, last: 0, count: 0, window: window.first, open: new Map() };
     this.#courses.set(series, course);
     return course;
   }
@@ -78,9 +83,10 @@ export class SeriesMarks {
     if (course.count === 0) course.since = time;
     course.count += 1;
     course.last = time;
-    if (course.count < pacePoints) return;
+    if (course.count < course.window) return;
+    const taken = powerBelow(((time - course.since) * markPoints) / course.window);
     course.count = 0;
-    const taken = powerBelow(2 * (time - course.since));
+    course.window = Math.min(window.last, 2 * course.window);
     const length = Math.min(taken, course.former);
     course.former = taken;
     if (length > 2 * course.length) course.length = length;

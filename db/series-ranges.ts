@@ -22,7 +22,7 @@ export type Aggregate = (typeof aggregates)[number];
 /** What is summed up: the buckets lie between `edges`, which ascend and hold the whole stretch. */
 export interface SumsQuery extends Stretch {
   edges: readonly number[];
-  /** `first` and `last` cost more than the others, and are null when they are not asked for. */
+  /** What is not asked for is null, but counts and sums. */
   wanted: readonly Aggregate[];
   category?: string;
   /** The most sums there may be. */
@@ -89,8 +89,7 @@ export class SeriesRanges {
     slices: Slices,
   ): Promise<Sum[] | undefined> {
     const sums = new Map<string, Sum>();
-    const withEnds = wanted.includes('first') || wanted.includes('last');
-    const { ofCategory, ofAll } = this.#statements[withEnds ? 'sumsAndEnds' : 'sums'];
+    const { ofCategory, ofAll } = this.#statements.summing(wanted);
     const only = category ?? this.#onlyCategory(series);
     const stretches = category === undefined ? [{ from, to }] : this.#stretches(series, category, { from, to });
     for (const stretch of stretches) {
@@ -216,6 +215,15 @@ function bucketAt(edges: readonly number[], time: number): number {
   return low;
 }
 
+/** The columns of a SumRow behind bucket and category. */
+function sumColumns(wanted: readonly Aggregate[]): string {
+  const timeOfNumber = 'CASE WHEN p."number" IS NOT NULL THEN p."time" END';
+  const one = (name: Aggregate, column: string) => (wanted.includes(name) ? column : 'NULL');
+  return `count(*) AS "count", count(p."number") AS "numbers", sum(p."number") AS "sum",
+    ${one('min', 'min(p."number")')} AS "min", ${one('max', 'max(p."number")')} AS "max",
+    ${one('first', `min(${timeOfNumber})`)} AS "firstTime", ${one('last', `max(${timeOfNumber})`)} AS "lastTime"`;
+}
+
 interface MarksQuery {
   series: number;
   category: number;
@@ -250,19 +258,16 @@ function prepare(reader: Sqlite.Database) {
       .pluck(),
   });
   // The buckets are the outer loop, so that what is grouped by them comes in their order and nothing is sorted.
-  const sums = (category: string, more: string, [firstTime, lastTime]: readonly [string, string]) =>
+  const sums = (category: string, columns: string, more: string) =>
     reader.prepare<[{ series: number; category?: number }], SumRow>(
-      `SELECT b."id" AS "bucket", ${category} AS "category", count(*) AS "count", count(p."number") AS "numbers",
-         sum(p."number") AS "sum", min(p."number") AS "min", max(p."number") AS "max",
-         ${firstTime} AS "firstTime", ${lastTime} AS "lastTime"
-       FROM temp."buckets" b CROSS JOIN "points" p
+      `SELECT b."id" AS "bucket", ${category} AS "category", ${columns} FROM temp."buckets" b CROSS JOIN "points" p
        ON p."series" = @series AND p."time" >= b."from" AND p."time" < b."to" ${more}`,
     );
-  const summing = (ends: readonly [string, string]) => ({
-    ofCategory: sums('@category', 'WHERE p."category" = @category GROUP BY b."id"', ends),
-    ofAll: sums('p."category"', 'GROUP BY b."id", p."category"', ends),
+  const prepareSums = (columns: string) => ({
+    ofCategory: sums('@category', columns, 'WHERE p."category" = @category GROUP BY b."id"'),
+    ofAll: sums('p."category"', columns, 'GROUP BY b."id", p."category"'),
   });
-  const timeOfNumber = 'CASE WHEN p."number" IS NOT NULL THEN p."time" END';
+  const summing = new Map<string, ReturnType<typeof prepareSums>>();
   return {
     asc: inOrder('>', '<=', '<', 'ASC'),
     desc: inOrder('<', '>=', '>=', 'DESC'),
@@ -274,8 +279,13 @@ function prepare(reader: Sqlite.Database) {
       .pluck(),
     clearBuckets: reader.prepare('DELETE FROM temp."buckets"'),
     addBucket: reader.prepare<[number, number, number]>('INSERT INTO temp."buckets" VALUES (?, ?, ?)'),
-    sums: summing(['NULL', 'NULL']),
-    sumsAndEnds: summing([`min(${timeOfNumber})`, `max(${timeOfNumber})`]),
+    /** The statements for some aggregates, which look at nothing that is not asked for. */
+    summing: (wanted: readonly Aggregate[]) => {
+      const columns = sumColumns(wanted);
+      const known = summing.get(columns) ?? prepareSums(columns);
+      summing.set(columns, known);
+      return known;
+    },
     text: reader.prepare<[number], string>('SELECT "text" FROM "categories" WHERE "id" = ?').pluck(),
     categories: reader
       .prepare<[number, number], number>(

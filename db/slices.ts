@@ -5,7 +5,7 @@ const sliceTime = 3;
 /** A turn of the event loop in which nobody else had anything to do is shorter than this, in milliseconds. */
 const idleTurn = 0.3;
 /** How much of the event loop others may have for each share of ours, while they want it. */
-const othersShare = 4;
+const othersShare = 6;
 
 /** Long work on the event loop, cut into slices: between two of them everybody else has a turn. */
 export class Slices {

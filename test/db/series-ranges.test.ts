@@ -4,6 +4,7 @@ import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { everything, MessageStore, type Point, type Range, type SeriesKey, type StoredPoint } from '../../db/series.js';
+import { SeriesMarks } from '../../db/series-marks.js';
 import { aggregates, type Sum } from '../../db/series-ranges.js';
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
@@ -246,4 +247,22 @@ t.test('marks go with the points, and are there after a transaction that failed'
   t.equal(count.get(), others, 'the marks of a purged device are gone');
   await append(key, [pointOf(start, 'c1')]);
   t.equal((await pages(key, { ...everything, order: 'desc', limit: 10 }, 'c1')).length, 1);
+});
+
+t.test('what expires takes its marks along, and what comes later is marked again', async (t) => {
+  const file = new Sqlite(join(directory, 'messages.db'));
+  t.teardown(() => file.close());
+  const [series, middle] = [1_000_000, start + 500_000];
+  const marks = new SeriesMarks(file);
+  const count = (where: string) =>
+    file
+      .prepare<[number], number>(`SELECT count(*) FROM "categoryMarks" WHERE "series" = ? AND ${where}`)
+      .pluck()
+      .get(series);
+  for (let n = 0; n < 1000; n += 1) marks.add(series, 1 + (n % 3), start + n * 1000);
+  marks.forget(series, middle);
+  t.equal(count(`"to" <= ${middle}`), 0);
+  t.ok(Number(count(`"from" >= ${middle}`)) >= 3);
+  marks.add(series, 1, start);
+  t.equal(count(`"category" = 1 AND "from" <= ${start} AND "to" > ${start}`), 1);
 });

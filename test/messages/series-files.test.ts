@@ -198,7 +198,7 @@ const anyPoint = fc
     {
       // From year 1 to 9999, which queries can name.
       time: fc.integer({ min: -62_135_596_800_000, max: 253_402_214_400_000 - 1 }),
-      category: anyText,
+      category: fc.oneof(anyText, fc.constantFrom('', 'a,b', ' x ', 'two\nlines')),
       numericValue: fc.option(
         fc.oneof(
           fc.double({ noNaN: true, noDefaultInfinity: true }),
