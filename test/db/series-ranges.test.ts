@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
+import { migrate } from '../../db/migrations/index.js';
+import { messageMigrations } from '../../db/migrations/messages.js';
 import { everything, MessageStore, type Point, type Range, type SeriesKey, type StoredPoint } from '../../db/series.js';
 import { SeriesMarks } from '../../db/series-marks.js';
 import { aggregates, type Sum } from '../../db/series-ranges.js';
@@ -265,4 +267,31 @@ t.test('what expires takes its marks along, and what comes later is marked again
   t.ok(Number(count(`"from" >= ${middle}`)) >= 3);
   marks.add(series, 1, start);
   t.equal(count(`"category" = 1 AND "from" <= ${start} AND "to" > ${start}`), 1);
+});
+
+t.test('points that were there before there were marks are found by category', async (t) => {
+  const old = t.testdir();
+  const path = join(old, 'messages.db');
+  const earlier = messageMigrations.filter(({ name }) => name < 'messages-0006');
+  await migrate(path, earlier);
+  const file = new Sqlite(path);
+  file.exec(`INSERT INTO "series" ("id", "accountId", "deviceId", "channelTemplateId") VALUES (7, 'account', 'old', 'channel');
+    INSERT INTO "categories" VALUES (1, 'a'), (2, 'b')`);
+  const add = file.prepare(`INSERT INTO "points" VALUES (7, ?, ?, ?, 1, NULL)`);
+  const times = Array.from({ length: 500 }, (_, n) => (n - 250) * 50_000);
+  for (const [n, time] of times.entries()) add.run(time, n + 1, n % 50 ? 1 : 2);
+  file.close();
+  const opened = await MessageStore.open(old, { log: { error() {} }, now: () => start });
+  t.teardown(() => opened.close());
+  const key = { accountId: 'account', deviceId: 'old', channelTemplateId: 'channel' };
+  for (const [category, at] of [
+    ['a', (n: number) => n % 50 > 0] as const,
+    ['b', (n: number) => n % 50 === 0] as const,
+  ]) {
+    const found = await opened.page(key, { ...everything, order: 'asc', limit: 1000 }, category);
+    t.strictSame(
+      found.map((point) => point.time),
+      times.filter((_, n) => at(n)),
+    );
+  }
 });
