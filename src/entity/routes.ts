@@ -270,7 +270,9 @@ function customNames(shape: TObject, entity: Wire): string[] {
  * that the schema does not hold and that were heeded.
  */
 export function nameIgnored(request: FastifyRequest, reply: FastifyReply, schema: TObject, more: string[] = []): void {
-  const given = request.method === 'GET' ? request.query : request.body;
+  // A payload as it is has no properties: what can be mistyped there is the query.
+  const isPayload = Buffer.isBuffer(request.body);
+  const given = request.method === 'GET' || isPayload ? request.query : request.body;
   const heeded = new Set([...Object.keys(schema.properties), ...more]);
   const ignored = Object.keys((given ?? {}) as object).filter((name) => !heeded.has(name));
   if (ignored.length === 0) return;

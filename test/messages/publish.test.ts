@@ -277,3 +277,13 @@ t.test('past the rate of one client it is 429, past its refusals too', async (t)
   const counted = limited.service.server.ctx.broker.counters.limitHits;
   t.match(counted, { publish_rate_per_client: 2, refusals_per_minute: 1 });
 });
+
+t.test('what of the query had no effect is named, and nothing of the payload', async (t) => {
+  const ignored = async (query: string) => {
+    const answer = await f.service.http('POST', path(f.topic('chat')) + query, asDevice('hello'));
+    t.equal(answer.status, 200);
+    return answer.headers.get('platform-ignored-properties');
+  };
+  t.equal(await ignored(''), null);
+  t.equal(await ignored('?qos=1&qoss=2'), 'qoss');
+});
