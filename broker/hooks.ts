@@ -39,6 +39,8 @@ type Answered<T> = (error: Error | null, answer: T) => void;
 /** What happens to a connection and to its packets, in the order of a connection's life. */
 export class Hooks {
   readonly #parts: Parts;
+  /** Errors whose refusal is in its list already. */
+  readonly #noted = new WeakSet<Error>();
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -119,8 +121,9 @@ export class Hooks {
 
   /** A connection ends by an error; what the gate ends passes no other hook. */
   failed({ live }: BrokerClient, error: Error): void {
-    if (live && error instanceof OverLimit && error.limit === 'publish_rate_per_client')
-      this.#note(live, 'publish', null, tooManyMessages);
+    if (!live || !(error instanceof OverLimit) || this.#noted.has(error)) return;
+    if (error.limit === 'publish_rate_per_client') this.#note(live, 'publish', null, tooManyMessages);
+    if (error.limit === 'max_payload_bytes') this.#note(live, 'publish', null, payloadTooLarge);
   }
 
   ended(live: LiveClient): void {
@@ -142,7 +145,9 @@ export class Hooks {
     const { maxPayloadBytes } = services.config.mqtt;
     if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes) {
       this.#note(live, 'publish', packet.topic, payloadTooLarge);
-      done(new OverLimit('max_payload_bytes'));
+      const error = new OverLimit('max_payload_bytes');
+      this.#noted.add(error);
+      done(error);
       return;
     }
     const decision = authority.decidePublish(live.identity, packet.topic);

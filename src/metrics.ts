@@ -80,7 +80,7 @@ function messageMetrics(registry: Registry, { messages, keeping }: Pick<Context,
   gauge(registry, 'slipway_messages_bytes', 'Bytes of messages.db in use.', () => messages.size);
   gauge(registry, 'slipway_messages_points', 'Stored points.', () => messages.usage().points);
   gauge(registry, 'slipway_messages_logs', 'Stored log entries.', () => messages.usage().logs);
-  gauge(registry, 'slipway_messages_oldest_seconds', 'Time of the oldest of them, since 1970.', () => {
+  gauge(registry, 'slipway_messages_oldest_timestamp_seconds', 'Time of the oldest of them, since 1970.', () => {
     const { oldest } = messages.usage();
     return oldest === null ? Number.NaN : oldest / 1000;
   });

@@ -4,7 +4,7 @@ import { purge } from '../../src/registry/purge.js';
 import { type Json, type Service, startService } from '../support/service.js';
 import { connected, published, subscribed } from './conversation.js';
 import { type Fixture, fixture, sibling, versionOf } from './fixture.js';
-import { connectPacket, rawClient } from './raw.js';
+import { connectPacket, publishPacket, rawClient } from './raw.js';
 
 const day = 24 * 60 * 60_000;
 const address = '127.0.0.1';
@@ -73,6 +73,21 @@ t.test('what a device was refused is listed, newest first, with the reason and f
     meta: { count: 8, page: 1, pageSize: 50, sortOrder: 'desc' },
   });
   t.same(await resultsOf(other), [], 'the other device was not refused anything');
+});
+
+t.test('a payload over the limit ends the connection, and stands in the list once, however large', async (t) => {
+  const one = await sibling(f);
+  for (const bytes of [132_000, 200_000]) {
+    const client = await connected(t, f.service.server, one, { clientId: 'thing' });
+    client.send(publishPacket(one.topic('chat'), Buffer.alloc(bytes), { qos: 1, messageId: 1 }));
+    await client.closed;
+  }
+  const refusal = { action: 'publish', code: 106, reason: /^SLIPWAY_MQTT_MAX_PAYLOAD_BYTES: /, clientId: 'thing' };
+  t.match(await resultsOf(one), [
+    { ...refusal, topic: null },
+    { ...refusal, topic: one.topic('chat') },
+  ]);
+  t.equal((await resultsOf(one)).length, 2);
 });
 
 t.test(
