@@ -1,28 +1,31 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 
 /** Milliseconds after which work gives way. */
 const sliceTime = 3;
-/** A turn of the event loop in which nobody else had anything to do is shorter than this, in milliseconds. */
+/** When the turn after a slice is shorter than this, in milliseconds, hardly anybody had waited for its end. */
 const idleTurn = 0.3;
-/** How much of the event loop others may have for each share of ours, while they want it. */
+/** How much of the event loop others have for each share of ours, while they use at least the second share of it. */
 const othersShare = 6;
+const busy = 0.5;
 
-/** Long work on the event loop, cut into slices: between two of them everybody else has a turn. */
+/** Long work on the event loop, cut into slices: everybody else goes before it. */
 export class Slices {
   #since = performance.now();
 
   /** To be called after each step, which is to be short. Returns at once while the slice lasts. */
   async step(): Promise<void> {
-    const spent = performance.now() - this.#since;
+    const ended = performance.now();
+    const spent = ended - this.#since;
     if (spent < sliceTime) return;
-    let others = 0;
-    do {
-      const asked = performance.now();
-      await nextTurn();
-      const turn = performance.now() - asked;
-      if (turn < idleTurn) break;
-      others += turn;
-    } while (others < othersShare * spent);
+    await nextTurn();
+    if (performance.now() - ended > idleTurn) {
+      const then = performance.eventLoopUtilization();
+      do await pause(1);
+      while (
+        performance.now() - ended < othersShare * spent &&
+        performance.eventLoopUtilization(then).utilization > busy
+      );
+    }
     this.#since = performance.now();
   }
 }
