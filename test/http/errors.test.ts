@@ -82,7 +82,9 @@ t.test('a body that is nested more than 32 deep is refused wherever it is sent',
   const refused = { status: 400, body: { error: { code: 106, details: [{ message: /deep nesting/ }] } } };
   const { paths } = service.server.app.swagger() as { paths: Record<string, object> };
   const { appToken } = await service.create('/applications', 'application', { name: 'Nested', kind: 'endUserApp' });
-  for (const [path, operations] of Object.entries(paths))
+  // The body of a message is taken as it is.
+  const read = Object.entries(paths).filter(([path]) => !path.includes('/messaging/publish/'));
+  for (const [path, operations] of read)
     for (const method of ['POST', 'PUT'].filter((one) => one.toLowerCase() in operations))
       for (const levels of [33, 100_000]) {
         // There the body is a payload, and the topic is looked at first.
