@@ -58,8 +58,9 @@ export class DirectPublisher {
     } catch (error) {
       if (!(error instanceof ConnectRefused)) throw error;
       await limits.refused(error, address);
-      const { message, returnCode: code } = error;
-      this.#note(username, { topic: null, reason: message, code, address, byDevice: true });
+      const { message, limit, returnCode: code, isProven } = error;
+      const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
+      this.#note(username, { action: 'connect', topic: null, reason, code, address, byDevice: isProven });
       return code === connack.badCredentials ? 'wrong' : 'refused';
     }
   }
@@ -107,16 +108,16 @@ export class DirectPublisher {
     if (!device) return { delivered: false, rejection };
     const { topic } = packet;
     const why = { reason: reasonOf(rejection), code: rejection.code };
-    this.#note(device.deviceId, { topic, ...why, address: caller.address, byDevice: caller.kind === 'device' });
+    const by = { address: caller.address, byDevice: caller.kind === 'device' };
+    this.#note(device.deviceId, { action: 'publish', topic, ...why, ...by });
     this.#parts.channels.reject(device, packet, rejection);
     return { delivered: false, rejection };
   }
 
   /** Into the list of a device, if it is one. */
-  #note(deviceId: string, refusal: Omit<Refusal, 'action' | 'clientId'>): void {
+  #note(deviceId: string, refusal: Omit<Refusal, 'clientId'>): void {
     const { services, refusals } = this.#parts;
-    if (services.access.placement(deviceId))
-      refusals.note(deviceId, { action: 'publish', clientId: undefined, ...refusal });
+    if (services.access.placement(deviceId)) refusals.note(deviceId, { clientId: undefined, ...refusal });
   }
 
   /** @throws PlatformError 429 when nothing is left. */

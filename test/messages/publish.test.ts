@@ -189,7 +189,10 @@ t.test('wrong credentials are 401, the right ones of an entity in the trash 403'
     30,
   );
   const { refusals } = await f.service.ok('GET', `/api/v1/devices/${device.id}/refusals`);
-  t.match(refusals.results, [{ action: 'publish', topic: null, reason: /wrong credentials/ }]);
+  t.match(refusals.results, [{ action: 'connect', topic: null, reason: /wrong credentials/ }]);
+  for (let n = 0; n < 5; n += 1) await refused(send(device.id, `wrong ${n}`), 401, 30);
+  const after = await f.service.ok('GET', `/api/v1/devices/${device.id}/refusals`);
+  t.equal(after.refusals.meta.count, refusals.meta.count, 'who has proven nothing fills one line, over HTTP too');
   const version = (await f.service.ok('GET', `/api/v1/devices/${device.id}`)).device.version;
   await f.service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: version } });
   await refused(send(device.id, secret), 403, 20);
