@@ -3,17 +3,9 @@ import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
-import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
-import {
-  entityResponse,
-  etagHeaders,
-  idParams,
-  listResponse,
-  nameIgnored,
-  readEtag,
-  sendEntity,
-  verbConfig,
-} from '../entity/routes.js';
+import { type Listing, oneOf } from '../entity/listing.js';
+import { plainRoutes } from '../entity/plain-routes.js';
+import { idParams, listResponse, nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { change, demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
@@ -81,7 +73,6 @@ const listing: Listing<'bridges'> = {
   sorts: ['created', 'lastModified', 'id', 'name'],
   defaultSort: 'created',
 };
-const listQuery = listSchema(listing);
 
 const letterQuery = Type.Object({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
@@ -113,103 +104,46 @@ const replayShape = Type.Object(
 export function bridgeRoutes(app: App, ctx: Context): void {
   const { access, bridges } = ctx;
   const tags = ['Bridges'];
-  const one = (of: typeof shape | typeof withSecret | typeof withStatus, description: string) =>
-    entityResponse('bridge', of, description);
+  plainRoutes(app, ctx, {
+    path: '/bridges',
+    tag: 'Bridges',
+    entity: 'bridge',
+    wrapper: 'bridge',
+    plural: 'bridges',
+    shape,
+    listing,
+    show: (row) => show(ctx, row),
+    create: {
+      summary: 'Create a bridge',
+      description: `An account has ${mostOfAccount} at most; each gets every message of channels with a streamBridgeDelivery.`,
+      answer: 'What was made; the only answer with its secret when that was made, too.',
+      shape: withSecret,
+      errors: ['notUnique'],
+      body: createBody,
+      run: (caller, body) => createBridge(ctx, caller, body),
+    },
+    read: {
+      summary: 'Read a bridge and how it gets on',
+      answer: 'As it is now.',
+      shape: withStatus,
+      show: (row) => ({ ...show(ctx, row), status: bridges.status(row.id) }),
+    },
+    list: { summary: 'List bridges' },
+    update: {
+      summary: 'Update a bridge; what is pending goes to the new address at once',
+      answer: 'With its new version, and its new secret when one was made.',
+      shape: withSecret,
+      errors: ['notUnique'],
+      body: updateBody,
+      run: (caller, id, version, body) => updateBridge(ctx, caller, id, version, body),
+    },
+    remove: {
+      summary: 'Delete a bridge for good, with what is pending, its dead letters and its secret',
+      answer: 'A bridge no longer.',
+      run: (caller, id, version) => deleteBridge(ctx, caller, id, version),
+    },
+  });
 
-  app.post(
-    '/bridges',
-    {
-      config: verbConfig('create', 'bridge', ['notUnique']),
-      schema: {
-        tags,
-        summary: 'Create a bridge',
-        description: `An account has ${mostOfAccount} at most; each gets every message of channels with a streamBridgeDelivery.`,
-        body: createBody,
-        response: one(withSecret, 'What was made; the only answer with its secret when that was made, too.'),
-      },
-    },
-    async (request, reply) => {
-      access.demand(request.caller, 'create', 'bridge');
-      access.demandAccount(request.caller, request.body.accountId);
-      const created = await createBridge(ctx, request.caller, request.body);
-      nameIgnored(request, reply, createBody);
-      return sendEntity(reply, 'bridge', created);
-    },
-  );
-  app.get(
-    '/bridges/:id',
-    {
-      config: verbConfig('read', 'bridge'),
-      schema: {
-        tags,
-        summary: 'Read a bridge and how it gets on',
-        params: idParams,
-        response: one(withStatus, 'As it is now.'),
-      },
-    },
-    async (request, reply) => {
-      access.demand(request.caller, 'read', 'bridge');
-      const row = demandLive(await findReached(ctx, request.caller, 'bridges', request.params.id));
-      const known = { ...show(ctx, row), status: bridges.status(row.id) };
-      return sendEntity(reply, 'bridge', known);
-    },
-  );
-  app.get(
-    '/bridges',
-    {
-      config: verbConfig('list', 'bridge'),
-      schema: { tags, summary: 'List bridges', querystring: listQuery, response: listResponse('bridges', shape) },
-    },
-    async (request, reply) => {
-      const query = request.query as ListQuery;
-      access.demand(request.caller, 'read', 'bridge');
-      access.demandAccount(request.caller, query.accountId);
-      nameIgnored(request, reply, listQuery);
-      const { rows, meta } = await list(ctx.registry.query, request.caller, listing, query);
-      return reply.send({ bridges: { results: rows?.map((row) => show(ctx, row)), meta } });
-    },
-  );
-  app.put(
-    '/bridges/:id',
-    {
-      config: verbConfig('update', 'bridge', ['notUnique']),
-      schema: {
-        tags,
-        summary: 'Update a bridge; what is pending goes to the new address at once',
-        params: idParams,
-        headers: etagHeaders,
-        body: updateBody,
-        response: one(withSecret, 'With its new version, and its new secret when one was made.'),
-      },
-    },
-    async (request, reply) => {
-      const { caller, params, body } = request;
-      access.demand(caller, 'update', 'bridge');
-      await findReached(ctx, caller, 'bridges', params.id);
-      const updated = await updateBridge(ctx, caller, params.id, readEtag(request), body);
-      nameIgnored(request, reply, updateBody);
-      return sendEntity(reply, 'bridge', updated);
-    },
-  );
-  app.delete(
-    '/bridges/:id',
-    {
-      config: verbConfig('remove', 'bridge'),
-      schema: {
-        tags,
-        summary: 'Delete a bridge for good, with what is pending, its dead letters and its secret',
-        params: idParams,
-        headers: etagHeaders,
-        response: one(shape, 'A bridge no longer.'),
-      },
-    },
-    async (request, reply) => {
-      const { caller, params } = request;
-      access.demand(caller, 'delete', 'bridge');
-      await findReached(ctx, caller, 'bridges', params.id);
-      return sendEntity(reply, 'bridge', await deleteBridge(ctx, caller, params.id, readEtag(request)));
-    },
-  );
   app.get(
     '/bridges/:id/dead-letters',
     {

@@ -5,10 +5,10 @@ import type { Db, Tx } from '../../db/index.js';
 import { Nullable, type Row } from '../../db/records.js';
 import { applicationKinds, type Caller } from '../access.js';
 import type { Context } from '../context.js';
-import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
-import { entityResponse, idParams, listResponse, nameIgnored, sendEntity, verbConfig } from '../entity/routes.js';
+import { type Listing, oneOf } from '../entity/listing.js';
+import { plainRoutes } from '../entity/plain-routes.js';
 import { writeAs } from '../entity/standing.js';
-import { demandLive, find, findReached, insert, stamp, trash } from '../entity/verbs.js';
+import { find, insert, stamp, trash } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
@@ -51,89 +51,33 @@ const listing: Listing<'applications'> = {
   sorts: ['created', 'lastModified', 'id', 'name'],
   defaultSort: 'created',
 };
-const listQuery = listSchema(listing);
 
 export function applicationRoutes(app: App, ctx: Context): void {
-  const { access } = ctx;
-  const tags = ['Applications'];
-
-  app.post(
-    '/applications',
-    {
-      config: verbConfig('create', 'application'),
-      schema: {
-        tags,
-        summary: 'Create an application',
-        body: createBody,
-        response: entityResponse('application', createdShape, 'The only answer with its appToken.'),
-      },
+  plainRoutes(app, ctx, {
+    path: '/applications',
+    tag: 'Applications',
+    entity: 'application',
+    wrapper: 'application',
+    plural: 'applications',
+    shape,
+    listing,
+    show,
+    create: {
+      summary: 'Create an application',
+      answer: 'The only answer with its appToken.',
+      shape: createdShape,
+      body: createBody,
+      run: (caller, body) => createApplication(ctx, caller, body),
     },
-    async (request, reply) => {
-      access.demand(request.caller, 'create', 'application');
-      access.demandAccount(request.caller, request.body.accountId);
-      const created = await createApplication(ctx, request.caller, request.body);
-      nameIgnored(request, reply, createBody);
-      return sendEntity(reply, 'application', created);
+    read: { summary: 'Read an application', answer: 'The application.' },
+    list: { summary: 'List applications' },
+    remove: {
+      summary: 'Delete an application; its appToken and its sessions end',
+      answer: 'An application no longer.',
+      revokes: true,
+      runAnyVersion: (caller, id) => deleteApplication(ctx, caller, id),
     },
-  );
-  app.get(
-    '/applications/:id',
-    {
-      config: verbConfig('read', 'application'),
-      schema: {
-        tags,
-        summary: 'Read an application',
-        params: idParams,
-        response: entityResponse('application', shape, 'The application.'),
-      },
-    },
-    async (request, reply) => {
-      access.demand(request.caller, 'read', 'application');
-      const row = demandLive(await findReached(ctx, request.caller, 'applications', request.params.id));
-      return sendEntity(reply, 'application', show(row));
-    },
-  );
-  app.get(
-    '/applications',
-    {
-      config: verbConfig('list', 'application'),
-      schema: {
-        tags,
-        summary: 'List applications',
-        querystring: listQuery,
-        response: listResponse('applications', shape),
-      },
-    },
-    async (request, reply) => {
-      const query = request.query as ListQuery;
-      access.demand(request.caller, 'read', 'application');
-      access.demandAccount(request.caller, query.accountId);
-      nameIgnored(request, reply, listQuery);
-      const { rows, meta } = await list(ctx.registry.query, request.caller, listing, query);
-      return reply.send({ applications: { results: rows?.map(show), meta } });
-    },
-  );
-  app.delete(
-    '/applications/:id',
-    {
-      config: {
-        right: ['delete', 'application'],
-        errors: ['notFound', 'deleted', 'forbidden'],
-        sends: ['etag', 'revocation'],
-      },
-      schema: {
-        tags,
-        summary: 'Delete an application; its appToken and its sessions end',
-        params: idParams,
-        response: entityResponse('application', shape, 'An application no longer.'),
-      },
-    },
-    async (request, reply) => {
-      access.demand(request.caller, 'delete', 'application');
-      await findReached(ctx, request.caller, 'applications', request.params.id);
-      return sendEntity(reply, 'application', await deleteApplication(ctx, request.caller, request.params.id));
-    },
-  );
+  });
 }
 
 /** Makes an application of the caller's account; its appToken is in the answer and nowhere else. */

@@ -4,19 +4,10 @@ import type { Tx } from '../../db/index.js';
 import { Nullable, type Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
-import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
-import {
-  entityResponse,
-  etagHeaders,
-  idParams,
-  listResponse,
-  nameIgnored,
-  readEtag,
-  sendEntity,
-  verbConfig,
-} from '../entity/routes.js';
+import type { Listing } from '../entity/listing.js';
+import { plainRoutes } from '../entity/plain-routes.js';
 import { writeAs } from '../entity/standing.js';
-import { change, demandLive, find, findReached, insert, stamp, trash } from '../entity/verbs.js';
+import { change, find, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
@@ -71,100 +62,39 @@ const listing: Listing<'identityProviders'> = {
   sorts: ['created', 'lastModified', 'id', 'name'],
   defaultSort: 'created',
 };
-const listQuery = listSchema(listing);
 
 export function identityProviderRoutes(app: App, ctx: Context): void {
-  const { access } = ctx;
-  const tags = ['Identity providers'];
-  const one = (description: string) => entityResponse('identityProvider', shape, description);
-
-  app.post(
-    '/identity-providers',
-    {
-      config: verbConfig('create', 'identityProvider', ['notUnique']),
-      schema: { tags, summary: 'Create an identity provider', body: createBody, response: one('What was made.') },
+  plainRoutes(app, ctx, {
+    path: '/identity-providers',
+    tag: 'Identity providers',
+    entity: 'identityProvider',
+    wrapper: 'identityProvider',
+    plural: 'identityProviders',
+    shape,
+    listing,
+    show,
+    create: {
+      summary: 'Create an identity provider',
+      answer: 'What was made.',
+      errors: ['notUnique'],
+      body: createBody,
+      run: (caller, body) => createProvider(ctx, caller, body),
     },
-    async (request, reply) => {
-      access.demand(request.caller, 'create', 'identityProvider');
-      access.demandAccount(request.caller, request.body.accountId);
-      const created = await createProvider(ctx, request.caller, request.body);
-      nameIgnored(request, reply, createBody);
-      return sendEntity(reply, 'identityProvider', created);
+    read: { summary: 'Read an identity provider', answer: 'As it is now.' },
+    list: { summary: 'List identity providers' },
+    update: {
+      summary: 'Update an identity provider; logins under way end',
+      answer: 'With its new version.',
+      errors: ['notUnique'],
+      body: updateBody,
+      run: (caller, id, version, body) => updateProvider(ctx, caller, id, version, body),
     },
-  );
-  app.get(
-    '/identity-providers/:id',
-    {
-      config: verbConfig('read', 'identityProvider'),
-      schema: { tags, summary: 'Read an identity provider', params: idParams, response: one('As it is now.') },
+    remove: {
+      summary: 'Delete an identity provider; logins under way end, its secret and whom it has linked are forgotten',
+      answer: 'A provider no longer.',
+      run: (caller, id, version) => deleteProvider(ctx, caller, id, version),
     },
-    async (request, reply) => {
-      access.demand(request.caller, 'read', 'identityProvider');
-      const row = demandLive(await findReached(ctx, request.caller, 'identityProviders', request.params.id));
-      return sendEntity(reply, 'identityProvider', show(row));
-    },
-  );
-  app.get(
-    '/identity-providers',
-    {
-      config: verbConfig('list', 'identityProvider'),
-      schema: {
-        tags,
-        summary: 'List identity providers',
-        querystring: listQuery,
-        response: listResponse('identityProviders', shape),
-      },
-    },
-    async (request, reply) => {
-      const query = request.query as ListQuery;
-      access.demand(request.caller, 'read', 'identityProvider');
-      access.demandAccount(request.caller, query.accountId);
-      nameIgnored(request, reply, listQuery);
-      const { rows, meta } = await list(ctx.registry.query, request.caller, listing, query);
-      return reply.send({ identityProviders: { results: rows?.map(show), meta } });
-    },
-  );
-  app.put(
-    '/identity-providers/:id',
-    {
-      config: verbConfig('update', 'identityProvider', ['notUnique']),
-      schema: {
-        tags,
-        summary: 'Update an identity provider; logins under way end',
-        params: idParams,
-        headers: etagHeaders,
-        body: updateBody,
-        response: one('With its new version.'),
-      },
-    },
-    async (request, reply) => {
-      const { caller, params, body } = request;
-      access.demand(caller, 'update', 'identityProvider');
-      await findReached(ctx, caller, 'identityProviders', params.id);
-      const updated = await updateProvider(ctx, caller, params.id, readEtag(request), body);
-      nameIgnored(request, reply, updateBody);
-      return sendEntity(reply, 'identityProvider', updated);
-    },
-  );
-  app.delete(
-    '/identity-providers/:id',
-    {
-      config: verbConfig('remove', 'identityProvider'),
-      schema: {
-        tags,
-        summary: 'Delete an identity provider; logins under way end, its secret and whom it has linked are forgotten',
-        params: idParams,
-        headers: etagHeaders,
-        response: one('A provider no longer.'),
-      },
-    },
-    async (request, reply) => {
-      const { caller, params } = request;
-      access.demand(caller, 'delete', 'identityProvider');
-      await findReached(ctx, caller, 'identityProviders', params.id);
-      return sendEntity(reply, 'identityProvider', await deleteProvider(ctx, caller, params.id, readEtag(request)));
-    },
-  );
+  });
 }
 
 /** @throws PlatformError 400/106 for an address, a scope or a name that cannot be. */

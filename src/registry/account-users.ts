@@ -5,20 +5,11 @@ import { Id, type Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { AuditEvent } from '../audit.js';
 import type { Context } from '../context.js';
-import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
-import {
-  entityResponse,
-  etagHeaders,
-  idParams,
-  listResponse,
-  nameIgnored,
-  readEtag,
-  sendEntity,
-  verbConfig,
-} from '../entity/routes.js';
+import type { Listing } from '../entity/listing.js';
+import { plainRoutes } from '../entity/plain-routes.js';
 import { writeAs } from '../entity/standing.js';
-import { demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
-import { type FailureKind, PlatformError, unknownReference } from '../errors.js';
+import { insert, stamp, trash } from '../entity/verbs.js';
+import { PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { identityFor, longestEmail } from '../identity/identities.js';
 import { Invitations, invitationSent } from '../identity/invitations.js';
@@ -45,17 +36,12 @@ const listing: Listing<'accountUsers'> = {
   sorts: ['created', 'lastModified', 'id'],
   defaultSort: 'created',
 };
-const listQuery = listSchema(listing);
 
 const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), userId: row.userId });
 
 export function accountUserRoutes(app: App, ctx: Context): void {
-  const { registry, clock, access, broker } = ctx;
+  const { clock, access, broker } = ctx;
   const invitations = new Invitations(ctx);
-  const tags = ['Account users'];
-  const one = (description: string) => entityResponse('accountUser', shape, description);
-  const config = (verb: 'create' | 'read' | 'remove' | 'list', more?: readonly FailureKind[]) =>
-    verbConfig(verb, 'accountUser', more);
 
   function note(tx: Tx, event: AuditEvent, actor: Caller, { id, accountId, userId }: Row<'accountUsers'>) {
     const target = { kind: 'accountUser', id } as const;
@@ -63,8 +49,6 @@ export function accountUserRoutes(app: App, ctx: Context): void {
   }
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
-    access.demand(caller, 'create', 'accountUser');
-    access.demandAccount(caller, body.accountId);
     const identity = body.userId === undefined ? await identityFor(ctx, caller.accountId, body) : undefined;
     const { row, invitation } = await writeAs(ctx, caller, undefined, async (tx) => {
       const invitation = identity && (await invitations.makeIdentity(tx, caller, identity));
@@ -93,8 +77,6 @@ export function accountUserRoutes(app: App, ctx: Context): void {
   }
 
   async function remove(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'accountUser');
-    await findReached(ctx, caller, 'accountUsers', id);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const trashed = await trash(tx, 'accountUsers', id, version, clock);
       const others = tx.selectFrom('accountUsers').select('id').where('accountId', '=', caller.accountId);
@@ -109,59 +91,31 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     return show(row);
   }
 
-  app.post(
-    '/account-users',
-    {
+  plainRoutes(app, ctx, {
+    path: '/account-users',
+    tag: 'Account users',
+    entity: 'accountUser',
+    wrapper: 'accountUser',
+    plural: 'accountUsers',
+    shape,
+    listing,
+    show,
+    create: {
+      summary: 'Make an admin',
+      answer: 'The new admin.',
       // Deleted is what an Idempotency-Key may find whose answer was lost: there is no trash to read.
-      config: config('create', ['unknownReference', 'notUnique', 'userExists', 'deleted']),
-      schema: { tags, summary: 'Make an admin', body: createBody, response: one('The new admin.') },
+      errors: ['unknownReference', 'notUnique', 'userExists', 'deleted'],
+      body: createBody,
+      run: create,
     },
-    async (request, reply) => {
-      const entity = await create(request.caller, request.body);
-      nameIgnored(request, reply, createBody);
-      return sendEntity(reply, 'accountUser', entity);
+    read: { summary: 'Read an admin', answer: 'The admin.' },
+    list: { summary: 'List admins' },
+    remove: {
+      summary: 'Delete an admin',
+      answer: 'An admin no longer.',
+      errors: ['constraint'],
+      revokes: true,
+      run: remove,
     },
-  );
-  app.get(
-    '/account-users/:id',
-    {
-      config: config('read'),
-      schema: { tags, summary: 'Read an admin', params: idParams, response: one('The admin.') },
-    },
-    async (request, reply) => {
-      access.demand(request.caller, 'read', 'accountUser');
-      const row = demandLive(await findReached(ctx, request.caller, 'accountUsers', request.params.id));
-      return sendEntity(reply, 'accountUser', show(row));
-    },
-  );
-  app.delete(
-    '/account-users/:id',
-    {
-      config: verbConfig('remove', 'accountUser', ['constraint'], ['revocation']),
-      schema: {
-        tags,
-        summary: 'Delete an admin',
-        params: idParams,
-        headers: etagHeaders,
-        response: one('An admin no longer.'),
-      },
-    },
-    async (request, reply) =>
-      sendEntity(reply, 'accountUser', await remove(request.caller, request.params.id, readEtag(request))),
-  );
-  app.get(
-    '/account-users',
-    {
-      config: config('list'),
-      schema: { tags, summary: 'List admins', querystring: listQuery, response: listResponse('accountUsers', shape) },
-    },
-    async (request, reply) => {
-      const query = request.query as ListQuery;
-      access.demand(request.caller, 'read', 'accountUser');
-      access.demandAccount(request.caller, query.accountId);
-      nameIgnored(request, reply, listQuery);
-      const { rows, meta } = await list(registry.query, request.caller, listing, query);
-      return reply.send({ accountUsers: { results: rows?.map(show), meta } });
-    },
-  );
+  });
 }
