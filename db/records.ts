@@ -69,7 +69,10 @@ export const SessionRecord = Type.Object({
   address: OptionalText,
 });
 
-/** A program that calls (decisions 4). `accessTokenLifetime` in seconds; null is the default. */
+/**
+ * A program that calls (decisions 4). `accessTokenLifetime` in seconds; null is the default. A station (decisions 6) makes
+ * devices of one template in one organization, until it `expiresAt` or has made `maxDevices`.
+ */
 export const ApplicationRecord = Type.Object({
   ...common,
   name: Type.String(),
@@ -77,6 +80,11 @@ export const ApplicationRecord = Type.Object({
   tokenHash: Type.String(),
   accessTokenLifetime: Nullable(Type.Integer()),
   revealResetToken: Type.Integer(),
+  deviceTemplateId: OptionalId,
+  organizationId: OptionalId,
+  maxDevices: Nullable(Type.Integer()),
+  madeDevices: Type.Integer(),
+  expiresAt: OptionalDate,
 });
 
 /** A token that was sent by mail, for one purpose: `password`, or `email` with the new address. */
@@ -239,7 +247,10 @@ export const DeviceRecord = Type.Object({
   fields: Type.String(),
 });
 
-/** Secrets stand in no entity table. `entityId` is the broker username; a connection made with an older `generation` is cut off. */
+/**
+ * Secrets stand in no entity table. `entityId` is the broker username; a connection made with an older `generation` is cut
+ * off, but for the previous one until `previousUntil` (decisions 6, `graceSeconds`).
+ */
 export const CredentialRecord = Type.Object({
   id: Id,
   accountId: Id,
@@ -252,6 +263,91 @@ export const CredentialRecord = Type.Object({
   lastModified: DateText,
   lastModifiedById: Type.String(),
   version: Type.Integer(),
+  previousHash: OptionalText,
+  previousGeneration: Nullable(Type.Integer()),
+  previousUntil: OptionalDate,
+});
+
+/** A client certificate of a device (decisions 6). `fingerprint` is the SHA-256 of its DER, lower-case hex. */
+export const CertificateRecord = Type.Object({
+  ...common,
+  entityId: Id,
+  entityType: Type.String(),
+  certificate: Type.String({ description: 'PEM' }),
+  fingerprint: Type.String(),
+  subject: Type.String(),
+  issuer: Type.String(),
+  validFrom: DateText,
+  validTo: DateText,
+});
+
+/** A CA of an account, whose certificates let in the device that their CN names; it may make it (decisions 6). */
+export const CertificateAuthorityRecord = Type.Object({
+  ...common,
+  name: Type.String(),
+  certificate: Type.String({ description: 'PEM' }),
+  fingerprint: Type.String(),
+  subject: Type.String(),
+  validFrom: DateText,
+  validTo: DateText,
+  createDevices: Type.Integer(),
+  deviceTemplateId: OptionalId,
+  organizationId: OptionalId,
+});
+
+/** When a device has published first since it was provisioned. */
+export const PublicationRecord = Type.Object({ deviceId: Id, time: DateText });
+
+/** Whether a unit on the line has really connected and published (decisions 6). */
+export const VerificationRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  deviceId: Id,
+  serialNumber: Type.String(),
+  passed: Type.Integer(),
+  connected: Type.Integer(),
+  published: Type.Integer(),
+  time: DateText,
+  createdById: Type.String(),
+});
+
+/**
+ * Work on many devices (decisions 6): `provision`, `delete`, `move` or `regenerate`. `checksum` is of caller, parameters
+ * and rows: a repeat finds its job by it; null for dry runs and forced jobs. `sealedKey` opens the results of the rows
+ * until they are confirmed or `expires` is over; then it is destroyed, and they with it.
+ */
+export const JobRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  created: DateText,
+  createdById: Type.String(),
+  createdByKind: Type.String(),
+  action: Type.String(),
+  parameters: Type.String(),
+  checksum: OptionalText,
+  dryRun: Type.Integer(),
+  state: Type.String(),
+  total: Type.Integer(),
+  done: Type.Integer(),
+  failed: Type.Integer(),
+  skipped: Type.Integer(),
+  finished: OptionalDate,
+  expires: OptionalDate,
+  confirmed: OptionalDate,
+  undone: OptionalDate,
+  sealedKey: OptionalText,
+});
+
+/** One row of a job, from 1. `input` and `before` (what an undo brings back) are JSON, `errors` is a list of them. */
+export const JobRowRecord = Type.Object({
+  jobId: Id,
+  row: Type.Integer(),
+  state: Type.String(),
+  input: Type.String(),
+  deviceId: OptionalId,
+  before: OptionalText,
+  errors: OptionalText,
+  sealedResult: Nullable(Type.Unsafe<Buffer>({ type: 'string' })),
 });
 
 /** One code per device; the device's former code is gone (decisions 6). */
@@ -339,6 +435,12 @@ export interface Tables {
   endUsers: Static<typeof EndUserRecord>;
   devices: Static<typeof DeviceRecord>;
   credentials: Static<typeof CredentialRecord>;
+  certificates: Static<typeof CertificateRecord>;
+  certificateAuthorities: Static<typeof CertificateAuthorityRecord>;
+  publications: Static<typeof PublicationRecord>;
+  verifications: Static<typeof VerificationRecord>;
+  jobs: Static<typeof JobRecord>;
+  jobRows: Static<typeof JobRowRecord>;
   associationCodes: Static<typeof AssociationCodeRecord>;
   refusals: Static<typeof RefusalRecord> & { sequence: Generated<number> };
   deviceCounts: Static<typeof DeviceCountRecord>;
@@ -353,6 +455,8 @@ export type EntityTable =
   | 'applications'
   | 'identityProviders'
   | 'bridges'
+  | 'certificates'
+  | 'certificateAuthorities'
   | 'deviceTemplates'
   | 'endUserTemplates'
   | 'organizationTemplates'

@@ -113,6 +113,11 @@ export function insertApplication(
     tokenHash: hashAppToken(appToken),
     accessTokenLifetime: body.accessTokenLifetime ?? null,
     revealResetToken: body.revealResetToken ? 1 : 0,
+    deviceTemplateId: null,
+    organizationId: null,
+    maxDevices: null,
+    madeDevices: 0,
+    expiresAt: null,
   });
 }
 
