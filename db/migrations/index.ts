@@ -10,6 +10,7 @@ import * as identity from './0005-identity.js';
 import * as refusals from './0006-refusals.js';
 import * as bridges from './0008-bridges.js';
 import * as retention from './0009-retention.js';
+import * as refusedPrincipals from './0010-refused-principals.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -28,6 +29,7 @@ export const registryMigrations: readonly Migration[] = [
   refusals,
   bridges,
   retention,
+  refusedPrincipals,
 ];
 
 /**
