@@ -161,6 +161,11 @@ t.test('what was stored while a reader was away follows once, in order, before w
   t.same(texts.slice(0, 3), [',t,3,x,y', '[{"n":"a,b","t":0,"v":4}]', ',t,5,']);
   t.match(JSON.parse(texts[3] ?? ''), { message: 'm', severity: 'info', code: 'c', custom: { k: 1 } });
   t.same(texts.slice(4), [',t,6,']);
+  t.same(
+    events.map(({ data }) => data.replayed),
+    [true, true, true, true, undefined],
+    'it is said which were missed',
+  );
   t.equal(events[1]?.data.topic, other.topic('temperature'));
 
   // Who breaks off in the middle of what was missed gets the rest.
