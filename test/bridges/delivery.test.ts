@@ -78,10 +78,13 @@ const numbers = (from: number, to: number) => Array.from({ length: to - from + 1
 
 t.test('each message arrives with its names, signed as the documentation checks it', async (t) => {
   const receiver = await startReceiver(t);
-  const [, command = ''] = /^```sh\n([\s\S]*?)^```$/m.exec(readFileSync('docs/bridges.md', 'utf8')) ?? [];
-  const env = { PATH: process.env.PATH, API: `${service.server.url}/api/v1`, ACCOUNT: service.accountId };
-  const { stdout } = await run('sh', ['-ec', command], { env: { ...env, TOKEN: service.admin, URL: receiver.url } });
-  const { bridge } = JSON.parse(stdout);
+  const blocks = [...readFileSync('docs/bridges.md', 'utf8').matchAll(/^```sh\n([\s\S]*?)^```$/gm)];
+  const about = { API: `${service.server.url}/api/v1`, ACCOUNT: service.accountId, TEMPLATE: templateId };
+  const env = { PATH: process.env.PATH, ...about, TOKEN: service.admin, URL: receiver.url };
+  const answers = [];
+  for (const [, command = ''] of blocks) answers.push(JSON.parse((await run('sh', ['-ec', command], { env })).stdout));
+  const [{ bridge }, { channelTemplate }] = answers;
+  t.match(channelTemplate, { name: 'alarms', streamBridgeDelivery: 2, persistenceType: 'simple' });
   t.teardown(() => removed(bridge.id));
   const organization = await service.organization();
   const { device, say } = await speaker({ organizationId: organization.id });
