@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
+import type { Allowance } from '../src/attempts.js';
 import type { BrokerServices, SecretCheck } from '../src/context.js';
 import { formatTopic } from '../src/topics.js';
 import type { BrokerClient } from './aedes-types.js';
@@ -32,8 +33,9 @@ export class ConnectRefused extends Error {
   constructor(
     readonly returnCode: ReturnCode,
     message: string,
-    /** The limit that was reached, when it was one. */
+    /** The limit that was reached, when it was one, and when it is over. */
     readonly limit?: LimitName,
+    readonly allowance?: Allowance,
   ) {
     super(message);
   }
@@ -156,6 +158,7 @@ export class Authenticator {
         connack.badCredentials,
         'too many wrong secrets for one principal',
         'failed_connects_per_principal',
+        this.#limits.guessesLeft(guessed, address),
       );
     let outcome: 'right' | 'wrong' = 'right';
     try {

@@ -31,6 +31,8 @@ export type RefusalReason = (typeof refusalReasons)[number];
 /** What the broker has turned away since its start. */
 export interface Counters {
   refusedConnects: Record<RefusalReason, number>;
+  /** Usernames and passwords over HTTP. */
+  failedBasics: number;
   refusedPublishes: number;
   refusedSubscriptions: number;
   /** QoS 0 messages not sent to a subscriber that does not read. */
@@ -43,6 +45,7 @@ export interface Counters {
 export function newCounters(): Counters {
   return {
     refusedConnects: zeros(refusalReasons),
+    failedBasics: 0,
     refusedPublishes: 0,
     refusedSubscriptions: 0,
     shed: 0,

@@ -1,6 +1,6 @@
 import type { Caller } from '../src/access.js';
 import { Attempts } from '../src/attempts.js';
-import type { BrokerServices, Direct, ProvenCaller, Published, Rejection } from '../src/context.js';
+import type { BrokerServices, Direct, ProofRefusal, ProvenCaller, Published, Rejection } from '../src/context.js';
 import { formatTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
@@ -9,7 +9,7 @@ import { type Counters, variableOf } from './counters.js';
 import type { Ingest } from './ingest.js';
 import type { Limits } from './limits.js';
 import type { SessionStore } from './persistence.js';
-import { type Refusal, type Refusals, reasonOf } from './refusals.js';
+import { principalOf, type Refusal, type Refusals, reasonOf } from './refusals.js';
 import type { ServiceChannels } from './service-channels.js';
 
 const second = 1000;
@@ -38,13 +38,16 @@ export class DirectPublisher {
   constructor(parts: DirectParts) {
     this.#parts = parts;
     const { clock, config } = parts.services;
-    this.#perSecond = new Attempts(clock, config.mqtt.publishRatePerClient, second);
-    this.#refusedPerMinute = new Attempts(clock, config.mqtt.refusalsPerMinute, minute);
+    const { publishRatePerClient, refusalsPerMinute } = config.mqtt;
+    const tooFast = `${variableOf('publish_rate_per_client')}: too many messages of one client.`;
+    this.#perSecond = new Attempts(clock, publishRatePerClient, second, tooFast);
+    const tooOften = `${variableOf('refusals_per_minute')}: refused too often.`;
+    this.#refusedPerMinute = new Attempts(clock, refusalsPerMinute, minute, tooOften);
   }
 
   /** As `prove` of the Broker interface. */
-  async prove(username: string, password: string, address: string): Promise<ProvenCaller | 'wrong' | 'refused'> {
-    const { authenticator, authority, limits } = this.#parts;
+  async prove(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal> {
+    const { authenticator, authority, limits, counters } = this.#parts;
     try {
       const {
         caller,
@@ -57,11 +60,14 @@ export class DirectPublisher {
       return { caller, standing };
     } catch (error) {
       if (!(error instanceof ConnectRefused)) throw error;
-      await limits.refused(error, address);
-      const { message, limit, returnCode: code, isProven } = error;
+      counters.failedBasics += 1;
+      await limits.failed(error, address);
+      const { message, limit, allowance, returnCode: code, isProven } = error;
       const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
-      this.#note(username, { action: 'connect', topic: null, reason, code, address, byDevice: isProven });
-      return code === connack.badCredentials ? 'wrong' : 'refused';
+      const principal = isProven ? ({ type: 'device', id: username } as const) : undefined;
+      this.#note(username, { action: 'connect', topic: null, reason, code, address, principal });
+      if (limit !== undefined && allowance) return { refused: 'tooMany', limit: variableOf(limit), allowance };
+      return { refused: code === connack.badCredentials ? 'wrong' : 'notNow' };
     }
   }
 
@@ -108,7 +114,7 @@ export class DirectPublisher {
     if (!device) return { delivered: false, rejection };
     const { topic } = packet;
     const why = { reason: reasonOf(rejection), code: rejection.code };
-    const by = { address: caller.address, byDevice: caller.kind === 'device' };
+    const by = { address: caller.address, principal: principalOf(caller) };
     this.#note(device.deviceId, { action: 'publish', topic, ...why, ...by });
     this.#parts.channels.reject(device, packet, rejection);
     return { delivered: false, rejection };

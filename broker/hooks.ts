@@ -11,7 +11,7 @@ import { type Limits, OverLimit } from './limits.js';
 import type { Listeners } from './listeners.js';
 import type { SessionStore } from './persistence.js';
 import type { Presence } from './presence.js';
-import { type Refusals, reasonOf } from './refusals.js';
+import { principalOf, type Refusals, reasonOf } from './refusals.js';
 import { unsubscribe } from './revocation.js';
 import { type ServiceChannels, silence } from './service-channels.js';
 import { type LiveClient, refreshFilters, type Sessions } from './sessions.js';
@@ -263,10 +263,10 @@ export class Hooks {
     device = deviceOf(live),
   ): void {
     if (!device) return;
-    const { address, clientId } = live;
-    const byDevice = live.identity?.caller.kind === 'device';
+    const { address, clientId, identity } = live;
+    const principal = identity && principalOf(identity.caller);
     const why = { reason: reasonOf(rejection), code: rejection.code };
-    this.#parts.refusals.note(device.deviceId, { action, topic, ...why, address, clientId, byDevice });
+    this.#parts.refusals.note(device.deviceId, { action, topic, ...why, address, clientId, principal });
   }
 
   /** A CONNECT is noted when its name is that of a device, proven or not. */
@@ -278,7 +278,8 @@ export class Hooks {
     const { refusals, services } = this.#parts;
     if (!services.access.placement(name)) return;
     const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
-    refusals.note(name, { action: 'connect', topic: null, reason, code, address, clientId, byDevice: isProven });
+    const principal = isProven ? ({ type: 'device', id: name } as const) : undefined;
+    refusals.note(name, { action: 'connect', topic: null, reason, code, address, clientId, principal });
   }
 
   #refusedTooOften(live: LiveClient): boolean {

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { boundedCache } from '../db/cache.js';
-import { Attempts, networkOf } from '../src/attempts.js';
+import { type Allowance, Attempts, networkOf } from '../src/attempts.js';
 import type { BrokerServices } from '../src/context.js';
 import type { Counters, LimitName, RefusalReason } from './counters.js';
 
@@ -212,6 +212,11 @@ export class Limits {
     }
   }
 
+  /** How many guesses are left, and when they begin anew. */
+  guessesLeft(principal: string, address: string | undefined): Allowance {
+    return this.#guesses.left(guessKey(principal, address));
+  }
+
   /** Says how a try has ended. */
   guessed(principal: string, address: string | undefined, outcome: 'right' | 'wrong'): void {
     const key = guessKey(principal, address);
@@ -226,8 +231,13 @@ export class Limits {
   }
 
   /** Counts a refused CONNECT; resolves when it may be answered, which is late where too many have failed. */
-  async refused({ reason, limit }: Refusal, address: string | undefined): Promise<void> {
-    this.#counters.refusedConnects[reason] += 1;
+  refused(refusal: Refusal, address: string | undefined): Promise<void> {
+    this.#counters.refusedConnects[refusal.reason] += 1;
+    return this.failed(refusal, address);
+  }
+
+  /** As refused, for a username and password that came without a CONNECT. */
+  async failed({ reason, limit }: Refusal, address: string | undefined): Promise<void> {
     if (limit) this.hit(limit, { address });
     const { failedConnectsPerAddress, connectTimeout } = this.#settings;
     if (reason !== 'bad_credentials' || failedConnectsPerAddress === 0) return;

@@ -163,7 +163,7 @@ function isPresence({ severity, custom }: LogEntry): boolean {
 function pointPayload({ time, category, numericValue, stringValue }: StoredPoint): string {
   const plain = !/[,\r\n]|^\s|\s$/.test(category) && !/[\r\n]|^\s|\s$/.test(stringValue ?? '');
   if (plain) return `${time},${category},${numericValue ?? ''},${stringValue ?? ''}`;
-  const value = numericValue === null ? { vs: stringValue } : { v: numericValue };
+  const value = { ...(numericValue !== null && { v: numericValue }), ...(stringValue !== null && { vs: stringValue }) };
   return JSON.stringify([{ n: category, t: time / 1000, ...value }]);
 }
 

@@ -1,4 +1,5 @@
 import type { Tx } from '../db/index.js';
+import type { Caller } from '../src/access.js';
 import { networkOf } from '../src/attempts.js';
 import type { BrokerServices, Rejection } from '../src/context.js';
 
@@ -16,6 +17,12 @@ const longestTopic = 512;
 const longestReason = 300;
 const longestClientId = 128;
 
+/** Who was refused, as `POST /permissions/explain` asks for it; a user is an identity, whichever of its secrets it used. */
+export interface RefusedPrincipal {
+  type: 'device' | 'user' | 'application';
+  id: string;
+}
+
 /** Why something of a device was refused. `reason` is a sentence without a secret, with the variable of a limit. */
 export interface Refusal {
   action: 'connect' | 'publish' | 'subscribe';
@@ -26,8 +33,8 @@ export interface Refusal {
   code: number;
   address: string | undefined;
   clientId: string | undefined;
-  /** Whether it was the device itself: false for a user's message to it, and for a CONNECT that proved nothing. */
-  byDevice: boolean;
+  /** The device itself, or who spoke to it; undefined for a CONNECT that proved nothing. */
+  principal: RefusedPrincipal | undefined;
 }
 
 /** `origin` of a CONNECT that proved nothing: those with the same one are one line. */
@@ -51,7 +58,7 @@ export class Refusals {
     const time = new Date(this.#services.clock.now()).toISOString();
     const noted = this.#waiting.get(deviceId) ?? [];
     this.#rows -= noted.length;
-    const origin = originOf(refusal);
+    const origin = originOf({ ...refusal, isProven: refusal.principal !== undefined });
     const leaving = leavingFor(origin, noted);
     if (leaving) noted.splice(noted.indexOf(leaving), 1);
     noted.push({ ...refusal, time, origin });
@@ -142,14 +149,14 @@ function leavingFor(origin: string | undefined, noted: Noted[]): Noted | undefin
 async function forgetOld(tx: Tx, deviceId: string): Promise<void> {
   const rows = await tx
     .selectFrom('refusals')
-    .select(['sequence', 'action', 'byDevice', 'address', 'reason'])
+    .select(['sequence', 'action', 'principalId', 'address', 'reason'])
     .where('deviceId', '=', deviceId)
     .orderBy('sequence', 'desc')
     .execute();
   const origins = new Set<string>();
   const [own, old]: [number[], number[]] = [[], []];
-  for (const { sequence, ...row } of rows) {
-    const origin = originOf(row);
+  for (const { sequence, principalId, ...row } of rows) {
+    const origin = originOf({ ...row, isProven: principalId !== null });
     if (origin === undefined) own.push(sequence);
     else if (origins.has(origin) || origins.size === keptUnproven) old.push(sequence);
     else origins.add(origin);
@@ -159,17 +166,12 @@ async function forgetOld(tx: Tx, deviceId: string): Promise<void> {
 }
 
 /** By what a CONNECT that proved nothing is one with others: from where, counted as limits count, and why. */
-function originOf(refusal: {
-  action: string;
-  byDevice: boolean | number;
-  address?: string | null | undefined;
-  reason: string;
-}) {
-  if (refusal.action !== 'connect' || refusal.byDevice) return undefined;
+function originOf(refusal: { action: string; isProven: boolean; address?: string | null | undefined; reason: string }) {
+  if (refusal.action !== 'connect' || refusal.isProven) return undefined;
   return `${networkOf(refusal.address ?? '')} ${refusal.reason}`;
 }
 
-function toRow(deviceId: string, { time, action, topic, reason, code, address, clientId, byDevice }: Noted) {
+function toRow(deviceId: string, { time, action, topic, reason, code, address, clientId, principal }: Noted) {
   return {
     deviceId,
     time,
@@ -179,8 +181,15 @@ function toRow(deviceId: string, { time, action, topic, reason, code, address, c
     code,
     address: address ?? null,
     clientId: clientId?.slice(0, longestClientId).toWellFormed() ?? null,
-    byDevice: byDevice ? 1 : 0,
+    principalType: principal?.type ?? null,
+    principalId: principal?.id ?? null,
   };
+}
+
+/** A caller as a refusal names it. */
+export function principalOf({ kind, id }: Pick<Caller, 'kind' | 'id'>): RefusedPrincipal {
+  if (kind === 'device') return { type: 'device', id };
+  return { type: kind === 'backEnd' || kind === 'endUserApp' ? 'application' : 'user', id };
 }
 
 /** A rejection in one line: its sentence, and what it says of details. */

@@ -410,7 +410,7 @@ function taken(stream: Stream): Promise<void> {
 }
 
 function missedEvent({ topic, payload, time, place }: Missed, since: number): string {
-  const data = JSON.stringify({ topic, payload, time: new Date(time).toISOString() });
+  const data = JSON.stringify({ topic, payload, time: new Date(time).toISOString(), replayed: true });
   return `id: ${formatId(place, since)}\nevent: message\ndata: ${data}\n\n`;
 }
 

@@ -54,6 +54,17 @@ export class OutboxRows {
     return this.#statements.places.all({ bridgeId, state: outboxStates[state], after, limit });
   }
 
+  /** Which rows of a bridge in one state, from a place to another, are of these devices. */
+  ofDevices(
+    bridgeId: string,
+    state: OutboxState,
+    deviceIds: readonly string[],
+    { from, to }: { from: number; to: number },
+  ): number[] {
+    const devices = JSON.stringify(deviceIds);
+    return this.#statements.ofDevices.all({ bridgeId, state: outboxStates[state], from, to, devices });
+  }
+
   /** A page of dead letters, newest first. */
   dead(bridgeId: string, limit: number, offset: number): DeadRow[] {
     return this.#statements.dead.all({ bridgeId, limit, offset });
@@ -107,6 +118,13 @@ function prepare(reader: Sqlite.Database) {
       `SELECT "sequence", "time", "since" FROM "outbox" INDEXED BY "outbox_state"
        WHERE "bridgeId" = @bridgeId AND "state" = @state AND "sequence" > @after ORDER BY "sequence" LIMIT @limit`,
     ),
+    ofDevices: reader
+      .prepare<[{ bridgeId: string; state: number; from: number; to: number; devices: string }], number>(
+        `SELECT "sequence" FROM "outbox" INDEXED BY "outbox_state"
+         WHERE "bridgeId" = @bridgeId AND "state" = @state AND "sequence" BETWEEN @from AND @to
+         AND "deviceId" IN (SELECT "value" FROM json_each(@devices))`,
+      )
+      .pluck(),
     dead: reader.prepare<[{ bridgeId: string; limit: number; offset: number }], DeadRow>(
       `SELECT ${columns}, "reason" FROM "outbox" INDEXED BY "outbox_state"
        WHERE "bridgeId" = @bridgeId AND "state" = 2 ORDER BY "sequence" DESC LIMIT @limit OFFSET @offset`,

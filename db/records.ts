@@ -375,8 +375,8 @@ export const IdempotentAnswerRecord = Type.Object({
 });
 
 /**
- * Why something of a device was refused (decisions 5). `byDevice` is 0 for what a user sent to the device, whose address
- * and client id are the user's, and for a CONNECT that proved nothing.
+ * Why something of a device was refused (decisions 5). The principal is who was refused, with whose address and client
+ * id: the device, or a user or an application that spoke to it; null for a CONNECT that proved nothing.
  */
 export const RefusalRecord = Type.Object({
   deviceId: Id,
@@ -387,7 +387,8 @@ export const RefusalRecord = Type.Object({
   code: Type.Integer(),
   address: OptionalText,
   clientId: OptionalText,
-  byDevice: Type.Integer(),
+  principalType: OptionalText,
+  principalId: OptionalText,
 });
 
 /** How many live devices of an account are alike in what the lists filter by; kept by triggers, never 0. */

@@ -332,7 +332,7 @@ export function isUniqueViolation(error: unknown): boolean {
 }
 
 /** Whether an error says that the disk or the file is full. */
-export function isStoreFull(error: unknown): boolean {
+export function isStoreFull(error: unknown): error is Error {
   return error instanceof Sqlite.SqliteError && error.code === 'SQLITE_FULL';
 }
 

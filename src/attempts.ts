@@ -6,6 +6,8 @@ import { boundedCache } from '../db/cache.js';
 import type { Clock } from './context.js';
 import { type Allowance, PlatformError } from './errors.js';
 
+export type { Allowance } from './errors.js';
+
 /** Keys that are remembered; past it the least recently used go. */
 const keysKept = 100_000;
 
@@ -18,13 +20,15 @@ export class Attempts {
   readonly #clock: Clock;
   readonly #limit: number;
   readonly #length: number;
+  readonly #message: string | undefined;
   readonly #windows = boundedCache<string, Window>(keysKept);
 
-  /** `limit` tries in `length` milliseconds; 0 switches it off. */
-  constructor(clock: Clock, limit: number, length: number) {
+  /** `limit` tries in `length` milliseconds; 0 switches it off. `message` is what the 429 says. */
+  constructor(clock: Clock, limit: number, length: number, message?: string) {
     this.#clock = clock;
     this.#limit = limit;
     this.#length = length;
+    this.#message = message;
   }
 
   /**
@@ -34,7 +38,10 @@ export class Attempts {
   take(key: string): Allowance {
     if (this.#limit === 0) return { limit: 0, remaining: 0, reset: 0 };
     const window = this.#windowOf(key);
-    if (window.count >= this.#limit) throw new PlatformError('tooMany', { allowance: this.#allowance(window) });
+    if (window.count >= this.#limit) {
+      const said = this.#message === undefined ? {} : { message: this.#message };
+      throw new PlatformError('tooMany', { ...said, allowance: this.#allowance(window) });
+    }
     window.count += 1;
     return this.#allowance(window);
   }

@@ -30,6 +30,7 @@ export const auditEvents = [
   'applicationDeleted',
   'identityProviderChanged',
   'bridgeChanged',
+  'retentionChanged',
   'keysRotated',
   'accountUserCreated',
   'accountUserDeleted',

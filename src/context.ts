@@ -11,7 +11,7 @@ import { Bridges } from './bridges/index.js';
 import { watchChanges } from './changes.js';
 import { type Config, ConfigError } from './config.js';
 import { Fields } from './entity/fields.js';
-import { PlatformError } from './errors.js';
+import { type Allowance, PlatformError } from './errors.js';
 import { SecretAnswers } from './idempotency.js';
 import { TextedCodes } from './identity/factors.js';
 import { LoginLimits } from './identity/login-limits.js';
@@ -87,10 +87,10 @@ export interface Broker {
   /** Publishes the changed fields of a device on its `_updates/fields`. */
   deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
   /**
-   * Proves a username and password as CONNECT does, under the same limits: late where too many have failed. `wrong` also
-   * stands for a token that is none; `refused` is right, for an entity that may not speak now (in the trash, say).
+   * Proves a username and password as CONNECT does, under the same limits: late where too many have failed, and not at
+   * all where too many were wrong for one username from one address.
    */
-  prove(username: string, password: string, address: string): Promise<ProvenCaller | 'wrong' | 'refused'>;
+  prove(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal>;
   /**
    * Publishes as a caller that has no connection (decisions 7): what PUBACK promises is true when it resolves. Refusals
    * are explained as over MQTT, and here.
@@ -142,6 +142,16 @@ export interface ProvenCaller {
   caller: Caller;
   /** As what it may act now; undefined when it has been cut off since. */
   standing(): Caller | undefined;
+}
+
+/**
+ * Why a username and password were not accepted: `wrong` (a token that is none, too), right for an entity that may not
+ * speak now (in the trash, say), or not looked at, past the limit whose variable is `limit`.
+ */
+export interface ProofRefusal {
+  refused: 'wrong' | 'notNow' | 'tooMany';
+  limit?: string;
+  allowance?: Allowance;
 }
 
 /** A message that comes without a connection. */

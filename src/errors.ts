@@ -83,6 +83,11 @@ export function invalid(path: string, message: string): PlatformError {
   return new PlatformError('invalid', { details: [{ path, message }] });
 }
 
+/** 413; `limit` is the variable that says how large a body may be. */
+export function tooLarge(limit: string): PlatformError {
+  return new PlatformError('tooLarge', { message: `${limit}: the body is too large.` });
+}
+
 /** 400 with 102: `path` names a live entity that the caller cannot see or that does not exist. */
 export function unknownReference(path: string): PlatformError {
   return new PlatformError('unknownReference', { details: [{ path, message: `No such entity: ${path}.` }] });

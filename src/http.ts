@@ -25,7 +25,7 @@ import { auditRoutes } from './audit.js';
 import { bridgeRoutes } from './bridges/routes.js';
 import type { Context } from './context.js';
 import { findUnstorable, unstorable } from './entity/values.js';
-import { identityErrorCode, invalid, PlatformError } from './errors.js';
+import { identityErrorCode, invalid, PlatformError, tooLarge } from './errors.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
 import { requireAppToken, requireCaller } from './identity/authentication.js';
@@ -322,7 +322,7 @@ function noteRefusal({ audit }: Context, error: unknown, { caller, method, route
 
 /** The one place where an error becomes an answer. */
 function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const failure = asPlatformError(error);
+  const failure = asPlatformError(error, request.routeOptions?.config?.bodyLimit);
   const { code, status, message, details, allowance } = failure;
   const requestId = request.id;
   if (allowance) {
@@ -371,9 +371,9 @@ function answerBadHttp(error: NodeJS.ErrnoException, socket: Socket): void {
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
 }
 
-function asPlatformError(error: unknown): PlatformError {
+function asPlatformError(error: unknown, bodyLimit = 'SLIPWAY_HTTP_BODY_BYTES'): PlatformError {
   if (error instanceof PlatformError) return error;
-  if (isStoreFull(error)) return new PlatformError('storeFull');
+  if (isStoreFull(error)) return new PlatformError('storeFull', { details: [{ message: error.message }] });
   const { validation, validationContext, statusCode } = error as Partial<FastifyError>;
   if (validation) {
     const details = validation.map(({ instancePath, params, message }) => {
@@ -383,7 +383,7 @@ function asPlatformError(error: unknown): PlatformError {
     });
     return new PlatformError('invalid', { details });
   }
-  if (statusCode === 413) return new PlatformError('tooLarge');
+  if (statusCode === 413) return tooLarge(bodyLimit);
   if (statusCode === 415) return new PlatformError('mediaType');
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
     return new PlatformError('invalid', { message: 'The request cannot be read.' });

@@ -51,6 +51,12 @@ function brokerMetrics(registry: Registry, { broker }: Pick<Context, 'broker'>):
   );
   counter(
     registry,
+    'slipway_http_basic_failures_total',
+    'Usernames and passwords over HTTP that were refused.',
+    () => counters.failedBasics,
+  );
+  counter(
+    registry,
     'slipway_mqtt_refused_publishes_total',
     'Messages that were refused.',
     () => counters.refusedPublishes,
@@ -90,13 +96,23 @@ function messageMetrics(registry: Registry, { messages, keeping }: Pick<Context,
   gauge(registry, 'slipway_disk_free_bytes', 'Free on the disk of the data directory.', () => keeping.diskFree ?? NaN);
 }
 
-function bridgeMetrics(registry: Registry, { bridges: { counters } }: Pick<Context, 'bridges'>): void {
+function bridgeMetrics(registry: Registry, { bridges }: Pick<Context, 'bridges'>): void {
+  const { counters } = bridges;
   const count = (name: string, help: string, read: () => number) =>
     counter(registry, `slipway_bridge_${name}_total`, help, read);
   count('delivered_messages', 'Messages that targets have accepted.', () => counters.delivered);
   count('failed_batches', 'Batches that were not accepted.', () => counters.failed);
   count('dropped_messages', 'Best-effort messages that were not delivered.', () => counters.dropped);
   count('dead_letters', 'Guaranteed messages that could not be delivered.', () => counters.dead);
+  new Gauge({
+    name: 'slipway_bridge_pending_messages',
+    help: 'Guaranteed messages on their way; 100000 is that or more.',
+    labelNames: ['kind'],
+    registers: [registry],
+    collect() {
+      for (const [kind, pending] of Object.entries(bridges.pendingByKind())) this.set({ kind }, pending);
+    },
+  });
 }
 
 function gauge(registry: Registry, name: string, help: string, read: () => number): void {

@@ -29,6 +29,8 @@ declare module 'fastify' {
     errors?: readonly FailureKind[];
     /** What the caller must be permitted to do, as src/access.ts has it; absent where every known caller may. */
     right?: readonly [Action, EntityKind];
+    /** The variable that says how large its body may be, where that is not the one of every body. */
+    bodyLimit?: string;
     /** Headers of its answer besides those of every answer in its place. */
     sends?: readonly Sent[];
   }

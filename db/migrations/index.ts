@@ -11,6 +11,7 @@ import * as refusals from './0006-refusals.js';
 import * as bridges from './0008-bridges.js';
 import * as retention from './0009-retention.js';
 import * as factory from './0010-factory.js';
+import * as refusedPrincipals from './0011-refused-principals.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -30,6 +31,7 @@ export const registryMigrations: readonly Migration[] = [
   bridges,
   retention,
   factory,
+  refusedPrincipals,
 ];
 
 /**

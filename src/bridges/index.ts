@@ -27,6 +27,10 @@ const tidyInterval = 60_000;
 /** Counting ends here: whoever is behind by more is far behind. */
 const mostCounted = 100_000;
 
+const states = Object.keys(outboxStates) as OutboxState[];
+/** What a bridge can lead to. */
+export const kinds = ['webhook'] as const;
+
 export type BridgeRow = Row<'bridges'>;
 type BridgesContext = Pick<Context, 'config' | 'clock' | 'log' | 'registry' | 'messages' | 'access' | 'sealing'>;
 
@@ -195,12 +199,43 @@ export class Bridges {
   /** How many rows an account has in the outbox, in any state; counting ends somewhere above a hundred thousand. */
   stored(accountId: string): number {
     const { outbox } = this.#ctx.messages;
-    const states = Object.keys(outboxStates) as OutboxState[];
     const bridges = this.#byAccount.get(accountId) ?? [];
     return bridges.reduce(
       (sum, { row }) => states.reduce((more, state) => more + outbox.count(row.id, state, mostCounted), sum),
       0,
     );
+  }
+
+  /** Guaranteed messages on their way to the targets of each kind; counting ends at a hundred thousand in all. */
+  pendingByKind(): Record<string, number> {
+    const { outbox } = this.#ctx.messages;
+    const counts: Record<string, number> = Object.fromEntries(kinds.map((kind) => [kind, 0]));
+    let left = mostCounted;
+    for (const { row } of this.#bridges.values()) {
+      if (left === 0) break;
+      const pending = outbox.count(row.id, 'pending', left);
+      counts[row.kind] = (counts[row.kind] ?? 0) + pending;
+      left -= pending;
+    }
+    return counts;
+  }
+
+  /**
+   * Removes what is kept of devices that are being purged; they have said nothing since `before` (milliseconds), so only
+   * older rows are looked at. Resolves when it is on disk.
+   */
+  async forgetDevices(deviceIds: readonly string[], before: number): Promise<void> {
+    const { outbox } = this.#ctx.messages;
+    for (const id of outbox.bridgeIds())
+      for (const state of states)
+        for await (const places of this.#slices(id, state)) {
+          const [first, last] = [places[0], places.at(-1)];
+          // They stand in the order of their acceptance.
+          if (!first || !last || first.time >= before) break;
+          const range = { from: first.sequence, to: last.sequence };
+          const sequences = outbox.ofDevices(id, state, deviceIds, range);
+          if (sequences.length > 0) await this.#write({ kind: 'remove', from: state, sequences });
+        }
   }
 
   /** Makes room: removes some of what is only kept for a replay, of every bridge the oldest. How many rows went. */

@@ -8,7 +8,7 @@ export class NotPublic extends Error {
   override name = 'NotPublic';
 
   constructor() {
-    super('not a public address');
+    super('not a public address, which only SLIPWAY_BRIDGE_ALLOW_PRIVATE=true allows');
   }
 }
 

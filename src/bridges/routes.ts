@@ -13,7 +13,7 @@ import type { App } from '../http.js';
 import { makeSecret } from '../identity/secrets.js';
 import { readDate } from '../messages/query.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
-import { type BridgeRow, secretOwner, urlOwner } from './index.js';
+import { type BridgeRow, kinds, secretOwner, urlOwner } from './index.js';
 import { namesPrivateAddress } from './public-addresses.js';
 import { showMessage } from './target.js';
 
@@ -36,7 +36,7 @@ const secret = Nullable(
 const createBody = Type.Object({
   accountId: Type.String(),
   name,
-  kind: oneOf(['webhook']),
+  kind: oneOf(kinds),
   url,
   secret: Type.Optional(secret),
 });
@@ -48,7 +48,7 @@ const updateBody = Type.Object({
 const shape = Type.Object({
   ...commonShape,
   name: Type.String(),
-  kind: oneOf(['webhook']),
+  kind: oneOf(kinds),
   url: Type.String(),
 });
 const withSecret = Type.Object({
@@ -305,10 +305,13 @@ function recordChange(
 function checkUrl({ config }: Context, text: string): void {
   const { allowPrivate } = config.bridges;
   const url = /^https?:\/\/[!-~]+$/i.test(text) && URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || (url.protocol !== 'https:' && !allowPrivate)) throw invalid('url', 'must be an address with https');
+  if (!url) throw invalid('url', 'must be an address with https');
+  if (url.protocol !== 'https:' && !allowPrivate)
+    throw invalid('url', 'must be an address with https; only SLIPWAY_BRIDGE_ALLOW_PRIVATE=true allows http');
   if (url.username !== '' || url.password !== '' || url.hash !== '')
     throw invalid('url', 'must have no user, no password and no fragment');
-  if (!allowPrivate && namesPrivateAddress(url)) throw invalid('url', 'must not name a private address');
+  if (!allowPrivate && namesPrivateAddress(url))
+    throw invalid('url', 'must not name a private address; only SLIPWAY_BRIDGE_ALLOW_PRIVATE=true allows it');
 }
 
 function urlOf({ sealing }: Pick<Context, 'sealing'>, { id, sealedUrl }: BridgeRow): string {

@@ -275,6 +275,11 @@ export function nameIgnored(request: FastifyRequest, reply: FastifyReply, schema
   const given = request.method === 'GET' || isPayload ? request.query : request.body;
   const heeded = new Set([...Object.keys(schema.properties), ...more]);
   const ignored = Object.keys((given ?? {}) as object).filter((name) => !heeded.has(name));
+  sayIgnored(request, reply, ignored);
+}
+
+/** As nameIgnored, for whoever knows the names: the first fifty of them. */
+export function sayIgnored(request: FastifyRequest, reply: FastifyReply, ignored: readonly string[]): void {
   if (ignored.length === 0) return;
   const names = ignored.slice(0, 50).map((name) => encodeURIComponent(name.toWellFormed()).slice(0, 100));
   reply.header(`${request.server.headerPrefix}-ignored-properties`, names.join(', '));

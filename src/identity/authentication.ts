@@ -15,7 +15,7 @@ export function requireCaller(app: App, ctx: Context): void {
   const csrfName = `${ctx.config.headerPrefix}-csrf-token`;
 
   tellRevocation(app, ctx);
-  const perSecond = new Attempts(ctx.clock, ctx.config.httpRatePerCaller, 1000);
+  const perSecond = requestRate(ctx);
 
   app.addHook('onRequest', async (request, reply) => {
     // A password has proven it (messages/publish.ts).
@@ -23,8 +23,7 @@ export function requireCaller(app: App, ctx: Context): void {
     const bearer = readBearer(request);
     const fromCookie = bearer === undefined ? request.cookies[tokenName] : undefined;
     const jwt = bearer ?? fromCookie;
-    if (!jwt)
-      throw new PlatformError('tokenMissing', { message: 'There is no token: the header Authorization is missing.' });
+    if (!jwt) throw new PlatformError('tokenMissing', { message: withoutToken(request) });
     const authenticated = await ctx.sessions.authenticate(jwt);
     if (!authenticated) {
       // An appToken opens other doors than these (decisions 2).
@@ -63,6 +62,21 @@ function tellRevocation(app: App, { revocations, config }: Context): void {
     if (ended !== undefined) reply.header(name, ended);
     done();
   });
+}
+
+/** The requests of one caller in a second, counted on their own in each place that asks for it. */
+export function requestRate({ clock, config }: Pick<Context, 'clock' | 'config'>): Attempts {
+  const message = 'SLIPWAY_HTTP_RATE_PER_CALLER: too many requests of one caller.';
+  return new Attempts(clock, config.httpRatePerCaller, 1000, message);
+}
+
+/** Why a request has no token, in a sentence. */
+function withoutToken({ headers }: FastifyRequest): string {
+  const { authorization } = headers;
+  if (authorization === undefined) return 'There is no token: the header Authorization is missing.';
+  return /^basic\b/i.test(authorization)
+    ? 'There is no token: Basic is not accepted here, only by POST /messaging/publish; send Bearer and a token.'
+    : 'There is no token: the header Authorization must be Bearer and a token.';
 }
 
 /** The token of an Authorization: Bearer header. */

@@ -16,6 +16,23 @@ const defaultSize = 10;
 const mostClauses = 32;
 const mostWords = 32;
 
+/** What is understood, by where it stands: an error names it. */
+const supported = {
+  search: ['query', 'size', 'from', 'sort'],
+  query: ['bool'],
+  bool: ['must'],
+  clause: ['term', 'range', 'match'],
+  term: ['deviceId', 'severity', ...textFields, 'custom.<name>'],
+  value: ['value'],
+  range: ['sourceTimestamp', 'received'],
+  bound: ['gt', 'gte', 'lt', 'lte'],
+  match: textFields,
+  words: ['query', 'operator'],
+  sort: ['sourceTimestamp', '_score'],
+  order: ['order (asc or desc; of _score desc alone)'],
+} as const satisfies Record<string, readonly string[]>;
+type Place = keyof typeof supported;
+
 const body = Type.Object({
   query: Type.Optional(
     Type.Unknown({
@@ -111,7 +128,7 @@ interface Part {
 /** The question that a body asks; undefined when nothing can be the answer. */
 function readSearch(caller: Caller, asked: object): LogQuestion | undefined {
   const { query, sort, size = defaultSize, from: offset = 0, ...rest } = asked as Record<string, unknown>;
-  refuseOthers('', rest);
+  refuseOthers('', rest, 'search');
   if (Number(offset) + Number(size) > mostFound) throw invalid('from', `must be ${mostFound} with size at most`);
   const parts = clausesOf(query).map(({ path, clause }) => readClause(path, clause));
   const order = readSort(sort);
@@ -145,10 +162,10 @@ function organizationsOf(caller: Caller): readonly string[] | undefined {
 function clausesOf(query: unknown): Array<{ path: string; clause: unknown }> {
   if (query === undefined) return [];
   const { bool, ...others } = anObject('query', query);
-  refuseOthers('query', others);
+  refuseOthers('query', others, 'query');
   if (bool === undefined) return [];
   const { must = [], ...rest } = anObject('query.bool', bool);
-  refuseOthers('query.bool', rest);
+  refuseOthers('query.bool', rest, 'bool');
   const path = 'query.bool.must';
   if (!Array.isArray(must)) return [{ path, clause: must }];
   if (must.length > mostClauses) throw invalid(path, `has more than ${mostClauses} clauses`);
@@ -158,7 +175,7 @@ function clausesOf(query: unknown): Array<{ path: string; clause: unknown }> {
 function readClause(path: string, given: unknown): Part {
   const [name, clause] = anOnly(path, given);
   const at = `${path}.${name}`;
-  if (name !== 'term' && name !== 'range' && name !== 'match') throw unsupported(at);
+  if (name !== 'term' && name !== 'range' && name !== 'match') throw unsupported(at, 'clause');
   const [field, value] = anOnly(at, clause);
   const where = `${at}.${field}`;
   if (name === 'term') return readTerm(where, field, value);
@@ -171,16 +188,16 @@ function readTerm(path: string, field: string, given: unknown): Part {
   if (field.startsWith('custom.')) return { condition: { kind: 'custom', path: field.slice(7).split('.'), value } };
   if (isTextField(field)) return { condition: { kind: 'equals', field, value: String(value) } };
   if (field === 'deviceId') return { deviceId: String(value) };
-  if (field !== 'severity') throw unsupported(path);
+  if (field !== 'severity') throw unsupported(path, 'term');
   const severity = readSeverity(value);
   if (!severity) throw invalid(path, `must be one of ${severities.join(', ')}`);
   return { severity };
 }
 
 function readRange(path: string, field: string, given: unknown): Part {
-  if (field !== 'sourceTimestamp' && field !== 'received') throw unsupported(path);
+  if (field !== 'sourceTimestamp' && field !== 'received') throw unsupported(path, 'range');
   const { gt, gte, lt, lte, ...rest } = anObject(path, given);
-  refuseOthers(path, rest);
+  refuseOthers(path, rest, 'bound');
   const bound = (name: string, value: unknown, beyond: number, open: number) =>
     value === undefined ? open : instantOf(`${path}.${name}`, value) + beyond;
   const range = {
@@ -191,9 +208,9 @@ function readRange(path: string, field: string, given: unknown): Part {
 }
 
 function readMatch(path: string, field: string, given: unknown): Part {
-  if (!isTextField(field)) throw unsupported(path);
+  if (!isTextField(field)) throw unsupported(path, 'match');
   const { query, operator = 'or', ...rest } = isObject(given) ? given : { query: given };
-  refuseOthers(path, rest);
+  refuseOthers(path, rest, 'words');
   if (operator !== 'or' && operator !== 'and') throw invalid(`${path}.operator`, 'must be or, and');
   const words = wordsOf(String(scalarOf(path, query, 'query')));
   if (words.length > mostWords) throw invalid(path, `has more than ${mostWords} words`);
@@ -209,11 +226,11 @@ function readSort(given: unknown): LogQuestion['sort'] | undefined {
   const [name, value] = typeof key === 'string' ? [key, undefined] : anOnly('sort', key);
   const path = `sort.${name}`;
   const { order = name === '_score' ? 'desc' : 'asc', ...rest } = isObject(value) ? value : { order: value };
-  refuseOthers(path, rest);
+  refuseOthers(path, rest, 'order');
   if (name === '_score' && order === 'desc') return 'score';
   if (name === 'sourceTimestamp' && order === 'desc') return 'newest';
   if (name === 'sourceTimestamp' && order === 'asc') return 'oldest';
-  throw unsupported(path);
+  throw unsupported(path, name === 'sourceTimestamp' || name === '_score' ? 'order' : 'sort');
 }
 
 // Reading what may be anything
@@ -235,9 +252,9 @@ function anOnly(path: string, value: unknown): [string, unknown] {
 }
 
 /** A value, or an object that holds it under `name` alone. */
-function scalarOf(path: string, given: unknown, name: string): string | number | boolean {
+function scalarOf(path: string, given: unknown, name: 'value' | 'query'): string | number | boolean {
   const { [name]: value, ...rest } = isObject(given) ? given : { [name]: given };
-  refuseOthers(path, rest);
+  refuseOthers(path, rest, name === 'value' ? 'value' : 'words');
   if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') return value;
   throw invalid(path, 'must be a text, a number or a boolean');
 }
@@ -250,13 +267,13 @@ function instantOf(path: string, value: unknown): number {
   return time;
 }
 
-function refuseOthers(path: string, rest: Record<string, unknown>): void {
+function refuseOthers(path: string, rest: Record<string, unknown>, place: Place): void {
   const [name] = Object.keys(rest);
-  if (name !== undefined) throw unsupported(path === '' ? name : `${path}.${name}`);
+  if (name !== undefined) throw unsupported(path === '' ? name : `${path}.${name}`, place);
 }
 
-function unsupported(path: string) {
-  return invalid(path, 'is not supported in a search');
+function unsupported(path: string, place: Place) {
+  return invalid(path, `is not supported in a search; supported here: ${supported[place].join(', ')}`);
 }
 
 function isTextField(field: string): field is TextField {

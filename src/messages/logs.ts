@@ -5,13 +5,13 @@ import { mostFound } from '../../db/log-search.js';
 import { longestLogEntry, type Severity, severities } from '../../db/series.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
-import { idParams, metaShape, nameIgnored } from '../entity/routes.js';
+import { idParams, metaShape, nameIgnored, sayIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { FairQueue } from '../identity/fair-queue.js';
 import { logShape, showLog, type WireLog } from './log-entry.js';
 import { logSearchRoutes } from './log-search.js';
-import { readLogEntry, readSeverity } from './payload.js';
+import { identifying, readLogEntry, readSeverity, readSourceTime } from './payload.js';
 import { readDate } from './query.js';
 
 const query = Type.Object({
@@ -41,15 +41,23 @@ const entryBody = Type.Object(
   {
     message: Type.Optional(Type.Unknown()),
     details: Type.Optional(Type.Unknown()),
-    severity: Type.Optional(Type.Unknown({ description: `One of ${severities.join(', ')}; info when it is none.` })),
+    severity: Type.Optional(
+      Type.Unknown({
+        description: `One of ${severities.join(', ')}, also informational and warning; info when it is absent.`,
+      }),
+    ),
     code: Type.Optional(Type.Unknown()),
     tags: Type.Optional(Type.Unknown({ description: 'A list of texts, or one.' })),
     sourceTimestamp: Type.Optional(
       Type.Unknown({ description: 'ISO 8601 or milliseconds since 1970; now when it is absent.' }),
     ),
-    custom: Type.Optional(Type.Unknown({ description: 'Further properties; those beside it are kept in it too.' })),
+    custom: Type.Optional(
+      Type.Unknown({
+        description: 'Further properties. Whatever else stands beside it is kept in it, under its name.',
+      }),
+    ),
   },
-  { description: `At most ${longestLogEntry} bytes of JSON.` },
+  { description: `At most ${longestLogEntry} bytes of JSON. Of which device it is, the path says alone.` },
 );
 const body = Type.Union([entryBody, Type.Array(entryBody, { minItems: 1, maxItems: mostPosted })]);
 
@@ -87,11 +95,16 @@ export function logRoutes(app: App, ctx: Context): void {
   app.post(
     '/devices/:id/logs',
     {
-      config: { right: ['publish', 'device'], errors: ['notFound', 'deleted', 'forbidden', 'storeFull'] },
+      config: {
+        right: ['publish', 'device'],
+        errors: ['notFound', 'deleted', 'forbidden', 'storeFull'],
+        sends: ['ignored'],
+      },
       schema: {
         tags: ['Messages'],
         summary: 'Write entries to the log of a device, which whoever listens to its _log hears',
-        description: 'They are read as on `_log`, and are on disk when the answer leaves.',
+        description:
+          'They are read as on `_log`, but for a severity or a sourceTimestamp that is none, which is refused here. They are on disk when the answer leaves.',
         params: idParams,
         body,
         response: {
@@ -102,10 +115,16 @@ export function logRoutes(app: App, ctx: Context): void {
         },
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { caller, params } = request;
-      const entries = Array.isArray(request.body) ? request.body : [request.body];
-      return { logs: await writeLogs(ctx, caller, params.id, entries) };
+      const logs = await writeLogs(ctx, caller, params.id, request.body);
+      const names = new Set([request.body].flat().flatMap((entry) => Object.keys(entry)));
+      sayIgnored(
+        request,
+        reply,
+        [...names].filter((name) => identifying.has(name)),
+      );
+      return { logs };
     },
   );
   logSearchRoutes(app, ctx, turns);
@@ -136,21 +155,25 @@ export async function readLogs(
 
 /**
  * Writes entries, each read as a payload on `_log`; they are on disk when it resolves. The stored entries.
- * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for an entry that is too long; 507 for a full disk.
+ * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for an entry that is too long, or whose severity
+ * or time is none; 507 for a full disk.
  */
 export async function writeLogs(
   { access, clock, broker }: Pick<Context, 'access' | 'clock' | 'broker'>,
   caller: Caller,
   deviceId: string,
-  entries: readonly object[],
+  given: Static<typeof body>,
 ): Promise<WireLog[]> {
   access.demand(caller, 'publish', 'device');
   const device = demandDevice(access, caller, deviceId);
   if (!access.mayPublish(caller, deviceId, '_log')) throw new PlatformError('forbidden');
   const received = clock.now();
-  const posted = entries.map((given, index) => {
-    const payload = Buffer.from(JSON.stringify(given));
-    if (payload.length > longestLogEntry) throw invalid(`${index}`, `has more than ${longestLogEntry} bytes`);
+  const posted = [given].flat().map((one, index) => {
+    const place = Array.isArray(given) ? [index] : [];
+    checkEntry(one, place);
+    const payload = Buffer.from(JSON.stringify(one));
+    if (payload.length > longestLogEntry)
+      throw invalid(place.join() || 'body', `has more than ${longestLogEntry} bytes`);
     return { payload, entry: { ...readLogEntry(payload, received), received } };
   });
   // All in one turn, and so in one transaction; the answer waits for every one, whatever becomes of another.
@@ -160,6 +183,15 @@ export async function writeLogs(
     if (one.status === 'rejected') throw one.reason;
     return showLog({ ...entry, id: one.value, accountId: device.accountId, deviceId: device.id });
   });
+}
+
+/** Whoever gets an answer is told what `_log` takes in silence. @throws PlatformError 400/106. */
+function checkEntry({ severity, sourceTimestamp }: Static<typeof entryBody>, place: number[]): void {
+  if (severity !== undefined && severity !== null && !readSeverity(severity))
+    throw invalid([...place, 'severity'].join('.'), `must be one of ${severities.join(', ')}`);
+  const isTimed = sourceTimestamp !== undefined && sourceTimestamp !== null;
+  if (isTimed && readSourceTime(sourceTimestamp) === undefined)
+    throw invalid([...place, 'sourceTimestamp'].join('.'), 'must be an ISO 8601 date, or milliseconds since 1970');
 }
 
 function demandDevice(access: Context['access'], caller: Caller, deviceId: string): Placement {

@@ -19,21 +19,24 @@ const decimal = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
  */
 export function readPoints(payload: Buffer, now: number): Reading {
   const text = readTextPoints(payload, now);
-  return 'points' in text ? text : (readFloat(payload, now) ?? text);
+  if ('points' in text || payload.length === 0) return text;
+  const float = readFloat(payload, now);
+  return 'points' in float ? float : { reason: `${text.reason} Float: ${float.reason}` };
 }
 
-/** As readPoints, without the float: what was sent as text is not taken for one. */
+/** As readPoints, without the float: what was sent as text is not taken for one. The reason has a word on each form. */
 export function readTextPoints(payload: Buffer, now: number): Reading {
   const text = decode(payload);
-  if (text === undefined) return { reason: 'The payload is not text in UTF-8.' };
+  if (text === undefined) return { reason: 'CSV, JSON: it is not text in UTF-8.' };
+  if (text.trim() === '') return { reason: 'The payload is empty.' };
   const csv = readCsv(text, now);
   if ('points' in csv) return csv;
   const json = parseJson(text);
-  if (json === undefined) return csv;
+  if (json === undefined) return { reason: `CSV: ${csv.reason} JSON: it cannot be parsed.` };
   const senml = readSenml(json, now);
-  if (senml && 'points' in senml) return senml;
+  if ('points' in senml) return senml;
   const plain = readJson(json, now);
-  return 'points' in plain ? plain : (senml ?? plain);
+  return 'points' in plain ? plain : { reason: `CSV: ${csv.reason} SenML: ${senml.reason} JSON: ${plain.reason}` };
 }
 
 /** The names of the columns; as the first line of CSV they are no row. */
@@ -50,16 +53,15 @@ function readCsv(text: string, now: number): Reading {
     start = end + 1;
     if (line === '' || (row === 1 && line === csvColumns)) continue;
     const point = readRow(line, now);
-    if (typeof point === 'string') return { reason: `Row ${row}: ${point}` };
+    if (typeof point === 'string') return { reason: `row ${row}: ${point}` };
     points.push(point);
   }
-  return points.length > 0 ? { points } : { reason: 'The payload is empty.' };
+  return points.length > 0 ? { points } : { reason: 'there is no row.' };
 }
 
 function readRow(line: string, now: number): Point | string {
   const first = line.indexOf(',');
-  if (first === -1)
-    return 'it is not CSV: timestamp, category, numericValue and stringValue, with commas between them.';
+  if (first === -1) return `it has no comma; a row is ${csvColumns}.`;
   const second = indexOrEnd(line, first + 1);
   const third = indexOrEnd(line, second + 1);
   const timestamp = trimBlanks(line.slice(0, first));
@@ -79,26 +81,26 @@ function indexOrEnd(line: string, from: number): number {
   return index === -1 ? line.length : index;
 }
 
-/** SenML, the old object and the array of RFC 8428; undefined when the JSON is neither. */
-function readSenml(json: unknown, now: number): Reading | undefined {
+/** SenML, the old object and the array of RFC 8428. */
+function readSenml(json: unknown, now: number): Reading {
   if (isObject(json) && Array.isArray(json.e)) return readOldSenml(json, json.e, now);
-  return Array.isArray(json) ? readRfcSenml(json, now) : undefined;
+  return Array.isArray(json) ? readRfcSenml(json, now) : { reason: 'it is neither an array nor has it a list e.' };
 }
 
 /** The old form: base values stand once, beside the entries `e`; `bv` is a boolean. */
 function readOldSenml(base: Record<string, unknown>, entries: unknown[], now: number): Reading {
   const points: Point[] = [];
   for (const [index, entry] of entries.entries()) {
-    if (!isObject(entry)) return { reason: `SenML entry ${index + 1}: it is not an object.` };
+    if (!isObject(entry)) return { reason: `entry ${index + 1}: it is not an object.` };
     const { n, t, v, sv, bv } = entry;
     const point = senmlPoint(
       { name: [base.bn, n], seconds: [base.bt, t], number: [undefined, v], boolean: bv, text: sv },
       now,
     );
-    if (typeof point === 'string') return { reason: `SenML entry ${index + 1}: ${point}` };
+    if (typeof point === 'string') return { reason: `entry ${index + 1}: ${point}` };
     points.push(point);
   }
-  return points.length > 0 ? { points } : { reason: 'The SenML holds no entry.' };
+  return points.length > 0 ? { points } : { reason: 'it holds no entry.' };
 }
 
 /** RFC 8428: base values hold from their record on; `vb` is a boolean, `vd` data as base64, `bv` is added to `v`. */
@@ -108,7 +110,7 @@ function readRfcSenml(records: unknown[], now: number): Reading {
   let bt: unknown;
   let bv: unknown;
   for (const [index, record] of records.entries()) {
-    if (!isObject(record)) return { reason: `SenML record ${index + 1}: it is not an object.` };
+    if (!isObject(record)) return { reason: `record ${index + 1}: it is not an object.` };
     bn = record.bn ?? bn;
     bt = record.bt ?? bt;
     bv = record.bv ?? bv;
@@ -117,10 +119,10 @@ function readRfcSenml(records: unknown[], now: number): Reading {
     // A record may carry base values or a sum alone (RFC 8428, 4.2).
     if (holdsNoValue && ['bn', 'bt', 'bv', 'bu', 'bs', 'bver', 's'].some((name) => name in record)) continue;
     const point = senmlPoint({ name: [bn, n], seconds: [bt, t], number: [bv, v], boolean: vb, text: vs ?? vd }, now);
-    if (typeof point === 'string') return { reason: `SenML record ${index + 1}: ${point}` };
+    if (typeof point === 'string') return { reason: `record ${index + 1}: ${point}` };
     points.push(point);
   }
-  return points.length > 0 ? { points } : { reason: 'The SenML holds no value.' };
+  return points.length > 0 ? { points } : { reason: 'it holds no value.' };
 }
 
 /** One SenML value; pairs are a base value and the entry's own. */
@@ -153,16 +155,16 @@ function senmlPoint({ name, seconds, number, boolean, text }: SenmlValue, now: n
 function readJson(json: unknown, now: number): Reading {
   if (!isObject(json)) {
     const point = typeof json === 'number' ? toPoint(now, '', json, null) : 'it is not a number or an object.';
-    return typeof point === 'string' ? { reason: `JSON: ${point}` } : { points: [point] };
+    return typeof point === 'string' ? { reason: point } : { points: [point] };
   }
   const points: Point[] = [];
   for (const [category, value] of Object.entries(json)) {
     if (value === null) continue;
     const point = jsonPoint(category, value, now);
-    if (typeof point === 'string') return { reason: `JSON property ${category}: ${point}` };
+    if (typeof point === 'string') return { reason: `property ${category.slice(0, 100)}: ${point}` };
     points.push(point);
   }
-  return points.length > 0 ? { points } : { reason: 'The JSON object holds no value.' };
+  return points.length > 0 ? { points } : { reason: 'it holds no value.' };
 }
 
 function jsonPoint(category: string, value: unknown, now: number): Point | string {
@@ -171,11 +173,11 @@ function jsonPoint(category: string, value: unknown, now: number): Point | strin
   return 'it is not a number, a text or a boolean.';
 }
 
-/** Exactly four bytes, a little-endian float; undefined for anything else. */
-function readFloat(payload: Buffer, now: number): Reading | undefined {
-  if (payload.length !== 4) return undefined;
+/** Exactly four bytes, a little-endian float. */
+function readFloat(payload: Buffer, now: number): Reading {
+  if (payload.length !== 4) return { reason: `it has ${payload.length} bytes, not 4.` };
   const point = toPoint(now, '', payload.readFloatLE(0), null);
-  return typeof point === 'string' ? { reason: `The payload is a float, but ${point}` } : { points: [point] };
+  return typeof point === 'string' ? { reason: point } : { points: [point] };
 }
 
 /** A point within the limits of every form, or what is wrong with it. */
@@ -256,7 +258,7 @@ const severityNames: Readonly<Record<string, Severity>> = {
 };
 
 /** Whom an entry is of is known from the topic, never from what it says. */
-const identifying = new Set([
+export const identifying: ReadonlySet<string> = new Set([
   'id',
   'accountId',
   'deviceId',
@@ -310,8 +312,8 @@ function plainEntry(message: string, time: number): LogInput {
   return { time, severity: 'info', message, code: null, details: null, tags: [], custom: null };
 }
 
-/** Epoch milliseconds, as a number or a text, or an ISO 8601 date. */
-function readSourceTime(value: unknown): number | undefined {
+/** The time at the source: epoch milliseconds, as a number or a text, or an ISO 8601 date. */
+export function readSourceTime(value: unknown): number | undefined {
   const time =
     typeof value === 'number' ? Math.round(value) : typeof value === 'string' ? readTime(value.trim()) : undefined;
   return time !== undefined && Math.abs(time) <= timeLimit ? time : undefined;

@@ -2,13 +2,12 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Caller } from '../access.js';
-import { Attempts } from '../attempts.js';
-import type { Context, ProvenCaller, Rejection } from '../context.js';
+import type { Context, ProofRefusal, ProvenCaller, Rejection } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
-import { type FailureKind, invalid, PlatformError } from '../errors.js';
+import { type FailureKind, invalid, PlatformError, tooLarge } from '../errors.js';
 import type { App } from '../http.js';
 import { idempotentPosts } from '../idempotency.js';
-import { requireCaller } from '../identity/authentication.js';
+import { requestRate, requireCaller } from '../identity/authentication.js';
 
 const query = Type.Object({
   qos: Type.Optional(
@@ -43,6 +42,7 @@ export function publishingAtRoot(app: App, ctx: Context): void {
 function mountPublish(scope: App, ctx: Context, hide: boolean): void {
   const proven = new WeakMap<FastifyRequest, ProvenCaller>();
   const { maxPayloadBytes } = ctx.config.mqtt;
+  const sizeLimit = payloadLimit(ctx);
   takePasswords(scope, ctx, proven);
   requireCaller(scope, ctx);
   idempotentPosts(scope, ctx);
@@ -57,6 +57,7 @@ function mountPublish(scope: App, ctx: Context, hide: boolean): void {
         right: ['publish', 'device'],
         errors: ['notFound', 'forbidden', 'unknownReference', 'deleted', 'badCredentials', 'tooLarge', 'tooMany'],
         sends: ['ignored', 'revocation'],
+        bodyLimit: sizeLimit,
       },
       schema: {
         hide,
@@ -80,31 +81,42 @@ function mountPublish(scope: App, ctx: Context, hide: boolean): void {
       const message = { topic, payload, qos: qos as 0 | 1 | 2, retain };
       const { delivered, rejection } = await ctx.broker.publish(caller, message);
       if (delivered) return { success: true as const, ...(rejection && { rejection }) };
-      if (maxPayloadBytes > 0 && payload.length > maxPayloadBytes) throw new PlatformError('tooLarge');
+      if (maxPayloadBytes > 0 && payload.length > maxPayloadBytes) throw tooLarge(sizeLimit);
       throw rejection ? refusalOf(rejection) : new PlatformError('server');
     },
   );
 }
 
+/** The variable that says how large a payload over HTTP may be. */
+export function payloadLimit({ config }: Pick<Context, 'config'>): string {
+  return config.mqtt.maxPayloadBytes > 0 ? 'SLIPWAY_MQTT_MAX_PAYLOAD_BYTES' : 'SLIPWAY_HTTP_BODY_BYTES';
+}
+
 /** Basic authentication: the username and password of a CONNECT. */
 function takePasswords(app: App, ctx: Context, proven: WeakMap<FastifyRequest, ProvenCaller>): void {
-  const perSecond = new Attempts(ctx.clock, ctx.config.httpRatePerCaller, 1000);
+  const perSecond = requestRate(ctx);
   app.addHook('onRequest', async (request) => {
     const credentials = readBasic(request);
     if (!credentials) return;
     const result = await ctx.broker.prove(credentials.username, credentials.password, request.address);
-    if (result === 'wrong') throw new PlatformError('badCredentials');
-    if (result === 'refused') throw new PlatformError('wrongToken', { message: 'The entity may not publish now.' });
+    if ('refused' in result) throw unproven(result);
     request.caller = { ...result.caller, address: request.address };
     perSecond.take(result.caller.id);
     proven.set(request, result);
   });
 }
 
+function unproven({ refused, allowance, limit }: ProofRefusal): PlatformError {
+  if (refused === 'wrong') return new PlatformError('badCredentials');
+  if (refused === 'notNow') return new PlatformError('wrongToken', { message: 'The entity may not publish now.' });
+  const message = `${limit}: too many wrong passwords for one username from one address.`;
+  return new PlatformError('tooMany', { message, ...(allowance && { allowance }) });
+}
+
 /** The username and password of an Authorization: Basic header; a username has no colon but that of `Auth:JWT`. */
 function readBasic({ headers }: FastifyRequest): { username: string; password: string } | undefined {
-  const [scheme = '', encoded] = (headers.authorization ?? '').split(' ', 2);
-  if (scheme.toLowerCase() !== 'basic' || !encoded) return undefined;
+  const [scheme = '', encoded = ''] = (headers.authorization ?? '').split(' ', 2);
+  if (scheme.toLowerCase() !== 'basic') return undefined;
   const decoded = Buffer.from(encoded, 'base64').toString();
   const from = decoded.startsWith(`${jwtUsername}:`) ? jwtUsername.length : 0;
   const colon = decoded.indexOf(':', from);

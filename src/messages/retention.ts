@@ -114,9 +114,14 @@ export function retentionRoutes(app: App, ctx: Context): void {
 
   async function update(caller: Caller, { retentionDays }: Static<typeof body>): Promise<Static<typeof answer>> {
     access.demand(caller, 'update', 'account');
-    await writeAs(ctx, caller, undefined, (tx) =>
-      tx.updateTable('accounts').set({ retentionDays }).where('id', '=', caller.accountId).execute(),
-    );
+    const { accountId } = caller;
+    await writeAs(ctx, caller, undefined, async (tx) => {
+      await tx.updateTable('accounts').set({ retentionDays }).where('id', '=', accountId).execute();
+      // A shorter one removes what was kept, for good.
+      const target = { kind: 'account', id: accountId } as const;
+      const changed = { event: 'retentionChanged', outcome: 'success', accountId, actor: caller, target } as const;
+      await ctx.audit.record(tx, { ...changed, details: { retentionDays } });
+    });
     retention.accountChanged(caller.accountId, retentionDays);
     return read(caller);
   }

@@ -7,7 +7,7 @@ import type { App } from '../http.js';
 import { idempotentPosts } from '../idempotency.js';
 import { requireCaller } from '../identity/authentication.js';
 import { readPoints, readTextPoints } from './payload.js';
-import { refusalOf, rejectionShape } from './publish.js';
+import { payloadLimit, refusalOf, rejectionShape } from './publish.js';
 import { findSeries } from './series-query.js';
 
 /** Text forms are told apart by what they say, as over MQTT; a float is taken from bytes only. */
@@ -42,6 +42,7 @@ export function seriesWriting(app: App, ctx: Context): void {
       config: {
         right: ['publish', 'device'],
         errors: ['notFound', 'forbidden', 'deleted', 'tooLarge', 'tooMany'],
+        bodyLimit: payloadLimit(ctx),
       },
       schema: {
         tags: ['Messages'],

@@ -28,7 +28,7 @@ export function streamRoutes(app: App, ctx: Context): void {
         tags: ['Messages'],
         summary: 'Listen to messages as server-sent events',
         description:
-          'Each event has an `id`, `event: message` and as `data` the JSON `{"topic","payload","time"}`, with `payloadBase64` where the payload is no UTF-8. With the header `Last-Event-ID` the points and log entries stored since come first, a point as a line of CSV; `event: gap` with `{"since"}` stands for more than can be sent. Not in a batch.',
+          'Each event has an `id`, `event: message` and as `data` the JSON `{"topic","payload","time"}`, with `payloadBase64` where the payload is no UTF-8. With the header `Last-Event-ID` the points and log entries stored since come first, with `"replayed":true`, a point as a line of CSV; `event: gap` with `{"since"}` stands for more than can be sent. Not in a batch. docs/messages.md has the details.',
         querystring: query,
         response: {
           200: {
@@ -75,7 +75,7 @@ function refusalOf({ refused, place = 1 }: StreamRefusal, { config }: Context): 
     case 'cutOff':
       return new PlatformError('tokenInvalid');
     case 'number':
-      return invalid('topics', `must be 1 to ${maxSubscriptions} topic filters`);
+      return invalid('topics', `must be 1 to ${maxSubscriptions} topic filters (SLIPWAY_MQTT_MAX_SUBSCRIPTIONS)`);
     case 'malformed':
       return invalid('topics', `number ${place} is no topic filter`);
     case 'outOfReach':
@@ -86,7 +86,8 @@ function refusalOf({ refused, place = 1 }: StreamRefusal, { config }: Context): 
       return invalid('Last-Event-ID', 'must be the id of an event');
     case 'tooMany': {
       const allowance = { limit: maxConnectionsPerPrincipal, remaining: 0, reset: retryAfter };
-      return new PlatformError('tooMany', { message: 'Too many streams of one caller.', allowance });
+      const message = 'SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: too many streams of one caller.';
+      return new PlatformError('tooMany', { message, allowance });
     }
   }
 }

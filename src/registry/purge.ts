@@ -15,7 +15,10 @@ const interval = 60 * 60_000;
 const firstRun = 60_000;
 const day = 24 * 60 * 60_000;
 
-type PurgeContext = Pick<Context, 'registry' | 'messages' | 'retention' | 'clock' | 'log' | 'access' | 'fields'>;
+type PurgeContext = Pick<
+  Context,
+  'registry' | 'messages' | 'bridges' | 'retention' | 'clock' | 'log' | 'access' | 'fields'
+>;
 
 /** What still points at a row of a table; while it does, the row stays. Children in the trash count too. */
 const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityTable, string]> }> = [
@@ -101,6 +104,7 @@ async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
   const ids = (await dueIds(ctx, 'devices')).map(({ id }) => id);
   // The other store first: a crash in between leaves the device to be purged again.
   for (const id of ids) await ctx.messages.deleteDevice(id);
+  if (ids.length > 0) await ctx.bridges.forgetDevices(ids, Date.parse(due(ctx)));
   if (ids.length > 0)
     await ctx.registry.transaction(async (tx) => {
       await tx.deleteFrom('credentials').where('entityId', 'in', ids).execute();

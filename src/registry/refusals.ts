@@ -19,6 +19,15 @@ const refusalShape = Type.Object({
   action: oneOf(['connect', 'publish', 'subscribe']),
   topic: Nullable(Type.String({ description: 'Or the filter; null for a CONNECT.' })),
   reason: Type.String({ description: 'A sentence; it names the variable of a limit.' }),
+  principal: Nullable(
+    Type.Object(
+      { type: oneOf(['device', 'user', 'application']), id: Type.String() },
+      {
+        description:
+          'Who was refused, as `POST /permissions/explain` takes it; null for a CONNECT that proved nothing.',
+      },
+    ),
+  ),
   code: Type.Integer({ description: 'As on `_rejected`; the return code of CONNACK for a CONNECT.' }),
   address: Nullable(
     Type.String({ description: 'From where; of a user who wrote to the device, for admins and back-ends only.' }),
@@ -80,10 +89,14 @@ export async function readRefusals(ctx: Context, caller: Caller, deviceId: strin
 /** A row as it is read. */
 type Stored = Omit<Row<'refusals'>, 'sequence'>;
 
-function show(caller: Caller, { time, action, topic, reason, code, address, clientId, byDevice }: Stored) {
+function show(caller: Caller, { principalType, principalId, ...row }: Stored): Static<typeof refusalShape> {
+  const { time, topic, reason, code, address, clientId } = row;
+  const action = row.action as Static<typeof refusalShape>['action'];
+  const type = principalType as NonNullable<Static<typeof refusalShape>['principal']>['type'];
+  const principal = principalId === null ? null : { type, id: principalId };
   // Where a user is, and with which client, is no business of the other users who reach the device; what a stranger has
   // sent as its client id may be anything.
-  const isShown = byDevice === 1 || isAccountWide(caller);
+  const isShown = type === 'device' || isAccountWide(caller);
   const from = { address: isShown || action === 'connect' ? address : null, clientId: isShown ? clientId : null };
-  return { time, action: action as Static<typeof refusalShape>['action'], topic, reason, code, ...from };
+  return { time, action, topic, reason, code, principal, ...from };
 }

@@ -4,6 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { Webhook } from '../../src/bridges/webhook.js';
+import { metric } from '../broker/metrics.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
 let service: Service;
@@ -106,7 +107,13 @@ t.test('an address is public and https, and holds no password', async (t) => {
   }
   const made = (await service.ok('POST', path, { body: body({ url: 'https://8.8.8.8/in' }) })).bridge;
   const refused = await put(made.id, made.version, { url: 'https://10.0.0.1/' });
-  t.match(refused, { status: 400, body: { error: { details: [{ path: 'url' }] } } }, 'nor by a change');
+  t.match(
+    refused,
+    { status: 400, body: { error: { details: [{ path: 'url', message: /SLIPWAY_BRIDGE_ALLOW_PRIVATE/ }] } } },
+    'nor by a change',
+  );
+  const plain = await put(made.id, made.version, { url: 'http://8.8.8.8/' });
+  t.match(plain.body.error.details, [{ path: 'url', message: /SLIPWAY_BRIDGE_ALLOW_PRIVATE/ }]);
   await remove(made);
 });
 
@@ -126,9 +133,11 @@ t.test('no connection is made to an address that is not public, by whatever name
   await client.publishAsync(service.topic(device.id, 'sure'), 'x', { qos: 1 });
   let status: Json = {};
   while (!status.lastFailure) status = (await service.ok('GET', `${path}/${made.id}`)).bridge.status;
-  t.match(status, { pending: 1, lastFailureReason: 'not a public address' });
+  t.match(status, { pending: 1, lastFailureReason: /^not a public address.*SLIPWAY_BRIDGE_ALLOW_PRIVATE/ });
+  t.equal(await metric({ service }, 'slipway_bridge_pending_messages{kind="webhook"}'), 1);
   t.equal(connections, 0);
   await remove(made);
+  t.equal(await metric({ service }, 'slipway_bridge_pending_messages{kind="webhook"}'), 0);
 
   // An address that was allowed when the bridge was made.
   const around = { clock: { now: () => 0 }, headerPrefix: 'x', timeout: 1000, allowPrivate: false };

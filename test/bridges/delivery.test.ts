@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
+import Sqlite from 'better-sqlite3';
 import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
+import { purge } from '../../src/registry/purge.js';
 import { certificate } from '../broker/certificate.js';
 import { closed, type Json, type Service, startService } from '../support/service.js';
 import { byDevice, type Receiver, startReceiver, textOf } from './receiver.js';
@@ -76,10 +78,13 @@ const numbers = (from: number, to: number) => Array.from({ length: to - from + 1
 
 t.test('each message arrives with its names, signed as the documentation checks it', async (t) => {
   const receiver = await startReceiver(t);
-  const [, command = ''] = /^```sh\n([\s\S]*?)^```$/m.exec(readFileSync('docs/bridges.md', 'utf8')) ?? [];
-  const env = { PATH: process.env.PATH, API: `${service.server.url}/api/v1`, ACCOUNT: service.accountId };
-  const { stdout } = await run('sh', ['-ec', command], { env: { ...env, TOKEN: service.admin, URL: receiver.url } });
-  const { bridge } = JSON.parse(stdout);
+  const blocks = [...readFileSync('docs/bridges.md', 'utf8').matchAll(/^```sh\n([\s\S]*?)^```$/gm)];
+  const about = { API: `${service.server.url}/api/v1`, ACCOUNT: service.accountId, TEMPLATE: templateId };
+  const env = { PATH: process.env.PATH, ...about, TOKEN: service.admin, URL: receiver.url };
+  const answers = [];
+  for (const [, command = ''] of blocks) answers.push(JSON.parse((await run('sh', ['-ec', command], { env })).stdout));
+  const [{ bridge }, { channelTemplate }] = answers;
+  t.match(channelTemplate, { name: 'alarms', streamBridgeDelivery: 2, persistenceType: 'simple' });
   t.teardown(() => removed(bridge.id));
   const organization = await service.organization();
   const { device, say } = await speaker({ organizationId: organization.id });
@@ -382,4 +387,30 @@ t.test('over HTTPS the certificate counts', async (t) => {
   t.teardown(() => delete process.env.NODE_TLS_REJECT_UNAUTHORIZED);
   offset += minute;
   t.strictSame((await receiver.received(1)).map(textOf), ['x']);
+});
+
+t.test('what is kept of a device goes with it when it is purged, and nothing of others', async (t) => {
+  const { receiver, bridge } = await bridged(t);
+  const { ctx } = service.server;
+  const [gone, stays] = [await speaker(), await speaker()];
+  const kept = (id: string) => {
+    const file = new Sqlite(join(service.directory, 'messages.db'), { readonly: true });
+    const count = file.prepare<[string], number>('SELECT count(*) FROM "outbox" WHERE "deviceId" = ?').pluck().get(id);
+    file.close();
+    return count;
+  };
+  for (const { say } of [gone, stays]) await say('sure', 'delivered');
+  await receiver.received(2);
+  await until(() => ctx.messages.outbox.count(bridge.id, 'delivered', 9) === 2);
+  receiver.behave = ({ messages }) => (messages.some((message) => textOf(message) === 'poison') ? 400 : 503);
+  for (const { say } of [gone, stays]) await say('sure', 'poison');
+  await until(() => ctx.messages.outbox.count(bridge.id, 'dead', 9) === 2);
+  for (const { say } of [gone, stays]) await say('sure', 'pending');
+  t.strictSame([kept(gone.id), kept(stays.id)], [3, 3]);
+  const { version } = (await service.ok('GET', `/api/v1/devices/${gone.id}`)).device;
+  await service.ok('DELETE', `/api/v1/devices/${gone.id}`, { headers: { etag: version } });
+  offset += 30 * 24 * hour + 1;
+  await purge(ctx);
+  t.strictSame([kept(gone.id), kept(stays.id)], [0, 3]);
+  await service.login();
 });

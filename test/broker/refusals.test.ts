@@ -57,8 +57,9 @@ t.test('what a device was refused is listed, newest first, with the reason and f
     await subscribed(client, [other.topic('chat'), 1], [one.topic('chat'), 1], [one.topic('#'), 1], ['+/#', 1]),
     [0x80, 1, 1, 0x80],
   );
-  const publish = { action: 'publish', ...from };
-  const subscribe = { action: 'subscribe', ...from };
+  const principal = { type: 'device', id: one.device.id };
+  const publish = { action: 'publish', principal, ...from };
+  const subscribe = { action: 'subscribe', principal, ...from };
   t.match(await listOf(f.service, one), {
     results: [
       { ...subscribe, topic: '+/#', code: -199, reason: /^SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: / },
@@ -109,6 +110,11 @@ t.test(
       { ...connect, code: 5, reason: 'will topic not permitted', clientId: 'raw' },
       { ...connect, code: 4, reason: 'unknown or wrong credentials', clientId: one.device.id },
     ]);
+    t.strictSame(
+      results.map(({ principal }) => principal),
+      [null, { type: 'device', id: one.device.id }, null],
+      'whose secret was right, and nobody else',
+    );
     await f.service.server.ctx.broker.refusalsStored(one.device.id);
     t.equal(await rowCount(), before + 3, 'nothing is kept of names that are no device');
     const stored = JSON.stringify(
@@ -206,7 +212,8 @@ t.test('a message of a user is listed at the device in reach that it names, and 
   await phone.publishAsync(one.topic('_log'), 'x', { qos: 1 });
   await phone.publishAsync(hidden.topic('chat'), 'x', { qos: 1 });
   await phone.publishAsync('somewhere/else', 'x', { qos: 1 });
-  const refusal = { action: 'publish', topic: one.topic('_log'), code: 21 };
+  const principal = { type: 'user', id: person.endUser.userId };
+  const refusal = { action: 'publish', topic: one.topic('_log'), code: 21, principal };
   t.match(await resultsOf(one), [{ ...refusal, address, clientId: 'phone' }]);
   t.match(
     await resultsOf(one, person.token),
@@ -215,6 +222,17 @@ t.test('a message of a user is listed at the device in reach that it names, and 
   );
   t.same(await resultsOf(hidden), []);
   t.equal(await rowCount(), rows + 1);
+  const question = { principal, action: 'publish', topic: one.topic('_log') };
+  const why = await f.service.ok('POST', '/api/v1/permissions/explain', { body: question });
+  t.match(why, { allowed: false, rule: 'service channel' }, 'ready to ask about');
+
+  const program = await f.service.create('/applications', 'application', { name: 'P', kind: 'backEnd' });
+  const login = { appId: program.id, appToken: program.appToken, accountId: f.service.accountId };
+  const { jwt } = await f.service.ok('POST', '/api/v1/auth/login-application', { body: login, token: null });
+  const said = await f.service.http('POST', `/messaging/publish/${one.topic('_rejected')}`, { token: jwt, body: 'x' });
+  t.equal(said.status, 403);
+  const ofProgram = { action: 'publish', code: 21, principal: { type: 'application', id: program.id } };
+  t.match((await resultsOf(one))[0], { ...ofProgram, address });
   const path = `/api/v1/devices/${hidden.device.id}/refusals`;
   t.match(await f.service.http('GET', path, { token: person.token }), { status: 404, body: { error: { code: 100 } } });
 });

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { type Migration, migrate, registryMigrations } from '../../db/migrations/index.js';
 import { openSqlite } from '../../db/sqlite.js';
 import { temporaryDirectory } from '../support/directory.js';
@@ -74,9 +74,13 @@ t.test('a file of a newer version is not touched', async (t) => {
   await t.rejects(migrate(path, [first]), /newer version/);
 });
 
-t.test('devices that were there before a step are counted and found by it', async (t) => {
+const stamps = { created: '', createdById: '', lastModified: '', lastModifiedById: '', version: 1, deleted: null };
+const common = { ...stamps, accountId: 'A', deviceTemplateId: 'T', provisioningState: 'defined', fields: '{}' };
+
+/** A registry as it was before a step, with an account and a template. */
+async function registryBefore(t: Test, name: string) {
   const path = join(temporaryDirectory(t), 'registry.db');
-  const step = registryMigrations.findIndex(({ name }) => name === '0004-text');
+  const step = registryMigrations.findIndex((one) => one.name === name);
   await migrate(path, registryMigrations.slice(0, step));
   const file = openSqlite(path);
   const add = (table: string, row: object) => {
@@ -87,10 +91,26 @@ t.test('devices that were there before a step are counted and found by it', asyn
       )
       .run(row);
   };
-  const stamps = { created: '', createdById: '', lastModified: '', lastModifiedById: '', version: 1, deleted: null };
   add('accounts', { id: 'A', name: 'A', created: '' });
   add('deviceTemplates', { ...stamps, accountId: 'A', id: 'T', name: 'T', default: 1, fields: '{}' });
-  const common = { ...stamps, accountId: 'A', deviceTemplateId: 'T', provisioningState: 'defined', fields: '{}' };
+  return { path, file, add };
+}
+
+t.test('refusals that were there before keep what was known of who was refused', async (t) => {
+  const { path, file, add } = await registryBefore(t, '0011-refused-principals');
+  add('devices', { ...common, id: 'D', serialNumber: 'S', connected: 0 });
+  for (const byDevice of [1, 0])
+    add('refusals', { deviceId: 'D', time: '', action: 'connect', reason: 'r', code: 4, byDevice });
+  file.close();
+  await migrate(path, registryMigrations);
+  t.same(rows(path, 'SELECT "principalType", "principalId" FROM "refusals" ORDER BY "sequence"'), [
+    { principalType: 'device', principalId: 'D' },
+    { principalType: null, principalId: null },
+  ]);
+});
+
+t.test('devices that were there before a step are counted and found by it', async (t) => {
+  const { path, file, add } = await registryBefore(t, '0004-text');
   for (const [id, serialNumber, firmwareVersion, deleted] of [
     ['1', 'STRAẞE', null, null],
     ['2', 'ÉÉ', 'V1', null],

@@ -156,6 +156,13 @@ t.test('retention', async (t) => {
       t.match(await service.http(method, `/api/v1/${path}`, { ...request, token }), { status: 403 });
     }
     t.strictSame(await setAccount(null), { retention: { retentionDays: null, default: 30 } });
+    const query = `accountId=${service.accountId}&event=retentionChanged&pageSize=2`;
+    const { auditRecords } = await service.ok('GET', `/api/v1/audit?${query}`);
+    const record = { outcome: 'success', actorKind: 'admin', targetKind: 'account', targetId: service.accountId };
+    t.match(auditRecords.results, [
+      { ...record, details: { retentionDays: null } },
+      { ...record, details: { retentionDays: 7 } },
+    ]);
 
     const { channelOf } = await startDevice(t, service, [{ name: 'live', persistenceType: 'simple' }]);
     const refused = { status: 400, body: { error: { code: 106, details: [{ path: 'retentionDays' }] } } };
@@ -239,6 +246,17 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
   const said = rejection(one.client);
   one.client.publish(service.topic(one.device.id, 'data'), ',c,1,', { qos: 0 });
   t.match(await said, { error: explained }, 'with QoS 0 too');
+
+  const text = { 'content-type': 'text/csv' };
+  const write = (path: string, body: unknown, headers = {}) => service.http('POST', path, { body, headers });
+  const topic = service.topic(one.device.id, 'data');
+  const answers = [
+    await write(`/api/v4/data/${topic}`, ',c,1,', text),
+    await write(`/api/v1/devices/${one.device.id}/logs`, { message: 'hot' }),
+    await write(`/messaging/publish/${topic}`, ',c,1,', text),
+    await write(`/messaging/publish/${service.topic(one.device.id, '_log')}`, 'hot', text),
+  ];
+  for (const answer of answers) t.match(answer, { status: 507, body: { error: explained } }, 'over HTTP too');
 
   const two = await device();
   await two.publish('on', 'live');

@@ -173,6 +173,17 @@ t.test('searching the logs of all devices', async (t) => {
     for (const [body, name] of refused)
       t.match(await search(body), { status: 400, body: { error: { code: 106, details: [{ path: name }] } } }, name);
     t.match(await service.http('POST', path, { body: {}, token: null }), { status: 401 });
+    const said = async (body: object) =>
+      (await search(body)).body.error.details[0].message.split('supported here: ')[1];
+    t.equal(await said(must({ wildcard: { message: 'p*' } })), 'term, range, match');
+    t.equal(
+      await said(must({ term: { organizationId: 'x' } })),
+      'deviceId, severity, message, code, details, tags, custom.<name>',
+    );
+    t.equal(await said(must({ range: { severity: {} } })), 'sourceTimestamp, received');
+    t.equal(await said(must({ match: { severity: 'x' } })), 'message, code, details, tags');
+    t.equal(await said({ aggs: {} }), 'query, size, from, sort');
+    t.equal(await said({ sort: ['received'] }), 'sourceTimestamp, _score');
   });
 
   await t.test('old entries belong to whoever reaches the device now', async (t) => {

@@ -158,4 +158,22 @@ t.test('what is posted is stored like what the device says, and heard like that'
   for (const body of bad) t.match(await post(JSON.stringify(body)), { status: 400, body: { error: { code: 106 } } });
   t.equal((await service.ok('GET', path)).logs.meta.count, before, 'a bad one among good ones spoils them all');
   t.match(await post({ message: 'x'.repeat(16_000) }), { status: 200 });
+
+  const wrong: Array<[unknown, string]> = [
+    [{ severity: 'fatal' }, 'severity'],
+    [{ severity: 3 }, 'severity'],
+    [[{}, { severity: '' }], '1.severity'],
+    [{ sourceTimestamp: 'yesterday' }, 'sourceTimestamp'],
+  ];
+  for (const [body, where] of wrong) {
+    const refused = (await post(body)).body.error;
+    t.match(refused, { code: 106, details: [{ path: where }] }, where);
+    if (where.includes('severity')) t.match(refused.details[0].message, /emergency.*debug.*lifecycle/);
+  }
+  t.match((await post({ severity: null, sourceTimestamp: null })).body.logs, [{ severity: 'info' }]);
+  const ignored = one.headers.get('platform-ignored-properties');
+  t.same(ignored?.split(', ').sort(), ['deviceId', 'id'], 'it is named');
+  const wrapped = await post({ entries: [{ message: 'inside' }] });
+  t.match(wrapped.body.logs, [{ message: null, custom: { entries: [{ message: 'inside' }] } }]);
+  t.equal(wrapped.headers.get('platform-ignored-properties'), null, 'what is kept is not ignored');
 });

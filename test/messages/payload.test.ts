@@ -41,7 +41,7 @@ t.test('CSV rows become points', async (t) => {
 
 t.test('one bad row refuses the whole payload, and the reason names it', async (t) => {
   const bad = {
-    'yesterday,t,1,': /Row 2: .*timestamp/,
+    'yesterday,t,1,': /row 2: .*timestamp/,
     '2026-02-30T00:00:00Z,t,1,': /timestamp/,
     '99999999999999999,t,1,': /timestamp/,
     '9999999999999999,t,1,': /time is out of range/,
@@ -51,7 +51,7 @@ t.test('one bad row refuses the whole payload, and the reason names it', async (
     ',t,"1",': /number/,
     ',t,,': /neither/,
     ',t': /neither/,
-    'only text': /not CSV/,
+    'only text': /^CSV: row 2: it has no comma.* JSON: .* Float: it has \d+ bytes/,
     [`,${'c'.repeat(1025)},1,`]: /1024 bytes/,
     [`,t,,${'é'.repeat(513)}`]: /1024 bytes/,
   };

@@ -3,11 +3,12 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import mqtt from 'mqtt';
 import t from 'tap';
 import { type Fixture, fixture, sibling, stored } from '../broker/fixture.js';
+import { metric } from '../broker/metrics.js';
 import { type Answer, type Json, nextMessage, type Request } from '../support/service.js';
 
 let f: Fixture;
 t.before(async () => {
-  f = await fixture(t);
+  f = await fixture(t, { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' });
 });
 
 const path = (topic: string, root = '/api/v1') => `${root}/messaging/publish/${topic}`;
@@ -171,7 +172,14 @@ t.test('payloads over the limit of MQTT are refused with 413, and explained', as
   t.match(await f.service.http('POST', path(f.topic('chat')), asDevice('x'.repeat(most))), { status: 200 });
   await refused(f.service.http('POST', path(f.topic('chat')), asDevice('x'.repeat(most + 1))), 413, 106);
   t.match((await explained).text, /SLIPWAY_MQTT_MAX_PAYLOAD_BYTES/);
-  await refused(f.service.http('POST', path(f.topic('chat')), asDevice('x'.repeat(2_000_000))), 413, 106);
+  for (const bytes of [most + 1, 2_000_000]) {
+    const { status, body } = await f.service.http('POST', path(f.topic('chat')), asDevice('x'.repeat(bytes)));
+    t.match({ status, body }, { status: 413, body: { error: { message: /^SLIPWAY_MQTT_MAX_PAYLOAD_BYTES: / } } });
+  }
+  const logs = await f.service.http('POST', `/api/v1/devices/${f.device.id}/logs`, {
+    body: { message: 'x'.repeat(2_000_000) },
+  });
+  t.match(logs, { status: 413, body: { error: { code: 106, message: /^SLIPWAY_HTTP_BODY_BYTES: / } } });
 });
 
 t.test('wrong credentials are 401, the right ones of an entity in the trash 403', async (t) => {
@@ -183,11 +191,15 @@ t.test('wrong credentials are 401, the right ones of an entity in the trash 403'
   await refused(send('Auth:JWT', 'wrong'), 401, 30);
   await refused(send('', ''), 401, 30);
   await refused(f.service.http('POST', path(f.topic('chat')), { token: null, body: 'x' }), 401, 30);
-  await refused(
-    f.service.http('GET', '/api/v1/devices/x', { token: null, headers: basic(device.id, secret) }),
-    401,
-    30,
-  );
+  for (const [authorization, message] of [
+    [basic(device.id, secret).authorization, /Basic is not accepted here/],
+    ['Digest x', /must be Bearer/],
+    ['Bearer', /must be Bearer/],
+  ] as const)
+    t.match(await f.service.http('GET', '/api/v1/devices/x', { token: null, headers: { authorization } }), {
+      status: 401,
+      body: { error: { code: 30, message } },
+    });
   const { refusals } = await f.service.ok('GET', `/api/v1/devices/${device.id}/refusals`);
   t.match(refusals.results, [{ action: 'connect', topic: null, reason: /wrong credentials/ }]);
   for (let n = 0; n < 5; n += 1) await refused(send(device.id, `wrong ${n}`), 401, 30);
@@ -207,10 +219,28 @@ t.test('guessing a secret over HTTP and over MQTT is one limit', async (t) => {
       headers: basic(device.id, password),
     });
   const mqttTry = (password: string) => f.service.connect({ deviceId: device.id, secret: password });
+  const connects = 'slipway_mqtt_refused_connects_total{reason="bad_credentials"}';
+  const basics = 'slipway_http_basic_failures_total';
+  const before = [await metric(f, connects), await metric(f, basics)] as [number, number];
   for (let guess = 0; guess < 15; guess += 1) await refused(send(`wrong ${guess}`), 401, 30);
   for (let guess = 0; guess < 15; guess += 1) await t.rejects(mqttTry(`wrong as well ${guess}`));
-  await refused(send(secret), 401, 30);
+  const answer = await send(secret);
+  t.match(answer, {
+    status: 429,
+    body: { error: { code: -199, message: /^SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL: / } },
+  });
+  const wait = Number(answer.headers.get('retry-after'));
+  t.ok(wait >= 1 && wait <= 60, `${wait} seconds`);
+  t.equal(answer.headers.get('ratelimit-limit'), '30');
   await t.rejects(mqttTry(secret), 'not looked at any more');
+  t.strictSame([await metric(f, connects), await metric(f, basics)], [before[0] + 16, before[1] + 16]);
+  const elsewhere = { ...basic(device.id, secret), 'x-forwarded-for': '203.0.113.9' };
+  const own = await f.service.http('POST', path(f.service.topic(device.id, 'chat')), {
+    token: null,
+    body: 'x',
+    headers: elsewhere,
+  });
+  t.equal(own.status, 200, 'the device itself, from where it is, is not locked out');
 });
 
 t.test('a right that is lost while the body arrives is lost', async (t) => {
@@ -269,14 +299,19 @@ t.test('past the rate of one client it is 429, past its refusals too', async (t)
   );
   let now = Date.now();
   clock.now = () => now;
-  const send = async (channel: string, who = limited) =>
-    (await limited.service.http('POST', path(limited.topic(channel)), asDevice('x', who))).status;
+  const messages = new Set<string>();
+  const send = async (channel: string, who = limited) => {
+    const { status, body } = await limited.service.http('POST', path(limited.topic(channel)), asDevice('x', who));
+    if (status === 429) messages.add(body.error.message.split(':')[0]);
+    return status;
+  };
   const many = await Promise.all(Array.from({ length: 5 }, () => send('chat')));
   t.same(many.sort(), [200, 200, 200, 429, 429]);
   now += 1000;
   t.same([await send('nothing'), await send('nothing'), await send('nothing')], [404, 404, 429]);
   now += 1000;
   t.same([await send('chat')], [200], 'what is permitted still is');
+  t.strictSame([...messages], ['SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT', 'SLIPWAY_MQTT_REFUSALS_PER_MINUTE']);
   const counted = limited.service.server.ctx.broker.counters.limitHits;
   t.match(counted, { publish_rate_per_client: 2, refusals_per_minute: 1 });
 });

@@ -136,13 +136,13 @@ t.test('what holds no points, or has no place, is refused with the reason and de
   const heard: string[] = [];
   listener.on('message', (topic) => heard.push(topic));
   const bad: Array<[string, string | Uint8Array, RegExp]> = [
-    ['text/csv', ',t,1,\n,t,x,', /Row 2: the number/],
-    ['text/csv', 'abcd', /not CSV/],
+    ['text/csv', ',t,1,\n,t,x,', /^CSV: row 2: the number.* JSON: it cannot be parsed\.$/],
+    ['text/csv', 'abcd', /no comma/],
     ['text/csv', '', /empty/],
-    ['application/json', '{"a":[1]}', /JSON property a/],
-    ['application/senml+json', '[{"n":"a"}]', /SenML record 1/],
-    ['application/json', float, /UTF-8|CSV/],
-    ['application/octet-stream', Buffer.alloc(5, 0xff), /UTF-8/],
+    ['application/json', '{"a":[1]}', /SenML: .* JSON: property a: it is not a number/],
+    ['application/senml+json', '[{"n":"a"}]', /SenML: record 1/],
+    ['application/json', float, /UTF-8|no comma/],
+    ['application/octet-stream', Buffer.alloc(5, 0xff), /UTF-8.* Float: it has 5 bytes, not 4/],
   ];
   for (const [type, payload, reason] of bad)
     t.match(

@@ -150,7 +150,7 @@ t.test('what was stored while a reader was away follows once, in order, before w
   await first.closed;
 
   await publish(f.topic('temperature'), `${Date.now()},t,3,x,y`);
-  await publish(other.topic('temperature'), JSON.stringify([{ n: 'a,b', v: 4 }]));
+  await publish(other.topic('temperature'), JSON.stringify([{ n: 'a,b', v: 4, vs: 'four' }]));
   await publish(f.topic('temperature'), ',t,5,', '?qos=0');
   await publish(f.topic('_log'), JSON.stringify({ message: 'm', code: 'c', custom: { k: 1 } }));
   await publish(other.topic('chat'), 'simple: nothing is promised');
@@ -158,9 +158,14 @@ t.test('what was stored while a reader was away follows once, in order, before w
   await publish(f.topic('temperature'), ',t,6,');
   const events = await again.until(({ data }) => data.payload === ',t,6,');
   const texts = events.map(({ data }) => data.payload.replace(/^\d{13}/, '').replace(/"t":[\d.]+/, '"t":0'));
-  t.same(texts.slice(0, 3), [',t,3,x,y', '[{"n":"a,b","t":0,"v":4}]', ',t,5,']);
+  t.same(texts.slice(0, 3), [',t,3,x,y', '[{"n":"a,b","t":0,"v":4,"vs":"four"}]', ',t,5,']);
   t.match(JSON.parse(texts[3] ?? ''), { message: 'm', severity: 'info', code: 'c', custom: { k: 1 } });
   t.same(texts.slice(4), [',t,6,']);
+  t.same(
+    events.map(({ data }) => data.replayed),
+    [true, true, true, true, undefined],
+    'it is said which were missed',
+  );
   t.equal(events[1]?.data.topic, other.topic('temperature'));
 
   // Who breaks off in the middle of what was missed gets the rest.

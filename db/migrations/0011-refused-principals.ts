@@ -1,0 +1,17 @@
+import { type Kysely, sql } from 'kysely';
+
+const statements = `
+  ALTER TABLE "refusals" ADD COLUMN "principalType" TEXT;
+  ALTER TABLE "refusals" ADD COLUMN "principalId" TEXT;
+  UPDATE "refusals" SET "principalType" = 'device', "principalId" = "deviceId" WHERE "byDevice" = 1;
+  ALTER TABLE "refusals" DROP COLUMN "byDevice";
+`;
+
+/** Who was refused (decisions 5): the device itself, or the user or application that spoke to it. */
+export const name = '0011-refused-principals';
+
+export async function up(db: Kysely<unknown>): Promise<void> {
+  for (const statement of statements.split(';')) {
+    if (statement.trim()) await sql.raw(statement).execute(db);
+  }
+}
