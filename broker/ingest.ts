@@ -137,6 +137,9 @@ export class Ingest {
     });
     const { channel } = route;
     try {
+      // Before anything is stored: what is not acknowledged comes again, and would be stored twice.
+      const refusal = this.#services.bridges.refusal(route);
+      if (refusal) throw refusal;
       if (isRequest(route)) this.#setFields(message, done);
       else if (channel.name === '_log' && channel.service) this.#storeLog(message, done);
       else if (isStoredChannel(route)) this.#storePoints(message, channel, done);
@@ -244,7 +247,7 @@ export class Ingest {
   #failed(message: Message, error: Error, settled: Done): void {
     const { packet } = message;
     const { log, messages } = this.#services;
-    const isRefused = error === messages.full;
+    const isRefused = error === messages.full || error === messages.outboxFull;
     // Many come at once, and the log would take the last of the disk: the store itself has said it once.
     log[isRefused ? 'debug' : 'error']({ err: error, topic: packet.topic }, 'a message could not be stored');
     const refused = once(() => settled(new Error('not stored', { cause: error })));

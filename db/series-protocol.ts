@@ -60,13 +60,16 @@ export type StepOrder = { deleteSome: Purged } | { expireSome: Expired } | { evi
 
 export type Order = { write: Batch } | StepOrder | { close: true };
 
-/**
- * After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove; `size` is how
- * much of the file is in use, in bytes.
- */
+/** In bytes: `size` is how much of the file is in use, `outboxPending` how much payload bridges have not delivered yet. */
+export interface Held {
+  size: number;
+  outboxPending: number;
+}
+
+/** After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove. */
 export type Answer =
-  | { ready: true; size: number }
-  | { more: boolean; end: Place; size: number }
+  | ({ ready: true } & Held)
+  | ({ more: boolean; end: Place } & Held)
   | { failure: { message: string; code?: string | undefined } };
 
 export interface WorkerSettings {

@@ -1,5 +1,6 @@
 /** Takes points and log entries away, in steps short enough that what arrives can wait for them. */
 import type Sqlite from 'better-sqlite3';
+import type { OutboxWriter } from './outbox-writer.js';
 import type { SeriesCounts } from './series-counts.js';
 import type { Eviction, Expired, Purged } from './series-protocol.js';
 
@@ -32,6 +33,7 @@ interface LogPlace {
 export class SeriesRemoval {
   readonly #statements: ReturnType<typeof prepare>;
   readonly #counts: SeriesCounts;
+  readonly #outbox: OutboxWriter;
   readonly #size: () => number;
   /** Told of each series from which points have been removed, as it is now. */
   readonly #changed: (series: Series) => void;
@@ -39,10 +41,12 @@ export class SeriesRemoval {
 
   constructor(
     file: Sqlite.Database,
-    { counts, size, changed }: { counts: SeriesCounts; size(): number; changed(series: Series): void },
+    parts: { counts: SeriesCounts; outbox: OutboxWriter; size(): number; changed(series: Series): void },
   ) {
+    const { counts, outbox, size, changed } = parts;
     this.#statements = prepare(file);
     this.#counts = counts;
+    this.#outbox = outbox;
     this.#size = size;
     this.#changed = changed;
   }
@@ -76,12 +80,17 @@ export class SeriesRemoval {
     return false;
   }
 
-  /** One step of removing the oldest of everything, until `bytes` are in use; false when there is nothing. */
+  /**
+   * One step of making room, until `bytes` are in use; false when there is nothing to remove. What bridges have delivered
+   * goes first, for it is kept only to be replayed; then the oldest of everything. What is pending stays.
+   */
   evictSome({ now, bytes }: Eviction): boolean {
     const { oldestSeries, oldestLog } = this.#statements;
     const over = performance.now() + stepTime;
     do {
-      const oldest = Math.min(oldestSeries.get(end)?.oldest ?? end, oldestLog.get() ?? end);
+      if (this.#outbox.evictDelivered() > 0) continue;
+      const oldestDead = this.#outbox.oldestDead() ?? end;
+      const oldest = Math.min(oldestSeries.get(end)?.oldest ?? end, oldestLog.get() ?? end, oldestDead);
       if (oldest === end) return false;
       this.#evictBefore(Math.floor(oldest + Math.max(1, Math.abs(now - oldest) * this.#share)), over);
     } while (this.#size() > bytes && performance.now() < over);
@@ -98,6 +107,7 @@ export class SeriesRemoval {
       if (performance.now() > over) break;
     }
     this.#removeLogs(oldestLogs.all(logsAtOnce, time));
+    this.#outbox.evictDead(time);
     if (visits > 0) this.#adapt(points / visits);
   }
 

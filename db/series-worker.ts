@@ -14,6 +14,7 @@ import { SeriesMarks } from './series-marks.js';
 import {
   type Answer,
   type Batch,
+  type Held,
   type LogRow,
   type Order,
   type Place,
@@ -63,6 +64,7 @@ class Writer {
     this.#counts = new SeriesCounts(this.#file);
     this.#removal = new SeriesRemoval(this.#file, {
       counts: this.#counts,
+      outbox: this.#outbox,
       size: () => this.size,
       changed: ({ id, accountId, deviceId, channelTemplateId, oldest }) => {
         this.#series.delete(nameOf([accountId, deviceId, channelTemplateId]));
@@ -83,6 +85,11 @@ class Writer {
   get size(): number {
     const { pageCount, freePages } = this.#statements;
     return ((pageCount.get() ?? 0) - (freePages.get() ?? 0)) * this.#pageSize;
+  }
+
+  /** What is held, in bytes. */
+  get held(): Held {
+    return { size: this.size, outboxPending: this.#outbox.pendingBytes };
   }
 
   write(batch: Batch): void {
@@ -219,6 +226,7 @@ class Writer {
       this.#categories.clear();
       this.#marks.clear();
       this.#logs.rolledBack();
+      this.#outbox.recount();
       throw error;
     }
   }
@@ -266,7 +274,7 @@ port.on('message', (order: Order) => {
   port.postMessage(carryOut(order));
   indexWhenIdle();
 });
-port.postMessage({ ready: true, size: writer.size } satisfies Answer);
+port.postMessage({ ready: true, ...writer.held } satisfies Answer);
 indexWhenIdle();
 
 /** Indexes log entries between orders, a share in each turn; a full disk ends that until the next order. */
@@ -285,9 +293,9 @@ function indexWhenIdle(): void {
 
 function carryOut(order: Exclude<Order, { close: true }>): Answer {
   try {
-    if (!('write' in order)) return { more: writer.step(order), end: writer.end, size: writer.size };
+    if (!('write' in order)) return { more: writer.step(order), end: writer.end, ...writer.held };
     writer.write(order.write);
-    return { more: false, end: writer.end, size: writer.size };
+    return { more: false, end: writer.end, ...writer.held };
   } catch (error) {
     const { message, code } = error as { message: string; code?: string };
     return { failure: { message, code } };

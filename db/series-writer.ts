@@ -1,7 +1,7 @@
 /** The thread that writes messages.db, seen from here: what is on its way to it, and its next life when it dies. */
 import { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
-import type { Answer, Order, Place, WorkerSettings } from './series-protocol.js';
+import type { Answer, Held, Order, Place, WorkerSettings } from './series-protocol.js';
 
 export interface StoreLog {
   error(details: object, message: string): void;
@@ -29,7 +29,7 @@ export class SeriesWriter {
   #restart: NodeJS.Timeout | undefined;
   readonly #inFlight: Job[] = [];
   #closing = false;
-  #size = 0;
+  #held: Held = { size: 0, outboxPending: 0 };
   /** Told after each answer. */
   readonly #sized: () => void;
   #drained: (() => void) | undefined;
@@ -45,9 +45,9 @@ export class SeriesWriter {
     return this.#worker !== undefined;
   }
 
-  /** Bytes of the file that are in use, as of the last answer. */
-  get size(): number {
-    return this.#size;
+  /** As of the last answer. */
+  get held(): Held {
+    return this.#held;
   }
 
   /** Hands over what there is room for; without a worker everything fails. */
@@ -75,7 +75,7 @@ export class SeriesWriter {
       const worker = new Worker(new URL('./series-worker.js', import.meta.url), options);
       let cause = new Error('The writer of the message store has ended.');
       worker.on('message', (answer: Answer) => {
-        if (!('failure' in answer)) this.#size = answer.size;
+        if (!('failure' in answer)) this.#held = answer;
         if (!('ready' in answer)) return this.#answered(answer);
         this.#worker = worker;
         resolve();

@@ -128,6 +128,7 @@ export class MessageStore {
   readonly #ranges: SeriesRanges;
   readonly #writer: SeriesWriter;
   #full: Error | undefined;
+  #outboxFull: Error | undefined;
   #watcher = () => {};
   #open = new OpenBatch();
   #flushScheduled = false;
@@ -185,7 +186,12 @@ export class MessageStore {
 
   /** Bytes of the file that are in use; what is removed makes room in it before it grows. */
   get size(): number {
-    return this.#writer.size;
+    return this.#writer.held.size;
+  }
+
+  /** Bytes of payload that bridges have not delivered yet, each counted once for every bridge. */
+  get outboxPending(): number {
+    return this.#writer.held.outboxPending;
   }
 
   /** Has `watcher` called whenever the size may be another one. */
@@ -201,6 +207,16 @@ export class MessageStore {
   /** Takes no more points and log entries, for this reason, until called without one. */
   setFull(reason: string | undefined): void {
     this.#full = reason === undefined ? undefined : storeFull(reason);
+  }
+
+  /** Why no more is taken for bridges to deliver; undefined while there is room. */
+  get outboxFull(): Error | undefined {
+    return this.#full ?? this.#outboxFull;
+  }
+
+  /** As setFull, for the outbox alone. */
+  setOutboxFull(reason: string | undefined): void {
+    this.#outboxFull = reason === undefined ? undefined : storeFull(reason);
   }
 
   /** What is stored of an account; of all of them without one. */
@@ -249,7 +265,7 @@ export class MessageStore {
   recordOutbox(changes: readonly OutboxChange[], done: Done): void {
     // A message is refused like any other when the disk is full; that one has gone out is not.
     const isNew = changes.some(({ kind }) => kind === 'add');
-    const refusal = this.#refusal() ?? (isNew ? this.#full : undefined);
+    const refusal = this.#refusal() ?? (isNew ? this.outboxFull : undefined);
     if (!refusal) for (const change of changes) this.#open.outbox.push(change);
     this.#open.calls.push(this.#settled(nothing, refusal, done));
     this.#collected();

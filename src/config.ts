@@ -91,6 +91,9 @@ export class ConfigError extends Error {
   override name = 'ConfigError';
 }
 
+/** Bytes; an empty store already takes a seventh of it, and a cap in the wrong unit would empty a full one. */
+const leastMessagesCap = 1_048_576;
+
 /** Days that a retention may be given as: a hundred years. */
 export const longestRetention = 36_500;
 
@@ -118,12 +121,13 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   const fail = (name: string, sentence: string): never => {
     throw new ConfigError(`${name} ${sentence}`);
   };
-  const whole = (name: string, fallback: number, least: number, most: number) => {
+  const whole = (name: string, fallback: number, least: number, most: number, leastBesideZero = least) => {
     const value = text(name);
     if (value === undefined) return fallback;
-    if (!/^\d{1,15}$/.test(value) || Number(value) < least || Number(value) > most)
-      return fail(name, `must be a whole number from ${least} to ${most}.`);
-    return Number(value);
+    const number = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
+    if ((number >= leastBesideZero || (number === 0 && least === 0)) && number <= most) return number;
+    const orZero = leastBesideZero > least ? '0 or ' : '';
+    return fail(name, `must be ${orZero}a whole number from ${leastBesideZero} to ${most}.`);
   };
   const flag = (name: string) => {
     const value = text(name) ?? 'false';
@@ -269,7 +273,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     },
     messages: {
       retentionDays: whole('SLIPWAY_RETENTION_DAYS', 0, 0, longestRetention),
-      maxBytes: whole('SLIPWAY_MESSAGES_MAX_BYTES', 0, 0, 999_999_999_999_999),
+      maxBytes: whole('SLIPWAY_MESSAGES_MAX_BYTES', 0, 0, 999_999_999_999_999, leastMessagesCap),
       diskReserveBytes: whole('SLIPWAY_DISK_RESERVE_BYTES', 536_870_912, 0, 999_999_999_999_999),
     },
   };

@@ -190,7 +190,7 @@ export interface BrokerServices {
   registry: Registry;
   messages: MessageStore;
   /** Where messages of channels with a `streamBridgeDelivery` go. */
-  bridges: Pick<Bridges, 'takes' | 'take'>;
+  bridges: Pick<Bridges, 'takes' | 'refusal' | 'take'>;
   /** Where an address is; undefined when nobody knows. */
   positionOf(address: string): Position | undefined;
   /** Undefined when the token is not that of a live session. */

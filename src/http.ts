@@ -1,6 +1,7 @@
 /** The HTTP server: callers, bodies, error mapping, and the two families of endpoints. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { Readable } from 'node:stream';
 import cookie from '@fastify/cookie';
 import cors from '@fastify/cors';
 import helmet from '@fastify/helmet';
@@ -125,6 +126,12 @@ export async function buildHttp(ctx: Context): Promise<App> {
   });
   app.setNotFoundHandler((request, reply) => {
     sendError(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
+  });
+  app.addHook('onSend', async ({ method }, _, payload) => {
+    if (method !== 'HEAD' || !(payload instanceof Readable)) return undefined;
+    // Fastify would read it to its end for nobody, and a whole range of points is long.
+    payload.destroy();
+    return Readable.from([]);
   });
   app.addHook('onSend', async (request, reply) => {
     reply.header('x-request-id', request.id);

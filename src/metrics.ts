@@ -82,8 +82,19 @@ function brokerMetrics(registry: Registry, { broker }: Pick<Context, 'broker'>):
 }
 
 /** Of all accounts together. What the system or an empty store does not say is not a number. */
-function messageMetrics(registry: Registry, { messages, keeping }: Pick<Context, 'messages' | 'keeping'>): void {
+function messageMetrics(
+  registry: Registry,
+  { messages, keeping, config }: Pick<Context, 'messages' | 'keeping' | 'config'>,
+): void {
+  const { maxBytes } = config.messages;
   gauge(registry, 'slipway_messages_bytes', 'Bytes of messages.db in use.', () => messages.size);
+  gauge(registry, 'slipway_messages_max_bytes', 'Its cap, SLIPWAY_MESSAGES_MAX_BYTES; 0 is none.', () => maxBytes);
+  gauge(
+    registry,
+    'slipway_messages_outbox_pending_bytes',
+    'Payload that bridges have not delivered yet.',
+    () => messages.outboxPending,
+  );
   gauge(registry, 'slipway_messages_points', 'Stored points.', () => messages.usage().points);
   gauge(registry, 'slipway_messages_logs', 'Stored log entries.', () => messages.usage().logs);
   gauge(registry, 'slipway_messages_oldest_timestamp_seconds', 'Time of the oldest of them, since 1970.', () => {

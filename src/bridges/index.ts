@@ -102,6 +102,12 @@ export class Bridges {
     return channel.streamBridgeDelivery > 0 && this.#byAccount.has(accountId);
   }
 
+  /** Why a message of this channel cannot be guaranteed now: there is no room for what is pending. */
+  refusal({ accountId, channel }: Pick<AcceptedMessage, 'accountId' | 'channel'>): Error | undefined {
+    if (channel.streamBridgeDelivery !== 2 || !this.#byAccount.has(accountId)) return undefined;
+    return this.#ctx.messages.outboxFull;
+  }
+
   /**
    * Takes a message over. `done` is called once: for level 2 when it is on disk, in one transaction with what was given
    * to the message store right before, or with the error for which it is not; for level 1 at once.
@@ -236,18 +242,6 @@ export class Bridges {
           const sequences = outbox.ofDevices(id, state, deviceIds, range);
           if (sequences.length > 0) await this.#write({ kind: 'remove', from: state, sequences });
         }
-  }
-
-  /** Makes room: removes some of what is only kept for a replay, of every bridge the oldest. How many rows went. */
-  async evict(): Promise<number> {
-    const { outbox } = this.#ctx.messages;
-    let removed = 0;
-    for (const id of outbox.bridgeIds()) {
-      const sequences = sequencesOf(outbox.places(id, 'delivered', 0, stepSize));
-      if (sequences.length > 0) await this.#write({ kind: 'remove', from: 'delivered', sequences });
-      removed += sequences.length;
-    }
-    return removed;
   }
 
   /** Ends what is under way; what is not delivered stays. */

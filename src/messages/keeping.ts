@@ -4,15 +4,21 @@ import type { Context } from '../context.js';
 
 /** Milliseconds between two looks at the disk. */
 const diskInterval = 1000;
+/** Milliseconds between two lines of the log about what has been removed. */
+const removedInterval = 60_000;
 /** Once the cap is passed the oldest go until this much of it is in use; past the second nothing more is taken. */
 const evictTo = 31 / 32;
 const refuseAt = 9 / 8;
+/** What bridges have not delivered may take this much of the cap: the rest stays for points and log entries. */
+const outboxShare = 1 / 2;
 /** Bytes beyond the reserve that must be free again once it was touched; a sixteenth of a small reserve. */
 const roomAgain = 64 * 1024 * 1024;
 
 const diskFull = 'The disk has no more free than SLIPWAY_DISK_RESERVE_BYTES.';
 const outgrown =
   'Messages take more than SLIPWAY_MESSAGES_MAX_BYTES, and removing the oldest does not help soon enough.';
+
+const outboxOutgrown = 'What bridges have not delivered takes half of SLIPWAY_MESSAGES_MAX_BYTES.';
 
 type Services = Pick<Context, 'config' | 'messages' | 'log'>;
 
@@ -23,6 +29,10 @@ export class Keeping {
   diskFree: number | null = null;
   #diskIsFull = false;
   #outgrown = false;
+  #outboxOutgrown = false;
+  /** What the log has not said yet, and when it may say it. */
+  #removed = { points: 0, logs: 0 };
+  #sayRemoved = 0;
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<void> | undefined;
   #evicting: Promise<void> | undefined;
@@ -75,6 +85,7 @@ export class Keeping {
     const { maxBytes } = config.messages;
     if (maxBytes === 0) return;
     this.#outgrown = messages.size > maxBytes * refuseAt;
+    this.#tellOutbox(messages.outboxPending > maxBytes * outboxShare);
     this.#tell();
     if (messages.size > maxBytes && !this.#stopped) {
       this.#evicting ??= this.#evict(maxBytes * evictTo).finally(() => {
@@ -90,10 +101,26 @@ export class Keeping {
     try {
       while (messages.size > bytes && !this.#stopped) if (!(await messages.evictSome(bytes))) break;
       const { points, logs } = messages.usage();
-      log.debug({ points, logs, before }, 'the oldest messages have made room');
+      this.#removed.points += before.points - points;
+      this.#removed.logs += before.logs - logs;
+      if (performance.now() < this.#sayRemoved) return;
+      this.#sayRemoved = performance.now() + removedInterval;
+      const removed = this.#removed;
+      this.#removed = { points: 0, logs: 0 };
+      log.info({ removed, left: { points, logs } }, 'the oldest messages have made room: SLIPWAY_MESSAGES_MAX_BYTES');
     } catch (error) {
       log.error({ err: error }, 'the oldest messages could not be removed');
     }
+  }
+
+  #tellOutbox(isOutgrown: boolean): void {
+    if (isOutgrown === this.#outboxOutgrown) return;
+    this.#outboxOutgrown = isOutgrown;
+    const { messages, log } = this.#services;
+    messages.setOutboxFull(isOutgrown ? outboxOutgrown : undefined);
+    if (isOutgrown)
+      log.error({ pending: messages.outboxPending }, `messages of level 2 are refused: ${outboxOutgrown}`);
+    else log.warn('messages of level 2 are taken again');
   }
 
   #tell(): void {

@@ -4,6 +4,7 @@ import Sqlite from 'better-sqlite3';
 import type { MqttClient } from 'mqtt';
 import t, { type Test } from 'tap';
 import { purge } from '../../src/registry/purge.js';
+import { startReceiver } from '../bridges/receiver.js';
 import { closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
 
 const day = 24 * 60 * 60_000;
@@ -279,4 +280,48 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
   while (service.server.ctx.messages.full) await new Promise((resolve) => setTimeout(resolve, 50));
   await three.publish(',c,3,');
   t.match(await three.read(), [{ numericValue: 3 }]);
+});
+
+t.test('bridges take half of the cap and no more: what they keep makes room first, points stay', async (t) => {
+  const cap = 4 * 1024 * 1024;
+  const env = { SLIPWAY_MESSAGES_MAX_BYTES: String(cap), SLIPWAY_BRIDGE_ALLOW_PRIVATE: 'true' };
+  const service = await startService(t, { env });
+  const receiver = await startReceiver(t);
+  const channels = ['data', { name: 'sure', persistenceType: 'simple', streamBridgeDelivery: 2 }];
+  const one = await startDevice(t, service, channels);
+  const other = await startDevice(t, service);
+  const { outbox } = service.server.ctx.messages;
+  const rows = Array.from({ length: 3000 }, (_, n) => `${Date.now() - n},c,${n},`).join('\n');
+  await other.publish(rows);
+  const bridge = await service.create('/bridges', 'bridge', { name: 'B', kind: 'webhook', url: receiver.url });
+
+  const payload = 'x'.repeat(100_000);
+  const sent = 60;
+  for (let n = 0; n < sent; n += 1) {
+    await one.publish(payload, 'sure');
+    await receiver.received(n + 1);
+  }
+  t.ok(outbox.count(bridge.id, 'delivered', sent) < sent, 'what was delivered has made room');
+  t.equal((await service.ok('GET', '/api/v1/usage')).usage.points, 3000, 'and not the points');
+
+  receiver.behave = () => 503;
+  let taken = 0;
+  const [said, gone] = [rejection(one.client), closed(one.client).then(() => 'closed')];
+  for (; taken < sent; taken += 1) {
+    const published = one.publish(payload, 'sure');
+    published.catch(() => {});
+    if ((await Promise.race([published, gone])) === 'closed') break;
+  }
+  t.match(await said, {
+    error: {
+      code: -199,
+      details: [{ message: 'What bridges have not delivered takes half of SLIPWAY_MESSAGES_MAX_BYTES.' }],
+    },
+  });
+  t.ok(taken * payload.length < cap * 0.6, `${taken} messages were guaranteed`);
+  await other.publish(',c,1,');
+  t.equal((await service.ok('GET', '/api/v1/usage')).usage.points, 3001, 'others go on');
+
+  receiver.behave = () => 200;
+  await receiver.received(sent + taken);
 });

@@ -304,6 +304,22 @@ function countPages(t: Test) {
   return counter;
 }
 
+t.test('HEAD has the headers of a whole range and reads none of it', async (t) => {
+  const { path, append } = await newSeries();
+  await append(
+    Array.from({ length: 5000 }, (_, n) => ({ time: n, category: 'c', numericValue: n, stringValue: null })),
+  );
+  const counter = countPages(t);
+  const url = `${service.server.url}${path()}?format=csv&startDateTime=0001-01-01&endDateTime=9999-12-31`;
+  const headers = { authorization: `Bearer ${service.admin}` };
+  const answer = await fetch(url, { method: 'HEAD', headers });
+  t.match(answer, { status: 200 });
+  t.match(answer.headers.get('content-type'), 'text/csv');
+  t.equal(counter.pages, 0);
+  t.equal((await (await fetch(url, { headers })).text()).trim().split('\n').length, 5001);
+  t.equal(counter.pages, 6, 'and GET all of it');
+});
+
 t.test('reading goes no faster than the receiver, ends with it, and with its right', async (t) => {
   const organization = await service.organization();
   const { token } = await service.endUser(organization.id);
