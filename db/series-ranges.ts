@@ -1,5 +1,6 @@
 /** Reading much of a series: pages of one category, sums by buckets of time. All of it in steps of few rows. */
 import type Sqlite from 'better-sqlite3';
+import { boundedCache } from './cache.js';
 import type { Cursor, Range, StoredPoint } from './series.js';
 import type { Slices } from './slices.js';
 
@@ -8,6 +9,7 @@ const stepRows = 2000;
 /** Buckets that one statement sums up at most. */
 const stepBuckets = 1000;
 const marksAtOnce = 64;
+const categoriesKept = 10_000;
 
 /** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */
 interface Stretch {
@@ -44,14 +46,22 @@ export interface Sum {
   last: number | null;
 }
 
-interface SumRow extends Omit<Sum, 'category' | 'first' | 'last'> {
-  category: number;
-  firstTime: number | null;
-  lastTime: number | null;
-}
+/** A Sum as SQL has it; without names, because there are many. */
+type SumRow = [
+  bucket: number,
+  category: number,
+  count: number,
+  numbers: number,
+  sum: number | null,
+  min: number | null,
+  max: number | null,
+  firstTime: number | null,
+  lastTime: number | null,
+];
 
 export class SeriesRanges {
   readonly #statements: ReturnType<typeof prepare>;
+  readonly #texts = boundedCache<number, string>(categoriesKept);
 
   constructor(reader: Sqlite.Database) {
     reader.exec('CREATE TEMP TABLE "buckets" ("id" INTEGER PRIMARY KEY, "from" INTEGER, "to" INTEGER)');
@@ -88,7 +98,8 @@ export class SeriesRanges {
     { from, to, edges, wanted, limit }: SumsQuery,
     slices: Slices,
   ): Promise<Sum[] | undefined> {
-    const sums = new Map<string, Sum>();
+    /** By bucket and category. */
+    const sums = new Map<number, Sum>();
     const { ofCategory, ofAll } = this.#statements.summing(wanted);
     const only = category ?? this.#onlyCategory(series);
     const stretches = category === undefined ? [{ from, to }] : this.#stretches(series, category, { from, to });
@@ -96,7 +107,7 @@ export class SeriesRanges {
       for (let place = this.#next(series, stretch); place !== undefined; ) {
         const rest = this.#fill(series, { from: place, to: stretch.to }, edges);
         const rows = only === undefined ? ofAll.all({ series }) : ofCategory.all({ series, category: only });
-        for (const row of rows) this.#merge(sums, series, row);
+        for (const row of rows) this.#merge(sums, row[1] * edges.length + row[0], series, row);
         if (sums.size > limit) return undefined;
         await slices.step();
         place = this.#next(series, { from: rest, to: stretch.to });
@@ -121,23 +132,30 @@ export class SeriesRanges {
     return end;
   }
 
-  #merge(sums: Map<string, Sum>, series: number, { firstTime, lastTime, ...row }: SumRow): void {
-    const { category: id, bucket } = row;
-    const name = `${bucket}/${id}`;
-    const first = firstTime === null ? null : this.#numberAt('asc', series, id, firstTime);
-    const last = lastTime === null ? null : this.#numberAt('desc', series, id, lastTime);
+  #merge(sums: Map<number, Sum>, name: number, series: number, row: SumRow): void {
+    const [bucket, category, count, numbers, sum, min, max, firstTime, lastTime] = row;
+    const first = firstTime === null ? null : this.#numberAt('asc', series, category, firstTime);
+    const last = lastTime === null ? null : this.#numberAt('desc', series, category, lastTime);
     const former = sums.get(name);
     if (!former) {
-      sums.set(name, { ...row, category: this.#statements.text.get(id) ?? '', first, last });
+      sums.set(name, { bucket, category: this.#text(category), count, numbers, sum, min, max, first, last });
       return;
     }
-    former.count += row.count;
-    former.numbers += row.numbers;
-    if (row.sum !== null) former.sum = (former.sum ?? 0) + row.sum;
-    if (row.min !== null) former.min = Math.min(former.min ?? row.min, row.min);
-    if (row.max !== null) former.max = Math.max(former.max ?? row.max, row.max);
+    former.count += count;
+    former.numbers += numbers;
+    if (sum !== null) former.sum = (former.sum ?? 0) + sum;
+    if (min !== null) former.min = Math.min(former.min ?? min, min);
+    if (max !== null) former.max = Math.max(former.max ?? max, max);
     former.first ??= first;
     former.last = last ?? former.last;
+  }
+
+  #text(category: number): string {
+    const known = this.#texts.get(category);
+    if (known !== undefined) return known;
+    const text = this.#statements.text.get(category) ?? '';
+    this.#texts.set(category, text);
+    return text;
   }
 
   #numberAt(order: Range['order'], series: number, category: number, time: number): number | null {
@@ -150,8 +168,9 @@ export class SeriesRanges {
   }
 
   #onlyCategory(series: number): number | undefined {
-    const [one, other] = this.#statements.categories.all(series, series);
-    return other === undefined ? one : undefined;
+    const { nextCategory } = this.#statements;
+    const one = nextCategory.get(series, 0);
+    return one === undefined || nextCategory.get(series, one) === undefined ? one : undefined;
   }
 
   /** Marks that follow each other closely are one. */
@@ -259,10 +278,12 @@ function prepare(reader: Sqlite.Database) {
   });
   // The buckets are the outer loop, so that what is grouped by them comes in their order and nothing is sorted.
   const sums = (category: string, columns: string, more: string) =>
-    reader.prepare<[{ series: number; category?: number }], SumRow>(
-      `SELECT b."id" AS "bucket", ${category} AS "category", ${columns} FROM temp."buckets" b CROSS JOIN "points" p
+    reader
+      .prepare<[{ series: number; category?: number }], SumRow>(
+        `SELECT b."id" AS "bucket", ${category} AS "category", ${columns} FROM temp."buckets" b CROSS JOIN "points" p
        ON p."series" = @series AND p."time" >= b."from" AND p."time" < b."to" ${more}`,
-    );
+      )
+      .raw();
   const prepareSums = (columns: string) => ({
     ofCategory: sums('@category', columns, 'WHERE p."category" = @category GROUP BY b."id"'),
     ofAll: sums('p."category"', columns, 'GROUP BY b."id", p."category"'),
@@ -287,11 +308,9 @@ function prepare(reader: Sqlite.Database) {
       return known;
     },
     text: reader.prepare<[number], string>('SELECT "text" FROM "categories" WHERE "id" = ?').pluck(),
-    categories: reader
+    nextCategory: reader
       .prepare<[number, number], number>(
-        `SELECT "category" FROM (SELECT min("category") AS "category" FROM "categoryMarks" WHERE "series" = ?
-         UNION ALL SELECT max("category") FROM "categoryMarks" WHERE "series" = ?)
-         WHERE "category" IS NOT NULL GROUP BY "category"`,
+        `SELECT "category" FROM "categoryMarks" WHERE "series" = ? AND "category" > ? ORDER BY "category" LIMIT 1`,
       )
       .pluck(),
     marksBelow: reader.prepare<[MarksQuery], Stretch>(
