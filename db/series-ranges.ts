@@ -2,6 +2,7 @@
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
 import type { Cursor, Range, StoredPoint } from './series.js';
+import { fromPointRow, type PointRow, selectPoints } from './series-rows.js';
 import type { Slices } from './slices.js';
 
 /** Rows that one statement goes through at most, but for those of one millisecond. */
@@ -73,16 +74,15 @@ export class SeriesRanges {
     const { order, limit, after } = range;
     const { skip, points } = this.#statements[order];
     const found: StoredPoint[] = [];
-    for (const mark of this.#marks(series, category, restOf(range), order)) {
-      const end = { time: order === 'asc' ? mark.to : mark.from, sequence: 0 };
-      const begin = { time: order === 'asc' ? mark.from : mark.to, sequence: 0 };
+    for (const { from, to } of this.#stretches(series, category, restOf(range), order)) {
+      const end = { time: order === 'asc' ? to : from, sequence: 0 };
+      const begin = { time: order === 'asc' ? from : to, sequence: 0 };
       let place = begin;
-      if (after && after.time >= mark.from && after.time < mark.to)
-        place = { time: after.time, sequence: after.sequence };
+      if (after && after.time >= from && after.time < to) place = { time: after.time, sequence: after.sequence };
       while (place !== end) {
         const stop = skip.get({ series, ...place, bound: end.time, rows: stepRows }) ?? end;
         const bound = { stopTime: stop.time, stopSequence: stop.sequence, limit: limit - found.length };
-        found.push(...points.all({ series, category, ...place, ...bound }));
+        found.push(...points.all({ series, category, ...place, ...bound }).map(fromPointRow));
         if (found.length === limit) return found;
         place = stop;
         await slices.step();
@@ -102,7 +102,7 @@ export class SeriesRanges {
     const sums = new Map<number, Sum>();
     const { ofCategory, ofAll } = this.#statements.summing(wanted);
     const only = category ?? this.#onlyCategory(series);
-    const stretches = category === undefined ? [{ from, to }] : this.#stretches(series, category, { from, to });
+    const stretches = category === undefined ? [{ from, to }] : this.#stretches(series, category, { from, to }, 'asc');
     for (const stretch of stretches) {
       for (let place = this.#next(series, stretch); place !== undefined; ) {
         const rest = this.#fill(series, { from: place, to: stretch.to }, edges);
@@ -173,16 +173,19 @@ export class SeriesRanges {
     return one === undefined || nextCategory.get(series, one) === undefined ? one : undefined;
   }
 
-  /** Marks that follow each other closely are one. */
-  *#stretches(series: number, category: number, stretch: Stretch): Generator<Stretch> {
+  /** Marks that follow each other closely are one, but for very many of them. */
+  *#stretches(series: number, category: number, stretch: Stretch, order: Range['order']): Generator<Stretch> {
     let open: Stretch | undefined;
-    for (const { from, to } of this.#marks(series, category, stretch, 'asc')) {
-      if (open?.to === from) {
-        open.to = to;
+    let marks = 0;
+    for (const { from, to } of this.#marks(series, category, stretch, order)) {
+      marks += 1;
+      if (open && marks < marksAtOnce && (open.to === from || to === open.from)) {
+        open = { from: Math.min(open.from, from), to: Math.max(open.to, to) };
         continue;
       }
       if (open) yield open;
       open = { from, to };
+      marks = 1;
     }
     if (open) yield open;
   }
@@ -262,13 +265,14 @@ function prepare(reader: Sqlite.Database) {
        WHERE "series" = @series AND ("time", "sequence") ${beyond} (@time, @sequence) AND "time" ${bound} @bound
        ORDER BY "time" ${order}, "sequence" ${order} LIMIT 1 OFFSET @rows`,
     ),
-    points: reader.prepare<[PointsQuery], StoredPoint>(
-      `SELECT p."time", p."sequence", c."text" AS "category", p."number" AS "numericValue", p."text" AS "stringValue"
-       FROM "points" p CROSS JOIN "categories" c ON c."id" = p."category"
-       WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence)
-       AND (p."time", p."sequence") ${until} (@stopTime, @stopSequence) AND p."category" = @category
-       ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
-    ),
+    points: reader
+      .prepare<[PointsQuery], PointRow>(
+        `${selectPoints}
+         WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence)
+         AND (p."time", p."sequence") ${until} (@stopTime, @stopSequence) AND p."category" = @category
+         ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
+      )
+      .raw(),
     number: reader
       .prepare<[number, number, number], number>(
         `SELECT "number" FROM "points" WHERE "series" = ? AND "time" = ? AND "category" = ? AND "number" IS NOT NULL
