@@ -10,6 +10,10 @@ const stepRows = 2000;
 /** Buckets that one statement sums up at most. */
 const stepBuckets = 1000;
 const marksAtOnce = 64;
+/** Points of so many categories are gone through once for each, which is faster than sorting them by category. */
+const fewCategories = 3;
+/** Series of more categories are not asked which of them are in a step. */
+const mostAsked = 8;
 const categoriesKept = 10_000;
 
 /** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */
@@ -101,23 +105,24 @@ export class SeriesRanges {
     /** By bucket and category. */
     const sums = new Map<number, Sum>();
     const { ofCategory, ofAll } = this.#statements.summing(wanted);
-    const only = category ?? this.#onlyCategory(series);
+    const categories = category === undefined ? this.#categories(series) : [category];
     const stretches = category === undefined ? [{ from, to }] : this.#stretches(series, category, { from, to }, 'asc');
     for (const stretch of stretches) {
       for (let place = this.#next(series, stretch); place !== undefined; ) {
-        const rest = this.#fill(series, { from: place, to: stretch.to }, edges);
-        const rows = only === undefined ? ofAll.all({ series }) : ofCategory.all({ series, category: only });
+        const step = this.#fill(series, { from: place, to: stretch.to }, edges);
+        const few = this.#fewIn(series, categories, step);
+        const rows = few ? few.flatMap((one) => ofCategory.all({ series, category: one })) : ofAll.all({ series });
         for (const row of rows) this.#merge(sums, row[1] * edges.length + row[0], series, row);
         if (sums.size > limit) return undefined;
         await slices.step();
-        place = this.#next(series, { from: rest, to: stretch.to });
+        place = this.#next(series, { from: step.to, to: stretch.to });
       }
     }
     return [...sums.values()];
   }
 
-  /** Puts the buckets of the next step where the statements look for them; where the step ends. */
-  #fill(series: number, { from, to }: Stretch, edges: readonly number[]): number {
+  /** Puts the buckets of the next step where the statements look for them; the step, which begins like the stretch. */
+  #fill(series: number, { from, to }: Stretch, edges: readonly number[]): Stretch {
     const { skipTime, clearBuckets, addBucket } = this.#statements;
     const first = bucketAt(edges, from);
     const bound = Math.min(to, edges[first + stepBuckets] ?? to);
@@ -129,7 +134,7 @@ export class SeriesRanges {
       addBucket.run(bucket, begin, next);
       begin = next;
     }
-    return end;
+    return { from, to: end };
   }
 
   #merge(sums: Map<number, Sum>, name: number, series: number, row: SumRow): void {
@@ -167,10 +172,24 @@ export class SeriesRanges {
     return this.#statements.skipTime.get({ series, from, bound: to, rows: 0 });
   }
 
-  #onlyCategory(series: number): number | undefined {
+  /** The categories of a series, when they are not too many to be asked for one by one. */
+  #categories(series: number): number[] | undefined {
     const { nextCategory } = this.#statements;
-    const one = nextCategory.get(series, 0);
-    return one === undefined || nextCategory.get(series, one) === undefined ? one : undefined;
+    const found: number[] = [];
+    for (let one = nextCategory.get(series, 0); one !== undefined; one = nextCategory.get(series, one)) {
+      found.push(one);
+      if (found.length > mostAsked) return undefined;
+    }
+    return found;
+  }
+
+  /** Those of some categories that have a mark in a stretch, when they are few. */
+  #fewIn(series: number, categories: number[] | undefined, { from, to }: Stretch): number[] | undefined {
+    const found = categories?.filter((category) => {
+      const last = this.#statements.marksBelow.get({ series, category, bound: to, limit: 1 });
+      return last && last.to > from;
+    });
+    return found && found.length <= fewCategories ? found : undefined;
   }
 
   /** Marks that follow each other closely are one, but for very many of them. */

@@ -108,8 +108,9 @@ t.test('a category is read as if all points were gone through, whatever came whe
 /** What SQL is to find, found in the plain way. */
 function sumsOf(points: Point[], edges: number[]): Sum[] {
   const sums = new Map<string, Sum>();
+  let bucket = 0;
   for (const { time, category, numericValue } of byTime(points)) {
-    const bucket = edges.findLastIndex((edge) => edge <= time);
+    while ((edges[bucket + 1] ?? Number.POSITIVE_INFINITY) <= time) bucket += 1;
     const name = `${bucket}/${category}`;
     const none = { count: 0, numbers: 0, sum: null, min: null, max: null, first: null, last: null };
     const sum: Sum = sums.get(name) ?? { bucket, category, ...none };
@@ -150,6 +151,37 @@ t.test('sums are those of the points of each bucket and category', async () => {
     { numRuns: 60 },
   );
 });
+
+/** Long stretches, each with categories of its own: few of them, or many. */
+const stretches = fc.array(
+  fc.record({
+    count: fc.integer({ min: 500, max: 5000 }),
+    first: fc.nat(9),
+    categories: fc.integer({ min: 1, max: 6 }),
+  }),
+  { minLength: 1, maxLength: 4 },
+);
+
+t.test(
+  'sums of a long series are those of its points, however many categories it has and wherever they are',
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(stretches, fc.integer({ min: 1, max: 3600 }), async (parts, width) => {
+        const key = newKey();
+        const points = parts
+          .flatMap(({ count, first, categories }) => Array.from({ length: count }, (_, n) => first + (n % categories)))
+          .map((category, n) => pointOf(start + n * 1000, `c${category}`, n % 7 ? n / 4 : null));
+        await append(key, points);
+        const to = start + points.length * 1000;
+        const edges = [start];
+        while ((edges.at(-1) ?? to) < to) edges.push((edges.at(-1) ?? to) + width * 1000);
+        const query = { from: start, to, edges, wanted: aggregates, limit: 100_000 };
+        deepStrictEqual(inOrder(await store.sums(key, query)), inOrder(sumsOf(points, edges)));
+      }),
+      { numRuns: 15 },
+    );
+  },
+);
 
 t.test('sums of many points of one bucket, or of one moment, hold them all', async (t) => {
   const key = newKey();
