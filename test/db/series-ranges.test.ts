@@ -152,6 +152,13 @@ t.test('sums are those of the points of each bucket and category', async () => {
   );
 });
 
+/** The last part has one category, and more than are asked for come before it. */
+const manyCategories = [
+  { count: 3000, first: 0, categories: 6 },
+  { count: 3000, first: 6, categories: 6 },
+  { count: 3000, first: 11, categories: 1 },
+];
+
 /** Long stretches, each with categories of its own: few of them, or many. */
 const stretches = fc.array(
   fc.record({
@@ -178,7 +185,7 @@ t.test(
         const query = { from: start, to, edges, wanted: aggregates, limit: 100_000 };
         deepStrictEqual(inOrder(await store.sums(key, query)), inOrder(sumsOf(points, edges)));
       }),
-      { numRuns: 15 },
+      { numRuns: 15, examples: [[manyCategories, 60]] },
     );
   },
 );
