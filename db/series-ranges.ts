@@ -127,7 +127,9 @@ export class SeriesRanges {
     const first = bucketAt(edges, from);
     const bound = Math.min(to, edges[first + stepBuckets] ?? to);
     const stop = skipTime.get({ series, from, bound, rows: stepRows }) ?? bound;
-    const end = Math.max(stop, from + 1);
+    const edge = edges[bucketAt(edges, stop)] ?? stop;
+    // A bucket that fits into a step is summed up at once: what it sums up to does not hang on where steps begin.
+    const end = stop < to && edge > from ? edge : Math.max(stop, from + 1);
     clearBuckets.run();
     for (let bucket = first, begin = from; begin < end; bucket += 1) {
       const next = Math.min(edges[bucket + 1] ?? end, end);

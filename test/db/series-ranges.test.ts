@@ -190,6 +190,21 @@ t.test(
   },
 );
 
+t.test('a bucket sums up to the same, to the last bit, wherever the range begins', async (t) => {
+  const key = newKey();
+  const points = Array.from({ length: 20_000 }, (_, n) => pointOf(start + n * 1000, `c${n % 2}`, Math.sin(n)));
+  await append(key, points);
+  const to = start + 20_000_000;
+  const edges = Array.from({ length: 287 }, (_, n) => start + n * 70_000);
+  const from = async (first: number) => {
+    const query = { from: edges[first] ?? to, to, edges, wanted: aggregates, limit: 1000 };
+    return inOrder(await store.sums(key, query)).filter(({ bucket }) => bucket >= 90);
+  };
+  const expected = await from(0);
+  t.equal(expected.length, 2 * 196);
+  for (const first of [1, 7, 33, 89]) t.strictSame(await from(first), expected);
+});
+
 t.test('sums of many points of one bucket, or of one moment, hold them all', async (t) => {
   const key = newKey();
   const points = Array.from({ length: 15_000 }, (_, n) =>
