@@ -2,7 +2,7 @@
 import type Sqlite from 'better-sqlite3';
 import type { LogEntry, StoredPoint } from './series.js';
 import type { LogRow } from './series-protocol.js';
-import { fromLogRow } from './series-rows.js';
+import { fromLogRow, fromPointRow, type PointRow, selectPoints } from './series-rows.js';
 
 /** A series by its number in the file. */
 export interface SeriesRow {
@@ -31,7 +31,7 @@ export class MissedRows {
 
   /** Points of a series by time, after a point, whenever they came; at most `limit`. */
   points(series: number, after: Pick<StoredPoint, 'time' | 'sequence'>, limit: number): StoredPoint[] {
-    return this.#statements.points.all({ series, time: after.time, sequence: after.sequence, limit });
+    return this.#statements.points.all({ series, time: after.time, sequence: after.sequence, limit }).map(fromPointRow);
   }
 
   /** Log entries in the order in which they came; at most `limit`. */
@@ -48,12 +48,13 @@ function prepare(reader: Sqlite.Database) {
     after: reader.prepare<[{ id: number; limit: number }], SeriesRow & { accountId: string }>(
       'SELECT "id", "accountId", "deviceId", "channelTemplateId" FROM "series" WHERE "id" > @id ORDER BY "id" LIMIT @limit',
     ),
-    points: reader.prepare<[{ series: number; time: number; sequence: number; limit: number }], StoredPoint>(
-      `SELECT p."time", p."sequence", c."text" AS "category", p."number" AS "numericValue", p."text" AS "stringValue"
-       FROM "points" p CROSS JOIN "categories" c ON c."id" = p."category"
-       WHERE p."series" = @series AND (p."time", p."sequence") > (@time, @sequence)
-       ORDER BY p."time", p."sequence" LIMIT @limit`,
-    ),
+    points: reader
+      .prepare<[{ series: number; time: number; sequence: number; limit: number }], PointRow>(
+        `${selectPoints}
+         WHERE p."series" = @series AND (p."time", p."sequence") > (@time, @sequence)
+         ORDER BY p."time", p."sequence" LIMIT @limit`,
+      )
+      .raw(),
     logs: reader.prepare<[{ after: number; limit: number }], LogRow & { sequence: number }>(
       'SELECT * FROM "logs" WHERE "sequence" > @after ORDER BY "sequence" LIMIT @limit',
     ),

@@ -1,6 +1,8 @@
 /** Reading much of a series: pages of one category, sums by buckets of time. All of it in steps of few rows. */
 import type Sqlite from 'better-sqlite3';
+import { boundedCache } from './cache.js';
 import type { Cursor, Range, StoredPoint } from './series.js';
+import { fromPointRow, type PointRow, selectPoints } from './series-rows.js';
 import type { Slices } from './slices.js';
 
 /** Rows that one statement goes through at most, but for those of one millisecond. */
@@ -8,6 +10,11 @@ const stepRows = 2000;
 /** Buckets that one statement sums up at most. */
 const stepBuckets = 1000;
 const marksAtOnce = 64;
+/** Points of so many categories are gone through once for each, which is faster than sorting them by category. */
+const fewCategories = 3;
+/** Series of more categories are not asked which of them are in a step. */
+const mostAsked = 8;
+const categoriesKept = 10_000;
 
 /** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */
 interface Stretch {
@@ -44,14 +51,22 @@ export interface Sum {
   last: number | null;
 }
 
-interface SumRow extends Omit<Sum, 'category' | 'first' | 'last'> {
-  category: number;
-  firstTime: number | null;
-  lastTime: number | null;
-}
+/** A Sum as SQL has it; without names, because there are many. */
+type SumRow = [
+  bucket: number,
+  category: number,
+  count: number,
+  numbers: number,
+  sum: number | null,
+  min: number | null,
+  max: number | null,
+  firstTime: number | null,
+  lastTime: number | null,
+];
 
 export class SeriesRanges {
   readonly #statements: ReturnType<typeof prepare>;
+  readonly #texts = boundedCache<number, string>(categoriesKept);
 
   constructor(reader: Sqlite.Database) {
     reader.exec('CREATE TEMP TABLE "buckets" ("id" INTEGER PRIMARY KEY, "from" INTEGER, "to" INTEGER)');
@@ -63,16 +78,15 @@ export class SeriesRanges {
     const { order, limit, after } = range;
     const { skip, points } = this.#statements[order];
     const found: StoredPoint[] = [];
-    for (const mark of this.#marks(series, category, restOf(range), order)) {
-      const end = { time: order === 'asc' ? mark.to : mark.from, sequence: 0 };
-      const begin = { time: order === 'asc' ? mark.from : mark.to, sequence: 0 };
+    for (const { from, to } of this.#stretches(series, category, restOf(range), order)) {
+      const end = { time: order === 'asc' ? to : from, sequence: 0 };
+      const begin = { time: order === 'asc' ? from : to, sequence: 0 };
       let place = begin;
-      if (after && after.time >= mark.from && after.time < mark.to)
-        place = { time: after.time, sequence: after.sequence };
+      if (after && after.time >= from && after.time < to) place = { time: after.time, sequence: after.sequence };
       while (place !== end) {
         const stop = skip.get({ series, ...place, bound: end.time, rows: stepRows }) ?? end;
         const bound = { stopTime: stop.time, stopSequence: stop.sequence, limit: limit - found.length };
-        found.push(...points.all({ series, category, ...place, ...bound }));
+        found.push(...points.all({ series, category, ...place, ...bound }).map(fromPointRow));
         if (found.length === limit) return found;
         place = stop;
         await slices.step();
@@ -88,56 +102,67 @@ export class SeriesRanges {
     { from, to, edges, wanted, limit }: SumsQuery,
     slices: Slices,
   ): Promise<Sum[] | undefined> {
-    const sums = new Map<string, Sum>();
+    /** By bucket and category. */
+    const sums = new Map<number, Sum>();
     const { ofCategory, ofAll } = this.#statements.summing(wanted);
-    const only = category ?? this.#onlyCategory(series);
-    const stretches = category === undefined ? [{ from, to }] : this.#stretches(series, category, { from, to });
+    const categories = category === undefined ? this.#categories(series) : [category];
+    const stretches = category === undefined ? [{ from, to }] : this.#stretches(series, category, { from, to }, 'asc');
     for (const stretch of stretches) {
       for (let place = this.#next(series, stretch); place !== undefined; ) {
-        const rest = this.#fill(series, { from: place, to: stretch.to }, edges);
-        const rows = only === undefined ? ofAll.all({ series }) : ofCategory.all({ series, category: only });
-        for (const row of rows) this.#merge(sums, series, row);
+        const step = this.#fill(series, { from: place, to: stretch.to }, edges);
+        const few = this.#fewIn(series, categories, step);
+        const rows = few ? few.flatMap((one) => ofCategory.all({ series, category: one })) : ofAll.all({ series });
+        for (const row of rows) this.#merge(sums, row[1] * edges.length + row[0], series, row);
         if (sums.size > limit) return undefined;
         await slices.step();
-        place = this.#next(series, { from: rest, to: stretch.to });
+        place = this.#next(series, { from: step.to, to: stretch.to });
       }
     }
     return [...sums.values()];
   }
 
-  /** Puts the buckets of the next step where the statements look for them; where the step ends. */
-  #fill(series: number, { from, to }: Stretch, edges: readonly number[]): number {
+  /** Puts the buckets of the next step where the statements look for them; the step, which begins like the stretch. */
+  #fill(series: number, { from, to }: Stretch, edges: readonly number[]): Stretch {
     const { skipTime, clearBuckets, addBucket } = this.#statements;
     const first = bucketAt(edges, from);
     const bound = Math.min(to, edges[first + stepBuckets] ?? to);
     const stop = skipTime.get({ series, from, bound, rows: stepRows }) ?? bound;
-    const end = Math.max(stop, from + 1);
+    const edge = edges[bucketAt(edges, stop)] ?? stop;
+    // A bucket that fits into a step is summed up at once: what it sums up to does not hang on where steps begin.
+    const end = stop < to && edge > from ? edge : Math.max(stop, from + 1);
     clearBuckets.run();
     for (let bucket = first, begin = from; begin < end; bucket += 1) {
       const next = Math.min(edges[bucket + 1] ?? end, end);
       addBucket.run(bucket, begin, next);
       begin = next;
     }
-    return end;
+    return { from, to: end };
   }
 
-  #merge(sums: Map<string, Sum>, series: number, { firstTime, lastTime, ...row }: SumRow): void {
-    const { category: id, bucket } = row;
-    const name = `${bucket}/${id}`;
-    const first = firstTime === null ? null : this.#numberAt('asc', series, id, firstTime);
-    const last = lastTime === null ? null : this.#numberAt('desc', series, id, lastTime);
+  #merge(sums: Map<number, Sum>, name: number, series: number, row: SumRow): void {
+    const [bucket, category, count, numbers, sum, min, max, firstTime, lastTime] = row;
+    const first = firstTime === null ? null : this.#numberAt('asc', series, category, firstTime);
+    const last = lastTime === null ? null : this.#numberAt('desc', series, category, lastTime);
     const former = sums.get(name);
     if (!former) {
-      sums.set(name, { ...row, category: this.#statements.text.get(id) ?? '', first, last });
+      sums.set(name, { bucket, category: this.#text(category), count, numbers, sum, min, max, first, last });
       return;
     }
-    former.count += row.count;
-    former.numbers += row.numbers;
-    if (row.sum !== null) former.sum = (former.sum ?? 0) + row.sum;
-    if (row.min !== null) former.min = Math.min(former.min ?? row.min, row.min);
-    if (row.max !== null) former.max = Math.max(former.max ?? row.max, row.max);
+    former.count += count;
+    former.numbers += numbers;
+    if (sum !== null) former.sum = (former.sum ?? 0) + sum;
+    if (min !== null) former.min = Math.min(former.min ?? min, min);
+    if (max !== null) former.max = Math.max(former.max ?? max, max);
     former.first ??= first;
     former.last = last ?? former.last;
+  }
+
+  #text(category: number): string {
+    const known = this.#texts.get(category);
+    if (known !== undefined) return known;
+    const text = this.#statements.text.get(category) ?? '';
+    this.#texts.set(category, text);
+    return text;
   }
 
   #numberAt(order: Range['order'], series: number, category: number, time: number): number | null {
@@ -149,21 +174,39 @@ export class SeriesRanges {
     return this.#statements.skipTime.get({ series, from, bound: to, rows: 0 });
   }
 
-  #onlyCategory(series: number): number | undefined {
-    const [one, other] = this.#statements.categories.all(series, series);
-    return other === undefined ? one : undefined;
+  /** The categories of a series, when they are not too many to be asked for one by one. */
+  #categories(series: number): number[] | undefined {
+    const { nextCategory } = this.#statements;
+    const found: number[] = [];
+    for (let one = nextCategory.get(series, 0); one !== undefined; one = nextCategory.get(series, one)) {
+      found.push(one);
+      if (found.length > mostAsked) return undefined;
+    }
+    return found;
   }
 
-  /** Marks that follow each other closely are one. */
-  *#stretches(series: number, category: number, stretch: Stretch): Generator<Stretch> {
+  /** Those of some categories that have a mark in a stretch, when they are few. */
+  #fewIn(series: number, categories: number[] | undefined, { from, to }: Stretch): number[] | undefined {
+    const found = categories?.filter((category) => {
+      const last = this.#statements.marksBelow.get({ series, category, bound: to, limit: 1 });
+      return last && last.to > from;
+    });
+    return found && found.length <= fewCategories ? found : undefined;
+  }
+
+  /** Marks that follow each other closely are one, but for very many of them. */
+  *#stretches(series: number, category: number, stretch: Stretch, order: Range['order']): Generator<Stretch> {
     let open: Stretch | undefined;
-    for (const { from, to } of this.#marks(series, category, stretch, 'asc')) {
-      if (open?.to === from) {
-        open.to = to;
+    let marks = 0;
+    for (const { from, to } of this.#marks(series, category, stretch, order)) {
+      marks += 1;
+      if (open && marks < marksAtOnce && (open.to === from || to === open.from)) {
+        open = { from: Math.min(open.from, from), to: Math.max(open.to, to) };
         continue;
       }
       if (open) yield open;
       open = { from, to };
+      marks = 1;
     }
     if (open) yield open;
   }
@@ -243,13 +286,14 @@ function prepare(reader: Sqlite.Database) {
        WHERE "series" = @series AND ("time", "sequence") ${beyond} (@time, @sequence) AND "time" ${bound} @bound
        ORDER BY "time" ${order}, "sequence" ${order} LIMIT 1 OFFSET @rows`,
     ),
-    points: reader.prepare<[PointsQuery], StoredPoint>(
-      `SELECT p."time", p."sequence", c."text" AS "category", p."number" AS "numericValue", p."text" AS "stringValue"
-       FROM "points" p CROSS JOIN "categories" c ON c."id" = p."category"
-       WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence)
-       AND (p."time", p."sequence") ${until} (@stopTime, @stopSequence) AND p."category" = @category
-       ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
-    ),
+    points: reader
+      .prepare<[PointsQuery], PointRow>(
+        `${selectPoints}
+         WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence)
+         AND (p."time", p."sequence") ${until} (@stopTime, @stopSequence) AND p."category" = @category
+         ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
+      )
+      .raw(),
     number: reader
       .prepare<[number, number, number], number>(
         `SELECT "number" FROM "points" WHERE "series" = ? AND "time" = ? AND "category" = ? AND "number" IS NOT NULL
@@ -259,10 +303,12 @@ function prepare(reader: Sqlite.Database) {
   });
   // The buckets are the outer loop, so that what is grouped by them comes in their order and nothing is sorted.
   const sums = (category: string, columns: string, more: string) =>
-    reader.prepare<[{ series: number; category?: number }], SumRow>(
-      `SELECT b."id" AS "bucket", ${category} AS "category", ${columns} FROM temp."buckets" b CROSS JOIN "points" p
+    reader
+      .prepare<[{ series: number; category?: number }], SumRow>(
+        `SELECT b."id" AS "bucket", ${category} AS "category", ${columns} FROM temp."buckets" b CROSS JOIN "points" p
        ON p."series" = @series AND p."time" >= b."from" AND p."time" < b."to" ${more}`,
-    );
+      )
+      .raw();
   const prepareSums = (columns: string) => ({
     ofCategory: sums('@category', columns, 'WHERE p."category" = @category GROUP BY b."id"'),
     ofAll: sums('p."category"', columns, 'GROUP BY b."id", p."category"'),
@@ -287,11 +333,9 @@ function prepare(reader: Sqlite.Database) {
       return known;
     },
     text: reader.prepare<[number], string>('SELECT "text" FROM "categories" WHERE "id" = ?').pluck(),
-    categories: reader
+    nextCategory: reader
       .prepare<[number, number], number>(
-        `SELECT "category" FROM (SELECT min("category") AS "category" FROM "categoryMarks" WHERE "series" = ?
-         UNION ALL SELECT max("category") FROM "categoryMarks" WHERE "series" = ?)
-         WHERE "category" IS NOT NULL GROUP BY "category"`,
+        `SELECT "category" FROM "categoryMarks" WHERE "series" = ? AND "category" > ? ORDER BY "category" LIMIT 1`,
       )
       .pluck(),
     marksBelow: reader.prepare<[MarksQuery], Stretch>(

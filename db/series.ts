@@ -17,7 +17,7 @@ import { type OutboxChange, OutboxRows } from './outbox.js';
 import { MissedRows } from './series-missed.js';
 import type { Done, Expired, Place, StepOrder } from './series-protocol.js';
 import { SeriesRanges, type Sum, type SumsQuery } from './series-ranges.js';
-import { fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series-rows.js';
+import { fromLogRow, fromPointRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series-rows.js';
 import { type MessageUsage, prepareUsage } from './series-usage.js';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './series-writer.js';
 import { Slices } from './slices.js';
@@ -278,10 +278,10 @@ export class MessageStore {
     const { from, to, order, limit, after } = range;
     if (order === 'asc') {
       const { time, sequence } = after && after.time >= from ? after : { time: from, sequence: 0 };
-      return this.#statements.ascending.all({ series, time, sequence, bound: to, limit });
+      return this.#statements.ascending.all({ series, time, sequence, bound: to, limit }).map(fromPointRow);
     }
     const { time, sequence } = after && after.time < to ? after : { time: to, sequence: 0 };
-    return this.#statements.descending.all({ series, time, sequence, bound: from, limit });
+    return this.#statements.descending.all({ series, time, sequence, bound: from, limit }).map(fromPointRow);
   }
 
   /** As `read`; of one category when it is given, which may take some turns of the event loop. */

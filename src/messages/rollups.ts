@@ -4,6 +4,7 @@ import { Slices } from '../../db/slices.js';
 import type { Caller } from '../access.js';
 import { invalid } from '../errors.js';
 import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from './buckets.js';
+import { isoDates } from './iso-dates.js';
 import {
   demandStill,
   findSeries,
@@ -51,6 +52,7 @@ export async function readRollup(
     throw invalid('rollup', `would make more than ${mostValues} values: take larger buckets, or one category`);
   demandStill(services, caller, topic);
 
+  const date = isoDates();
   const direction = query.order === 'desc' ? -1 : 1;
   values.sort((a, b) => direction * (a.bucket - b.bucket) || compare(a.category, b.category));
   return {
@@ -62,7 +64,7 @@ export async function readRollup(
       pagingToken: null,
     },
     result: group(
-      values.map((sum) => show(sum, edges, wanted, query)),
+      values.map((sum) => show(sum, date(edges[sum.bucket] ?? 0), wanted, query)),
       query,
     ),
   };
@@ -94,13 +96,8 @@ function filled(
   return [...sums, ...missing];
 }
 
-function show(
-  sum: Sum,
-  edges: readonly number[],
-  wanted: readonly Aggregate[],
-  { omitNull = false }: SeriesQuery,
-): Shown {
-  const shown: Shown = { time: new Date(edges[sum.bucket] ?? 0).toISOString(), category: sum.category };
+function show(sum: Sum, time: string, wanted: readonly Aggregate[], { omitNull = false }: SeriesQuery): Shown {
+  const shown: Shown = { time, category: sum.category };
   for (const name of wanted) {
     const value = name === 'avg' ? average(sum) : sum[name];
     if (!omitNull || value !== null) shown[name] = value;

@@ -3,8 +3,9 @@ import { Readable } from 'node:stream';
 import type { Cursor, Point, Range } from '../../db/series.js';
 import { Slices } from '../../db/slices.js';
 import type { Caller } from '../access.js';
+import { isoDates } from './iso-dates.js';
 import { csvColumns } from './payload.js';
-import { demandStill, findSeries, readRange, type SeriesQuery, type Services, showPoint } from './series-query.js';
+import { demandStill, findSeries, readRange, type SeriesQuery, type Services, showPoints } from './series-query.js';
 
 const pointsAtOnce = 1000;
 
@@ -12,15 +13,18 @@ const pointsAtOnce = 1000;
 interface Form {
   type: string;
   head: string;
-  line(point: Point, query: SeriesQuery): string;
+  lines(query: SeriesQuery): (point: Point) => string;
 }
 
 const forms: Record<'csv' | 'ndjson', Form> = {
-  csv: { type: 'text/csv; charset=utf-8; header=present', head: `${csvColumns}\n`, line: csvLine },
+  csv: { type: 'text/csv; charset=utf-8; header=present', head: `${csvColumns}\n`, lines: csvLines },
   ndjson: {
     type: 'application/x-ndjson; charset=utf-8',
     head: '',
-    line: (point, query) => `${JSON.stringify(showPoint(point, query))}\n`,
+    lines: (query) => {
+      const show = showPoints(query);
+      return (point) => `${JSON.stringify(show(point))}\n`;
+    },
   },
 };
 
@@ -48,11 +52,12 @@ export function exportSeries(
 
   async function* pieces(): AsyncGenerator<string> {
     const slices = new Slices();
+    const line = form.lines(query);
     if (form.head) yield form.head;
     for (let after: Cursor | undefined; key; ) {
       const range: Range = { from, to, order: query.order ?? 'asc', limit: pointsAtOnce, ...(after && { after }) };
       const points = await services.messages.page(key, range, query.category);
-      const piece = points.map((point) => form.line(point, query)).join('');
+      const piece = points.map(line).join('');
       if (piece) yield piece;
       after = points.at(-1);
       if (points.length < pointsAtOnce) return;
@@ -72,13 +77,16 @@ export function exportSeries(
 }
 
 /**
- * A row that our own reader takes back. There is no quoting: what would end a row or a column too early becomes a blank. A
+ * Rows that our own reader takes back. There is no quoting: what would end a row or a column too early becomes a blank. A
  * point whose text is empty and that has no number has no form in CSV.
  */
-function csvLine({ time, category, numericValue, stringValue }: Point): string {
-  const text = oneLine(stringValue ?? '');
-  if (numericValue === null && text === '') return '';
-  return `${new Date(time).toISOString()},${oneLine(category.replaceAll(',', ' '))},${numericValue ?? ''},${text}\n`;
+function csvLines(): (point: Point) => string {
+  const date = isoDates();
+  return ({ time, category, numericValue, stringValue }) => {
+    const text = oneLine(stringValue ?? '');
+    if (numericValue === null && text === '') return '';
+    return `${date(time)},${oneLine(category.replaceAll(',', ' '))},${numericValue ?? ''},${text}\n`;
+  };
 }
 
 /** Blanks around a column are not the text's (decisions 7). */

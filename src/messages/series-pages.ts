@@ -11,7 +11,7 @@ import {
   type SeriesQuery,
   type Services,
   type Stretch,
-  showPoint,
+  showPoints,
 } from './series-query.js';
 
 /**
@@ -44,10 +44,7 @@ export async function readPage(
       count: page.length,
       pagingToken: last && found.length > pageSize ? formatToken({ after: last, from, to }) : null,
     },
-    result: group(
-      page.map((point) => showPoint(point, query)),
-      query,
-    ),
+    result: group(page.map(showPoints(query)), query),
   };
 }
 
@@ -65,10 +62,7 @@ export async function readLatest(
   const timeSpent = Math.round(performance.now() - started);
   return {
     meta: { timeSpent, start: null, end: null, count: page.length, pagingToken: null },
-    result: group(
-      page.map((point) => showPoint(point, query)),
-      query,
-    ),
+    result: group(page.map(showPoints(query)), query),
   };
 }
 

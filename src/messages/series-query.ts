@@ -7,6 +7,7 @@ import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import { invalid, PlatformError } from '../errors.js';
 import { parseTopic } from '../topics.js';
+import { isoDates } from './iso-dates.js';
 import { readDate } from './query.js';
 
 /** The range of a query that names none, in milliseconds back from its end. */
@@ -160,14 +161,15 @@ export function readRange(query: SeriesQuery, now: number, former?: Stretch): St
   return { from, to };
 }
 
-export function showPoint(
-  { time, category, numericValue, stringValue }: Point,
-  { omitNull = false }: SeriesQuery,
-): Shown {
-  const shown: Shown = { time: new Date(time).toISOString(), category };
-  if (!omitNull || numericValue !== null) shown.numericValue = numericValue;
-  if (!omitNull || stringValue !== null) shown.stringValue = stringValue;
-  return shown;
+/** How the points of one answer are shown. */
+export function showPoints({ omitNull = false }: SeriesQuery): (point: Point) => Shown {
+  const date = isoDates();
+  return ({ time, category, numericValue, stringValue }) => {
+    const shown: Shown = { time: date(time), category };
+    if (!omitNull || numericValue !== null) shown.numericValue = numericValue;
+    if (!omitNull || stringValue !== null) shown.stringValue = stringValue;
+    return shown;
+  };
 }
 
 /** Values as `groupType` asks: flat, by category, or by time; groups in the order of their first value. */

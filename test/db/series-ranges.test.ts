@@ -108,8 +108,9 @@ t.test('a category is read as if all points were gone through, whatever came whe
 /** What SQL is to find, found in the plain way. */
 function sumsOf(points: Point[], edges: number[]): Sum[] {
   const sums = new Map<string, Sum>();
+  let bucket = 0;
   for (const { time, category, numericValue } of byTime(points)) {
-    const bucket = edges.findLastIndex((edge) => edge <= time);
+    while ((edges[bucket + 1] ?? Number.POSITIVE_INFINITY) <= time) bucket += 1;
     const name = `${bucket}/${category}`;
     const none = { count: 0, numbers: 0, sum: null, min: null, max: null, first: null, last: null };
     const sum: Sum = sums.get(name) ?? { bucket, category, ...none };
@@ -149,6 +150,59 @@ t.test('sums are those of the points of each bucket and category', async () => {
     ),
     { numRuns: 60 },
   );
+});
+
+/** The last part has one category, and more than are asked for come before it. */
+const manyCategories = [
+  { count: 3000, first: 0, categories: 6 },
+  { count: 3000, first: 6, categories: 6 },
+  { count: 3000, first: 11, categories: 1 },
+];
+
+/** Long stretches, each with categories of its own: few of them, or many. */
+const stretches = fc.array(
+  fc.record({
+    count: fc.integer({ min: 500, max: 5000 }),
+    first: fc.nat(9),
+    categories: fc.integer({ min: 1, max: 6 }),
+  }),
+  { minLength: 1, maxLength: 4 },
+);
+
+t.test(
+  'sums of a long series are those of its points, however many categories it has and wherever they are',
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(stretches, fc.integer({ min: 1, max: 3600 }), async (parts, width) => {
+        const key = newKey();
+        const points = parts
+          .flatMap(({ count, first, categories }) => Array.from({ length: count }, (_, n) => first + (n % categories)))
+          .map((category, n) => pointOf(start + n * 1000, `c${category}`, n % 7 ? n / 4 : null));
+        await append(key, points);
+        const to = start + points.length * 1000;
+        const edges = [start];
+        while ((edges.at(-1) ?? to) < to) edges.push((edges.at(-1) ?? to) + width * 1000);
+        const query = { from: start, to, edges, wanted: aggregates, limit: 100_000 };
+        deepStrictEqual(inOrder(await store.sums(key, query)), inOrder(sumsOf(points, edges)));
+      }),
+      { numRuns: 15, examples: [[manyCategories, 60]] },
+    );
+  },
+);
+
+t.test('a bucket sums up to the same, to the last bit, wherever the range begins', async (t) => {
+  const key = newKey();
+  const points = Array.from({ length: 20_000 }, (_, n) => pointOf(start + n * 1000, `c${n % 2}`, Math.sin(n)));
+  await append(key, points);
+  const to = start + 20_000_000;
+  const edges = Array.from({ length: 287 }, (_, n) => start + n * 70_000);
+  const from = async (first: number) => {
+    const query = { from: edges[first] ?? to, to, edges, wanted: aggregates, limit: 1000 };
+    return inOrder(await store.sums(key, query)).filter(({ bucket }) => bucket >= 90);
+  };
+  const expected = await from(0);
+  t.equal(expected.length, 2 * 196);
+  for (const first of [1, 7, 33, 89]) t.strictSame(await from(first), expected);
 });
 
 t.test('sums of many points of one bucket, or of one moment, hold them all', async (t) => {
