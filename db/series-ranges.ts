@@ -5,8 +5,10 @@ import type { Cursor, Range, StoredPoint } from './series.js';
 import { fromPointRow, type PointRow, selectPoints } from './series-rows.js';
 import type { Slices } from './slices.js';
 
-/** Rows that one statement goes through at most, but for those of one millisecond. */
+/** Rows that one statement goes through at most. */
 const stepRows = 2000;
+/** The first and last number of a sum are looked for among so many points of their millisecond, and else among all of the step. */
+const nearRows = 16;
 /** Buckets that one statement sums up at most. */
 const stepBuckets = 1000;
 const marksAtOnce = 64;
@@ -64,6 +66,12 @@ type SumRow = [
   lastTime: number | null,
 ];
 
+/** The first and the last number of a sum, when they are asked for. */
+interface Ends {
+  first: number | null;
+  last: number | null;
+}
+
 export class SeriesRanges {
   readonly #statements: ReturnType<typeof prepare>;
   readonly #texts = boundedCache<number, string>(categoriesKept);
@@ -109,10 +117,18 @@ export class SeriesRanges {
     const stretches = category === undefined ? [{ from, to }] : this.#stretches(series, category, { from, to }, 'asc');
     for (const stretch of stretches) {
       for (let place = this.#next(series, stretch); place !== undefined; ) {
-        const step = this.#fill(series, { from: place, to: stretch.to }, edges);
+        const { isCrowded, ...step } = this.#fill(series, { from: place, to: stretch.to }, edges);
+        if (isCrowded) {
+          for await (const row of this.#moment(series, step.from, bucketAt(edges, step.from), category, slices))
+            this.#merge(sums, row.category * edges.length + row.bucket, row);
+          if (sums.size > limit) return undefined;
+          place = this.#next(series, { from: step.to, to: stretch.to });
+          continue;
+        }
         const few = this.#fewIn(series, categories, step);
         const rows = few ? few.flatMap((one) => ofCategory.all({ series, category: one })) : ofAll.all({ series });
-        for (const row of rows) this.#merge(sums, row[1] * edges.length + row[0], series, row);
+        const endsOf = this.#endsOf(series);
+        for (const row of rows) this.#merge(sums, row[1] * edges.length + row[0], toPart(row, endsOf(row)));
         if (sums.size > limit) return undefined;
         await slices.step();
         place = this.#next(series, { from: step.to, to: stretch.to });
@@ -122,7 +138,7 @@ export class SeriesRanges {
   }
 
   /** Puts the buckets of the next step where the statements look for them; the step, which begins like the stretch. */
-  #fill(series: number, { from, to }: Stretch, edges: readonly number[]): Stretch {
+  #fill(series: number, { from, to }: Stretch, edges: readonly number[]): Stretch & { isCrowded: boolean } {
     const { skipTime, clearBuckets, addBucket } = this.#statements;
     const first = bucketAt(edges, from);
     const bound = Math.min(to, edges[first + stepBuckets] ?? to);
@@ -136,18 +152,64 @@ export class SeriesRanges {
       addBucket.run(bucket, begin, next);
       begin = next;
     }
-    return { from, to: end };
+    return { from, to: end, isCrowded: stop === from };
   }
 
-  #merge(sums: Map<number, Sum>, name: number, series: number, row: SumRow): void {
-    const [bucket, category, count, numbers, sum, min, max, firstTime, lastTime] = row;
-    const first = firstTime === null ? null : this.#numberAt('asc', series, category, firstTime);
-    const last = lastTime === null ? null : this.#numberAt('desc', series, category, lastTime);
+  /** Sums of one millisecond that has more points than a step goes through: in parts, by category. */
+  async *#moment(
+    series: number,
+    time: number,
+    bucket: number,
+    wanted: number | undefined,
+    slices: Slices,
+  ): AsyncGenerator<Part> {
+    const { pointsAt } = this.#statements;
+    for (let after = 0; ; ) {
+      const rows = pointsAt.all(series, time, after, stepRows);
+      const parts = new Map<number, Part>();
+      for (const [sequence, category, number] of rows) {
+        after = sequence;
+        if (wanted !== undefined && category !== wanted) continue;
+        const part = parts.get(category) ?? { bucket, category, ...noPoints };
+        parts.set(category, part);
+        addTo(part, number);
+      }
+      yield* parts.values();
+      await slices.step();
+      if (rows.length < stepRows) return;
+    }
+  }
+
+  /** Finds first and last numbers of the step that was filled in last. */
+  #endsOf(series: number): (row: SumRow) => Ends {
+    let all: Map<string, Ends> | undefined;
+    return ([bucket, category, , , , , , firstTime, lastTime]) => {
+      const first = firstTime === null ? null : this.#statements.asc.number.get(series, firstTime, nearRows, category);
+      const last = lastTime === null ? null : this.#statements.desc.number.get(series, lastTime, nearRows, category);
+      if (first !== undefined && last !== undefined) return { first, last };
+      all ??= this.#allEnds(series);
+      const { first: begin, last: end } = all.get(`${bucket}/${category}`) ?? noPoints;
+      return { first: firstTime === null ? null : begin, last: lastTime === null ? null : end };
+    };
+  }
+
+  #allEnds(series: number): Map<string, Ends> {
+    const all = new Map<string, Ends>();
+    for (const [bucket, category, number] of this.#statements.numbers.iterate({ series })) {
+      const ends = all.get(`${bucket}/${category}`);
+      if (ends) ends.last = number;
+      else all.set(`${bucket}/${category}`, { first: number, last: number });
+    }
+    return all;
+  }
+
+  #merge(sums: Map<number, Sum>, name: number, part: Part): void {
     const former = sums.get(name);
     if (!former) {
-      sums.set(name, { bucket, category: this.#text(category), count, numbers, sum, min, max, first, last });
+      sums.set(name, { ...part, category: this.#text(part.category) });
       return;
     }
+    const { count, numbers, sum, min, max, first, last } = part;
     former.count += count;
     former.numbers += numbers;
     if (sum !== null) former.sum = (former.sum ?? 0) + sum;
@@ -163,10 +225,6 @@ export class SeriesRanges {
     const text = this.#statements.text.get(category) ?? '';
     this.#texts.set(category, text);
     return text;
-  }
-
-  #numberAt(order: Range['order'], series: number, category: number, time: number): number | null {
-    return this.#statements[order].number.get(series, time, category) ?? null;
   }
 
   /** When the next point of a stretch is. */
@@ -240,6 +298,26 @@ export class SeriesRanges {
   }
 }
 
+/** A sum, or a part of one; its category is still a number. */
+type Part = Omit<Sum, 'category'> & { category: number };
+
+const noPoints = { count: 0, numbers: 0, sum: null, min: null, max: null, first: null, last: null };
+
+function toPart([bucket, category, count, numbers, sum, min, max]: SumRow, ends: Ends): Part {
+  return { bucket, category, count, numbers, sum, min, max, ...ends };
+}
+
+function addTo(part: Part, number: number | null): void {
+  part.count += 1;
+  if (number === null) return;
+  part.numbers += 1;
+  part.sum = (part.sum ?? 0) + number;
+  part.min = Math.min(part.min ?? number, number);
+  part.max = Math.max(part.max ?? number, number);
+  part.first ??= number;
+  part.last = number;
+}
+
 /** What of a range is left behind its cursor. */
 function restOf({ from, to, order, after }: Range): Stretch {
   if (!after) return { from, to };
@@ -295,9 +373,10 @@ function prepare(reader: Sqlite.Database) {
       )
       .raw(),
     number: reader
-      .prepare<[number, number, number], number>(
-        `SELECT "number" FROM "points" WHERE "series" = ? AND "time" = ? AND "category" = ? AND "number" IS NOT NULL
-         ORDER BY "sequence" ${order} LIMIT 1`,
+      .prepare<[number, number, number, number], number>(
+        `SELECT "number" FROM (
+           SELECT "number", "category" FROM "points" WHERE "series" = ? AND "time" = ? ORDER BY "sequence" ${order} LIMIT ?
+         ) WHERE "category" = ? AND "number" IS NOT NULL LIMIT 1`,
       )
       .pluck(),
   });
@@ -323,6 +402,19 @@ function prepare(reader: Sqlite.Database) {
          ORDER BY "time" LIMIT 1 OFFSET @rows`,
       )
       .pluck(),
+    pointsAt: reader
+      .prepare<[number, number, number, number], [sequence: number, category: number, number: number | null]>(
+        `SELECT "sequence", "category", "number" FROM "points" WHERE "series" = ? AND "time" = ? AND "sequence" > ?
+         ORDER BY "sequence" LIMIT ?`,
+      )
+      .raw(),
+    numbers: reader
+      .prepare<[{ series: number }], [bucket: number, category: number, number: number]>(
+        `SELECT b."id", p."category", p."number" FROM temp."buckets" b CROSS JOIN "points" p
+         ON p."series" = @series AND p."time" >= b."from" AND p."time" < b."to" WHERE p."number" IS NOT NULL
+         ORDER BY b."id", p."time", p."sequence"`,
+      )
+      .raw(),
     clearBuckets: reader.prepare('DELETE FROM temp."buckets"'),
     addBucket: reader.prepare<[number, number, number]>('INSERT INTO temp."buckets" VALUES (?, ?, ?)'),
     /** The statements for some aggregates, which look at nothing that is not asked for. */

@@ -218,6 +218,33 @@ t.test('sums of many points of one bucket, or of one moment, hold them all', asy
   t.strictSame(await store.sums(newKey(), { ...query, limit: 1 }), []);
 });
 
+t.test('many categories of one moment are summed up in their turn, each point looked at once', async (t) => {
+  const key = newKey();
+  for (let part = 0; part < 5; part += 1)
+    await append(
+      key,
+      Array.from({ length: 5000 }, (_, n) => pointOf(start, `c${n % 4000}`, n % 7 ? part * 5000 + n : null)),
+    );
+  await append(key, [pointOf(start + 1, 'c1', 5), pointOf(start - 1, 'c2', 6)]);
+  const points = [
+    pointOf(start - 1, 'c2', 6),
+    ...Array.from({ length: 25_000 }, (_, n) => pointOf(start, `c${(n % 5000) % 4000}`, (n % 5000) % 7 ? n : null)),
+    pointOf(start + 1, 'c1', 5),
+  ];
+  const edges = [start - day, start + day];
+  let turns = 0;
+  let over = false;
+  const others = () => {
+    turns += 1;
+    if (!over) setImmediate(others);
+  };
+  setImmediate(others);
+  const sums = await store.sums(key, { from: start - 1, to: start + day, edges, wanted: aggregates, limit: 5000 });
+  over = true;
+  t.strictSame(inOrder(sums), inOrder(sumsOf(points, edges)));
+  t.ok(turns > 3, `${turns} turns`);
+});
+
 t.test('somebody else has a turn while a long series is summed up', async (t) => {
   const key = newKey();
   const points = Array.from({ length: 60_000 }, (_, n) => pointOf(start + n * 1000, `c${n % 3}`));
