@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
-import type { BrokerServices, SecretCheck } from '../src/context.js';
+import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/context.js';
 import { formatTopic } from '../src/topics.js';
 import type { BrokerClient } from './aedes-types.js';
 import type { Authority } from './authorize.js';
+import { presentedBy } from './client-certificate.js';
 import type { LimitName, RefusalReason } from './counters.js';
 import type { Limits } from './limits.js';
-import { newLiveClient, type ProvenIdentity, type Sessions } from './sessions.js';
+import { type LiveClient, newLiveClient, type ProvenIdentity, type Sessions } from './sessions.js';
 import { hasForbiddenCharacter } from './topics.js';
 
 /** Bytes, in MQTT 3.1 too (decisions 5). */
@@ -101,7 +102,7 @@ export class Authenticator {
     if (!live) throw new ConnectRefused(connack.unavailable, 'no CONNECT seen');
     const mark = this.#sessions.beginCheck();
     try {
-      const identity = await this.#prove(username || live.clientId, username === jwtUsername, password, live.address);
+      const identity = await this.#proveClient(client, username, password, live);
       if (client.closed || client.conn.destroyed) throw new ConnectRefused(connack.unavailable, 'closed meanwhile');
       if (this.#limits.isFull(this.#sessions.othersOf(live, identity)))
         throw new ConnectRefused(
@@ -140,6 +141,23 @@ export class Authenticator {
       throw new ConnectRefused(connack.notAuthorized, 'nothing in reach');
   }
 
+  /** With a password it is that which is proven: a whole fleet may stand behind one certificate. */
+  #proveClient(
+    client: BrokerClient,
+    username: string | undefined,
+    password: Buffer | undefined,
+    { clientId, address }: LiveClient,
+  ): Promise<ProvenIdentity> {
+    const isBare = !password?.length && username !== jwtUsername;
+    const presented = isBare ? presentedBy(client) : undefined;
+    const name = username || clientId;
+    if (!presented) return this.#prove(name, username === jwtUsername, password, address);
+    const byCertificate = () => this.#proveCertificate(presented, username ?? '', address);
+    return this.#services.certificates.isKnown(presented)
+      ? byCertificate()
+      : this.#tryLimited(name, address, byCertificate);
+  }
+
   async #prove(
     entityId: string,
     byToken: boolean,
@@ -149,7 +167,18 @@ export class Authenticator {
     if (byToken) return this.#proveToken(password);
     const secret = password?.toString() ?? '';
     if (this.#services.isProvenSecret(entityId, secret)) return this.#proveSecret(entityId, secret);
-    // Past the limit nothing is hashed any more; what has been proven before has passed already. A new secret begins anew.
+    return this.#tryLimited(entityId, address, () => this.#proveSecret(entityId, secret));
+  }
+
+  /**
+   * Past the limit nothing is hashed or verified any more; what has been proven before has passed already. A new secret
+   * begins anew.
+   */
+  async #tryLimited(
+    entityId: string,
+    address: string | undefined,
+    attempt: () => Promise<ProvenIdentity>,
+  ): Promise<ProvenIdentity> {
     const guessed = `${entityId} ${this.#services.generationOf(entityId)}`;
     if (!(await this.#limits.mayGuess(guessed, address)))
       throw new ConnectRefused(
@@ -159,7 +188,7 @@ export class Authenticator {
       );
     let outcome: 'right' | 'wrong' = 'right';
     try {
-      return await this.#proveSecret(entityId, secret);
+      return await attempt();
     } catch (error) {
       if (error instanceof ConnectRefused && error.returnCode === connack.badCredentials) outcome = 'wrong';
       throw error;
@@ -173,7 +202,16 @@ export class Authenticator {
     if (!session) throw new ConnectRefused(connack.badCredentials, 'not the token of a live session');
     const { caller, sessionId, expires } = session;
     this.#demandReach(caller);
-    return { caller, principal: caller.id, generation: undefined, sessionId, expires, ownChannels: undefined };
+    const principal = caller.id;
+    return {
+      caller,
+      principal,
+      generation: undefined,
+      sessionId,
+      certificateId: undefined,
+      expires,
+      ownChannels: undefined,
+    };
   }
 
   async #proveSecret(entityId: string, secret: string): Promise<ProvenIdentity> {
@@ -188,12 +226,34 @@ export class Authenticator {
       principal: entityId,
       generation,
       sessionId: undefined,
+      certificateId: undefined,
       expires: Number.POSITIVE_INFINITY,
-      ownChannels:
-        caller.kind === 'device'
-          ? formatTopic(this.#services.config.topicRoot, caller.accountId, caller.id, '')
-          : undefined,
+      ownChannels: this.#ownChannelsOf(caller),
     };
+  }
+
+  async #proveCertificate(
+    presented: PresentedCertificate,
+    username: string,
+    address: string | undefined,
+  ): Promise<ProvenIdentity> {
+    const proof = await this.#services.certificates.check(presented, username, address);
+    if (proof.result === 'wrong') throw new ConnectRefused(connack.badCredentials, proof.reason);
+    if (proof.result === 'refused') throw new ConnectRefused(connack.notAuthorized, proof.reason);
+    const { caller, certificateId, expires } = proof;
+    return {
+      caller,
+      principal: caller.id,
+      generation: undefined,
+      sessionId: undefined,
+      certificateId,
+      expires,
+      ownChannels: this.#ownChannelsOf(caller),
+    };
+  }
+
+  #ownChannelsOf({ kind, accountId, id }: Caller): string | undefined {
+    return kind === 'device' ? formatTopic(this.#services.config.topicRoot, accountId, id, '') : undefined;
   }
 }
 

@@ -166,6 +166,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     listen: () => listeners.listen(),
     attachWebSocket: (server) => listeners.attachWebSocket(server),
     secretReplaced: (entityId) => revocation.secretReplaced(entityId),
+    certificateEnded: (id) => revocation.certificateEnded(id),
+    authorityRegistered: () => listeners.forgetTlsSessions(),
     loginEnded: (sessionId) => revocation.loginEnded(sessionId),
     loginsEnded: () => {
       sessions.endClosed((id) => services.isOpenSession(id));

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { createServer as createHttpServer, type Server as HttpServer, type IncomingMessage } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -29,6 +30,7 @@ const webSocketOverhead = 65_536;
 /** Milliseconds. */
 const handshakeTimeout = 10_000;
 const keepAliveDelay = 60_000;
+const ticketKeyBytes = 48;
 
 /** TLS 1.2 with forward secrecy and authenticated encryption; the suites of TLS 1.3 are all of that kind. */
 const ciphers = [
@@ -67,6 +69,7 @@ export class Listeners {
   readonly #plain: Server;
   readonly #secure: Server | undefined;
   readonly #secureHttp: HttpServer | undefined;
+  readonly #tls: TlsServer | undefined;
   /** Everything that has to be ended: accepted sockets, and the streams that stand on them. */
   readonly #connections = new Set<Duplex>();
   readonly #waiting = new WeakMap<Duplex, Waiting>();
@@ -108,7 +111,14 @@ export class Listeners {
       ciphers,
       minVersion: 'TLSv1.2',
       handshakeTimeout,
+      // A certificate is welcome and never demanded; authenticate.ts judges it. Here nobody is trusted to have signed it.
+      requestCert: true,
+      rejectUnauthorized: false,
+      ca: [],
+      // Without it no session with a certificate is resumed.
+      sessionIdContext: 'slipway-mqtts',
     });
+    this.#tls = secure;
     this.#secure = createServer(options, (socket) => this.#enter(socket, () => secure.emit('connection', socket)));
     const handshakes = new Handshakes(secure);
     secure.on('secureConnection', (socket) => {
@@ -187,6 +197,11 @@ export class Listeners {
     waiting.release();
     waiting.gate.open();
     this.#waiting.delete(conn);
+  }
+
+  /** From now on every TLS handshake is a full one, with all certificates, until its own session is resumed. */
+  forgetTlsSessions(): void {
+    this.#tls?.setTicketKeys(randomBytes(ticketKeyBytes));
   }
 
   /** A SUBSCRIBE has been answered, what is retained included. */
