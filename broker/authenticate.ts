@@ -35,6 +35,8 @@ export class ConnectRefused extends Error {
     message: string,
     /** The limit that was reached, when it was one. */
     readonly limit?: LimitName,
+    /** The device whose certificate it was. */
+    readonly deviceId?: string,
   ) {
     super(message);
   }
@@ -238,8 +240,10 @@ export class Authenticator {
     address: string | undefined,
   ): Promise<ProvenIdentity> {
     const proof = await this.#services.certificates.check(presented, username, address);
-    if (proof.result === 'wrong') throw new ConnectRefused(connack.badCredentials, proof.reason);
-    if (proof.result === 'refused') throw new ConnectRefused(connack.notAuthorized, proof.reason);
+    if (proof.result === 'wrong')
+      throw new ConnectRefused(connack.badCredentials, proof.reason, undefined, proof.deviceId);
+    if (proof.result === 'refused')
+      throw new ConnectRefused(connack.notAuthorized, proof.reason, undefined, proof.deviceId);
     const { caller, certificateId, expires } = proof;
     return {
       caller,

@@ -143,11 +143,14 @@ export interface PresentedCertificate {
   others: readonly X509Certificate[];
 }
 
-/** As SecretCheck, of a certificate; `certificateId` is what let it in, it or a CA, until `expires` (milliseconds). */
+/**
+ * As SecretCheck, of a certificate; `certificateId` is what let it in, it or a CA, until `expires` (milliseconds). A refusal
+ * names the device where the certificate is its.
+ */
 export type CertificateCheck =
   | { result: 'proven'; caller: Caller; certificateId: string; expires: number }
-  | { result: 'wrong'; reason: string }
-  | { result: 'refused'; reason: string };
+  | { result: 'wrong'; reason: string; deviceId?: string }
+  | { result: 'refused'; reason: string; deviceId: string };
 
 /** What a refused message says on `_rejected` (decisions 5). */
 export interface Rejection {

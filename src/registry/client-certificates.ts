@@ -78,12 +78,12 @@ export class ClientCertificates {
     const { deviceId, ground, maker } = claim;
     if (username !== '' && username !== deviceId) return wrong('the certificate is that of another device');
     const now = clock.now();
-    if (now < ground.validFrom) return wrong('the certificate, or its CA, is not valid yet');
-    if (now >= ground.validTo) return wrong('the certificate, or its CA, has expired');
+    if (now < ground.validFrom) return wrong('the certificate, or its CA, is not valid yet', deviceId);
+    if (now >= ground.validTo) return wrong('the certificate, or its CA, has expired', deviceId);
     if (maker && !(await this.#make(maker, certificate, deviceId, address)))
-      return refused('the CA may not make this device');
+      return refused('the CA may not make this device', deviceId);
     const device = access.placement(deviceId);
-    if (device?.deleted !== null) return refused('the entity may not connect now');
+    if (device?.deleted !== null) return refused('the entity may not connect now', deviceId);
     const caller = { kind: 'device', id: device.id, accountId: device.accountId } as const;
     return { result: 'proven', caller, certificateId: ground.id, expires: ground.validTo };
   }
@@ -277,10 +277,10 @@ function fingerprintOf(x509: X509Certificate): string {
   return x509.fingerprint256.replaceAll(':', '').toLowerCase();
 }
 
-function wrong(reason: string): CertificateCheck {
-  return { result: 'wrong', reason };
+function wrong(reason: string, deviceId?: string): CertificateCheck {
+  return { result: 'wrong', reason, ...(deviceId !== undefined && { deviceId }) };
 }
 
-function refused(reason: string): CertificateCheck {
-  return { result: 'refused', reason };
+function refused(reason: string, deviceId: string): CertificateCheck {
+  return { result: 'refused', reason, deviceId };
 }
