@@ -5,9 +5,9 @@ import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/c
 import { formatTopic } from '../src/topics.js';
 import type { BrokerClient } from './aedes-types.js';
 import type { Authority } from './authorize.js';
-import { presentedBy } from './client-certificate.js';
 import type { LimitName, RefusalReason } from './counters.js';
 import type { Limits } from './limits.js';
+import type { PeerCertificates } from './peer-certificates.js';
 import { type LiveClient, newLiveClient, type ProvenIdentity, type Sessions } from './sessions.js';
 import { hasForbiddenCharacter } from './topics.js';
 
@@ -57,15 +57,23 @@ export class Authenticator {
   readonly #sessions: Sessions;
   readonly #authority: Authority;
   readonly #limits: Limits;
+  readonly #peers: PeerCertificates;
   /** Begins the ids of those that have sent none; a will of another process has another. */
   readonly #nameless = randomUUID();
   #unproven = 0;
 
-  constructor(services: BrokerServices, sessions: Sessions, authority: Authority, limits: Limits) {
+  constructor(
+    services: BrokerServices,
+    sessions: Sessions,
+    authority: Authority,
+    limits: Limits,
+    peers: PeerCertificates,
+  ) {
     this.#services = services;
     this.#sessions = sessions;
     this.#authority = authority;
     this.#limits = limits;
+    this.#peers = peers;
   }
 
   /**
@@ -150,10 +158,10 @@ export class Authenticator {
     password: Buffer | undefined,
     { clientId, address }: LiveClient,
   ): Promise<ProvenIdentity> {
-    const isBare = !password?.length && username !== jwtUsername;
-    const presented = isBare ? presentedBy(client) : undefined;
+    const presented = this.#peers.take(client);
     const name = username || clientId;
-    if (!presented) return this.#prove(name, username === jwtUsername, password, address);
+    if (!presented || password?.length || username === jwtUsername)
+      return this.#prove(name, username === jwtUsername, password, address);
     const byCertificate = () => this.#proveCertificate(presented, username ?? '', address);
     return this.#services.certificates.isKnown(presented)
       ? byCertificate()

@@ -143,6 +143,11 @@ export class Registry {
     return this.#lookups.certificate.get(fingerprint);
   }
 
+  /** Whether there is a live certificate or CA. */
+  hasCertificates(): boolean {
+    return this.#lookups.anyCertificate.get() === 1;
+  }
+
   /** CAs of this subject, in all accounts. */
   authoritiesNamed(subject: string): AuthorityRow[] {
     return this.#lookups.authorities.all(subject);
@@ -208,6 +213,12 @@ function prepareLookups(reader: Sqlite.Database) {
     certificate: reader.prepare<[string], CertificateRow>(
       'SELECT "id", "accountId", "entityId" FROM "certificates" WHERE "fingerprint" = ? AND "deleted" IS NULL',
     ),
+    anyCertificate: reader
+      .prepare<[], number>(
+        `SELECT EXISTS (SELECT 1 FROM "certificates" WHERE "deleted" IS NULL)
+         OR EXISTS (SELECT 1 FROM "certificateAuthorities" WHERE "deleted" IS NULL)`,
+      )
+      .pluck(),
     authorities: reader.prepare<[string], AuthorityRow>(
       `SELECT "id", "accountId", "certificate", "createDevices" FROM "certificateAuthorities"
        WHERE "subject" = ? AND "deleted" IS NULL ORDER BY "id"`,

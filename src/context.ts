@@ -208,7 +208,7 @@ export interface BrokerServices {
   /** Undefined when the token is not that of a live session. */
   verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
   isOpenSession(sessionId: string): boolean;
-  certificates: Pick<ClientCertificates, 'isKnown' | 'isLive' | 'check'>;
+  certificates: Pick<ClientCertificates, 'areUsed' | 'isKnown' | 'isLive' | 'check'>;
   verifySecret(entityId: string, secret: string): Promise<SecretCheck>;
   /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
   isProvenSecret(entityId: string, secret: string): boolean;

@@ -49,6 +49,11 @@ export class ClientCertificates {
     this.#ctx = ctx;
   }
 
+  /** Whether any certificate or CA is registered: before that nobody is asked for one. */
+  areUsed(): boolean {
+    return this.#ctx.registry.hasCertificates();
+  }
+
   /** Whether it can be said whose this is without looking at signatures. */
   isKnown({ own }: PresentedCertificate): boolean {
     const fingerprint = fingerprintOf(own);
