@@ -2,13 +2,14 @@ import { randomUUID } from 'node:crypto';
 import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
 import type { Allowance } from '../src/attempts.js';
-import type { BrokerServices, SecretCheck } from '../src/context.js';
+import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/context.js';
 import { formatTopic } from '../src/topics.js';
 import type { BrokerClient } from './aedes-types.js';
 import type { Authority } from './authorize.js';
 import type { LimitName, RefusalReason } from './counters.js';
 import type { Limits } from './limits.js';
-import { newLiveClient, type ProvenIdentity, type Sessions } from './sessions.js';
+import type { PeerCertificates } from './peer-certificates.js';
+import { type LiveClient, newLiveClient, type ProvenIdentity, type Sessions } from './sessions.js';
 import { hasForbiddenCharacter } from './topics.js';
 
 /** Bytes, in MQTT 3.1 too (decisions 5). */
@@ -33,9 +34,13 @@ export class ConnectRefused extends Error {
   constructor(
     readonly returnCode: ReturnCode,
     message: string,
-    /** The limit that was reached, when it was one, and when it is over. */
-    readonly limit?: LimitName,
-    readonly allowance?: Allowance,
+    readonly about: {
+      /** The limit that was reached, when it was one, and when it is over. */
+      limit?: LimitName;
+      allowance?: Allowance | undefined;
+      /** The device whose certificate it was. */
+      deviceId?: string | undefined;
+    } = {},
   ) {
     super(message);
   }
@@ -46,7 +51,7 @@ export class ConnectRefused extends Error {
 
   /** Whether the credential was right all the same; what is not known to be so counts as a stranger's. */
   get isProven(): boolean {
-    return this.returnCode === connack.notAuthorized || this.limit === 'max_connections_per_principal';
+    return this.returnCode === connack.notAuthorized || this.about.limit === 'max_connections_per_principal';
   }
 }
 
@@ -56,15 +61,23 @@ export class Authenticator {
   readonly #sessions: Sessions;
   readonly #authority: Authority;
   readonly #limits: Limits;
+  readonly #peers: PeerCertificates;
   /** Begins the ids of those that have sent none; a will of another process has another. */
   readonly #nameless = randomUUID();
   #unproven = 0;
 
-  constructor(services: BrokerServices, sessions: Sessions, authority: Authority, limits: Limits) {
+  constructor(
+    services: BrokerServices,
+    sessions: Sessions,
+    authority: Authority,
+    limits: Limits,
+    peers: PeerCertificates,
+  ) {
     this.#services = services;
     this.#sessions = sessions;
     this.#authority = authority;
     this.#limits = limits;
+    this.#peers = peers;
   }
 
   /**
@@ -103,13 +116,13 @@ export class Authenticator {
     if (!live) throw new ConnectRefused(connack.unavailable, 'no CONNECT seen');
     const mark = this.#sessions.beginCheck();
     try {
-      const identity = await this.#prove(username || live.clientId, username === jwtUsername, password, live.address);
+      const identity = await this.#proveClient(client, username, password, live);
       if (client.closed || client.conn.destroyed) throw new ConnectRefused(connack.unavailable, 'closed meanwhile');
       if (this.#limits.isFull(this.#sessions.othersOf(live, identity)))
         throw new ConnectRefused(
           connack.unavailable,
           'too many connections of one principal',
-          'max_connections_per_principal',
+          { limit: 'max_connections_per_principal' },
         );
       if (!this.#sessions.admit(live, identity, mark))
         throw new ConnectRefused(connack.unavailable, 'the principal changed meanwhile');
@@ -142,6 +155,23 @@ export class Authenticator {
       throw new ConnectRefused(connack.notAuthorized, 'nothing in reach');
   }
 
+  /** With a password it is that which is proven: a whole fleet may stand behind one certificate. */
+  #proveClient(
+    client: BrokerClient,
+    username: string | undefined,
+    password: Buffer | undefined,
+    { clientId, address }: LiveClient,
+  ): Promise<ProvenIdentity> {
+    const presented = this.#peers.take(client);
+    const name = username || clientId;
+    if (!presented || password?.length || username === jwtUsername)
+      return this.#prove(name, username === jwtUsername, password, address);
+    const byCertificate = () => this.#proveCertificate(presented, username ?? '', address);
+    return this.#services.certificates.isKnown(presented)
+      ? byCertificate()
+      : this.#tryLimited(name, address, byCertificate);
+  }
+
   async #prove(
     entityId: string,
     byToken: boolean,
@@ -151,18 +181,28 @@ export class Authenticator {
     if (byToken) return this.#proveToken(password);
     const secret = password?.toString() ?? '';
     if (this.#services.isProvenSecret(entityId, secret)) return this.#proveSecret(entityId, secret);
-    // Past the limit nothing is hashed any more; what has been proven before has passed already. A new secret begins anew.
+    return this.#tryLimited(entityId, address, () => this.#proveSecret(entityId, secret));
+  }
+
+  /**
+   * Past the limit nothing is hashed or verified any more; what has been proven before has passed already. A new secret
+   * begins anew.
+   */
+  async #tryLimited(
+    entityId: string,
+    address: string | undefined,
+    attempt: () => Promise<ProvenIdentity>,
+  ): Promise<ProvenIdentity> {
     const guessed = `${entityId} ${this.#services.generationOf(entityId)}`;
     if (!(await this.#limits.mayGuess(guessed, address)))
       throw new ConnectRefused(
         connack.badCredentials,
         'too many wrong secrets for one principal',
-        'failed_connects_per_principal',
-        this.#limits.guessesLeft(guessed, address),
+        { limit: 'failed_connects_per_principal', allowance: this.#limits.guessesLeft(guessed, address) },
       );
     let outcome: 'right' | 'wrong' = 'right';
     try {
-      return await this.#proveSecret(entityId, secret);
+      return await attempt();
     } catch (error) {
       if (error instanceof ConnectRefused && error.returnCode === connack.badCredentials) outcome = 'wrong';
       throw error;
@@ -176,7 +216,16 @@ export class Authenticator {
     if (!session) throw new ConnectRefused(connack.badCredentials, 'not the token of a live session');
     const { caller, sessionId, expires } = session;
     this.#demandReach(caller);
-    return { caller, principal: caller.id, generation: undefined, sessionId, expires, ownChannels: undefined };
+    const principal = caller.id;
+    return {
+      caller,
+      principal,
+      generation: undefined,
+      sessionId,
+      certificateId: undefined,
+      expires,
+      ownChannels: undefined,
+    };
   }
 
   async #proveSecret(entityId: string, secret: string): Promise<ProvenIdentity> {
@@ -191,12 +240,36 @@ export class Authenticator {
       principal: entityId,
       generation,
       sessionId: undefined,
+      certificateId: undefined,
       expires: Number.POSITIVE_INFINITY,
-      ownChannels:
-        caller.kind === 'device'
-          ? formatTopic(this.#services.config.topicRoot, caller.accountId, caller.id, '')
-          : undefined,
+      ownChannels: this.#ownChannelsOf(caller),
     };
+  }
+
+  async #proveCertificate(
+    presented: PresentedCertificate,
+    username: string,
+    address: string | undefined,
+  ): Promise<ProvenIdentity> {
+    const proof = await this.#services.certificates.check(presented, username, address);
+    if (proof.result === 'wrong')
+      throw new ConnectRefused(connack.badCredentials, proof.reason, { deviceId: proof.deviceId });
+    if (proof.result === 'refused')
+      throw new ConnectRefused(connack.notAuthorized, proof.reason, { deviceId: proof.deviceId });
+    const { caller, certificateId, expires } = proof;
+    return {
+      caller,
+      principal: caller.id,
+      generation: undefined,
+      sessionId: undefined,
+      certificateId,
+      expires,
+      ownChannels: this.#ownChannelsOf(caller),
+    };
+  }
+
+  #ownChannelsOf({ kind, accountId, id }: Caller): string | undefined {
+    return kind === 'device' ? formatTopic(this.#services.config.topicRoot, accountId, id, '') : undefined;
   }
 }
 

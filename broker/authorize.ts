@@ -160,8 +160,9 @@ export class Authority {
     const principal = principalOf(clientId);
     if (!owner) return undefined;
     if (generation !== null && this.#services.generationOf(principal) !== generation) return undefined;
-    if (sessionId !== null && !this.#services.isOpenSession(sessionId)) return undefined;
-    const proof = { generation: generation ?? undefined, sessionId: sessionId ?? undefined };
+    const { isOpenSession, certificates } = this.#services;
+    if (sessionId !== null && !isOpenSession(sessionId) && !certificates.isLive(sessionId)) return undefined;
+    const proof = { generation: generation ?? undefined, sessionId: sessionId ?? undefined, certificateId: undefined };
     return { ...owner, ...proof, principal, expires: Number.POSITIVE_INFINITY };
   }
 

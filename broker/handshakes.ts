@@ -9,13 +9,16 @@ export class Handshakes {
   /** By the two ends: Node does not say which socket a TLS socket stands on. */
   readonly #sockets = new Map<string, Socket>();
 
-  constructor(server: TlsServer) {
+  /** `onFailed` hears of every socket that has closed before its handshake was finished. */
+  constructor(server: TlsServer, onFailed: (socket: Socket) => void = () => {}) {
     server.on('connection', (socket: Socket) => {
       const ends = endsOf(socket);
       if (ends === undefined) return;
       this.#sockets.set(ends, socket);
       socket.once('close', () => {
-        if (this.#sockets.get(ends) === socket) this.#sockets.delete(ends);
+        if (this.#sockets.get(ends) !== socket) return;
+        this.#sockets.delete(ends);
+        onFailed(socket);
       });
     });
   }

@@ -88,7 +88,8 @@ export class Hooks {
     const { live } = client;
     // A client that has gone by itself was not refused.
     const isGone = refusal?.returnCode === connack.unavailable && client.conn.destroyed;
-    if (refusal && live && !isGone) this.#noteConnect(username || live.clientId, live, refusal);
+    const name = refusal?.about.deviceId ?? (username || live?.clientId);
+    if (refusal && live && name && !isGone) this.#noteConnect(name, live, refusal);
   }
 
   /** Aedes has made this the one client of its id; what was true when the credential was proven may have changed. */
@@ -273,7 +274,7 @@ export class Hooks {
   #noteConnect(
     name: string,
     { address, clientId }: Pick<LiveClient, 'address' | 'clientId'>,
-    { limit, message, returnCode: code, isProven }: ConnectRefused,
+    { about: { limit }, message, returnCode: code, isProven }: ConnectRefused,
   ): void {
     const { refusals, services } = this.#parts;
     if (!services.access.placement(name)) return;

@@ -13,6 +13,7 @@ import { Ingest } from './ingest.js';
 import { Limits } from './limits.js';
 import { Listeners } from './listeners.js';
 import { Marks } from './marks.js';
+import { PeerCertificates } from './peer-certificates.js';
 import { SessionStore } from './persistence.js';
 import { PostedLogs } from './posted-logs.js';
 import { Presence } from './presence.js';
@@ -63,9 +64,10 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
 
   const counters = newCounters();
   const limits = new Limits(services, counters);
+  const peers = new PeerCertificates();
   const authority = new Authority(services, counters);
   const sessions = new Sessions((live) => hooks.ended(live));
-  const authenticator = new Authenticator(services, sessions, authority, limits);
+  const authenticator = new Authenticator(services, sessions, authority, limits, peers);
   const { maxQueue, sessionExpiry } = config.mqtt;
   const persistence: SessionStore = new SessionStore(
     { ...services, counters, maxQueue, sessionExpiry },
@@ -113,7 +115,12 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const postedLogs = new PostedLogs(services, aedes, persistence);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
-  const listeners = new Listeners(services, limits, (conn, request) => aedes.handle(conn, request) as BrokerClient);
+  const listeners = new Listeners(
+    services,
+    limits,
+    peers,
+    (conn, request) => aedes.handle(conn, request) as BrokerClient,
+  );
   const parts = { services, aedes, counters, sessions, authenticator, authority, limits, persistence };
   const hooks = new Hooks({ ...parts, channels, ingest, presence, refusals, listeners });
   const streams = new Streams({ ...parts, marks });
@@ -166,6 +173,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     listen: () => listeners.listen(),
     attachWebSocket: (server) => listeners.attachWebSocket(server),
     secretReplaced: (entityId) => revocation.secretReplaced(entityId),
+    certificateEnded: (id) => revocation.certificateEnded(id),
+    authorityRegistered: () => listeners.forgetTlsSessions(),
     loginEnded: (sessionId) => revocation.loginEnded(sessionId),
     loginsEnded: () => {
       sessions.endClosed((id) => services.isOpenSession(id));

@@ -13,6 +13,8 @@ const mostLate = 1000;
 /** Sockets of one address that may wait for their turn; who would wait longer than the deadline is closed as well. */
 const mostWaiting = 1000;
 const networksKept = 100_000;
+/** How long nobody of a network gets a TLS handshake after one that was outsized, in milliseconds. */
+const shunned = 10 * minute;
 
 /** Ends a connection that is past a limit. */
 export class OverLimit extends Error {
@@ -51,6 +53,8 @@ export class Limits {
   readonly #places = new WeakMap<Duplex, Place>();
   /** When the next turn of a network would be, if it had no second's worth in hand; milliseconds of `performance`. */
   readonly #turns = boundedCache<string, number>(networksKept);
+  /** Until when a network is shunned; milliseconds of `performance`. */
+  readonly #shunned = boundedCache<string, number>(networksKept);
   readonly #failures: Attempts;
   readonly #guesses: Attempts;
   /** Tries whose outcome is not known yet, and who waits for it. */
@@ -127,6 +131,16 @@ export class Limits {
     this.#perNetwork.set(network, others + 1);
     place.network = network;
     this.#takeTurn(socket, place, network, go, refuse);
+  }
+
+  /** Somebody at this address has sent far more in a TLS handshake than any device has to: each costs everybody time. */
+  shun(address: string | undefined): void {
+    this.#log.warn({ address }, 'a TLS handshake was outsized: no more from this address for ten minutes');
+    this.#shunned.set(networkOf(address ?? ''), performance.now() + shunned);
+  }
+
+  isShunned(address: string | undefined): boolean {
+    return (this.#shunned.get(networkOf(address ?? '')) ?? 0) > performance.now();
   }
 
   /** What stands on a socket (TLS, WebSocket) comes from where the socket comes from. */

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { createServer as createHttpServer, type Server as HttpServer, type IncomingMessage } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -11,6 +12,7 @@ import { upgradeDecliner } from './declined-upgrade.js';
 import { Gate, type PacketLimits } from './gate.js';
 import { Handshakes } from './handshakes.js';
 import type { Limits } from './limits.js';
+import type { PeerCertificates } from './peer-certificates.js';
 import { takeProxyHeader } from './proxy-protocol.js';
 import { PublishRate } from './publish-rate.js';
 
@@ -29,6 +31,9 @@ const webSocketOverhead = 65_536;
 /** Milliseconds. */
 const handshakeTimeout = 10_000;
 const keepAliveDelay = 60_000;
+const ticketKeyBytes = 48;
+/** Bytes that no honest client sends in a handshake that then fails. */
+const mostHandshakeBytes = 16_384;
 
 /** TLS 1.2 with forward secrecy and authenticated encryption; the suites of TLS 1.3 are all of that kind. */
 const ciphers = [
@@ -61,21 +66,25 @@ export class Listeners {
   readonly #services: BrokerServices;
   readonly #handle: Handle;
   readonly #limits: Limits;
+  readonly #peers: PeerCertificates;
   readonly #packetLimits: PacketLimits;
   readonly #trusts: Trust;
   readonly #webSockets: WebSocketServer;
   readonly #plain: Server;
   readonly #secure: Server | undefined;
   readonly #secureHttp: HttpServer | undefined;
+  /** The TLS behind the port: one that asks for certificates, and one for as long as nobody has registered any. */
+  readonly #tls: { asking: TlsServer; plain: TlsServer } | undefined;
   /** Everything that has to be ended: accepted sockets, and the streams that stand on them. */
   readonly #connections = new Set<Duplex>();
   readonly #waiting = new WeakMap<Duplex, Waiting>();
   readonly #gates = new WeakMap<Duplex, Gate>();
   readonly #deadlines = new WeakMap<Duplex, NodeJS.Timeout>();
 
-  constructor(services: BrokerServices, limits: Limits, handle: Handle) {
+  constructor(services: BrokerServices, limits: Limits, peers: PeerCertificates, handle: Handle) {
     this.#services = services;
     this.#limits = limits;
+    this.#peers = peers;
     this.#trusts = trustOf(services.config.trustedProxies);
     this.#handle = handle;
     const { mqtt, tls } = services.config;
@@ -101,25 +110,28 @@ export class Listeners {
     const secureHttp = createHttpServer((_, response) => response.writeHead(426, { upgrade: 'websocket' }).end());
     this.#secureHttp = secureHttp;
     this.attachWebSocket(secureHttp);
-    // It never listens: what it is handed has been counted, and stripped of what a proxy has put before the handshake.
-    const secure = createTlsServer({
-      cert,
-      key: tls.key,
-      ciphers,
-      minVersion: 'TLSv1.2',
-      handshakeTimeout,
-    });
-    this.#secure = createServer(options, (socket) => this.#enter(socket, () => secure.emit('connection', socket)));
-    const handshakes = new Handshakes(secure);
-    secure.on('secureConnection', (socket) => {
-      const below = handshakes.take(socket);
-      if (below) this.#limits.follow(socket, below);
-      this.#tellApart(socket, this.#deadline(socket, below), secureHttp);
-    });
-    secure.on('tlsClientError', (error, socket) => {
-      services.log.debug({ err: error }, 'TLS handshake failed');
-      socket.destroy();
-    });
+    const secured = { cert, key: tls.key, ciphers, minVersion: 'TLSv1.2', handshakeTimeout } as const;
+    this.#tls = {
+      plain: createTlsServer(secured),
+      asking: createTlsServer({
+        ...secured,
+        // A certificate is welcome and never demanded; authenticate.ts judges it. Nobody is trusted here to have signed it.
+        requestCert: true,
+        rejectUnauthorized: false,
+        ca: [],
+        // Without it no session with a certificate is resumed.
+        sessionIdContext: 'slipway-mqtts',
+      }),
+    };
+    const { plain, asking } = this.#tls;
+    for (const server of [plain, asking]) this.#serveTls(server, secureHttp);
+    // They never listen: what they are handed has been counted, and stripped of what a proxy has put before the handshake.
+    this.#secure = createServer(options, (socket) =>
+      this.#enter(socket, () => {
+        if (limits.isShunned(limits.addressOf(socket))) socket.destroy();
+        else (services.certificates.areUsed() ? asking : plain).emit('connection', socket);
+      }),
+    );
   }
 
   /** The ports in use. */
@@ -187,6 +199,11 @@ export class Listeners {
     waiting.release();
     waiting.gate.open();
     this.#waiting.delete(conn);
+  }
+
+  /** From now on every TLS handshake is a full one, with all certificates, until its own session is resumed. */
+  forgetTlsSessions(): void {
+    this.#tls?.asking.setTicketKeys(randomBytes(ticketKeyBytes));
   }
 
   /** A SUBSCRIBE has been answered, what is retained included. */
@@ -264,6 +281,27 @@ export class Listeners {
       if (!isBinary) ws.close(1003);
     });
     this.#accept(createWebSocketStream(ws), deadline, request);
+  }
+
+  /** What becomes of a finished handshake, and of one that has failed. */
+  #serveTls(server: TlsServer, http: HttpServer): void {
+    const handshakes = new Handshakes(server, (socket) => {
+      if (socket.bytesRead > mostHandshakeBytes) this.#limits.shun(this.#limits.addressOf(socket));
+    });
+    server.on('secureConnection', (socket) => {
+      const below = handshakes.take(socket);
+      if (below) this.#limits.follow(socket, below);
+      if (!this.#peers.read(socket)) {
+        this.#limits.shun(this.#limits.addressOf(socket));
+        socket.destroy();
+        return;
+      }
+      this.#tellApart(socket, this.#deadline(socket, below), http);
+    });
+    server.on('tlsClientError', (error, socket) => {
+      this.#services.log.debug({ err: error }, 'TLS handshake failed');
+      socket.destroy();
+    });
   }
 
   /** Over TLS, native MQTT and HTTP share the port: the first byte says which it is. */

@@ -47,6 +47,11 @@ export class Revocation {
     return sumOf(countOf(sessions.endSession(sessionId)), streams.endSession(sessionId));
   }
 
+  /** A certificate or a CA is registered no more. The stored sessions are those of devices, which may have another. */
+  certificateEnded(id: string): Revoked {
+    return countOf(this.#parts.sessions.endCertificate(id));
+  }
+
   /** Nobody is left to whom anything could belong: an identity, application or entity has been deleted. */
   principalDeleted(accountId: string, principal: string): Revoked {
     const { sessions, persistence, streams } = this.#parts;

@@ -29,9 +29,11 @@ export interface ProvenIdentity {
   caller: Caller;
   /** Whose sessions these are: the device, the identity, or the entity that holds the secret. */
   readonly principal: string;
-  /** The credential that was proven; undefined for a JWT. */
+  /** The secret that was proven; undefined for a JWT and for a certificate. */
   readonly generation: number | undefined;
   readonly sessionId: string | undefined;
+  /** The certificate, or the CA, that let it in. */
+  readonly certificateId: string | undefined;
   /** Milliseconds since 1970; Infinity for a secret. */
   readonly expires: number;
   /** `<root>/<account>/d/<device>/` of a device; undefined for users. */
@@ -39,14 +41,15 @@ export interface ProvenIdentity {
 }
 
 /** What may be told to end while a CONNECT that depends on it is still being checked. */
-type CutKey = `principal:${string}` | `session:${string}`;
+type CutKey = `principal:${string}` | `session:${string}` | `certificate:${string}`;
 
-/** The registry of live connections: by principal, by login session, and those of people by account. */
+/** The registry of live connections: by principal, by login session or certificate, and those of people by account. */
 export class Sessions {
   readonly #byPrincipal = new Map<string, Set<LiveClient>>();
   /** Everybody but devices, whose reach changes with the tree of organizations. */
   readonly #people = new Map<string, Set<LiveClient>>();
   readonly #bySession = new Map<string, Set<LiveClient>>();
+  readonly #byCertificate = new Map<string, Set<LiveClient>>();
   readonly #expiring = new Set<LiveClient>();
   readonly #cuts = new Map<CutKey, number>();
   #cutCount = 0;
@@ -73,10 +76,13 @@ export class Sessions {
   admit(live: LiveClient, identity: ProvenIdentity, mark: number): boolean {
     if (this.#isCut(`principal:${identity.principal}`, mark)) return false;
     if (identity.sessionId !== undefined && this.#isCut(`session:${identity.sessionId}`, mark)) return false;
+    const { certificateId } = identity;
+    if (certificateId !== undefined && this.#isCut(`certificate:${certificateId}`, mark)) return false;
     live.identity = identity;
     add(this.#byPrincipal, identity.principal, live);
     if (identity.ownChannels === undefined) add(this.#people, identity.caller.accountId, live);
     if (identity.sessionId !== undefined) add(this.#bySession, identity.sessionId, live);
+    if (certificateId !== undefined) add(this.#byCertificate, certificateId, live);
     if (identity.expires !== Number.POSITIVE_INFINITY) this.#expiring.add(live);
     return true;
   }
@@ -90,6 +96,7 @@ export class Sessions {
     drop(this.#byPrincipal, identity.principal, live);
     drop(this.#people, identity.caller.accountId, live);
     if (identity.sessionId !== undefined) drop(this.#bySession, identity.sessionId, live);
+    if (identity.certificateId !== undefined) drop(this.#byCertificate, identity.certificateId, live);
     this.#expiring.delete(live);
     if (live.ready) this.#onEnd(live);
   }
@@ -118,6 +125,12 @@ export class Sessions {
     return this.#kickAll(this.#bySession.get(sessionId));
   }
 
+  /** Ends every connection that a certificate, or a CA, has let in; those that were ended. */
+  endCertificate(certificateId: string): LiveClient[] {
+    this.#cut(`certificate:${certificateId}`);
+    return this.#kickAll(this.#byCertificate.get(certificateId));
+  }
+
   /** Gives the connections of a principal what it may act as now. */
   renew(principal: string, caller: Caller): void {
     this.#cut(`principal:${principal}`);
@@ -130,7 +143,7 @@ export class Sessions {
     return closed.flatMap((id) => this.endSession(id));
   }
 
-  /** Ends the connections whose login session is over at `now` (milliseconds). */
+  /** Ends the connections whose login session or certificate is over at `now` (milliseconds). */
   endExpired(now: number): void {
     for (const live of [...this.#expiring]) if ((live.identity?.expires ?? 0) <= now) this.kick(live);
   }

@@ -28,7 +28,7 @@ export class Wills {
   }
 
   put(client: BrokerClient, { topic, qos, retain, payload }: Will): void {
-    const { generation = null, sessionId = null } = client.live?.identity ?? {};
+    const { generation = null, certificateId = null, sessionId = certificateId } = client.live?.identity ?? {};
     const about = { topic, qos, retain: retain ? 1 : 0, payload: ownBytes(payload) };
     this.#held.set(client.id, client);
     this.#journal.record({ kind: 'will', will: { clientId: client.id, ...about, generation, sessionId } });

@@ -33,6 +33,11 @@ export type CredentialRow = Pick<
   'accountId' | 'entityId' | 'entityType' | 'secretHash' | 'generation'
 >;
 
+/** A live certificate of a device, as it is looked up for a connection. */
+export type CertificateRow = Pick<Row<'certificates'>, 'id' | 'accountId' | 'entityId'>;
+/** A live CA of an account, as it is looked up for a certificate that names it as its issuer. */
+export type AuthorityRow = Pick<Row<'certificateAuthorities'>, 'id' | 'accountId' | 'certificate' | 'createDevices'>;
+
 /** Who stands behind a live end-user or account user; `organizationId` is null for an account user. */
 export interface EntityRole {
   accountId: string;
@@ -48,6 +53,12 @@ export interface Roles {
   accountId: string;
   admin: boolean;
   organizationIds: string[];
+}
+
+/** What expires in a time: how many, counted to a hundred thousand, and the first date. */
+export interface Expiring {
+  count: number;
+  first: string | null;
 }
 
 /** How many credentials are kept in memory. */
@@ -128,6 +139,34 @@ export class Registry {
     return credential;
   }
 
+  certificate(fingerprint: string): CertificateRow | undefined {
+    return this.#lookups.certificate.get(fingerprint);
+  }
+
+  /** Whether there is a live certificate or CA. */
+  hasCertificates(): boolean {
+    return this.#lookups.anyCertificate.get() === 1;
+  }
+
+  /** CAs of this subject, in all accounts. */
+  authoritiesNamed(subject: string): AuthorityRow[] {
+    return this.#lookups.authorities.all(subject);
+  }
+
+  /** When a live certificate, or a live CA, expires; undefined when it is not there. */
+  validityOf(certificateId: string): string | undefined {
+    return this.#lookups.certificateEnd.get(certificateId) ?? this.#lookups.authorityEnd.get(certificateId);
+  }
+
+  /** How many live certificates and CAs expire in a time, and the first date of them. */
+  expiring(from: string, to: string): { certificates: Expiring; authorities: Expiring } {
+    const none = { count: 0, first: null };
+    return {
+      certificates: this.#lookups.expiringCertificates.get(from, to) ?? none,
+      authorities: this.#lookups.expiringAuthorities.get(from, to) ?? none,
+    };
+  }
+
   /** To be told after the commit that made, replaced or removed one. */
   credentialChanged(entityId: string): void {
     this.#credentials.delete(entityId);
@@ -171,10 +210,40 @@ function prepareLookups(reader: Sqlite.Database) {
     credential: reader.prepare<[string], CredentialRow>(
       'SELECT "accountId", "entityId", "entityType", "secretHash", "generation" FROM "credentials" WHERE "entityId" = ?',
     ),
+    certificate: reader.prepare<[string], CertificateRow>(
+      'SELECT "id", "accountId", "entityId" FROM "certificates" WHERE "fingerprint" = ? AND "deleted" IS NULL',
+    ),
+    anyCertificate: reader
+      .prepare<[], number>(
+        `SELECT EXISTS (SELECT 1 FROM "certificates" WHERE "deleted" IS NULL)
+         OR EXISTS (SELECT 1 FROM "certificateAuthorities" WHERE "deleted" IS NULL)`,
+      )
+      .pluck(),
+    authorities: reader.prepare<[string], AuthorityRow>(
+      `SELECT "id", "accountId", "certificate", "createDevices" FROM "certificateAuthorities"
+       WHERE "subject" = ? AND "deleted" IS NULL ORDER BY "id"`,
+    ),
+    certificateEnd: endOf(reader, 'certificates'),
+    authorityEnd: endOf(reader, 'certificateAuthorities'),
+    expiringCertificates: expiringIn(reader, 'certificates'),
+    expiringAuthorities: expiringIn(reader, 'certificateAuthorities'),
     endUsers: reader
       .prepare<[string], string>('SELECT "organizationId" FROM "endUsers" WHERE "userId" = ? AND "deleted" IS NULL')
       .pluck(),
   };
+}
+
+function endOf(reader: Sqlite.Database, table: 'certificates' | 'certificateAuthorities') {
+  return reader
+    .prepare<[string], string>(`SELECT "validTo" FROM "${table}" WHERE "id" = ? AND "deleted" IS NULL`)
+    .pluck();
+}
+
+function expiringIn(reader: Sqlite.Database, table: 'certificates' | 'certificateAuthorities') {
+  return reader.prepare<[string, string], Expiring>(
+    `SELECT count(*) AS "count", min("validTo") AS "first" FROM (SELECT "validTo" FROM "${table}"
+     WHERE "validTo" >= ? AND "validTo" < ? AND "deleted" IS NULL ORDER BY "validTo" LIMIT 100000)`,
+  );
 }
 
 /**

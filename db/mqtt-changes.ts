@@ -14,7 +14,7 @@ export interface RetainedMessage {
   payload: Uint8Array;
 }
 
-/** A will, with what its owner had proven: the generation of a secret or the login session. */
+/** A will, with what its owner had proven: the generation of a secret, the login session, or the id of a certificate or CA. */
 export interface StoredWill {
   clientId: string;
   topic: string;

@@ -46,6 +46,8 @@ export type EntityKind =
   | 'channelTemplate'
   | 'customField'
   | 'mqttCredential'
+  | 'mqttCertificate'
+  | 'certificateAuthority'
   | 'associationCode'
   | 'association';
 
@@ -75,6 +77,8 @@ const administration: Rights = {
   channelTemplate: everything,
   customField: everything,
   mqttCredential: ['create'],
+  mqttCertificate: ['create', 'read', 'delete'],
+  certificateAuthority: everything,
   associationCode: ['create'],
   association: ['create'],
 };

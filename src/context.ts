@@ -1,4 +1,5 @@
 /** Composition root: everything that is made once and passed on. Owners close what they open, in reverse order. */
+import type { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { type Logger, pino } from 'pino';
@@ -25,6 +26,7 @@ import { readLogEntry, readPoints } from './messages/payload.js';
 import { Retention } from './messages/retention.js';
 import { type Position, Positions } from './positions.js';
 import { type CreatedAccount, createAccount } from './registry/accounts.js';
+import { ClientCertificates } from './registry/client-certificates.js';
 import { checkSecret } from './registry/credentials.js';
 import { readState, setState } from './registry/device-state.js';
 import { Revocations } from './revocations.js';
@@ -66,6 +68,10 @@ export interface Revoked {
 export interface Broker {
   /** The secret of a device or entity is another one: connections end, without their wills. */
   secretReplaced(entityId: string): Revoked;
+  /** A certificate, or a CA, is registered no more: the connections that it let in end, without their wills. */
+  certificateEnded(id: string): Revoked;
+  /** A CA is registered: TLS sessions are not resumed any more, for they lack the CAs between it and a device. */
+  authorityRegistered(): void;
   /** A login session is over: its connections end, without their wills. */
   loginEnded(sessionId: string): Revoked;
   /** As loginEnded, for every session that another process has ended. */
@@ -129,6 +135,22 @@ export type SecretCheck =
   | { result: 'proven'; caller: Caller; generation: number }
   | { result: 'wrong' }
   | { result: 'refused' };
+
+/** What a client has shown in the TLS handshake, having proven that it holds the key of the first. */
+export interface PresentedCertificate {
+  own: X509Certificate;
+  /** What it has sent along: CAs between it and one that is registered. */
+  others: readonly X509Certificate[];
+}
+
+/**
+ * As SecretCheck, of a certificate; `certificateId` is what let it in, it or a CA, until `expires` (milliseconds). A refusal
+ * names the device where the certificate is its.
+ */
+export type CertificateCheck =
+  | { result: 'proven'; caller: Caller; certificateId: string; expires: number }
+  | { result: 'wrong'; reason: string; deviceId?: string }
+  | { result: 'refused'; reason: string; deviceId: string };
 
 /** What a refused message says on `_rejected` (decisions 5). */
 export interface Rejection {
@@ -196,6 +218,7 @@ export interface BrokerServices {
   /** Undefined when the token is not that of a live session. */
   verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
   isOpenSession(sessionId: string): boolean;
+  certificates: Pick<ClientCertificates, 'areUsed' | 'isKnown' | 'isLive' | 'check'>;
   verifySecret(entityId: string, secret: string): Promise<SecretCheck>;
   /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
   isProvenSecret(entityId: string, secret: string): boolean;
@@ -228,6 +251,7 @@ export interface Context {
   secretAnswers: SecretAnswers;
   passwords: Passwords;
   secrets: Secrets;
+  certificates: ClientCertificates;
   tokens: Tokens;
   sessions: Sessions;
   sealing: Sealing;
@@ -302,6 +326,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       secretAnswers,
       passwords,
       secrets: new Secrets(),
+      certificates: new ClientCertificates({ registry, access, clock, audit, fields, log }),
       tokens,
       sessions,
       sealing,

@@ -54,6 +54,8 @@ import { pageRoutes } from './pages.js';
 import { accountUserRoutes } from './registry/account-users.js';
 import { associationRoutes } from './registry/association.js';
 import { batchRoutes } from './registry/batch.js';
+import { certificateAuthorityRoutes } from './registry/certificate-authorities.js';
+import { certificateRoutes } from './registry/certificates.js';
 import { channelTemplateRoutes } from './registry/channel-templates.js';
 import { credentialRoutes } from './registry/credentials.js';
 import { customFieldRoutes } from './registry/custom-fields.js';
@@ -199,6 +201,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
         customFieldRoutes,
         accountUserRoutes,
         credentialRoutes,
+        certificateRoutes,
+        certificateAuthorityRoutes,
         associationRoutes,
         batchRoutes,
         logRoutes,

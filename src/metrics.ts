@@ -4,16 +4,18 @@ import { Counter, Gauge, Registry } from 'prom-client';
 import type { Context } from './context.js';
 import { PlatformError } from './errors.js';
 import type { App } from './http.js';
+import { expiringSoon, warnedDays } from './registry/certificate-expiry.js';
 
 /** Mounts the endpoint: open unless a token is configured, which callers then send as Bearer. */
 export function metricsRoutes(
   app: App,
-  ctx: Pick<Context, 'broker' | 'bridges' | 'config' | 'messages' | 'keeping'>,
+  ctx: Pick<Context, 'broker' | 'bridges' | 'config' | 'messages' | 'keeping' | 'registry' | 'clock'>,
 ): void {
   const registry = new Registry();
   brokerMetrics(registry, ctx);
   bridgeMetrics(registry, ctx);
   messageMetrics(registry, ctx);
+  certificateMetrics(registry, ctx);
   const { metricsToken } = ctx.config;
   app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
     if (metricsToken !== undefined) demandToken(request.headers.authorization, metricsToken);
@@ -105,6 +107,22 @@ function messageMetrics(
     messages.full ? 1 : 0,
   );
   gauge(registry, 'slipway_disk_free_bytes', 'Free on the disk of the data directory.', () => keeping.diskFree ?? NaN);
+}
+
+/** Of all accounts, certificates of devices and CAs: counted when asked for, in an index, and to a hundred thousand. */
+function certificateMetrics(registry: Registry, ctx: Pick<Context, 'registry' | 'clock'>): void {
+  new Gauge({
+    name: 'slipway_certificates_expiring',
+    help: 'Registered certificates that expire soon.',
+    labelNames: ['kind', 'within'],
+    registers: [registry],
+    collect() {
+      const { certificates, authorities } = expiringSoon(ctx);
+      const within = `${warnedDays}d`;
+      this.set({ kind: 'device', within }, certificates.count);
+      this.set({ kind: 'authority', within }, authorities.count);
+    },
+  });
 }
 
 function bridgeMetrics(registry: Registry, { bridges }: Pick<Context, 'bridges'>): void {

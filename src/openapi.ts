@@ -45,7 +45,7 @@ const tags = [
   { name: 'Templates', description: 'What devices, end-users and organizations stem from.' },
   { name: 'Custom fields', description: 'Properties that the entities of a template have besides their own.' },
   { name: 'Channel templates', description: 'Channels of the devices of a template.' },
-  { name: 'Credentials', description: 'Broker passwords of devices.' },
+  { name: 'Credentials', description: 'Broker passwords and certificates of devices.' },
   { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
   { name: 'Messages', description: 'What devices have said.' },
   { name: 'Account users', description: 'The admins of an account.' },

@@ -4,6 +4,7 @@ import { ConfigError } from './config.js';
 import { createFirstAccount, type Opened, openContext } from './context.js';
 import { type App, buildHttp } from './http.js';
 import type { CreatedAccount } from './registry/accounts.js';
+import { startExpiryWarnings } from './registry/certificate-expiry.js';
 import { startPurge } from './registry/purge.js';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
@@ -39,6 +40,7 @@ export async function startServer(...given: Parameters<typeof openContext>): Pro
   }
   const listening = app;
   const purging = startPurge(opened.ctx);
+  const warnings = startExpiryWarnings(opened.ctx);
   const { port } = listening.server.address() as AddressInfo;
   const host = config.host.includes(':') ? `[${config.host}]` : config.host;
   return {
@@ -52,6 +54,7 @@ export async function startServer(...given: Parameters<typeof openContext>): Pro
       const cut = setTimeout(() => listening.server.closeAllConnections(), drainTime);
       await listening.close();
       clearTimeout(cut);
+      warnings.stop();
       await purging.stop();
       await opened.close();
     },

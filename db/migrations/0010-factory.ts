@@ -56,6 +56,7 @@ const statements = `
     ON "certificateAuthorities" ("accountId", "name") WHERE "deleted" IS NULL;
   CREATE UNIQUE INDEX "certificateAuthorities_fingerprint"
     ON "certificateAuthorities" ("fingerprint") WHERE "deleted" IS NULL;
+  CREATE INDEX "certificateAuthorities_subject" ON "certificateAuthorities" ("subject") WHERE "deleted" IS NULL;
   CREATE TABLE "certificates" (${common}
     "entityId" TEXT NOT NULL,
     "entityType" TEXT NOT NULL,
@@ -69,6 +70,8 @@ const statements = `
   CREATE UNIQUE INDEX "certificates_fingerprint" ON "certificates" ("fingerprint") WHERE "deleted" IS NULL;
   CREATE INDEX "certificates_entity" ON "certificates" ("entityId") WHERE "deleted" IS NULL;
   CREATE INDEX "certificates_validTo" ON "certificates" ("validTo") WHERE "deleted" IS NULL;
+  CREATE INDEX "certificates_created" ON "certificates" ("accountId", "created", "id") WHERE "deleted" IS NULL;
+  CREATE INDEX "certificates_deleted" ON "certificates" ("deleted") WHERE "deleted" IS NOT NULL;
 
   CREATE TABLE "jobs" (
     "id" TEXT NOT NULL PRIMARY KEY,

@@ -34,6 +34,8 @@ export interface Listing<T extends EntityTable> {
   counted?: { columns: readonly string[]; everywhere: 'deviceCounts'; placed: 'placedDeviceCounts' };
   /** Columns whose text is indexed for partial matches. */
   text?: readonly TextColumn[];
+  /** Filters for rows whose date in a column is before an instant, by their names. */
+  before?: Readonly<Record<string, keyof Row<T> & string>>;
   /** Values that columns must have whatever is asked for. */
   within?: Readonly<Partial<Record<keyof Row<T> & string, string>>>;
   /** The column that says where a row stands in the tree of organizations; absent where only admins list. */
@@ -91,6 +93,8 @@ export function listSchema<T extends EntityTable>(listing: Listing<T>, more: TPr
       Type.Optional(match === 'flag' ? Type.Boolean() : Type.String({ description: described[match as Match] })),
     ]),
   );
+  for (const name of Object.keys(listing.before ?? {}))
+    filters[name] = Type.Optional(Type.String({ description: 'Before this instant, ISO 8601.' }));
   const sorts = [...new Set([...listing.sorts, listing.defaultSort, ...Object.keys(aliases)])];
   const sortBy = Type.Optional(oneOf(sorts, { default: listing.defaultSort }));
   return Type.Object({ ...pagination, sortBy, ...filters, ...more });
@@ -167,6 +171,12 @@ async function narrow<T extends EntityTable>(
     .where(inReach(db, caller, listing));
   for (const [column, value] of Object.entries<string | undefined>(listing.within ?? {}))
     matching = matching.where(condition(column, 'exact', value));
+  for (const [name, column] of Object.entries<string>(listing.before ?? {})) {
+    if (query[name] === undefined) continue;
+    const instant = parseDate(String(query[name]));
+    if (instant === undefined) throw invalid(name, 'must be an ISO 8601 date');
+    matching = matching.where(sql<SqlBool>`${sql.ref(column)} < ${new Date(instant).toISOString()}`);
+  }
   for (const [column, match] of askedOf(listing, query, state)) {
     const text = listing.text?.find((indexed) => indexed === column);
     const rows = text && (await seldomRows(db, text, String(query[column])));

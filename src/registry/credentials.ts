@@ -131,8 +131,8 @@ function mayHave(caller: Caller, entityType: keyof typeof holders, holder: objec
   return entityType === 'endUser' && 'userId' in holder && holder.userId === caller.id;
 }
 
-/** Moves a defined device to activated; whether it did. */
-async function activate(tx: Tx, caller: Caller, deviceId: string, now: string): Promise<boolean> {
+/** Moves a defined device to activated (spec 3.1); whether it did. */
+export async function activate(tx: Tx, caller: Caller, deviceId: string, now: string): Promise<boolean> {
   const changed = await tx
     .updateTable('devices')
     .set((eb) => ({

@@ -27,6 +27,8 @@ const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityT
   { table: 'applications', by: [] },
   { table: 'identityProviders', by: [] },
   { table: 'bridges', by: [] },
+  { table: 'certificates', by: [] },
+  { table: 'certificateAuthorities', by: [] },
   {
     table: 'organizations',
     by: [
@@ -108,6 +110,7 @@ async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
   if (ids.length > 0)
     await ctx.registry.transaction(async (tx) => {
       await tx.deleteFrom('credentials').where('entityId', 'in', ids).execute();
+      await tx.deleteFrom('certificates').where('entityId', 'in', ids).execute();
       await tx.deleteFrom('idempotentAnswers').where('secretOf', 'in', ids).execute();
       await tx.deleteFrom('associationCodes').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('refusals').where('deviceId', 'in', ids).execute();

@@ -8,6 +8,7 @@ import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
 import type { OutboxChange } from '../../db/outbox.js';
 import { createAccount } from '../../src/registry/accounts.js';
+import { makeAuthority } from '../support/certificates.js';
 import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';
 
 /** Endpoints without an id of anything that is stored, and why. */
@@ -172,6 +173,23 @@ const table = `
   POST /api/v1/access/mqtt-credentials              | body entityId: device                           | 400/102 | 400/102 | 403/21
   POST /api/v1/access/mqtt-credentials              | body entityId: endUser                          | 400/102 | 400/102 | 403/21
   POST /api/v1/access/mqtt-credentials              | body entityId: accountUser                      | 400/102 | 400/102 | 403/21
+  POST /api/v1/access/mqtt-certificates             | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/access/mqtt-certificates             | body entityId: device                           | 400/102 | 403/21  | 403/21
+  GET /api/v1/access/mqtt-certificates              | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/access/mqtt-certificates              | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/access/mqtt-certificates              | query entityId: device                          | none    | 403/21  | 403/21
+  GET /api/v1/access/mqtt-certificates/{id}         | path id: mqttCertificate                        | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/access/mqtt-certificates/{id}      | path id: mqttCertificate                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/access/certificate-authorities       | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/access/certificate-authorities       | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
+  POST /api/v1/access/certificate-authorities       | body organizationId: organization               | 400/102 | 403/21  | 403/21
+  GET /api/v1/access/certificate-authorities        | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/access/certificate-authorities        | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/access/certificate-authorities/{id}   | path id: certificateAuthority                   | 404/100 | 403/21  | 403/21
+  PUT /api/v1/access/certificate-authorities/{id}   | path id: certificateAuthority                   | 404/100 | 403/21  | 403/21
+  PUT /api/v1/access/certificate-authorities/{id}   | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
+  PUT /api/v1/access/certificate-authorities/{id}   | body organizationId: organization               | 400/102 | 403/21  | 403/21
+  DELETE /api/v1/access/certificate-authorities/{id}| path id: certificateAuthority                   | 404/100 | 403/21  | 403/21
   POST /api/v1/association/create-association-code  | body deviceId: device                           | 404/100 | 403/21  | 403/21
   POST /api/v1/association/start-association-with-code | body associationCode: code                   | 404/100 | 422/106 | 403/21
   POST /api/v1/association/start-association-with-code | body endUserId: endUser                      | 400/102 | 400/102 | 403/21
@@ -272,11 +290,14 @@ interface Caller {
 }
 
 let service: Service;
+/** A certificate that is registered nowhere. */
+let spare: string;
 let callers: Record<(typeof who)[number], Caller>;
 let deviceStays: () => boolean;
 
 t.before(async () => {
   service = await startService(t);
+  spare = (await makeAuthority()).cert;
   const first = await fill(service.accountId, service.admin);
   const second = await strangerAccount();
   const stranger = await fill(second.accountId, second.token);
@@ -306,6 +327,9 @@ t.before(async () => {
   });
   const watched = await service.device(canaryDevice(sibling.id));
   deviceStays = await publishCanary(watched.device.id, watched.secret);
+  const certificate = { entityType: 'device', certificate: await certificateFor('canary') };
+  const registered = { entityId: watched.device.id, ...certificate };
+  await service.create('/access/mqtt-certificates', 'mqttCertificate', registered);
   const { device } = await service.ok('GET', `/api/v1/devices/${watched.device.id}`);
   const free = await service.create('/devices', 'device', canaryDevice(null));
   const devices = [
@@ -470,6 +494,17 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   await both('identityProvider', '/identity-providers', 'identityProvider', client);
   const bridge = await both('bridge', '/bridges', 'bridge', webhook);
   if (mine) await deadLetter(bridge.id);
+  const device = await create('/devices', 'device', { serialNumber: mark });
+  for (const [kind, path, more] of [
+    ['mqttCertificate', '/access/mqtt-certificates', { entityId: device.id, entityType: 'device' }],
+    ['certificateAuthority', '/access/certificate-authorities', {}],
+  ] as const) {
+    const body = async (name: string) => ({ accountId, name, ...more, certificate: await certificateFor(mark) });
+    const gone = await trashed(path, kind, await body(`${mark} trash`), token);
+    theirs[kind] = [await create(path, kind, await body(mark)), gone];
+  }
+  const plain = { name: 'own', certificate: (await makeAuthority()).cert };
+  own.certificateAuthority = await create('/access/certificate-authorities', 'certificateAuthority', plain);
   const [admin] = await list('/account-users');
   const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
   const ended = await trashed('/account-users', 'accountUser', { accountId, ...second }, token);
@@ -504,6 +539,7 @@ async function publishCanary(deviceId: string, secret: string): Promise<() => bo
   return () => client.connected;
 }
 
+const certificateFor = async (name: string) => (await makeAuthority({ subject: `CN=${name}` })).cert;
 /** Of an identity provider; its clientId is an id at the provider. */
 const client = { issuer: 'https://id.example.com', clientId: 'client' };
 const webhook = { kind: 'webhook', url: 'https://hooks.example.com/in' };
@@ -542,6 +578,13 @@ function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json 
     '/api/v1/bridges': { accountId, name: 'changed', ...webhook },
     '/api/v1/bridges/{id}/replay': { from: '2026-01-01', to: '2026-01-02' },
     '/api/v1/access/mqtt-credentials': { accountId, entityId: own.device?.id, entityType: 'device' },
+    '/api/v1/access/mqtt-certificates': {
+      accountId,
+      entityId: own.device?.id,
+      entityType: 'device',
+      certificate: spare,
+    },
+    '/api/v1/access/certificate-authorities': { accountId, name: 'changed', certificate: spare },
     '/api/v1/users/{userId}/mfa/sms': { phoneNumber: '+15550100' },
     '/api/v1/users/{userId}/mfa/totp/confirm': { code: '000000' },
     '/api/v1/users/{userId}/mfa/sms/confirm': { code: '000000' },

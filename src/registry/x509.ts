@@ -1,0 +1,232 @@
+/** Reading X.509 certificates (RFC 5280): what they say, what Node does not tell of them, and what is too weak. */
+import { type KeyObject, X509Certificate } from 'node:crypto';
+
+/** What is used of a certificate. Times in milliseconds since 1970. */
+export interface Certificate {
+  readonly x509: X509Certificate;
+  /** SHA-256 of the DER, lower-case hex. */
+  readonly fingerprint: string;
+  /** Names as one line, one attribute after the other: `O=Acme\, Inc, CN=Root`. */
+  readonly subject: string;
+  readonly issuer: string;
+  readonly validFrom: number;
+  readonly validTo: number;
+  /** Attributes of the subject, undefined when it has none, or several, of the kind. */
+  readonly commonName: string | undefined;
+  readonly serialNumber: string | undefined;
+  /** Whether it is signed with SHA-2 of 256 bits or more, or EdDSA. */
+  readonly hasStrongSignature: boolean;
+  /** The first byte of keyUsage [RFC 5280, 4.2.1.3], undefined where it is not limited. */
+  readonly keyUsage: number | undefined;
+  /** How many CAs may follow below it, undefined where that is not limited. */
+  readonly pathLength: number | undefined;
+  /** Whether it asks for something that nobody here knows. */
+  readonly isPeculiar: boolean;
+}
+
+/** Signatures with SHA-2 of 256 bits and more, and EdDSA, as the hex of their object identifiers. */
+const strongSignatures: ReadonlySet<string> = new Set([
+  // RSA with SHA-256, SHA-384, SHA-512
+  '2a864886f70d01010b',
+  '2a864886f70d01010c',
+  '2a864886f70d01010d',
+  // ECDSA with the same
+  '2a8648ce3d040302',
+  '2a8648ce3d040303',
+  '2a8648ce3d040304',
+  // Ed25519, Ed448
+  '2b6570',
+  '2b6571',
+]);
+/** RSA-PSS names its hash in parameters; without them it is SHA-1. */
+const rsaPss = '2a864886f70d01010a';
+const strongHashes: ReadonlySet<string> = new Set(['608648016503040201', '608648016503040202', '608648016503040203']);
+
+/** Bits: fewer are too weak, more take too long to check. */
+const rsaBits = { least: 2048, most: 8192 };
+const leastCurveBits = 256;
+
+const extensionIds = {
+  keyUsage: '551d0f',
+  alternativeName: '551d11',
+  basicConstraints: '551d13',
+  policies: '551d20',
+  extendedKeyUsage: '551d25',
+} as const;
+/** Critical extensions that are obeyed, or that ask nothing of whoever goes by names and keys. */
+const knownExtensions: ReadonlySet<string> = new Set(Object.values(extensionIds));
+/** Of extendedKeyUsage: for TLS clients, and for anything. */
+const clientUses: readonly string[] = ['1.3.6.1.5.5.7.3.2', '2.5.29.37.0'];
+/** In the first byte of keyUsage. */
+const digitalSignature = 0x80;
+const keyCertSign = 0x04;
+
+/** @throws Error when it cannot be read. */
+export function readCertificate(x509: X509Certificate): Certificate {
+  const { subject } = x509.toLegacyObject() as unknown as { subject?: Record<string, string | string[]> };
+  const only = (value: string | string[] | undefined) => (typeof value === 'string' ? value : undefined);
+  const validFrom = Date.parse(x509.validFrom);
+  const validTo = Date.parse(x509.validTo);
+  if (Number.isNaN(validFrom) || Number.isNaN(validTo)) throw new Error('no dates');
+  return {
+    x509,
+    fingerprint: x509.fingerprint256.replaceAll(':', '').toLowerCase(),
+    subject: oneLine(x509.subject),
+    issuer: oneLine(x509.issuer),
+    validFrom,
+    validTo,
+    commonName: only(subject?.CN),
+    serialNumber: only(subject?.serialNumber),
+    hasStrongSignature: hasStrongSignature(x509.raw),
+    ...limitsOf(x509.raw),
+  };
+}
+
+/** The one certificate of a PEM text; a sentence about it when it holds none, several, or a private key. */
+export function readPem(text: string): Certificate | string {
+  if (text.includes('PRIVATE KEY')) return 'holds a private key, which belongs to the device alone';
+  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
+  if (blocks.length > 1) return 'must hold exactly one certificate';
+  try {
+    return readCertificate(new X509Certificate(blocks[0] ?? ''));
+  } catch {
+    return 'must be a certificate in PEM form';
+  }
+}
+
+/** Why a key or a signature cannot be relied on; undefined when it can. */
+export function weaknessOf({ x509, hasStrongSignature: isStrong }: Certificate): string | undefined {
+  return keyWeakness(x509) ?? (isStrong ? undefined : 'is signed with a weak or unknown algorithm');
+}
+
+/**
+ * Why a certificate cannot be that of a CA with `below` other CAs between it and a device; undefined when it can.
+ * A weak one cannot either.
+ */
+export function authorityFault(certificate: Certificate, below: number): string | undefined {
+  const { x509, keyUsage, pathLength } = certificate;
+  if (keyUsage !== undefined && !(keyUsage & keyCertSign)) return 'may not sign certificates (keyUsage)';
+  if (!x509.ca) return 'must be that of a CA (basicConstraints CA:TRUE)';
+  if (pathLength !== undefined && pathLength < below) return 'has too many others below it (pathLenConstraint)';
+  return useFault(certificate) ?? weaknessOf(certificate);
+}
+
+/** Why a CA cannot have made this for a device to log in with; undefined when it can. */
+export function clientFault(certificate: Certificate): string | undefined {
+  const { keyUsage } = certificate;
+  if (keyUsage !== undefined && !(keyUsage & digitalSignature)) return 'may not sign (keyUsage)';
+  return useFault(certificate) ?? weaknessOf(certificate);
+}
+
+/** Whether `issuer` has signed it. Costs one check of a signature, if the names fit. */
+export function isSignedBy({ x509 }: Certificate, issuer: Certificate): boolean {
+  try {
+    return x509.checkIssued(issuer.x509) && x509.verify(issuer.x509.publicKey);
+  } catch {
+    return false;
+  }
+}
+
+function useFault({ x509, isPeculiar }: Certificate): string | undefined {
+  // Node's name for extendedKeyUsage.
+  const { keyUsage: uses } = x509;
+  if (isPeculiar) return 'has a critical extension that is not known';
+  if (uses && !uses.some((use) => clientUses.includes(use))) return 'is not for clients (extendedKeyUsage)';
+  return undefined;
+}
+
+function keyWeakness(x509: X509Certificate): string | undefined {
+  let key: KeyObject;
+  try {
+    key = x509.publicKey;
+  } catch {
+    return 'has a key of an unknown kind';
+  }
+  const { modulusLength = 0, namedCurve } = key.asymmetricKeyDetails ?? {};
+  switch (key.asymmetricKeyType) {
+    case 'rsa':
+    case 'rsa-pss':
+      if (modulusLength < rsaBits.least) return `has an RSA key of fewer than ${rsaBits.least} bits`;
+      return modulusLength > rsaBits.most ? `has an RSA key of more than ${rsaBits.most} bits` : undefined;
+    case 'ec': {
+      const { bits = 0 } = x509.toLegacyObject() as { bits?: number };
+      return namedCurve && bits >= leastCurveBits ? undefined : `has a curve of fewer than ${leastCurveBits} bits`;
+    }
+    case 'ed25519':
+    case 'ed448':
+      return undefined;
+    default:
+      return 'has a key of an unknown kind';
+  }
+}
+
+// What only the DER says. OpenSSL has read it before, and may have taken what is not quite DER.
+
+function hasStrongSignature(der: Buffer): boolean {
+  const [, algorithm] = partsOf(first(der));
+  const [id, parameters] = partsOf(algorithm?.body);
+  if (!id) return false;
+  if (id.body.toString('hex') !== rsaPss) return strongSignatures.has(id.body.toString('hex'));
+  const hash = partsOf(parameters?.body).find(({ tag }) => tag === contextTag(0));
+  const [hashId] = partsOf(first(hash?.body));
+  return strongHashes.has(hashId?.body.toString('hex') ?? '');
+}
+
+function limitsOf(der: Buffer): Pick<Certificate, 'keyUsage' | 'pathLength' | 'isPeculiar'> {
+  const [body] = partsOf(first(der));
+  const list = partsOf(body?.body).find(({ tag }) => tag === contextTag(3));
+  let keyUsage: number | undefined;
+  let pathLength: number | undefined;
+  let isPeculiar = false;
+  for (const { body: extension } of partsOf(first(list?.body))) {
+    const [id, ...rest] = partsOf(extension);
+    const name = id?.body.toString('hex') ?? '';
+    const isCritical = rest.length > 1 && rest[0]?.body[0] !== 0;
+    const value = rest.at(-1)?.body;
+    if (name === extensionIds.keyUsage) keyUsage = partsOf(value)[0]?.body[1] ?? 0;
+    if (name === extensionIds.basicConstraints) {
+      const depth = partsOf(first(value)).find(({ tag }) => tag === integerTag)?.body;
+      if (depth) pathLength = depth.length === 1 ? depth.readUInt8() : Number.POSITIVE_INFINITY;
+    }
+    if (isCritical && !knownExtensions.has(name)) isPeculiar = true;
+  }
+  return { keyUsage, pathLength, isPeculiar };
+}
+
+const integerTag = 0x02;
+const contextTag = (number: number) => 0xa0 + number;
+
+interface Part {
+  tag: number;
+  body: Buffer;
+}
+
+/** The body of the first element. */
+function first(der: Buffer | undefined): Buffer | undefined {
+  return partsOf(der)[0]?.body;
+}
+
+/** The elements of a DER sequence, in their order. @throws Error for bytes that are none. */
+function partsOf(der: Buffer | undefined): Part[] {
+  const parts: Part[] = [];
+  for (let at = 0; der && at < der.length; ) {
+    const tag = der.readUInt8(at);
+    let length = der.readUInt8(at + 1);
+    at += 2;
+    if (length === 0x80) throw new Error('not DER');
+    if (length > 0x80) {
+      const bytes = length & 0x7f;
+      length = der.readUIntBE(at, bytes);
+      at += bytes;
+    }
+    if (at + length > der.length) throw new Error('not DER');
+    parts.push({ tag, body: der.subarray(at, at + length) });
+    at += length;
+  }
+  return parts;
+}
+
+/** Node puts each attribute on a line of its own, with commas escaped. */
+function oneLine(name: string | undefined): string {
+  return (name ?? '').replaceAll('\n', ', ');
+}
