@@ -26,7 +26,10 @@ export type ChannelRow = Pick<
 /** A login session as it is looked up for every request. */
 export type SessionRow = Omit<Row<'sessions'>, 'created' | 'address'>;
 /** A live application, as the access rules and its sessions need it. */
-export type ApplicationRow = Pick<Row<'applications'>, 'id' | 'accountId' | 'kind' | 'accessTokenLifetime'>;
+export type ApplicationRow = Pick<
+  Row<'applications'>,
+  'id' | 'accountId' | 'kind' | 'accessTokenLifetime' | 'deviceTemplateId' | 'organizationId' | 'expiresAt'
+>;
 /** What the broker needs to check a secret. */
 export type CredentialRow = Pick<
   Row<'credentials'>,
@@ -166,7 +169,8 @@ function prepareLookups(reader: Sqlite.Database) {
       'SELECT "id", "accountId", "userId", "applicationId", "expires", "ended", "csrfHash" FROM "sessions" WHERE "id" = ?',
     ),
     application: reader.prepare<[string], ApplicationRow>(
-      'SELECT "id", "accountId", "kind", "accessTokenLifetime" FROM "applications" WHERE "id" = ? AND "deleted" IS NULL',
+      `SELECT "id", "accountId", "kind", "accessTokenLifetime", "deviceTemplateId", "organizationId", "expiresAt"
+       FROM "applications" WHERE "id" = ? AND "deleted" IS NULL`,
     ),
     credential: reader.prepare<[string], CredentialRow>(
       'SELECT "accountId", "entityId", "entityType", "secretHash", "generation" FROM "credentials" WHERE "entityId" = ?',

@@ -22,6 +22,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
+import { askedPlace, reserve } from '../factory/station-limits.js';
 import type { App } from '../http.js';
 import { accountOf } from './organizations.js';
 import {
@@ -203,15 +204,16 @@ export function deviceRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'device');
     access.demandAccount(caller, body.accountId);
     const set = readSettable(body);
+    const { deviceTemplateId, organizationId: organization = null } = askedPlace(caller, body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const template =
-        body.deviceTemplateId !== undefined
-          ? await findLive(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId)
+        deviceTemplateId !== undefined
+          ? await findLive(tx, 'deviceTemplates', caller.accountId, deviceTemplateId)
           : await defaultTemplate(tx, 'deviceTemplates', caller.accountId);
       if (!template) throw unknownReference('deviceTemplateId');
-      const organization = body.organizationId ?? null;
       if (organization !== null && !(await findLive(tx, 'organizations', caller.accountId, organization)))
         throw unknownReference('organizationId');
+      await reserve(tx, caller, 1, clock);
       return insert(tx, 'devices', {
         ...stamp(clock, caller),
         deviceTemplateId: template.id,
