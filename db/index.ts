@@ -33,7 +33,14 @@ export type ApplicationRow = Pick<
 /** What the broker needs to check a secret. */
 export type CredentialRow = Pick<
   Row<'credentials'>,
-  'accountId' | 'entityId' | 'entityType' | 'secretHash' | 'generation'
+  | 'accountId'
+  | 'entityId'
+  | 'entityType'
+  | 'secretHash'
+  | 'generation'
+  | 'previousHash'
+  | 'previousGeneration'
+  | 'previousUntil'
 >;
 
 /** Who stands behind a live end-user or account user; `organizationId` is null for an account user. */
@@ -173,7 +180,9 @@ function prepareLookups(reader: Sqlite.Database) {
        FROM "applications" WHERE "id" = ? AND "deleted" IS NULL`,
     ),
     credential: reader.prepare<[string], CredentialRow>(
-      'SELECT "accountId", "entityId", "entityType", "secretHash", "generation" FROM "credentials" WHERE "entityId" = ?',
+      `SELECT "accountId", "entityId", "entityType", "secretHash", "generation",
+              "previousHash", "previousGeneration", "previousUntil"
+       FROM "credentials" WHERE "entityId" = ?`,
     ),
     endUsers: reader
       .prepare<[string], string>('SELECT "organizationId" FROM "endUsers" WHERE "userId" = ? AND "deleted" IS NULL')

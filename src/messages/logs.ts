@@ -66,7 +66,7 @@ export function logRoutes(app: App, ctx: Context): void {
     '/devices/:id/logs',
     {
       config: {
-        right: ['read', 'device'],
+        right: ['subscribe', 'device'],
         errors: ['notFound', 'deleted', 'pageOutside', 'forbidden', 'tooMany'],
         sends: ['ignored'],
       },
@@ -122,7 +122,7 @@ export async function readLogs(
   deviceId: string,
   query: LogQuery,
 ): Promise<LogAnswer> {
-  access.demand(caller, 'read', 'device');
+  access.demand(caller, 'subscribe', 'device');
   const device = demandDevice(access, caller, deviceId);
   const { page = 1, pageSize = 10 } = query;
   const read = await messages.readLogs(device.id, readFilter(query), { page, pageSize });

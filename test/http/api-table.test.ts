@@ -9,8 +9,8 @@ import { type Json, type Service, startService } from '../support/service.js';
 const file = 'docs/api.md';
 const [begin, end] = ['<!-- endpoints -->', '<!-- /endpoints -->'];
 const kinds: Record<string, string> = { endUser: 'end-user', backEnd: 'back-end', endUserApp: 'app for end-users' };
-/** Admins, end-users, newcomers, back-ends, applications for end-users. */
-const kindsOfCallers = 5;
+/** Admins, end-users, newcomers, back-ends, applications for end-users, stations. */
+const kindsOfCallers = 6;
 
 let service: Service;
 let operations: Json[];
