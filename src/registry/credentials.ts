@@ -235,7 +235,7 @@ export function isInForce(
   entityId: string,
   generation: number,
 ): boolean {
-  const inForce = secretsInForce(registry.credential(entityId), clock.now());
+  const inForce = secretsInForce(registry.credential(entityId), clock);
   return inForce.some((one) => one.generation === generation);
 }
 
@@ -245,17 +245,20 @@ export function knownGeneration(
   entityId: string,
   secret: string,
 ): number | undefined {
-  const inForce = secretsInForce(registry.credential(entityId), clock.now());
+  const inForce = secretsInForce(registry.credential(entityId), clock);
   return inForce.find(({ hash }) => secrets.isProven(entityId, hash, secret))?.generation;
 }
 
 /** The generation of the secret in force that this one is. Whatever is wrong takes two hashes, previous secret or not. */
-async function provenGeneration(ctx: Checking, entityId: string, secret: string): Promise<number | undefined> {
-  const known = knownGeneration(ctx, entityId, secret);
-  if (known !== undefined) return known;
-  const [newest, previous] = secretsInForce(ctx.registry.credential(entityId), ctx.clock.now());
-  if (await ctx.secrets.verify(entityId, newest?.hash, secret)) return newest?.generation;
-  return (await ctx.secrets.verify(entityId, previous?.hash, secret)) ? previous?.generation : undefined;
+async function provenGeneration(
+  { registry, secrets, clock }: Checking,
+  entityId: string,
+  secret: string,
+): Promise<number | undefined> {
+  const [newest, previous] = secretsInForce(registry.credential(entityId), clock);
+  if (previous && secrets.isProven(entityId, previous.hash, secret)) return previous.generation;
+  if (await secrets.verify(entityId, newest?.hash, secret)) return newest?.generation;
+  return (await secrets.verify(entityId, previous?.hash, secret)) ? previous?.generation : undefined;
 }
 
 function deviceCaller(access: Context['access'], deviceId: string): Caller | undefined {

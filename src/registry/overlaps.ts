@@ -13,13 +13,15 @@ export interface InForce {
   generation: number;
 }
 
-/** The secrets of a credential that are in force at `now` (milliseconds), the newest first. */
-export function secretsInForce(credential: CredentialRow | undefined, now: number): InForce[] {
+/** The secrets of a credential that are in force now, the newest first. */
+export function secretsInForce(credential: CredentialRow | undefined, clock: Clock): InForce[] {
   if (!credential) return [];
   const { secretHash, generation, previousHash, previousGeneration, previousUntil } = credential;
   const newest = { hash: secretHash, generation };
   if (previousHash === null || previousGeneration === null || previousUntil === null) return [newest];
-  return Date.parse(previousUntil) > now ? [newest, { hash: previousHash, generation: previousGeneration }] : [newest];
+  return Date.parse(previousUntil) > clock.now()
+    ? [newest, { hash: previousHash, generation: previousGeneration }]
+    : [newest];
 }
 
 /** Credentials whose previous secret has not ended yet, in memory, so that a CONNECT of any other asks the disk nothing. */
