@@ -14,7 +14,7 @@ import { unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { noteSecret } from '../idempotency.js';
 import { makeSecret } from '../identity/secrets.js';
-import { secretsInForce } from './overlaps.js';
+import { noPrevious, secretsInForce } from './overlaps.js';
 
 /** Who may have a secret for the broker, and where it is stored. */
 const holders = { device: 'devices', endUser: 'endUsers', accountUser: 'accountUsers' } as const;
@@ -84,7 +84,7 @@ export function credentialRoutes(app: App, ctx: Context): void {
  * own where it is an end-user.
  */
 export async function createCredential(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
-  const { access, clock, broker } = ctx;
+  const { access, clock } = ctx;
   access.demand(caller, 'create', 'mqttCredential');
   access.demandAccount(caller, body.accountId);
   const secret = makeSecret();
@@ -95,8 +95,7 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
   const { credential, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
     const holder = await findLive(tx, holders[body.entityType], caller.accountId, body.entityId);
     if (!holder || !mayHave(access, caller, body.entityType, holder)) throw unknownReference('entityId');
-    const { entityId, entityType } = body;
-    const credential = await storeSecret(tx, caller, { entityId, entityType, secretHash, now, previousUntil });
+    const { credential, activated } = await storeSecret(tx, caller, body, secretHash, now, previousUntil);
     await ctx.audit.record(tx, {
       event: 'credentialCreated',
       outcome: 'success',
@@ -106,56 +105,39 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
     });
     const shown = showCredential(credential, secret);
     await noteSecret(tx, body.entityId, { etag: etagOf(shown) }, { mqttCredential: shown });
-    return { credential, activated: body.entityType === 'device' && (await activate(tx, caller, body.entityId, now)) };
+    return { credential, activated };
   });
 
-  secretStored(ctx, caller, credential);
-  const placement = activated ? access.placement(body.entityId) : undefined;
-  if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
+  secretStored(ctx, caller, body.entityId, activated);
+  ctx.secretAnswers.made(body.entityId);
   return showCredential(credential, secret);
 }
 
-/** What a new secret is stored with; the previous one works until `previousUntil`, or no longer. */
-interface NewSecret {
-  entityId: string;
-  entityType: keyof typeof holders;
-  secretHash: string;
-  now: string;
-  previousUntil: string | null;
-}
-
-/** Puts a new secret in the place of the one before it; whatever that one's predecessor was, it ends. */
+/**
+ * Puts a new secret in the place of an entity's former one, which works until `previousUntil`, or no longer; that one's own
+ * predecessor ends in any case. Also whether that has moved a defined device to activated (spec 3.1).
+ */
 export async function storeSecret(
   tx: Tx,
   caller: Caller,
-  { entityId, entityType, secretHash, now, previousUntil }: NewSecret,
-): Promise<Row<'credentials'>> {
-  const modified = { secretHash, lastModified: now, lastModifiedById: caller.id };
-  const noPrevious = { previousHash: null, previousGeneration: null, previousUntil: null };
+  { entityId, entityType }: Pick<Static<typeof createBody>, 'entityId' | 'entityType'>,
+  secretHash: string,
+  now: string,
+  previousUntil: string | null = null,
+): Promise<{ credential: Row<'credentials'>; activated: boolean }> {
   const previous = {
     previousHash: sql<string>`"credentials"."secretHash"`,
     previousGeneration: sql<number>`"credentials"."generation"`,
     previousUntil,
   };
-  // What was published before was not published with it.
-  await tx.deleteFrom('publications').where('deviceId', '=', entityId).execute();
-  return tx
+  const credential = await tx
     .insertInto('credentials')
-    .values({
-      id: uuidv7(),
-      accountId: caller.accountId,
-      entityId,
-      entityType,
-      generation: 1,
-      created: now,
-      createdById: caller.id,
-      version: 1,
-      ...modified,
-      ...noPrevious,
-    })
+    .values({ ...newCredential(caller, entityId, secretHash, now), entityType })
     .onConflict((conflict) =>
       conflict.column('entityId').doUpdateSet({
-        ...modified,
+        secretHash,
+        lastModified: now,
+        lastModifiedById: caller.id,
         ...(previousUntil === null ? noPrevious : previous),
         generation: sql`"credentials"."generation" + 1`,
         version: sql`"credentials"."version" + 1`,
@@ -163,15 +145,44 @@ export async function storeSecret(
     )
     .returningAll()
     .executeTakeFirstOrThrow();
+  // What was published before was not published with this one.
+  await tx.deleteFrom('publications').where('deviceId', '=', entityId).execute();
+  return { credential, activated: entityType === 'device' && (await activate(tx, caller, entityId, now)) };
+}
+
+/** The first credential of a device. */
+export function newCredential(caller: Caller, deviceId: string, secretHash: string, now: string): Row<'credentials'> {
+  return {
+    id: uuidv7(),
+    accountId: caller.accountId,
+    entityId: deviceId,
+    entityType: 'device',
+    secretHash,
+    generation: 1,
+    created: now,
+    createdById: caller.id,
+    lastModified: now,
+    lastModifiedById: caller.id,
+    version: 1,
+    ...noPrevious,
+  };
 }
 
 /** After the commit of storeSecret: secrets that are in force no more end, with the connections made with them. */
-export function secretStored(ctx: Context, caller: Caller, { entityId, previousUntil }: Row<'credentials'>): void {
-  const { registry, overlaps, broker, revocations, secretAnswers } = ctx;
+export function secretStored(
+  ctx: Pick<Context, 'registry' | 'revocations' | 'broker' | 'access' | 'overlaps'>,
+  caller: Caller,
+  entityId: string,
+  activated: boolean,
+): void {
+  const { registry, overlaps, broker, revocations, access } = ctx;
   registry.credentialChanged(entityId);
-  overlaps.changed(entityId, previousUntil);
-  revocations.note(caller, previousUntil === null ? broker.secretReplaced(entityId) : broker.secretOverlaps(entityId));
-  secretAnswers.made(entityId);
+  // As it is in the file: another regeneration may have been committed meanwhile, and told first.
+  const until = registry.credential(entityId)?.previousUntil ?? null;
+  overlaps.changed(entityId, until);
+  revocations.note(caller, until === null ? broker.secretReplaced(entityId) : broker.secretOverlaps(entityId));
+  const placement = activated ? access.placement(entityId) : undefined;
+  if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
 }
 
 /**
@@ -190,8 +201,8 @@ function mayHave(
   return entityType === 'endUser' && 'userId' in holder && holder.userId === caller.id;
 }
 
-/** Moves a defined device to activated; whether it did. */
-async function activate(tx: Tx, caller: Caller, deviceId: string, now: string): Promise<boolean> {
+/** Moves a defined device to activated (spec 3.1); whether it did. */
+export async function activate(tx: Tx, caller: Caller, deviceId: string, now: string): Promise<boolean> {
   const changed = await tx
     .updateTable('devices')
     .set((eb) => ({

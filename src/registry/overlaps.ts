@@ -5,7 +5,8 @@ import type { Clock } from '../context.js';
 /** Rows of one statement. */
 const rowsAtOnce = 500;
 
-const noPrevious = { previousHash: null, previousGeneration: null, previousUntil: null };
+/** Of a credential without a previous secret. */
+export const noPrevious = { previousHash: null, previousGeneration: null, previousUntil: null };
 
 /** A secret that is in force: its hash, and the generation that a connection made with it bears. */
 export interface InForce {

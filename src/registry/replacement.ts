@@ -68,11 +68,11 @@ async function replaceDevice(
   const made = await writeAs(ctx, caller, ['devices', id], async (tx) => {
     const before = await find(tx, 'devices', id);
     if (!before) throw new PlatformError('notFound');
+    // In the one change that makes the version of the answer, so that storeSecret finds nothing left to move.
     const activated = before.provisioningState === 'defined' ? { provisioningState: 'activated' } : {};
     const after = await change(tx, 'devices', id, version, { caller, clock }, { serialNumber, ...activated });
-    const now = timestamp(clock);
-    const stored = { entityId: id, entityType: 'device', secretHash, now, previousUntil: null } as const;
-    const credential = await storeSecret(tx, caller, stored);
+    const holder = { entityId: id, entityType: 'device' } as const;
+    const { credential } = await storeSecret(tx, caller, holder, secretHash, timestamp(clock));
     await tx.deleteFrom('certificates').where('entityId', '=', id).execute();
     await tx.deleteFrom('associationCodes').where('deviceId', '=', id).execute();
     await ctx.audit.record(tx, {
@@ -85,10 +85,11 @@ async function replaceDevice(
     });
     const answer = { device: showDevice(ctx, after), mqttCredential: showCredential(credential, secret) };
     await noteSecret(tx, id, { etag: etagOf(answer.device) }, answer);
-    return { before, after, credential, answer };
+    return { before, after, answer };
   });
   access.deviceChanged(id);
-  secretStored(ctx, caller, made.credential);
+  secretStored(ctx, caller, id, false);
+  ctx.secretAnswers.made(id);
   broker.deviceUpdated(made.after, changedState(ctx, made.before, made.after));
   return made.answer;
 }
