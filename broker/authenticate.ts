@@ -143,10 +143,15 @@ export class Authenticator {
     return this.#prove(username, username === jwtUsername, Buffer.from(password), address);
   }
 
-  /** Whether the credential of a connection is still the one in force. */
+  /** Whether the credential of a connection is still in force. */
   isCurrent({ principal, generation, expires }: ProvenIdentity): boolean {
-    if (generation !== undefined) return this.#services.generationOf(principal) === generation;
+    if (generation !== undefined) return this.#services.isInForce(principal, generation);
     return expires > this.#services.clock.now();
+  }
+
+  /** Whether a connection was made with the newest secret of its principal, or without one. */
+  isNewest({ principal, generation }: ProvenIdentity): boolean {
+    return generation === undefined || this.#services.generationOf(principal) === generation;
   }
 
   /** An identity with no end-user yet, say, has nothing to hear. */

@@ -159,7 +159,7 @@ export class Authority {
     const owner = this.#ownerOf(clientId);
     const principal = principalOf(clientId);
     if (!owner) return undefined;
-    if (generation !== null && this.#services.generationOf(principal) !== generation) return undefined;
+    if (generation !== null && !this.#services.isInForce(principal, generation)) return undefined;
     const { isOpenSession, certificates } = this.#services;
     if (sessionId !== null && !isOpenSession(sessionId) && !certificates.isLive(sessionId)) return undefined;
     const proof = { generation: generation ?? undefined, sessionId: sessionId ?? undefined, certificateId: undefined };

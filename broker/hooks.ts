@@ -5,12 +5,14 @@ import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import type { Authority, DeviceAddress } from './authorize.js';
 import { type Counters, variableOf } from './counters.js';
+import type { DeviceSigns } from './device-signs.js';
 import { faultOf } from './fault.js';
 import type { Ingest } from './ingest.js';
 import { type Limits, OverLimit } from './limits.js';
 import type { Listeners } from './listeners.js';
 import type { SessionStore } from './persistence.js';
 import type { Presence } from './presence.js';
+import type { Publications } from './publications.js';
 import { principalOf, type Refusals, reasonOf } from './refusals.js';
 import { unsubscribe } from './revocation.js';
 import { type ServiceChannels, silence } from './service-channels.js';
@@ -29,6 +31,8 @@ export interface Parts {
   channels: ServiceChannels;
   ingest: Ingest;
   presence: Presence;
+  publications: Publications;
+  signs: DeviceSigns;
   refusals: Refusals;
   listeners: Listeners;
 }
@@ -107,13 +111,26 @@ export class Hooks {
   }
 
   connackSent(client: BrokerClient): void {
-    const { listeners, presence } = this.#parts;
+    const { listeners, presence, signs } = this.#parts;
     listeners.ready(client.conn);
     const { live } = client;
     if (!live || live.ended) return;
     live.ready = true;
     const device = deviceOf(live);
     if (device) presence.connected(device, live);
+    if (device) signs.sign(device.deviceId);
+    this.#endPrevious(live);
+  }
+
+  /** Where two secrets are in force, the previous one ends when the new one has connected (decisions 6). */
+  #endPrevious({ identity }: LiveClient): void {
+    if (identity?.generation === undefined) return;
+    const { services, sessions, authenticator } = this.#parts;
+    const { principal, generation } = identity;
+    services
+      .secretConnected(principal, generation)
+      .then((hasEnded) => hasEnded && sessions.endOutdated(principal, (one) => authenticator.isCurrent(one)))
+      .catch((error) => services.log.error({ err: error }, 'a previous secret could not be ended'));
   }
 
   ready({ live }: BrokerClient): void {
@@ -153,6 +170,8 @@ export class Hooks {
     }
     const decision = authority.decidePublish(live.identity, packet.topic);
     if (decision.verdict === 'accepted') {
+      // A will is no message of a device that works.
+      if (!live.hasPublished && !live.client.closed) this.#parts.publications.first(live);
       ingest.accept(live, packet, decision.route, done);
       return;
     }

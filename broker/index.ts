@@ -6,6 +6,7 @@ import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types
 import { Authenticator } from './authenticate.js';
 import { Authority } from './authorize.js';
 import { type Counters, newCounters } from './counters.js';
+import { DeviceSigns } from './device-signs.js';
 import { DirectPublisher } from './direct.js';
 import { faultOf } from './fault.js';
 import { Hooks } from './hooks.js';
@@ -17,6 +18,7 @@ import { PeerCertificates } from './peer-certificates.js';
 import { SessionStore } from './persistence.js';
 import { PostedLogs } from './posted-logs.js';
 import { Presence } from './presence.js';
+import { Publications } from './publications.js';
 import { Refusals } from './refusals.js';
 import { ReverseDns } from './reverse-dns.js';
 import { Revocation } from './revocation.js';
@@ -115,6 +117,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const postedLogs = new PostedLogs(services, aedes, persistence);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
+  const signs = new DeviceSigns();
+  const publications = new Publications(services, signs);
   const listeners = new Listeners(
     services,
     limits,
@@ -122,9 +126,10 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     (conn, request) => aedes.handle(conn, request) as BrokerClient,
   );
   const parts = { services, aedes, counters, sessions, authenticator, authority, limits, persistence };
-  const hooks = new Hooks({ ...parts, channels, ingest, presence, refusals, listeners });
+  const hooks = new Hooks({ ...parts, channels, ingest, presence, publications, signs, refusals, listeners });
   const streams = new Streams({ ...parts, marks });
   const revocation = new Revocation({ ...parts, streams });
+  const secretEnded = (id: string) => revocation.secretEnded(id, (one) => authenticator.isCurrent(one));
   const direct = new DirectPublisher({ ...parts, channels, ingest, refusals });
 
   aedes.on('client', (client) => guarded('client', () => hooks.registered(client as BrokerClient)));
@@ -155,10 +160,21 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const sweep = setInterval(() => {
     guarded('expiry', () => sessions.endExpired(clock.now()));
     guarded('expiry', () => streams.endExpired(clock.now()));
+    guarded('expiry', () => signs.endExpired(clock.now()));
+    void endPreviousSecrets();
     guarded('sweep', () => persistence.sweep());
     for (const will of persistence.takeDueWills()) guarded('will', () => hooks.publishLeftWill(will));
   }, sweepInterval);
   sweep.unref();
+
+  /** Those whose time is over, with the connections made with them. */
+  async function endPreviousSecrets(): Promise<void> {
+    try {
+      for (const id of await services.endPreviousSecrets()) secretEnded(id);
+    } catch (error) {
+      log.error({ err: error }, 'previous secrets could not be ended');
+    }
+  }
 
   return {
     counters,
@@ -173,14 +189,22 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     listen: () => listeners.listen(),
     attachWebSocket: (server) => listeners.attachWebSocket(server),
     secretReplaced: (entityId) => revocation.secretReplaced(entityId),
+    secretOverlaps: secretEnded,
     certificateEnded: (id) => revocation.certificateEnded(id),
     authorityRegistered: () => listeners.forgetTlsSessions(),
-    loginEnded: (sessionId) => revocation.loginEnded(sessionId),
+    loginEnded: (sessionId) => {
+      signs.endSession(sessionId);
+      return revocation.loginEnded(sessionId);
+    },
     loginsEnded: () => {
+      signs.endClosed((id) => services.isOpenSession(id));
       sessions.endClosed((id) => services.isOpenSession(id));
       streams.endClosed((id) => services.isOpenSession(id));
     },
-    principalDeleted: (accountId, id) => revocation.principalDeleted(accountId, id),
+    principalDeleted: (accountId, id) => {
+      signs.endPrincipal(id);
+      return revocation.principalDeleted(accountId, id);
+    },
     identityChanged: (accountId, userId) => revocation.principalChanged(accountId, userId, access.callerOf(userId)),
     entityChanged: (accountId, id) => revocation.principalChanged(accountId, id, access.callerOfEntity(id)),
     deviceMoved: ({ id, accountId }, before) => revocation.deviceMoved({ deviceId: id, accountId }, before),
@@ -193,6 +217,16 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     stream: (caller, request) => streams.open(caller, request),
     endStreams: () => streams.endAll(),
     decide: (caller, action, topic) => authority.decide(caller, action, topic),
+    watchDevice: (caller, deviceId, expires) => {
+      const isConnected = () =>
+        [...sessions.of(deviceId)].some(
+          ({ identity, ready }) => ready && identity !== undefined && authenticator.isNewest(identity),
+        );
+      const watch = signs.open(caller, deviceId, expires, isConnected);
+      if (watch) publications.lookAgain(sessions.of(deviceId));
+      return watch;
+    },
+    endWatches: () => signs.endAll(),
     refusalsStored: (deviceId) => refusals.stored(deviceId),
     logPosted: ({ id, accountId }, entry, payload) => postedLogs.take({ deviceId: id, accountId }, entry, payload),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),
@@ -211,6 +245,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       }
       names.close();
       await presence.flush();
+      await publications.flush();
       await refusals.flush();
       await persistence.destroy();
     },

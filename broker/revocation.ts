@@ -3,7 +3,7 @@ import type { Caller } from '../src/access.js';
 import type { BrokerServices, ChannelAddress, Revoked } from '../src/context.js';
 import type { Authority, DeviceAddress } from './authorize.js';
 import type { SessionStore } from './persistence.js';
-import type { LiveClient, Sessions } from './sessions.js';
+import type { LiveClient, ProvenIdentity, Sessions } from './sessions.js';
 import type { Streams } from './streams.js';
 
 /** What revocation works with. */
@@ -39,6 +39,11 @@ export class Revocation {
   /** Another secret is in force. The stored sessions are those of the principal, which has got it. */
   secretReplaced(principal: string): Revoked {
     return countOf(this.#parts.sessions.endPrincipal(principal));
+  }
+
+  /** A secret is in force no more, while another one of the principal still is. */
+  secretEnded(principal: string, isCurrent: (identity: ProvenIdentity) => boolean): Revoked {
+    return countOf(this.#parts.sessions.endOutdated(principal, isCurrent));
   }
 
   /** A login session is over. The stored sessions are those of the identity, which may log in again. */

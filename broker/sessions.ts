@@ -15,6 +15,8 @@ export interface LiveClient {
   ended: boolean;
   /** Whether it was ended because its principal was cut off: then its will is void. */
   kicked: boolean;
+  /** Whether its first message has been noted; the one thing of it that a PUBLISH looks at. */
+  hasPublished: boolean;
   /** Topic filters in force, those of a restored session included. */
   readonly filters: Set<string>;
   /** Lowest and highest QoS among the filters; deliveries are capped to it. */
@@ -119,6 +121,12 @@ export class Sessions {
     return this.#kickAll(this.#byPrincipal.get(principal));
   }
 
+  /** Ends the connections of a principal that were made with what is in force no more; those that were ended. */
+  endOutdated(principal: string, isCurrent: (identity: ProvenIdentity) => boolean): LiveClient[] {
+    const lives = [...this.of(principal)];
+    return this.#kickAll(lives.filter(({ identity }) => !identity || !isCurrent(identity)));
+  }
+
   /** Ends every connection of a login session; those that were ended. */
   endSession(sessionId: string): LiveClient[] {
     this.#cut(`session:${sessionId}`);
@@ -201,6 +209,7 @@ export function newLiveClient(client: BrokerClient, clientId: string, address: s
     ready: false,
     ended: false,
     kicked: false,
+    hasPublished: false,
     filters: new Set(),
     lowestQos: 2,
     highestQos: 0,

@@ -26,11 +26,21 @@ export type ChannelRow = Pick<
 /** A login session as it is looked up for every request. */
 export type SessionRow = Omit<Row<'sessions'>, 'created' | 'address'>;
 /** A live application, as the access rules and its sessions need it. */
-export type ApplicationRow = Pick<Row<'applications'>, 'id' | 'accountId' | 'kind' | 'accessTokenLifetime'>;
+export type ApplicationRow = Pick<
+  Row<'applications'>,
+  'id' | 'accountId' | 'kind' | 'accessTokenLifetime' | 'deviceTemplateId' | 'organizationId' | 'expiresAt'
+>;
 /** What the broker needs to check a secret. */
 export type CredentialRow = Pick<
   Row<'credentials'>,
-  'accountId' | 'entityId' | 'entityType' | 'secretHash' | 'generation'
+  | 'accountId'
+  | 'entityId'
+  | 'entityType'
+  | 'secretHash'
+  | 'generation'
+  | 'previousHash'
+  | 'previousGeneration'
+  | 'previousUntil'
 >;
 
 /** A live certificate of a device, as it is looked up for a connection. */
@@ -205,10 +215,13 @@ function prepareLookups(reader: Sqlite.Database) {
       'SELECT "id", "accountId", "userId", "applicationId", "expires", "ended", "csrfHash" FROM "sessions" WHERE "id" = ?',
     ),
     application: reader.prepare<[string], ApplicationRow>(
-      'SELECT "id", "accountId", "kind", "accessTokenLifetime" FROM "applications" WHERE "id" = ? AND "deleted" IS NULL',
+      `SELECT "id", "accountId", "kind", "accessTokenLifetime", "deviceTemplateId", "organizationId", "expiresAt"
+       FROM "applications" WHERE "id" = ? AND "deleted" IS NULL`,
     ),
     credential: reader.prepare<[string], CredentialRow>(
-      'SELECT "accountId", "entityId", "entityType", "secretHash", "generation" FROM "credentials" WHERE "entityId" = ?',
+      `SELECT "accountId", "entityId", "entityType", "secretHash", "generation",
+              "previousHash", "previousGeneration", "previousUntil"
+       FROM "credentials" WHERE "entityId" = ?`,
     ),
     certificate: reader.prepare<[string], CertificateRow>(
       'SELECT "id", "accountId", "entityId" FROM "certificates" WHERE "fingerprint" = ? AND "deleted" IS NULL',

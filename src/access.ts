@@ -3,7 +3,16 @@
  * kind of caller may do to a kind of thing; the tree of organizations says which of those things are in its reach.
  */
 import { boundedCache } from '../db/cache.js';
-import type { ChannelRow, EntityRole, OrganizationNode, Placement, Registry, Roles } from '../db/index.js';
+import type {
+  ApplicationRow,
+  ChannelRow,
+  EntityRole,
+  OrganizationNode,
+  Placement,
+  Registry,
+  Roles,
+} from '../db/index.js';
+import type { Row } from '../db/records.js';
 import { PlatformError } from './errors.js';
 
 /**
@@ -18,13 +27,21 @@ interface Known {
 }
 
 /** Programs that have an appToken (decisions 4). */
-export const applicationKinds = ['endUserApp', 'backEnd'] as const;
+export const applicationKinds = ['endUserApp', 'backEnd', 'station'] as const;
 export type ApplicationKind = (typeof applicationKinds)[number];
 
 /** Who acts. */
 export type Caller =
-  | (Known & { kind: 'admin' | 'newcomer' | 'device' | ApplicationKind })
-  | (Known & { kind: 'endUser'; organizationIds: readonly string[] });
+  | (Known & { kind: 'admin' | 'newcomer' | 'device' | Exclude<ApplicationKind, 'station'> })
+  | (Known & { kind: 'endUser'; organizationIds: readonly string[] })
+  | Station;
+
+/** A station of a factory line (decisions 6): all its devices are of one template, in one organization or in none. */
+export interface Station extends Known {
+  kind: 'station';
+  deviceTemplateId: string;
+  organizationId: string | null;
+}
 
 export type EntityKind =
   | 'account'
@@ -49,7 +66,9 @@ export type EntityKind =
   | 'mqttCertificate'
   | 'certificateAuthority'
   | 'associationCode'
-  | 'association';
+  | 'association'
+  | 'replacement'
+  | 'verification';
 
 export type Action = 'create' | 'read' | 'update' | 'delete' | 'publish' | 'subscribe';
 
@@ -81,6 +100,8 @@ const administration: Rights = {
   certificateAuthority: everything,
   associationCode: ['create'],
   association: ['create'],
+  replacement: ['create'],
+  verification: ['create', 'read'],
 };
 
 /** Decisions 4: what each kind of caller may do at all. Reach is asked separately. */
@@ -102,11 +123,26 @@ const rights: Record<Caller['kind'], Rights> = {
   // An identity without an end-user may make its first organization, and look after itself (decisions 4).
   newcomer: { organization: ['create'], profile: ['read', 'update'], mfaMethod: everything },
   device: { device: ['update', 'publish', 'subscribe'] },
+  // All of it of the devices that it has made, while they stand where it puts them: `reachesDevice`.
+  station: {
+    device: ['create', 'read'],
+    mqttCredential: ['create'],
+    associationCode: ['create'],
+    verification: ['create'],
+  },
 };
 
 /** Whether the caller is a program with an appToken. */
 export function isApplication({ kind }: Pick<Caller, 'kind'>): boolean {
   return applicationKinds.some((one) => one === kind);
+}
+
+/** What an application acts as; undefined for a row that is none. */
+export function applicationCaller(application: ApplicationRow): Caller | undefined {
+  const { id, accountId, deviceTemplateId, organizationId } = application;
+  const kind = applicationKinds.find((one) => one === application.kind);
+  if (kind !== 'station') return kind && { kind, id, accountId };
+  return deviceTemplateId === null ? undefined : { kind, id, accountId, deviceTemplateId, organizationId };
 }
 
 /** Whether everything of the account is in the caller's reach. */
@@ -128,6 +164,9 @@ export const serviceChannelNames: readonly string[] = [...servicePublishers.keys
 export interface Channel extends ChannelRow {
   service: boolean;
 }
+
+/** What of a device says who reaches it. */
+type ReachedDevice = Pick<Row<'devices'>, 'accountId' | 'organizationId' | 'deviceTemplateId' | 'createdById'>;
 
 /** How many device positions are kept in memory; more are read again when asked for. */
 const placementsKept = 100_000;
@@ -168,6 +207,14 @@ export class Access {
     if (caller.accountId !== accountId) return false;
     if (isAccountWide(caller)) return true;
     return caller.kind === 'endUser' && this.isWithin(organizationId, caller.organizationIds);
+  }
+
+  /** Whether a device is in the caller's reach: a station's own only, and no longer when it stands elsewhere. */
+  reachesDevice(caller: Caller, device: ReachedDevice): boolean {
+    const { accountId, organizationId } = device;
+    if (caller.kind !== 'station') return this.reaches(caller, accountId, organizationId);
+    const isPlaced = organizationId === caller.organizationId && device.deviceTemplateId === caller.deviceTemplateId;
+    return accountId === caller.accountId && device.createdById === caller.id && isPlaced;
   }
 
   /** Whether `organizationId` is one of `roots` or below one of them. */
@@ -277,8 +324,7 @@ export class Access {
   /** What an application may act as now; undefined when it does not exist, or is deleted. */
   callerOfApplication(applicationId: string): Caller | undefined {
     const application = this.#registry.application(applicationId);
-    const kind = applicationKinds.find((one) => one === application?.kind);
-    return application && kind && { kind, id: application.id, accountId: application.accountId };
+    return application && applicationCaller(application);
   }
 
   // Told after a commit, before the answer leaves

@@ -42,6 +42,7 @@ export const auditEvents = [
   'certificateAuthorityDeleted',
   'deviceCreatedByCertificate',
   'associationCodeCreated',
+  'deviceReplaced',
   'association',
   'tokenUsed',
   'permissionRefused',
@@ -92,6 +93,13 @@ export class Audit {
     if (last !== undefined && now - last < sampleEvery) return;
     this.#seen.set(key, now);
     if (this.#waiting.length < mostWaiting) this.note(entry);
+  }
+
+  /** A token has been used, for what `details` say: sampled, but of a station, whose every use is on record (decisions 6). */
+  used(actor: Caller, details: Record<string, string>, about = ''): void {
+    const entry: AuditEntry = { event: 'tokenUsed', outcome: 'success', accountId: actor.accountId, actor, details };
+    if (actor.kind === 'station') this.note(entry);
+    else this.sample(entry, about);
   }
 
   /** Adds an entry soon, where nothing is written that it could go with. */

@@ -22,6 +22,7 @@ const usage = `slipway: device provisioning service
   slipway admin create --email E [--password P]
   slipway admin reset-password --email E [--password P] [--remove-mfa]
   slipway app create --name N --kind endUserApp|backEnd [--reveal-reset-token] [--access-token-lifetime SECONDS]
+  slipway app create --name N --kind station --device-template T [--organization O] --max-devices N --expires-at DATE
   slipway app list
   slipway app revoke --id I
   slipway keys rotate [--end-old]   a new signing key; --end-old: every token of an old one is void at once

@@ -27,8 +27,9 @@ import { Retention } from './messages/retention.js';
 import { type Position, Positions } from './positions.js';
 import { type CreatedAccount, createAccount } from './registry/accounts.js';
 import { ClientCertificates } from './registry/client-certificates.js';
-import { checkSecret } from './registry/credentials.js';
+import { checkSecret, isInForce, knownGeneration } from './registry/credentials.js';
 import { readState, setState } from './registry/device-state.js';
+import { Overlaps } from './registry/overlaps.js';
 import { Revocations } from './revocations.js';
 import { openSenders } from './senders/index.js';
 import { LetterLimits } from './senders/letter-limits.js';
@@ -72,6 +73,8 @@ export interface Broker {
   certificateEnded(id: string): Revoked;
   /** A CA is registered: TLS sessions are not resumed any more, for they lack the CAs between it and a device. */
   authorityRegistered(): void;
+  /** Another secret is in force besides the former one: connections made with an older one end, without their wills. */
+  secretOverlaps(entityId: string): Revoked;
   /** A login session is over: its connections end, without their wills. */
   loginEnded(sessionId: string): Revoked;
   /** As loginEnded, for every session that another process has ended. */
@@ -117,10 +120,29 @@ export interface Broker {
   logPosted(device: Placement, entry: LogInput & { received: number }, payload: Buffer): Promise<string>;
   /** What would become of a caller's PUBLISH on a topic, or of its SUBSCRIBE to a filter: the decision itself. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
+  /**
+   * Waits for signs of life of a device, until its login session is over at `expires` (milliseconds since 1970). Undefined
+   * when the caller waits for too many; close it in every case.
+   */
+  watchDevice(caller: Caller, deviceId: string, expires: number): DeviceWatch | undefined;
+  /** Ends every such wait: the process ends. */
+  endWatches(): void;
   /** Resolves when what has been noted of a device's refusals can be read. */
   refusalsStored(deviceId: string): Promise<void>;
   /** Where it listens; the port that was chosen when the configuration said 0. */
   readonly addresses: { mqtt: number; mqtts: number | undefined };
+}
+
+/** What somebody hears who waits for a device: it did something; the caller is logged out; the process ends. */
+export type DeviceSign = 'sign' | 'cutOff' | 'stopping';
+
+/** Somebody waits for a device. */
+export interface DeviceWatch {
+  /** Whether the device is connected now, with its newest credential. */
+  readonly isConnected: boolean;
+  /** The next sign from now on: take it before the look, so that nothing falls in between. */
+  next(): Promise<DeviceSign>;
+  close(): void;
 }
 
 /** A user's connection is valid until the session ends; `expires` in milliseconds since 1970. */
@@ -222,6 +244,12 @@ export interface BrokerServices {
   verifySecret(entityId: string, secret: string): Promise<SecretCheck>;
   /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
   isProvenSecret(entityId: string, secret: string): boolean;
+  /** Whether the secret of this generation still lets the entity in; it may be the previous one (decisions 6). */
+  isInForce(entityId: string, generation: number): boolean;
+  /** A secret has let a connection in; whether the previous one, which worked besides it, has ended by that. */
+  secretConnected(entityId: string, generation: number): Promise<boolean>;
+  /** Ends the previous secrets whose time is over; the entities that have had one. */
+  endPreviousSecrets(): Promise<string[]>;
   /** Grows with each secret that is made for an entity; undefined for one that has none. */
   generationOf(entityId: string): number | undefined;
   /** Points of a payload on a stored channel, or the reason why it holds none. `now` in milliseconds. */
@@ -249,6 +277,7 @@ export interface Context {
   access: Access;
   fields: Fields;
   secretAnswers: SecretAnswers;
+  overlaps: Overlaps;
   passwords: Passwords;
   secrets: Secrets;
   certificates: ClientCertificates;
@@ -304,6 +333,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const access = new Access(registry);
     const fields = new Fields(registry);
     const secretAnswers = await SecretAnswers.open(registry);
+    const overlaps = await Overlaps.open(registry, clock);
     const sessions = new Sessions({ registry, tokens, clock, access });
     const audit = new Audit({ registry, clock, log });
     closers.push(() => audit.close());
@@ -324,6 +354,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       access,
       fields,
       secretAnswers,
+      overlaps,
       passwords,
       secrets: new Secrets(),
       certificates: new ClientCertificates({ registry, access, clock, audit, fields, log }),
@@ -374,15 +405,15 @@ function brokerServices(
       const authenticated = await sessions.authenticate(jwt);
       if (!authenticated) return undefined;
       const { caller, session } = authenticated;
-      const { accountId } = caller;
-      const used = { event: 'tokenUsed', outcome: 'success', accountId, actor: caller } as const;
-      base.audit.sample({ ...used, details: { over: 'mqtt' } }, 'mqtt');
+      base.audit.used(caller, { over: 'mqtt' }, 'mqtt');
       return { caller, sessionId: session.id, expires: Date.parse(session.expires) };
     },
     isOpenSession: (id) => sessions.isOpen(id),
     verifySecret: (entityId, secret) => checkSecret(base, entityId, secret),
-    isProvenSecret: (entityId, secret) =>
-      base.secrets.isProven(entityId, registry.credential(entityId)?.secretHash, secret),
+    isProvenSecret: (entityId, secret) => knownGeneration(base, entityId, secret) !== undefined,
+    isInForce: (entityId, generation) => isInForce(base, entityId, generation),
+    secretConnected: (entityId, generation) => base.overlaps.connected(entityId, generation),
+    endPreviousSecrets: () => base.overlaps.endDue(),
     generationOf: (entityId) => registry.credential(entityId)?.generation,
     readPoints,
     withinRetention: (accountId, days, points) => retention.split(accountId, days, points),

@@ -31,6 +31,7 @@ const failures = {
   association: { code: 106, status: 422, message: 'The device cannot be associated.' },
   tooMany: { code: -199, status: 429, message: 'Too many requests.' },
   providerFailed: { code: -199, status: 502, message: 'The identity provider does not answer as it should.' },
+  stopping: { code: -199, status: 503, message: 'The service is stopping: ask again.' },
   storeFull: { code: -199, status: 507, message: 'The store is full.' },
   server: { code: -199, status: 500, message: 'An unexpected error occurred.' },
 } as const;

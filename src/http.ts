@@ -27,6 +27,7 @@ import { bridgeRoutes } from './bridges/routes.js';
 import type { Context } from './context.js';
 import { findUnstorable, unstorable } from './entity/values.js';
 import { identityErrorCode, invalid, PlatformError, tooLarge } from './errors.js';
+import { verificationRoutes } from './factory/verification.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
 import { requireAppToken, requireCaller } from './identity/authentication.js';
@@ -64,6 +65,7 @@ import { endUserRoutes } from './registry/end-users.js';
 import { organizationRoutes } from './registry/organizations.js';
 import { permissionRoutes } from './registry/permissions.js';
 import { refusalRoutes } from './registry/refusals.js';
+import { replacementRoutes } from './registry/replacement.js';
 import { templateRoutes } from './registry/templates.js';
 
 export type App = FastifyInstance<
@@ -214,6 +216,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
         applicationRoutes,
         identityProviderRoutes,
         bridgeRoutes,
+        replacementRoutes,
+        verificationRoutes,
         mfaRoutes,
         auditRoutes,
       ])

@@ -46,6 +46,7 @@ const tags = [
   { name: 'Custom fields', description: 'Properties that the entities of a template have besides their own.' },
   { name: 'Channel templates', description: 'Channels of the devices of a template.' },
   { name: 'Credentials', description: 'Broker passwords and certificates of devices.' },
+  { name: 'Provisioning', description: 'From the factory line to the field.' },
   { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
   { name: 'Messages', description: 'What devices have said.' },
   { name: 'Account users', description: 'The admins of an account.' },
@@ -217,6 +218,7 @@ const callers: readonly Caller[] = [
   { kind: 'newcomer', id: '', accountId: '' },
   { kind: 'backEnd', id: '', accountId: '' },
   { kind: 'endUserApp', id: '', accountId: '' },
+  { kind: 'station', id: '', accountId: '', deviceTemplateId: '', organizationId: null },
 ];
 
 /** The kinds of callers that have the right at all; `newcomer` is an identity without an end-user. */

@@ -40,6 +40,7 @@ const statements = `
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX "verifications_time" ON "verifications" ("accountId", "time", "id");
   CREATE INDEX "verifications_device" ON "verifications" ("deviceId", "time");
+  CREATE INDEX "verifications_serialNumber" ON "verifications" ("accountId", "serialNumber", "time");
 
   CREATE TABLE "certificateAuthorities" (${common}
     "name" TEXT NOT NULL,

@@ -9,7 +9,13 @@ const commandLine = { by: 'command line' };
 
 export async function appCreate(args: string[]): Promise<void> {
   const options = { account: 'string', name: 'string', kind: 'string', 'access-token-lifetime': 'string' } as const;
-  await withRegistry(args, { ...options, 'reveal-reset-token': 'boolean' }, async (files) => {
+  const ofStations = {
+    'device-template': 'string',
+    organization: 'string',
+    'max-devices': 'string',
+    'expires-at': 'string',
+  } as const;
+  await withRegistry(args, { ...options, ...ofStations, 'reveal-reset-token': 'boolean' }, async (files) => {
     const { registry, clock, audit, values, switches } = files;
     const accountId = await accountOf(files);
     const kind = applicationKinds.find((one) => one === values.kind);
@@ -17,12 +23,19 @@ export async function appCreate(args: string[]): Promise<void> {
     const lifetime = values['access-token-lifetime'];
     if (lifetime !== undefined && !/^[1-9]\d{1,6}$/.test(lifetime))
       throw new UsageError('--access-token-lifetime must be a number of seconds.');
+    const { 'device-template': deviceTemplateId, organization: organizationId } = values;
+    const { 'max-devices': most, 'expires-at': expiresAt } = values;
+    if (most !== undefined && !/^[1-9]\d{0,6}$/.test(most)) throw new UsageError('--max-devices must be a number.');
     const appToken = makeSecret();
     const body = {
       name: demanded(values, 'name'),
       kind,
       accessTokenLifetime: lifetime === undefined ? null : Number(lifetime),
       revealResetToken: switches.has('reveal-reset-token'),
+      ...(deviceTemplateId !== undefined && { deviceTemplateId }),
+      ...(organizationId !== undefined && { organizationId }),
+      ...(most !== undefined && { maxDevices: Number(most) }),
+      ...(expiresAt !== undefined && { expiresAt }),
     };
     const row = await registry.transaction(async (tx) => {
       const made = await insertApplication(tx, clock, { id: 'command line', accountId }, body, appToken);
@@ -51,10 +64,10 @@ export async function appList(args: string[]): Promise<void> {
   await withRegistry(args, { account: 'string' }, async (files) => {
     const applications = files.registry.query
       .selectFrom('applications')
-      .select(['id', 'name', 'kind', 'created'])
+      .select(['id', 'name', 'kind', 'created', 'maxDevices', 'madeDevices', 'expiresAt'])
       .where('accountId', '=', await accountOf(files))
       .where('deleted', 'is', null);
-    for (const { id, name, kind, created } of await applications.orderBy('created').execute())
-      print({ appId: id, name, kind, created });
+    for (const { id, name, kind, created, ...limits } of await applications.orderBy('created').execute())
+      print({ appId: id, name, kind, created, ...(kind === 'station' && limits) });
   });
 }

@@ -178,6 +178,11 @@ async function narrow<T extends EntityTable>(
     matching = matching.where(sql<SqlBool>`${sql.ref(column)} < ${new Date(instant).toISOString()}`);
   }
   for (const [column, match] of askedOf(listing, query, state)) {
+    // A station finds what it can name, and does not look around.
+    if (match === 'partial' && caller.kind === 'station') {
+      matching = matching.where(condition(column, 'exact', query[column]));
+      continue;
+    }
     const text = listing.text?.find((indexed) => indexed === column);
     const rows = text && (await seldomRows(db, text, String(query[column])));
     matching = matching.where(rows ? sql<SqlBool>`"row" in (${rows})` : condition(column, match, query[column]));
@@ -185,9 +190,17 @@ async function narrow<T extends EntityTable>(
   return { matching };
 }
 
-/** Whether a row stands where the caller reaches: anywhere for an admin, else at or below its organizations. */
-function inReach<T extends EntityTable>(db: Db, caller: Caller, { reach }: Listing<T>): Expression<SqlBool> {
+/**
+ * Whether a row stands where the caller reaches: anywhere for an admin, a station's own devices where it puts them (as
+ * `reachesDevice` has it), else at or below its organizations.
+ */
+function inReach<T extends EntityTable>(db: Db, caller: Caller, { table, reach }: Listing<T>): Expression<SqlBool> {
   if (isAccountWide(caller)) return sql<SqlBool>`1 = 1`;
+  if (caller.kind === 'station' && table === 'devices') {
+    const { id, deviceTemplateId, organizationId } = caller;
+    // The plus keeps indexes of these out: the serial number, which few have, finds them.
+    return sql<SqlBool>`+"createdById" = ${id} and +"deviceTemplateId" = ${deviceTemplateId} and +"organizationId" is ${organizationId}`;
+  }
   const roots = caller.kind === 'endUser' ? caller.organizationIds : [];
   if (!reach || roots.length === 0) return sql<SqlBool>`1 = 0`;
   return sql<SqlBool>`${sql.ref(reach)} in ${subtree(db, roots)}`;
@@ -213,7 +226,7 @@ async function keptCount<T extends EntityTable>(
   state: 'live' | 'trash',
 ): Promise<number | undefined> {
   const { counted, text = [], reach } = listing;
-  if (!counted || state === 'trash') return undefined;
+  if (!counted || state === 'trash' || caller.kind === 'station') return undefined;
   const asked = askedOf(listing, query, state);
   const column = text.find((name) => query[name] !== undefined);
   if (column && asked.length === 1 && isAccountWide(caller))
@@ -256,7 +269,7 @@ async function findRows<T extends EntityTable>(
   const asked = askedOf(listing, query, state);
   const isText = asked.some(([, match]) => match === 'partial');
   const isInIndex = isAccountWide(caller) && asked.length < 2 && wanted.sort === listing.defaultSort && !isText;
-  if (listing.counted && state === 'live' && count > seldomFound && !isInIndex) {
+  if (listing.counted && state === 'live' && count > seldomFound && !isInIndex && caller.kind !== 'station') {
     const rows = await walkTo(db, caller, listing, query, wanted, count);
     if (rows) return rows;
   }

@@ -4,7 +4,7 @@
  */
 import type { Tx } from '../../db/index.js';
 import type { EntityTable } from '../../db/records.js';
-import type { Caller } from '../access.js';
+import { type Caller, isApplication } from '../access.js';
 import type { Context } from '../context.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import { find, findLive, placeOf } from './verbs.js';
@@ -44,7 +44,7 @@ async function demandStanding(tx: Tx, caller: Caller): Promise<void> {
     const session = tx.selectFrom('sessions').select('ended').where('id', '=', caller.sessionId);
     if ((await session.executeTakeFirst())?.ended !== null) throw new PlatformError('tokenInvalid');
   }
-  if (caller.kind === 'backEnd' || caller.kind === 'endUserApp') {
+  if (isApplication(caller)) {
     const application = await findLive(tx, 'applications', caller.accountId, caller.id);
     if (application?.kind !== caller.kind) throw new PlatformError('forbidden');
     return;

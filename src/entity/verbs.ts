@@ -87,8 +87,13 @@ export async function findReached<T extends EntityTable>(
   id: string,
 ): Promise<Row<T>> {
   const row = await find(registry.query, table, id);
-  if (!row || !access.reaches(caller, row.accountId, placeOf(table, row))) throw new PlatformError('notFound');
+  if (!row || !isReached(access, caller, table, row)) throw new PlatformError('notFound');
   return row;
+}
+
+function isReached<T extends EntityTable>(access: Context['access'], caller: Caller, table: T, row: Row<T>): boolean {
+  if (table === 'devices') return access.reachesDevice(caller, row as Row<'devices'>);
+  return access.reaches(caller, row.accountId, placeOf(table, row));
 }
 
 /** Where a row stands in the tree of organizations; null is outside of it, where only admins reach. */

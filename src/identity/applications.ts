@@ -2,14 +2,15 @@
 import { createHash } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/index.js';
-import { Nullable, type Row } from '../../db/records.js';
+import { DateText, Id, Nullable, type Row } from '../../db/records.js';
 import { applicationKinds, type Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, oneOf } from '../entity/listing.js';
 import { plainRoutes } from '../entity/plain-routes.js';
 import { writeAs } from '../entity/standing.js';
-import { find, insert, stamp, trash } from '../entity/verbs.js';
-import { PlatformError } from '../errors.js';
+import { parseDate } from '../entity/values.js';
+import { find, findLive, insert, stamp, trash } from '../entity/verbs.js';
+import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
 import { makeSecret } from './secrets.js';
@@ -19,7 +20,8 @@ const createBody = Type.Object({
   accountId: Type.String(),
   name: Type.String({ minLength: 1, maxLength: 255 }),
   kind: oneOf(applicationKinds, {
-    description: 'endUserApp creates users, looks them up and resets passwords; backEnd acts as an admin.',
+    description:
+      'endUserApp creates users, looks them up and resets passwords; backEnd acts as an admin; station makes devices on a factory line.',
   }),
   accessTokenLifetime: Type.Optional(
     Type.Unsafe<number | null>({
@@ -31,13 +33,35 @@ const createBody = Type.Object({
   revealResetToken: Type.Optional(
     Type.Boolean({ description: 'It mails reset tokens itself: they are in the answer instead of in a mail.' }),
   ),
+  deviceTemplateId: Type.Optional(Type.String({ description: 'Of a station: the template of all its devices.' })),
+  organizationId: Type.Optional(
+    Type.Unsafe<string | null>({
+      type: ['string', 'null'],
+      description: 'Of a station: where its devices are made; outside of every organization when absent.',
+    }),
+  ),
+  maxDevices: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 10_000_000, description: 'Of a station: how many devices it may make.' }),
+  ),
+  expiresAt: Type.Optional(Type.String({ description: 'Of a station: until when it works, ISO 8601.' })),
 });
+type CreateBody = Static<typeof createBody>;
+
+/** What a station is made with, and no other application. */
+const ofStations = ['deviceTemplateId', 'organizationId', 'maxDevices', 'expiresAt'] as const;
+type StationColumns = Pick<Row<'applications'>, (typeof ofStations)[number]>;
+const noStation: StationColumns = { deviceTemplateId: null, organizationId: null, maxDevices: null, expiresAt: null };
 const shown = {
   ...commonShape,
   name: Type.String(),
   kind: oneOf(applicationKinds),
   accessTokenLifetime: Nullable(Type.Integer({ description: 'Seconds.' })),
   revealResetToken: Type.Boolean(),
+  deviceTemplateId: Type.Optional(Id),
+  organizationId: Type.Optional(Nullable(Id)),
+  maxDevices: Type.Optional(Type.Integer()),
+  madeDevices: Type.Optional(Type.Integer({ description: 'How many a station has made; each counts for good.' })),
+  expiresAt: Type.Optional(DateText),
 };
 const shape = Type.Object(shown, { description: '`id` is the appId.' });
 const createdShape = Type.Object({
@@ -64,6 +88,7 @@ export function applicationRoutes(app: App, ctx: Context): void {
     show,
     create: {
       summary: 'Create an application',
+      errors: ['unknownReference'],
       answer: 'The only answer with its appToken.',
       shape: createdShape,
       body: createBody,
@@ -80,8 +105,11 @@ export function applicationRoutes(app: App, ctx: Context): void {
   });
 }
 
-/** Makes an application of the caller's account; its appToken is in the answer and nowhere else. */
-async function createApplication(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+/**
+ * Makes an application of the caller's account; its appToken is in the answer and nowhere else.
+ * @throws PlatformError 400/106 for a station without its limits, or another with them; 400/102 for what it names.
+ */
+async function createApplication(ctx: Context, caller: Caller, body: CreateBody) {
   const appToken = makeSecret();
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const made = await insertApplication(tx, ctx.clock, caller, body, appToken);
@@ -98,14 +126,15 @@ async function createApplication(ctx: Context, caller: Caller, body: Static<type
   return { ...show(row), appToken };
 }
 
-/** Stores a new application whose appToken is known to the caller alone. */
-export function insertApplication(
+/** Stores a new application whose appToken is known to the caller alone. @throws as createApplication. */
+export async function insertApplication(
   tx: Tx,
   clock: Context['clock'],
   by: Pick<Caller, 'id' | 'accountId'>,
-  body: Pick<Static<typeof createBody>, 'name' | 'kind' | 'accessTokenLifetime' | 'revealResetToken'>,
+  body: Omit<CreateBody, 'accountId'>,
   appToken: string,
 ): Promise<Row<'applications'>> {
+  const station = await readStation(tx, clock, by.accountId, body);
   return insert(tx, 'applications', {
     ...stamp(clock, by),
     name: body.name,
@@ -113,12 +142,33 @@ export function insertApplication(
     tokenHash: hashAppToken(appToken),
     accessTokenLifetime: body.accessTokenLifetime ?? null,
     revealResetToken: body.revealResetToken ? 1 : 0,
-    deviceTemplateId: null,
-    organizationId: null,
-    maxDevices: null,
     madeDevices: 0,
-    expiresAt: null,
+    ...station,
   });
+}
+
+/** The limits of a station, which every station has and nothing else; what they name must be there. */
+async function readStation(
+  tx: Tx,
+  clock: Context['clock'],
+  accountId: string,
+  body: Omit<CreateBody, 'accountId'>,
+): Promise<StationColumns> {
+  if (body.kind !== 'station') {
+    const given = ofStations.find((name) => (body[name] ?? null) !== null);
+    if (given) throw invalid(given, 'is for stations only');
+    return noStation;
+  }
+  const { deviceTemplateId, organizationId = null, maxDevices, expiresAt } = body;
+  if (deviceTemplateId === undefined) throw invalid('deviceTemplateId', 'is required for a station');
+  if (maxDevices === undefined) throw invalid('maxDevices', 'is required for a station');
+  const expires = parseDate(expiresAt);
+  if (expires === undefined) throw invalid('expiresAt', 'must be an ISO 8601 date, and is required for a station');
+  if (expires <= clock.now()) throw invalid('expiresAt', 'must be in the future');
+  if (!(await findLive(tx, 'deviceTemplates', accountId, deviceTemplateId))) throw unknownReference('deviceTemplateId');
+  if (organizationId !== null && !(await findLive(tx, 'organizations', accountId, organizationId)))
+    throw unknownReference('organizationId');
+  return { deviceTemplateId, organizationId, maxDevices, expiresAt: new Date(expires).toISOString() };
 }
 
 /** @throws PlatformError 410/107 when it has been deleted meanwhile. */
@@ -167,5 +217,9 @@ function hashAppToken(appToken: string): string {
 function show(row: Row<'applications'>) {
   const { name, accessTokenLifetime, revealResetToken } = row;
   const kind = applicationKinds.find((one) => one === row.kind) ?? 'endUserApp';
-  return { ...showCommon(row), name, kind, accessTokenLifetime, revealResetToken: revealResetToken === 1 };
+  const shown = { ...showCommon(row), name, kind, accessTokenLifetime, revealResetToken: revealResetToken === 1 };
+  const { deviceTemplateId, organizationId, maxDevices, madeDevices, expiresAt } = row;
+  return kind === 'station'
+    ? { ...shown, deviceTemplateId, organizationId, maxDevices, madeDevices, expiresAt }
+    : shown;
 }

@@ -40,12 +40,9 @@ export function requireCaller(app: App, ctx: Context): void {
     }
     sendAllowance(reply, perSecond.take(authenticated.caller.id));
     request.authenticated = authenticated;
-    ctx.audit.sample({
-      event: 'tokenUsed',
-      outcome: 'success',
-      accountId: request.caller.accountId,
-      actor: request.caller,
-    });
+    // Of others the endpoint is not looked at: they are sampled whatever they call.
+    const isStation = request.caller.kind === 'station';
+    ctx.audit.used(request.caller, isStation ? { endpoint: endpointOf(request) } : {});
 
     const fresh = await ctx.sessions.renew(authenticated);
     if (fresh === undefined) return;
@@ -94,11 +91,13 @@ export function requireAppToken(app: App, ctx: Context): void {
     if (!caller) throw new PlatformError('tokenInvalid');
     request.application = application;
     request.caller = { ...caller, address: request.address };
-    const endpoint = `${request.method} ${request.routeOptions.url}`;
-    const { accountId } = caller;
-    const used = { event: 'tokenUsed', outcome: 'success', accountId, actor: request.caller } as const;
-    ctx.audit.sample({ ...used, details: { endpoint } }, endpoint);
+    const endpoint = endpointOf(request);
+    ctx.audit.used(request.caller, { endpoint }, endpoint);
   });
+}
+
+function endpointOf({ method, routeOptions }: FastifyRequest): string {
+  return `${method} ${routeOptions.url}`;
 }
 
 /** An appToken where a session is wanted: 403 with 20, and a line in the audit record. */
@@ -107,7 +106,7 @@ function refusedToken(
   { id, accountId }: Row<'applications'>,
   request: FastifyRequest,
 ): PlatformError {
-  const endpoint = `${request.method} ${request.routeOptions.url}`;
+  const endpoint = endpointOf(request);
   const target = { kind: 'application', id } as const;
   const refused = {
     event: 'permissionRefused',

@@ -131,7 +131,7 @@ async function noteFailure(ctx: Context, accountId: string, userId: string | und
   ctx.audit.note({ event: 'login', outcome: 'failure', accountId, target, address });
 }
 
-/** @throws PlatformError 401 for an appToken that is not this application's, 429 after too many. */
+/** @throws PlatformError 401 for an appToken that is not this application's or has expired, 429 after too many. */
 async function loginApplication(
   ctx: Context,
   { appId, appToken, accountId }: Static<typeof applicationBody>,
@@ -146,6 +146,11 @@ async function loginApplication(
     throw new PlatformError('badCredentials', { message: 'The application or its token is wrong.' });
   ctx.loginLimits.succeeded(attempt);
   const who = { ...caller, address };
+  if (application.expiresAt !== null && Date.parse(application.expiresAt) <= ctx.clock.now()) {
+    const details = { reason: 'expired' };
+    ctx.audit.note({ event: 'applicationLogin', outcome: 'failure', accountId, actor: who, details });
+    throw new PlatformError('badCredentials', { message: 'The station has expired.' });
+  }
   const { jwt } = await ctx.sessions.open(who, undefined, async (tx) => {
     await ctx.audit.record(tx, { event: 'applicationLogin', outcome: 'success', accountId, actor: who });
   });

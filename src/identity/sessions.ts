@@ -49,14 +49,17 @@ export class Sessions {
   }
 
   /**
-   * Opens a session of an identity or an application, which may act as `caller` now, and gives its first token. `work`
-   * runs in the transaction that opens it, and first: when it throws, there is no session.
+   * Opens a session of an identity or an application, which may act as `caller` now, and gives its first token; it ends
+   * with a station's expiry at the latest. `work` runs in the transaction that opens it, and first: when it throws, there
+   * is no session.
    */
   async open(caller: Caller, renewalType?: RenewalType, work?: (tx: Tx) => Promise<void>): Promise<Opened> {
     const { registry, clock } = this.#ctx;
-    const expires = clock.now() + sessionLengths[renewalType ?? 'default'];
-    const csrfToken = makeSecret(24);
     const isProgram = isApplication(caller);
+    const last = isProgram ? registry.application(caller.id)?.expiresAt : undefined;
+    const length = clock.now() + sessionLengths[renewalType ?? 'default'];
+    const expires = last ? Math.min(length, Date.parse(last)) : length;
+    const csrfToken = makeSecret(24);
     const session: SessionRow = {
       id: uuidv7(),
       accountId: caller.accountId,

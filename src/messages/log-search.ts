@@ -76,7 +76,7 @@ export function logSearchRoutes(app: App, ctx: Context, turns: FairQueue): void 
   app.post(
     '/logs/search',
     {
-      config: { right: ['read', 'device'], errors: ['forbidden', 'tooMany'] },
+      config: { right: ['subscribe', 'device'], errors: ['forbidden', 'tooMany'] },
       schema: {
         tags: ['Messages'],
         summary: 'Search the logs of all devices in reach',
@@ -100,7 +100,7 @@ export async function searchLogs(
   caller: Caller,
   asked: object,
 ): Promise<SearchAnswer> {
-  access.demand(caller, 'read', 'device');
+  access.demand(caller, 'subscribe', 'device');
   const question = readSearch(caller, asked);
   if (!question) return { hits: { total: 0, max_score: null, hits: [] } };
   const found = await messages.searchLogs(question);

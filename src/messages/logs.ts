@@ -74,7 +74,7 @@ export function logRoutes(app: App, ctx: Context): void {
     '/devices/:id/logs',
     {
       config: {
-        right: ['read', 'device'],
+        right: ['subscribe', 'device'],
         errors: ['notFound', 'deleted', 'pageOutside', 'forbidden', 'tooMany'],
         sends: ['ignored'],
       },
@@ -141,7 +141,7 @@ export async function readLogs(
   deviceId: string,
   query: LogQuery,
 ): Promise<LogAnswer> {
-  access.demand(caller, 'read', 'device');
+  access.demand(caller, 'subscribe', 'device');
   const device = demandDevice(access, caller, deviceId);
   const { page = 1, pageSize = 10 } = query;
   const read = await messages.readLogs(device.id, readFilter(query), { page, pageSize });

@@ -121,7 +121,7 @@ export function findSeries(
   caller: Caller,
   topic: string,
 ): SeriesKey | undefined {
-  access.demand(caller, 'read', 'device');
+  access.demand(caller, 'subscribe', 'device');
   const parts = parseTopic(config.topicRoot, topic);
   const device = parts && access.placement(parts.deviceId);
   if (!parts || device?.accountId !== parts.accountId || !access.mayHear(caller, device.id, parts.channel))

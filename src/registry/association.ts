@@ -113,8 +113,7 @@ async function createCode(ctx: Context, caller: Caller, deviceId: string): Promi
   const codeHash = await ctx.secrets.hashCode(caller.accountId, code);
   await writeAs(ctx, caller, undefined, async (tx) => {
     const device = await find(tx, 'devices', deviceId);
-    if (!device || !access.reaches(caller, device.accountId, device.organizationId))
-      throw new PlatformError('notFound');
+    if (!device || !access.reachesDevice(caller, device)) throw new PlatformError('notFound');
     if (device.deleted !== null) throw new PlatformError('deleted');
     const { accountId } = caller;
     await tx.deleteFrom('associationCodes').where('deviceId', '=', deviceId).execute();

@@ -22,6 +22,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
+import { askedPlace, reserve } from '../factory/station-limits.js';
 import type { App } from '../http.js';
 import { accountOf } from './organizations.js';
 import {
@@ -42,7 +43,7 @@ const degrees = Type.Optional(
     description: 'A number, or a text that is one.',
   }),
 );
-const serialNumber = Type.String({ minLength: 1, maxLength: 255 });
+export const serialNumber = Type.String({ minLength: 1, maxLength: 255 });
 /** What a caller may set on a device besides its place; `_set/fields` takes the same (decisions 5). */
 const settable = {
   firmwareVersion: optionalText,
@@ -190,7 +191,7 @@ export async function associateDevice(
 }
 
 /** The fields of `_updates/fields` that differ. */
-function changedState(ctx: ShowContext, before: Row<'devices'>, after: Row<'devices'>): Record<string, unknown> {
+export function changedState(ctx: ShowContext, before: Row<'devices'>, after: Row<'devices'>): Record<string, unknown> {
   const old: Record<string, unknown> = showDeviceState(ctx, before);
   return Object.fromEntries(Object.entries(showDeviceState(ctx, after)).filter(([name, value]) => value !== old[name]));
 }
@@ -203,15 +204,16 @@ export function deviceRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'device');
     access.demandAccount(caller, body.accountId);
     const set = readSettable(body);
+    const { deviceTemplateId, organizationId: organization = null } = askedPlace(caller, body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const template =
-        body.deviceTemplateId !== undefined
-          ? await findLive(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId)
+        deviceTemplateId !== undefined
+          ? await findLive(tx, 'deviceTemplates', caller.accountId, deviceTemplateId)
           : await defaultTemplate(tx, 'deviceTemplates', caller.accountId);
       if (!template) throw unknownReference('deviceTemplateId');
-      const organization = body.organizationId ?? null;
       if (organization !== null && !(await findLive(tx, 'organizations', caller.accountId, organization)))
         throw unknownReference('organizationId');
+      await reserve(tx, caller, 1, clock);
       return insert(tx, 'devices', {
         ...stamp(clock, caller),
         deviceTemplateId: template.id,
@@ -265,6 +267,8 @@ export function deviceRoutes(app: App, ctx: Context): void {
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
     access.demand(caller, 'read', 'device');
     access.demandAccount(caller, query.accountId);
+    if (caller.kind === 'station' && typeof query.serialNumber !== 'string')
+      throw invalid('serialNumber', 'is required: a station finds its devices by their whole serial number');
     const { rows, meta } = await list(registry.query, caller, listing, query, state);
     return { results: rows && (await show(caller, rows, query)), meta };
   }
@@ -272,6 +276,8 @@ export function deviceRoutes(app: App, ctx: Context): void {
   async function show(caller: Caller, rows: Row<'devices'>[], query: Static<typeof readQuery>) {
     const expand = readNames('expand', query.expand, expandable);
     if (expand.size === 0) return rows.map(showOne);
+    if (caller.kind === 'station')
+      throw new PlatformError('forbidden', { message: 'A station sees its devices only.' });
     const db = registry.query;
     const [organizations, templates, account] = await Promise.all([
       expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,

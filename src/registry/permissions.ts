@@ -1,7 +1,7 @@
 /** May they, and why (decisions 5): asks the functions that decide, for a caller who is somebody else. */
 import { type Static, Type } from 'typebox';
 import type { EntityTable, Row } from '../../db/records.js';
-import { type Action, applicationKinds, type Caller, isAccountWide } from '../access.js';
+import { type Action, applicationCaller, type Caller, isAccountWide, type Station } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import { nameIgnored } from '../entity/routes.js';
@@ -38,6 +38,7 @@ const rules = [
   'within an organization',
   'own channel',
   'own device',
+  'made by the station',
   'first organization',
   'wildcard',
   'principal in the trash',
@@ -157,9 +158,9 @@ async function findPrincipal(
     return { principal: { kind: 'admin', id: userId, accountId }, trashed: deleted !== null };
   }
   const application = ofAccount(await find(db, 'applications', id));
-  const kind = applicationKinds.find((one) => one === application.kind);
-  if (!kind) throw new PlatformError('notFound');
-  return { principal: { kind, id, accountId }, trashed: application.deleted !== null };
+  const principal = applicationCaller(application);
+  if (!principal) throw new PlatformError('notFound');
+  return { principal, trashed: application.deleted !== null };
 }
 
 function explainTopic(ctx: Context, principal: Caller, action: 'publish' | 'subscribe', topic: string): Answer {
@@ -208,6 +209,7 @@ async function explainEntity(
   if (!access.may(principal, action, type) || (action === 'update' && unchanging.includes(type)))
     return refused('role may not do this');
   if (principal.kind === 'device') return explainOwn(ctx, principal, row);
+  if (principal.kind === 'station') return explainMade(ctx, principal, row as Row<'devices'>);
   const place = placeOf(table, row);
   if (!access.reaches(principal, row.accountId, place)) return refused('outside the reach');
   if (row.deleted !== null) return refused('in the trash');
@@ -222,6 +224,12 @@ function explainOwn({ access }: Context, principal: Caller, { id, deleted }: Row
   return refused(deleted !== null && id === principal.id ? 'in the trash' : 'outside the reach');
 }
 
+/** A station reaches the devices that it has made, while they stand where it puts them. */
+function explainMade({ access }: Context, principal: Station, device: Row<'devices'>): Answer {
+  if (!access.reachesDevice(principal, device)) return refused('outside the reach');
+  return device.deleted === null ? madeByStation : refused('in the trash');
+}
+
 async function explainCreate(ctx: Context, principal: Caller, type: Kind, id: string | null): Promise<Answer> {
   const { access, registry } = ctx;
   const { accountId } = principal;
@@ -230,6 +238,8 @@ async function explainCreate(ctx: Context, principal: Caller, type: Kind, id: st
   const organization = id === null ? undefined : await find(registry.query, 'organizations', id);
   if (id !== null && organization?.accountId !== accountId) throw new PlatformError('notFound');
   if (!access.may(principal, 'create', type)) return refused('role may not do this');
+  if (principal.kind === 'station')
+    return id === principal.organizationId ? madeByStation : refused('outside the reach');
   if (principal.kind === 'newcomer' && id === null) {
     const isLeft = await hasFirstOrganizationsLeft(registry.query, principal);
     return isLeft ? { allowed: true, rule: 'first organization', path: [] } : refused('first organizations used up');
@@ -239,6 +249,8 @@ async function explainCreate(ctx: Context, principal: Caller, type: Kind, id: st
   if (isDeleted && isAccountWide(principal)) return refused('in the trash');
   return access.reaches(principal, accountId, id) ? allowedAt(ctx, principal, id) : refused('outside the reach');
 }
+
+const madeByStation: Answer = { allowed: true, rule: 'made by the station', path: [] };
 
 /** Allowed, of something that stands in `organizationId`. */
 function allowedAt({ access }: Context, principal: Caller, organizationId: string | null): Answer {

@@ -114,6 +114,8 @@ async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
       await tx.deleteFrom('idempotentAnswers').where('secretOf', 'in', ids).execute();
       await tx.deleteFrom('associationCodes').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('refusals').where('deviceId', 'in', ids).execute();
+      await tx.deleteFrom('publications').where('deviceId', 'in', ids).execute();
+      await tx.deleteFrom('verifications').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('devices').where('id', 'in', ids).execute();
     });
   for (const id of ids) {

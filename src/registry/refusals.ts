@@ -45,7 +45,7 @@ export function refusalRoutes(app: App, ctx: Context): void {
     '/devices/:id/refusals',
     {
       config: {
-        right: ['read', 'device'],
+        right: ['subscribe', 'device'],
         errors: ['notFound', 'deleted', 'pageOutside', 'forbidden'],
         sends: ['ignored'],
       },
@@ -70,7 +70,7 @@ export function refusalRoutes(app: App, ctx: Context): void {
  */
 export async function readRefusals(ctx: Context, caller: Caller, deviceId: string, wanted: Static<typeof query>) {
   const { access, registry, broker } = ctx;
-  access.demand(caller, 'read', 'device');
+  access.demand(caller, 'subscribe', 'device');
   demandLive(await findReached(ctx, caller, 'devices', deviceId));
   await broker.refusalsStored(deviceId);
   const rows = await registry.query

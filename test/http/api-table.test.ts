@@ -9,8 +9,8 @@ import { type Json, type Service, startService } from '../support/service.js';
 const file = 'docs/api.md';
 const [begin, end] = ['<!-- endpoints -->', '<!-- /endpoints -->'];
 const kinds: Record<string, string> = { endUser: 'end-user', backEnd: 'back-end', endUserApp: 'app for end-users' };
-/** Admins, end-users, newcomers, back-ends, applications for end-users. */
-const kindsOfCallers = 5;
+/** Admins, end-users, newcomers, back-ends, applications for end-users, stations. */
+const kindsOfCallers = 6;
 
 let service: Service;
 let operations: Json[];
@@ -79,8 +79,11 @@ t.test('who is not named is refused, and who is named is not refused for what it
   await service.ok('DELETE', `/api/v1/end-users/${gone.endUser.id}`, { headers: { etag: gone.endUser.version } });
   const there = await service.endUser((await service.organization()).id);
   const tokens: Record<string, string> = { admin: service.admin, endUser: there.token, newcomer: gone.token };
-  for (const kind of ['backEnd', 'endUserApp']) {
-    const { id: appId, appToken } = await service.create('/applications', 'application', { name: kind, kind });
+  const { id: deviceTemplateId } = await service.template();
+  const limits = { deviceTemplateId, maxDevices: 1, expiresAt: '2999-01-01' };
+  for (const kind of ['backEnd', 'endUserApp', 'station']) {
+    const made = { name: kind, kind, ...(kind === 'station' && limits) };
+    const { id: appId, appToken } = await service.create('/applications', 'application', made);
     const body = { appId, appToken, accountId: service.accountId };
     tokens[kind] = (await service.ok('POST', '/api/v1/auth/login-application', { body, token: null })).jwt;
   }

@@ -64,6 +64,7 @@ const table: Array<[code: number, status: number, when: string, request: () => P
   [21, 403, 'an end-user makes a template', forbidden],
   [-199, 429, 'too many codes have been tried', guess],
   [-199, 500, 'something breaks', () => broken('session', new Error('broken'), () => http('GET', '/devices'))],
+  [-199, 503, 'the service stops while a unit is waited for', stopMeanwhile],
   [-199, 507, 'the disk is full', () => broken('transaction', full(), () => post('/devices', { serialNumber: 'C' }))],
 ];
 
@@ -144,6 +145,14 @@ async function guess(): Promise<Answer> {
   };
   for (let n = 0; n < 10; n += 1) await start(unknown(n), id, token);
   return start(unknown(10), id, token);
+}
+
+async function stopMeanwhile(): Promise<Answer> {
+  const { id } = await device();
+  const stopping = setInterval(() => service.server.ctx.broker.endWatches(), 10);
+  const answer = await post('/provisioning/verify', { deviceId: id });
+  clearInterval(stopping);
+  return answer;
 }
 
 function full(): Error {

@@ -78,6 +78,18 @@ t.test('an application is made and revoked; a connection of it ends', async (t) 
   await ended;
 });
 
+t.test('a station is made with its limits, and listed with them', async (t) => {
+  const service = await startService(t);
+  const { id } = await service.template();
+  const expiresAt = '2999-01-01T00:00:00.000Z';
+  const limits = ['--device-template', id, '--max-devices', '2', '--expires-at', expiresAt];
+  const [made] = await slipway(service, 'app', 'create', '--name', 'Line', '--kind', 'station', ...limits);
+  const { jwt } = (await service.http('POST', '/api/v1/auth/login-application', { token: null, body: made })).body;
+  await service.create('/devices', 'device', { serialNumber: 'by a station' }, jwt);
+  const [listed] = await slipway(service, 'app', 'list');
+  t.match(listed, { appId: made.appId, kind: 'station', maxDevices: 2, madeDevices: 1, expiresAt });
+});
+
 t.test('keys rotate: the new one signs, the old one verifies, unless it is ended', async (t) => {
   const service = await startService(t);
   const kids = async (): Promise<string[]> =>
@@ -129,7 +141,9 @@ t.test('what cannot be done is said in a sentence, with exit code 2', async (t) 
     ['admin create --email a@example.com --password short', /password must have 8 to 256 characters/],
     ['admin create --email a@example.com --account x', /There is no account x/],
     ['admin reset-password --email a@example.com', /There is no admin a@example.com/],
-    ['app create --name x --kind station', /--kind must be one of endUserApp, backEnd/],
+    ['app create --name x --kind toaster', /--kind must be one of endUserApp, backEnd, station/],
+    ['app create --name x --kind station', /deviceTemplateId is required for a station/],
+    ['app create --name x --kind station --max-devices many', /--max-devices must be a number/],
     ['app revoke --id x', /does not exist/],
     ['keys turn', /There is no command keys turn/],
     ['account list --nothing', /nothing/],

@@ -33,6 +33,8 @@ t.test('every command of docs/identity.md does what the text says', async (t) =>
   const { application } = await next();
   Object.assign(env, { APP: application.id, APP_TOKEN: application.appToken });
   t.match(await next(), { jwt: String }, 'login of the program');
+  Object.assign(env, { TEMPLATE: (await service.template()).id, ORGANIZATION: (await service.organization()).id });
+  t.match(await next(), { application: { kind: 'station', madeDevices: 0, appToken: String } }, 'a station');
   const { userId } = await next();
   const { endUserTemplates } = await service.ok(
     'GET',

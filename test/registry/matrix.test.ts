@@ -1,7 +1,7 @@
 /**
  * Every endpoint and every id that it takes, asked for by callers who must not reach what the id names: the admin of
  * another account, an end-user of other organizations, an identity without an end-user, a back-end of another account,
- * an application for end-users of this one, nobody.
+ * an application for end-users and a station of this one, nobody.
  */
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
@@ -145,6 +145,8 @@ const table = `
   DELETE /api/v1/account-users/{id}                 | path id: accountUser                            | 404/100 | 403/21  | 403/21
 
   POST /api/v1/applications                         | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/applications                         | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
+  POST /api/v1/applications                         | body organizationId: organization               | 400/102 | 403/21  | 403/21
   GET /api/v1/applications                          | -                                               | own     | 403/21  | 403/21
   GET /api/v1/applications                          | query accountId: account                        | 404/100 | 403/21  | 403/21
   GET /api/v1/applications/{id}                     | path id: application                            | 404/100 | 403/21  | 403/21
@@ -194,6 +196,11 @@ const table = `
   POST /api/v1/association/start-association-with-code | body associationCode: code                   | 404/100 | 422/106 | 403/21
   POST /api/v1/association/start-association-with-code | body endUserId: endUser                      | 400/102 | 400/102 | 403/21
   POST /api/v1/association/start-association-with-code | body organizationId: organization            | 400/102 | 400/102 | 403/21
+  POST /api/v1/devices/{id}/replace                 | path id: device                                 | 404/100 | 403/21  | 403/21
+  POST /api/v1/provisioning/verify                  | body deviceId: device                           | 404/100 | 403/21  | 403/21
+  GET /api/v1/provisioning/verifications            | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/provisioning/verifications            | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/provisioning/verifications            | query deviceId: device                          | none    | 403/21  | 403/21
   GET /api/v1/devices/{id}/logs                     | path id: device                                 | 404/100 | 404/100 | 403/21
   POST /api/v1/devices/{id}/logs                    | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v1/devices/{id}/refusals                 | path id: device                                 | 404/100 | 404/100 | 403/21
@@ -215,7 +222,35 @@ const table = `
   POST /api/v1/profile/update-email-address         | body userId: identity  | 404/NotFoundError | 404/NotFoundError  | 404/NotFoundError
   DELETE /api/v1/internal/users/{userId}            | path userId: identity  | 404/NotFoundError | 403/ForbiddenError | 403/ForbiddenError
 `;
-const who = ['stranger', 'outsider', 'newcomer', 'strangerProgram', 'program'] as const;
+const who = ['stranger', 'outsider', 'newcomer', 'strangerProgram', 'program', 'station'] as const;
+
+/** What a station may do at all, with the answers when what it names is not its own; everything else is 403. */
+const ofStations: Record<string, string> = {
+  'POST /api/v1/devices, body accountId: account': '404/100',
+  'POST /api/v1/devices, body deviceTemplateId: deviceTemplate': '400/102',
+  'POST /api/v1/devices, body organizationId: organization': '400/102',
+  'GET /api/v1/devices, -': 'none',
+  'GET /api/v1/devices, query accountId: account': '404/100',
+  'GET /api/v1/devices, query deviceTemplateId: deviceTemplate': 'none',
+  'GET /api/v1/devices, query organizationId: organization': 'none',
+  'GET /api/v1/devices/{id}, path id: device': '404/100',
+  'POST /api/v1/access/mqtt-credentials, body accountId: account': '404/100',
+  'POST /api/v1/access/mqtt-credentials, body entityId: device': '400/102',
+  'POST /api/v1/access/mqtt-credentials, body entityId: endUser': '400/102',
+  'POST /api/v1/access/mqtt-credentials, body entityId: accountUser': '400/102',
+  'POST /api/v1/association/create-association-code, body deviceId: device': '404/100',
+  'POST /api/v1/provisioning/verify, body deviceId: device': '404/100',
+};
+/** Behind authentication and about nothing but the session of the token that is sent, or about requests of their own. */
+const ofSessions = ['POST /api/v1/sessions/renew-session', 'POST /api/v1/sessions/logout', 'POST /api/v1/batch'];
+/** Bodies of endpoints without an id of anything that is stored. */
+const plainBodies: Record<string, object> = {
+  'POST /api/v1/users/batch': { userIds: [] },
+  'POST /api/v1/permissions/explain': { principal: { type: 'user', id: 'x' }, action: 'publish', topic: 'x' },
+  'PUT /api/v1/retention': { retentionDays: 1 },
+  'POST /api/v1/logs/search': { query: { bool: { must: [] } } },
+  'POST /api/v1/auth/create-user': { emailAddress: 'x@example.com', password: 'a fine long secret' },
+};
 
 const families = [
   ['{kind}', '{one}', 'devices device', 'end-users endUser', 'organizations organization'],
@@ -263,11 +298,13 @@ const rows: Row[] = table
   .map((line) => {
     const [endpoint = '', what = '', ...expected] = line.split('|').map((cell) => cell.trim());
     const [method = '', path = ''] = endpoint.split(' ');
-    const [, place, parameter = '', kind = ''] = /^(path|query|body) (\S+): (\S+)$/.exec(what) ?? [];
     const title = `${endpoint}, ${what}`;
+    const [, place, parameter = '', kind = ''] = /^(path|query|body) (\S+): (\S+)$/.exec(what) ?? [];
     // A back-end of another account is a stranger; an application for end-users may call nothing of all this.
-    if (path.includes('/mfa/')) expected.push('403/ForbiddenError', '403/ForbiddenError');
-    else expected.push(expected[0] ?? '', expected[0]?.endsWith('Error') ? '403/ForbiddenError' : '403/21');
+    const forbidden = expected[0]?.endsWith('Error') ? '403/ForbiddenError' : '403/21';
+    if (path.includes('/mfa/')) expected.push(forbidden, forbidden);
+    else expected.push(expected[0] ?? '', forbidden);
+    expected.push(ofStations[title] ?? forbidden);
     return { title, endpoint, method, path, place: place as Row['place'], parameter, kind, expected };
   });
 
@@ -285,6 +322,8 @@ interface Caller {
   theirs: Record<string, Thing[]>;
   /** What it may say when it makes an organization. */
   organizationBody: object;
+  /** What a station says of the devices that it looks for. */
+  deviceQuery?: Record<string, string>;
   /** Texts that stand in what it must not reach, and in nothing else. */
   secrets: string[];
 }
@@ -294,6 +333,7 @@ let service: Service;
 let spare: string;
 let callers: Record<(typeof who)[number], Caller>;
 let deviceStays: () => boolean;
+let stationToken: string;
 
 t.before(async () => {
   service = await startService(t);
@@ -331,6 +371,8 @@ t.before(async () => {
   const registered = { entityId: watched.device.id, ...certificate };
   await service.create('/access/mqtt-certificates', 'mqttCertificate', registered);
   const { device } = await service.ok('GET', `/api/v1/devices/${watched.device.id}`);
+  const verify = { body: { deviceId: device.id, timeoutSeconds: 0 } };
+  await service.ok('POST', '/api/v1/provisioning/verify', verify);
   const free = await service.create('/devices', 'device', canaryDevice(null));
   const devices = [
     device,
@@ -406,16 +448,48 @@ t.before(async () => {
     ...people,
     strangerProgram: { ...people.stranger, token: programs[0] },
     program: { ...people.newcomer, token: programs[1] },
+    station: await stationCaller(people.newcomer, first.theirs.deviceTemplate ?? []),
   };
   await service.ok('DELETE', `/api/v1/end-users/${newcomer.endUser.id}`, etag(newcomer.endUser.version));
 });
 
 /** The token of a new application of an account. */
-async function programToken(kind: string, accountId: string, token: string): Promise<string> {
-  const body = { accountId, name: 'program', kind };
+async function programToken(kind: string, accountId: string, token: string, more: object = {}): Promise<string> {
+  const body = { accountId, name: 'program', kind, ...more };
   const { id: appId, appToken } = await service.create('/applications', 'application', body, token);
   const login = { body: { appId, appToken, accountId }, token: null };
+  stationToken = appToken;
   return (await service.ok('POST', '/api/v1/auth/login-application', login)).jwt;
+}
+
+/** A station that must not reach what others make where it puts its devices, nor its own ones once they stand elsewhere. */
+async function stationCaller(like: Caller, deviceTemplates: Thing[]): Promise<Caller> {
+  const { accountId, admin } = service;
+  const organization = await service.organization();
+  const place = { deviceTemplateId: like.own.deviceTemplate?.id, organizationId: organization.id };
+  const limits = { ...place, maxDevices: 10, expiresAt: '2999-01-01' };
+  const another = await programToken('station', accountId, admin, limits);
+  const token = await programToken('station', accountId, admin, limits);
+  const canary = { serialNumber: 'canary' };
+  const byAdmin = await service.create('/devices', 'device', { ...canary, ...place });
+  const byAnother = await service.create('/devices', 'device', canary, another);
+  const claimed = await service.create('/devices', 'device', canary, token);
+  const body = { organizationId: null };
+  await service.ok('PUT', `/api/v1/devices/${claimed.id}`, { body, ...etag(claimed.version) });
+  const device = await service.create('/devices', 'device', { serialNumber: 'own' }, token);
+  const { device: devices = [], deviceTemplate = [] } = like.theirs;
+  return {
+    token,
+    own: { ...like.own, device, organization },
+    theirs: {
+      ...like.theirs,
+      device: [...devices, byAdmin, byAnother, claimed],
+      deviceTemplate: [...deviceTemplate, ...deviceTemplates],
+    },
+    organizationBody: {},
+    deviceQuery: canary,
+    secrets: [...like.secrets.filter((secret) => secret !== 'canary'), byAdmin.id, byAnother.id, claimed.id],
+  };
 }
 
 const placed = ['device', 'endUser', 'organization', 'identity', 'code', 'topic'];
@@ -543,9 +617,10 @@ const certificateFor = async (name: string) => (await makeAuthority({ subject: `
 /** Of an identity provider; its clientId is an id at the provider. */
 const client = { issuer: 'https://id.example.com', clientId: 'client' };
 const webhook = { kind: 'webhook', url: 'https://hooks.example.com/in' };
+const aStation = { kind: 'station', maxDevices: 1, expiresAt: '2999-01-01' };
 
 /** What a request of the endpoint says besides the id in question. */
-function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json {
+function bodyOf({ method, path, parameter }: Row, { own, organizationBody }: Caller): Json {
   if (method !== 'POST' && method !== 'PUT') return undefined;
   const accountId = own.account?.id;
   const organizationId = own.organization?.id;
@@ -573,7 +648,12 @@ function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json 
     },
     '/api/v1/channels/templates/{id}': { streamBridgeDelivery: 2 },
     '/api/v1/account-users': { accountId, ...newUser },
-    '/api/v1/applications': { accountId, name: 'changed', kind: 'endUserApp' },
+    '/api/v1/applications': {
+      accountId,
+      name: 'changed',
+      kind: 'endUserApp',
+      ...(parameter !== 'accountId' && { ...aStation, deviceTemplateId: own.deviceTemplate?.id }),
+    },
     '/api/v1/identity-providers': { accountId, name: 'changed', ...client },
     '/api/v1/bridges': { accountId, name: 'changed', ...webhook },
     '/api/v1/bridges/{id}/replay': { from: '2026-01-01', to: '2026-01-02' },
@@ -585,6 +665,8 @@ function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json 
       certificate: spare,
     },
     '/api/v1/access/certificate-authorities': { accountId, name: 'changed', certificate: spare },
+    '/api/v1/devices/{id}/replace': { serialNumber: 'changed' },
+    '/api/v1/provisioning/verify': { timeoutSeconds: 0 },
     '/api/v1/users/{userId}/mfa/sms': { phoneNumber: '+15550100' },
     '/api/v1/users/{userId}/mfa/totp/confirm': { code: '000000' },
     '/api/v1/users/{userId}/mfa/sms/confirm': { code: '000000' },
@@ -596,7 +678,8 @@ function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json 
   return bodies[path] ?? { accountId, name: 'changed' };
 }
 
-const takesEtag = ({ method, path }: Row) => method === 'PUT' || method === 'DELETE' || path.endsWith('/recover');
+const takesEtag = ({ method, path }: Row) =>
+  method === 'PUT' || method === 'DELETE' || path.endsWith('/recover') || path.endsWith('/replace');
 
 interface Sent {
   method: string;
@@ -621,6 +704,8 @@ function requestOf(row: Row, caller: Caller, thing: Thing, version = thing.versi
     // The list of custom fields is that of one template.
     const template = fieldTemplates[row.path];
     if (template) query.set(`${template}Id`, caller.own[template]?.id ?? '');
+    if (row.path === '/api/v1/devices')
+      for (const [name, value] of Object.entries(caller.deviceQuery ?? {})) query.set(name, value);
     if (place === 'query') query.set(parameter, thing.id);
   }
   const self = rows.find(({ endpoint, place }) => endpoint === row.endpoint && place === 'path');
@@ -772,6 +857,37 @@ t.test('what the others are refused is there, for its admin', async (t) => {
     );
     t.ok(full || row.parameter === 'accountId', row.title);
   }
+});
+
+t.test('a station may do its work, and of every other endpoint nothing: 403, whatever it names', async (t) => {
+  const caller = callers.station;
+  const before = await snapshot();
+  const allowed = new Set(Object.keys(ofStations).map((title) => title.split(',')[0] ?? ''));
+  const document: Json = service.server.app.swagger();
+  for (const [path, operations] of Object.entries<Json>(document.paths))
+    for (const [method, { security, 'x-callers': named }] of Object.entries<Json>(operations)) {
+      const endpoint = `${method.toUpperCase()} ${path}`;
+      const isOpen = security.length === 0;
+      const isItsOwn = allowed.has(endpoint) || ofSessions.includes(endpoint);
+      t.equal(named.includes('station'), isItsOwn, `${endpoint}: the document says so`);
+      if (isOpen || isItsOwn) continue;
+      const row = rows.find((one) => one.endpoint === endpoint);
+      const own = caller.own[row?.kind ?? ''] ?? { id: randomUUID(), version: '1' };
+      const url = path.replace(/\{.*\}/, randomUUID()) + (method === 'get' ? `?accountId=${service.accountId}` : '');
+      const body = plainBodies[endpoint] && { accountId: service.accountId, ...plainBodies[endpoint] };
+      const plain = { method: method.toUpperCase(), path: url, body, headers: {} };
+      const sent = row ? requestOf(row, caller, own) : plain;
+      const takesAppToken = security.some((one: object) => 'appToken' in one);
+      const answer = takesAppToken
+        ? await service.http(sent.method, sent.path, {
+            token: null,
+            headers: { accesstoken: stationToken },
+            ...(sent.body && { body: sent.body }),
+          })
+        : await send(caller, sent);
+      t.match(outcome(answer), /^403\/(21|ForbiddenError)$/, endpoint);
+    }
+  t.strictSame(await snapshot(), before, 'nothing has changed');
 });
 
 t.test('a batch gives nobody more than the requests in it', async (t) => {

@@ -1,0 +1,124 @@
+import type { Tx } from '../db/index.js';
+import type { BrokerServices } from '../src/context.js';
+import type { DeviceSigns } from './device-signs.js';
+import type { LiveClient } from './sessions.js';
+
+/** Milliseconds between two looks. */
+const lookInterval = 250;
+/** Devices of one look; a reconnect storm is spread over several, so that other writers get their turn. */
+const devicesPerLook = 500;
+
+type Needed = Pick<BrokerServices, 'registry' | 'clock' | 'log' | 'generationOf'>;
+
+/** The first message of a connection: when, and with which secret (undefined: with none). */
+interface First {
+  time: string;
+  generation: number | undefined;
+}
+
+/**
+ * Which devices have published since they were provisioned (decisions 6, verify). Of each connection the first message is
+ * looked at and no other, and that later, many at once: a PUBLISH does not wait for it.
+ */
+export class Publications {
+  readonly #services: Needed;
+  readonly #signs: DeviceSigns;
+  readonly #firsts = new Map<string, First>();
+  #timer: NodeJS.Timeout | undefined;
+  #looking: Promise<void> | undefined;
+
+  constructor(services: Needed, signs: DeviceSigns) {
+    this.#services = services;
+    this.#signs = signs;
+  }
+
+  /** A message of this connection has been accepted; not called again, unless `lookAgain` has been. */
+  first(live: LiveClient): void {
+    live.hasPublished = true;
+    const { identity } = live;
+    if (identity?.caller.kind !== 'device') return;
+    const { principal, generation } = identity;
+    // What a former secret lets in for a while says nothing of the new one.
+    if (generation !== undefined && this.#services.generationOf(principal) !== generation) return;
+    this.#firsts.set(principal, { time: new Date(this.#services.clock.now()).toISOString(), generation });
+    this.#schedule(this.#signs.isWatched(principal) ? 0 : lookInterval);
+  }
+
+  /** The next message of these connections is a first one: somebody waits for it, and what was on record may be gone. */
+  lookAgain(lives: Iterable<LiveClient>): void {
+    for (const live of lives) live.hasPublished = false;
+  }
+
+  /** Writes everything that is waiting. */
+  async flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    await this.#looking;
+    while (this.#firsts.size > 0) await this.#look();
+  }
+
+  #schedule(wait: number): void {
+    if (this.#looking) return;
+    if (this.#timer && wait > 0) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#looking = this.#look().finally(() => {
+        this.#looking = undefined;
+        const isWatched = [...this.#firsts.keys()].some((deviceId) => this.#signs.isWatched(deviceId));
+        if (this.#firsts.size > 0) this.#schedule(isWatched ? 0 : lookInterval);
+      });
+    }, wait);
+    this.#timer.unref();
+  }
+
+  async #look(): Promise<void> {
+    const { registry, log } = this.#services;
+    const firsts = new Map([...this.#firsts].slice(0, devicesPerLook));
+    for (const deviceId of firsts.keys()) this.#firsts.delete(deviceId);
+    const ids = [...firsts.keys()];
+    try {
+      const known = await registry.query
+        .selectFrom('publications')
+        .select('deviceId')
+        .where('deviceId', 'in', ids)
+        .execute();
+      for (const { deviceId } of known) firsts.delete(deviceId);
+      if (firsts.size > 0) await registry.transaction((tx) => store(tx, firsts));
+    } catch (error) {
+      log.error({ err: error, devices: ids.length }, 'first messages could not be noted');
+    }
+    for (const deviceId of ids) this.#signs.sign(deviceId);
+  }
+}
+
+/** Those that were published with what is in force now: a secret may have been made, or a certificate, in between. */
+async function store(tx: Tx, firsts: ReadonlyMap<string, First>): Promise<void> {
+  const ids = [...firsts.keys()];
+  const credentials = await tx
+    .selectFrom('credentials')
+    .select(['entityId', 'generation', 'lastModified'])
+    .where('entityId', 'in', ids)
+    .execute();
+  const certificates = await tx
+    .selectFrom('certificates')
+    .select((eb) => ['entityId', eb.fn.max('created').as('created')])
+    .where('entityId', 'in', ids)
+    .where('deleted', 'is', null)
+    .groupBy('entityId')
+    .execute();
+  const secrets = new Map(credentials.map((credential) => [credential.entityId, credential]));
+  const registered = new Map(certificates.map(({ entityId, created }) => [entityId, created]));
+  const rows = [...firsts].flatMap(([deviceId, { time, generation }]) => {
+    const secret = secrets.get(deviceId);
+    const isNewest =
+      generation === undefined ? !secret || secret.lastModified <= time : secret?.generation === generation;
+    return isNewest && (registered.get(deviceId) ?? '') <= time ? [{ deviceId, time }] : [];
+  });
+  if (rows.length === 0) return;
+  await tx
+    .insertInto('publications')
+    .values(rows)
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+}

@@ -1,0 +1,219 @@
+/** Does a unit on the line really connect and publish (decisions 6)? Waited for, answered and kept. */
+import type { FastifyReply } from 'fastify';
+import { type Static, Type } from 'typebox';
+import { v7 as uuidv7 } from 'uuid';
+import { DateText, Id, type Row } from '../../db/records.js';
+import type { Caller } from '../access.js';
+import type { Context, DeviceSign, DeviceWatch } from '../context.js';
+import { oneOf } from '../entity/listing.js';
+import { listResponse, nameIgnored } from '../entity/routes.js';
+import { writeAs } from '../entity/standing.js';
+import { demandLive, find, findReached, timestamp } from '../entity/verbs.js';
+import { invalid, PlatformError } from '../errors.js';
+import type { App } from '../http.js';
+import { isInsideBatch } from '../registry/batch.js';
+
+/** Seconds that a verification waits. */
+const longestWait = 60;
+const usualWait = 30;
+
+const body = Type.Object({
+  deviceId: Type.Optional(Type.String()),
+  serialNumber: Type.Optional(
+    Type.String({ maxLength: 255, description: 'Instead of the id: the whole one, of a single device in reach.' }),
+  ),
+  timeoutSeconds: Type.Optional(
+    Type.Number({ minimum: 0, maximum: longestWait, default: usualWait, description: 'So long it waits at most.' }),
+  ),
+});
+const query = Type.Object({
+  accountId: Type.String({ description: 'The account; a foreign one answers 404.' }),
+  deviceId: Type.Optional(Type.String()),
+  serialNumber: Type.Optional(Type.String({ description: 'The whole one, as it was then.' })),
+  passed: Type.Optional(Type.Boolean()),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+  sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'desc' })),
+});
+const shape = Type.Object({
+  id: Id,
+  accountId: Id,
+  deviceId: Id,
+  serialNumber: Type.String(),
+  passed: Type.Boolean({ description: 'Connected, and has published since it was provisioned.' }),
+  connected: Type.Boolean({ description: 'With its newest credential, when this was decided.' }),
+  published: Type.Boolean({ description: 'Since its credential was made, and with that.' }),
+  time: DateText,
+  createdById: Type.String(),
+});
+
+export function verificationRoutes(app: App, ctx: Context): void {
+  // A server that closes waits for its answers.
+  app.addHook('preClose', async () => ctx.broker.endWatches());
+  app.post(
+    '/provisioning/verify',
+    {
+      config: {
+        right: ['create', 'verification'],
+        errors: ['notFound', 'deleted', 'forbidden', 'tooMany', 'stopping'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags: ['Provisioning'],
+        summary: 'Wait until a device is connected and has published since it was provisioned',
+        description: 'It answers as soon as both are so, or when the time is over. In a batch it does not wait.',
+        body,
+        response: {
+          200: Type.Object({ verification: shape }, { description: 'Whether the device has passed; kept either way.' }),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { caller, authenticated } = request;
+      const device = await findDevice(ctx, caller, request.body);
+      const { timeoutSeconds = usualWait } = request.body;
+      if (isInsideBatch(request) && timeoutSeconds > 0) throw invalid('timeoutSeconds', 'must be 0 in a batch');
+      nameIgnored(request, reply, body);
+      const watch = ctx.broker.watchDevice(caller, device.id, Date.parse(authenticated.session.expires));
+      if (!watch) {
+        const allowance = { limit: 0, remaining: 0, reset: longestWait };
+        throw new PlatformError('tooMany', { message: 'Too many verifications at once.', allowance });
+      }
+      try {
+        const seen = await waitFor(ctx, watch, device.id, endOf(reply, timeoutSeconds * 1000));
+        if (reply.raw.destroyed) throw new PlatformError('stopping', { message: 'Nobody waits for the answer.' });
+        return { verification: await keep(ctx, caller, device.id, seen) };
+      } finally {
+        watch.close();
+      }
+    },
+  );
+  app.get(
+    '/provisioning/verifications',
+    {
+      config: {
+        right: ['read', 'verification'],
+        errors: ['notFound', 'pageOutside', 'forbidden'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags: ['Provisioning'],
+        summary: 'List verifications, newest first unless asked otherwise',
+        querystring: query,
+        response: listResponse('verifications', shape),
+      },
+    },
+    async (request, reply) => {
+      ctx.access.demand(request.caller, 'read', 'verification');
+      ctx.access.demandAccount(request.caller, request.query.accountId);
+      nameIgnored(request, reply, query);
+      return { verifications: await readVerifications(ctx, request.query) };
+    },
+  );
+}
+
+/** Resolves after so many milliseconds, or when nobody waits for the answer any more. */
+function endOf({ raw }: FastifyReply, time: number): Promise<'over'> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, time, 'over');
+    raw.once('close', () => {
+      clearTimeout(timer);
+      resolve('over');
+    });
+  });
+}
+
+/**
+ * The device that is to be verified. Of several with one serial number none is chosen: the verdict would be on another.
+ * @throws PlatformError 403/21, 404/100, 410/107; 400/106 for both names or none, and for a serial number of several.
+ */
+async function findDevice(ctx: Context, caller: Caller, { deviceId, serialNumber }: Static<typeof body>) {
+  ctx.access.demand(caller, 'create', 'verification');
+  if ((deviceId === undefined) === (serialNumber === undefined))
+    throw invalid('deviceId', 'either deviceId or serialNumber is required');
+  if (deviceId !== undefined) return demandLive(await findReached(ctx, caller, 'devices', deviceId));
+  let named = ctx.registry.query
+    .selectFrom('devices')
+    .selectAll()
+    .where('accountId', '=', caller.accountId)
+    .where('serialNumber', '=', serialNumber ?? '')
+    .where('deleted', 'is', null);
+  if (caller.kind === 'station') named = named.where('createdById', '=', caller.id);
+  const found = (await named.limit(100).execute()).filter((device) => ctx.access.reachesDevice(caller, device));
+  const [device, another] = found;
+  if (!device) throw new PlatformError('notFound');
+  if (another) throw invalid('serialNumber', 'several devices have it: name one by deviceId');
+  return device;
+}
+
+interface Seen {
+  connected: boolean;
+  published: boolean;
+}
+
+/**
+ * What is seen of the device when it has passed, or at the latest when it is over.
+ * @throws PlatformError 401/31 when the caller is logged out meanwhile, 503 when the process ends.
+ */
+async function waitFor(ctx: Context, watch: DeviceWatch, deviceId: string, over: Promise<'over'>): Promise<Seen> {
+  for (let heard: DeviceSign | 'over' = 'sign'; ; ) {
+    const next = watch.next();
+    const published = await hasPublished(ctx, deviceId);
+    const connected = watch.isConnected;
+    if (heard === 'over' || (connected && published)) return { connected, published };
+    heard = await Promise.race([next, over]);
+    if (heard === 'cutOff') throw new PlatformError('tokenInvalid');
+    if (heard === 'stopping') throw new PlatformError('stopping');
+  }
+}
+
+async function hasPublished({ registry }: Context, deviceId: string): Promise<boolean> {
+  const first = registry.query.selectFrom('publications').select('time').where('deviceId', '=', deviceId);
+  return (await first.executeTakeFirst()) !== undefined;
+}
+
+/** @throws PlatformError 401/31, 403/21 for a caller who has lost the right, 404/100, 410/107 for the device. */
+async function keep(ctx: Context, caller: Caller, deviceId: string, { connected, published }: Seen) {
+  return writeAs(ctx, caller, undefined, async (tx) => {
+    const device = await find(tx, 'devices', deviceId);
+    if (!device || !ctx.access.reachesDevice(caller, device)) throw new PlatformError('notFound');
+    const { accountId, serialNumber } = demandLive(device);
+    const row: Row<'verifications'> = {
+      id: uuidv7(),
+      accountId,
+      deviceId,
+      serialNumber,
+      passed: connected && published ? 1 : 0,
+      connected: connected ? 1 : 0,
+      published: published ? 1 : 0,
+      time: timestamp(ctx.clock),
+      createdById: caller.id,
+    };
+    await tx.insertInto('verifications').values(row).execute();
+    return show(row);
+  });
+}
+
+function show({ passed, connected, published, ...row }: Row<'verifications'>): Static<typeof shape> {
+  return { ...row, passed: passed === 1, connected: connected === 1, published: published === 1 };
+}
+
+async function readVerifications({ registry }: Context, asked: Static<typeof query>) {
+  const { page = 1, pageSize = 10, sortOrder = 'desc' } = asked;
+  let matching = registry.query.selectFrom('verifications').where('accountId', '=', asked.accountId);
+  for (const column of ['deviceId', 'serialNumber'] as const) {
+    const value = asked[column];
+    if (value !== undefined) matching = matching.where(column, '=', value);
+  }
+  if (asked.passed !== undefined) matching = matching.where('passed', '=', asked.passed ? 1 : 0);
+  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
+  if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
+  const rows = await matching
+    .selectAll()
+    .orderBy('time', sortOrder)
+    .orderBy('id', sortOrder)
+    .limit(pageSize)
+    .offset((page - 1) * pageSize)
+    .execute();
+  return { results: rows.map(show), meta: { count, page, pageSize, sortOrder } };
+}
