@@ -119,11 +119,9 @@ export class Authenticator {
       const identity = await this.#proveClient(client, username, password, live);
       if (client.closed || client.conn.destroyed) throw new ConnectRefused(connack.unavailable, 'closed meanwhile');
       if (this.#limits.isFull(this.#sessions.othersOf(live, identity)))
-        throw new ConnectRefused(
-          connack.unavailable,
-          'too many connections of one principal',
-          { limit: 'max_connections_per_principal' },
-        );
+        throw new ConnectRefused(connack.unavailable, 'too many connections of one principal', {
+          limit: 'max_connections_per_principal',
+        });
       if (!this.#sessions.admit(live, identity, mark))
         throw new ConnectRefused(connack.unavailable, 'the principal changed meanwhile');
     } finally {
@@ -200,11 +198,10 @@ export class Authenticator {
   ): Promise<ProvenIdentity> {
     const guessed = `${entityId} ${this.#services.generationOf(entityId)}`;
     if (!(await this.#limits.mayGuess(guessed, address)))
-      throw new ConnectRefused(
-        connack.badCredentials,
-        'too many wrong secrets for one principal',
-        { limit: 'failed_connects_per_principal', allowance: this.#limits.guessesLeft(guessed, address) },
-      );
+      throw new ConnectRefused(connack.badCredentials, 'too many wrong secrets for one principal', {
+        limit: 'failed_connects_per_principal',
+        allowance: this.#limits.guessesLeft(guessed, address),
+      });
     let outcome: 'right' | 'wrong' = 'right';
     try {
       return await attempt();

@@ -68,7 +68,8 @@ export type EntityKind =
   | 'associationCode'
   | 'association'
   | 'replacement'
-  | 'verification';
+  | 'verification'
+  | 'job';
 
 export type Action = 'create' | 'read' | 'update' | 'delete' | 'publish' | 'subscribe';
 
@@ -102,6 +103,7 @@ const administration: Rights = {
   association: ['create'],
   replacement: ['create'],
   verification: ['create', 'read'],
+  job: ['create', 'read', 'update'],
 };
 
 /** Decisions 4: what each kind of caller may do at all. Reach is asked separately. */

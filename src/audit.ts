@@ -44,6 +44,10 @@ export const auditEvents = [
   'associationCodeCreated',
   'deviceReplaced',
   'association',
+  'jobStarted',
+  'jobFinished',
+  'jobResultsFetched',
+  'jobResultsConfirmed',
   'tokenUsed',
   'permissionRefused',
 ] as const;

@@ -27,6 +27,9 @@ import { bridgeRoutes } from './bridges/routes.js';
 import type { Context } from './context.js';
 import { findUnstorable, unstorable } from './entity/values.js';
 import { identityErrorCode, invalid, PlatformError, tooLarge } from './errors.js';
+import { bulkRoutes } from './factory/bulk-routes.js';
+import { jobRoutes } from './factory/jobs.js';
+import { provisioningRoutes } from './factory/provision-routes.js';
 import { verificationRoutes } from './factory/verification.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
@@ -220,6 +223,9 @@ export async function buildHttp(ctx: Context): Promise<App> {
         verificationRoutes,
         mfaRoutes,
         auditRoutes,
+        jobRoutes,
+        provisioningRoutes,
+        bulkRoutes,
       ])
         mount(behind, ctx);
     },

@@ -47,6 +47,7 @@ const tags = [
   { name: 'Channel templates', description: 'Channels of the devices of a template.' },
   { name: 'Credentials', description: 'Broker passwords and certificates of devices.' },
   { name: 'Provisioning', description: 'From the factory line to the field.' },
+  { name: 'Jobs', description: 'Work on many devices at once: provisioning, and bulk changes.' },
   { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
   { name: 'Messages', description: 'What devices have said.' },
   { name: 'Account users', description: 'The admins of an account.' },
@@ -122,7 +123,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
   const url = path.replace('*', ':topic');
   const failures = failuresOf(place, config.errors ?? []);
   const sent = sentBy(prefix, place, config.sends ?? []);
-  const { 200: success, 302: elsewhere } = schema.response as { 200?: TSchema; 302?: TSchema };
+  const { 200: success, 202: accepted, 302: elsewhere } = schema.response as Record<number, TSchema | undefined>;
   return {
     url,
     schema: {
@@ -133,6 +134,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
       ...(isFlat(schema.body) ? { consumes: ['application/json', 'application/x-www-form-urlencoded'] } : {}),
       response: {
         ...(success && { 200: { ...success, headers: sent } }),
+        ...(accepted && { 202: { ...accepted, headers: sent } }),
         ...(elsewhere && { 302: { ...elsewhere, headers: { ...sent, location } } }),
         ...errorAnswers(failures, config.family),
       },
