@@ -38,6 +38,7 @@ export type EntityKind =
   | 'permission'
   | 'profile'
   | 'device'
+  | 'logEntry'
   | 'endUser'
   | 'organization'
   | 'deviceTemplate'
@@ -67,6 +68,7 @@ const administration: Rights = {
   permission: ['read'],
   profile: ['read', 'update'],
   device: [...everything, 'publish', 'subscribe'],
+  logEntry: ['create'],
   endUser: everything,
   organization: everything,
   deviceTemplate: everything,

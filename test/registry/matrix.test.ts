@@ -177,7 +177,7 @@ const table = `
   POST /api/v1/association/start-association-with-code | body endUserId: endUser                      | 400/102 | 400/102 | 403/21
   POST /api/v1/association/start-association-with-code | body organizationId: organization            | 400/102 | 400/102 | 403/21
   GET /api/v1/devices/{id}/logs                     | path id: device                                 | 404/100 | 404/100 | 403/21
-  POST /api/v1/devices/{id}/logs                    | path id: device                                 | 404/100 | 404/100 | 403/21
+  POST /api/v1/devices/{id}/logs                    | path id: device                                 | 404/100 | 403/21  | 403/21
   GET /api/v1/devices/{id}/refusals                 | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v4/data/{topic}                          | path topic: topic                               | 404/100 | 404/100 | 403/21
   POST /api/v4/data/{topic}                         | path topic: topic                               | 404/100 | 404/100 | 403/21
