@@ -174,7 +174,10 @@ export class Presence {
     messages.appendLog({ ...entry, message, code: null, details: null, tags: [], custom }, (error) => {
       if (!error) return;
       // A full store has said so once.
-      log[error === messages.full ? 'debug' : 'error']({ err: error, deviceId }, 'a lifecycle entry could not be stored');
+      log[error === messages.full ? 'debug' : 'error'](
+        { err: error, deviceId },
+        'a lifecycle entry could not be stored',
+      );
     });
   }
 }
