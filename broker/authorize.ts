@@ -72,11 +72,12 @@ export class Authority {
   }
 
   /** Why a well-formed filter was refused. */
-  filterRefusal({ filters }: LiveClient, filter: string): Pick<Rejection, 'code' | 'message'> {
+  filterRefusal({ filters, identity }: LiveClient, filter: string): Pick<Rejection, 'code' | 'message'> {
     const { maxSubscriptions } = this.#services.config.mqtt;
-    return maxSubscriptions > 0 && !filters.has(filter) && filters.size >= maxSubscriptions
-      ? { code: -199, message: 'SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: the client has too many filters.' }
-      : noSuchChannel;
+    if (maxSubscriptions > 0 && !filters.has(filter) && filters.size >= maxSubscriptions)
+      return { code: -199, message: 'SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: the client has too many filters.' };
+    const isOwn = identity?.ownChannels !== undefined && filter.startsWith(identity.ownChannels);
+    return isOwn && !/[+#]/.test(filter) ? noChannelOfItsOwn : noSuchChannel;
   }
 
   /** The SUBACK for a filter: granted, refused with 0x80, or an end of the connection for a malformed one. */
@@ -251,7 +252,8 @@ export class Authority {
     const own = caller.kind === 'device' ? { accountId: caller.accountId, deviceId: caller.id } : undefined;
     const reached = named && this.#access.reachableDevice(caller, named.deviceId) && this.#route(named);
     const device = own ?? (reached && { accountId: reached.accountId, deviceId: reached.deviceId });
-    return { verdict: 'refused', rejection: reached ? notPermitted : noSuchChannel, device };
+    const absent = own && named ? noChannelOfItsOwn : noSuchChannel;
+    return { verdict: 'refused', rejection: reached ? notPermitted : absent, device };
   }
 
   #parse(topic: string): ChannelTopic | undefined {
@@ -262,6 +264,11 @@ export class Authority {
 
 const notPermitted: Rejection = { code: 21, message: 'The caller is not permitted to do this.', details: [] };
 const noSuchChannel: Rejection = { code: 100, message: 'The item does not exist.', details: [] };
+/** Said to a device of its own topics alone: of others nobody learns what is there. */
+const noChannelOfItsOwn: Rejection = {
+  ...noSuchChannel,
+  details: [{ path: 'topic', message: 'no such channel on the template of the device' }],
+};
 
 /** The QoS that the client's filters grant for this topic, the packet's at most. */
 function grantedQos(live: LiveClient, packet: Outgoing): 0 | 1 | 2 {

@@ -95,12 +95,12 @@ export class DirectPublisher {
       this.#parts.counters.refusedPublishes += 1;
       return this.#refuse(caller, packet, decision.rejection, decision.device);
     }
-    const rejection = await ingest.acceptDirect(caller, packet, decision.route);
+    const { rejection, points } = await ingest.acceptDirect(caller, packet, decision.route);
     await new Promise<void>((resolve, reject) => aedes.publish(packet, (error) => (error ? reject(error) : resolve())));
     // A retained message of QoS 1 is on disk before; this one is promised nothing over MQTT (decisions 5).
     if (packet.retain && packet.qos === 0) await persistence.durable();
     // What was refused on `_set/fields` has become its own explanation.
-    return { delivered: packet.topic === topic, rejection };
+    return { delivered: packet.topic === topic, rejection, points };
   }
 
   #isTopic(topic: string): boolean {

@@ -25,8 +25,14 @@ interface Message {
   route: Route;
   caller: Caller | undefined;
   client: BrokerClient | undefined;
-  /** Hears of what is wrong with a message, besides `_rejected`. */
-  onRejection?: (rejection: Rejection) => void;
+  /** Where it is told what became of the message, besides `_rejected`. */
+  outcome?: Outcome;
+}
+
+/** What became of a message that was taken; `points` are those that were stored. */
+export interface Outcome {
+  rejection: Rejection | undefined;
+  points: number;
 }
 
 /**
@@ -89,18 +95,15 @@ export class Ingest {
   }
 
   /**
-   * Stores a message that has come without a connection. What it resolves to explains why it was not stored, or why a
+   * Stores a message that has come without a connection. The rejection explains why it was not stored, or why a
    * `_set/fields` message was refused, which has become its explanation.
    * @throws what the store says, when it did not take it.
    */
-  acceptDirect(caller: Caller, packet: Incoming, route: Route): Promise<Rejection | undefined> {
-    let rejection: Rejection | undefined;
-    const onRejection = (one: Rejection) => {
-      rejection = one;
-    };
+  acceptDirect(caller: Caller, packet: Incoming, route: Route): Promise<Outcome> {
+    const outcome: Outcome = { rejection: undefined, points: 0 };
     return new Promise((resolve, reject) => {
-      this.#store({ packet, route, caller, client: undefined, onRejection }, (error) =>
-        error ? reject(error.cause ?? error) : resolve(rejection),
+      this.#store({ packet, route, caller, client: undefined, outcome }, (error) =>
+        error ? reject(error.cause ?? error) : resolve(outcome),
       );
     });
   }
@@ -199,6 +202,7 @@ export class Ingest {
     this.#storeAndKeep(message, done, (stored) =>
       this.#services.messages.append(key, kept, (error, end) => {
         if (end && !error) this.#marks.stored(packet.payload, end, { points: kept.length, logs: 0 });
+        if (message.outcome && !error) message.outcome.points = kept.length;
         stored(error);
       }),
     );
@@ -265,8 +269,8 @@ export class Ingest {
     this.#channels.reject(message.route, message.packet, rejection, done);
   }
 
-  #note({ packet, route, caller, client, onRejection }: Message, rejection: Rejection): void {
-    onRejection?.(rejection);
+  #note({ packet, route, caller, client, outcome }: Message, rejection: Rejection): void {
+    if (outcome) outcome.rejection = rejection;
     this.#refusals.note(route.deviceId, {
       action: 'publish',
       topic: packet.topic,

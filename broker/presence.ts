@@ -170,8 +170,14 @@ export class Presence {
     const entry = { accountId, deviceId, time: now, received: now, severity: 'lifecycle' as const };
     const message = connected ? 'connected' : 'disconnected';
     const custom = { connected, clientId, ...(address !== undefined && { address }) };
-    this.#services.messages.appendLog({ ...entry, message, code: null, details: null, tags: [], custom }, (error) => {
-      if (error) this.#services.log.error({ err: error, deviceId }, 'a lifecycle entry could not be stored');
+    const { messages, log } = this.#services;
+    messages.appendLog({ ...entry, message, code: null, details: null, tags: [], custom }, (error) => {
+      if (!error) return;
+      // A full store has said so once.
+      log[error === messages.full ? 'debug' : 'error'](
+        { err: error, deviceId },
+        'a lifecycle entry could not be stored',
+      );
     });
   }
 }

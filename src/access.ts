@@ -55,6 +55,7 @@ export type EntityKind =
   | 'permission'
   | 'profile'
   | 'device'
+  | 'logEntry'
   | 'endUser'
   | 'organization'
   | 'deviceTemplate'
@@ -89,6 +90,7 @@ const administration: Rights = {
   permission: ['read'],
   profile: ['read', 'update'],
   device: [...everything, 'publish', 'subscribe'],
+  logEntry: ['create'],
   endUser: everything,
   organization: everything,
   deviceTemplate: everything,

@@ -220,10 +220,14 @@ export interface StreamRefusal {
   place?: number;
 }
 
-/** What has become of it: refused when it was not delivered; delivered with a rejection when it could not be stored. */
+/**
+ * What has become of it: refused when it was not delivered; delivered with a rejection when it could not be stored, all of
+ * it. `points` are those that were.
+ */
 export interface Published {
   delivered: boolean;
   rejection?: Rejection | undefined;
+  points?: number;
 }
 
 /** What the broker needs of the rest. It imports nothing else of `src` at run time but the access rules. */

@@ -53,7 +53,7 @@ import { streamRoutes } from './messages/stream.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { usageRoutes } from './messages/usage.js';
 import { metricsRoutes } from './metrics.js';
-import { documentation } from './openapi.js';
+import { documentation, isFlat } from './openapi.js';
 import { pageRoutes } from './pages.js';
 import { accountUserRoutes } from './registry/account-users.js';
 import { associationRoutes } from './registry/association.js';
@@ -70,6 +70,7 @@ import { permissionRoutes } from './registry/permissions.js';
 import { refusalRoutes } from './registry/refusals.js';
 import { replacementRoutes } from './registry/replacement.js';
 import { templateRoutes } from './registry/templates.js';
+import { detailsOf, type Fault, isJson, jsonFault } from './validation.js';
 
 export type App = FastifyInstance<
   RawServerDefault,
@@ -130,6 +131,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   app.setErrorHandler((error, request, reply) => {
     noteRefusal(ctx, error, request);
     sendError(error, request, reply);
+    if (reply.statusCode >= 500) noteFailure(ctx, error, request);
   });
   app.setNotFoundHandler((request, reply) => {
     sendError(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
@@ -276,7 +278,7 @@ function strictBodies(app: App): void {
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
     // Clients send the header with calls that have no body, such as recover.
     if (body === '') return done(null, undefined);
-    parse(request, body, (error, value) => (error ? done(error, undefined) : accept(value, done)));
+    parse(request, body, (error, value) => (error ? done(unreadable(body), undefined) : accept(value, done)));
   });
   app.addContentTypeParser<string>('application/x-www-form-urlencoded', { parseAs: 'string' }, (_, body, done) => {
     const values = [...new URLSearchParams(body)];
@@ -289,6 +291,13 @@ function strictBodies(app: App): void {
 function accept(value: unknown, done: (error: Error | null, value?: unknown) => void): void {
   const path = findUnstorable(value);
   done(path === undefined ? null : invalid(path, unstorable), value);
+}
+
+/** The parser refuses what is no JSON, and names with which objects could be spoilt. */
+function unreadable(body: string): PlatformError {
+  const fault = isJson(body) ? 'has a property __proto__, or a constructor with a prototype' : jsonFault(body);
+  const details = [{ path: 'body', message: fault }];
+  return new PlatformError('invalid', { message: 'The request cannot be read.', details });
 }
 
 function isForm(body: unknown): body is Record<string, unknown> {
@@ -343,14 +352,13 @@ function noteRefusal({ audit }: Context, error: unknown, { caller, method, route
 
 /** The one place where an error becomes an answer. */
 function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const failure = asPlatformError(error, request.routeOptions?.config?.bodyLimit);
+  const failure = asPlatformError(error, request);
   const { code, status, message, details, allowance } = failure;
   const requestId = request.id;
   if (allowance) {
     sendAllowance(reply, allowance);
     reply.header('retry-after', allowance.reset);
   }
-  if (status >= 500) request.log.error({ requestId, err: error }, 'request failed');
   if (request.routeOptions?.config?.family !== 'identity') {
     reply.status(status).send({ error: { code, message, details }, requestId });
     return;
@@ -358,6 +366,12 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply)
   const errorCode = identityErrorCode(failure.kind);
   const attributes = { errorCode, error: message, details };
   reply.status(status).send({ statusCode: status, error: reasons[status] ?? 'Error', message, attributes, requestId });
+}
+
+/** A store that takes no messages has said so once: many requests fail at it, and lines would take the last of the disk. */
+function noteFailure({ messages }: Context, error: unknown, { id: requestId, log }: FastifyRequest): void {
+  const isSaid = isStoreFull(error) && error.message === messages.full?.message;
+  log[isSaid ? 'debug' : 'error']({ requestId, err: error }, 'request failed');
 }
 
 const reasons: Record<number, string> = {
@@ -392,21 +406,26 @@ function answerBadHttp(error: NodeJS.ErrnoException, socket: Socket): void {
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
 }
 
-function asPlatformError(error: unknown, bodyLimit = 'SLIPWAY_HTTP_BODY_BYTES'): PlatformError {
+function asPlatformError(error: unknown, request: FastifyRequest): PlatformError {
   if (error instanceof PlatformError) return error;
   if (isStoreFull(error)) return new PlatformError('storeFull', { details: [{ message: error.message }] });
   const { validation, validationContext, statusCode } = error as Partial<FastifyError>;
-  if (validation) {
-    const details = validation.map(({ instancePath, params, message }) => {
-      const missing = typeof params?.missingProperty === 'string' ? params.missingProperty : undefined;
-      const path = [...instancePath.split('/').slice(1), ...(missing === undefined ? [] : [missing])].join('.');
-      return { path: path || (validationContext ?? ''), message: message ?? 'is invalid' };
-    });
-    return new PlatformError('invalid', { details });
-  }
-  if (statusCode === 413) return tooLarge(bodyLimit);
-  if (statusCode === 415) return new PlatformError('mediaType');
+  if (validation)
+    return new PlatformError('invalid', { details: detailsOf(validation as Fault[], validationContext ?? '') });
+  if (statusCode === 413) return tooLarge(request.routeOptions?.config?.bodyLimit ?? 'SLIPWAY_HTTP_BODY_BYTES');
+  if (statusCode === 415) return unsupported(request);
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
     return new PlatformError('invalid', { message: 'The request cannot be read.' });
   return new PlatformError('server');
+}
+
+/** 415, naming what the endpoint takes. */
+function unsupported({ routeOptions }: FastifyRequest): PlatformError {
+  const body = routeOptions?.schema?.body as { content?: object } | undefined;
+  if (!body) return new PlatformError('mediaType');
+  const forms = isFlat(body) ? ['application/x-www-form-urlencoded'] : [];
+  const types = body.content ? Object.keys(body.content) : ['application/json', ...forms];
+  return new PlatformError('mediaType', {
+    details: [{ path: 'content-type', message: `must be one of ${types.join(', ')}` }],
+  });
 }

@@ -139,7 +139,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
         ...errorAnswers(failures, config.family),
       },
       'x-codes': codesByStatus(failures, config.family),
-      'x-callers': place.knows === 'nobody' ? ['anybody'] : callersOf(access, config.right),
+      'x-callers': place.knows === 'nobody' ? ['anybody'] : callersOf(access, config.right, schema),
     },
   };
 }
@@ -223,9 +223,14 @@ const callers: readonly Caller[] = [
   { kind: 'station', id: '', accountId: '', deviceTemplateId: '', organizationId: null },
 ];
 
+const deviceCaller: Caller = { kind: 'device', id: '', accountId: '' };
+
 /** The kinds of callers that have the right at all; `newcomer` is an identity without an end-user. */
-function callersOf(access: Access, right: readonly [Action, EntityKind] | undefined): string[] {
-  return callers.filter((caller) => !right || access.may(caller, ...right)).map(({ kind }) => kind);
+function callersOf(access: Access, right: readonly [Action, EntityKind] | undefined, schema: FastifySchema): string[] {
+  // A device has no token; its secret is a password.
+  const takesPasswords = schema.security?.some((one) => 'basic' in one) ?? false;
+  const known = takesPasswords ? [...callers, deviceCaller] : callers;
+  return known.filter((caller) => !right || access.may(caller, ...right)).map(({ kind }) => kind);
 }
 
 /** `GET /api/v1/devices/:id` is getDevicesById. */
@@ -262,7 +267,7 @@ function parametersOf({ method, knows, schema }: Place): Pick<FastifySchema, 'he
 }
 
 /** Whether a form can hold the body: plain values only. */
-function isFlat(body: unknown): boolean {
+export function isFlat(body: unknown): boolean {
   const { properties } = (body ?? {}) as { properties?: Record<string, { type?: unknown }> };
   return (
     properties !== undefined && Object.values(properties).every(({ type }) => type !== 'array' && type !== 'object')

@@ -305,7 +305,7 @@ function recordChange(
 function checkUrl({ config }: Context, text: string): void {
   const { allowPrivate } = config.bridges;
   const url = /^https?:\/\/[!-~]+$/i.test(text) && URL.canParse(text) ? new URL(text) : undefined;
-  if (!url) throw invalid('url', 'must be an address with https');
+  if (!url) throw invalid('url', `must be an address with https${allowPrivate ? ' or http' : ''}`);
   if (url.protocol !== 'https:' && !allowPrivate)
     throw invalid('url', 'must be an address with https; only SLIPWAY_BRIDGE_ALLOW_PRIVATE=true allows http');
   if (url.username !== '' || url.password !== '' || url.hash !== '')

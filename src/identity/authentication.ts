@@ -23,7 +23,7 @@ export function requireCaller(app: App, ctx: Context): void {
     const bearer = readBearer(request);
     const fromCookie = bearer === undefined ? request.cookies[tokenName] : undefined;
     const jwt = bearer ?? fromCookie;
-    if (!jwt) throw new PlatformError('tokenMissing', { message: withoutToken(request) });
+    if (!jwt) throw await withoutToken(ctx, request);
     const authenticated = await ctx.sessions.authenticate(jwt);
     if (!authenticated) {
       // An appToken opens other doors than these (decisions 2).
@@ -67,8 +67,22 @@ export function requestRate({ clock, config }: Pick<Context, 'clock' | 'config'>
   return new Attempts(clock, config.httpRatePerCaller, 1000, message);
 }
 
+/** 401 with 30; 403 with 20 for a token in the header that is another's (decisions 2). */
+async function withoutToken(ctx: Context, request: FastifyRequest): Promise<PlatformError> {
+  const elsewhere = request.headers.accesstoken;
+  if (typeof elsewhere === 'string' && elsewhere !== '') {
+    const application = await findApplication(ctx.registry.query, elsewhere);
+    if (application) return refusedToken(ctx, application, request);
+    if (await ctx.sessions.authenticate(elsewhere)) return new PlatformError('wrongToken', { message: wrongHeader });
+  }
+  return new PlatformError('tokenMissing', { message: sayMissing(request) });
+}
+
+const wrongHeader =
+  'The endpoint takes its token in the header Authorization, as Bearer; AccessToken is for appTokens.';
+
 /** Why a request has no token, in a sentence. */
-function withoutToken({ headers }: FastifyRequest): string {
+function sayMissing({ headers }: FastifyRequest): string {
   const { authorization } = headers;
   if (authorization === undefined) return 'There is no token: the header Authorization is missing.';
   return /^basic\b/i.test(authorization)

@@ -8,6 +8,8 @@ import { invalid } from '../errors.js';
 export function readDate(path: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const time = parseDate(text);
-  if (time === undefined) throw invalid(path, 'must be an ISO 8601 date');
+  // The + of an offset is a blank in a query.
+  const hint = / \d\d:?\d\d$/.test(text) ? '; in a query a + is sent as %2B' : '';
+  if (time === undefined) throw invalid(path, `must be an ISO 8601 date${hint}`);
   return time;
 }

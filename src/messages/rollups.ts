@@ -14,16 +14,14 @@ import {
   type SeriesQuery,
   type Services,
   type Shown,
+  type Stretch,
 } from './series-query.js';
 
 const mostBuckets = 20_000;
 /** Buckets times categories. */
 const mostValues = 50_000;
 
-/**
- * The whole range as aggregates, by bucket and category, in the order of time and then of category.
- * @throws PlatformError as findSeries; 400/106 for a bad parameter, and for more buckets or values than one answer holds.
- */
+/** The whole range in one answer, in groups if they are asked for. @throws PlatformError as sumUp. */
 export async function readRollup(
   services: Services,
   caller: Caller,
@@ -32,6 +30,36 @@ export async function readRollup(
   query: SeriesQuery,
 ): Promise<SeriesAnswer> {
   const started = performance.now();
+  const { from, to, values } = await sumUp(services, caller, topic, rollup, query);
+  return {
+    meta: {
+      timeSpent: Math.round(performance.now() - started),
+      start: new Date(from).toISOString(),
+      end: new Date(to).toISOString(),
+      count: values.length,
+      pagingToken: null,
+    },
+    result: group(values, query),
+  };
+}
+
+/** What was summed up: `values` have a time, a category and the aggregates `wanted`. */
+export interface Summary extends Stretch {
+  wanted: readonly Aggregate[];
+  values: Shown[];
+}
+
+/**
+ * The whole range as aggregates, by bucket and category, in the order of time and then of category.
+ * @throws PlatformError as findSeries; 400/106 for a bad parameter, and for more buckets or values than one answer holds.
+ */
+export async function sumUp(
+  services: Services,
+  caller: Caller,
+  topic: string,
+  rollup: string,
+  query: SeriesQuery,
+): Promise<Summary> {
   const key = findSeries(services, caller, topic);
   const { from, to } = readRange(query, services.clock.now());
   const wanted = readAggregates(query.aggregate);
@@ -55,19 +83,8 @@ export async function readRollup(
   const date = isoDates();
   const direction = query.order === 'desc' ? -1 : 1;
   values.sort((a, b) => direction * (a.bucket - b.bucket) || compare(a.category, b.category));
-  return {
-    meta: {
-      timeSpent: Math.round(performance.now() - started),
-      start: new Date(from).toISOString(),
-      end: new Date(to).toISOString(),
-      count: values.length,
-      pagingToken: null,
-    },
-    result: group(
-      values.map((sum) => show(sum, date(edges[sum.bucket] ?? 0), wanted, query)),
-      query,
-    ),
-  };
+  const shown = values.map((sum) => show(sum, date(edges[sum.bucket] ?? 0), wanted, query));
+  return { from, to, wanted, values: shown };
 }
 
 function readAggregates(text = 'avg'): Aggregate[] {

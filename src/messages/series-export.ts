@@ -1,23 +1,48 @@
-/** A whole range as CSV or NDJSON (decisions 7), read and sent a little at a time: it takes no more memory than a page. */
+/**
+ * A whole range as CSV or NDJSON (decisions 7): points are read and sent a little at a time, which takes no more memory than
+ * a page; a rollup is within its limits.
+ */
 import { Readable } from 'node:stream';
 import type { Cursor, Point, Range } from '../../db/series.js';
 import { Slices } from '../../db/slices.js';
 import type { Caller } from '../access.js';
+import type { Config } from '../config.js';
+import { parseTopic } from '../topics.js';
 import { isoDates } from './iso-dates.js';
 import { csvColumns } from './payload.js';
-import { demandStill, findSeries, readRange, type SeriesQuery, type Services, showPoints } from './series-query.js';
+import { sumUp } from './rollups.js';
+import {
+  demandStill,
+  findSeries,
+  readRange,
+  type SeriesQuery,
+  type Services,
+  type Shown,
+  type Stretch,
+  showPoints,
+} from './series-query.js';
 
 const pointsAtOnce = 1000;
 
-/** A form of whole ranges: how it begins, and a point of it. */
+export type Format = 'csv' | 'ndjson';
+
+/** A form of whole ranges: how points begin, and one of them; how a rollup begins, and a value of it. */
 interface Form {
   type: string;
   head: string;
   lines(query: SeriesQuery): (point: Point) => string;
+  valuesHead(aggregates: readonly string[]): string;
+  valueLine(value: Shown, aggregates: readonly string[], query: SeriesQuery): string;
 }
 
-const forms: Record<'csv' | 'ndjson', Form> = {
-  csv: { type: 'text/csv; charset=utf-8; header=present', head: `${csvColumns}\n`, lines: csvLines },
+const forms: Record<Format, Form> = {
+  csv: {
+    type: 'text/csv; charset=utf-8; header=present',
+    head: `${csvColumns}\n`,
+    lines: csvLines,
+    valuesHead: (aggregates) => `${['time', 'category', ...aggregates].join()}\n`,
+    valueLine: csvValueLine,
+  },
   ndjson: {
     type: 'application/x-ndjson; charset=utf-8',
     head: '',
@@ -25,10 +50,12 @@ const forms: Record<'csv' | 'ndjson', Form> = {
       const show = showPoints(query);
       return (point) => `${JSON.stringify(show(point))}\n`;
     },
+    valuesHead: () => '',
+    valueLine: (value) => `${JSON.stringify(value)}\n`,
   },
 };
 
-/** What is sent: headers, and the body as it is read. */
+/** What is sent: headers, and the body, of points as it is read. */
 export interface Export {
   headers: Record<string, string>;
   body: Readable;
@@ -43,7 +70,7 @@ export function exportSeries(
   services: Services,
   caller: Caller,
   topic: string,
-  format: 'csv' | 'ndjson',
+  format: Format,
   query: SeriesQuery,
 ): Export {
   const form = forms[format];
@@ -66,27 +93,71 @@ export function exportSeries(
     }
   }
 
-  const name = `${topic.split('/').at(-1)}.${format}`;
   return {
-    headers: {
-      'content-type': form.type,
-      'content-disposition': `attachment; filename="data.${format}"; filename*=UTF-8''${encodeName(name)}`,
-    },
+    headers: { 'content-type': form.type, ...attachment(services.config, topic, { from, to }, format) },
     body: Readable.from(pieces(), { objectMode: false, highWaterMark: 1 }),
   };
 }
 
+/** A rollup of the whole range, a value on each line. @throws PlatformError as sumUp. */
+export async function exportRollup(
+  services: Services,
+  caller: Caller,
+  topic: string,
+  format: Format,
+  rollup: string,
+  query: SeriesQuery,
+): Promise<Export> {
+  const form = forms[format];
+  const { values, wanted, ...range } = await sumUp(services, caller, topic, rollup, query);
+  const lines = values.map((value) => form.valueLine(value, wanted, query));
+  return {
+    headers: { 'content-type': form.type, ...attachment(services.config, topic, range, `${rollup}.${format}`) },
+    body: Readable.from([form.valuesHead(wanted) + lines.join('')]),
+  };
+}
+
+/** The name under which it is kept: channel, device, from when, until when. */
+function attachment({ topicRoot }: Config, topic: string, { from, to }: Stretch, ending: string) {
+  const { channel = '', deviceId = '' } = parseTopic(topicRoot, topic) ?? {};
+  const name = `${channel}_${deviceId}_${compact(from)}_${compact(to)}.${ending}`;
+  const plain = name.replace(/[^\w.-]/g, '_');
+  return { 'content-disposition': `attachment; filename="${plain}"; filename*=UTF-8''${encodeName(name)}` };
+}
+
+/** 20260131T093000Z: no sign in it that a file's name cannot have. */
+function compact(time: number): string {
+  return new Date(time).toISOString().replace(/[-:]|\.\d+/g, '');
+}
+
 /**
- * Rows that our own reader takes back. There is no quoting: what would end a row or a column too early becomes a blank. A
- * point whose text is empty and that has no number has no form in CSV.
+ * Rows that our own reader takes back: without quoting, what would end a row or a column too early becomes a blank, and a
+ * point whose text is empty and that has no number has no form. With it, rows for spreadsheets that change nothing.
  */
-function csvLines(): (point: Point) => string {
+function csvLines({ quote = false }: SeriesQuery): (point: Point) => string {
   const date = isoDates();
   return ({ time, category, numericValue, stringValue }) => {
+    const at = date(time);
+    const number = numericValue ?? '';
+    if (quote) return `${at},${quoted(category)},${number},${stringValue === '' ? '""' : quoted(stringValue ?? '')}\n`;
     const text = oneLine(stringValue ?? '');
-    if (numericValue === null && text === '') return '';
-    return `${date(time)},${oneLine(category.replaceAll(',', ' '))},${numericValue ?? ''},${text}\n`;
+    return numericValue === null && text === '' ? '' : `${at},${inColumn(category)},${number},${text}\n`;
   };
+}
+
+function csvValueLine(value: Shown, aggregates: readonly string[], { quote = false }: SeriesQuery): string {
+  const { time, category = '' } = value;
+  const numbers = aggregates.map((name) => value[name] ?? '');
+  return `${[time, quote ? quoted(category) : inColumn(category), ...numbers].join()}\n`;
+}
+
+/** RFC 4180: between quotes where it needs them. */
+function quoted(text: string): string {
+  return /[",\r\n]|^[ \t]|[ \t]$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function inColumn(text: string): string {
+  return oneLine(text.replaceAll(',', ' '));
 }
 
 /** Blanks around a column are not the text's (decisions 7). */

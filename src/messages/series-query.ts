@@ -46,7 +46,16 @@ const format = {
     oneOf(['json', 'csv', 'ndjson'], {
       default: 'json',
       description:
-        'csv and ndjson send the whole range, as it is read: no pages, no groups, no rollup. Not for latest.',
+        'csv and ndjson send the whole range as a file: points as they are read, or a rollup; no pages, no groups. Not for latest.',
+    }),
+  ),
+};
+const quoting = {
+  quote: Type.Optional(
+    Type.Boolean({
+      default: false,
+      description:
+        'For csv: texts in quotes where they need them (RFC 4180), for spreadsheets; nothing of them is changed.',
     }),
   ),
 };
@@ -74,11 +83,22 @@ export const heeds = {
   page: Type.Object({ ...range, ...size, ...paging, ...shape, ...grouping, ...format }),
   latest: Type.Object({ ...size, ...shape, ...grouping }),
   rollup: Type.Object({ ...range, ...rollup, ...shape, ...grouping, ...format }),
-  csv: Type.Object({ ...range, category: shape.category, ...format }),
+  csv: Type.Object({ ...range, category: shape.category, ...format, ...quoting }),
   ndjson: Type.Object({ ...range, ...shape, ...format }),
+  rollupCsv: Type.Object({ ...range, ...rollup, category: shape.category, ...format, ...quoting }),
+  rollupNdjson: Type.Object({ ...range, ...rollup, ...shape, ...format }),
 } satisfies Record<string, TObject>;
 
-export const seriesQuery = Type.Object({ ...range, ...size, ...paging, ...shape, ...grouping, ...format, ...rollup });
+export const seriesQuery = Type.Object({
+  ...range,
+  ...size,
+  ...paging,
+  ...shape,
+  ...grouping,
+  ...format,
+  ...quoting,
+  ...rollup,
+});
 export type SeriesQuery = Static<typeof seriesQuery>;
 
 const numberOrNull = Type.Optional(Type.Union([Type.Number(), Type.Null()]));

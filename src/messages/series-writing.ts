@@ -22,10 +22,10 @@ const mediaTypes = {
 const answer = Type.Object(
   {
     success: Type.Literal(true),
-    count: Type.Integer({ description: 'Points in the body.' }),
+    count: Type.Integer({ description: 'Points that were stored; those that were not are in rejection.' }),
     rejection: Type.Optional(rejectionShape),
   },
-  { description: 'The points are on disk.' },
+  { description: 'What is counted is on disk.' },
 );
 
 /** POST /data/{topic}, in a scope of its own: its bodies are payloads. */
@@ -79,7 +79,11 @@ async function writePoints(ctx: Context, caller: Caller, topic: string, payload:
     throw invalid('topic', 'the channel stores no points; POST /messaging/publish delivers a message on it');
   const reading = read(payload, ctx.clock.now());
   if ('reason' in reading) throw invalid('body', reading.reason);
-  const { delivered, rejection } = await ctx.broker.publish(caller, { topic, payload, qos: 1, retain: false });
+  const {
+    delivered,
+    rejection,
+    points = 0,
+  } = await ctx.broker.publish(caller, { topic, payload, qos: 1, retain: false });
   if (!delivered) throw rejection ? refusalOf(rejection) : new PlatformError('server');
-  return { success: true as const, count: reading.points.length, ...(rejection && { rejection }) };
+  return { success: true as const, count: points, ...(rejection && { rejection }) };
 }

@@ -7,16 +7,25 @@ import { invalid } from '../errors.js';
 import type { App } from '../http.js';
 import { isInsideBatch } from '../registry/batch.js';
 import { readRollup } from './rollups.js';
-import { exportSeries } from './series-export.js';
+import { exportRollup, exportSeries } from './series-export.js';
 import { readLatest, readPage } from './series-pages.js';
 import { heeds, type SeriesAnswer, seriesAnswer, seriesQuery } from './series-query.js';
+
+const rollupHeeds = { csv: heeds.rollupCsv, ndjson: heeds.rollupNdjson } as const;
 
 const answer = {
   description: 'One page of points, a rollup, or a whole range as a file.',
   content: {
     'application/json': { schema: Type.Unsafe<SeriesAnswer | Readable>(seriesAnswer) },
-    'text/csv': { schema: Type.String({ description: '`timestamp,category,numericValue,stringValue`, no quoting.' }) },
-    'application/x-ndjson': { schema: Type.String({ description: 'A point on each line, as in `result`.' }) },
+    'text/csv': {
+      schema: Type.String({
+        description:
+          '`timestamp,category,numericValue,stringValue`, or of a rollup `time,category` and the aggregates.',
+      }),
+    },
+    'application/x-ndjson': {
+      schema: Type.String({ description: 'A point, or a value of a rollup, on each line, as in `result`.' }),
+    },
   },
 };
 
@@ -45,18 +54,18 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
         nameIgnored(request, reply, heeds.latest);
         return readLatest(ctx, caller, topic, query);
       }
-      if (rollup !== undefined) {
-        if (format !== 'json') throw invalid('format', 'must be json for a rollup');
-        nameIgnored(request, reply, heeds.rollup);
-        return readRollup(ctx, caller, topic, rollup, query);
-      }
       if (format === 'json') {
-        nameIgnored(request, reply, heeds.page);
-        return readPage(ctx, caller, topic, query);
+        nameIgnored(request, reply, rollup === undefined ? heeds.page : heeds.rollup);
+        return rollup === undefined
+          ? readPage(ctx, caller, topic, query)
+          : readRollup(ctx, caller, topic, rollup, query);
       }
       if (isInsideBatch(request)) throw invalid('format', 'must be json in a batch');
-      nameIgnored(request, reply, heeds[format]);
-      const { headers, body } = exportSeries(ctx, caller, topic, format, query);
+      nameIgnored(request, reply, rollup === undefined ? heeds[format] : rollupHeeds[format]);
+      const { headers, body } =
+        rollup === undefined
+          ? exportSeries(ctx, caller, topic, format, query)
+          : await exportRollup(ctx, caller, topic, format, rollup, query);
       return reply.headers(headers).send(body);
     },
   );

@@ -76,6 +76,14 @@ async function until(isTrue: () => Promise<boolean> | boolean): Promise<void> {
 const all = { from: '2020-01-01', to: '2100-01-01' };
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => String(from + index));
 
+t.test('an address of another scheme is refused, and told that http is allowed here', async (t) => {
+  const body = { accountId: service.accountId, name: 'ftp', kind: 'webhook', url: 'ftp://127.0.0.1/' };
+  t.match(await service.http('POST', '/api/v1/bridges', { body }), {
+    status: 400,
+    body: { error: { details: [{ path: 'url', message: 'must be an address with https or http' }] } },
+  });
+});
+
 t.test('each message arrives with its names, signed as the documentation checks it', async (t) => {
   const receiver = await startReceiver(t);
   const blocks = [...readFileSync('docs/bridges.md', 'utf8').matchAll(/^```sh\n([\s\S]*?)^```$/gm)];

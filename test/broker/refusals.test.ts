@@ -68,8 +68,19 @@ t.test('what a device was refused is listed, newest first, with the reason and f
       { ...publish, topic: one.topic('_set/fields'), code: 106, reason: /latitude/ },
       { ...publish, topic: one.topic('_log'), code: 106, reason: /at most 16384 bytes/ },
       { ...publish, topic: one.topic('temperature'), code: 106, reason: /^The payload was delivered but not stored/ },
-      { ...publish, topic: one.topic('nothing'), code: 100 },
-      { ...publish, topic: other.topic('chat'), code: 100, time: /^2026-05-01T.*Z$/ },
+      {
+        ...publish,
+        topic: one.topic('nothing'),
+        code: 100,
+        reason: 'The item does not exist. (topic no such channel on the template of the device)',
+      },
+      {
+        ...publish,
+        topic: other.topic('chat'),
+        code: 100,
+        reason: 'The item does not exist.',
+        time: /^2026-05-01T.*Z$/,
+      },
     ],
     meta: { count: 8, page: 1, pageSize: 50, sortOrder: 'desc' },
   });

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import t from 'tap';
-import { type Service, startService } from '../support/service.js';
+import { type Answer, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -50,6 +50,58 @@ t.test('bodies that cannot be read get the documented error', async (t) => {
   t.match(await post('{}', { 'content-type': 'text/plain' }), { status: 415, body: { error: { code: 106 } } });
   t.match(await service.http('GET', `/api/v1/devices?accountId=${service.accountId}`), { status: 200 }, 'still there');
 });
+
+t.test(
+  'what is wrong with a body is said: where it is no JSON, of which type it must be, what may stand there',
+  async (t) => {
+    const detailOf = async (answer: Promise<Answer>) => {
+      const { error } = (await answer).body;
+      t.equal(error.code, 106);
+      t.equal(error.details.length, 1, 'one thing');
+      return error.details[0];
+    };
+    const broken: Array<[body: string, said: string]> = [
+      ['{"accountId":', 'is not JSON: it ends too early'],
+      ['{"a": "tok', 'is not JSON: it ends too early'],
+      ['{"accountId": secret}', 'is not JSON at line 1, column 15'],
+      ['{"a": 1,\n "b": [1 2],\n "c": 3}', 'is not JSON at line 2, column 10'],
+      ['{"a": 1,}', 'is not JSON at line 1, column 9'],
+      ["{'a': 1}", 'is not JSON at line 1, column 2'],
+      ['{} {}', 'is not JSON at line 1, column 4'],
+      ['{"a": 01}', 'is not JSON at line 1, column 8'],
+      [`{"a": "${'x'.repeat(20_000)}" secret}`, 'is not JSON'],
+      ['{"__proto__": 1}', 'has a property __proto__, or a constructor with a prototype'],
+    ];
+    for (const [body, message] of broken) t.strictSame(await detailOf(post(body)), { path: 'body', message });
+
+    const types = (answer: Promise<Answer>) => detailOf(answer).then(({ message }) => message);
+    const xml = { body: '<xml/>', headers: { 'content-type': 'text/xml' } };
+    t.equal(
+      await types(service.http('POST', '/api/v1/devices', xml)),
+      'must be one of application/json, application/x-www-form-urlencoded',
+    );
+    t.equal(await types(service.http('POST', '/api/v1/batch', xml)), 'must be one of application/json');
+    t.match(await types(service.http('POST', '/api/v4/data/a', xml)), /^must be one of text\/csv, application\/json, /);
+
+    const { accountId } = service;
+    const retention = (retentionDays: unknown) =>
+      detailOf(service.http('PUT', '/api/v1/retention', { body: { retentionDays } }));
+    t.strictSame(await retention('x'), { path: 'retentionDays', message: 'must be integer or null' });
+    t.strictSame(await retention(-1), { path: 'retentionDays', message: 'must be >= 0' });
+    const entries = (body: unknown) => detailOf(service.http('POST', '/api/v1/devices/nothing/logs', { body }));
+    t.strictSame(await entries('"hot"'), { path: 'body', message: 'must be object or array' });
+    t.strictSame(await entries([{}, 1]), { path: '1', message: 'must be object' });
+    const template = { accountId, entityId: 'x', entityType: 'organizationTemplate', name: 'x' };
+    t.strictSame(await detailOf(service.http('POST', '/api/v1/channels/templates', { body: template })), {
+      path: 'entityType',
+      message: 'must be one of deviceTemplate',
+    });
+    const offset = '/api/v4/data/nothing?startDateTime=2026-01-31T00:00:00+02:00';
+    const { device } = await service.device();
+    const url = offset.replace('nothing', service.topic(device.id, '_log'));
+    t.match(await detailOf(service.http('GET', url)), { path: 'startDateTime', message: /sent as %2B/ });
+  },
+);
 
 t.test('no token, no answer: 401 comes before anything else is looked at', async (t) => {
   const request = { token: null, body: '{"broken' };

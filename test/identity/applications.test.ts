@@ -72,6 +72,12 @@ t.test('wrong tokens, wrong ids, other accounts: one and the same answer', async
   ])
     t.match(await login(body), { status: 401, body: { attributes: { errorCode: 'InvalidCredentialsError' } } });
   t.match(await devices(one.appToken), { status: 403, body: { error: { code: 20 } } }, 'an appToken is no JWT');
+  const inAccessToken = (accesstoken: string) =>
+    service.http('GET', '/api/v1/usage', { token: null, headers: { accesstoken } });
+  const elsewhere = { status: 403, body: { error: { code: 20, message: /in the header Authorization/ } } };
+  t.match(await inAccessToken(service.admin), elsewhere, 'a JWT in the header of appTokens');
+  t.match(await inAccessToken(one.appToken), { status: 403, body: { error: { code: 20 } } });
+  t.match(await inAccessToken('made up'), { status: 401, body: { error: { code: 30 } } });
 });
 
 t.test('the lifetime of its tokens is its own; they are renewed within the session', async (t) => {

@@ -59,8 +59,14 @@ t.test('every command of docs/messages.md does what the text says', async (t) =>
   t.match(hour, { time: '2026-01-31T09:00:00.000Z', avg: 21.5, max: 21.5, count: 2 });
   const csv = read.indexOf('timestamp,category,numericValue,stringValue');
   t.equal(csv, 4);
+  const table = read.indexOf('time,category,avg,count');
+  t.strictSame(
+    read.slice(table + 1),
+    ['room/door,,2', 'room/temperature,21.5,2', 'temperature,21.5,1'].map((row) => `2026-01-30T23:00:00.000Z,${row}`),
+    'a day in Berlin',
+  );
   // Twelve points were posted, and one was published.
-  t.equal(read.slice(5).filter((line) => line.startsWith('2026-') || /^\d/.test(line)).length, 13);
+  t.equal(read.slice(5, table).filter((line) => line.startsWith('2026-') || /^\d/.test(line)).length, 13);
   t.equal(read.filter((line) => line.startsWith('{"time":')).length, 13);
 
   const [one, two, found] = await next();

@@ -134,6 +134,21 @@ t.test('retention', async (t) => {
       t.strictSame(await read('brief'), []);
       await publish(row(20_000, 1), 'ever');
       t.strictSame(values(await read('ever')), [1]);
+
+      const post = (channel: string, body: string) =>
+        service.ok('POST', `/api/v4/data/${service.topic(device.id, channel)}`, {
+          body,
+          headers: { 'content-type': 'text/csv' },
+        });
+      t.match(await post('data', `${row(31, 4)}\n${row(28, 5)}`), {
+        count: 1,
+        rejection: { message: /stored in part/ },
+      });
+      t.match(
+        await post('brief', row(2, 6)),
+        { count: 0, rejection: { message: /not stored/ } },
+        'only what is stored counts',
+      );
     },
   );
 
@@ -258,6 +273,8 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
     await write(`/messaging/publish/${service.topic(one.device.id, '_log')}`, 'hot', text),
   ];
   for (const answer of answers) t.match(answer, { status: 507, body: { error: explained } }, 'over HTTP too');
+  const loud = logLines.filter((line) => JSON.parse(line).level > 30 && line.includes('DISK_RESERVE'));
+  t.equal(loud.length, 1, 'the log says it once, however many are refused');
 
   const two = await device();
   await two.publish('on', 'live');

@@ -130,7 +130,10 @@ t.test('refusals answer, and stand on `_rejected` and in the list, as those of M
   for (const [topic, status, code] of cases) {
     const explained = nextMessage(listener);
     await refused(f.service.http('POST', path(topic), asDevice('x')), status, code);
-    t.match(JSON.parse((await explained).text), { error: { code }, topic });
+    const { error, ...about } = JSON.parse((await explained).text);
+    t.match({ error, about }, { error: { code }, about: { topic } });
+    const details = [{ path: 'topic', message: 'no such channel on the template of the device' }];
+    t.strictSame(error.details, topic === f.topic('nothing') ? details : [], 'of its own topic alone');
   }
   const malformed = [f.topic('a/+'), f.topic('%23'), f.topic('%00'), `${'a/'.repeat(20)}a`, ''];
   for (const topic of malformed) await refused(f.service.http('POST', path(topic), asDevice('x')), 400, 106);

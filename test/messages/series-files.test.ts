@@ -1,6 +1,7 @@
 import { deepStrictEqual } from 'node:assert';
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
+import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import type { Point } from '../../db/series.js';
@@ -183,11 +184,13 @@ t.test('an end-user writes on devices in its reach, and in a batch', async (t) =
     { method: 'POST', path: path(), payload: { t: 2 } },
     { method: 'GET', path: `${path()}?format=ndjson` },
     { method: 'GET', path: `${path()}?rollup=1d&aggregate=sum` },
+    { method: 'GET', path: `${path()}?rollup=1d&format=csv` },
   ];
   const answers = await service.ok('POST', '/api/v1/batch', { token, body: { requests } });
   t.match(answers[0], { success: true, count: 1 });
   t.match(answers[1], { error: { code: 106, details: [{ path: 'format' }] } });
   t.match(answers[2].result, [{ category: 't', sum: 3 }]);
+  t.match(answers[3], { error: { code: 106, details: [{ path: 'format' }] } });
   t.equal((await read()).length, 2);
 });
 
@@ -249,7 +252,7 @@ t.test('what is read as JSON, NDJSON and CSV is what was stored, and CSV is read
 });
 
 t.test('a whole range comes as a file of its type, in either order, of one category', async (t) => {
-  const { append, file } = await newSeries();
+  const { append, device, file } = await newSeries();
   const points = Array.from({ length: 2500 }, (_, n) => ({
     time: time + Math.floor(n / 3),
     category: n % 7 ? 'a' : 'b',
@@ -259,7 +262,8 @@ t.test('a whole range comes as a file of its type, in either order, of one categ
   await append(points);
   const csv = await file('csv');
   t.equal(csv.headers.get('content-type'), 'text/csv; charset=utf-8; header=present');
-  t.equal(csv.headers.get('content-disposition'), `attachment; filename="data.csv"; filename*=UTF-8''data.csv`);
+  const name = `data_${device.id}_00010101T000000Z_99991231T000000Z.csv`;
+  t.equal(csv.headers.get('content-disposition'), `attachment; filename="${name}"; filename*=UTF-8''${name}`);
   const rows = (await csv.text()).trimEnd().split('\n');
   t.equal(rows[0], csvColumns);
   t.equal(rows[1], `${iso},b,0,`);
@@ -279,6 +283,46 @@ t.test('a whole range comes as a file of its type, in either order, of one categ
       .toReversed(),
   );
   t.notOk('stringValue' in last[0]);
+});
+
+t.test('CSV for spreadsheets is quoted where it must be, and then nothing of it is changed', async (t) => {
+  const { append, file } = await newSeries();
+  const texts = ['plain', 'a, b', 'say "hi"', 'two\nlines', ' blank', ''];
+  await append(texts.map((stringValue) => ({ time, category: 'a,b', numericValue: null, stringValue })));
+  await append([{ time, category: '', numericValue: 1, stringValue: null }]);
+  const text = await (await file('csv', 'quote=true')).text();
+  const rows: string[][] = parse(text);
+  t.strictSame(rows.slice(1), [...texts.map((one) => [iso, 'a,b', '', one]), [iso, '', '1', '']]);
+  t.match(text, `${iso},"a,b",,plain\n${iso},"a,b",,"a, b"\n`, 'only where it must be');
+  t.ok(text.endsWith(`${iso},"a,b",,""\n${iso},,1,\n`), 'an empty text is told from none');
+});
+
+t.test('a rollup comes as a file, too, with the columns and values of its JSON', async (t) => {
+  const { append, device, file, path } = await newSeries();
+  const point = { stringValue: null };
+  await append([
+    { ...point, time, category: 't,u', numericValue: 1 },
+    { ...point, time: time + 1, category: 't,u', numericValue: 4 },
+    { time, category: 'door', numericValue: null, stringValue: 'open' },
+  ]);
+  const rollup = 'rollup=1h&aggregate=max,avg,count';
+  const range = 'startDateTime=2026-03-01&endDateTime=2026-04-01';
+  const read = async (format: string, more = '') =>
+    fetch(`${service.server.url}${path()}?${range}&${rollup}&format=${format}${more}`, {
+      headers: { authorization: `Bearer ${service.admin}` },
+    });
+  const csv = await read('csv', '&omitNull=true');
+  const name = `data_${device.id}_20260301T000000Z_20260401T000000Z.1h.csv`;
+  t.equal(csv.headers.get('content-disposition'), `attachment; filename="${name}"; filename*=UTF-8''${name}`);
+  t.equal(csv.headers.get('platform-ignored-properties'), 'omitNull');
+  t.equal(await csv.text(), `time,category,avg,max,count\n${iso},door,,,1\n${iso},t u,2.5,4,2\n`);
+  t.match(await (await read('csv', '&quote=true')).text(), `${iso},"t,u",2.5,4,2\n`);
+  const ndjson = await (await read('ndjson', '&omitNull=true')).text();
+  t.equal(
+    ndjson,
+    `{"time":"${iso}","category":"door","count":1}\n{"time":"${iso}","category":"t,u","avg":2.5,"max":4,"count":2}\n`,
+  );
+  t.equal((await file('csv', 'rollup=1s')).status, 400, 'more than an answer holds');
 });
 
 /** A download that is not read until somebody asks for its data. */

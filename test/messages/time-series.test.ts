@@ -125,7 +125,7 @@ t.test('a wrong parameter is named', async (t) => {
     'rollup=1h&aggregate=': 'aggregate',
     'rollup=1h&timezone=Mars': 'timezone',
     'rollup=1h&fill=zero': 'fill',
-    'rollup=1h&format=csv': 'format',
+    'rollup=soon&format=csv': 'rollup',
     [`pagingToken=${Buffer.from('1 1 9999999999999999 1').toString('base64url')}`]: 'pagingToken',
   };
   for (const [query, name] of Object.entries(wrong)) {

@@ -221,7 +221,7 @@ const table = `
   GET /api/v1/provisioning/verifications            | query accountId: account                        | 404/100 | 403/21  | 403/21
   GET /api/v1/provisioning/verifications            | query deviceId: device                          | none    | 403/21  | 403/21
   GET /api/v1/devices/{id}/logs                     | path id: device                                 | 404/100 | 404/100 | 403/21
-  POST /api/v1/devices/{id}/logs                    | path id: device                                 | 404/100 | 404/100 | 403/21
+  POST /api/v1/devices/{id}/logs                    | path id: device                                 | 404/100 | 403/21  | 403/21
   GET /api/v1/devices/{id}/refusals                 | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v4/data/{topic}                          | path topic: topic                               | 404/100 | 404/100 | 403/21
   POST /api/v4/data/{topic}                         | path topic: topic                               | 404/100 | 404/100 | 403/21
