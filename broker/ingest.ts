@@ -100,7 +100,7 @@ export class Ingest {
     };
     return new Promise((resolve, reject) => {
       this.#store({ packet, route, caller, client: undefined, onRejection }, (error) =>
-        error ? reject(error.cause ?? error) : resolve(rejection),
+        error ? reject(error.cause ?? error) : inOrder(() => resolve(rejection)),
       );
     });
   }
@@ -311,6 +311,14 @@ export function afterBoth(done: Done): Done {
     failure ??= error;
     if (calls === 2) done(failure);
   };
+}
+
+/**
+ * Hands on a message that came over HTTP: a turn after it was stored, as Aedes does with those of connections, so that all
+ * of them leave in the order of the store.
+ */
+export function inOrder(work: () => void): void {
+  setImmediate(work);
 }
 
 function isStoredChannel({ channel }: Route): boolean {

@@ -205,6 +205,43 @@ t.test('breaking off at any message of a storm loses none and repeats none', asy
   );
 });
 
+t.test('nor does it of what comes over HTTP among it', async (t) => {
+  const device = await f.service.connect(f.who);
+  const topics = `${f.topic('temperature')},${f.topic('_log')}`;
+  const count = 200;
+  const post = (path: string, body: string, type: string) =>
+    f.service.ok('POST', path, { body, headers: { 'content-type': type } });
+  const ways = [
+    (name: string) =>
+      post(`/api/v1/devices/${f.device.id}/logs`, JSON.stringify({ message: name }), 'application/json'),
+    (name: string) => device.publishAsync(f.topic('_log'), JSON.stringify({ message: name }), { qos: 1 }),
+    (name: string) => post(`/api/v4/data/${f.topic('temperature')}`, `,${name},1,`, 'text/csv'),
+    (name: string) => device.publishAsync(f.topic('temperature'), `,${name},1,`, { qos: 1 }),
+  ];
+  const storm = async (way: number) => {
+    for (let at = way; at < count; at += ways.length) await ways[way]?.(`wave${at}`);
+  };
+  const begin = await openStream(t, f.service, topics);
+  await begin.line(/^id: /);
+  let after = begin.lastId;
+  begin.close();
+  const sending = Promise.all(ways.map((_, way) => storm(way)));
+  const got: string[] = [];
+  for (let take = 1; got.length < count; take = (take * 7) % 23) {
+    const events = await openStream(t, f.service, topics, { after });
+    for (let taken = 0; taken < take && got.length < count; taken += 1) {
+      const { id, data } = await events.next();
+      after = id;
+      got.push(/wave\d+/.exec(data.payload)?.[0] ?? data.payload);
+    }
+    events.close();
+  }
+  await sending;
+  t.equal(new Set(got).size, count, 'each of them once');
+  const rest = await openStream(t, f.service, topics, { after });
+  t.same(await before(rest, f.topic('temperature'), ',t,last,'), []);
+});
+
 t.test('who has missed too much is told so, once', async (t) => {
   const first = await openStream(t, f.service, f.topic('temperature'));
   await first.line(/^id: /);
