@@ -170,7 +170,8 @@ export class Presence {
     const entry = { accountId, deviceId, time: now, received: now, severity: 'lifecycle' as const };
     const message = connected ? 'connected' : 'disconnected';
     const custom = { connected, clientId, ...(address !== undefined && { address }) };
-    this.#services.messages.appendLog({ ...entry, message, code: null, details: null, tags: [], custom }, (error) => {
+    const own = { message, code: null, details: null, tags: [], custom, byService: true };
+    this.#services.messages.appendLog({ ...entry, ...own }, (error) => {
       if (error) this.#services.log.error({ err: error, deviceId }, 'a lifecycle entry could not be stored');
     });
   }
