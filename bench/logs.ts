@@ -3,7 +3,7 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
-import { type LogEntry, MessageStore, severities } from '../db/series.js';
+import { MessageStore, type NewLogEntry, severities } from '../db/series.js';
 import { openSqlite } from '../db/sqlite.js';
 import { readConfig } from '../src/config.js';
 import { startServer } from '../src/server.js';
@@ -116,7 +116,7 @@ async function index(directory: string): Promise<void> {
   await store.close();
 }
 
-function entryOf(n: number, time: number, devices: string[], accountId: string): Omit<LogEntry, 'id'> {
+function entryOf(n: number, time: number, devices: string[], accountId: string): NewLogEntry {
   const word = (k: number) => vocabulary[(Math.imul(n + 1, 2654435761 + k * 40503) >>> 8) % vocabulary.length];
   const words = Array.from({ length: 9 }, (_, k) => word(k));
   if (n % 50_000 < 2) words[4] = 'needle';
@@ -134,7 +134,7 @@ function entryOf(n: number, time: number, devices: string[], accountId: string):
   };
 }
 
-function append(store: MessageStore, entry: Omit<LogEntry, 'id'>): Promise<void> {
+function append(store: MessageStore, entry: NewLogEntry): Promise<void> {
   return new Promise((resolve, reject) => store.appendLog(entry, (error) => (error ? reject(error) : resolve())));
 }
 

@@ -114,7 +114,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const refusals = new Refusals(services);
   const marks = new Marks(services.messages);
   const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks);
-  const postedLogs = new PostedLogs(services, aedes, persistence);
+  const postedLogs = new PostedLogs(services, aedes, persistence, marks);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
   const signs = new DeviceSigns();

@@ -103,7 +103,7 @@ export class Ingest {
     const outcome: Outcome = { rejection: undefined, points: 0 };
     return new Promise((resolve, reject) => {
       this.#store({ packet, route, caller, client: undefined, outcome }, (error) =>
-        error ? reject(error.cause ?? error) : resolve(outcome),
+        error ? reject(error.cause ?? error) : inOrder(() => resolve(outcome)),
       );
     });
   }
@@ -318,6 +318,14 @@ export function afterBoth(done: Done): Done {
     failure ??= error;
     if (calls === 2) done(failure);
   };
+}
+
+/**
+ * Hands on a message that came over HTTP: a turn after it was stored, as Aedes does with those of connections, so that all
+ * of them leave in the order of the store.
+ */
+export function inOrder(work: () => void): void {
+  setImmediate(work);
 }
 
 function isStoredChannel({ channel }: Route): boolean {

@@ -1,19 +1,17 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { LogEntry, StoredPoint } from '../db/series.js';
-import type { SeriesRow } from '../db/series-missed.js';
+import { everything, type LogEntry, type StoredPoint } from '../db/series.js';
+import { mostMissed, type SeriesRow } from '../db/series-missed.js';
 import type { Place } from '../db/series-protocol.js';
 import type { BrokerServices } from '../src/context.js';
 import { formatTopic } from '../src/topics.js';
 import { matches } from './topics.js';
 
-/** Messages that are sent again at most, and the characters in them; who has missed more is told so. */
-const mostMessages = 10_000;
+/** Characters in the messages that are sent again at most; who has missed more is told so. */
 const mostCharacters = 4 * 1024 * 1024;
-/** Rows that are looked at for one reader, and in one go. */
-const mostRows = 200_000;
+/** Series and log entries that are looked at for one reader; what a series that is meant costs of them; rows in one go. */
+const mostLooks = 1_000_000;
+const looksOfSeries = 5;
 const rowsAtOnce = 1000;
-/** Milliseconds by which the time of a point may be before the time at which it came. */
-const lateness = 10 * 60_000;
 
 /** A stored message, as it is sent again; `place` is its own. */
 export interface Missed {
@@ -29,8 +27,6 @@ export interface Absence {
   filters: readonly string[];
   mayHear(topic: string): boolean;
   from: Readonly<Place>;
-  /** Milliseconds since 1970; when it was at `from`. */
-  since: number;
   to: Readonly<Place>;
 }
 
@@ -39,7 +35,7 @@ export class TooMuchMissed extends Error {}
 
 /** What one reader may still cost. */
 interface Budget {
-  rows: number;
+  looks: number;
   characters: number;
 }
 
@@ -51,7 +47,7 @@ type Needed = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
  */
 export async function readMissed(services: Needed, absence: Absence): Promise<Missed[]> {
   const found: Missed[] = [];
-  const budget = { rows: mostRows, characters: mostCharacters };
+  const budget = { looks: mostLooks, characters: mostCharacters };
   if (absence.from.points < absence.to.points)
     for await (const { row, topic } of seriesOf(services, absence, budget))
       await addPoints(services, absence, row, topic, found, budget);
@@ -83,54 +79,67 @@ async function* seriesOf({ messages, access, config }: Needed, absence: Absence,
       }
     return;
   }
-  for (let after: number | undefined = 0; after !== undefined; ) {
-    const page: { rows: SeriesRow[]; last: number | undefined } = messages.missed.seriesAfter(
-      accountId,
-      after,
-      rowsAtOnce,
-    );
-    spend(budget, rowsAtOnce);
-    after = page.last;
-    for (const row of page.rows) {
+  for (let after = 0; ; ) {
+    const page = messages.missed.seriesAfter(accountId, after, rowsAtOnce);
+    spend(budget, page.length);
+    for (const row of page) {
       const topic = topicOf(row);
       if (topic !== undefined && mayBeMeant(topic)) yield { row, topic };
     }
+    const last = page.at(-1);
+    if (!last) return;
+    after = last.id;
     await nextTurn();
   }
 }
 
-/** Points are found by their time: no index has the order in which they came, which would cost every one of them. */
+/**
+ * The newest points by time, back to the first that is known: whatever came since is behind it, or listed as late. So
+ * nothing else is read, whatever the clocks of devices say.
+ */
 async function addPoints(
-  { messages }: Needed,
-  { from, since, to }: Absence,
-  { id }: SeriesRow,
+  { messages: { missed } }: Needed,
+  { from, to }: Absence,
+  { id, lateAfter }: SeriesRow,
   topic: string,
   found: Missed[],
   budget: Budget,
 ): Promise<void> {
-  for (let after = { time: since - lateness, sequence: 0 }; ; ) {
-    const page = messages.missed.points(id, after, rowsAtOnce);
-    // A series without points costs its look-up.
-    spend(budget, page.length + 1);
-    for (const point of page) {
-      if (point.sequence <= from.points || point.sequence > to.points) continue;
+  const take = (points: readonly StoredPoint[]) => {
+    spend(budget, points.length);
+    for (const point of points) {
+      if (point.sequence > to.points) continue;
       const place = { points: point.sequence, logs: from.logs };
       add(found, { topic, payload: pointPayload(point), time: point.time, place }, budget);
     }
-    const last = page.at(-1);
-    if (!last || page.length < rowsAtOnce) return;
-    after = last;
+  };
+  spend(budget, looksOfSeries);
+  let newest = missed.newest(id, from.points, { time: everything.to, sequence: 0 }, rowsAtOnce);
+  while (newest.known === undefined) {
+    const last = newest.points.at(-1);
+    if (!last) return;
+    take(newest.points);
     await nextTurn();
+    newest = missed.newest(id, from.points, last, rowsAtOnce);
+  }
+  take(newest.points);
+  const { known } = newest;
+  if (from.points < lateAfter) throw new TooMuchMissed();
+  for (let late = missed.late(id, from.points, rowsAtOnce); late.length > 0; ) {
+    take(late.filter(({ time }) => time < known));
+    await nextTurn();
+    late = missed.late(id, late.at(-1)?.sequence ?? 0, rowsAtOnce);
   }
 }
 
 async function addLogs({ messages, config }: Needed, absence: Absence, found: Missed[], budget: Budget): Promise<void> {
   const { accountId, filters, from, to } = absence;
   for (let after = from.logs; after < to.logs; ) {
-    const page = messages.missed.logs(after, rowsAtOnce);
+    const page = messages.missed.logs(accountId, after, rowsAtOnce);
     spend(budget, page.length);
     for (const entry of page) {
-      if (entry.sequence > to.logs || entry.accountId !== accountId || isPresence(entry)) continue;
+      // The service's own entries about connections are never published.
+      if (entry.sequence > to.logs || entry.byService) continue;
       const topic = formatTopic(config.topicRoot, accountId, entry.deviceId, '_log');
       if (!filters.some((filter) => matches(filter, topic)) || !absence.mayHear(topic)) continue;
       const place = { points: to.points, logs: entry.sequence };
@@ -145,18 +154,13 @@ async function addLogs({ messages, config }: Needed, absence: Absence, found: Mi
 
 function add(found: Missed[], missed: Missed, budget: Budget): void {
   budget.characters -= missed.payload.length;
-  if (found.length >= mostMessages || budget.characters < 0) throw new TooMuchMissed();
+  if (found.length >= mostMissed || budget.characters < 0) throw new TooMuchMissed();
   found.push(missed);
 }
 
-function spend(budget: Budget, rows: number): void {
-  budget.rows -= rows;
-  if (budget.rows < 0) throw new TooMuchMissed();
-}
-
-/** The service's own entries about connections are never published. */
-function isPresence({ severity, custom }: LogEntry): boolean {
-  return severity === 'lifecycle' && typeof custom?.connected === 'boolean';
+function spend(budget: Budget, looks: number): void {
+  budget.looks -= looks;
+  if (budget.looks < 0) throw new TooMuchMissed();
 }
 
 /** A line of CSV, or SenML (RFC 8428) where a line cannot say it. */

@@ -3,7 +3,8 @@ import type { BrokerServices } from '../src/context.js';
 import { formatTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
-import { afterBoth } from './ingest.js';
+import { afterBoth, inOrder } from './ingest.js';
+import type { Marks } from './marks.js';
 import type { SessionStore } from './persistence.js';
 
 /** Log entries that came over HTTP: whoever listens to a device's `_log` hears them like those of the device. */
@@ -11,11 +12,13 @@ export class PostedLogs {
   readonly #services: BrokerServices;
   readonly #aedes: BrokerCore;
   readonly #persistence: Pick<SessionStore, 'keep'>;
+  readonly #marks: Marks;
 
-  constructor(services: BrokerServices, aedes: BrokerCore, persistence: Pick<SessionStore, 'keep'>) {
+  constructor(services: BrokerServices, aedes: BrokerCore, persistence: Pick<SessionStore, 'keep'>, marks: Marks) {
     this.#services = services;
     this.#aedes = aedes;
     this.#persistence = persistence;
+    this.#marks = marks;
   }
 
   /** Stores an entry and its places in stored sessions, in one transaction; its id when that is on disk. */
@@ -28,8 +31,14 @@ export class PostedLogs {
     const topic = formatTopic(config.topicRoot, accountId, deviceId, '_log');
     const packet: Incoming = { cmd: 'publish', topic, payload, qos: 1, retain: false, dup: false };
     const id = await new Promise<string>((resolve, reject) => {
-      const stored = afterBoth((error) => (error ? reject(error) : resolve(given)));
-      const given = messages.appendLog({ ...entry, accountId, deviceId }, stored);
+      const stored = afterBoth((error) => {
+        if (error) reject(error);
+        else inOrder(() => resolve(given));
+      });
+      const given = messages.appendLog({ ...entry, accountId, deviceId }, (error, end) => {
+        if (end && !error) this.#marks.stored(payload, end, { points: 0, logs: 1 });
+        stored(error);
+      });
       this.#persistence.keep(undefined, packet, stored);
     });
     if (!this.#aedes.closed) this.#aedes.publish(packet, () => {});

@@ -171,7 +171,8 @@ export class Presence {
     const message = connected ? 'connected' : 'disconnected';
     const custom = { connected, clientId, ...(address !== undefined && { address }) };
     const { messages, log } = this.#services;
-    messages.appendLog({ ...entry, message, code: null, details: null, tags: [], custom }, (error) => {
+    const own = { message, code: null, details: null, tags: [], custom, byService: true };
+    messages.appendLog({ ...entry, ...own }, (error) => {
       if (!error) return;
       // A full store has said so once.
       log[error === messages.full ? 'debug' : 'error'](

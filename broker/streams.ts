@@ -201,7 +201,7 @@ export class Streams {
     const to = await this.#stored();
     const mayHear = (topic: string) => this.#mayHear(stream, topic);
     const { accountId } = stream.caller;
-    const absence = { accountId, filters: [...stream.filters], mayHear, from, since: from.time, to };
+    const absence = { accountId, filters: [...stream.filters], mayHear, from, to };
     try {
       return { to, at, missed: stream.ended ? [] : await readMissed(services, absence) };
     } catch (error) {

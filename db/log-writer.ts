@@ -87,8 +87,8 @@ function prepare(file: Sqlite.Database) {
     indexed: file.prepare<[], number>(`SELECT "value" FROM "counters" WHERE "name" = 'logsIndexed'`).pluck(),
     keepIndexed: file.prepare<[number]>(`UPDATE "counters" SET "value" = ? WHERE "name" = 'logsIndexed'`),
     add: file.prepare<[LogRow & { sequence: number }]>(
-      `INSERT INTO "logs" ("sequence", "id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom")
-       VALUES (@sequence, @id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom)`,
+      `INSERT INTO "logs" ("sequence", "id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom", "byService")
+       VALUES (@sequence, @id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom, @byService)`,
     ),
     waiting: file.prepare<[number], LogRow & { sequence: number }>(
       'SELECT * FROM "logs" WHERE "sequence" > ? ORDER BY "sequence" LIMIT 1',

@@ -15,6 +15,8 @@ export interface LogRow {
   details: string | null;
   tags: string;
   custom: string | null;
+  /** 1 for an entry of the service itself. */
+  byService: number;
 }
 
 /** Where points and log entries end: the last sequence of each. Both only grow, and in the order of the calls. */

@@ -2,7 +2,15 @@
 import type Sqlite from 'better-sqlite3';
 import type { MqttChange } from './mqtt-changes.js';
 import type { OutboxChange } from './outbox.js';
-import { type LogEntry, type Point, type SeriesKey, type StoredPoint, severities, timeLimit } from './series.js';
+import {
+  type LogEntry,
+  type NewLogEntry,
+  type Point,
+  type SeriesKey,
+  type StoredPoint,
+  severities,
+  timeLimit,
+} from './series.js';
 import { type Batch, type LogRow, type Place, pointWidth } from './series-protocol.js';
 
 /** What is collected for the next transaction. */
@@ -129,13 +137,14 @@ function isTime(time: number): boolean {
   return Number.isInteger(time) && Math.abs(time) <= timeLimit;
 }
 
-export function toLogRow(entry: Omit<LogEntry, 'id'>, id: string): LogRow | Error {
+export function toLogRow(entry: NewLogEntry, id: string): LogRow | Error {
   const { accountId, deviceId, time, received, message, code, details, tags, custom } = entry;
   const severity = severities.indexOf(entry.severity);
   if (!isTime(time) || !isTime(received) || severity === -1) return new RangeError('A log entry is out of range.');
   try {
     const json = { tags: JSON.stringify(tags), custom: custom && JSON.stringify(custom) };
-    return { id, accountId, deviceId, time, received, severity, message, code, details, ...json };
+    const byService = entry.byService ? 1 : 0;
+    return { id, accountId, deviceId, time, received, severity, message, code, details, ...json, byService };
   } catch (error) {
     return error as Error;
   }
@@ -146,5 +155,6 @@ export function fromLogRow(row: LogRow): LogEntry {
   const severity = severities[row.severity] ?? 'info';
   const tags = JSON.parse(row.tags) as string[];
   const custom = row.custom === null ? null : (JSON.parse(row.custom) as Record<string, unknown>);
-  return { id, accountId, deviceId, time, received, severity, message, code, details, tags, custom };
+  const byService = row.byService === 1;
+  return { id, accountId, deviceId, time, received, severity, message, code, details, tags, custom, byService };
 }

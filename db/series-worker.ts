@@ -5,6 +5,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
+import { LatePoints } from './late-points.js';
 import { LogWriter } from './log-writer.js';
 import { MqttWriter } from './mqtt-writer.js';
 import type { OutboxChange } from './outbox.js';
@@ -45,6 +46,7 @@ class Writer {
   readonly #outbox: OutboxWriter;
   readonly #counts: SeriesCounts;
   readonly #marks: SeriesMarks;
+  readonly #late: LatePoints;
   readonly #removal: SeriesRemoval;
   readonly #pageSize: number;
   readonly #series = boundedCache<string, KnownSeries>(seriesKept);
@@ -60,6 +62,7 @@ class Writer {
     this.#mqtt = new MqttWriter(this.#file);
     this.#logs = new LogWriter(this.#file);
     this.#marks = new SeriesMarks(this.#file);
+    this.#late = new LatePoints(this.#file);
     this.#outbox = new OutboxWriter(this.#file);
     this.#counts = new SeriesCounts(this.#file);
     this.#removal = new SeriesRemoval(this.#file, {
@@ -69,6 +72,7 @@ class Writer {
       changed: ({ id, accountId, deviceId, channelTemplateId, oldest }) => {
         this.#series.delete(nameOf([accountId, deviceId, channelTemplateId]));
         this.#marks.forget(id, oldest ?? Number.MAX_SAFE_INTEGER);
+        this.#late.forget(id, oldest ?? Number.MAX_SAFE_INTEGER);
       },
     });
     this.#pageSize = this.#file.pragma('page_size', { simple: true }) as number;
@@ -141,6 +145,7 @@ class Writer {
       this.#sequence += 1;
       const id = ids[index] as number;
       const category = categoryIds[points[at + 2] as number] as number;
+      this.#late.add(id, time, this.#sequence);
       addPoint.run(id, time, this.#sequence, category, Number.isNaN(number) ? null : number, texts.get(point) ?? null);
       this.#marks.add(id, category, time);
       (counts[index] as number) += 1;
@@ -225,6 +230,7 @@ class Writer {
       this.#series.clear();
       this.#categories.clear();
       this.#marks.clear();
+      this.#late.clear();
       this.#logs.rolledBack();
       this.#outbox.recount();
       throw error;

@@ -64,7 +64,10 @@ export interface LogEntry {
   details: string | null;
   tags: string[];
   custom: Record<string, unknown> | null;
+  /** Of the service itself, about a connection; what anybody has sent never is. */
+  byService: boolean;
 }
+export type NewLogEntry = Omit<LogEntry, 'id' | 'byService'> & Partial<Pick<LogEntry, 'byService'>>;
 export type LogInput = Pick<LogEntry, 'time' | 'severity' | 'message' | 'code' | 'details' | 'tags' | 'custom'>;
 
 /** A place between two points of a series. */
@@ -238,7 +241,7 @@ export class MessageStore {
   }
 
   /** Stores a log entry under a new id, which it answers; `done` as for append. */
-  appendLog(entry: Omit<LogEntry, 'id'>, done: Done): string {
+  appendLog(entry: NewLogEntry, done: Done): string {
     this.#makeRoom();
     const id = uuidv7({ msecs: this.#now() });
     const row = this.#refusal() ?? this.#full ?? toLogRow(entry, id);

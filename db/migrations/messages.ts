@@ -5,6 +5,7 @@ import * as logText from './messages-0003.js';
 import * as outbox from './messages-0004.js';
 import * as oldestFirst from './messages-0005.js';
 import * as categoryMarks from './messages-0006.js';
+import * as missed from './messages-0007.js';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
 export const messageMigrations: readonly Migration[] = [
@@ -14,4 +15,5 @@ export const messageMigrations: readonly Migration[] = [
   outbox,
   oldestFirst,
   categoryMarks,
+  missed,
 ];

@@ -1,6 +1,7 @@
 /** Which addresses a bridge may connect to: none of this machine's, of its networks or of its cloud (decisions 7). */
 import { type LookupAddress, type LookupOptions, lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
+import os from 'node:os';
 import ipaddr from 'ipaddr.js';
 
 /** A name or an address leads to where bridges may not go. */
@@ -12,13 +13,24 @@ export class NotPublic extends Error {
   }
 }
 
-/** Whether anybody on the internet could reach this address; false for what is no address. */
+/** In public ranges, and yet a machine's own: where Azure tells its machines about themselves. */
+const metadata = ['168.63.129.16'];
+
+/** Whether this address is elsewhere on the internet, not one of this machine's now; false for what is no address. */
 export function isPublic(address: string): boolean {
   if (!ipaddr.isValid(address)) return false;
   // An IPv4 address in the clothes of IPv6 is what it is; other translations are in no range of their own here.
   const parsed = ipaddr.process(address);
   if (parsed.range() !== 'unicast') return false;
-  return parsed.kind() === 'ipv4' || (parsed as ipaddr.IPv6).match(globalUnicast);
+  if (parsed.kind() === 'ipv6' && !(parsed as ipaddr.IPv6).match(globalUnicast)) return false;
+  const text = parsed.toString();
+  return !metadata.includes(text) && !isOwn(text);
+}
+
+function isOwn(address: string): boolean {
+  const own = Object.values(os.networkInterfaces()).flatMap((addresses = []) => addresses.map((one) => one.address));
+  // An address of one link has its zone behind it.
+  return own.some((one) => ipaddr.isValid(one) && ipaddr.process(one).toString() === address);
 }
 
 const globalUnicast = ipaddr.IPv6.parseCIDR('2000::/3');

@@ -6,10 +6,13 @@ import type { Clock } from '../context.js';
 import { lookupPublic, NotPublic, namesPrivateAddress } from './public-addresses.js';
 import { type BridgedMessage, type Outcome, showMessage, type Target } from './target.js';
 
-/** Bytes of an answer that are read, so that its connection can be used again; what is longer ends the connection. */
-const longestAnswer = 65_536;
+/** Bytes of an answer's body, and milliseconds, that are waited for so that its connection can be used again; then it ends. */
+const longestAnswer = 4096;
+const bodyPatience = 1000;
 /** Milliseconds that an answer can ask to be left alone. */
 const longestWish = 3_600_000;
+/** Connections of one bridge: those that its batches need, and those that are kept for the next. */
+const mostSockets = 5;
 const socketsKept = 4;
 
 export interface WebhookSettings {
@@ -20,7 +23,7 @@ export interface WebhookSettings {
 interface Surroundings {
   clock: Clock;
   headerPrefix: string;
-  /** Milliseconds until the head of an answer. */
+  /** Milliseconds until the head of an answer has come. */
   timeout: number;
   allowPrivate: boolean;
 }
@@ -39,7 +42,7 @@ export class Webhook implements Target {
     this.#secret = secret;
     this.#around = around;
     const client = this.#url.protocol === 'https:' ? https : http;
-    this.#agent = new client.Agent({ keepAlive: true, maxFreeSockets: socketsKept });
+    this.#agent = new client.Agent({ keepAlive: true, maxSockets: mostSockets, maxFreeSockets: socketsKept });
     this.#request = client.request;
   }
 
@@ -64,21 +67,28 @@ export class Webhook implements Target {
     this.#agent.destroy();
   }
 
+  /** Resolves when its socket is free again or gone: a target that answers and does not end has no more of them. */
   #post(options: RequestOptions, body: string): Promise<Outcome> {
     return new Promise((resolve) => {
+      let outcome: Outcome | undefined;
       const request = this.#request(this.#url, options);
       this.#underWay.add(request);
-      // For the body of the answer, too: its connection is ended, but what it said counts.
       const deadline = setTimeout(() => request.destroy(new NoAnswer()), this.#around.timeout);
+      let patience: NodeJS.Timeout | undefined;
       request.on('response', (response) => {
-        resolve(outcomeOf(response, this.#around.clock.now()));
+        // Whatever becomes of the rest, what it said counts.
+        outcome = outcomeOf(response, this.#around.clock.now());
+        patience = setTimeout(() => response.destroy(), bodyPatience);
         drain(response);
       });
-      request.on('error', (error) => resolve(failed(error)));
+      request.on('error', (error) => {
+        outcome ??= failed(error);
+      });
       request.on('close', () => {
         clearTimeout(deadline);
+        clearTimeout(patience);
         this.#underWay.delete(request);
-        resolve(failed(new Error()));
+        resolve(outcome ?? failed(new Error()));
       });
       request.end(body);
     });
@@ -127,8 +137,12 @@ function readRetryAfter(text: string | undefined, now: number): number | undefin
 }
 
 function drain(response: IncomingMessage): void {
-  let left = longestAnswer;
   response.on('error', () => {});
+  if (Number(response.headers['content-length'] ?? 0) > longestAnswer) {
+    response.destroy();
+    return;
+  }
+  let left = longestAnswer;
   response.on('data', (chunk: Buffer) => {
     left -= chunk.length;
     if (left < 0) response.destroy();

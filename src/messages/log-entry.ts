@@ -16,13 +16,29 @@ export const logShape = Type.Object({
   details: text,
   tags: Type.Array(Type.String()),
   custom: Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Null()]),
+  byService: Type.Boolean({
+    description: 'Whether the service itself has written it, about a connection; no device or user can say so.',
+  }),
 });
 export type WireLog = Static<typeof logShape>;
 
 /** An entry as the wire shows it, in a fixed order. */
 export function showLog(entry: LogEntry): WireLog {
-  const { id, accountId, deviceId, severity, message, code, details, tags, custom } = entry;
+  const { id, accountId, deviceId, severity, message, code, details, tags, custom, byService } = entry;
   const sourceTimestamp = new Date(entry.time).toISOString();
   const received = new Date(entry.received).toISOString();
-  return { id, accountId, deviceId, sourceTimestamp, received, severity, message, code, details, tags, custom };
+  return {
+    id,
+    accountId,
+    deviceId,
+    sourceTimestamp,
+    received,
+    severity,
+    message,
+    code,
+    details,
+    tags,
+    custom,
+    byService,
+  };
 }

@@ -180,7 +180,7 @@ export async function writeLogs(
   return stored.map((one, index) => {
     const { entry } = posted[index] as (typeof posted)[number];
     if (one.status === 'rejected') throw one.reason;
-    return showLog({ ...entry, id: one.value, accountId: device.accountId, deviceId: device.id });
+    return showLog({ ...entry, id: one.value, accountId: device.accountId, deviceId: device.id, byService: false });
   });
 }
 

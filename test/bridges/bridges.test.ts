@@ -1,8 +1,11 @@
 /** The resource: who may lead messages where, and what of it can be seen. */
 import { readFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
+import os from 'node:os';
 import { join } from 'node:path';
+import { mock } from 'node:test';
 import t from 'tap';
+import { lookupPublic, NotPublic } from '../../src/bridges/public-addresses.js';
 import { Webhook } from '../../src/bridges/webhook.js';
 import { metric } from '../broker/metrics.js';
 import { type Json, type Service, startService } from '../support/service.js';
@@ -96,6 +99,8 @@ t.test('an address is public and https, and holds no password', async (t) => {
     'https://[fd00:ec2::254]/',
     'https://[fe80::1]/',
     'https://[fec0::1]/',
+    'https://168.63.129.16/machine',
+    'https://[::ffff:168.63.129.16]/',
     'ftp://hooks.example.com/',
     'https:hooks.example.com',
     'https://hooks.example.com/\nx',
@@ -147,6 +152,30 @@ t.test('no connection is made to an address that is not public, by whatever name
     webhook.close();
   }
   t.equal(connections, 0);
+});
+
+t.test('nor to an address of this machine, whatever it is by then', async (t) => {
+  const around = { clock: { now: () => 0 }, headerPrefix: 'x', timeout: 50, allowPrivate: false };
+  const hosts = ['8.8.4.4', '[2001:4860:4860::8844]', '[::ffff:8.8.4.4]'];
+  const webhooks = hosts.map((host) => new Webhook({ url: `https://${host}:9/`, secret: 's' }, around));
+  t.teardown(() => {
+    for (const webhook of webhooks) webhook.close();
+  });
+  const address = { netmask: '', mac: '', internal: false, cidr: null };
+  const own = {
+    eth0: [
+      { ...address, family: 'IPv4', address: '8.8.4.4' },
+      { ...address, family: 'IPv6', address: '2001:4860:4860:0:0::8844', scopeid: 0 },
+      { ...address, family: 'IPv6', address: 'fe80::1%eth0', scopeid: 2 },
+    ],
+  } as ReturnType<typeof os.networkInterfaces>;
+  const { mock: had } = mock.method(os, 'networkInterfaces', () => own);
+  t.teardown(() => had.restore());
+  for (const webhook of webhooks) t.match(await webhook.send([]), { result: 'retry', reason: 'not a public address' });
+  for (const host of hosts)
+    t.match(await service.http('POST', path, { body: body({ url: `https://${host}/` }) }), { status: 400 }, host);
+  const found = await new Promise((resolve) => lookupPublic('8.8.4.4', { all: true }, resolve));
+  t.type(found, NotPublic, 'a name that leads there neither');
 });
 
 t.test('an account has five bridges of different names', async (t) => {

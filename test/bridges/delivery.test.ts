@@ -342,6 +342,29 @@ t.test('a message that is too much for a batch goes in smaller ones; no answer i
   t.match(await statusOf(bridge), { deadLetters: 0 });
 });
 
+t.test('a target that answers and never ends takes no more connections than batches', async (t) => {
+  const { receiver } = await bridged(t);
+  const { say } = await speaker();
+  for (const [answer, count] of [
+    ['long', 40],
+    ['endless', 6],
+  ] as const) {
+    receiver.behave = () => answer;
+    const before = receiver.messages.length;
+    for (const channel of ['effort', 'sure'])
+      for (let at = 0; at < count / 2; at += 1) {
+        const { length } = receiver.tries;
+        await say(channel, answer);
+        if (answer === 'long') await receiver.tried(length + 1);
+      }
+    await receiver.received(before + count);
+  }
+  t.ok(receiver.mostConnections <= 5, `${receiver.mostConnections} connections`);
+  receiver.behave = () => 200;
+  await say('sure', 'after it');
+  t.equal(textOf((await receiver.received(47))[46]), 'after it');
+});
+
 t.test('level 1 never slows a publisher: what finds no room is dropped, the oldest first, and counted', async (t) => {
   const { receiver, bridge } = await bridged(t);
   receiver.behave = () => 'never';

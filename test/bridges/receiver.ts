@@ -11,8 +11,10 @@ export interface Delivery {
   messages: Json[];
 }
 
-/** The status to answer with, with or without headers, or never. */
-type Behaviour = (delivery: Delivery) => number | 'never' | { status: number; headers: Record<string, string> };
+/** The status to answer with, with or without headers; a 200 without an end, long or of unknown length; or never. */
+type Behaviour = (
+  delivery: Delivery,
+) => number | 'never' | 'long' | 'endless' | { status: number; headers: Record<string, string> };
 
 export interface Receiver {
   url: string;
@@ -22,6 +24,8 @@ export interface Receiver {
   /** Messages of requests that were answered with 200. */
   messages: Json[];
   behave: Behaviour;
+  /** The most connections that were open at once. */
+  mostConnections: number;
   /** Resolves when so many messages have been accepted. */
   received(count: number): Promise<Json[]>;
   /** Resolves when so many requests have come. */
@@ -49,13 +53,24 @@ export async function startReceiver(
       const delivery = { headers: request.headers, body, messages: JSON.parse(body).messages };
       const answer = receiver.behave(delivery);
       receiver.tries.push(delivery);
-      if (answer !== 'never') {
+      if (answer === 'long' || answer === 'endless') {
+        response.writeHead(200, answer === 'long' ? { 'content-length': 1_000_000 } : {}).write('x');
+        receiver.messages.push(...delivery.messages);
+      } else if (answer !== 'never') {
         const { status, headers } = typeof answer === 'number' ? { status: answer, headers: {} } : answer;
         if (status === 200) receiver.messages.push(...delivery.messages);
         response.writeHead(status, headers).end('thank you');
       }
       for (const tell of changed) tell();
       changed.clear();
+    });
+  });
+  let connections = 0;
+  server.on('connection', (socket) => {
+    connections += 1;
+    receiver.mostConnections = Math.max(receiver.mostConnections, connections);
+    socket.on('close', () => {
+      connections -= 1;
     });
   });
   await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
@@ -66,6 +81,7 @@ export async function startReceiver(
     tries: [],
     messages: [],
     behave: fine,
+    mostConnections: 0,
     received: async (count) => {
       await until(() => receiver.messages.length >= count);
       return receiver.messages;

@@ -9,11 +9,11 @@ import { wordsOf } from '../../db/log-terms.js';
 import { LogWriter } from '../../db/log-writer.js';
 import { migrate } from '../../db/migrations/index.js';
 import { messageMigrations } from '../../db/migrations/messages.js';
-import { type LogEntry, type LogQuestion, MessageStore } from '../../db/series.js';
+import { type LogEntry, type LogQuestion, MessageStore, type NewLogEntry } from '../../db/series.js';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const page = { page: 1, pageSize: 1000 };
-const entryOf = (values: Partial<LogEntry> = {}): Omit<LogEntry, 'id'> => ({
+const entryOf = (values: Partial<LogEntry> = {}): NewLogEntry => ({
   accountId: 'account',
   deviceId: 'device',
   time: now,

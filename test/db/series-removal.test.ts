@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { type LogEntry, MessageStore, type Point, type SeriesKey } from '../../db/series.js';
+import { MessageStore, type NewLogEntry, type Point, type SeriesKey } from '../../db/series.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
@@ -12,7 +12,7 @@ const keyOf = (accountId: string, deviceId = 'device', channelTemplateId = 'chan
   channelTemplateId,
 });
 const pointAt = (time: number): Point => ({ time, category: 'c', numericValue: time, stringValue: null });
-const entryOf = (accountId: string, deviceId: string, received: number): Omit<LogEntry, 'id'> => ({
+const entryOf = (accountId: string, deviceId: string, received: number): NewLogEntry => ({
   accountId,
   deviceId,
   time: received,
@@ -38,7 +38,7 @@ function append(store: MessageStore, key: SeriesKey, points: Point[]): Promise<v
   return new Promise((resolve, reject) => store.append(key, points, (error) => (error ? reject(error) : resolve())));
 }
 
-function appendLog(store: MessageStore, entry: Omit<LogEntry, 'id'>): Promise<void> {
+function appendLog(store: MessageStore, entry: NewLogEntry): Promise<void> {
   return new Promise((resolve, reject) => store.appendLog(entry, (error) => (error ? reject(error) : resolve())));
 }
 

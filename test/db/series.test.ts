@@ -6,7 +6,14 @@ import type { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { type LogEntry, MessageStore, type Point, type SeriesKey, type Severity } from '../../db/series.js';
+import {
+  type LogEntry,
+  MessageStore,
+  type NewLogEntry,
+  type Point,
+  type SeriesKey,
+  type Severity,
+} from '../../db/series.js';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const accountId = '018f0000-0000-7000-8000-00000000000a';
@@ -20,7 +27,7 @@ const pointOf = (values: Partial<Point> = {}): Point => ({
   stringValue: null,
   ...values,
 });
-const entryOf = (values: Partial<LogEntry> = {}): Omit<LogEntry, 'id'> => ({
+const entryOf = (values: Partial<LogEntry> = {}): NewLogEntry => ({
   accountId,
   deviceId: 'device',
   time: now,
@@ -46,7 +53,7 @@ function append(store: MessageStore, key: SeriesKey, ...points: Point[]): Promis
   return new Promise((resolve, reject) => store.append(key, points, (error) => (error ? reject(error) : resolve())));
 }
 
-function appendLog(store: MessageStore, entry: Omit<LogEntry, 'id'>): Promise<void> {
+function appendLog(store: MessageStore, entry: NewLogEntry): Promise<void> {
   return new Promise((resolve, reject) => store.appendLog(entry, (error) => (error ? reject(error) : resolve())));
 }
 

@@ -47,6 +47,7 @@ t.test('what a device logs is read back, newest first, by level, time and text',
     custom: { rpm: 900 },
     sourceTimestamp: iso(1000),
     received: iso(0),
+    byService: false,
   });
   t.strictSame(await messages('severity=error'), ['Pumpe heiß']);
   t.strictSame(await messages('severity=warn'), ['low', 'Pumpe heiß']);

@@ -174,6 +174,28 @@ t.test('what was stored while a reader was away follows once, in order, before w
   t.same(await before(rest, f.topic('temperature'), ',t,7,'), []);
 });
 
+t.test('a backlog follows, too, and what a device says in the words of the service', async (t) => {
+  const own = await sibling(f);
+  const topics = `${own.topic('temperature')},${own.topic('_log')}`;
+  const first = await openStream(t, f.service, topics);
+  await publish(own.topic('temperature'), '4000000000000,t,1,');
+  const { id } = await first.next();
+  first.close();
+  await publish(own.topic('temperature'), '1600000000000,t,2,\n1500000000000,t,3,\n3000000000000,t,4,');
+  await (await f.service.connect(own.who)).endAsync();
+  const entries = async () => (await f.service.ok('GET', `/api/v1/devices/${own.device.id}/logs`)).logs.results;
+  while ((await entries()).length < 2) await nextTurn();
+  t.match(await entries(), [{ byService: true }, { byService: true }]);
+  const forged = { severity: 'lifecycle', message: 'connected', custom: { connected: true, clientId: 'x' } };
+  await publish(own.topic('_log'), JSON.stringify({ ...forged, byService: true }));
+  t.match(await entries(), [{ ...forged, byService: false }, {}, {}], 'nobody else is taken for it');
+  const again = await openStream(t, f.service, topics, { after: id });
+  const [two, three, four, entry, ...more] = await before(again, own.topic('temperature'), ',t,5,');
+  t.same([two, three, four], ['1600000000000,t,2,', '1500000000000,t,3,', '3000000000000,t,4,']);
+  t.match(JSON.parse(entry), { ...forged, custom: { connected: true, byService: true } });
+  t.same(more, [], 'the entries of the service itself are not published');
+});
+
 t.test('breaking off at any message of a storm loses none and repeats none', async (t) => {
   const device = await f.service.connect(f.who);
   const count = 1500;
@@ -203,6 +225,43 @@ t.test('breaking off at any message of a storm loses none and repeats none', asy
     got,
     Array.from({ length: count }, (_, at) => at),
   );
+});
+
+t.test('nor does it of what comes over HTTP among it', async (t) => {
+  const device = await f.service.connect(f.who);
+  const topics = `${f.topic('temperature')},${f.topic('_log')}`;
+  const count = 200;
+  const post = (path: string, body: string, type: string) =>
+    f.service.ok('POST', path, { body, headers: { 'content-type': type } });
+  const ways = [
+    (name: string) =>
+      post(`/api/v1/devices/${f.device.id}/logs`, JSON.stringify({ message: name }), 'application/json'),
+    (name: string) => device.publishAsync(f.topic('_log'), JSON.stringify({ message: name }), { qos: 1 }),
+    (name: string) => post(`/api/v4/data/${f.topic('temperature')}`, `,${name},1,`, 'text/csv'),
+    (name: string) => device.publishAsync(f.topic('temperature'), `,${name},1,`, { qos: 1 }),
+  ];
+  const storm = async (way: number) => {
+    for (let at = way; at < count; at += ways.length) await ways[way]?.(`wave${at}`);
+  };
+  const begin = await openStream(t, f.service, topics);
+  await begin.line(/^id: /);
+  let after = begin.lastId;
+  begin.close();
+  const sending = Promise.all(ways.map((_, way) => storm(way)));
+  const got: string[] = [];
+  for (let take = 1; got.length < count; take = (take * 7) % 23) {
+    const events = await openStream(t, f.service, topics, { after });
+    for (let taken = 0; taken < take && got.length < count; taken += 1) {
+      const { id, data } = await events.next();
+      after = id;
+      got.push(/wave\d+/.exec(data.payload)?.[0] ?? data.payload);
+    }
+    events.close();
+  }
+  await sending;
+  t.equal(new Set(got).size, count, 'each of them once');
+  const rest = await openStream(t, f.service, topics, { after });
+  t.same(await before(rest, f.topic('temperature'), ',t,last,'), []);
 });
 
 t.test('who has missed too much is told so, once', async (t) => {
