@@ -11,6 +11,8 @@ export interface Unit {
   secret: string;
   /** XXXX-XXXX-XXXX, for the label. */
   associationCode: string;
+  /** What the QR code of its label holds: where it is claimed, with its code. */
+  claimUrl: string;
   /** Where it connects: mqtt://host:port, or mqtts://host:port under TLS. */
   broker: string;
   /** Its topics by channel name, service channels included. */
