@@ -31,6 +31,10 @@ export interface Config {
   publicUrl: string | undefined;
   /** Wrong logins before more are refused: on one identity from one address in 15 minutes, from one address in an hour. */
   loginFailures: { perIdentity: number; perAddress: number };
+  /** What units are told to connect to, as mqtt://host:port; undefined is the host of publicUrl and the broker's port. */
+  mqttPublicUrl: string | undefined;
+  /** Where whoever holds a unit claims it; undefined is /claim of publicUrl. */
+  claimUrl: string | undefined;
   smtpUrl: string | undefined;
   mailFrom: string;
   smsWebhookUrl: string | undefined;
@@ -199,6 +203,9 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   };
   const publicUrl = address('SLIPWAY_PUBLIC_URL', 'http:', 'https:');
   if (publicUrl && /[?#]/.test(publicUrl)) fail('SLIPWAY_PUBLIC_URL', 'must have neither a query nor a fragment.');
+  const mqttPublicUrl = address('SLIPWAY_MQTT_PUBLIC_URL', 'mqtt:', 'mqtts:');
+  if (mqttPublicUrl && new URL(mqttPublicUrl).username) fail('SLIPWAY_MQTT_PUBLIC_URL', 'must have no user in it.');
+  const claimUrl = address('SLIPWAY_CLAIM_URL', 'http:', 'https:');
   const mailFrom = text('SLIPWAY_MAIL_FROM') ?? 'slipway@localhost';
   if (!/^[^\r\n]*[^\s@]+@[^\s@]+$/.test(mailFrom)) fail('SLIPWAY_MAIL_FROM', 'must be an e-mail address.');
   const trustedProxies = (text('SLIPWAY_TRUSTED_PROXIES') ?? '').split(',').flatMap((one) => one.trim() || []);
@@ -232,6 +239,8 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     httpRatePerCaller: whole('SLIPWAY_HTTP_RATE_PER_CALLER', 0, 0, 1_000_000),
     trustedProxies,
     publicUrl,
+    mqttPublicUrl,
+    claimUrl,
     loginFailures: {
       perIdentity: whole('SLIPWAY_LOGIN_FAILURES_PER_IDENTITY', 10, 0, 1_000_000),
       perAddress: whole('SLIPWAY_LOGIN_FAILURES_PER_ADDRESS', 100, 0, 1_000_000),

@@ -26,6 +26,7 @@ import { bridgeRoutes } from './bridges/routes.js';
 import type { Context } from './context.js';
 import { findUnstorable, unstorable } from './entity/values.js';
 import { identityErrorCode, invalid, PlatformError } from './errors.js';
+import { addressRoutes } from './factory/addresses.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
 import { requireAppToken, requireCaller } from './identity/authentication.js';
@@ -193,6 +194,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         accountUserRoutes,
         credentialRoutes,
         associationRoutes,
+        addressRoutes,
         batchRoutes,
         logRoutes,
         streamRoutes,

@@ -1,6 +1,7 @@
 /** One unit by single calls, each under a key of its own: device, secret and code. */
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { withCode } from '../../factory/claim-url.js';
 import type { Unit } from '../../factory/unit.js';
 import { refused, trouble, UsageError } from '../usage.js';
 import { type Answer, type Client, reasonOf } from './client.js';
@@ -54,7 +55,7 @@ export async function runUnit(line: Line, begun: ChunkState): Promise<FailedUnit
     accountId: device.accountId,
     secret: mqttCredential.secret,
     associationCode,
-    claimUrl: claimUrlOf(claimUrl, associationCode),
+    claimUrl: withCode(claimUrl, associationCode),
     broker,
     topics: Object.fromEntries(
       device.channels.map(({ channelTemplateName, channel }) => [channelTemplateName, channel]),
@@ -62,12 +63,6 @@ export async function runUnit(line: Line, begun: ChunkState): Promise<FailedUnit
   };
   await deliver(line, chunk, [unit], []);
   return [];
-}
-
-function claimUrlOf(address: string, code: string): string {
-  const url = new URL(address);
-  url.searchParams.set('code', code);
-  return url.href;
 }
 
 function demandAnswer<T>(answer: Answer): T {
