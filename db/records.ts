@@ -314,7 +314,7 @@ export const VerificationRecord = Type.Object({
 /**
  * Work on many devices (decisions 6): `provision`, `delete`, `move` or `regenerate`. `checksum` is of caller, parameters
  * and rows: a repeat finds its job by it; null for dry runs and forced jobs. `sealedKey` opens the results of the rows
- * until they are confirmed or `expires` is over; then it is destroyed, and they with it.
+ * until they are confirmed or `expires` is over; then it is destroyed, and they with it. `reason` says why it could not go on.
  */
 export const JobRecord = Type.Object({
   id: Id,
@@ -331,6 +331,7 @@ export const JobRecord = Type.Object({
   done: Type.Integer(),
   failed: Type.Integer(),
   skipped: Type.Integer(),
+  reason: OptionalText,
   finished: OptionalDate,
   expires: OptionalDate,
   confirmed: OptionalDate,

@@ -47,7 +47,8 @@ export type EntityKind =
   | 'customField'
   | 'mqttCredential'
   | 'associationCode'
-  | 'association';
+  | 'association'
+  | 'job';
 
 export type Action = 'create' | 'read' | 'update' | 'delete' | 'publish' | 'subscribe';
 
@@ -77,6 +78,7 @@ const administration: Rights = {
   mqttCredential: ['create'],
   associationCode: ['create'],
   association: ['create'],
+  job: ['create', 'read', 'update'],
 };
 
 /** Decisions 4: what each kind of caller may do at all. Reach is asked separately. */

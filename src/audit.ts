@@ -36,6 +36,10 @@ export const auditEvents = [
   'credentialCreated',
   'associationCodeCreated',
   'association',
+  'jobStarted',
+  'jobFinished',
+  'jobResultsFetched',
+  'jobResultsConfirmed',
   'tokenUsed',
   'permissionRefused',
 ] as const;

@@ -12,6 +12,7 @@ import { watchChanges } from './changes.js';
 import { type Config, ConfigError } from './config.js';
 import { Fields } from './entity/fields.js';
 import { PlatformError } from './errors.js';
+import { Jobs } from './factory/engine.js';
 import { SecretAnswers } from './idempotency.js';
 import { TextedCodes } from './identity/factors.js';
 import { LoginLimits } from './identity/login-limits.js';
@@ -229,6 +230,7 @@ export interface Context {
   textedCodes: TextedCodes;
   revocations: Revocations;
   broker: Awaited<ReturnType<typeof openBroker>>;
+  jobs: Jobs;
 }
 
 /** What tests put in the place of the real thing. */
@@ -305,7 +307,9 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     };
     const broker = await openBroker(brokerServices({ ...base, positions }, () => ctx));
     closers.push(() => broker.close());
-    const ctx: Context = { ...base, broker };
+    const jobs = new Jobs({ ...base, broker });
+    closers.push(() => jobs.stop());
+    const ctx: Context = { ...base, broker, jobs };
     const watching = watchChanges(
       config.dataDir,
       () => takeChanges(ctx),
@@ -328,7 +332,7 @@ async function takeChanges({ tokens, access, broker }: Context): Promise<void> {
 
 /** The broker is built before the context is whole; what it asks for later goes through `ctx()`. */
 function brokerServices(
-  { positions, ...base }: Omit<Context, 'broker'> & { positions: Positions },
+  { positions, ...base }: Omit<Context, 'broker' | 'jobs'> & { positions: Positions },
   ctx: () => Context,
 ): BrokerServices {
   const { registry, sessions, retention } = base;

@@ -28,6 +28,12 @@ const failures = {
   tooLarge: { code: 106, status: 413, message: 'The body is too large.' },
   mediaType: { code: 106, status: 415, message: 'The media type is not supported.' },
   answerGone: { code: 106, status: 410, message: 'The answer has been destroyed: its secret has been used.' },
+  resultsGone: {
+    code: 106,
+    status: 410,
+    message: 'The results have been destroyed: they were confirmed, or their time is over.',
+  },
+  cannotUndo: { code: 104, status: 400, message: 'The job cannot be undone.' },
   association: { code: 106, status: 422, message: 'The device cannot be associated.' },
   tooMany: { code: -199, status: 429, message: 'Too many requests.' },
   providerFailed: { code: -199, status: 502, message: 'The identity provider does not answer as it should.' },

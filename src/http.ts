@@ -27,6 +27,9 @@ import type { Context } from './context.js';
 import { findUnstorable, unstorable } from './entity/values.js';
 import { identityErrorCode, invalid, PlatformError } from './errors.js';
 import { addressRoutes } from './factory/addresses.js';
+import { bulkRoutes } from './factory/bulk-routes.js';
+import { jobRoutes } from './factory/jobs.js';
+import { provisioningRoutes } from './factory/provision-routes.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
 import { requireAppToken, requireCaller } from './identity/authentication.js';
@@ -207,6 +210,9 @@ export async function buildHttp(ctx: Context): Promise<App> {
         bridgeRoutes,
         mfaRoutes,
         auditRoutes,
+        jobRoutes,
+        provisioningRoutes,
+        bulkRoutes,
       ])
         mount(behind, ctx);
     },

@@ -44,6 +44,7 @@ const tags = [
   { name: 'Custom fields', description: 'Properties that the entities of a template have besides their own.' },
   { name: 'Channel templates', description: 'Channels of the devices of a template.' },
   { name: 'Credentials', description: 'Broker passwords of devices.' },
+  { name: 'Jobs', description: 'Work on many devices at once: provisioning, and bulk changes.' },
   { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
   { name: 'Messages', description: 'What devices have said.' },
   { name: 'Account users', description: 'The admins of an account.' },
@@ -119,7 +120,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
   const url = path.replace('*', ':topic');
   const failures = failuresOf(place, config.errors ?? []);
   const sent = sentBy(prefix, place, config.sends ?? []);
-  const { 200: success, 302: elsewhere } = schema.response as { 200?: TSchema; 302?: TSchema };
+  const { 200: success, 202: accepted, 302: elsewhere } = schema.response as Record<number, TSchema | undefined>;
   return {
     url,
     schema: {
@@ -130,6 +131,7 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
       ...(isFlat(schema.body) ? { consumes: ['application/json', 'application/x-www-form-urlencoded'] } : {}),
       response: {
         ...(success && { 200: { ...success, headers: sent } }),
+        ...(accepted && { 202: { ...accepted, headers: sent } }),
         ...(elsewhere && { 302: { ...elsewhere, headers: { ...sent, location } } }),
         ...errorAnswers(failures, config.family),
       },

@@ -28,6 +28,7 @@ export async function startServer(...given: Parameters<typeof openContext>): Pro
     app = await buildHttp(opened.ctx);
     broker.attachWebSocket(app.server);
     await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));
+    await opened.ctx.jobs.start();
     await app.listen({ host: config.host, port: config.httpPort }).catch(nameTheVariable('SLIPWAY_HTTP_PORT'));
     app.server.on('error', (error) => opened.ctx.log.error({ err: error }, 'the HTTP listener failed'));
     // Only now: a start that fails must not have shown the password to nobody.

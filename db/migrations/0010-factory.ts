@@ -85,6 +85,7 @@ const statements = `
     "done" INTEGER NOT NULL,
     "failed" INTEGER NOT NULL,
     "skipped" INTEGER NOT NULL,
+    "reason" TEXT,
     "finished" TEXT,
     "expires" TEXT,
     "confirmed" TEXT,

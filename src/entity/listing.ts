@@ -142,6 +142,19 @@ export async function list<T extends EntityTable>(
   };
 }
 
+/** Everything that a list would show, from after the id `after`, in the order of ids: at most `limit` of them. */
+export async function idsOf<T extends EntityTable>(
+  db: Db,
+  caller: Caller,
+  listing: Listing<T>,
+  query: ListQuery,
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> {
+  const { matching } = await narrow(db, caller, listing, query, 'live');
+  const rows = await matching.select('id').where('id', '>', after).orderBy('id').limit(limit).execute();
+  return rows.map(({ id }) => id);
+}
+
 interface Wanted {
   sort: string;
   order: 'asc' | 'desc';

@@ -7,8 +7,8 @@ import { boundedCache } from '../../db/cache.js';
 /** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost. */
 const cost = { type: argon2id, memoryCost: 64, timeCost: 1, parallelism: 1 } as const;
 
-/** A code that people type has 55 random bits: its hash has the cost of a password's. */
-const codeCost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1, raw: true } as const;
+/** What codes that people type were hashed with before they were keyed; those are still looked up. */
+const formerCodeCost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1, raw: true } as const;
 
 /** How many proven secrets are remembered, so that a fleet reconnects without hashing again. */
 const provenKept = 200_000;
@@ -22,13 +22,22 @@ export class Secrets {
 
   /** The stored form of a secret. */
   hash(secret: string): Promise<string> {
-    return this.#limit(() => hash(secret, cost));
+    // A salt of its own would come by way of another thread.
+    return this.#limit(() => hash(secret, { ...cost, salt: randomBytes(16) }));
   }
 
-  /** The hash by which a code is looked up: the account is its salt. Hashes of codes take turns, for they are slow. */
-  async hashCode(accountId: string, code: string): Promise<string> {
-    const salt = Buffer.from(`code/${accountId}`);
-    return (await this.#limitCodes(() => hash(code, { ...codeCost, salt }))).toString('base64');
+  /**
+   * The hash by which a code of 55 random bits is looked up: the account is its salt. `keyed` is its digest under a key that
+   * lies beside the database, so that the database alone can try nothing; with that the least cost will do.
+   */
+  async hashCode(accountId: string, keyed: string): Promise<string> {
+    return (await this.#limit(() => hash(keyed, { ...cost, salt: codeSalt(accountId), raw: true }))).toString('base64');
+  }
+
+  /** As codes were hashed formerly, by themselves. These take turns, for they are slow. */
+  async hashCodeFormerly(accountId: string, code: string): Promise<string> {
+    const salt = codeSalt(accountId);
+    return (await this.#limitCodes(() => hash(code, { ...formerCodeCost, salt }))).toString('base64');
   }
 
   /**
@@ -53,6 +62,10 @@ export class Secrets {
   #mark(stored: string, secret: string): string {
     return createHmac('sha256', this.#key).update(`${stored}\0${secret}`).digest('base64');
   }
+}
+
+function codeSalt(accountId: string): Buffer {
+  return Buffer.from(`code/${accountId}`);
 }
 
 /** A new secret: 32 random bytes as base64url. It never begins with a dash, which command lines take for an option. */

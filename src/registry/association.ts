@@ -26,9 +26,19 @@ export function checkCharacter(characters: string): string {
   return alphabet.charAt((alphabet.length - (sum % alphabet.length)) % alphabet.length);
 }
 
-function makeCode(): string {
+/** A new code, without hyphens. */
+export function makeCode(): string {
   const characters = randomCharacters(codeLength - 1);
   return characters + checkCharacter(characters);
+}
+
+/** What a code is stored and looked up as. */
+export function hashOfCode(
+  { secrets, sealing }: Pick<Context, 'secrets' | 'sealing'>,
+  accountId: string,
+  code: string,
+) {
+  return secrets.hashCode(accountId, sealing.digest('associationCode', `${accountId}/${code}`));
 }
 
 /** The code that a person typed. @throws PlatformError 400 with 106 when it cannot be one. */
@@ -110,7 +120,7 @@ async function createCode(ctx: Context, caller: Caller, deviceId: string): Promi
   const { access, clock, audit } = ctx;
   access.demand(caller, 'create', 'associationCode');
   const code = makeCode();
-  const codeHash = await ctx.secrets.hashCode(caller.accountId, code);
+  const codeHash = await hashOfCode(ctx, caller.accountId, code);
   await writeAs(ctx, caller, undefined, async (tx) => {
     const device = await find(tx, 'devices', deviceId);
     if (!device || !access.reaches(caller, device.accountId, device.organizationId))
@@ -133,22 +143,28 @@ async function createCode(ctx: Context, caller: Caller, deviceId: string): Promi
  * @throws PlatformError 400/102, 404/100 for an unknown code, 422 for a device in the trash or held out of reach.
  */
 async function start(ctx: Context, caller: Caller, code: string, body: Static<typeof startBody>): Promise<string> {
-  const { registry, access } = ctx;
+  const { access } = ctx;
+  const { accountId } = caller;
   const organizationId = await targetOrganization(ctx, caller, body);
-  const codeHash = await ctx.secrets.hashCode(caller.accountId, code);
-  const found = await registry.query
-    .selectFrom('associationCodes')
-    .innerJoin('devices', 'devices.id', 'associationCodes.deviceId')
-    .select(['devices.id', 'devices.deleted', 'devices.organizationId'])
-    .where('associationCodes.codeHash', '=', codeHash)
-    .where('associationCodes.accountId', '=', caller.accountId)
-    .executeTakeFirst();
+  const found =
+    (await findByCode(ctx, accountId, await hashOfCode(ctx, accountId, code))) ??
+    (await findByCode(ctx, accountId, await ctx.secrets.hashCodeFormerly(accountId, code)));
   if (!found) throw new PlatformError('notFound', { message: 'The code is unknown.' });
   if (found.deleted !== null) throw new PlatformError('association', { message: 'The device is deleted.' });
   if (found.organizationId !== null && !access.reaches(caller, caller.accountId, found.organizationId))
     throw new PlatformError('association', { message: 'The device belongs to another organization.' });
   await associateDevice(ctx, caller, { id: found.id, from: found.organizationId, to: organizationId });
   return found.id;
+}
+
+function findByCode({ registry }: Context, accountId: string, codeHash: string) {
+  return registry.query
+    .selectFrom('associationCodes')
+    .innerJoin('devices', 'devices.id', 'associationCodes.deviceId')
+    .select(['devices.id', 'devices.deleted', 'devices.organizationId'])
+    .where('associationCodes.codeHash', '=', codeHash)
+    .where('associationCodes.accountId', '=', accountId)
+    .executeTakeFirst();
 }
 
 async function targetOrganization(ctx: Context, caller: Caller, body: Static<typeof startBody>): Promise<string> {

@@ -69,7 +69,7 @@ export function credentialRoutes(app: App, ctx: Context): void {
  * own where it is an end-user.
  */
 export async function createCredential(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
-  const { access, clock, broker } = ctx;
+  const { access, clock } = ctx;
   access.demand(caller, 'create', 'mqttCredential');
   access.demandAccount(caller, body.accountId);
   const secret = makeSecret();
@@ -79,32 +79,7 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
   const { credential, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
     const holder = await findLive(tx, holders[body.entityType], caller.accountId, body.entityId);
     if (!holder || !mayHave(caller, body.entityType, holder)) throw unknownReference('entityId');
-    const credential = await tx
-      .insertInto('credentials')
-      .values({
-        id: uuidv7(),
-        accountId: caller.accountId,
-        entityId: body.entityId,
-        entityType: body.entityType,
-        secretHash,
-        generation: 1,
-        created: now,
-        createdById: caller.id,
-        lastModified: now,
-        lastModifiedById: caller.id,
-        version: 1,
-      })
-      .onConflict((conflict) =>
-        conflict.column('entityId').doUpdateSet({
-          secretHash,
-          generation: sql`"credentials"."generation" + 1`,
-          lastModified: now,
-          lastModifiedById: caller.id,
-          version: sql`"credentials"."version" + 1`,
-        }),
-      )
-      .returningAll()
-      .executeTakeFirstOrThrow();
+    const { credential, activated } = await storeSecret(tx, caller, body, secretHash, now);
     await ctx.audit.record(tx, {
       event: 'credentialCreated',
       outcome: 'success',
@@ -114,15 +89,70 @@ export async function createCredential(ctx: Context, caller: Caller, body: Stati
     });
     const shown = show(credential, secret);
     await noteSecret(tx, body.entityId, { etag: etagOf(shown) }, { mqttCredential: shown });
-    return { credential, activated: body.entityType === 'device' && (await activate(tx, caller, body.entityId, now)) };
+    return { credential, activated };
   });
 
-  ctx.registry.credentialChanged(body.entityId);
-  ctx.revocations.note(caller, broker.secretReplaced(body.entityId));
-  const placement = activated ? access.placement(body.entityId) : undefined;
-  if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
+  secretStored(ctx, caller, body.entityId, activated);
   ctx.secretAnswers.made(body.entityId);
   return show(credential, secret);
+}
+
+/** The hash of the one secret of an entity, and whether that has moved a defined device to activated (spec 3.1). */
+export async function storeSecret(
+  tx: Tx,
+  caller: Caller,
+  { entityId, entityType }: Pick<Static<typeof createBody>, 'entityId' | 'entityType'>,
+  secretHash: string,
+  now: string,
+): Promise<{ credential: Row<'credentials'>; activated: boolean }> {
+  const credential = await tx
+    .insertInto('credentials')
+    .values({ ...newCredential(caller, entityId, secretHash, now), entityType })
+    .onConflict((conflict) =>
+      conflict.column('entityId').doUpdateSet({
+        secretHash,
+        generation: sql`"credentials"."generation" + 1`,
+        lastModified: now,
+        lastModifiedById: caller.id,
+        version: sql`"credentials"."version" + 1`,
+      }),
+    )
+    .returningAll()
+    .executeTakeFirstOrThrow();
+  return { credential, activated: entityType === 'device' && (await activate(tx, caller, entityId, now)) };
+}
+
+/** The first credential of a device. */
+export function newCredential(caller: Caller, deviceId: string, secretHash: string, now: string): Row<'credentials'> {
+  return {
+    id: uuidv7(),
+    accountId: caller.accountId,
+    entityId: deviceId,
+    entityType: 'device',
+    secretHash,
+    generation: 1,
+    created: now,
+    createdById: caller.id,
+    lastModified: now,
+    lastModifiedById: caller.id,
+    version: 1,
+    previousHash: null,
+    previousGeneration: null,
+    previousUntil: null,
+  };
+}
+
+/** Ends what was made with the former secret of an entity, after the commit. */
+export function secretStored(
+  { registry, revocations, broker, access }: Pick<Context, 'registry' | 'revocations' | 'broker' | 'access'>,
+  caller: Caller,
+  entityId: string,
+  activated: boolean,
+): void {
+  registry.credentialChanged(entityId);
+  revocations.note(caller, broker.secretReplaced(entityId));
+  const placement = activated ? access.placement(entityId) : undefined;
+  if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
 }
 
 /** An end-user makes its own secret and no other (decisions 4); of the rest of the account it hears nothing. */

@@ -1,5 +1,6 @@
 /** Devices (spec 2.2, 4.3). */
 import { type Static, Type } from 'typebox';
+import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
@@ -53,12 +54,13 @@ const settable = {
   ...fieldBody('devices'),
 };
 const organizationId = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'] }));
+/** What a new device is told besides its place; rows of provisioning jobs are checked against the same. */
+export const newDeviceShape = Type.Object({ serialNumber, ...settable });
 const createBody = Type.Object({
   accountId: Type.String(),
-  serialNumber,
   deviceTemplateId: Type.Optional(Type.String()),
   organizationId,
-  ...settable,
+  ...newDeviceShape.properties,
 });
 const updateBody = Type.Object({ serialNumber: Type.Optional(serialNumber), organizationId, ...settable });
 /** The body of `state` on `_set/fields`: what PUT may set, but not the place. */
@@ -68,7 +70,7 @@ const expandable = ['account', 'device-template', 'organization'] as const;
 const beside = { expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })) };
 const readQuery = Type.Object(beside);
 
-const listing: Listing<'devices'> = {
+export const deviceListing: Listing<'devices'> = {
   table: 'devices',
   filters: {
     deviceTemplateId: 'exact',
@@ -125,37 +127,147 @@ function readSettable(body: Settable): Changes<'devices'> {
   return changes;
 }
 
+/** Where a new device stands, and what of spec 3.1 it has behind it. */
+type NewPlace = Pick<Row<'devices'>, 'deviceTemplateId' | 'organizationId' | 'provisioningState'>;
+
+/**
+ * A new device of the caller's account; the template and the organization have been looked at. @throws PlatformError 400
+ * with 106 naming the property.
+ */
+export function newDevice(
+  { clock, fields }: Pick<Context, 'clock' | 'fields'>,
+  caller: Caller,
+  { deviceTemplateId, organizationId, provisioningState }: NewPlace,
+  body: Static<typeof newDeviceShape> & Record<string, unknown>,
+): Row<'devices'> {
+  return {
+    ...stamp(clock, caller),
+    deviceTemplateId,
+    organizationId,
+    serialNumber: body.serialNumber,
+    provisioningState,
+    firmwareVersion: null,
+    latitude: null,
+    longitude: null,
+    connected: 0,
+    lastConnected: null,
+    externalIp: null,
+    geoIpLatitude: null,
+    geoIpLongitude: null,
+    reverseDns: null,
+    fields: readNewFields(fields.of('devices', deviceTemplateId), body),
+    ...readSettable(body),
+  };
+}
+
+/** What a change of a device needs of the rest. */
+type ChangeContext = Pick<Context, 'registry' | 'clock' | 'broker' | 'revocations'> & ShowContext;
+interface Changed {
+  before: Row<'devices'>;
+  after: Row<'devices'>;
+}
+
 /**
  * Changes a device and tells everybody whom it concerns, before it returns: the access rules, and the subscribers of
  * `_updates/fields`. `organizationId` undefined leaves the place. @throws as change, and 400/102, 400/106.
  */
 export async function updateDevice(
-  ctx: Pick<Context, 'registry' | 'clock' | 'broker' | 'revocations'> & ShowContext,
+  ctx: ChangeContext,
   caller: Caller,
   id: string,
   version: Expected,
   body: Settable & { organizationId?: string | null },
 ): Promise<Row<'devices'>> {
-  const { access, clock } = ctx;
-  const { before, after } = await writeAs(ctx, caller, ['devices', id], async (tx) => {
+  const { clock } = ctx;
+  const changed = await writeAs(ctx, caller, ['devices', id], async (tx) => {
     const stored = await find(tx, 'devices', id);
     if (!stored) throw new PlatformError('notFound');
     const changes = readSettable(body);
     const values = readFields(ctx.fields.of('devices', stored.deviceTemplateId), body);
     if (Object.keys(values).length > 0) changes.fields = mergeFields(stored.fields, values);
     if (body.organizationId !== undefined && body.organizationId !== stored.organizationId) {
-      if (body.organizationId !== null && !(await findLive(tx, 'organizations', caller.accountId, body.organizationId)))
-        throw unknownReference('organizationId');
-      await demandInto(tx, caller, 'organizationId', body.organizationId);
+      await demandPlace(tx, caller, body.organizationId);
       changes.organizationId = body.organizationId;
     }
     return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, changes) };
   });
-  access.deviceChanged(id);
+  await deviceChanged(ctx, caller, changed);
+  return changed.after;
+}
+
+/** That a device may be put there. @throws PlatformError 400/102. */
+async function demandPlace(tx: Tx, caller: Caller, organizationId: string | null): Promise<void> {
+  if (organizationId !== null && !(await findLive(tx, 'organizations', caller.accountId, organizationId)))
+    throw unknownReference('organizationId');
+  await demandInto(tx, caller, 'organizationId', organizationId);
+}
+
+/** Tells everybody whom a change concerns, after its commit. */
+export async function deviceChanged(ctx: ChangeContext, caller: Caller, { before, after }: Changed): Promise<void> {
+  ctx.access.deviceChanged(after.id);
   if (after.organizationId !== before.organizationId)
     ctx.revocations.note(caller, await ctx.broker.deviceMoved(after, before.organizationId));
   ctx.broker.deviceUpdated(after, changedState(ctx, before, after));
-  return after;
+}
+
+/** As updateDevice of the place alone, in a transaction of the caller's; `deviceChanged` is to follow. @throws the same. */
+export async function moveDevice(
+  tx: Tx,
+  clock: Context['clock'],
+  caller: Caller,
+  id: string,
+  organizationId: string | null,
+): Promise<Changed> {
+  const before = demandLive(await demandFound(tx, caller, id));
+  if (before.organizationId === organizationId) return { before, after: before };
+  await demandPlace(tx, caller, organizationId);
+  return { before, after: await change(tx, 'devices', id, 'latest', { caller, clock }, { organizationId }) };
+}
+
+/** A device of the caller's account, in a transaction. @throws PlatformError 404/100. */
+async function demandFound(tx: Tx, caller: Caller, id: string): Promise<Row<'devices'>> {
+  const row = await find(tx, 'devices', id);
+  if (row?.accountId !== caller.accountId) throw new PlatformError('notFound');
+  return row;
+}
+
+/** Moves a device to the trash, whatever its version; `deviceTrashed` is to follow. @throws PlatformError 404/100, 410/107. */
+export async function trashDevice(
+  tx: Tx,
+  clock: Context['clock'],
+  caller: Caller,
+  id: string,
+): Promise<Row<'devices'>> {
+  const { version } = demandLive(await demandFound(tx, caller, id));
+  return trash(tx, 'devices', id, version, clock);
+}
+
+/** Ends what a device in the trash, and others by it, may not have any more; after its commit. */
+export async function deviceTrashed(
+  { access, broker, revocations }: Pick<Context, 'access' | 'broker' | 'revocations'>,
+  caller: Caller,
+  row: Row<'devices'>,
+): Promise<void> {
+  access.deviceChanged(row.id);
+  revocations.note(caller, await broker.deviceDeleted(row));
+}
+
+/** Brings a device back from the trash when it is still what `expected` says; `access.deviceChanged` is to follow. */
+export async function recoverDevice(
+  tx: Tx,
+  clock: Context['clock'],
+  caller: Caller,
+  id: string,
+  expected: { version: number } | { deleted: string },
+): Promise<Row<'devices'>> {
+  const before = demandTrashed(await demandFound(tx, caller, id));
+  if ('deleted' in expected && before.deleted !== expected.deleted) throw new PlatformError('notFound');
+  if (!(await findLive(tx, 'deviceTemplates', caller.accountId, before.deviceTemplateId)))
+    throw unknownReference('deviceTemplateId');
+  if (before.organizationId && !(await findLive(tx, 'organizations', caller.accountId, before.organizationId)))
+    throw unknownReference('organizationId');
+  const version = 'version' in expected ? expected.version : before.version;
+  return recover(tx, 'devices', id, version, { caller, clock });
 }
 
 /**
@@ -196,13 +308,13 @@ function changedState(ctx: ShowContext, before: Row<'devices'>, after: Row<'devi
 }
 
 export function deviceRoutes(app: App, ctx: Context): void {
-  const { registry, clock, access, broker } = ctx;
+  const { registry, clock, access } = ctx;
   const showOne = (row: Row<'devices'>) => showDevice(ctx, row);
 
   async function create(caller: Caller, body: Static<typeof createBody> & Record<string, unknown>) {
     access.demand(caller, 'create', 'device');
     access.demandAccount(caller, body.accountId);
-    const set = readSettable(body);
+    readSettable(body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const template =
         body.deviceTemplateId !== undefined
@@ -212,24 +324,8 @@ export function deviceRoutes(app: App, ctx: Context): void {
       const organization = body.organizationId ?? null;
       if (organization !== null && !(await findLive(tx, 'organizations', caller.accountId, organization)))
         throw unknownReference('organizationId');
-      return insert(tx, 'devices', {
-        ...stamp(clock, caller),
-        deviceTemplateId: template.id,
-        organizationId: organization,
-        serialNumber: body.serialNumber,
-        provisioningState: 'defined',
-        firmwareVersion: null,
-        latitude: null,
-        longitude: null,
-        connected: 0,
-        lastConnected: null,
-        externalIp: null,
-        geoIpLatitude: null,
-        geoIpLongitude: null,
-        reverseDns: null,
-        fields: readNewFields(ctx.fields.of('devices', template.id), body),
-        ...set,
-      });
+      const place = { deviceTemplateId: template.id, organizationId: organization, provisioningState: 'defined' };
+      return insert(tx, 'devices', newDevice(ctx, caller, place, body));
     });
     return showOne(row);
   }
@@ -257,15 +353,14 @@ export function deviceRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'delete', 'device');
     await findReached(ctx, caller, 'devices', id);
     const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'devices', id, version, clock));
-    access.deviceChanged(id);
-    ctx.revocations.note(caller, await broker.deviceDeleted(row));
+    await deviceTrashed(ctx, caller, row);
     return showOne({ ...row, connected: 0 });
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
     access.demand(caller, 'read', 'device');
     access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(registry.query, caller, listing, query, state);
+    const { rows, meta } = await list(registry.query, caller, deviceListing, query, state);
     return { results: rows && (await show(caller, rows, query)), meta };
   }
 
@@ -302,14 +397,8 @@ export function deviceRoutes(app: App, ctx: Context): void {
 
   async function bringBack(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'device');
-    const before = demandTrashed(await findReached(ctx, caller, 'devices', id));
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      if (!(await findLive(tx, 'deviceTemplates', caller.accountId, before.deviceTemplateId)))
-        throw unknownReference('deviceTemplateId');
-      if (before.organizationId && !(await findLive(tx, 'organizations', caller.accountId, before.organizationId)))
-        throw unknownReference('organizationId');
-      return recover(tx, 'devices', id, version, { caller, clock });
-    });
+    demandTrashed(await findReached(ctx, caller, 'devices', id));
+    const row = await writeAs(ctx, caller, undefined, (tx) => recoverDevice(tx, clock, caller, id, { version }));
     access.deviceChanged(id);
     return showOne(row);
   }
@@ -327,7 +416,10 @@ export function deviceRoutes(app: App, ctx: Context): void {
     update: { body: updateBody, run: update },
     remove,
     revokes: ['update', 'remove'],
-    list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
+    list: {
+      query: listSchema(deviceListing, beside),
+      run: (caller, query) => page(caller, query as ListQuery, 'live'),
+    },
     readTrash,
     listTrash,
     recover: bringBack,

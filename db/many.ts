@@ -1,0 +1,49 @@
+/** Many rows at once: a few statements of fixed sizes, each prepared once, instead of one for each row. */
+import { CompiledQuery } from 'kysely';
+import type { Tx } from './index.js';
+import type { Row, Tables } from './records.js';
+
+/** Rows of one statement, the largest first. */
+const sizes = [25, 5, 1];
+
+/** What happens to a row that is there already: these columns of it are overwritten. */
+interface Overwrite<T extends keyof Tables> {
+  key: ReadonlyArray<keyof Row<T> & string>;
+  columns: ReadonlyArray<keyof Row<T> & string>;
+}
+
+/** Inserts rows, all of which have the same properties. A row that is there already is an error, or overwritten. */
+export async function insertMany<T extends keyof Tables & string>(
+  tx: Tx,
+  table: T,
+  rows: ReadonlyArray<Row<T>>,
+  overwrite?: Overwrite<T>,
+): Promise<void> {
+  const [first] = rows;
+  if (!first) return;
+  const columns = Object.keys(first) as Array<keyof Row<T> & string>;
+  for (let from = 0; from < rows.length; ) {
+    const size = sizes.find((one) => from + one <= rows.length) ?? 1;
+    const some = rows.slice(from, from + size);
+    const values = some.flatMap((row) => columns.map((column) => row[column]));
+    await tx.executeQuery(CompiledQuery.raw(statement(table, columns, size, overwrite), values));
+    from += size;
+  }
+}
+
+function statement<T extends keyof Tables & string>(
+  table: T,
+  columns: readonly string[],
+  size: number,
+  overwrite: Overwrite<T> | undefined,
+): string {
+  const row = `(${columns.map(() => '?').join(', ')})`;
+  const into = `INSERT INTO ${quoted(table)} (${columns.map(quoted).join(', ')}) VALUES ${Array(size).fill(row).join(', ')}`;
+  if (!overwrite) return into;
+  const set = overwrite.columns.map((column) => `${quoted(column)} = excluded.${quoted(column)}`);
+  return `${into} ON CONFLICT (${overwrite.key.map(quoted).join(', ')}) DO UPDATE SET ${set.join(', ')}`;
+}
+
+function quoted(name: string): string {
+  return `"${name}"`;
+}

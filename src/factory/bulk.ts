@@ -1,0 +1,133 @@
+/** Rows to changes of devices that are there (decisions 6): each as the single call makes it, whatever the version. */
+import type { Tx } from '../../db/index.js';
+import type { Caller } from '../access.js';
+import { findLive, timestamp } from '../entity/verbs.js';
+import { PlatformError, unknownReference } from '../errors.js';
+import { makeSecret } from '../identity/secrets.js';
+import { secretStored, storeSecret } from '../registry/credentials.js';
+import { deviceChanged, deviceTrashed, moveDevice, recoverDevice, trashDevice } from '../registry/devices.js';
+import {
+  failedRow,
+  type GivenRow,
+  type OpenWork,
+  type Outcome,
+  outcome,
+  type Prepared,
+  rowErrors,
+  type Work,
+} from './work.js';
+
+/** One device: what its row becomes, and what is to be told after the commit. */
+interface Step {
+  more: Partial<Outcome>;
+  tell(caller: Caller): void | Promise<void>;
+}
+
+/** What a row of a bulk job names; `before` is what the undone job has kept. */
+interface Target {
+  row: number;
+  id: string;
+  before?: Before;
+}
+
+/** What an undo brings back: where it was moved from and to, or when it was put into the trash. */
+export interface Before {
+  from?: string | null;
+  to?: string | null;
+  deleted?: string;
+}
+
+function targetOf({ row, values }: GivenRow): Target {
+  const { id, before } = values as { id: string; before?: Before };
+  return { row, id, ...(before && { before }) };
+}
+
+export const remove: OpenWork = (run) =>
+  each(async (tx, caller, { id }) => {
+    const row = await trashDevice(tx, run.ctx.clock, caller, id);
+    return { more: kept({ deleted: row.deleted ?? '' }), tell: (by) => deviceTrashed(run.ctx, by, row) };
+  });
+
+export const move: OpenWork = (run) => {
+  const to = run.parameters.organizationId ?? null;
+  return each(async (tx, caller, { id }) => {
+    const changed = await moveDevice(tx, run.ctx.clock, caller, id, to);
+    const { before, after } = changed;
+    if (before === after) return { more: kept({ from: to, to }), tell: () => {} };
+    return { more: kept({ from: before.organizationId, to }), tell: (by) => deviceChanged(run.ctx, by, changed) };
+  });
+};
+
+export const undoDelete: OpenWork = (run) =>
+  each(async (tx, caller, { id, before }) => {
+    const row = await recoverDevice(tx, run.ctx.clock, caller, id, { deleted: before?.deleted ?? '' }).catch(notThere);
+    return { more: {}, tell: () => run.ctx.access.deviceChanged(row.id) };
+  });
+
+function notThere(error: unknown): never {
+  if (!(error instanceof PlatformError) || error.kind !== 'notFound') throw error;
+  throw new PlatformError('notFound', { message: 'The device is not in the trash as the job has left it.' });
+}
+
+export const undoMove: OpenWork = (run) =>
+  each(async (tx, caller, { id, before = {} }) => {
+    const device = await findLive(tx, 'devices', caller.accountId, id);
+    if (device && device.organizationId !== (before.to ?? null))
+      throw new PlatformError('association', { message: 'The device has been moved since.' });
+    const changed = await moveDevice(tx, run.ctx.clock, caller, id, before.from ?? null);
+    const isSame = changed.before === changed.after;
+    return { more: {}, tell: (by) => (isSame ? undefined : deviceChanged(run.ctx, by, changed)) };
+  });
+
+/** A new secret for each device; hashed before the transaction, off the event loop. */
+export const regenerate: OpenWork = (run) => async (caller, rows) => {
+  const secrets = new Map<number, { secret: string; secretHash: string }>();
+  await Promise.all(
+    rows.map(async ({ row }) => {
+      const secret = makeSecret();
+      secrets.set(row, { secret, secretHash: await run.ctx.secrets.hash(secret) });
+    }),
+  );
+  const work = each(async (tx, by, { row, id }) => {
+    const made = secrets.get(row);
+    const device = await findLive(tx, 'devices', by.accountId, id);
+    if (!device || !made) throw unknownReference('id');
+    const holder = { entityId: id, entityType: 'device' } as const;
+    const { activated } = await storeSecret(tx, by, holder, made.secretHash, timestamp(run.ctx.clock));
+    const { serialNumber, deviceTemplateId } = device;
+    const sealedResult = run.seal?.seal(row, { serialNumber, deviceTemplateId, secret: made.secret }) ?? null;
+    return { more: { sealedResult }, tell: (who) => secretStored(run.ctx, who, id, activated) };
+  });
+  return work(caller, rows);
+};
+
+function kept(before: Before): Partial<Outcome> {
+  return { before: JSON.stringify(before) };
+}
+
+/** Does one step for each row, in one transaction, and tells of all of them after it. */
+function each(step: (tx: Tx, caller: Caller, target: Target) => Promise<Step>): Work {
+  return async (_caller, rows): Promise<Prepared> => {
+    const steps: Step[] = [];
+    return {
+      write: async (tx, caller) => {
+        const outcomes: Outcome[] = [];
+        for (const given of rows) {
+          const target = targetOf(given);
+          try {
+            const done = await step(tx, caller, target);
+            steps.push(done);
+            outcomes.push(outcome(given.row, 'done', { deviceId: target.id, ...done.more }));
+          } catch (error) {
+            // A refusal comes before anything has been written.
+            outcomes.push(failedRow(given.row, rowErrors(error), { deviceId: target.id }));
+          }
+        }
+        return outcomes;
+      },
+      after: async (caller) => {
+        for (const { tell } of steps) await tell(caller);
+      },
+    };
+  };
+}
