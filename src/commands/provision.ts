@@ -70,8 +70,8 @@ interface Rows {
 async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurrency }: Rows): Promise<void> {
   const { journal } = line;
   const already = good.filter(({ serialNumber }) => journal.done.has(serialNumber)).length;
-  progress.made(already);
   progress.written(already);
+  progress.made(already);
   const failed = new Map<string, string>();
   const stopped: unknown[] = [];
 

@@ -66,11 +66,13 @@ export interface ChunkState extends Chunk {
 }
 
 const fileName = 'journal.ndjson';
-/** How long a command waits for another one in the same directory, in milliseconds. */
-const lockPatience = 10_000;
+/** How long a command for one unit waits for another one in the same directory, in milliseconds. */
+const unitPatience = 10_000;
 
 export class Journal {
   settings: Settings | undefined;
+  /** Whether units have been asked for. */
+  isUsed = false;
   readonly chunks = new Map<string, ChunkState>();
   readonly done = new Map<string, DoneUnit>();
   #writing: Promise<void> = Promise.resolve();
@@ -88,7 +90,7 @@ export class Journal {
    */
   static async open(directory: string, serialNumber?: string): Promise<Journal> {
     await mkdir(directory, { recursive: true, mode: 0o700 });
-    const release = await lock(directory);
+    const release = await lock(directory, serialNumber === undefined ? 0 : unitPatience);
     const handle = await open(join(directory, fileName), 'a+', 0o600);
     try {
       const journal = new Journal(directory, handle, release);
@@ -132,7 +134,9 @@ export class Journal {
     for (let start = 0; start < end; ) {
       const next = content.indexOf(0x0a, start) + 1;
       const line = content.subarray(start, next);
-      if (start === 0 || wanted === undefined || line.includes(wanted)) this.#apply(this.#parse(line));
+      const isSettings = line.includes('{"type":"settings"');
+      if (!isSettings) this.isUsed = true;
+      if (isSettings || wanted === undefined || line.includes(wanted)) this.#apply(this.#parse(line));
       start = next;
     }
   }
@@ -179,9 +183,11 @@ export class Journal {
 }
 
 /** A lock of SQLite is the system's own: it ends with the process, however that ends. */
-async function lock(directory: string): Promise<() => void> {
+async function lock(directory: string, patience: number): Promise<() => void> {
   const { default: Sqlite } = await import('better-sqlite3');
-  const file = new Sqlite(join(directory, 'journal.lock'), { timeout: lockPatience });
+  const path = join(directory, 'journal.lock');
+  await (await open(path, 'a', 0o600)).close();
+  const file = new Sqlite(path, { timeout: patience });
   try {
     file.exec('BEGIN EXCLUSIVE');
   } catch (error) {

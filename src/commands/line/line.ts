@@ -57,10 +57,11 @@ export function readPem(path: string | undefined): string | undefined {
 /** Files of one kind, of one account, in one directory. @throws UsageError when it was begun otherwise. */
 export async function settle(journal: Journal, settings: Settings): Promise<void> {
   const before = journal.settings;
-  if (!before) return journal.append({ type: 'settings', ...settings });
-  for (const name of ['accountId', 'format', 'labels'] as const)
-    if (before[name] !== settings[name])
-      throw new UsageError(`${journal.directory} was begun with ${name} ${before[name]}; take another directory.`);
+  const other = (['accountId', 'format', 'labels'] as const).find((name) => before?.[name] !== settings[name]);
+  if (other === undefined) return;
+  if (before && journal.isUsed)
+    throw new UsageError(`${journal.directory} was begun with ${other} ${before[other]}; take another directory.`);
+  await journal.append({ type: 'settings', ...settings });
 }
 
 /** A new chunk, not in the journal yet. */

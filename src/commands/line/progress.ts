@@ -38,24 +38,30 @@ async function bar(total: number): Promise<Progress> {
 }
 
 function lines(total: number): Progress {
-  let [made, units, last] = [0, 0, 0];
+  let [made, units, said, last] = [0, 0, '', 0];
   const tell = () => {
-    if (Date.now() - last < lineEvery) return;
-    last = Date.now();
-    process.stderr.write(`${units} of ${total} units written, ${made} made\n`);
+    const sentence = `${units} of ${total} units written, ${made} made`;
+    if (sentence === said) return;
+    [said, last] = [sentence, Date.now()];
+    process.stderr.write(`${sentence}\n`);
+  };
+  const tellSometimes = () => {
+    if (Date.now() - last >= lineEvery) tell();
   };
   return {
     made: (rows) => {
       made += rows;
-      tell();
+      tellSometimes();
     },
     written: (count) => {
       units += count;
-      tell();
+      tellSometimes();
     },
     say: (sentence) => {
       process.stderr.write(`${sentence}\n`);
     },
-    end: () => {},
+    end: () => {
+      if (made > 0) tell();
+    },
   };
 }
