@@ -130,13 +130,19 @@ export class Journal {
     const end = content.lastIndexOf(0x0a) + 1;
     // A line that was being written when the command was killed announces nothing that has been done.
     if (end < content.length) await this.handle.truncate(end);
-    const wanted = serialNumber === undefined ? undefined : Buffer.from(JSON.stringify(serialNumber));
+    // Lines that name the unit, and lines about a chunk that does.
+    const wanted = serialNumber === undefined ? [''] : [JSON.stringify(serialNumber)];
     for (let start = 0; start < end; ) {
       const next = content.indexOf(0x0a, start) + 1;
       const line = content.subarray(start, next);
       const isSettings = line.includes('{"type":"settings"');
       if (!isSettings) this.isUsed = true;
-      if (isSettings || wanted === undefined || line.includes(wanted)) this.#apply(this.#parse(line));
+      if (isSettings || wanted.some((text) => line.includes(text))) {
+        const entry = this.#parse(line);
+        if (entry.type === 'chunk') wanted.push(entry.key);
+        if (entry.type === 'recover') wanted.push(...entry.chunks.map(({ key }) => key));
+        this.#apply(entry);
+      }
       start = next;
     }
   }
