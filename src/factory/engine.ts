@@ -19,8 +19,8 @@ import { givenRow, type JobServices, type OpenWork, type Outcome, type Prepared,
 /** Jobs that run at once; of one account only when no other waits. */
 const mostRunning = 2;
 /** Rows of one transaction: at first, at least, at most; and how long one may hold the event loop, in milliseconds. */
-const rowsAtOnce = { first: 50, least: 25, most: 400 };
-const holdTime = 12;
+const rowsAtOnce = { first: 200, least: 100, most: 500 };
+const holdTime = 30;
 /** Milliseconds between two looks for results whose time is over. */
 const lookEvery = 60_000;
 /** Milliseconds until a job is begun again that could neither go on nor be ended. */

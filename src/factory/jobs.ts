@@ -27,6 +27,7 @@ import { JobStreams } from './job-events.js';
 import { cancelJob, confirmJob, retryJob } from './job-store.js';
 import { type Download, fileTypes, labelFile, labelFormats, resultFile, resultFormats } from './result-files.js';
 import type { StoredRow } from './rows-in.js';
+import type { Unit } from './unit.js';
 import { demandResults, openResults, unitsOf } from './units.js';
 import type { RowError } from './work.js';
 
@@ -128,8 +129,8 @@ export function jobRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       access.demand(request.caller, 'read', 'job');
-      demandOutsideBatch(request);
       await currentJob(ctx, request.caller, request.params.id);
+      demandOutsideBatch(request);
       const body = await streams.open(request.caller, request.params.id);
       reply.type('text/event-stream; charset=utf-8').header('cache-control', 'no-store');
       return reply.header('x-accel-buffering', 'no').send(body);
@@ -249,13 +250,13 @@ async function send(
   request: FastifyRequest<{ Params: Static<typeof idParams> }>,
   reply: FastifyReply,
   format: string,
-  make: (units: AsyncIterable<import('./unit.js').Unit>) => Download,
+  make: (units: AsyncIterable<Unit>) => Download,
 ) {
   const { caller, params } = request;
   ctx.access.demand(caller, 'read', 'job');
-  demandOutsideBatch(request);
   const job = await currentJob(ctx, caller, params.id);
   const seal = openResults(ctx, caller, job);
+  demandOutsideBatch(request);
   if (format.startsWith('labels/') && job.action !== 'provision') throw invalid('id', 'the job has no labels');
   await ctx.audit.record(ctx.registry.query, {
     event: 'jobResultsFetched',

@@ -169,6 +169,25 @@ const table = `
   GET /api/v1/bridges/{id}/dead-letters             | path id: bridge                                 | 404/100 | 403/21  | 403/21
   POST /api/v1/bridges/{id}/replay                  | path id: bridge                                 | 404/100 | 403/21  | 403/21
 
+  POST /api/v1/provisioning/jobs                    | query accountId: account                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/provisioning/jobs                    | query template: deviceTemplate                  | 400/102 | 403/21  | 403/21
+  POST /api/v1/provisioning/jobs                    | query organization: organization                | 400/102 | 403/21  | 403/21
+  GET /api/v1/provisioning/jobs                     | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/provisioning/jobs                     | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/provisioning/jobs/{id}                | path id: job                                    | 404/100 | 403/21  | 403/21
+  GET /api/v1/provisioning/jobs/{id}/rows           | path id: job                                    | 404/100 | 403/21  | 403/21
+  GET /api/v1/provisioning/jobs/{id}/events         | path id: job                                    | 404/100 | 403/21  | 403/21
+  POST /api/v1/provisioning/jobs/{id}/cancel        | path id: job                                    | 404/100 | 403/21  | 403/21
+  POST /api/v1/provisioning/jobs/{id}/retry         | path id: job                                    | 404/100 | 403/21  | 403/21
+  GET /api/v1/provisioning/jobs/{id}/results        | path id: job                                    | 404/100 | 403/21  | 403/21
+  GET /api/v1/provisioning/jobs/{id}/labels         | path id: job                                    | 404/100 | 403/21  | 403/21
+  POST /api/v1/provisioning/jobs/{id}/results/confirm | path id: job                                  | 404/100 | 403/21  | 403/21
+  POST /api/v1/provisioning/jobs/{id}/undo          | path id: job                                    | 404/100 | 403/21  | 403/21
+  POST /api/v1/devices/jobs                         | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/devices/jobs                         | body organizationId: organization               | 400/102 | 403/21  | 403/21
+  GET /api/v1/devices/jobs/{id}                     | path id: job                                    | 404/100 | 403/21  | 403/21
+  POST /api/v1/devices/jobs/{id}/undo               | path id: job                                    | 404/100 | 403/21  | 403/21
+
   POST /api/v1/access/mqtt-credentials              | body accountId: account                         | 404/100 | 404/100 | 403/21
   POST /api/v1/access/mqtt-credentials              | body entityId: device                           | 400/102 | 400/102 | 403/21
   POST /api/v1/access/mqtt-credentials              | body entityId: endUser                          | 400/102 | 400/102 | 403/21
@@ -418,6 +437,15 @@ async function trashed(path: string, wrapper: string, body: object, token = serv
   return made;
 }
 
+/** A job that has made a device. */
+async function finishedJob(token: string): Promise<Thing> {
+  const body = { rows: [{ serialNumber: 'canary' }] };
+  const { job } = (await service.http('POST', '/api/v1/provisioning/jobs', { body, token })).body;
+  // The stream ends with the job.
+  await service.http('GET', `/api/v1/provisioning/jobs/${job.id}/events`, { token });
+  return { id: job.id };
+}
+
 /** A message that a bridge could not deliver. */
 async function deadLetter(bridgeId: string): Promise<void> {
   const { messages } = service.server.ctx;
@@ -471,6 +499,7 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   await both('identityProvider', '/identity-providers', 'identityProvider', client);
   const bridge = await both('bridge', '/bridges', 'bridge', webhook);
   if (mine) await deadLetter(bridge.id);
+  if (mine) theirs.job = [await finishedJob(token)];
   const [admin] = await list('/account-users');
   const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
   const ended = await trashed('/account-users', 'accountUser', { accountId, ...second }, token);
@@ -537,6 +566,8 @@ function bodyOf({ method, path }: Row, { own, organizationBody }: Caller): Json 
       name: 'changed',
     },
     '/api/v1/channels/templates/{id}': { streamBridgeDelivery: 2 },
+    '/api/v1/provisioning/jobs': { rows: [{ serialNumber: 'changed' }] },
+    '/api/v1/devices/jobs': { action: 'move', ids: [own.device?.id], organizationId },
     '/api/v1/account-users': { accountId, ...newUser },
     '/api/v1/applications': { accountId, name: 'changed', kind: 'endUserApp' },
     '/api/v1/identity-providers': { accountId, name: 'changed', ...client },
@@ -580,7 +611,7 @@ function requestOf(row: Row, caller: Caller, thing: Thing, version = thing.versi
     const template = fieldTemplates[row.path];
     if (template) query.set(`${template}Id`, caller.own[template]?.id ?? '');
     if (place === 'query') query.set(parameter, thing.id);
-  }
+  } else if (place === 'query') query.set(parameter, thing.id);
   const self = rows.find(({ endpoint, place }) => endpoint === row.endpoint && place === 'path');
   const own = place === 'body' && self ? caller.own[self.kind] : undefined;
   const path = row.path.replace(/\{.*\}/, own?.id ?? thing.id) + (query.size > 0 ? `?${query}` : '');

@@ -1,0 +1,342 @@
+/** Provisioning jobs (decisions 6): rows to devices, once each, with what is said of every row. */
+import t from 'tap';
+import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
+import { type Json, type Service, startService } from '../support/service.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+const jobs = '/api/v1/provisioning/jobs';
+const devicesWith = async (serialNumber: string): Promise<Json> =>
+  (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=${serialNumber}&pageSize=1000`))
+    .devices.results;
+const numbered = (prefix: string, count: number) =>
+  ['serialNumber', ...Array.from({ length: count }, (_, at) => `${prefix}${at + 1}`)].join('\n');
+
+t.test('each row becomes a device in its place, whose secret connects and whose code claims it', async (t) => {
+  const template = await service.template({ name: 'Pump', channels: ['flow'] });
+  const field = { deviceTemplateId: template.id, name: 'batch', fieldType: 'int', required: true };
+  await service.create('/devices/custom-fields', 'deviceField', field);
+  const home = await service.organization({ name: 'Warehouse, north' });
+  const rows = [
+    'serialNumber,template,organization,firmwareVersion,latitude,batch,name',
+    'P-1,Pump,"Warehouse, north",1.2,48.1,7,"a ""first"" one"',
+    `P-2,${template.id},,,,8,`,
+  ];
+  const job = await provision(service, rows.join('\r\n'));
+  t.match(job, { state: 'succeeded', action: 'provision', dryRun: false, total: 2, done: 2, failed: 0, skipped: 0 });
+  t.equal(Date.parse(job.expires) - Date.parse(job.finished), 86_400_000, 'its results are there for a day');
+  const [first, second] = await unitsOf(service, job.id);
+  t.match(first, {
+    row: 1,
+    serialNumber: 'P-1',
+    accountId: service.accountId,
+    broker: `mqtt://127.0.0.1:${service.server.mqttPort}`,
+    topics: {
+      flow: service.topic(first.deviceId, 'flow'),
+      '_set/fields': service.topic(first.deviceId, '_set/fields'),
+    },
+  });
+  t.equal(new URL(first.claimUrl).searchParams.get('code'), first.associationCode);
+  const { device } = await service.ok('GET', `/api/v1/devices/${first.deviceId}`);
+  t.match(device, {
+    serialNumber: 'P-1',
+    deviceTemplateId: template.id,
+    organizationId: home.id,
+    provisioningState: 'activated',
+    firmwareVersion: '1.2',
+    latitude: '48.1',
+    batch: 7,
+    name: 'a "first" one',
+    createdById: job.createdById,
+  });
+  t.match((await service.ok('GET', `/api/v1/devices/${second.deviceId}`)).device, { organizationId: null, batch: 8 });
+  const client = await service.connect({ deviceId: first.deviceId, secret: first.secret });
+  await client.publishAsync(first.topics.flow, '21.5', { qos: 1 });
+  await t.rejects(service.connect({ deviceId: first.deviceId, secret: second.secret }), 'no other secret');
+  const claim = { associationCode: second.associationCode, organizationId: home.id };
+  const claimed = await service.ok('POST', '/api/v1/association/start-association-with-code', { body: claim });
+  t.equal(claimed.deviceId, second.deviceId);
+});
+
+t.test('codes that were stored by the former hash are still found', async (t) => {
+  const { device } = await service.device();
+  const home = await service.organization();
+  const { associationCode } = await service.ok('POST', '/api/v1/association/create-association-code', {
+    body: { deviceId: device.id },
+  });
+  const { registry, secrets } = service.server.ctx;
+  const codeHash = await secrets.hashCodeFormerly(service.accountId, associationCode.replaceAll('-', ''));
+  await registry.query.updateTable('associationCodes').set({ codeHash }).where('deviceId', '=', device.id).execute();
+  const body = { associationCode, organizationId: home.id };
+  const { deviceId } = await service.ok('POST', '/api/v1/association/start-association-with-code', { body });
+  t.equal(deviceId, device.id);
+});
+
+t.test('CSV, NDJSON and JSON say the same, whole or in pieces', async (t) => {
+  const values = [
+    { serialNumber: 'F "1", é', name: 'comma, "quote"\nline' },
+    { serialNumber: 'F [2] {', organization: null, latitude: 1.5 },
+  ];
+  const ndjson = values.map((one) => JSON.stringify(one)).join('\r\n\r\n');
+  const csv = 'serialNumber,name,latitude\n"F ""1"", é","comma, ""quote""\nline",\n\nF [2] {,,1.5\n';
+  for (const [type, body] of [
+    ['text/csv; charset=utf-8', `\uFEFF${csv}`],
+    ['application/x-ndjson', ndjson],
+    ['application/json', JSON.stringify({ rows: values }, null, 2)],
+  ] as const) {
+    const answer = await service.http('POST', `${jobs}?dryRun=true`, { body, headers: { 'content-type': type } });
+    t.equal(answer.status, 202, answer.text);
+    const job = (await follow(service, answer.body.job.id)).at(-1);
+    t.match(job, { dryRun: true, total: 2, done: 2, expires: null }, type);
+    const serials = (await rowsOf(service, job.id)).map(({ serialNumber }) => serialNumber);
+    t.strictSame(serials, ['F "1", é', 'F [2] {'], type);
+    t.match(await service.http('GET', `${jobs}/${job.id}/results`), { status: 400, body: { error: { code: 106 } } });
+  }
+  t.strictSame(await devicesWith('F '), [], 'a dry run makes nothing');
+});
+
+t.test('what cannot be meant is refused as a whole, naming it', async (t) => {
+  const csv = { 'content-type': 'text/csv' };
+  const ndjson = { 'content-type': 'application/x-ndjson' };
+  const refused: Array<[path: string, body: string, headers?: Record<string, string>, query?: string]> = [
+    ['serialnumber', 'serialnumber\nX-1', csv],
+    ['lattitude', 'serialNumber,lattitude\nX-1,1', csv],
+    ['serialNumber', 'serialNumber,serialNumber\nX-1,X-2', csv],
+    ['serialNumber', 'name\nX-1', csv],
+    ['body', 'serialNumber,name\nX-1', csv],
+    ['body', 'serialNumber\n"X-1', csv],
+    ['rows', 'serialNumber\n', csv],
+    ['rows', '', csv],
+    ['id', '{"serialNumber":"X-1"}\n{"serialNumber":"X-2","id":"x"}', ndjson],
+    ['__proto__', '{"serialNumber":"X-1","__proto__":{}}', ndjson],
+    ['body', '{"serialNumber":"X-1"}\n["X-2"]', ndjson],
+    ['body', '{"serialNumber":', ndjson],
+    ['body', '{"rows":[{"serialNumber":"X-1"}'],
+    ['body', '{"rows":[{"serialNumber":"X-1"},]}'],
+    ['body', '{"row":[{"serialNumber":"X-1"}]}'],
+    ['body', '[{"serialNumber":"X-1"}]'],
+    ['rows', '{"rows":[]}'],
+    ['dryRun', '{"rows":[{"serialNumber":"X-1"}],"dryRun":true}'],
+    ['dryrun', '{"rows":[{"serialNumber":"X-1"}]}', {}, '?dryrun=true'],
+  ];
+  for (const [path, body, headers = {}, query = ''] of refused) {
+    const answer = await service.http('POST', jobs + query, { body, headers });
+    t.match(answer, { status: 400, body: { error: { code: 106, details: [{ path }] } } }, body);
+  }
+  for (const path of ['template', 'organization']) {
+    const answer = await postRows(service, [{ serialNumber: 'X-1' }], `?${path}=nobody`);
+    t.match(answer, { status: 400, body: { error: { code: 102, details: [{ path }] } } });
+  }
+  t.match(await service.http('POST', jobs, { body: 'x', headers: { 'content-type': 'text/plain' } }), { status: 415 });
+  const bytes = await fetch(service.server.url + jobs, {
+    method: 'POST',
+    headers: { ...csv, authorization: `Bearer ${service.admin}` },
+    body: Buffer.from('serialNumber\nX-\xff', 'latin1'),
+  });
+  t.equal(bytes.status, 400, 'text that is no UTF-8');
+  const tooMany = await postRows(service, numbered('X-', 50_001));
+  t.match(tooMany, { status: 400, body: { error: { details: [{ path: 'rows', message: /50000/ }] } } });
+  t.strictSame(await devicesWith('X-'), [], 'nothing has been made');
+  t.equal(
+    (await service.server.ctx.registry.query.selectFrom('jobs').where('state', '=', 'receiving').selectAll().execute())
+      .length,
+    0,
+  );
+});
+
+t.test('a bad row says what is wrong with it, as POST /devices does, and leaves the others alone', async (t) => {
+  const plain = await service.template({ name: 'Plain' });
+  const strict = await service.template({ name: 'Strict' });
+  await service.create('/devices/custom-fields', 'deviceField', {
+    ...{ deviceTemplateId: strict.id, name: 'grade', fieldType: 'int', required: true },
+  });
+  for (const _ of [1, 2]) await service.organization({ name: 'Twins' });
+  const values: Json[] = [
+    { serialNumber: 'B-1' },
+    { serialNumber: '' },
+    { name: 'no serial' },
+    { serialNumber: 'B-2', latitude: 'north' },
+    { serialNumber: 'B-3', longitude: 181 },
+    { serialNumber: 'B-4', name: 'x'.repeat(256) },
+    { serialNumber: 'B-5', purchaseDate: 'yesterday' },
+    { serialNumber: 'B-6', deviceTemplateId: strict.id },
+    { serialNumber: 'B-7', deviceTemplateId: strict.id, grade: 'A' },
+    { serialNumber: 'B-8', deviceTemplateId: strict.id, grade: 1 },
+    { serialNumber: 'B-9\u0000' },
+    { serialNumber: 'B-10', name: ['a'] },
+    { serialNumber: 'B-11', deviceTemplateId: 'nobody' },
+    { serialNumber: 'B-12', organizationId: '00000000-0000-7000-8000-000000000000' },
+  ];
+  const job = await provision(service, values, `?template=${plain.id}`);
+  const rows = await rowsOf(service, job.id);
+  t.match(job, { state: 'succeeded', done: 2, failed: 12 });
+  for (const [at, body] of values.entries()) {
+    const alone = {
+      accountId: service.accountId,
+      deviceTemplateId: plain.id,
+      ...body,
+      serialNumber: body.serialNumber,
+    };
+    const answer = await service.http('POST', '/api/v1/devices', { body: alone });
+    if (answer.status === 200) t.match(rows[at], { state: 'done', errors: [] }, JSON.stringify(body));
+    else {
+      const path = answer.body.error.details[0].path;
+      t.match(
+        rows[at],
+        { row: at + 1, state: 'failed', deviceId: null, errors: [{ column: path }] },
+        JSON.stringify(body),
+      );
+    }
+  }
+  const more = [
+    { serialNumber: 'C-1' },
+    { serialNumber: 'C-2' },
+    { serialNumber: 'C-1', template: 'Strict', grade: 1 },
+    { serialNumber: 'C-3', organization: 'Twins' },
+    { serialNumber: 'C-4', grade: 1 },
+    { serialNumber: 'C-5', template: 'Plain', deviceTemplateId: plain.id },
+  ];
+  const second = await provision(service, more, '?template=Plain');
+  const failed = await rowsOf(service, second.id, 'failed');
+  t.match(failed, [
+    { row: 3, errors: [{ column: 'serialNumber', message: /row 1/ }] },
+    { row: 4, errors: [{ column: 'organization', message: /several/ }] },
+    { row: 5, errors: [{ column: 'grade' }] },
+    { row: 6, errors: [{ column: 'template' }] },
+  ]);
+  t.equal(failed.length, 4);
+});
+
+t.test('the same rows are the same job whatever has become of it; nothing is ever doubled', async (t) => {
+  const first = await provision(service, numbered('S-', 5));
+  t.equal((await postRows(service, numbered('S-', 5))).body.job.id, first.id);
+  t.not((await postRows(service, numbered('S-', 5), '?dryRun=true')).body.job.id, first.id);
+  await service.ok('POST', `${jobs}/${first.id}/results/confirm`);
+  const again = await postRows(service, numbered('S-', 5));
+  t.match(again, { status: 202, body: { job: { id: first.id, done: 5 } } }, 'confirmed, it is still the same');
+  const forced = await provision(service, numbered('S-', 6), '?force=true');
+  t.match(forced, { done: 1, skipped: 5 });
+  const known = new Map((await devicesWith('S-')).map((one: Json) => [one.serialNumber, one.id]));
+  t.equal(known.size, 6);
+  for (const { serialNumber, deviceId } of await rowsOf(service, forced.id, 'skipped'))
+    t.equal(deviceId, known.get(serialNumber));
+  const other = await provision(service, numbered('S-', 2), `?template=${(await service.template()).id}`);
+  t.match(other, { done: 2 }, 'of another template they are others');
+});
+
+t.test(
+  'twenty at once with the same rows are one job; two jobs with the same serial numbers make each once',
+  async (t) => {
+    const answers = await Promise.all(Array.from({ length: 20 }, () => postRows(service, numbered('T-', 40))));
+    t.equal(new Set(answers.map(({ body }) => body.job.id)).size, 1);
+    const forced = await Promise.all([1, 2, 3].map(() => provision(service, numbered('U-', 700), '?force=true')));
+    const sum = (name: string) => forced.reduce((total, job) => total + job[name], 0);
+    t.equal(sum('done'), 700);
+    t.equal(sum('skipped'), 1400);
+    t.equal((await devicesWith('T-')).length, 40);
+    t.equal((await devicesWith('U-')).length, 700);
+  },
+);
+
+t.test('an Idempotency-Key gets the first answer again, and no other request', async (t) => {
+  const headers = { 'idempotency-key': 'a line' };
+  const first = await postRows(service, numbered('V-', 2), '?force=true', { headers });
+  const again = await postRows(service, numbered('V-', 2), '?force=true', { headers });
+  t.equal(again.body.job.id, first.body.job.id);
+  t.equal(again.headers.get('idempotent-replayed'), 'true');
+  t.match(await postRows(service, numbered('V-', 3), '?force=true', { headers }), { status: 400 });
+});
+
+t.test('a cancelled job leaves what it has made, and skips the rest', async (t) => {
+  const { job } = (await postRows(service, numbered('W-', 3000))).body;
+  const cancelled = (await service.ok('POST', `${jobs}/${job.id}/cancel`)).job;
+  t.match(cancelled, { state: 'cancelled', failed: 0 });
+  t.ok(cancelled.done < 3000, 'it was in the middle');
+  t.equal(cancelled.done + cancelled.skipped, 3000);
+  t.equal((await follow(service, job.id)).length, 1, 'its events end at once');
+  const devices = await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=W-&pageSize=1`);
+  t.equal(devices.devices.meta.count, cancelled.done, 'nothing has been made since');
+  t.equal((await unitsOf(service, job.id)).length, cancelled.done, 'what it has made can be fetched');
+  const skipped = await service.ok('GET', `${jobs}/${job.id}/rows?state=skipped`);
+  t.match(skipped.rows, { meta: { count: cancelled.skipped }, results: [{ state: 'skipped', deviceId: null }] });
+  t.equal((await service.ok('POST', `${jobs}/${job.id}/cancel`)).job.state, 'cancelled', 'twice is as once');
+  t.match(await service.http('POST', `${jobs}/${job.id}/retry`), { status: 400 });
+});
+
+t.test('failed rows are tried again, and those that are right by now are made', async (t) => {
+  const rows = [{ serialNumber: 'R-1' }, { serialNumber: 'R-2', template: 'Later' }, { serialNumber: 'R-1' }];
+  const job = await provision(service, rows);
+  t.match(job, { done: 1, failed: 2 });
+  await service.template({ name: 'Later' });
+  const { job: retried } = await service.ok('POST', `${jobs}/${job.id}/retry`);
+  t.equal(retried.id, job.id);
+  t.match((await follow(service, job.id)).at(-1), { state: 'succeeded', done: 2, failed: 1 });
+  t.match(await rowsOf(service, job.id, 'failed'), [{ row: 3, errors: [{ message: /row 1/ }] }]);
+  t.strictSame(
+    (await unitsOf(service, job.id)).map(({ row }) => row),
+    [1, 2],
+  );
+  await service.ok('POST', `${jobs}/${job.id}/results/confirm`);
+  await service.ok('POST', `${jobs}/${job.id}/retry`);
+  await follow(service, job.id);
+  t.strictSame(await unitsOf(service, job.id), [], 'what was confirmed does not come back');
+});
+
+t.test('a job ends when whoever made it is not there any more, and says so', async (t) => {
+  const { accountId } = service;
+  const application = await service.create('/applications', 'application', { name: 'MES', kind: 'backEnd' });
+  const { id: appId, appToken } = application;
+  const { jwt: token } = await service.ok('POST', '/api/v1/auth/login-application', {
+    body: { appId, appToken, accountId },
+    token: null,
+  });
+  const { job } = (await postRows(service, numbered('Y-', 3000), '', { token })).body;
+  await service.ok('DELETE', `/api/v1/applications/${appId}`);
+  const ended = (await follow(service, job.id)).at(-1);
+  t.match(ended, { state: 'failed', reason: /.+/, createdById: appId });
+  t.ok(ended.done < 3000);
+  const devices = await service.ok('GET', `/api/v1/devices?accountId=${accountId}&serialNumber=Y-&pageSize=1`);
+  t.equal(devices.devices.meta.count, ended.done);
+});
+
+t.test('jobs are listed by state and action, newest first, and stand in the audit record', async (t) => {
+  const list = async (query: string) =>
+    (await service.ok('GET', `${jobs}?accountId=${service.accountId}&${query}`)).jobs;
+  const newest = await provision(service, numbered('Z-', 1));
+  const { results, meta } = await list('pageSize=3');
+  t.equal(results[0].id, newest.id);
+  t.equal(results.length, 3);
+  t.ok(meta.count > 10);
+  t.match(await list('state=cancelled'), { meta: { count: 1 } });
+  t.match(await list('action=delete'), { results: [], meta: { count: 0 } });
+  t.match(await service.http('GET', `${jobs}?accountId=${service.accountId}&page=1000`), { status: 416 });
+  await unitsOf(service, newest.id);
+  await service.ok('POST', `${jobs}/${newest.id}/results/confirm`);
+  const audit = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${newest.id}`);
+  t.strictSame(audit.auditRecords.results.map(({ event }: Json) => event).sort(), [
+    'jobFinished',
+    'jobResultsConfirmed',
+    'jobResultsFetched',
+    'jobStarted',
+  ]);
+});
+
+t.test('its events end with the session of the reader', async (t) => {
+  const { job } = (await postRows(service, numbered('E-', 3000))).body;
+  const second = await service.create('/account-users', 'accountUser', {
+    ...{ createIdmUser: true, idmUserEmail: 'second@example.com', idmUserPassword: 'another fine secret' },
+  });
+  t.ok(second.id);
+  const { jwt } = await service.loginAs('second@example.com', 'another fine secret');
+  const events = await fetch(`${service.server.url}${jobs}/${job.id}/events`, {
+    headers: { authorization: `Bearer ${jwt}` },
+  });
+  t.equal(events.status, 200);
+  await service.ok('POST', '/api/v1/sessions/logout', { token: jwt });
+  const text = await events.text().catch(() => 'cut off');
+  t.notMatch(text, /"state":"succeeded"/);
+  t.equal((await follow(service, job.id)).at(-1).done, 3000, 'the job goes on');
+});
