@@ -25,11 +25,11 @@ const usage = `slipway: device provisioning service
   SLIPWAY_TOKEN what they may do there: a JWT, or the appToken of a station with SLIPWAY_APP_ID and SLIPWAY_ACCOUNT_ID.
 
   slipway provision --csv FILE --format F --out DIR [--template T] [--organization O] [--labels [svg|png|html]]
-                    [--broker URL] [--ca FILE] [--concurrency N] [--dry-run]
+                    [--broker URL] [--ca FILE] [--certify PROGRAM] [--concurrency N] [--dry-run]
       makes the units of a CSV file (column serialNumber, and any field) with their flash files: F is esp-nvs-csv,
       env, c-header or json. Run it again after any interruption: each unit is made once, none is lost.
   slipway provision one --serial S --format F --out DIR [--field NAME=VALUE]... [--template T] [--organization O]
-                    [--labels [svg|png|html]] [--broker URL] [--ca FILE] [--print]
+                    [--labels [svg|png|html]] [--broker URL] [--ca FILE] [--certify PROGRAM] [--print]
       makes one unit and prints where its file is; --print prints the file, with its secret
   slipway verify --serial S | --device ID [--timeout SECONDS]
       waits until the unit has connected and published

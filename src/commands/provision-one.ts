@@ -16,6 +16,7 @@ const kinds = {
   out: 'string',
   labels: 'string',
   broker: 'string',
+  certify: 'string',
   print: 'boolean',
 } as const;
 
@@ -23,8 +24,7 @@ export async function provisionOne(args: string[]): Promise<void> {
   const flags = readFlags(args, kinds);
   const serialNumber = flags.demanded('serial');
   const out = flags.demanded('out');
-  const { format, labels, broker, ca } = texts(flags, ['format', 'labels', 'broker', 'ca']);
-  const files = readFileOptions({ format, labels, broker, ca });
+  const files = readFileOptions(texts(flags, ['format', 'labels', 'broker', 'ca', 'certify']));
   const fields = readFields(flags.list('field'));
   const client = await connect(flags, sayOnError);
   try {

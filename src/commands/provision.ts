@@ -23,6 +23,7 @@ const kinds = {
   out: 'string',
   labels: 'string',
   broker: 'string',
+  certify: 'string',
   concurrency: 'string',
   'chunk-rows': 'string',
   'dry-run': 'boolean',
@@ -36,6 +37,7 @@ export async function provision(args: string[]): Promise<void> {
     labels: flags.text('labels'),
     broker: flags.text('broker'),
     ca: flags.text('ca'),
+    certify: flags.text('certify'),
   });
   const out = flags.is('dry-run') ? '' : flags.demanded('out');
   const concurrency = flags.whole('concurrency', 2, 1, 16);

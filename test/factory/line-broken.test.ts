@@ -31,7 +31,7 @@ async function demandAll(t: Test, service: Service, station: Station, wanted: st
 t.test('the command is killed at any moment and run again', async (t) => {
   const service = await startService(t);
   const station = new Station(t, service);
-  const rows = serials(90, 'KILL');
+  const rows = serials(60, 'KILL');
   const csv = station.csv(rows);
   const args = [
     'provision',
@@ -47,7 +47,7 @@ t.test('the command is killed at any moment and run again', async (t) => {
   ];
   const random = seeded(20_261_121);
   let killed = 0;
-  for (let round = 0; round < 12; round += 1) {
+  for (let round = 0; round < 7; round += 1) {
     const env = { PATH: process.env.PATH, ...station.environment };
     const child = spawn('env', [...plainNode, cliFile, ...args], { env, stdio: 'ignore' });
     const ended = once(child, 'exit');
@@ -84,7 +84,7 @@ t.test('answers and requests get lost, many units and one', async (t) => {
   const more = ['--chunk-rows', '10', '--concurrency', '3'];
   const { code, stderr } = await station.provision(station.csv(rows), ...more);
   t.equal(code, 0, stderr);
-  const ones = serials(5, 'LOSTONE');
+  const ones = serials(3, 'LOSTONE');
   for (const { serialNumber } of ones) {
     const one = ['provision', 'one', '--serial', serialNumber, '--format', 'esp-nvs-csv', '--out', station.out];
     const ended = await station.run(...one);
@@ -111,7 +111,7 @@ t.test('the server is killed and comes back: one run ends well', async (t) => {
   const answer = await fetch(`${first.url}/api/v1/auth/login-user`, { method: 'POST', headers, body });
   const { jwt: admin } = (await answer.json()) as { jwt: string };
   const station = new Station(t, { server: { url: address }, admin } as unknown as Service);
-  const rows = serials(60, 'SERVER');
+  const rows = serials(40, 'SERVER');
   const running = station.provision(station.csv(rows), '--chunk-rows', '10', '--concurrency', '1');
   while (!station.names().includes('journal.ndjson') || !station.read('journal.ndjson').includes('"written"'))
     await delay(10);

@@ -1,5 +1,5 @@
 /** `slipway provision one`: one unit for one cycle of the line. */
-import { statSync } from 'node:fs';
+import { statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { Journal } from '../../src/commands/line/journal.js';
@@ -75,6 +75,22 @@ t.test('a unit begun three days ago goes on with the device that was made then',
     deviceId: nvsText(nvs, 'slipway/username') ?? '',
     secret: nvsText(nvs, 'slipway/password') ?? '',
   });
+});
+
+t.test('a certificate that a program makes for the device goes onto the unit with its key', async (t) => {
+  const station = new Station(t, service);
+  const program = join(station.directory, 'certify.sh');
+  const block = (label: string, text: string) => `-----BEGIN ${label}-----\\n${text}\\n-----END ${label}-----\\n`;
+  const printed = `${block('CERTIFICATE', '$(echo $1 | tr -d -)')}${block('PRIVATE KEY', '$(echo $2 | tr -d -)')}`;
+  writeFileSync(program, `#!/bin/sh\nprintf %b "${printed}"\n`, { mode: 0o755 });
+  const failing = await one(station, 'CERT-1', '--certify', '/bin/true');
+  t.match(failing, { code: 3, stderr: /no certificate and key for CERT-1/ });
+  t.equal((await one(station, 'CERT-1', '--certify', program)).code, 0);
+  const nvs = readNvs(station.read('CERT-1.csv'));
+  const deviceId = nvsText(nvs, 'slipway/username');
+  const pem = (label: string, text: string) => `-----BEGIN ${label}-----\n${text}\n-----END ${label}-----\n`;
+  t.equal(nvsText(nvs, 'slipway/client_cert'), pem('CERTIFICATE', `${deviceId}`.replaceAll('-', '')));
+  t.equal(nvsText(nvs, 'slipway/client_key'), pem('PRIVATE KEY', 'CERT1'));
 });
 
 t.test('where units connect and are claimed is told to who may make codes', async (t) => {

@@ -1,6 +1,8 @@
 /** A directory of units that is being filled: what its commands share. */
+import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { promisify } from 'node:util';
 import { type FlashExtra, flashFile } from '../../factory/formats.js';
 import { type FlashFormat, flashFormats, type Unit } from '../../factory/unit.js';
 import { trouble, UsageError } from '../usage.js';
@@ -19,6 +21,8 @@ export interface Line {
   /** Instead of what the server says. */
   broker: string | undefined;
   extra: FlashExtra;
+  /** A program that makes a certificate for a unit. */
+  certify: string | undefined;
 }
 
 /** What flags say of the files that are written. */
@@ -27,10 +31,13 @@ export interface FileOptions {
   labels: string | undefined;
   broker: string | undefined;
   ca: string | undefined;
+  certify: string | undefined;
 }
 
 /** @throws UsageError for a form that there is not, or a CA that cannot be read. */
-export function readFileOptions(options: FileOptions): Pick<Line, 'format' | 'labels' | 'broker' | 'extra'> {
+export function readFileOptions(
+  options: FileOptions,
+): Pick<Line, 'format' | 'labels' | 'broker' | 'extra' | 'certify'> {
   const format = flashFormats.find((one) => one === options.format);
   if (!format) throw new UsageError(`--format must be one of ${flashFormats.join(', ')}.`);
   const labels = labelForms.find((one) => one === (options.labels ?? 'none'));
@@ -38,7 +45,7 @@ export function readFileOptions(options: FileOptions): Pick<Line, 'format' | 'la
   const { broker } = options;
   const isBroker = broker === undefined || (URL.canParse(broker) && /^mqtts?:\/\/[^/]+$/.test(broker));
   if (!isBroker) throw new UsageError('--broker must be mqtt://host:port or mqtts://host:port.');
-  return { format, labels, broker, extra: { ca: readPem(options.ca) } };
+  return { format, labels, broker, extra: { ca: readPem(options.ca) }, certify: options.certify };
 }
 
 /** @throws UsageError when there is no PEM text in the file. */
@@ -90,7 +97,8 @@ export async function deliver(line: Line, chunk: ChunkState, units: Unit[], fail
   });
   if (named.length < units.length) throw trouble('The server answered with units that were not asked for.');
   try {
-    const files = named.map(({ file, unit }) => flashOf(line, file, unit));
+    const files: File[] = [];
+    for (const { file, unit } of named) files.push(await flashOf(line, file, unit));
     await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, chunk, named))]);
   } catch (error) {
     throw trouble(`The files cannot be written: ${(error as Error).message}`);
@@ -99,9 +107,22 @@ export async function deliver(line: Line, chunk: ChunkState, units: Unit[], fail
   await line.journal.append({ type: 'written', key: chunk.key, done, failed });
 }
 
-function flashOf({ format, broker, extra }: Line, file: string, unit: Unit): File {
-  const { content } = flashFile(format, { ...unit, broker: broker ?? unit.broker }, extra);
+async function flashOf({ format, broker, extra, certify }: Line, file: string, unit: Unit): Promise<File> {
+  const own = certify === undefined ? {} : await certificateOf(certify, unit);
+  const { content } = flashFile(format, { ...unit, broker: broker ?? unit.broker }, { ...extra, ...own });
   return { path: flashPath({ format }, file), content };
+}
+
+/** What `certify` prints for a unit: its certificate, whose subject is the device id, and the key. @throws Error. */
+async function certificateOf(certify: string, { deviceId, serialNumber }: Unit): Promise<FlashExtra> {
+  const { stdout } = await promisify(execFile)(certify, [deviceId, serialNumber]);
+  const blocks = stdout.match(/-----BEGIN ([A-Z0-9 ]+)-----[^-]+-----END \1-----/g) ?? [];
+  const isKey = (block: string) => /^-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(block);
+  const [certificates, keys] = [blocks.filter((block) => !isKey(block)), blocks.filter(isKey)];
+  const [privateKey] = keys;
+  if (certificates.length === 0 || privateKey === undefined)
+    throw new Error(`${certify} has printed no certificate and key for ${serialNumber}`);
+  return { certificate: `${certificates.join('\n')}\n`, privateKey: `${privateKey}\n` };
 }
 
 async function labelsOf(
