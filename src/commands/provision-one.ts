@@ -26,6 +26,8 @@ export async function provisionOne(args: string[]): Promise<void> {
   const out = flags.demanded('out');
   const files = readFileOptions(texts(flags, ['format', 'labels', 'broker', 'ca', 'certify']));
   const fields = readFields(flags.list('field'));
+  // It is there when the answers are.
+  if (files.labels !== 'none') void import('qrcode');
   const client = await connect(flags, sayOnError);
   try {
     const journal = await Journal.open(out, serialNumber);

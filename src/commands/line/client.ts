@@ -3,9 +3,7 @@
  * same effect and answer the second time. `node:http` and not fetch, which takes longer to load than one unit may.
  */
 import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
-import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as delay } from 'node:timers/promises';
-import { rootCertificates } from 'node:tls';
 import type { ClientConfig } from '../../config.js';
 import { refused, trouble, UsageError } from '../usage.js';
 
@@ -39,22 +37,23 @@ const usualPatience = 30_000;
 const longestPause = 5000;
 
 export class Client {
-  readonly #agent: HttpAgent | HttpsAgent;
+  readonly #agent: HttpAgent;
+  readonly #request: typeof httpRequest;
   #jwt: string | undefined;
   /** Whose units are made. */
   accountId = '';
 
-  private constructor(readonly options: ClientOptions) {
-    const { url, ca } = options;
-    const settings = { keepAlive: true, maxSockets: 16 };
-    this.#agent = url.startsWith('https:')
-      ? new HttpsAgent({ ...settings, ...(ca && { ca: [...rootCertificates, ca] }) })
-      : new HttpAgent(settings);
+  private constructor(
+    readonly options: ClientOptions,
+    transport: { agent: HttpAgent; request: typeof httpRequest },
+  ) {
+    this.#agent = transport.agent;
+    this.#request = transport.request;
   }
 
   /** Logged in where an appToken was given. @throws Ending 3, 4; UsageError for a token that cannot be one. */
   static async open(options: ClientOptions): Promise<Client> {
-    const client = new Client(options);
+    const client = new Client(options, await transportOf(options));
     if (jwtForm.test(options.token)) client.#take(options.token);
     else await client.#login();
     return client;
@@ -147,8 +146,7 @@ export class Client {
     };
     return new Promise((resolve, reject) => {
       const url = new URL(`${this.options.url}/api/v1${path}`);
-      const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
-      const request = send(url, { method, headers, agent: this.#agent, timeout: patience }, (response) => {
+      const request = this.#request(url, { method, headers, agent: this.#agent, timeout: patience }, (response) => {
         const parts: Buffer[] = [];
         response.on('data', (part) => parts.push(part));
         // An answer that is cut off ends with an error.
@@ -171,6 +169,15 @@ export class Client {
     const jwt = name && headers[name];
     if (typeof jwt === 'string' && this.#jwt) this.#jwt = jwt;
   }
+}
+
+/** TLS is loaded where it is spoken. */
+async function transportOf({ url, ca }: ClientOptions) {
+  const settings = { keepAlive: true, maxSockets: 16 };
+  if (!url.startsWith('https:')) return { agent: new HttpAgent(settings), request: httpRequest };
+  const { Agent, request } = await import('node:https');
+  const { rootCertificates } = await import('node:tls');
+  return { agent: new Agent({ ...settings, ...(ca && { ca: [...rootCertificates, ca] }) }), request };
 }
 
 /** What an error answer says, in one line. */
