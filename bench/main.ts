@@ -12,6 +12,7 @@ import { measureLists } from './lists.js';
 import { measureLogins } from './logins.js';
 import { measureLogs } from './logs.js';
 import { measureMoves } from './move.js';
+import { measureProvisioning } from './provision.js';
 import { measureReconnect } from './reconnect.js';
 import { seed } from './seed.js';
 import { measureSeries } from './series.js';
@@ -28,6 +29,7 @@ npm run bench -- reconnect [--devices 10000]               a fleet with stored s
 npm run bench -- latency                                   publish to receive on an idle broker
 npm run bench -- disturbance                               what honest clients feel of those who do harm
 npm run bench -- stored                                    QoS 1 that is on disk before it is acknowledged
+npm run bench -- provision [--devices 50000]               one job of so many units beside others, and single requests
 npm run bench -- logs                                      a million log entries: stored, paged, searched
 `;
 
@@ -36,7 +38,8 @@ const { values, positionals } = parseArgs({
   options: { 'data-dir': { type: 'string' }, devices: { type: 'string' }, points: { type: 'string' } },
 });
 const [scenario = ''] = positionals;
-const devices = Number(values.devices ?? (['move', 'reconnect'].includes(scenario) ? 10_000 : 1_000_000));
+const usual: Record<string, number> = { move: 10_000, reconnect: 10_000, provision: 50_000 };
+const devices = Number(values.devices ?? usual[scenario] ?? 1_000_000);
 const points = Number(values.points ?? 10_000_000);
 const given = values['data-dir'];
 const say = (line: string) => console.log(line);
@@ -54,6 +57,7 @@ const scenarios: Record<string, { seeds: number; run(directory: string): Promise
   reconnect: { seeds: devices, run: (directory) => measureReconnect(directory, devices) },
   latency: { seeds: 1000, run: measureLatency },
   disturbance: { seeds: 1000, run: measureDisturbance },
+  provision: { seeds: 1000, run: (directory) => measureProvisioning(directory, devices) },
   stored: { seeds: 1000, run: measureStored },
 };
 const chosen = Object.hasOwn(scenarios, scenario) ? scenarios[scenario] : undefined;

@@ -3,12 +3,15 @@ import { createHash } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
 import { parse } from 'csv-parse';
 import { Slices } from '../../db/slices.js';
+import { findUnstorable, unstorable } from '../entity/values.js';
 import { invalid, PlatformError } from '../errors.js';
 
 export const mostRows = 50_000;
 /** Bytes of a body, and characters of a row as JSON. */
 export const mostBytes = 32 * 1024 * 1024;
 const longestRow = 65_536;
+/** Levels of a body as JSON: no text is dear to look at. */
+const deepest = 64;
 /** Characters that are looked at in one go. */
 const pieceSize = 16_384;
 
@@ -169,6 +172,8 @@ async function readJson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<vo
     if (cutter.waiting > longestRow) throw tooLong(rows);
   }
   const around = parsed(cutter.around);
+  const bad = findUnstorable(around);
+  if (bad !== undefined) throw invalid(bad, unstorable);
   const isRows = typeof around === 'object' && around !== null && 'rows' in around && Array.isArray(around.rows);
   if (!isRows || cutter.arrays !== 1) throw invalid('body', 'must be {"rows":[...]}');
   // What has no effect beside the rows may have been meant for the query, dryRun above all.
@@ -232,6 +237,7 @@ class ElementCutter {
       if (character === '"') this.#inString = true;
       else if (character === '{' || character === '[') {
         this.#depth += 1;
+        if (this.#depth > deepest) throw invalid('body', unstorable);
         if (this.#inArray || this.#depth !== 2 || character !== '[') continue;
         this.#keep(piece.slice(from, at + 1));
         from = at + 1;

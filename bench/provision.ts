@@ -1,0 +1,126 @@
+/** One job of many units beside others who ask and connect, and the same units by single requests. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { startAsking } from './asker.js';
+import { type Equipped, equip } from './equip.js';
+import { at, described } from './figures.js';
+import { openLink } from './link.js';
+import { adminToken, type ServingService, serve } from './processes.js';
+
+/** Units a second, and the longest that others may wait (p99, milliseconds). */
+const rateFigure = 5000;
+const othersFigure = 100;
+/** Units that are made singly, so many at once. */
+const singles = 2000;
+const atOnce = 8;
+/** Milliseconds between a CONNACK and the next CONNECT. */
+const pause = 10;
+
+type Call = (method: string, path: string, body: string | object, type?: string) => Promise<Answer>;
+interface Answer {
+  job?: { id: string; done: number };
+  device?: { id: string };
+}
+
+export async function measureProvisioning(directory: string, count: number): Promise<void> {
+  const devices = await equip(directory, 200);
+  const accountId = devices[0]?.accountId ?? '';
+  const server = await serve(directory);
+  try {
+    const token = await adminToken(server, accountId);
+    const call: Call = async (method, path, body, type = 'application/json') => {
+      const response = await fetch(server.url + path, {
+        method,
+        headers: { authorization: `Bearer ${token}`, 'content-type': type },
+        body: typeof body === 'string' ? body : JSON.stringify(body),
+      });
+      if (!response.ok) throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
+      return (await response.json()) as Answer;
+    };
+    await provision(server, call, token, 'WARM', 2000);
+    const asking = startAsking(`${server.url}/devices?accountId=${accountId}&pageSize=20`, token);
+    const connecting = startConnecting(server, devices);
+    const cpuBefore = server.cpu();
+    const job = await provision(server, call, token, 'JOB', count);
+    const cpu = server.cpu() - cpuBefore;
+    const [asked, connected] = [await asking.stop(), await connecting.stop()];
+    const single = await makeSingly(call, accountId);
+
+    const rate = count / (job.taken + job.worked);
+    console.log(
+      `\n  one job of ${count}: ${Math.round(rate)} devices/s, each with a credential and an association code`,
+    );
+    console.log(`    taken in ${job.taken.toFixed(2)} s, worked on for ${job.worked.toFixed(2)} s`);
+    console.log(`    CPU time of the server: ${Math.round((cpu / count) * 1e6)} µs a device, with those who ask`);
+    console.log(
+      `  single requests, ${atOnce} at once: ${Math.round(single)} devices/s; the job is ${(rate / single).toFixed(1)} times as fast`,
+    );
+    console.log(`  GET a page of devices meanwhile  ${described(asked)}`);
+    console.log(`  CONNECT meanwhile                ${described(connected)}\n`);
+    say(rate >= rateFigure, `${Math.round(rate)} devices/s, figure ${rateFigure}`);
+    for (const [what, times] of [
+      ['GET', asked],
+      ['CONNECT', connected],
+    ] as const)
+      say(at(times, 0.99) < othersFigure, `${what} p99 ${at(times, 0.99).toFixed(1)} ms, figure ${othersFigure} ms`);
+  } finally {
+    await server.stop();
+  }
+}
+
+function say(isMet: boolean, what: string): void {
+  console.log(`${isMet ? 'within' : 'NOT within'} the figure: ${what}`);
+}
+
+/** Seconds until the answer, and from there until all is done. */
+async function provision({ url }: ServingService, call: Call, token: string, prefix: string, count: number) {
+  const rows = Array.from({ length: count }, (_, row) => `${prefix}-${String(row).padStart(8, '0')}`);
+  const from = performance.now();
+  const { job } = await call('POST', '/provisioning/jobs', `serialNumber\n${rows.join('\n')}`, 'text/csv');
+  const accepted = performance.now();
+  const events = await fetch(`${url}/provisioning/jobs/${job?.id}/events`, {
+    headers: { authorization: `Bearer ${token}` },
+  });
+  const text = await events.text();
+  if (!text.includes(`"done":${count},`)) throw new Error(`the job ended otherwise: ${text.slice(-500)}`);
+  return { taken: (accepted - from) / 1000, worked: (performance.now() - accepted) / 1000 };
+}
+
+/** One device after the other connects and goes; the answer's `stop` resolves to the milliseconds until each CONNACK. */
+function startConnecting({ mqttPort: port }: ServingService, devices: readonly Equipped[]) {
+  const times: number[] = [];
+  let open = true;
+  const connecting = (async () => {
+    for (let turn = 0; open; turn += 1) {
+      const { id, secret } = devices[turn % devices.length] as Equipped;
+      const from = performance.now();
+      const link = await openLink({ port }, { username: id, password: secret, clientId: id });
+      times.push(performance.now() - from);
+      link.socket.destroy();
+      await sleep(pause);
+    }
+  })();
+  return {
+    stop: async () => {
+      open = false;
+      await connecting;
+      return times;
+    },
+  };
+}
+
+/** Devices a second, each with a credential and a code by requests of its own. */
+async function makeSingly(call: Call, accountId: string): Promise<number> {
+  let next = 0;
+  const from = performance.now();
+  const makeSome = async () => {
+    while (next < singles) {
+      next += 1;
+      const { device } = await call('POST', '/devices', { accountId, serialNumber: `ONE-${next}` });
+      const holder = { accountId, entityId: device?.id, entityType: 'device' };
+      await call('POST', '/access/mqtt-credentials', holder);
+      await call('POST', '/association/create-association-code', { deviceId: device?.id });
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, makeSome));
+  return singles / ((performance.now() - from) / 1000);
+}

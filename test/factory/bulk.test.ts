@@ -1,0 +1,168 @@
+/** Bulk changes as jobs (decisions 6): what the single call does, for many devices, and the way back. */
+import t from 'tap';
+import { follow, provision, rowsOf, unitsOf } from '../support/jobs.js';
+import { closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
+
+let now = Date.parse('2026-06-01T00:00:00Z');
+let service: Service;
+t.before(async () => {
+  service = await startService(t, { clock: { now: () => now } });
+});
+
+const post = (path: string, body?: object, token?: string) =>
+  service.http('POST', `/api/v1${path}`, { ...(body && { body }), ...(token && { token }) });
+const bulk = async (body: object): Promise<Json> => {
+  const answer = await post('/devices/jobs', body);
+  if (answer.status !== 202) throw new Error(`a job answered ${answer.status}: ${answer.text}`);
+  return (await follow(service, answer.body.job.id)).at(-1);
+};
+const undo = async (id: string): Promise<Json> => {
+  const answer = await post(`/devices/jobs/${id}/undo`);
+  if (answer.status !== 202) throw new Error(`an undo answered ${answer.status}: ${answer.text}`);
+  return (await follow(service, answer.body.job.id)).at(-1);
+};
+const read = (id: string) => service.http('GET', `/api/v1/devices/${id}`);
+const make = async (prefix: string, count: number, organization = ''): Promise<Json[]> => {
+  const rows = Array.from({ length: count }, (_, at) => ({ serialNumber: `${prefix}${at}` }));
+  const job = await provision(service, rows, organization && `?organization=${organization}`);
+  return unitsOf(service, job.id);
+};
+
+t.test('devices are deleted at once, with their connections, and come back with undo', async (t) => {
+  const units = await make('DEL-', 30);
+  const [kept] = await make('KEPT-', 1);
+  const client = await service.connect(units[0]);
+  const ended = closed(client);
+  const job = await bulk({ action: 'delete', filter: { serialNumber: 'del-' } });
+  t.match(job, { action: 'delete', state: 'succeeded', total: 30, done: 30, expires: null });
+  await ended;
+  for (const { deviceId } of units.slice(0, 3)) t.equal((await read(deviceId)).status, 410);
+  t.equal((await read(kept.deviceId)).status, 200);
+  await t.rejects(service.connect(units[0]), { code: 5 });
+  const undone = await undo(job.id);
+  t.match(undone, { action: 'undoDelete', done: 30, failed: 0 });
+  t.equal((await read(units[29].deviceId)).status, 200);
+  t.ok((await service.connect(units[0])).connected, 'it works without being flashed again');
+  t.match((await service.ok('GET', `/api/v1/devices/jobs/${job.id}`)).job, { undone: /.+/ });
+  t.match(await post(`/devices/jobs/${job.id}/undo`), { status: 400, body: { error: { code: 104 } } });
+});
+
+t.test('an undo leaves alone what has changed since', async (t) => {
+  const [one, two, three] = await make('LATER-', 3);
+  const job = await bulk({ action: 'delete', ids: [one.deviceId, two.deviceId, three.deviceId] });
+  const trashed = await service.ok('GET', `/api/v1/trash/devices/${one.deviceId}`);
+  const etag = (version: string) => ({ headers: { etag: version } });
+  const back = await service.ok('POST', `/api/v1/trash/devices/${one.deviceId}/recover`, etag(trashed.device.version));
+  now += 1000;
+  await service.ok('DELETE', `/api/v1/devices/${one.deviceId}`, etag(back.device.version));
+  const second = await service.ok('GET', `/api/v1/trash/devices/${two.deviceId}`);
+  await service.ok('POST', `/api/v1/trash/devices/${two.deviceId}/recover`, etag(second.device.version));
+  const undone = await undo(job.id);
+  t.match(undone, { done: 1, failed: 2 });
+  t.match(await rowsOf(service, undone.id), [
+    { state: 'failed', deviceId: one.deviceId, errors: [{ message: /trash/ }] },
+    { state: 'failed', deviceId: two.deviceId },
+    { state: 'done', deviceId: three.deviceId, serialNumber: 'LATER-2' },
+  ]);
+  t.equal((await read(one.deviceId)).status, 410);
+});
+
+t.test('a move silences the old organization, and undo brings each back where it was', async (t) => {
+  const [from, elsewhere, to] = [
+    await service.organization(),
+    await service.organization(),
+    await service.organization(),
+  ];
+  const listener = await service.endUser(from.id);
+  const units = [...(await make('MOVE-A', 2, from.id)), ...(await make('MOVE-B', 2, elsewhere.id))];
+  const [first, second, third] = units;
+  const client = await service.connect({ jwt: listener.token });
+  const filter = service.topic(first.deviceId, '_updates/fields');
+  await client.subscribeAsync(filter);
+  const watch = await service.connect({ jwt: service.admin });
+  await watch.subscribeAsync(service.topic('+', '_updates/fields'));
+  const job = await bulk({ action: 'move', filter: { serialNumber: 'MOVE-' }, organizationId: to.id });
+  t.match(job, { done: 4, action: 'move' });
+  for (const { deviceId } of units) t.equal((await read(deviceId)).body.device.organizationId, to.id);
+  t.match(await service.http('GET', `/api/v1/devices/${first.deviceId}`, { token: listener.token }), { status: 404 });
+  const heard = nextMessage(watch, (topic) => topic === filter);
+  client.on('message', () => t.fail('the former organization hears it'));
+  const { device } = (await read(first.deviceId)).body;
+  const changed = { headers: { etag: device.version }, body: { firmwareVersion: '2' } };
+  await service.ok('PUT', `/api/v1/devices/${first.deviceId}`, changed);
+  await heard;
+  const { device: moved } = (await read(second.deviceId)).body;
+  const away = { headers: { etag: moved.version }, body: { organizationId: null } };
+  await service.ok('PUT', `/api/v1/devices/${second.deviceId}`, away);
+  const undone = await undo(job.id);
+  t.match(undone, { action: 'undoMove', done: 3, failed: 1 });
+  t.equal((await read(first.deviceId)).body.device.organizationId, from.id);
+  t.equal((await read(third.deviceId)).body.device.organizationId, elsewhere.id);
+  t.equal((await read(second.deviceId)).body.device.organizationId, null);
+  t.match(await rowsOf(service, undone.id, 'failed'), [{ deviceId: second.deviceId, errors: [{ message: /since/ }] }]);
+});
+
+t.test('new secrets end the old ones, and are results like those of a new unit', async (t) => {
+  const units = await make('REGEN-', 3);
+  const client = await service.connect(units[0]);
+  const ended = closed(client);
+  const ids = [...units.map(({ deviceId }) => deviceId), units[0].deviceId, '00000000-0000-7000-8000-000000000000'];
+  const job = await bulk({ action: 'regenerate', ids });
+  t.match(job, { done: 3, failed: 1, total: 4, expires: /.+/ });
+  await ended;
+  await t.rejects(service.connect(units[0]), { code: 4 });
+  const fresh = await unitsOf(service, job.id);
+  t.strictSame(
+    fresh.map(({ deviceId, serialNumber, associationCode }) => [deviceId, serialNumber, associationCode]),
+    units.map(({ deviceId, serialNumber }) => [deviceId, serialNumber, '']),
+  );
+  t.ok((await service.connect(fresh[0])).connected);
+  t.match(await service.http('GET', `/api/v1/provisioning/jobs/${job.id}/labels`), { status: 400 });
+  const refused = { status: 400, body: { error: { code: 104 } } };
+  t.match(await post(`/provisioning/jobs/${job.id}/undo`), refused, 'a secret that is gone does not come back');
+});
+
+t.test('the selection is fixed when the job is made', async (t) => {
+  await make('FIX-', 3);
+  const answer = await post('/devices/jobs', { action: 'delete', filter: { serialNumber: 'FIX-' } });
+  const [late] = await make('FIX-LATE-', 1);
+  t.match((await follow(service, answer.body.job.id)).at(-1), { total: 3, done: 3 });
+  t.equal((await read(late.deviceId)).status, 200);
+  const none = await bulk({ action: 'delete', filter: { serialNumber: 'nobody has this' } });
+  t.match(none, { state: 'succeeded', total: 0 });
+});
+
+t.test('what could hit more than was meant is refused', async (t) => {
+  const { deviceId } = (await make('SAFE-', 1))[0];
+  const refused: Json[] = [
+    {},
+    { action: 'delete' },
+    { action: 'delete', filter: {} },
+    { action: 'delete', filter: { serialnumber: 'SAFE-' } },
+    { action: 'delete', filter: { serialNumber: 'SAFE-' }, ids: [deviceId] },
+    { action: 'delete', ids: [] },
+    { action: 'delete', ids: [deviceId], dryRun: true },
+    { action: 'delete', ids: [deviceId], organizationId: null },
+    { action: 'move', ids: [deviceId] },
+    { action: 'burn', ids: [deviceId] },
+    { action: 'delete', ids: Array.from({ length: 50_001 }, (_, at) => String(at)) },
+  ];
+  for (const body of refused) {
+    const answer = await post('/devices/jobs', body);
+    t.match(answer, { status: 400, body: { error: { code: 106 } } }, JSON.stringify(body).slice(0, 100));
+  }
+  t.equal((await read(deviceId)).status, 200);
+  const organization = await service.organization();
+  const { token } = await service.endUser(organization.id);
+  t.match(await post('/devices/jobs', { action: 'delete', ids: [deviceId] }, token), { status: 403 });
+  const other = await provision(service, [{ serialNumber: 'SAFE-2' }]);
+  t.match(await post(`/devices/jobs/${other.id}/undo`), { status: 400, body: { error: { code: 104 } } });
+});
+
+t.test('after 30 days nothing is undone', async (t) => {
+  const [unit] = await make('OLD-', 1);
+  const job = await bulk({ action: 'delete', ids: [unit.deviceId] });
+  now += 30 * 86_400_000 + 1000;
+  service.admin = (await service.loginAs('admin@example.com', 'correct horse battery')).jwt;
+  t.match(await post(`/devices/jobs/${job.id}/undo`), { status: 400, body: { error: { code: 104 } } });
+});

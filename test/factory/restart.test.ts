@@ -1,0 +1,108 @@
+/** Jobs and the end of the process (decisions 6): whatever ends it, each row is done once, and no secret is lost. */
+import Sqlite from 'better-sqlite3';
+import mqtt from 'mqtt';
+import t from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
+import { type Running, startProcess } from '../support/process.js';
+import { adminEmail, adminPassword, type Json } from '../support/service.js';
+
+const rows = 2000;
+const accountId = '00000000-0000-7000-8000-00000000fac7';
+
+t.test(
+  'kill -9 in the middle, twice, and a stop by signal: every serial number once, every secret works',
+  async (t) => {
+    const directory = temporaryDirectory(t);
+    const env = { SLIPWAY_ACCOUNT_ID: accountId };
+    let server = await startProcess(t, directory, env);
+    let token = await login(server);
+    const csv = ['serialNumber', ...Array.from({ length: rows }, (_, at) => `K-${at}`)].join('\n');
+    const post = () => call(server, token, 'POST', '/provisioning/jobs', csv);
+
+    // While its rows come in.
+    const halfway = post().catch(() => undefined);
+    await stored(directory, 'select count(*) from "jobRows"', 1);
+    await server.stop('SIGKILL');
+    await halfway;
+    server = await startProcess(t, directory, env);
+    token = await login(server);
+    const listed = await call(server, token, 'GET', `/provisioning/jobs?accountId=${accountId}`);
+    t.ok(listed.jobs.meta.count === 0 || listed.jobs.results[0].total === rows, 'there is no half job');
+    const { job } = await post();
+
+    const seen: number[] = [];
+    for (const signal of ['SIGKILL', 'SIGTERM', 'SIGKILL'] as const) {
+      const before = seen.at(-1) ?? 0;
+      await stored(directory, `select "done" from "jobs" where "id" = '${job.id}'`, Math.min(before + 1, rows));
+      await server.stop(signal);
+      seen.push(read(directory, `select "done" from "jobs" where "id" = '${job.id}'`));
+      t.equal(read(directory, 'select count(*) from "devices"'), seen.at(-1), 'what is said to be done is there');
+      t.equal(read(directory, 'select count(*) from "credentials"'), seen.at(-1));
+      t.equal(read(directory, 'select count(*) from "associationCodes"'), seen.at(-1));
+      server = await startProcess(t, directory, env);
+      token = await login(server);
+    }
+    t.ok((seen[0] ?? rows) < rows, `it was in the middle: ${seen}`);
+    t.equal((await post()).job.id, job.id, 'sent again it is the same job');
+    await ended(server, token, job.id);
+    const { job: done } = await call(server, token, 'GET', `/provisioning/jobs/${job.id}`);
+    t.match(done, { state: 'succeeded', total: rows, done: rows, failed: 0, skipped: 0 });
+
+    const { results } = await call(server, token, 'GET', `/provisioning/jobs/${job.id}/results?format=json`);
+    t.equal(new Set(results.map(({ serialNumber }: Json) => serialNumber)).size, rows);
+    t.equal(new Set(results.map(({ deviceId }: Json) => deviceId)).size, rows);
+    t.equal(read(directory, 'select count(*) from "devices"'), rows);
+    t.equal(read(directory, 'select count(distinct "serialNumber") from "devices"'), rows);
+    for (let at = 0; at < rows; at += 100) {
+      const { deviceId: username, secret: password, broker } = results[at] as Json;
+      const client = await mqtt.connectAsync(broker, { username, password, reconnectPeriod: 0 });
+      client.end(true);
+    }
+
+    // A bulk job goes on too.
+    const filter = { action: 'delete', filter: { serialNumber: 'K-' } };
+    const bulk = await call(server, token, 'POST', '/devices/jobs', filter);
+    await stored(directory, `select "done" from "jobs" where "id" = '${bulk.job.id}'`, 1);
+    await server.stop('SIGKILL');
+    server = await startProcess(t, directory, env);
+    token = await login(server);
+    await ended(server, token, bulk.job.id);
+    t.match((await call(server, token, 'GET', `/devices/jobs/${bulk.job.id}`)).job, { done: rows, failed: 0 });
+    await server.stop('SIGTERM');
+  },
+);
+
+async function login(server: Running): Promise<string> {
+  const body = { accountId, emailAddress: adminEmail, password: adminPassword };
+  return (await call(server, undefined, 'POST', '/auth/login-user', body)).jwt;
+}
+
+async function call(server: Running, token: string | undefined, method: string, path: string, body?: string | object) {
+  const type = typeof body === 'string' ? 'text/csv' : 'application/json';
+  const response = await fetch(`${server.url}/api/v1${path}`, {
+    method,
+    headers: { ...(token && { authorization: `Bearer ${token}` }), ...(body && { 'content-type': type }) },
+    ...(body && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+  });
+  if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${await response.text()}`);
+  return (await response.json()) as Json;
+}
+
+/** The events of a job end with it. */
+async function ended(server: Running, token: string, id: string): Promise<void> {
+  const headers = { authorization: `Bearer ${token}` };
+  await (await fetch(`${server.url}/api/v1/provisioning/jobs/${id}/events`, { headers })).text();
+}
+
+/** One number of registry.db as it is on the disk. */
+function read(directory: string, query: string): number {
+  const file = new Sqlite(`${directory}/registry.db`, { readonly: true });
+  const [number] = file.prepare(query).pluck().all() as number[];
+  file.close();
+  return number ?? 0;
+}
+
+/** Waits until a number on the disk has come so far. */
+async function stored(directory: string, query: string, least: number): Promise<void> {
+  while (read(directory, query) < least) await new Promise((resolve) => setTimeout(resolve, 5));
+}

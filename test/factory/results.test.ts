@@ -1,0 +1,178 @@
+/** The results of jobs (decisions 6): for whoever made the job, until they are confirmed or a day has passed. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parse } from 'csv-parse/sync';
+import t, { type Test } from 'tap';
+import yauzl from 'yauzl';
+import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
+import { type Json, type Service, startService } from '../support/service.js';
+
+let now = Date.parse('2026-06-01T00:00:00Z');
+let service: Service;
+t.before(async () => {
+  const env = {
+    SLIPWAY_MQTT_PUBLIC_URL: 'mqtts://things.example.com:8883',
+    SLIPWAY_CLAIM_URL: 'https://example.com/claim?from=label',
+  };
+  service = await startService(t, { clock: { now: () => now }, env });
+});
+
+const jobs = '/api/v1/provisioning/jobs';
+const file = async (id: string, format: string, what = 'results') => {
+  const response = await download(service, `${jobs}/${id}/${what}?format=${format}`);
+  return { response, bytes: Buffer.from(await response.arrayBuffer()) };
+};
+
+/** The files of a ZIP by name. */
+async function unzipped(bytes: Buffer): Promise<Map<string, Buffer>> {
+  const zip = await new Promise<yauzl.ZipFile>((resolve, reject) =>
+    yauzl.fromBuffer(bytes, { lazyEntries: true }, (error, opened) => (error ? reject(error) : resolve(opened))),
+  );
+  const files = new Map<string, Buffer>();
+  const ended = new Promise((resolve, reject) => zip.once('end', resolve).once('error', reject));
+  zip.on('entry', (entry: yauzl.Entry) =>
+    zip.openReadStream(entry, async (_, stream) => {
+      const pieces: Buffer[] = [];
+      for await (const piece of stream) pieces.push(piece as Buffer);
+      files.set(entry.fileName, Buffer.concat(pieces));
+      zip.readEntry();
+    }),
+  );
+  zip.readEntry();
+  await ended;
+  return files;
+}
+
+/** Whether one of the texts stands in a file of the data directory. */
+function filesWith(directory: string, texts: readonly string[]): string[] {
+  const files = readdirSync(directory, { recursive: true, withFileTypes: true }).filter((one) => one.isFile());
+  return files
+    .filter((one) => {
+      const bytes = readFileSync(join(one.parentPath, one.name));
+      return texts.some((text) => bytes.includes(text));
+    })
+    .map(({ name }) => name);
+}
+
+const gone = { status: 410, body: { error: { code: 106 } } };
+
+t.test('every format has the same units; a file for each is named by its row', async (t) => {
+  const job = await provision(service, [
+    { serialNumber: 'A "1", é' },
+    { serialNumber: '../B/2' },
+    { serialNumber: 'C' },
+  ]);
+  const units = await unitsOf(service, job.id);
+  t.equal(units.length, 3);
+  t.equal(units[0].broker, 'mqtts://things.example.com:8883');
+  t.equal(units[0].claimUrl, `https://example.com/claim?from=label&code=${units[0].associationCode}`);
+  t.strictSame(JSON.parse((await file(job.id, 'json')).bytes.toString()), { results: units });
+  const csv = await file(job.id, 'csv');
+  t.match(csv.response.headers.get('content-disposition'), `job-${job.id}.csv`);
+  t.equal(csv.response.headers.get('cache-control'), 'no-store');
+  const rows = parse(csv.bytes, { columns: true }) as Json[];
+  t.strictSame(
+    rows.map((row) => ({ ...row, row: Number(row.row), topics: JSON.parse(row.topics) })),
+    units,
+  );
+  for (const [format, extension] of [
+    ['env', 'env'],
+    ['c-header', 'h'],
+    ['esp-nvs-csv', 'csv'],
+  ] as const) {
+    const files = await unzipped((await file(job.id, format)).bytes);
+    t.strictSame([...files.keys()], [`1-A_1_.${extension}`, `2-.._B_2.${extension}`, `3-C.${extension}`], format);
+    for (const [at, content] of [...files.values()].entries()) t.ok(content.includes(units[at].secret), format);
+  }
+  t.match(await service.http('GET', `${jobs}/${job.id}/results?format=xml`), { status: 400 });
+});
+
+t.test('labels show the code and never the secret, and end with the results', async (t) => {
+  const job = await provision(service, [{ serialNumber: 'L-1' }, { serialNumber: '<L-2>' }]);
+  const units = await unitsOf(service, job.id);
+  const sheet = (await file(job.id, 'html', 'labels')).bytes;
+  t.ok(units.every(({ associationCode }) => sheet.includes(associationCode)));
+  t.notOk(sheet.includes('<L-2>'));
+  const contents: Buffer[] = [sheet];
+  for (const format of ['svg', 'png']) {
+    const files = await unzipped((await file(job.id, format, 'labels')).bytes);
+    t.strictSame([...files.keys()], [`1-L-1.${format}`, `2-_L-2_.${format}`]);
+    contents.push(...files.values());
+  }
+  for (const content of contents) t.notOk(units.some(({ secret }) => content.includes(secret)));
+  await service.ok('POST', `${jobs}/${job.id}/results/confirm`);
+  t.match(await service.http('GET', `${jobs}/${job.id}/labels`), gone);
+});
+
+t.test('only who made a job has its results; other admins see the job', async (t) => {
+  const job = await provision(service, [{ serialNumber: 'O-1' }]);
+  await service.create('/account-users', 'accountUser', {
+    ...{ createIdmUser: true, idmUserEmail: 'other@example.com', idmUserPassword: 'another fine secret' },
+  });
+  const { jwt: token } = await service.loginAs('other@example.com', 'another fine secret');
+  t.equal((await service.ok('GET', `${jobs}/${job.id}`, { token })).job.done, 1);
+  const refused = { status: 403, body: { error: { code: 21 } } };
+  for (const path of ['results', 'labels'])
+    t.match(await service.http('GET', `${jobs}/${job.id}/${path}`, { token }), refused);
+  t.match(await service.http('POST', `${jobs}/${job.id}/results/confirm`, { token }), refused);
+  t.match(await service.http('POST', `${jobs}/${job.id}/retry`, { token }), refused);
+  t.equal((await unitsOf(service, job.id)).length, 1, 'and they are still there');
+});
+
+t.test('while a job runs there is nothing to fetch, nor to confirm', async (t) => {
+  const rows = Array.from({ length: 1500 }, (_, at) => ({ serialNumber: `N-${at}` }));
+  const { job } = (await postRows(service, rows)).body;
+  t.match(await service.http('GET', `${jobs}/${job.id}/results`), { status: 400, body: { error: { code: 106 } } });
+  t.match(await service.http('POST', `${jobs}/${job.id}/results/confirm`), { status: 400 });
+  t.equal((await follow(service, job.id)).at(-1).done, 1500);
+  t.equal((await unitsOf(service, job.id)).length, 1500);
+});
+
+t.test('after a day the results are gone, and the job says so', async (t) => {
+  const job = await provision(service, [{ serialNumber: 'D-1' }]);
+  now += 86_399_000;
+  t.equal((await unitsOf(service, job.id)).length, 1);
+  now += 2000;
+  service.admin = (await service.loginAs('admin@example.com', 'correct horse battery')).jwt;
+  t.match(await service.http('GET', `${jobs}/${job.id}/results`), gone);
+  t.match(await service.http('POST', `${jobs}/${job.id}/results/confirm`), gone);
+  t.match((await service.ok('GET', `${jobs}/${job.id}`)).job, { state: 'expired', done: 1, confirmed: null });
+  t.equal((await postRows(service, [{ serialNumber: 'D-1' }])).body.job.id, job.id, 'it is still the same job');
+});
+
+t.test('what was confirmed is nowhere any more', async (t) => {
+  const job = await provision(service, [{ serialNumber: 'Q-1' }, { serialNumber: 'Q-2' }]);
+  const units = await unitsOf(service, job.id);
+  const { registry } = service.server.ctx;
+  const stored = () => registry.query.selectFrom('jobs').selectAll().where('id', '=', job.id).executeTakeFirstOrThrow();
+  const { sealedKey } = await stored();
+  t.equal(typeof sealedKey, 'string');
+  const { job: confirmed } = await service.ok('POST', `${jobs}/${job.id}/results/confirm`);
+  t.match(confirmed, { state: 'succeeded', confirmed: /.+/, expires: null });
+  t.match((await service.ok('POST', `${jobs}/${job.id}/results/confirm`)).job, confirmed, 'twice is as once');
+  for (const what of ['results', 'labels']) t.match(await service.http('GET', `${jobs}/${job.id}/${what}`), gone);
+  t.equal((await stored()).sealedKey, null);
+  t.equal((await rowsOf(service, job.id, 'done')).length, 2, 'the rows are there, without their secrets');
+  await looked(t, job.id);
+  const [unit] = units;
+  const client = await service.connect(unit);
+  client.end(true);
+  await service.close();
+  const texts = units.flatMap(({ secret, associationCode }) => [
+    secret,
+    associationCode,
+    associationCode.replaceAll('-', ''),
+  ]);
+  t.strictSame(filesWith(service.directory, [...texts, String(sealedKey)]), []);
+});
+
+/** Waits until the sealed rows of a job have been cleared. */
+async function looked(t: Test, id: string): Promise<void> {
+  const { registry } = service.server.ctx;
+  for (let tries = 0; tries < 500; tries += 1) {
+    const left = registry.query.selectFrom('jobRows').select('row').where('jobId', '=', id);
+    if (!(await left.where('sealedResult', 'is not', null).limit(1).executeTakeFirst())) return;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  t.fail('sealed results are still there');
+}
