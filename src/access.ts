@@ -133,6 +133,7 @@ const rights: Record<Caller['kind'], Rights> = {
     mqttCredential: ['create'],
     associationCode: ['create'],
     verification: ['create'],
+    job: ['create', 'read', 'update'],
   },
 };
 

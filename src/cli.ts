@@ -1,13 +1,8 @@
 #!/usr/bin/env node
 /** The `slipway` command. */
 import { readFileSync } from 'node:fs';
-import { accountCreate, accountList } from './commands/accounts.js';
-import { adminCreate, adminList, adminResetPassword } from './commands/admins.js';
-import { appCreate, appList, appRevoke } from './commands/applications.js';
-import { UsageError } from './commands/files.js';
-import { keysRotate } from './commands/keys.js';
-import { ConfigError } from './config.js';
-import { PlatformError } from './errors.js';
+import { Ending, exitCodes, UsageError } from './commands/usage.js';
+import type { ErrorDetail } from './errors.js';
 
 const usage = `slipway: device provisioning service
 
@@ -27,20 +22,54 @@ const usage = `slipway: device provisioning service
   slipway app revoke --id I
   slipway keys rotate [--end-old]   a new signing key; --end-old: every token of an old one is void at once
 
+  These call a server (docs/factory.md): --url or SLIPWAY_URL says where it is (http://127.0.0.1:3000), --token or
+  SLIPWAY_TOKEN what they may do there: a JWT, or the appToken of a station with SLIPWAY_APP_ID and SLIPWAY_ACCOUNT_ID.
+
+  slipway provision --csv FILE --format F --out DIR [--template T] [--organization O] [--labels [svg|png|html]]
+                    [--broker URL] [--ca FILE] [--certify PROGRAM] [--concurrency N] [--dry-run]
+      makes the units of a CSV file (column serialNumber, and any field) with their flash files: F is esp-nvs-csv,
+      env, c-header or json. Run it again after any interruption: each unit is made once, none is lost.
+  slipway provision one --serial S --format F --out DIR [--field NAME=VALUE]... [--template T] [--organization O]
+                    [--labels [svg|png|html]] [--broker URL] [--ca FILE] [--certify PROGRAM] [--print]
+      makes one unit and prints where its file is; --print prints the file, with its secret
+  slipway verify --serial S | --device ID [--timeout SECONDS]
+      waits until the unit has connected and published
+  All three: [--json] [--retry-for SECONDS] (60: how long a server that does not answer is tried).
+  Exit codes: 0 all done, 1 some rows or units failed, 2 wrong usage or input, 3 server, network or disk (run it
+  again), 4 refused (rights, an expired station).
+
   slipway --help, slipway --version
 `;
 
-const commands: Record<string, (args: string[]) => Promise<void>> = {
-  'account create': accountCreate,
-  'account list': accountList,
-  'admin list': adminList,
-  'admin create': adminCreate,
-  'admin reset-password': adminResetPassword,
-  'app list': appList,
-  'app create': appCreate,
-  'app revoke': appRevoke,
-  'keys rotate': keysRotate,
+type Command = (args: string[]) => Promise<void>;
+
+/** Each is loaded when it is asked for: a unit on the line does not wait for what manages accounts. */
+const commands: Record<string, () => Promise<Command>> = {
+  'account create': async () => (await import('./commands/accounts.js')).accountCreate,
+  'account list': async () => (await import('./commands/accounts.js')).accountList,
+  'admin list': async () => (await import('./commands/admins.js')).adminList,
+  'admin create': async () => (await import('./commands/admins.js')).adminCreate,
+  'admin reset-password': async () => (await import('./commands/admins.js')).adminResetPassword,
+  'app list': async () => (await import('./commands/applications.js')).appList,
+  'app create': async () => (await import('./commands/applications.js')).appCreate,
+  'app revoke': async () => (await import('./commands/applications.js')).appRevoke,
+  'keys rotate': async () => (await import('./commands/keys.js')).keysRotate,
+  'provision one': async () => forTheLine((await import('./commands/provision-one.js')).provisionOne),
+  provision: async () => forTheLine((await import('./commands/provision.js')).provision),
+  verify: async () => forTheLine((await import('./commands/verify.js')).verify),
 };
+
+/** Scripts go by the exit code: what nobody has foreseen is not taken for rows that failed. */
+function forTheLine(command: Command): Command {
+  return async (args) => {
+    try {
+      await command(args);
+    } catch (error) {
+      if (isKnown(error)) throw error;
+      throw new Ending(exitCodes.trouble, `${(error as Error).stack}`);
+    }
+  };
+}
 
 async function main(args: string[]): Promise<void> {
   const [command] = args;
@@ -58,19 +87,27 @@ async function main(args: string[]): Promise<void> {
     console.log(usage);
     return;
   }
-  const name = args.slice(0, 2).join(' ');
-  const run = Object.hasOwn(commands, name) ? commands[name] : undefined;
-  if (!run) throw new UsageError(`There is no command ${name}.\n\n${usage}`);
-  await run(args.slice(2));
+  for (const words of [2, 1]) {
+    const name = args.slice(0, words).join(' ');
+    const load = Object.hasOwn(commands, name) ? commands[name] : undefined;
+    if (load) return (await load())(args.slice(words));
+  }
+  throw new UsageError(`There is no command ${args.slice(0, 2).join(' ')}.\n\n${usage}`);
+}
+
+/** Whether its message is a sentence for whoever has typed the command. */
+function isKnown(error: unknown): error is Error {
+  if (!(error instanceof Error)) return false;
+  const isParsing = error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS');
+  return isParsing || error instanceof UsageError || error instanceof Ending || error.name === 'ConfigError';
 }
 
 try {
   await main(process.argv.slice(2));
 } catch (error) {
-  const known = error instanceof UsageError || error instanceof ConfigError || error instanceof PlatformError;
-  const parsing = error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS');
-  if (!known && !parsing) throw error;
-  const details = error instanceof PlatformError ? error.details.map(({ path, message }) => `${path} ${message}`) : [];
-  console.error([(error as Error).message, ...details].join(' '));
-  process.exitCode = 2;
+  const isRefusal = error instanceof Error && error.name === 'PlatformError' && 'details' in error;
+  if (!isRefusal && !isKnown(error)) throw error;
+  const details = isRefusal ? (error.details as ErrorDetail[]).map(({ path, message }) => `${path} ${message}`) : [];
+  console.error([error.message, ...details].join(' '));
+  process.exitCode = error instanceof Ending ? error.exitCode : 2;
 }

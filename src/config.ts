@@ -117,7 +117,7 @@ export function loadConfig(environment: Environment = process.env, directory = p
 
 /** As loadConfig, from the given variables alone. */
 export function readConfig(environment: Environment, directory = process.cwd()): Config {
-  const known = new Set(['SLIPWAY_ADMIN_PASSWORD']);
+  const known = new Set(['SLIPWAY_ADMIN_PASSWORD', ...clientVariables]);
   const text = (name: string) => {
     known.add(name);
     return environment[name]?.trim() || undefined;
@@ -289,6 +289,44 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   // Every variable has been read by now: what is left over is most likely mistyped.
   const unknown = Object.keys(environment).filter((name) => name.startsWith('SLIPWAY_') && !known.has(name));
   return { ...config, unknown };
+}
+
+/** What a command that calls a server needs to know (decisions 6). */
+export interface ClientConfig {
+  /** Without a slash at the end. */
+  url: string;
+  /** A JWT, or the appToken of the application `appId`. */
+  token: string;
+  appId: string | undefined;
+  accountId: string | undefined;
+}
+
+/** Of the command only: a server that finds them in a shared `.env` does not take them for typing errors. */
+const clientVariables = ['SLIPWAY_URL', 'SLIPWAY_TOKEN', 'SLIPWAY_APP_ID'];
+
+/**
+ * Where a command finds its server and its rights: what was given on the command line, over the environment, over `.env`.
+ * @throws ConfigError naming the variable that is missing or wrong.
+ */
+export function loadClientConfig(
+  given: { url?: string | undefined; token?: string | undefined },
+  environment: Environment = process.env,
+  directory = process.cwd(),
+): ClientConfig {
+  const file = resolve(directory, '.env');
+  const variables = { ...(existsSync(file) ? parse(readFileSync(file)) : {}), ...environment };
+  const text = (name: string) => variables[name]?.trim() || undefined;
+  const url = given.url ?? text('SLIPWAY_URL') ?? 'http://127.0.0.1:3000';
+  if (!/^https?:\/\/[^/?#]+[^?#]*$/.test(url) || !URL.canParse(url))
+    throw new ConfigError('SLIPWAY_URL (or --url) must be an address such as https://things.example.com.');
+  const token = given.token ?? text('SLIPWAY_TOKEN');
+  if (!token) throw new ConfigError('SLIPWAY_TOKEN (or --token) is missing: a JWT, or the appToken of a station.');
+  return {
+    url: url.replace(/\/+$/, ''),
+    token,
+    appId: text('SLIPWAY_APP_ID'),
+    accountId: text('SLIPWAY_ACCOUNT_ID'),
+  };
 }
 
 /** An address, with a port or without. */

@@ -27,6 +27,7 @@ import { bridgeRoutes } from './bridges/routes.js';
 import type { Context } from './context.js';
 import { findUnstorable, unstorable } from './entity/values.js';
 import { identityErrorCode, invalid, PlatformError, tooLarge } from './errors.js';
+import { addressRoutes } from './factory/addresses.js';
 import { bulkRoutes } from './factory/bulk-routes.js';
 import { jobRoutes } from './factory/jobs.js';
 import { provisioningRoutes } from './factory/provision-routes.js';
@@ -211,6 +212,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         certificateRoutes,
         certificateAuthorityRoutes,
         associationRoutes,
+        addressRoutes,
         batchRoutes,
         logRoutes,
         streamRoutes,

@@ -7,9 +7,9 @@ import { Audit } from '../audit.js';
 import { announceChange } from '../changes.js';
 import { loadConfig } from '../config.js';
 import type { Clock, Context } from '../context.js';
+import { UsageError } from './usage.js';
 
-/** What the user typed cannot be done; the sentence says why. */
-export class UsageError extends Error {}
+export { UsageError };
 
 export type Values = Record<string, string | undefined>;
 

@@ -5,6 +5,8 @@ import type { Context } from '../context.js';
 import { inGroups } from '../crockford.js';
 import { invalid, PlatformError } from '../errors.js';
 import { formatTopic } from '../topics.js';
+import { brokerUrl, claimUrl } from './addresses.js';
+import { withCode } from './claim-url.js';
 import { hasResults, isMaker, isOpen, type Job, type JobRow } from './job.js';
 import { ResultSeal } from './results.js';
 import type { Unit } from './unit.js';
@@ -76,28 +78,4 @@ function unitOf(
   const topics = Object.fromEntries(channels.map((channel) => [channel, topic(channel)]));
   const found = { row, serialNumber, deviceId: id, accountId, secret, associationCode };
   return { ...found, claimUrl: code === undefined ? '' : withCode(claim, associationCode), broker, topics };
-}
-
-function withCode(claim: string, code: string): string {
-  const url = new URL(claim);
-  url.searchParams.set('code', code);
-  return url.href;
-}
-
-/** What units are told to connect to. */
-function brokerUrl({ config, broker }: Pick<Context, 'config' | 'broker'>): string {
-  if (config.mqttPublicUrl) return config.mqttPublicUrl;
-  const { mqtt, mqtts } = broker.addresses;
-  const host = config.publicUrl ? new URL(config.publicUrl).hostname : ownHost(config);
-  return mqtts === undefined ? `mqtt://${host}:${mqtt}` : `mqtts://${host}:${mqtts}`;
-}
-
-function claimUrl({ config }: Pick<Context, 'config'>): string {
-  if (config.claimUrl) return config.claimUrl;
-  const own = `${config.tls ? 'https' : 'http'}://${ownHost(config)}:${config.httpPort}`;
-  return `${config.publicUrl ?? own}/claim`;
-}
-
-function ownHost({ host }: Context['config']): string {
-  return host.includes(':') ? `[${host}]` : host;
 }

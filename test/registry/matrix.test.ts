@@ -35,6 +35,7 @@ const withoutIds: Record<string, string> = {
   'GET /api/v1/retention': 'of the account of the caller, in test/messages/keeping.test.ts',
   'PUT /api/v1/retention': 'the same',
   'GET /api/v1/usage': 'the same',
+  'GET /api/v1/provisioning/addresses': 'of the service, in test/factory/one.test.ts',
   'POST /api/v1/logs/search': 'finds what the caller reaches, in test/messages/log-search.test.ts',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };

@@ -1,0 +1,193 @@
+/**
+ * Calls a server over a bad network. Every call may be sent twice: reading, and what carries an Idempotency-Key, has the
+ * same effect and answer the second time. `node:http` and not fetch, which takes longer to load than one unit may.
+ */
+import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { ClientConfig } from '../../config.js';
+import { refused, trouble, UsageError } from '../usage.js';
+
+export interface Answer {
+  status: number;
+  headers: IncomingHttpHeaders;
+  text: string;
+}
+
+export interface Call {
+  /** An object is sent as JSON. */
+  body?: object | string;
+  type?: string;
+  idempotencyKey?: string;
+  /** Milliseconds without a byte after which the connection counts as broken. */
+  patience?: number;
+}
+
+export interface ClientOptions extends ClientConfig {
+  /** PEM of who signed the server's certificate, beside the usual ones. */
+  ca: string | undefined;
+  /** How long one call is tried again, in milliseconds. */
+  retryFor: number;
+  /** Said once for each call that has to be tried again. */
+  say(sentence: string): void;
+}
+
+/** A JWT and not an appToken. */
+const jwtForm = /^eyJ[\w-]*\.[\w-]+\.[\w-]+$/;
+const usualPatience = 30_000;
+const longestPause = 5000;
+
+export class Client {
+  readonly #agent: HttpAgent;
+  readonly #request: typeof httpRequest;
+  #jwt: string | undefined;
+  /** Whose units are made. */
+  accountId = '';
+
+  private constructor(
+    readonly options: ClientOptions,
+    transport: { agent: HttpAgent; request: typeof httpRequest },
+  ) {
+    this.#agent = transport.agent;
+    this.#request = transport.request;
+  }
+
+  /** Logged in where an appToken was given. @throws Ending 3, 4; UsageError for a token that cannot be one. */
+  static async open(options: ClientOptions): Promise<Client> {
+    const client = new Client(options, await transportOf(options));
+    if (jwtForm.test(options.token)) client.#take(options.token);
+    else await client.#login();
+    return client;
+  }
+
+  /**
+   * The answer, whatever it is but 401 and what may be over in a moment (429, 5xx, no answer): that is tried again.
+   * @throws Ending 3 when it does not get through in time, 4 for 401.
+   */
+  async call(method: string, path: string, call: Call = {}): Promise<Answer> {
+    const answer = await this.#persist(method, path, call);
+    if (answer.status !== 401) return answer;
+    if (jwtForm.test(this.options.token)) throw refused(`The token is refused: ${reasonOf(answer)}`);
+    // Its session may have ended; the appToken makes a new one.
+    await this.#login();
+    const again = await this.#persist(method, path, call);
+    if (again.status === 401) throw refused(`The token is refused: ${reasonOf(again)}`);
+    return again;
+  }
+
+  /** As call, and the body of a 2xx answer. @throws Ending 4 for 403 and 404; UsageError for what else is refused. */
+  async ok<T>(method: string, path: string, call: Call = {}): Promise<T> {
+    const answer = await this.call(method, path, call);
+    if (answer.status < 300) return JSON.parse(answer.text) as T;
+    const sentence = `${method} ${path.replace(/\?.*/, '')} was refused: ${reasonOf(answer)}`;
+    throw answer.status === 403 || answer.status === 404 ? refused(sentence) : new UsageError(sentence);
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  async #login(): Promise<void> {
+    const { appId, token, accountId } = this.options;
+    if (!appId || !accountId)
+      throw new UsageError('SLIPWAY_APP_ID and SLIPWAY_ACCOUNT_ID are needed: the token is no JWT but an appToken.');
+    this.#jwt = undefined;
+    const body = { appId, appToken: token, accountId };
+    const answer = await this.#persist('POST', '/auth/login-application', { body });
+    if (answer.status !== 200) throw refused(`The application cannot log in: ${reasonOf(answer)}`);
+    this.#take((JSON.parse(answer.text) as { jwt: string }).jwt);
+  }
+
+  #take(jwt: string): void {
+    try {
+      const claims = JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString()) as { accountId: string };
+      this.accountId = claims.accountId;
+    } catch {
+      throw new UsageError('The token is no JWT that this command can read.');
+    }
+    this.#jwt = jwt;
+  }
+
+  async #persist(method: string, path: string, call: Call): Promise<Answer> {
+    const deadline = Date.now() + this.options.retryFor;
+    for (let pause = 100; ; pause = Math.min(2 * pause, longestPause)) {
+      const { answer, why, wait } = await this.#try(method, path, call);
+      if (answer) return answer;
+      const left = deadline - Date.now();
+      if (left <= 0) throw trouble(`${this.options.url}: ${why}. Run the command again when it answers.`);
+      if (pause === 100) this.options.say(`${this.options.url}: ${why}; trying again`);
+      // Many stations that lost the same server do not come back in the same moment.
+      await delay(Math.min(left, Math.max(wait, pause * (0.5 + Math.random()))));
+    }
+  }
+
+  async #try(method: string, path: string, call: Call): Promise<{ answer?: Answer; why: string; wait: number }> {
+    try {
+      const answer = await this.#send(method, path, call);
+      if (answer.status < 500 && answer.status !== 429) return { answer, why: '', wait: 0 };
+      return { why: reasonOf(answer), wait: 1000 * (Number(answer.headers['retry-after']) || 0) };
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      // Trying again helps against no wrong certificate and no wrong name.
+      if (/CERT|SIGNATURE|ALTNAME/.test(code ?? ''))
+        throw new UsageError(`${this.options.url}: ${message} (see --ca).`);
+      return { why: code ?? message, wait: 0 };
+    }
+  }
+
+  #send(method: string, path: string, { body, type, idempotencyKey, patience = usualPatience }: Call): Promise<Answer> {
+    const content = typeof body === 'object' ? JSON.stringify(body) : body;
+    const headers = {
+      ...(this.#jwt && { authorization: `Bearer ${this.#jwt}` }),
+      ...(content !== undefined && {
+        'content-type': type ?? 'application/json',
+        'content-length': Buffer.byteLength(content),
+      }),
+      ...(idempotencyKey && { 'idempotency-key': idempotencyKey }),
+    };
+    return new Promise((resolve, reject) => {
+      const url = new URL(`${this.options.url}/api/v1${path}`);
+      const request = this.#request(url, { method, headers, agent: this.#agent, timeout: patience }, (response) => {
+        const parts: Buffer[] = [];
+        response.on('data', (part) => parts.push(part));
+        // An answer that is cut off ends with an error.
+        response.on('error', reject);
+        response.on('end', () => {
+          const { statusCode = 0, headers } = response;
+          this.#renew(headers);
+          resolve({ status: statusCode, headers, text: Buffer.concat(parts).toString() });
+        });
+      });
+      request.on('timeout', () => request.destroy(new Error('no answer')));
+      request.on('error', reject);
+      request.end(content);
+    });
+  }
+
+  /** Sessions go on as they are used: an answer may carry the next token, under the prefix of that service. */
+  #renew(headers: IncomingHttpHeaders): void {
+    const name = Object.keys(headers).find((one) => one.endsWith('-access-token'));
+    const jwt = name && headers[name];
+    if (typeof jwt === 'string' && this.#jwt) this.#jwt = jwt;
+  }
+}
+
+/** TLS is loaded where it is spoken. */
+async function transportOf({ url, ca }: ClientOptions) {
+  const settings = { keepAlive: true, maxSockets: 16 };
+  if (!url.startsWith('https:')) return { agent: new HttpAgent(settings), request: httpRequest };
+  const { Agent, request } = await import('node:https');
+  const { rootCertificates } = await import('node:tls');
+  return { agent: new Agent({ ...settings, ...(ca && { ca: [...rootCertificates, ca] }) }), request };
+}
+
+/** What an error answer says, in one line. */
+export function reasonOf({ status, text }: Answer): string {
+  try {
+    const { error, message, attributes } = JSON.parse(text);
+    const details: Array<{ path?: string; message: string }> = error?.details ?? attributes?.details ?? [];
+    const said = [error?.message ?? message, ...details.map((one) => [one.path, one.message].join(' ').trim())];
+    return `${status} ${said.join(' ')}`;
+  } catch {
+    return `answer ${status}`;
+  }
+}

@@ -1,0 +1,206 @@
+/**
+ * What a directory of units knows of itself: an append-only file of JSON lines, each on disk before what it announces is
+ * done. Whoever is killed at any moment goes on where it stands. It holds no secrets.
+ */
+import { type FileHandle, mkdir, open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { trouble, UsageError } from '../usage.js';
+
+/** What is asked for one unit. */
+export interface UnitRow {
+  serialNumber: string;
+  /** Name of its files, without extension. */
+  file: string;
+  /** What else the device is made with. */
+  fields: Record<string, string>;
+  /** When the device is there and only needs a secret. */
+  deviceId?: string | undefined;
+}
+
+/** Units that are asked for together, under one Idempotency-Key. */
+export interface Chunk {
+  key: string;
+  /** When it was begun, ISO 8601. */
+  time: string;
+  /** A job for many, single calls for one. */
+  by: 'job' | 'unit';
+  template?: string | undefined;
+  organization?: string | undefined;
+  rows: UnitRow[];
+}
+
+export interface DoneUnit {
+  serialNumber: string;
+  deviceId: string;
+  file: string;
+}
+
+export interface FailedUnit {
+  serialNumber: string;
+  reason: string;
+}
+
+/** What cannot change in a directory: files of two formats, or units of two accounts, would lie in one. */
+export interface Settings {
+  accountId: string;
+  format: string;
+  labels: string;
+}
+
+type Entry =
+  | ({ type: 'settings' } & Settings)
+  | ({ type: 'chunk' } & Chunk)
+  | { type: 'job'; key: string; jobId: string }
+  /** The files of these units are on disk. */
+  | { type: 'written'; key: string; done: DoneUnit[]; failed: FailedUnit[] }
+  | { type: 'confirmed'; key: string }
+  /** Nothing was made of it. */
+  | { type: 'dropped'; key: string; reason: string }
+  /** The results of its job are gone: its devices get new secrets, each by itself. */
+  | { type: 'recover'; key: string; chunks: Chunk[]; failed: FailedUnit[] };
+
+/** Where a chunk stands. */
+export interface ChunkState extends Chunk {
+  jobId?: string;
+  state: 'begun' | 'written' | 'over';
+}
+
+const fileName = 'journal.ndjson';
+/** How long a command for one unit waits for another one in the same directory, in milliseconds. */
+const unitPatience = 10_000;
+
+export class Journal {
+  settings: Settings | undefined;
+  /** Whether units have been asked for. */
+  isUsed = false;
+  readonly chunks = new Map<string, ChunkState>();
+  readonly done = new Map<string, DoneUnit>();
+  #writing: Promise<void> = Promise.resolve();
+
+  private constructor(
+    readonly directory: string,
+    readonly handle: FileHandle,
+    readonly release: () => void,
+  ) {}
+
+  /**
+   * Opens the journal of a directory, alone. With `serialNumber` only what concerns that unit is read, because a line that
+   * makes one unit a minute has a long journal.
+   * @throws Ending 3 when another command works there, UsageError for a journal that was damaged.
+   */
+  static async open(directory: string, serialNumber?: string): Promise<Journal> {
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    const release = await lock(directory, serialNumber === undefined ? 0 : unitPatience);
+    const handle = await open(join(directory, fileName), 'a+', 0o600);
+    try {
+      const journal = new Journal(directory, handle, release);
+      await journal.#read(serialNumber);
+      return journal;
+    } catch (error) {
+      await handle.close();
+      release();
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#writing;
+    await this.handle.close();
+    this.release();
+  }
+
+  /** Chunks that were begun and never brought to an end. */
+  get begun(): ChunkState[] {
+    return [...this.chunks.values()].filter(({ state }) => state !== 'over');
+  }
+
+  /** The entry is on disk when this returns. */
+  async append(entry: Entry): Promise<void> {
+    const line = `${JSON.stringify(entry)}\n`;
+    this.#writing = this.#writing.then(async () => {
+      await this.handle.appendFile(line);
+      await this.handle.datasync();
+    });
+    await this.#writing;
+    this.#apply(entry);
+  }
+
+  async #read(serialNumber: string | undefined): Promise<void> {
+    const content = await this.handle.readFile();
+    const end = content.lastIndexOf(0x0a) + 1;
+    // A line that was being written when the command was killed announces nothing that has been done.
+    if (end < content.length) await this.handle.truncate(end);
+    // Lines that name the unit, and lines about a chunk that does.
+    const wanted = serialNumber === undefined ? [''] : [JSON.stringify(serialNumber)];
+    for (let start = 0; start < end; ) {
+      const next = content.indexOf(0x0a, start) + 1;
+      const line = content.subarray(start, next);
+      const isSettings = line.includes('{"type":"settings"');
+      if (!isSettings) this.isUsed = true;
+      if (isSettings || wanted.some((text) => line.includes(text))) {
+        const entry = this.#parse(line);
+        if (entry.type === 'chunk') wanted.push(entry.key);
+        if (entry.type === 'recover') wanted.push(...entry.chunks.map(({ key }) => key));
+        this.#apply(entry);
+      }
+      start = next;
+    }
+  }
+
+  #parse(line: Buffer): Entry {
+    try {
+      return JSON.parse(line.toString()) as Entry;
+    } catch {
+      throw new UsageError(`${join(this.directory, fileName)} is damaged: ${line.subarray(0, 60)}`);
+    }
+  }
+
+  #apply(entry: Entry): void {
+    if (entry.type === 'settings') {
+      const { type: _, ...settings } = entry;
+      this.settings = settings;
+      return;
+    }
+    if (entry.type === 'chunk') {
+      const { type: _, ...chunk } = entry;
+      this.chunks.set(chunk.key, { ...chunk, state: 'begun' });
+      return;
+    }
+    const chunk = this.chunks.get(entry.key);
+    // Where only one unit is looked at, lines about many may name a chunk that was not read.
+    if (!chunk) return;
+    switch (entry.type) {
+      case 'job':
+        chunk.jobId = entry.jobId;
+        break;
+      case 'written':
+        for (const unit of entry.done) this.done.set(unit.serialNumber, unit);
+        // Single units have nothing that could be confirmed.
+        chunk.state = chunk.by === 'job' ? 'written' : 'over';
+        break;
+      case 'recover':
+        for (const one of entry.chunks) this.chunks.set(one.key, { ...one, state: 'begun' });
+        chunk.state = 'over';
+        break;
+      default:
+        chunk.state = 'over';
+    }
+  }
+}
+
+/** A lock of SQLite is the system's own: it ends with the process, however that ends. */
+async function lock(directory: string, patience: number): Promise<() => void> {
+  const { default: Sqlite } = await import('better-sqlite3');
+  const path = join(directory, 'journal.lock');
+  await (await open(path, 'a', 0o600)).close();
+  const file = new Sqlite(path, { timeout: patience });
+  try {
+    file.exec('BEGIN EXCLUSIVE');
+  } catch (error) {
+    file.close();
+    if (error instanceof Sqlite.SqliteError && error.code.startsWith('SQLITE_BUSY'))
+      throw trouble(`Another command works in ${directory}.`);
+    throw error;
+  }
+  return () => file.close();
+}

@@ -1,0 +1,152 @@
+/** A directory of units that is being filled: what its commands share. */
+import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { type FlashExtra, flashFile } from '../../factory/formats.js';
+import { type FlashFormat, flashFormats, type Unit } from '../../factory/unit.js';
+import { trouble, UsageError } from '../usage.js';
+import type { Client } from './client.js';
+import type { ChunkState, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
+import { type File, fileNameOf, writeFiles } from './unit-files.js';
+
+export const labelForms = ['none', 'svg', 'png', 'html'] as const;
+export type LabelForm = (typeof labelForms)[number];
+
+export interface Line {
+  client: Client;
+  journal: Journal;
+  format: FlashFormat;
+  labels: LabelForm;
+  /** Instead of what the server says. */
+  broker: string | undefined;
+  extra: FlashExtra;
+  /** A program that makes a certificate for a unit. */
+  certify: string | undefined;
+}
+
+/** What flags say of the files that are written. */
+export interface FileOptions {
+  format: string | undefined;
+  labels: string | undefined;
+  broker: string | undefined;
+  ca: string | undefined;
+  certify: string | undefined;
+}
+
+/** @throws UsageError for a form that there is not, or a CA that cannot be read. */
+export function readFileOptions(
+  options: FileOptions,
+): Pick<Line, 'format' | 'labels' | 'broker' | 'extra' | 'certify'> {
+  const format = flashFormats.find((one) => one === options.format);
+  if (!format) throw new UsageError(`--format must be one of ${flashFormats.join(', ')}.`);
+  const labels = labelForms.find((one) => one === (options.labels ?? 'none'));
+  if (!labels) throw new UsageError(`--labels must be one of ${labelForms.join(', ')}.`);
+  const { broker } = options;
+  const isBroker = broker === undefined || (URL.canParse(broker) && /^mqtts?:\/\/[^/]+$/.test(broker));
+  if (!isBroker) throw new UsageError('--broker must be mqtt://host:port or mqtts://host:port.');
+  return { format, labels, broker, extra: { ca: readPem(options.ca) }, certify: options.certify };
+}
+
+/** @throws UsageError when there is no PEM text in the file. */
+export function readPem(path: string | undefined): string | undefined {
+  if (path === undefined) return undefined;
+  let text = '';
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new UsageError(`${path} cannot be read: ${(error as Error).message}`);
+  }
+  if (!text.includes('-----BEGIN CERTIFICATE-----')) throw new UsageError(`${path} is no PEM file of a certificate.`);
+  return text;
+}
+
+/** Files of one kind, of one account, in one directory. @throws UsageError when it was begun otherwise. */
+export async function settle(journal: Journal, settings: Settings): Promise<void> {
+  const before = journal.settings;
+  const other = (['accountId', 'format', 'labels'] as const).find((name) => before?.[name] !== settings[name]);
+  if (other === undefined) return;
+  if (before && journal.isUsed)
+    throw new UsageError(`${journal.directory} was begun with ${other} ${before[other]}; take another directory.`);
+  await journal.append({ type: 'settings', ...settings });
+}
+
+/** A new chunk, not in the journal yet. */
+export function newKey(): { key: string; time: string } {
+  return { key: randomUUID(), time: new Date().toISOString() };
+}
+
+export function unitRow(serialNumber: string, fields: Record<string, string>): UnitRow {
+  return { serialNumber, file: fileNameOf(serialNumber), fields };
+}
+
+/** Where the flash file of a unit is, below its directory. */
+export function flashPath({ format }: Pick<Line, 'format'>, file: string): string {
+  return `${file}.${{ 'esp-nvs-csv': 'csv', env: 'env', 'c-header': 'h', json: 'json' }[format]}`;
+}
+
+/**
+ * Writes the files of units, and then into the journal that they are there. Only after this may the server forget them.
+ * @throws Ending 3 when the disk takes them not.
+ */
+export async function deliver(line: Line, chunk: ChunkState, units: Unit[], failed: FailedUnit[]): Promise<void> {
+  const rows = new Map(chunk.rows.map((row) => [row.serialNumber, row]));
+  const named = units.flatMap((unit) => {
+    const file = rows.get(unit.serialNumber)?.file;
+    return file === undefined ? [] : [{ file, unit }];
+  });
+  if (named.length < units.length) throw trouble('The server answered with units that were not asked for.');
+  try {
+    const files: File[] = [];
+    for (const { file, unit } of named) files.push(await flashOf(line, file, unit));
+    await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, chunk, named))]);
+  } catch (error) {
+    throw trouble(`The files cannot be written: ${(error as Error).message}`);
+  }
+  const done = named.map(({ file, unit: { serialNumber, deviceId } }) => ({ serialNumber, deviceId, file }));
+  await line.journal.append({ type: 'written', key: chunk.key, done, failed });
+}
+
+async function flashOf({ format, broker, extra, certify }: Line, file: string, unit: Unit): Promise<File> {
+  const own = certify === undefined ? {} : await certificateOf(certify, unit);
+  const { content } = flashFile(format, { ...unit, broker: broker ?? unit.broker }, { ...extra, ...own });
+  return { path: flashPath({ format }, file), content };
+}
+
+/** What `certify` prints for a unit: its certificate, whose subject is the device id, and the key. @throws Error. */
+async function certificateOf(certify: string, { deviceId, serialNumber }: Unit): Promise<FlashExtra> {
+  const { stdout } = await promisify(execFile)(certify, [deviceId, serialNumber]);
+  const blocks = stdout.match(/-----BEGIN ([A-Z0-9 ]+)-----[^-]+-----END \1-----/g) ?? [];
+  const isKey = (block: string) => /^-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(block);
+  const [certificates, keys] = [blocks.filter((block) => !isKey(block)), blocks.filter(isKey)];
+  const [privateKey] = keys;
+  if (certificates.length === 0 || privateKey === undefined)
+    throw new Error(`${certify} has printed no certificate and key for ${serialNumber}`);
+  return { certificate: `${certificates.join('\n')}\n`, privateKey: `${privateKey}\n` };
+}
+
+async function labelsOf(
+  { labels }: Line,
+  chunk: ChunkState,
+  named: ReadonlyArray<{ file: string; unit: Unit }>,
+): Promise<File[]> {
+  if (labels === 'none' || named.length === 0) return [];
+  const { labelPng, labelSheet, labelSvg } = await import('../../factory/labels.js');
+  if (labels === 'html') {
+    const units = (async function* () {
+      for (const { unit } of named) yield unit;
+    })();
+    let content = '';
+    for await (const part of labelSheet(units)) content += part;
+    const name =
+      chunk.by === 'unit' ? named[0]?.file : `sheet-${chunk.time.replace(/\D/g, '')}-${chunk.key.slice(0, 8)}`;
+    return [{ path: `labels/${name}.html`, content }];
+  }
+  const files: File[] = [];
+  for (const { file, unit } of named)
+    files.push({
+      path: `labels/${file}.${labels}`,
+      content: await (labels === 'svg' ? labelSvg(unit) : labelPng(unit)),
+    });
+  return files;
+}

@@ -1,0 +1,67 @@
+/** How far a run is, on standard error: a bar on a terminal, a line now and then elsewhere. */
+
+export interface Progress {
+  /** Rows that the server has gone through since the last call, and units whose files are on disk. */
+  made(rows: number): void;
+  written(units: number): void;
+  say(sentence: string): void;
+  end(): void;
+}
+
+/** Milliseconds between two lines. */
+const lineEvery = 2000;
+
+export async function startProgress(total: number): Promise<Progress> {
+  return process.stderr.isTTY ? bar(total) : lines(total);
+}
+
+async function bar(total: number): Promise<Progress> {
+  const { default: cliProgress } = await import('cli-progress');
+  const format = '{bar} {value}/{total} units written, {made} made';
+  const shown = new cliProgress.SingleBar({ format, stream: process.stderr, clearOnComplete: false, hideCursor: null });
+  let [made, units] = [0, 0];
+  shown.start(total, 0, { made });
+  return {
+    made: (rows) => {
+      made += rows;
+      shown.update(units, { made });
+    },
+    written: (count) => {
+      units += count;
+      shown.update(units, { made });
+    },
+    say: (sentence) => {
+      process.stderr.write(`\n${sentence}\n`);
+    },
+    end: () => shown.stop(),
+  };
+}
+
+function lines(total: number): Progress {
+  let [made, units, said, last] = [0, 0, '', 0];
+  const tell = () => {
+    const sentence = `${units} of ${total} units written, ${made} made`;
+    if (sentence === said) return;
+    [said, last] = [sentence, Date.now()];
+    process.stderr.write(`${sentence}\n`);
+  };
+  const tellSometimes = () => {
+    if (Date.now() - last >= lineEvery) tell();
+  };
+  return {
+    made: (rows) => {
+      made += rows;
+      tellSometimes();
+    },
+    written: (count) => {
+      units += count;
+      tellSometimes();
+    },
+    say: (sentence) => {
+      process.stderr.write(`${sentence}\n`);
+    },
+    end: () => {
+      if (made > 0) tell();
+    },
+  };
+}

@@ -1,0 +1,97 @@
+/** The rows that an engineer gives, and the rows that come back as failed. */
+import { readFileSync } from 'node:fs';
+import { parse } from 'csv-parse/sync';
+import { csvCell } from '../../factory/formats.js';
+import { UsageError } from '../usage.js';
+import type { FailedUnit } from './journal.js';
+
+/** A row of the CSV file; `line` is where it stands, from 1. */
+export interface CsvRow {
+  line: number;
+  serialNumber: string;
+  /** All other columns that are not empty. */
+  fields: Record<string, string>;
+  cells: string[];
+}
+
+export interface Csv {
+  columns: string[];
+  rows: CsvRow[];
+}
+
+/** Added to rows that failed; the file may be given again as it is. */
+const reasonColumn = 'failedBecause';
+
+/** @throws UsageError for a file that cannot be read, that is no CSV, or that has no column `serialNumber`. */
+export function readUnits(path: string): Csv {
+  const [header, ...records] = readRecords(path);
+  const columns = header?.record ?? [];
+  const place = columns.indexOf('serialNumber');
+  if (place < 0) throw new UsageError(`${path} has no column serialNumber in its first line.`);
+  const twice = columns.find((name, at) => columns.indexOf(name) !== at);
+  if (twice !== undefined) throw new UsageError(`${path} has the column ${twice} twice.`);
+  const rows = records.map(({ record, info }) => {
+    const fields = columns.flatMap((name, at) =>
+      name === 'serialNumber' || name === reasonColumn || !record[at] ? [] : [[name, record[at]]],
+    );
+    return {
+      line: info.lines,
+      serialNumber: record[place] ?? '',
+      fields: Object.fromEntries(fields),
+      cells: record,
+    };
+  });
+  return { columns, rows };
+}
+
+function readRecords(path: string): Array<{ record: string[]; info: { lines: number } }> {
+  try {
+    const text = readFileSync(path);
+    const options = { bom: true, info: true, skip_empty_lines: true, trim: true } as const;
+    return parse(text, options) as unknown as Array<{ record: string[]; info: { lines: number } }>;
+  } catch (error) {
+    throw new UsageError(`${path} cannot be read: ${(error as Error).message}`);
+  }
+}
+
+/** The rows that failed, as they were given, with the reason as last column. */
+export function failedCsv({ columns, rows }: Csv, failed: ReadonlyMap<CsvRow, string>): string {
+  const isKept = (_: string, at: number) => columns[at] !== reasonColumn;
+  const lines = [[...columns.filter(isKept), reasonColumn]];
+  for (const row of rows) {
+    const reason = failed.get(row);
+    if (reason !== undefined) lines.push([...row.cells.filter(isKept), reason]);
+  }
+  return toCsv(lines);
+}
+
+/** What stands in which file, for scripts. */
+export function indexCsv(units: Iterable<{ serialNumber: string; deviceId: string; file: string }>): string {
+  const lines = [...units].map(({ serialNumber, deviceId, file }) => [serialNumber, deviceId, file]);
+  return toCsv([['serialNumber', 'deviceId', 'file'], ...lines]);
+}
+
+function toCsv(lines: string[][]): string {
+  return lines.map((line) => `${line.map(csvCell).join(',')}\n`).join('');
+}
+
+/** Rows that need not be asked for: without a serial number, or with one that stands further up. */
+export function judgeRows({ rows }: Csv): { good: CsvRow[]; bad: Map<CsvRow, string> } {
+  const first = new Map<string, number>();
+  const bad = new Map<CsvRow, string>();
+  const good: CsvRow[] = [];
+  for (const row of rows) {
+    const earlier = first.get(row.serialNumber);
+    if (row.serialNumber === '') bad.set(row, 'serialNumber is empty');
+    else if (earlier !== undefined) bad.set(row, `serialNumber stands on line ${earlier} too`);
+    else {
+      first.set(row.serialNumber, row.line);
+      good.push(row);
+    }
+  }
+  return { good, bad };
+}
+
+export function reasonsOf(failed: Iterable<FailedUnit>): Map<string, string> {
+  return new Map([...failed].map(({ serialNumber, reason }) => [serialNumber, reason]));
+}

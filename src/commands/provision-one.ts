@@ -1,0 +1,94 @@
+/** `slipway provision one`: one unit for one cycle of the line. It loads little, because it has 200 ms. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Journal } from './line/journal.js';
+import { flashPath, type Line, readFileOptions, settle } from './line/line.js';
+import { connect, type Flags, readFlags, sayOnError } from './line/options.js';
+import { beginUnit, findDevice, idOf, runUnit } from './line/single.js';
+import { Ending, exitCodes, trouble, UsageError } from './usage.js';
+
+const kinds = {
+  serial: 'string',
+  field: 'list',
+  template: 'string',
+  organization: 'string',
+  format: 'string',
+  out: 'string',
+  labels: 'string',
+  broker: 'string',
+  certify: 'string',
+  print: 'boolean',
+} as const;
+
+export async function provisionOne(args: string[]): Promise<void> {
+  const flags = readFlags(args, kinds);
+  const serialNumber = flags.demanded('serial');
+  const out = flags.demanded('out');
+  const files = readFileOptions(texts(flags, ['format', 'labels', 'broker', 'ca', 'certify']));
+  const fields = readFields(flags.list('field'));
+  // It is there when the answers are.
+  if (files.labels !== 'none') void import('qrcode');
+  const client = await connect(flags, sayOnError);
+  try {
+    const journal = await Journal.open(out, serialNumber);
+    try {
+      const line: Line = { client, journal, ...files };
+      await settle(journal, { accountId: client.accountId, format: files.format, labels: files.labels });
+      await make(line, flags, serialNumber, fields);
+      tell(line, flags, serialNumber);
+    } finally {
+      await journal.close();
+    }
+  } finally {
+    client.close();
+  }
+}
+
+function texts<Name extends string>(flags: Flags, names: readonly Name[]): Record<Name, string | undefined> {
+  return Object.fromEntries(names.map((name) => [name, flags.text(name)])) as Record<Name, string | undefined>;
+}
+
+/** @throws UsageError for what is not name=value. */
+function readFields(given: string[]): Record<string, string> {
+  return Object.fromEntries(
+    given.map((one) => {
+      const [, name, value] = /^([^=]+)=(.*)$/s.exec(one) ?? [];
+      if (name === undefined || value === undefined) throw new UsageError(`--field must be name=value, not ${one}.`);
+      return [name, value];
+    }),
+  );
+}
+
+async function make(line: Line, flags: Flags, serialNumber: string, fields: Record<string, string>): Promise<void> {
+  const { client, journal } = line;
+  if (journal.done.has(serialNumber)) return;
+  const [begun] = journal.begun;
+  if (begun?.by === 'job') throw trouble('The unit is part of a run that was stopped: run slipway provision again.');
+  const failed = await runUnit(line, begun ?? (await fresh()));
+  for (const { reason } of failed) throw new Ending(exitCodes.failed, reason);
+
+  async function fresh() {
+    const [template, organization] = await Promise.all([
+      idOf(client, 'template', flags.text('template')),
+      idOf(client, 'organization', flags.text('organization')),
+    ]);
+    const there = await findDevice(client, serialNumber, template);
+    if (there) {
+      const sentence = `Device ${there.id} has this serial number already; it was not made here.`;
+      throw new Ending(exitCodes.failed, sentence);
+    }
+    return beginUnit(line, serialNumber, fields, { template, organization });
+  }
+}
+
+/** Where the files are; the secret itself only with `--print`. */
+function tell(line: Line, flags: Flags, serialNumber: string): void {
+  const unit = line.journal.done.get(serialNumber);
+  if (!unit) throw trouble('The unit is not there.');
+  const path = join(line.journal.directory, flashPath(line, unit.file));
+  const label =
+    line.labels === 'none' ? {} : { label: join(line.journal.directory, 'labels', `${unit.file}.${line.labels}`) };
+  if (flags.is('print')) process.stdout.write(readFileSync(path));
+  else if (flags.is('json')) process.stdout.write(`${JSON.stringify({ ...unit, file: path, ...label })}\n`);
+  else process.stdout.write(`${path}\n`);
+}

@@ -1,0 +1,215 @@
+/** `slipway provision`: from a CSV file to flash files and labels, each unit exactly once however often it is run. */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Client } from './line/client.js';
+import { runChunk, tryRows } from './line/jobs.js';
+import { type Chunk, type ChunkState, type FailedUnit, Journal } from './line/journal.js';
+import { flashPath, type Line, newKey, readFileOptions, settle, unitRow } from './line/line.js';
+import { connect, type Flags, readFlags } from './line/options.js';
+import { type Progress, startProgress } from './line/progress.js';
+import { runUnit } from './line/single.js';
+import { removePartials, writeFiles } from './line/unit-files.js';
+import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './line/units-csv.js';
+import { Ending, exitCodes } from './usage.js';
+
+/** Rows of one job: some seconds of work, so that little is done again and much shares a commit. */
+const chunkRows = 5000;
+
+const kinds = {
+  csv: 'string',
+  template: 'string',
+  organization: 'string',
+  format: 'string',
+  out: 'string',
+  labels: 'string',
+  broker: 'string',
+  certify: 'string',
+  concurrency: 'string',
+  'chunk-rows': 'string',
+  'dry-run': 'boolean',
+} as const;
+
+export async function provision(args: string[]): Promise<void> {
+  const flags = readFlags(args, kinds);
+  const csv = readUnits(flags.demanded('csv'));
+  const files = readFileOptions({
+    format: flags.text('format') ?? (flags.is('dry-run') ? 'json' : undefined),
+    labels: flags.text('labels'),
+    broker: flags.text('broker'),
+    ca: flags.text('ca'),
+    certify: flags.text('certify'),
+  });
+  const out = flags.is('dry-run') ? '' : flags.demanded('out');
+  const concurrency = flags.whole('concurrency', 2, 1, 16);
+  const { good, bad } = judgeRows(csv);
+  const progress = await startProgress(good.length);
+  const client = await connect(flags, progress.say);
+  try {
+    if (flags.is('dry-run')) return await dryRun(client, flags, csv, good, bad, progress);
+    const journal = await Journal.open(out);
+    try {
+      const { format, labels } = files;
+      await settle(journal, { accountId: client.accountId, format, labels });
+      await removePartials(out);
+      await run({ client, journal, ...files }, flags, { csv, good, bad, progress, concurrency });
+    } finally {
+      await journal.close();
+    }
+  } finally {
+    client.close();
+    progress.end();
+  }
+}
+
+interface Rows {
+  csv: Csv;
+  good: CsvRow[];
+  bad: Map<CsvRow, string>;
+  progress: Progress;
+  concurrency: number;
+}
+
+async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurrency }: Rows): Promise<void> {
+  const { journal } = line;
+  const already = good.filter(({ serialNumber }) => journal.done.has(serialNumber)).length;
+  progress.written(already);
+  progress.made(already);
+  const failed = new Map<string, string>();
+  const stopped: unknown[] = [];
+
+  /** One chunk to its end; what stops it stops the run, after what others have begun. */
+  const finish = async (chunk: ChunkState) => {
+    const isNew = chunk.state === 'begun';
+    let gone = 0;
+    const made = (rows: number) => {
+      progress.made(rows - gone);
+      gone = rows;
+    };
+    const given = chunk.by === 'job' ? await runChunk(line, chunk, made) : await runUnit(line, chunk);
+    for (const { serialNumber, reason } of given) failed.set(serialNumber, reason);
+    if (isNew) progress.written(chunk.rows.filter(({ serialNumber }) => journal.done.has(serialNumber)).length);
+  };
+  const finishAll = async (chunks: AsyncIterable<ChunkState> | Iterable<ChunkState>) => {
+    const waiting = (async function* () {
+      yield* chunks;
+    })();
+    const work = async () => {
+      for await (const chunk of { [Symbol.asyncIterator]: () => waiting }) {
+        await finish(chunk).catch((error) => stopped.push(error));
+        if (stopped.length > 0) return;
+      }
+    };
+    await Promise.all(Array.from({ length: concurrency }, work));
+  };
+
+  const seen = new Set<string>();
+  // What was begun earlier comes first; a chunk whose results are gone leaves single units behind.
+  for (let begun = journal.begun; begun.length > 0 && stopped.length === 0; begun = journal.begun) {
+    for (const { rows } of begun) for (const { serialNumber } of rows) seen.add(serialNumber);
+    await finishAll(begun);
+  }
+  if (stopped.length === 0) {
+    const fresh = good.filter(({ serialNumber }) => !journal.done.has(serialNumber) && !seen.has(serialNumber));
+    await finishAll(begin(journal, flags, fresh));
+    for (let left = journal.begun; left.length > 0 && stopped.length === 0; left = journal.begun) await finishAll(left);
+  }
+  progress.end();
+  await report(line, flags, { csv, bad, failed, already, stopped });
+}
+
+/** Chunks of rows, each in the journal before anything is asked for. */
+async function* begin(journal: Journal, flags: Flags, rows: readonly CsvRow[]): AsyncGenerator<ChunkState> {
+  for (const chunk of chunksOf(flags, rows)) {
+    await journal.append({ type: 'chunk', ...chunk });
+    const state = journal.chunks.get(chunk.key);
+    if (state) yield state;
+  }
+}
+
+function* chunksOf(flags: Flags, rows: readonly CsvRow[]): Generator<Chunk> {
+  const size = flags.whole('chunk-rows', chunkRows, 1, 50_000);
+  const [template, organization] = [flags.text('template'), flags.text('organization')];
+  for (let from = 0; from < rows.length; from += size) {
+    const units = rows.slice(from, from + size).map(({ serialNumber, fields }) => unitRow(serialNumber, fields));
+    yield { ...newKey(), by: 'job', template, organization, rows: units };
+  }
+}
+
+interface Outcome {
+  csv: Csv;
+  /** Rows that were not asked for. */
+  bad: Map<CsvRow, string>;
+  failed: Map<string, string>;
+  already: number;
+  stopped: unknown[];
+}
+
+/** Writes what failed and what is where, says the sum, and ends with the code for it. */
+async function report(line: Line, flags: Flags, { csv, bad, failed, already, stopped }: Outcome): Promise<void> {
+  const { journal } = line;
+  const reasons = new Map(bad);
+  let [done, open] = [0, 0];
+  for (const row of csv.rows) {
+    if (reasons.has(row)) continue;
+    const reason = failed.get(row.serialNumber);
+    if (journal.done.has(row.serialNumber)) done += 1;
+    else if (reason === undefined) open += 1;
+    else reasons.set(row, reason);
+  }
+  const index = [...journal.done.values()].map((unit) => ({ ...unit, file: flashPath(line, unit.file) }));
+  const files = [{ path: 'units.csv', content: indexCsv(index) }];
+  if (reasons.size > 0) files.push({ path: 'failed.csv', content: failedCsv(csv, reasons) });
+  else await rm(join(journal.directory, 'failed.csv'), { force: true });
+  await writeFiles(journal.directory, files);
+  say(flags, { rows: csv.rows.length, done, made: done - already, failed: reasons.size, open });
+  if (stopped.length > 0) throw worst(stopped);
+  if (reasons.size > 0) throw new Ending(exitCodes.failed, `${reasons.size} rows failed: see failed.csv.`);
+}
+
+interface Sum {
+  rows: number;
+  /** Units of the file that are done, and how many of them by this run. */
+  done: number;
+  made: number;
+  failed: number;
+  /** Neither: the run was stopped before. */
+  open: number;
+}
+
+function say(flags: Flags, sum: Sum): void {
+  const { rows, done, made, failed, open } = sum;
+  const sentence = `${rows} rows: ${done} done (${made} now), ${failed} failed, ${open} open`;
+  process.stdout.write(`${flags.is('json') ? JSON.stringify(sum) : sentence}\n`);
+}
+
+/** A refusal needs somebody; trouble may be over the next time. */
+function worst(errors: unknown[]): unknown {
+  return errors.find((error) => !(error instanceof Ending) || error.exitCode !== exitCodes.trouble) ?? errors[0];
+}
+
+/** Reasons that are said, where nothing is written. */
+const mostSaid = 20;
+
+async function dryRun(
+  client: Client,
+  flags: Flags,
+  csv: Csv,
+  good: readonly CsvRow[],
+  bad: Map<CsvRow, string>,
+  progress: Progress,
+): Promise<void> {
+  const failed: FailedUnit[] = [...bad].map(([{ serialNumber }, reason]) => ({ serialNumber, reason }));
+  for (const chunk of chunksOf(flags, good)) {
+    failed.push(...(await tryRows(client, chunk, () => {})));
+    progress.made(chunk.rows.length);
+  }
+  progress.end();
+  const sum = { dryRun: true, rows: csv.rows.length, good: csv.rows.length - failed.length, failed: failed.length };
+  if (flags.is('json')) process.stdout.write(`${JSON.stringify({ ...sum, errors: failed })}\n`);
+  else {
+    for (const { serialNumber, reason } of failed.slice(0, mostSaid)) progress.say(`${serialNumber}: ${reason}`);
+    if (failed.length > mostSaid) progress.say(`and ${failed.length - mostSaid} more; --json has all`);
+    process.stdout.write(`${sum.rows} rows: ${sum.good} could be made, ${sum.failed} could not\n`);
+  }
+  if (failed.length > 0) throw new Ending(exitCodes.failed, `${failed.length} rows would fail.`);
+}

@@ -1,0 +1,27 @@
+/** How a command ends when it cannot do what it was asked for. */
+
+/** What the user typed cannot be done; the sentence says why. Exit code 2. */
+export class UsageError extends Error {}
+
+/** Exit codes of the commands for the line (docs/factory.md). */
+export const exitCodes = { failed: 1, trouble: 3, refused: 4 } as const;
+
+/** The command ends with this exit code; the sentence says why. */
+export class Ending extends Error {
+  constructor(
+    readonly exitCode: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** Server, network or disk: whatever was begun goes on when the command is run again. */
+export function trouble(message: string): Ending {
+  return new Ending(exitCodes.trouble, message);
+}
+
+/** The server does not let this caller do it. */
+export function refused(message: string): Ending {
+  return new Ending(exitCodes.refused, message);
+}

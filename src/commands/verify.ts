@@ -1,0 +1,41 @@
+/** `slipway verify`: whether a unit really connects and publishes (decisions 6). */
+import { reasonOf } from './line/client.js';
+import { connect, readFlags, sayOnError } from './line/options.js';
+import { Ending, exitCodes, refused, UsageError } from './usage.js';
+
+interface Verification {
+  deviceId: string;
+  passed: boolean;
+  connected: boolean;
+  published: boolean;
+  time: string;
+}
+
+export async function verify(args: string[]): Promise<void> {
+  const flags = readFlags(args, { serial: 'string', device: 'string', timeout: 'string' });
+  const [serialNumber, deviceId] = [flags.text('serial'), flags.text('device')];
+  if ((serialNumber === undefined) === (deviceId === undefined))
+    throw new UsageError('Either --serial or --device is needed.');
+  const timeoutSeconds = flags.whole('timeout', 30, 0, 60);
+  const client = await connect(flags, sayOnError);
+  try {
+    const answer = await client.call('POST', '/provisioning/verify', {
+      body: { ...(serialNumber && { serialNumber }), ...(deviceId && { deviceId }), timeoutSeconds },
+      patience: 1000 * (timeoutSeconds + 30),
+    });
+    if (answer.status === 403) throw refused(`The server refuses: ${reasonOf(answer)}`);
+    if (answer.status === 404) throw new Ending(exitCodes.failed, 'There is no such unit.');
+    if (answer.status !== 200) throw new UsageError(`The server refuses: ${reasonOf(answer)}`);
+    const { verification } = JSON.parse(answer.text) as { verification: Verification };
+    const { passed, connected, published } = verification;
+    const named = serialNumber ?? verification.deviceId;
+    const found = connected
+      ? `it connects${published ? ' and publishes' : ', and has published nothing'}`
+      : 'it does not connect';
+    if (flags.is('json')) process.stdout.write(`${JSON.stringify(verification)}\n`);
+    else process.stdout.write(`${named} ${passed ? 'passed' : 'failed'}: ${found}\n`);
+    if (!passed) throw new Ending(exitCodes.failed, `${named} has not passed.`);
+  } finally {
+    client.close();
+  }
+}

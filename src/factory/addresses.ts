@@ -1,0 +1,52 @@
+/** Where units connect and where they are claimed (decisions 6): the same for units of a job and for single ones. */
+import { Type } from 'typebox';
+import type { Context } from '../context.js';
+import type { App } from '../http.js';
+
+/** What units are told to connect to. */
+export function brokerUrl({ config, broker }: Pick<Context, 'config' | 'broker'>): string {
+  if (config.mqttPublicUrl) return config.mqttPublicUrl;
+  const { mqtt, mqtts } = broker.addresses;
+  const host = config.publicUrl ? new URL(config.publicUrl).hostname : ownHost(config);
+  return mqtts === undefined ? `mqtt://${host}:${mqtt}` : `mqtts://${host}:${mqtts}`;
+}
+
+/** Where whoever holds a unit claims it; withCode adds its code. */
+export function claimUrl({ config }: Pick<Context, 'config'>): string {
+  if (config.claimUrl) return config.claimUrl;
+  const own = `${config.tls ? 'https' : 'http'}://${ownHost(config)}:${config.httpPort}`;
+  return `${config.publicUrl ?? own}/claim`;
+}
+
+function ownHost({ host }: Context['config']): string {
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+const answer = Type.Object(
+  {
+    provisioning: Type.Object({
+      broker: Type.String({ description: 'As `mqtt://host:port`, or `mqtts://host:port` under TLS.' }),
+      claimUrl: Type.String({ description: 'The association code of a unit is added to it as `code`.' }),
+    }),
+  },
+  { description: 'The addresses.' },
+);
+
+/** GET /provisioning/addresses. */
+export function addressRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/provisioning/addresses',
+    {
+      config: { right: ['create', 'associationCode'], errors: ['forbidden'] },
+      schema: {
+        tags: ['Association'],
+        summary: 'Read where units connect, and where they are claimed',
+        response: { 200: answer },
+      },
+    },
+    async ({ caller }) => {
+      ctx.access.demand(caller, 'create', 'associationCode');
+      return { provisioning: { broker: brokerUrl(ctx), claimUrl: claimUrl(ctx) } };
+    },
+  );
+}

@@ -1,0 +1,6 @@
+/** What the QR code of a label holds: where its unit is claimed, with its code. */
+export function withCode(claim: string, code: string): string {
+  const url = new URL(claim);
+  url.searchParams.set('code', code);
+  return url.href;
+}

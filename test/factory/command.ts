@@ -1,0 +1,83 @@
+/** The command as an engineer runs it: a process of its own, on a directory, against a service. */
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Test } from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
+import { cliFile, runToEnd } from '../support/process.js';
+import type { Json, Service } from '../support/service.js';
+import { nvsText, readCsv, readNvs } from './nvs.js';
+
+export interface Ended {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+export class Station {
+  readonly directory: string;
+  readonly out: string;
+
+  constructor(
+    t: Test,
+    readonly service: Pick<Service, 'server' | 'admin'>,
+    readonly env: Record<string, string> = {},
+  ) {
+    this.directory = temporaryDirectory(t);
+    this.out = join(this.directory, 'out');
+  }
+
+  run(...args: string[]): Promise<Ended> {
+    return runToEnd(cliFile, args, this.environment);
+  }
+
+  get environment(): Record<string, string> {
+    return { SLIPWAY_URL: this.service.server.url, SLIPWAY_TOKEN: this.service.admin, ...this.env };
+  }
+
+  /** Writes rows as a CSV file; its path. */
+  csv(rows: ReadonlyArray<Record<string, string>>, name = 'units.csv'): string {
+    const columns = Object.keys(rows[0] ?? {});
+    const cells = rows.map((row) =>
+      columns.map((column) => `"${(row[column] ?? '').replaceAll('"', '""')}"`).join(','),
+    );
+    const path = join(this.directory, name);
+    writeFileSync(path, `${[columns.join(','), ...cells].join('\n')}\n`);
+    return path;
+  }
+
+  provision(csv: string, ...more: string[]): Promise<Ended> {
+    return this.run('provision', '--csv', csv, '--format', 'esp-nvs-csv', '--out', this.out, ...more);
+  }
+
+  /** What stands in a file of the directory. */
+  read(name: string): string {
+    return readFileSync(join(this.out, name), 'utf8');
+  }
+
+  names(folder = ''): string[] {
+    mkdirSync(join(this.out, folder), { recursive: true });
+    return readdirSync(join(this.out, folder)).sort();
+  }
+
+  /** The units that the index of the directory names, each with what its NVS file holds. */
+  units(): Array<{ serialNumber: string; deviceId: string; secret: string; broker: string; ca: string | undefined }> {
+    const [, ...rows] = readCsv(this.read('units.csv'));
+    return rows.map(([serialNumber = '', , file = '']) => {
+      const nvs = readNvs(this.read(file));
+      const text = (key: string) => nvsText(nvs, `slipway/${key}`) ?? '';
+      if (text('serial_number') !== serialNumber) throw new Error(`${file} is not of ${serialNumber}`);
+      const found = { serialNumber, deviceId: text('username'), secret: text('password') };
+      return { ...found, broker: text('broker_uri'), ca: nvsText(nvs, 'slipway/ca_cert') };
+    });
+  }
+}
+
+export const serials = (count: number, prefix = 'SN') =>
+  Array.from({ length: count }, (_, at) => ({ serialNumber: `${prefix}-${String(at + 1).padStart(4, '0')}` }));
+
+/** The serial numbers of all live devices, sorted. */
+export async function devicesOf(service: Service): Promise<string[]> {
+  const path = `/api/v1/devices?accountId=${service.accountId}&pageSize=1000`;
+  const { devices } = await service.ok('GET', path);
+  return devices.results.map(({ serialNumber }: Json) => serialNumber).sort();
+}

@@ -1,0 +1,64 @@
+/** Runs docs/factory.md as it stands there, in one shell, from an empty account to units that have been verified. */
+import { execFile } from 'node:child_process';
+import { chmodSync, copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { certificate } from '../broker/certificate.js';
+import { temporaryDirectory } from '../support/directory.js';
+import { cliFile } from '../support/process.js';
+import { adminEmail, adminPassword, type Json, startService } from '../support/service.js';
+
+const fixture = fileURLToPath(new URL('fixture.js', import.meta.url));
+const blocks = [...readFileSync('docs/factory.md', 'utf8').matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(
+  ([, text]) => text,
+);
+
+t.test('a line is set up from nothing, and every unit of it is verified', async (t) => {
+  const env = certificate(t);
+  const service = await startService(t, { env });
+  const directory = temporaryDirectory(t);
+  copyFileSync(env.SLIPWAY_TLS_CERT ?? '', join(directory, 'ca.pem'));
+  const tools = join(directory, 'bin');
+  mkdirSync(tools);
+  const scripts: Record<string, string> = {
+    slipway: cliFile,
+    'nvs_partition_gen.py': `${fixture} nvs_partition_gen.py`,
+    'esptool.py': `${fixture} esptool.py`,
+  };
+  for (const [name, file] of Object.entries(scripts)) {
+    writeFileSync(join(tools, name), `#!/bin/sh\nexec env -u NODE_OPTIONS '${process.execPath}' ${file} "$@"\n`);
+    chmodSync(join(tools, name), 0o755);
+  }
+  t.equal(blocks.length, 10);
+  const given = {
+    PATH: `${tools}:${process.env.PATH}`,
+    SLIPWAY_URL: service.server.url,
+    SLIPWAY_ACCOUNT_ID: service.accountId,
+    EMAIL: adminEmail,
+    PASSWORD: adminPassword,
+    PORT: '/dev/ttyUSB0',
+  };
+  const shell = [
+    '-i',
+    ...Object.entries(given).map(([name, value]) => `${name}=${value}`),
+    'sh',
+    '-euc',
+    blocks.join('\n'),
+  ];
+  const { stdout } = await promisify(execFile)('env', shell, { cwd: directory });
+  t.match(stdout, '3 rows: 3 could be made, 0 could not\n');
+  t.match(stdout, '3 rows: 3 done (3 now), 0 failed, 0 open\n');
+  t.strictSame(readdirSync(join(directory, 'units/labels')).sort(), ['TH-0001.svg', 'TH-0002.svg', 'TH-0003.svg']);
+  const serials = ['TH-0001', 'TH-0002', 'TH-0003', 'TH-0101', 'TH-0102'];
+  for (const serial of serials) t.match(stdout, `${serial} passed: it connects and publishes\n`);
+  const path = `/api/v1/provisioning/verifications?accountId=${service.accountId}&passed=true`;
+  const { verifications } = await service.ok('GET', path);
+  t.strictSame(verifications.results.map(({ serialNumber }: Json) => serialNumber).sort(), serials);
+  const list = await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}`);
+  t.strictSame(
+    list.devices.results.map(({ serialNumber }: Json) => serialNumber),
+    serials,
+  );
+});

@@ -1,0 +1,104 @@
+/** `slipway provision one`: one unit for one cycle of the line. */
+import { statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { Journal } from '../../src/commands/line/journal.js';
+import { type Service, startService } from '../support/service.js';
+import { devicesOf, Station } from './command.js';
+import { nvsText, readNvs } from './nvs.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t, { env: { SLIPWAY_CLAIM_URL: 'https://claim.example.com/start?via=label' } });
+});
+
+const one = (station: Station, serial: string, ...more: string[]) =>
+  station.run('provision', 'one', '--serial', serial, '--format', 'esp-nvs-csv', '--out', station.out, ...more);
+
+t.test('a unit is made with its fields, in its place, and connects; asked for again it is the same', async (t) => {
+  const template = await service.template({ channels: ['readings'] });
+  const { name: organization, id: organizationId } = await service.organization();
+  const station = new Station(t, service);
+  const place = ['--template', template.name, '--organization', organization, '--field', 'name=a=b', '--labels'];
+  const { code, stdout, stderr } = await one(station, 'ONE-1', ...place);
+  t.equal(code, 0, stderr);
+  const file = join(station.out, 'ONE-1.csv');
+  t.equal(stdout, `${file}\n`);
+  t.equal(statSync(file).mode & 0o077, 0);
+  const nvs = readNvs(station.read('ONE-1.csv'));
+  const [deviceId = '', secret = ''] = [nvsText(nvs, 'slipway/username'), nvsText(nvs, 'slipway/password')];
+  const client = await service.connect({ deviceId, secret });
+  await client.publishAsync(nvsText(nvs, 'slipway_topics/readings') ?? '', ',temperature,21,', { qos: 1 });
+  const { device } = await service.ok('GET', `/api/v1/devices/${deviceId}`);
+  t.match(device, { serialNumber: 'ONE-1', name: 'a=b', organizationId, deviceTemplateId: template.id });
+  t.match(station.read('labels/ONE-1.svg'), '>ONE-1</text>');
+  const again = await one(station, 'ONE-1', ...place, '--json');
+  t.strictSame(JSON.parse(again.stdout), {
+    serialNumber: 'ONE-1',
+    deviceId,
+    file,
+    label: join(station.out, 'labels/ONE-1.svg'),
+  });
+  t.notMatch(station.read('journal.ndjson') + stdout + again.stdout, secret);
+  t.match((await one(station, 'ONE-1', ...place, '--print')).stdout, secret, 'only when it is asked for');
+});
+
+t.test('a serial number that is there already, made elsewhere, is not made twice', async (t) => {
+  await service.create('/devices', 'device', { serialNumber: 'THERE-1' });
+  const station = new Station(t, service);
+  t.match(await one(station, 'THERE-1'), { code: 1, stderr: /has this serial number already/ });
+  t.equal((await one(station, 'THERE')).code, 0, 'a part of it is another one');
+  t.equal((await devicesOf(service)).filter((serial) => serial.startsWith('THERE')).length, 2);
+});
+
+t.test('a unit that cannot be made says why, and can be made afterwards', async (t) => {
+  const station = new Station(t, service);
+  t.match(await one(station, 'BAD-1', '--field', 'latitude=north'), { code: 1, stderr: /latitude must be a number/ });
+  t.match(await one(station, 'BAD-1', '--field', 'latitude'), { code: 2, stderr: /name=value/ });
+  t.match(await one(station, 'BAD-1', '--template', 'none'), { code: 2, stderr: /There is no template none/ });
+  t.equal((await one(station, 'BAD-1', '--field', 'latitude=12')).code, 0);
+});
+
+t.test('a unit begun three days ago goes on with the device that was made then', async (t) => {
+  const station = new Station(t, service);
+  await service.create('/devices', 'device', { serialNumber: 'OLD-1' });
+  const time = new Date(Date.now() - 71 * 60 * 60 * 1000).toISOString();
+  const journal = await Journal.open(station.out);
+  await journal.append({ type: 'settings', accountId: service.accountId, format: 'esp-nvs-csv', labels: 'none' });
+  const rows = [{ serialNumber: 'OLD-1', file: 'OLD-1', fields: {} }];
+  await journal.append({ type: 'chunk', key: 'old-key', time, by: 'unit', rows });
+  await journal.close();
+  t.equal((await one(station, 'OLD-1')).code, 0);
+  t.equal((await devicesOf(service)).filter((serial) => serial === 'OLD-1').length, 1);
+  const nvs = readNvs(station.read('OLD-1.csv'));
+  await service.connect({
+    deviceId: nvsText(nvs, 'slipway/username') ?? '',
+    secret: nvsText(nvs, 'slipway/password') ?? '',
+  });
+});
+
+t.test('a certificate that a program makes for the device goes onto the unit with its key', async (t) => {
+  const station = new Station(t, service);
+  const program = join(station.directory, 'certify.sh');
+  const block = (label: string, text: string) => `-----BEGIN ${label}-----\\n${text}\\n-----END ${label}-----\\n`;
+  const printed = `${block('CERTIFICATE', '$(echo $1 | tr -d -)')}${block('PRIVATE KEY', '$(echo $2 | tr -d -)')}`;
+  writeFileSync(program, `#!/bin/sh\nprintf %b "${printed}"\n`, { mode: 0o755 });
+  const failing = await one(station, 'CERT-1', '--certify', '/bin/true');
+  t.match(failing, { code: 3, stderr: /no certificate and key for CERT-1/ });
+  t.equal((await one(station, 'CERT-1', '--certify', program)).code, 0);
+  const nvs = readNvs(station.read('CERT-1.csv'));
+  const deviceId = nvsText(nvs, 'slipway/username');
+  const pem = (label: string, text: string) => `-----BEGIN ${label}-----\n${text}\n-----END ${label}-----\n`;
+  t.equal(nvsText(nvs, 'slipway/client_cert'), pem('CERTIFICATE', `${deviceId}`.replaceAll('-', '')));
+  t.equal(nvsText(nvs, 'slipway/client_key'), pem('PRIVATE KEY', 'CERT1'));
+});
+
+t.test('where units connect and are claimed is told to who may make codes', async (t) => {
+  const { provisioning } = await service.ok('GET', '/api/v1/provisioning/addresses');
+  t.strictSame(provisioning, {
+    broker: `mqtt://127.0.0.1:${service.server.mqttPort}`,
+    claimUrl: 'https://claim.example.com/start?via=label',
+  });
+  const { token } = await service.endUser((await service.organization()).id);
+  t.equal((await service.http('GET', '/api/v1/provisioning/addresses', { token })).status, 403);
+});
