@@ -24,8 +24,8 @@ export async function insertMany<T extends keyof Tables & string>(
   const columns = Object.keys(first) as Array<keyof Row<T> & string>;
   for (let from = 0; from < rows.length; ) {
     const size = sizes.find((one) => from + one <= rows.length) ?? 1;
-    const some = rows.slice(from, from + size);
-    const values = some.flatMap((row) => columns.map((column) => row[column]));
+    const values: unknown[] = [];
+    for (const row of rows.slice(from, from + size)) for (const column of columns) values.push(row[column]);
     await tx.executeQuery(CompiledQuery.raw(statement(table, columns, size, overwrite), values));
     from += size;
   }

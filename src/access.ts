@@ -70,7 +70,8 @@ export type EntityKind =
   | 'association'
   | 'replacement'
   | 'verification'
-  | 'job';
+  | 'job'
+  | 'bulkChange';
 
 export type Action = 'create' | 'read' | 'update' | 'delete' | 'publish' | 'subscribe';
 
@@ -106,6 +107,7 @@ const administration: Rights = {
   replacement: ['create'],
   verification: ['create', 'read'],
   job: ['create', 'read', 'update'],
+  bulkChange: ['create'],
 };
 
 /** Decisions 4: what each kind of caller may do at all. Reach is asked separately. */

@@ -24,7 +24,7 @@ const bodyLimit = 4 * 1024 * 1024;
 const filters = Object.fromEntries(
   Object.entries(listSchema(deviceListing).properties).filter(([name]) => Object.hasOwn(deviceListing.filters, name)),
 );
-const body = Type.Object({
+const bulkBody = Type.Object({
   accountId: Type.Optional(Type.String()),
   action: oneOf(bulkActions),
   filter: Type.Optional(
@@ -47,21 +47,21 @@ export function bulkRoutes(app: App, ctx: Context): void {
     '/devices/jobs',
     {
       bodyLimit,
-      config: { right: ['create', 'job'], errors: ['notFound', 'unknownReference', 'forbidden'] },
+      config: { right: ['create', 'bulkChange'], errors: ['notFound', 'unknownReference', 'forbidden'] },
       schema: {
         tags: ['Jobs'],
         summary: `Delete or move up to ${mostRows} devices, or give them new secrets`,
         description:
           'Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results.',
-        body,
+        body: bulkBody,
         response: { 202: jobResponse('The job; it goes on by itself.') },
       },
     },
     async ({ caller, body }, reply) => {
       demandRights(ctx, caller, body.action);
       if (body.accountId !== undefined) ctx.access.demandAccount(caller, body.accountId);
-      const known: Record<string, unknown> = { accountId: 1, action: 1, filter: 1, ids: 1, organizationId: 1 };
-      for (const name of Object.keys(body)) if (!known[name]) throw invalid(name, 'is no property of a job');
+      for (const name of Object.keys(body))
+        if (!Object.hasOwn(bulkBody.properties, name)) throw invalid(name, 'is no property of a job');
       const job = await bulkJob(ctx, caller, body);
       return reply.status(202).send({ job: showJob(job) });
     },
@@ -71,7 +71,7 @@ export function bulkRoutes(app: App, ctx: Context): void {
     app.post(
       `${path}/:id/undo`,
       {
-        config: { right: ['create', 'job'], errors: ['notFound', 'cannotUndo', 'forbidden'] },
+        config: { right: ['create', 'bulkChange'], errors: ['notFound', 'cannotUndo', 'forbidden'] },
         schema: {
           tags: ['Jobs'],
           summary: 'Undo a job that has deleted or moved devices',
@@ -82,7 +82,7 @@ export function bulkRoutes(app: App, ctx: Context): void {
         },
       },
       async ({ caller, params }, reply) => {
-        ctx.access.demand(caller, 'create', 'job');
+        ctx.access.demand(caller, 'create', 'bulkChange');
         const job = await undoJob(ctx, caller, await currentJob(ctx, caller, params.id));
         return reply.status(202).send({ job: showJob(job) });
       },
@@ -90,11 +90,11 @@ export function bulkRoutes(app: App, ctx: Context): void {
 }
 
 function demandRights({ access }: Context, caller: Caller, action: JobAction): void {
-  access.demand(caller, 'create', 'job');
+  access.demand(caller, 'create', 'bulkChange');
   for (const right of neededRights[action]) access.demand(caller, ...right);
 }
 
-async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof body>): Promise<Job> {
+async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof bulkBody>): Promise<Job> {
   const { action, organizationId } = asked;
   if ((action === 'move') !== (organizationId !== undefined))
     throw invalid('organizationId', action === 'move' ? 'is required' : 'is for moves only');
@@ -106,7 +106,7 @@ async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof body>)
 }
 
 /** @throws PlatformError 400/106 for neither or both of filter and ids, and for more devices than a job has rows. */
-async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<typeof body>): Promise<string[]> {
+async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<typeof bulkBody>): Promise<string[]> {
   if ((filter === undefined) === (ids === undefined)) throw invalid('filter', 'either filter or ids is required');
   const tooMany = (path: string) => invalid(path, `must select at most ${mostRows} devices`);
   if (ids) {

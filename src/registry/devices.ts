@@ -141,23 +141,35 @@ export function newDevice(
   { deviceTemplateId, organizationId, provisioningState }: NewPlace,
   body: Static<typeof newDeviceShape> & Record<string, unknown>,
 ): Row<'devices'> {
+  const { id, accountId, created, createdById, lastModified, lastModifiedById, version, deleted } = stamp(
+    clock,
+    caller,
+  );
+  const set = readSettable(body);
+  // Written out, because spreading into so many properties takes twenty times as long, and jobs make devices by the thousand.
   return {
-    ...stamp(clock, caller),
+    id,
+    accountId,
+    created,
+    createdById,
+    lastModified,
+    lastModifiedById,
+    version,
+    deleted,
     deviceTemplateId,
     organizationId,
     serialNumber: body.serialNumber,
     provisioningState,
-    firmwareVersion: null,
-    latitude: null,
-    longitude: null,
+    firmwareVersion: set.firmwareVersion ?? null,
+    latitude: set.latitude ?? null,
+    longitude: set.longitude ?? null,
     connected: 0,
     lastConnected: null,
-    externalIp: null,
+    externalIp: set.externalIp ?? null,
     geoIpLatitude: null,
     geoIpLongitude: null,
-    reverseDns: null,
+    reverseDns: set.reverseDns ?? null,
     fields: readNewFields(fields.of('devices', deviceTemplateId), body),
-    ...readSettable(body),
   };
 }
 

@@ -257,6 +257,8 @@ t.test('a cancelled job leaves what it has made, and skips the rest', async (t) 
   t.ok(cancelled.done < 3000, 'it was in the middle');
   t.equal(cancelled.done + cancelled.skipped, 3000);
   t.equal((await follow(service, job.id)).length, 1, 'its events end at once');
+  // Another one has its turn in the time in which it would have gone on.
+  await provision(service, numbered('AFTER-', 1000));
   const devices = await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=W-&pageSize=1`);
   t.equal(devices.devices.meta.count, cancelled.done, 'nothing has been made since');
   t.equal((await unitsOf(service, job.id)).length, cancelled.done, 'what it has made can be fetched');

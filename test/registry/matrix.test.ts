@@ -260,6 +260,20 @@ const ofStations: Record<string, string> = {
   'POST /api/v1/access/mqtt-credentials, body entityId: accountUser': '400/102',
   'POST /api/v1/association/create-association-code, body deviceId: device': '404/100',
   'POST /api/v1/provisioning/verify, body deviceId: device': '404/100',
+  'POST /api/v1/provisioning/jobs, query accountId: account': '404/100',
+  'POST /api/v1/provisioning/jobs, query template: deviceTemplate': '400/102',
+  'POST /api/v1/provisioning/jobs, query organization: organization': '400/102',
+  'GET /api/v1/provisioning/jobs, -': 'none',
+  'GET /api/v1/provisioning/jobs, query accountId: account': '404/100',
+  'GET /api/v1/provisioning/jobs/{id}, path id: job': '404/100',
+  'GET /api/v1/provisioning/jobs/{id}/rows, path id: job': '404/100',
+  'GET /api/v1/provisioning/jobs/{id}/events, path id: job': '404/100',
+  'POST /api/v1/provisioning/jobs/{id}/cancel, path id: job': '404/100',
+  'POST /api/v1/provisioning/jobs/{id}/retry, path id: job': '404/100',
+  'GET /api/v1/provisioning/jobs/{id}/results, path id: job': '404/100',
+  'GET /api/v1/provisioning/jobs/{id}/labels, path id: job': '404/100',
+  'POST /api/v1/provisioning/jobs/{id}/results/confirm, path id: job': '404/100',
+  'GET /api/v1/devices/jobs/{id}, path id: job': '404/100',
 };
 /** Behind authentication and about nothing but the session of the token that is sent, or about requests of their own. */
 const ofSessions = ['POST /api/v1/sessions/renew-session', 'POST /api/v1/sessions/logout', 'POST /api/v1/batch'];
