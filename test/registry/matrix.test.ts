@@ -275,8 +275,13 @@ const ofStations: Record<string, string> = {
   'POST /api/v1/provisioning/jobs/{id}/results/confirm, path id: job': '404/100',
   'GET /api/v1/devices/jobs/{id}, path id: job': '404/100',
 };
-/** Behind authentication and about nothing but the session of the token that is sent, or about requests of their own. */
-const ofSessions = ['POST /api/v1/sessions/renew-session', 'POST /api/v1/sessions/logout', 'POST /api/v1/batch'];
+/** Behind authentication and about nothing but the session of the token that is sent, requests of their own, or the service. */
+const ofSessions = [
+  'POST /api/v1/sessions/renew-session',
+  'POST /api/v1/sessions/logout',
+  'POST /api/v1/batch',
+  'GET /api/v1/provisioning/addresses',
+];
 /** Bodies of endpoints without an id of anything that is stored. */
 const plainBodies: Record<string, object> = {
   'POST /api/v1/users/batch': { userIds: [] },
@@ -551,7 +556,7 @@ async function trashed(path: string, wrapper: string, body: object, token = serv
 
 /** A job that has made a device. */
 async function finishedJob(token: string): Promise<Thing> {
-  const body = { rows: [{ serialNumber: 'canary' }] };
+  const body = { rows: [{ serialNumber: 'canary of a job' }] };
   const { job } = (await service.http('POST', '/api/v1/provisioning/jobs', { body, token })).body;
   // The stream ends with the job.
   await service.http('GET', `/api/v1/provisioning/jobs/${job.id}/events`, { token });

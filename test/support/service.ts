@@ -148,7 +148,7 @@ export class Service {
       ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
     });
     const text = await response.text();
-    const isJson = response.headers.get('content-type')?.includes('json');
+    const isJson = response.headers.get('content-type')?.startsWith('application/json');
     const answer = {
       status: response.status,
       headers: response.headers,
