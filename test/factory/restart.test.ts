@@ -30,12 +30,16 @@ t.test(
     t.ok(listed.jobs.meta.count === 0 || listed.jobs.results[0].total === rows, 'there is no half job');
     const { job } = await post();
 
+    const done = `(select "done" from "jobs" where "id" = '${job.id}')`;
+    const drift = `select (select count(*) from "devices") - ${done}`;
+    const drifts = new Set<number>();
+    const look = () => void drifts.add(read(directory, drift));
     const seen: number[] = [];
     for (const signal of ['SIGKILL', 'SIGTERM', 'SIGKILL'] as const) {
       const before = seen.at(-1) ?? 0;
-      await stored(directory, `select "done" from "jobs" where "id" = '${job.id}'`, Math.min(before + 1, rows));
+      await stored(directory, `select ${done}`, Math.min(before + 1, rows), look);
       await server.stop(signal);
-      seen.push(read(directory, `select "done" from "jobs" where "id" = '${job.id}'`));
+      seen.push(read(directory, `select ${done}`));
       t.equal(read(directory, 'select count(*) from "devices"'), seen.at(-1), 'what is said to be done is there');
       t.equal(read(directory, 'select count(*) from "credentials"'), seen.at(-1));
       t.equal(read(directory, 'select count(*) from "associationCodes"'), seen.at(-1));
@@ -44,9 +48,11 @@ t.test(
     }
     t.ok((seen[0] ?? rows) < rows, `it was in the middle: ${seen}`);
     t.equal((await post()).job.id, job.id, 'sent again it is the same job');
+    await stored(directory, `select ${done}`, rows, look);
+    t.strictSame([...drifts], [0], 'at no moment is there a device of which its job knows nothing');
     await ended(server, token, job.id);
-    const { job: done } = await call(server, token, 'GET', `/provisioning/jobs/${job.id}`);
-    t.match(done, { state: 'succeeded', total: rows, done: rows, failed: 0, skipped: 0 });
+    const { job: finished } = await call(server, token, 'GET', `/provisioning/jobs/${job.id}`);
+    t.match(finished, { state: 'succeeded', total: rows, done: rows, failed: 0, skipped: 0 });
 
     const { results } = await call(server, token, 'GET', `/provisioning/jobs/${job.id}/results?format=json`);
     t.equal(new Set(results.map(({ serialNumber }: Json) => serialNumber)).size, rows);
@@ -102,7 +108,10 @@ function read(directory: string, query: string): number {
   return number ?? 0;
 }
 
-/** Waits until a number on the disk has come so far. */
-async function stored(directory: string, query: string, least: number): Promise<void> {
-  while (read(directory, query) < least) await new Promise((resolve) => setTimeout(resolve, 5));
+/** Waits until a number on the disk has come so far; looks on meanwhile. */
+async function stored(directory: string, query: string, least: number, look = () => {}): Promise<void> {
+  while (read(directory, query) < least) {
+    look();
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
 }
