@@ -38,7 +38,7 @@ export class Publications {
     const { identity } = live;
     if (identity?.caller.kind !== 'device') return;
     const { principal, generation } = identity;
-    // What a former secret lets in for a while says nothing of the new one.
+    // What a former secret lets in for a while says nothing of the new one, nor takes the place of what does.
     if (generation !== undefined && this.#services.generationOf(principal) !== generation) return;
     this.#firsts.set(principal, { time: new Date(this.#services.clock.now()).toISOString(), generation });
     this.#schedule(this.#signs.isWatched(principal) ? 0 : lookInterval);
