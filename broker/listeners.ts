@@ -119,7 +119,7 @@ export class Listeners {
         requestCert: true,
         rejectUnauthorized: false,
         ca: [],
-        // Without it no session with a certificate is resumed.
+        // No session with a certificate is resumed without one; Node's own would be a digest of the command line.
         sessionIdContext: 'slipway-mqtts',
       }),
     };
