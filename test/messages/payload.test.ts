@@ -67,8 +67,8 @@ t.test('one bad row refuses the whole payload, and the reason names it', async (
 
 t.test('the years 0000 to 9999 are stored, which ranges can ask for, in every form that has a time', async (t) => {
   const { first, last } = years;
+  // SenML takes what is before 1978 as relative.
   for (const time of [first, last])
-    // SenML takes what is before 1978 as relative.
     for (const payload of [
       `${time},a,1,`,
       JSON.stringify([{ n: 'a', v: 1, t: time / 1000 }]),
