@@ -69,14 +69,17 @@ export class Ingest {
   accept(live: LiveClient, packet: Incoming, route: Route, done: Done): void {
     const { turns, client } = live;
     const isStored = isStoredChannel(route) || this.#services.bridges.takes(route);
+    const noRoom = packet.qos === 0 && this.#noRoomFor(packet);
     // A QoS 2 message is stored once per packet id, when Aedes has seen that it is no duplicate; a will has no id.
-    if ((packet.qos === 2 && packet.messageId !== undefined) || (packet.qos === 0 && !isStored)) {
+    if ((packet.qos === 2 && packet.messageId !== undefined) || (packet.qos === 0 && !isStored && !noRoom)) {
       this.inTurn(live, done);
       return;
     }
     const message = { packet, route, caller: live.identity?.caller, client };
     if (packet.qos === 0 && !isRequest(route)) {
       this.#store(message, () => {});
+      // Aedes would retain it; it is delivered all the same.
+      if (noRoom) packet.retain = false;
       this.inTurn(live, done);
       return;
     }
@@ -164,10 +167,15 @@ export class Ingest {
     this.#keepForSessions(message, both);
   }
 
-  /** A QoS 0 message promises nothing. */
+  /** A QoS 0 message promises nothing, but takes the room of a retained one. */
   #keepForSessions({ packet, client }: Message, done: Done): void {
-    if (packet.qos === 0) done();
+    if (packet.qos === 0) done(this.#noRoomFor(packet));
     else this.#persistence.keep(client, packet, done);
+  }
+
+  /** Why a message cannot be retained; an empty one makes room. */
+  #noRoomFor({ retain, payload }: Incoming): Error | undefined {
+    return retain && payload.length > 0 ? this.#services.messages.full : undefined;
   }
 
   /** A place for the message store, and one for the sessions right after it: both go into one transaction. */

@@ -104,7 +104,7 @@ export function logRoutes(app: App, ctx: Context): void {
         tags: ['Messages'],
         summary: 'Write entries to the log of a device, which whoever listens to its _log hears',
         description:
-          'They are read as on `_log`, but for a severity or a sourceTimestamp that is none, which is refused here. They are on disk when the answer leaves.',
+          'They are read as on `_log`, but for a severity or a sourceTimestamp that is none, NUL, unpaired surrogates, `__proto__` and `constructor.prototype`, which are refused here. They are on disk when the answer leaves.',
         params: idParams,
         body,
         response: {

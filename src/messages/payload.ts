@@ -7,8 +7,9 @@ export type Reading = { points: Point[] } | { reason: string };
 
 /** Bytes of UTF-8 that a category or a text may have. */
 const textLimit = 1024;
-/** Milliseconds since 1970 that a date can hold, either way. */
-const timeLimit = 8.64e15;
+/** Milliseconds since 1970; what lies outside no query can ask for, because dates have four digits for the year. */
+const firstTime = Date.parse('0000-01-01T00:00:00.000Z');
+const lastTime = Date.parse('9999-12-31T23:59:59.999Z');
 /** SenML: a time below this many seconds is relative to now (RFC 8428, 4.5.3). */
 const relativeLimit = 2 ** 28;
 const decimal = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
@@ -182,13 +183,17 @@ function readFloat(payload: Buffer, now: number): Reading {
 
 /** A point within the limits of every form, or what is wrong with it. */
 function toPoint(time: number, category: string, number: number | null, text: string | null): Point | string {
-  if (Math.abs(time) > timeLimit) return 'the time is out of range.';
+  if (!isInYears(time)) return 'the time is not in the years 0000 to 9999.';
   if (number === null && text === null) return 'it has neither a number nor a text.';
   if (number !== null && !Number.isFinite(number)) return 'the number is not finite.';
   if (isTooLong(category) || (text !== null && isTooLong(text))) return `a text is longer than ${textLimit} bytes.`;
   if (isMalformed(category) || (text !== null && isMalformed(text))) return 'a text holds half a character.';
   // Zero has one form in the store.
   return { time, category, numericValue: number === 0 ? 0 : number, stringValue: text };
+}
+
+function isInYears(time: number): boolean {
+  return time >= firstTime && time <= lastTime;
 }
 
 function readTime(text: string): number | undefined {
@@ -312,11 +317,11 @@ function plainEntry(message: string, time: number): LogInput {
   return { time, severity: 'info', message, code: null, details: null, tags: [], custom: null };
 }
 
-/** The time at the source: epoch milliseconds, as a number or a text, or an ISO 8601 date. */
+/** The time at the source: epoch milliseconds, as a number or a text, or an ISO 8601 date; in the years 0000 to 9999. */
 export function readSourceTime(value: unknown): number | undefined {
   const time =
     typeof value === 'number' ? Math.round(value) : typeof value === 'string' ? readTime(value.trim()) : undefined;
-  return time !== undefined && Math.abs(time) <= timeLimit ? time : undefined;
+  return time !== undefined && isInYears(time) ? time : undefined;
 }
 
 function asText(value: unknown): string | null {

@@ -116,10 +116,15 @@ function filled(
 function show(sum: Sum, time: string, wanted: readonly Aggregate[], { omitNull = false }: SeriesQuery): Shown {
   const shown: Shown = { time, category: sum.category };
   for (const name of wanted) {
-    const value = name === 'avg' ? average(sum) : sum[name];
+    const value = finite(name === 'avg' ? average(sum) : sum[name]);
     if (!omitNull || value !== null) shown[name] = value;
   }
   return shown;
+}
+
+/** Null for a sum beyond what a number can be, which JSON cannot say. */
+function finite(value: number | null): number | null {
+  return Number.isFinite(value) ? value : null;
 }
 
 function average({ sum, numbers }: Sum): number | null {

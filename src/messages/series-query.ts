@@ -69,7 +69,7 @@ const rollup = {
   aggregate: Type.Optional(
     Type.String({
       default: 'avg',
-      description: `Comma-separated, of ${aggregates.join(', ')}: of the numbers of a bucket and category, null where there is none; count is of points.`,
+      description: `Comma-separated, of ${aggregates.join(', ')}: of the numbers of a bucket and category, null where there is none, avg and sum also where the sum exceeds a double; count is of points.`,
     }),
   ),
   timezone: Type.Optional(

@@ -1,5 +1,6 @@
 /** What is kept, and for how long: retention, the cap on bytes, the reserve on the disk, and what they say. */
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import type { MqttClient } from 'mqtt';
 import t, { type Test } from 'tap';
@@ -271,6 +272,8 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
     await write(`/api/v1/devices/${one.device.id}/logs`, { message: 'hot' }),
     await write(`/messaging/publish/${topic}`, ',c,1,', text),
     await write(`/messaging/publish/${service.topic(one.device.id, '_log')}`, 'hot', text),
+    await write(`/messaging/publish/${service.topic(one.device.id, 'live')}?retain=true&qos=0`, 'on', text),
+    await write(`/messaging/publish/${service.topic(one.device.id, 'live')}?retain=true`, 'on', text),
   ];
   for (const answer of answers) t.match(answer, { status: 507, body: { error: explained } }, 'over HTTP too');
   const loud = logLines.filter((line) => JSON.parse(line).level > 30 && line.includes('DISK_RESERVE'));
@@ -279,6 +282,19 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
   const two = await device();
   await two.publish('on', 'live');
   t.pass('what need not be kept passes');
+  for (const channel of ['live', 'data']) {
+    const retained = rejection(two.client);
+    two.client.publish(service.topic(two.device.id, channel), ',c,1,', { qos: 0, retain: true });
+    t.match(await retained, { error: explained }, `nothing is retained on ${channel}`);
+  }
+  const fresh = await service.connect({ jwt: service.admin });
+  const heard: string[] = [];
+  fresh.on('message', (topic, payload) => heard.push(`${topic.split('/').at(-1)} ${payload}`));
+  for (const { id } of [one.device, two.device])
+    await fresh.subscribeAsync(['live', 'data'].map((channel) => service.topic(id, channel)));
+  await two.publish('last', 'live');
+  while (!heard.includes('live last')) await nextTurn();
+  t.same(heard, ['live last'], 'who subscribes afterwards hears none of it');
   const listener = await service.connect({ jwt: service.admin }, { clientId: 'stored', clean: false });
   await listener.subscribeAsync(service.topic(two.device.id, 'live'), { qos: 1 });
   const saidTwo = rejection(two.client);

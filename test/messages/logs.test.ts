@@ -156,6 +156,13 @@ t.test('what is posted is stored like what the device says, and heard like that'
     [{}, { message: 'x'.repeat(16_384) }],
     Array.from({ length: 1001 }, () => ({})),
   ];
+  const never = [
+    '{"__proto__":1}',
+    '{"constructor":{"prototype":1}}',
+    '{"message":"\\u0000"}',
+    '{"message":"\\ud800"}',
+  ];
+  for (const body of never) t.match(await post(body), { status: 400, body: { error: { code: 106 } } }, body);
   for (const body of bad) t.match(await post(JSON.stringify(body)), { status: 400, body: { error: { code: 106 } } });
   t.equal((await service.ok('GET', path)).logs.meta.count, before, 'a bad one among good ones spoils them all');
   t.match(await post({ message: 'x'.repeat(16_000) }), { status: 200 });

@@ -217,6 +217,15 @@ t.test('a rollup has the aggregates of each bucket and category', async (t) => {
   t.equal(headers.get('platform-ignored-properties'), 'pageSize, pagingToken');
 });
 
+t.test('a sum that no number can hold is none, and so is its average', async (t) => {
+  const { publish, path } = await startDevice(t);
+  await publish([`${iso(-1000)},a,1e308,`, `${iso(-900)},a,1e308,`, `${iso(-800)},a,1e308,`]);
+  const read = async (query: string) => (await service.ok('GET', `${path()}?rollup=1d&${query}`)).result[0];
+  const { time: _, ...shown } = await read('aggregate=avg,sum,min,max,count');
+  t.strictSame(shown, { category: 'a', avg: null, sum: null, min: 1e308, max: 1e308, count: 3 });
+  t.strictSame(Object.keys(await read('aggregate=avg,sum&omitNull=true')), ['time', 'category']);
+});
+
 t.test('days of a rollup are those of its time zone', async (t) => {
   const { publish, path } = await startDevice(t);
   await publish([
