@@ -2,11 +2,10 @@
 import { X509Certificate } from 'node:crypto';
 import { boundedCache } from '../../db/cache.js';
 import type { AuthorityRow } from '../../db/index.js';
-import type { Row } from '../../db/records.js';
 import type { CertificateCheck, Context, PresentedCertificate } from '../context.js';
-import { readNewFields } from '../entity/values.js';
-import { find, findLive, insert, stamp } from '../entity/verbs.js';
+import { find, findLive, insert } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
+import { newDevice } from './devices.js';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.js';
 
 /** CAs that may stand between a registered one and a device. */
@@ -210,13 +209,10 @@ export class ClientCertificates {
           const taken = tx.selectFrom(table).select('id').where('id', '=', deviceId);
           if (await taken.executeTakeFirst()) throw new PlatformError('notUnique');
         }
-        await insert(tx, 'devices', {
-          ...newDevice(template.id, organizationId),
-          ...stamp(clock, { id, accountId }),
-          id: deviceId,
-          serialNumber: (serialNumber || commonName || deviceId).slice(0, longestSerialNumber),
-          fields: readNewFields(fields.of('devices', template.id), {}),
-        });
+        // It has proven that it is there (spec 3.1).
+        const place = { deviceTemplateId: template.id, organizationId, provisioningState: 'activated' };
+        const body = { serialNumber: (serialNumber || commonName || deviceId).slice(0, longestSerialNumber) };
+        await insert(tx, 'devices', { ...newDevice({ clock, fields }, { id, accountId }, place, body), id: deviceId });
         await audit.record(tx, {
           event: 'deviceCreatedByCertificate',
           outcome: 'success',
@@ -250,25 +246,6 @@ function vouches(ca: Certificate, chain: readonly Certificate[]): boolean {
   }
   return true;
 }
-
-/** It has proven that it is there: it is activated (spec 3.1). */
-function newDevice(deviceTemplateId: string, organizationId: string | null): Omit<Row<'devices'>, keyof Stamped> {
-  return {
-    deviceTemplateId,
-    organizationId,
-    provisioningState: 'activated',
-    firmwareVersion: null,
-    latitude: null,
-    longitude: null,
-    connected: 0,
-    lastConnected: null,
-    externalIp: null,
-    geoIpLatitude: null,
-    geoIpLongitude: null,
-    reverseDns: null,
-  };
-}
-type Stamped = ReturnType<typeof stamp> & Pick<Row<'devices'>, 'serialNumber' | 'fields'>;
 
 function readable(x509: X509Certificate): Certificate | undefined {
   try {

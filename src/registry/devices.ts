@@ -137,7 +137,7 @@ type NewPlace = Pick<Row<'devices'>, 'deviceTemplateId' | 'organizationId' | 'pr
  */
 export function newDevice(
   { clock, fields }: Pick<Context, 'clock' | 'fields'>,
-  caller: Caller,
+  caller: Pick<Caller, 'id' | 'accountId'>,
   { deviceTemplateId, organizationId, provisioningState }: NewPlace,
   body: Static<typeof newDeviceShape> & Record<string, unknown>,
 ): Row<'devices'> {
