@@ -45,13 +45,17 @@ export class ConnectRefused extends Error {
     super(message);
   }
 
+  get limit(): LimitName | undefined {
+    return this.about.limit;
+  }
+
   get reason(): RefusalReason {
     return reasons[this.returnCode];
   }
 
   /** Whether the credential was right all the same; what is not known to be so counts as a stranger's. */
   get isProven(): boolean {
-    return this.returnCode === connack.notAuthorized || this.about.limit === 'max_connections_per_principal';
+    return this.returnCode === connack.notAuthorized || this.limit === 'max_connections_per_principal';
   }
 }
 

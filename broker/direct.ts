@@ -62,8 +62,8 @@ export class DirectPublisher {
       if (!(error instanceof ConnectRefused)) throw error;
       counters.failedBasics += 1;
       await limits.failed(error, address);
-      const { message, returnCode: code, isProven } = error;
-      const { limit, allowance } = error.about;
+      const { message, limit, returnCode: code, isProven } = error;
+      const { allowance } = error.about;
       const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
       const principal = isProven ? ({ type: 'device', id: username } as const) : undefined;
       this.#note(username, { action: 'connect', topic: null, reason, code, address, principal });

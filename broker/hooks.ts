@@ -293,7 +293,7 @@ export class Hooks {
   #noteConnect(
     name: string,
     { address, clientId }: Pick<LiveClient, 'address' | 'clientId'>,
-    { about: { limit }, message, returnCode: code, isProven }: ConnectRefused,
+    { limit, message, returnCode: code, isProven }: ConnectRefused,
   ): void {
     const { refusals, services } = this.#parts;
     if (!services.access.placement(name)) return;
