@@ -3,6 +3,7 @@
  * job goes on after any end of the process where it was, and nothing is made twice.
  */
 import { AsyncResource } from 'node:async_hooks';
+import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Tx } from '../../db/index.js';
@@ -10,6 +11,7 @@ import { insertMany } from '../../db/many.js';
 import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';
 import { move, regenerate, remove, undoDelete, undoMove } from './bulk.js';
+import { Equipping } from './equipping.js';
 import { dropJob, endResults, forgetOldRows } from './expiry.js';
 import { changeJob, endOf, type Job, type JobAction, parametersOf, receiving, workerOf } from './job.js';
 import { provision } from './provision.js';
@@ -49,6 +51,7 @@ class Stopped extends Error {}
 
 export class Jobs {
   readonly #ctx: JobServices;
+  readonly #equipping: Equipping;
   readonly #running = new Map<string, { accountId: string; ended: Promise<void> }>();
   readonly #watchers = new Map<string, Set<(job: Job) => void>>();
   /** In the context of the start: a job belongs to no request. */
@@ -60,6 +63,7 @@ export class Jobs {
 
   constructor(ctx: JobServices) {
     this.#ctx = ctx;
+    this.#equipping = new Equipping(join(ctx.config.dataDir, 'keys'));
     this.#fill = AsyncResource.bind(() => {
       this.#filling = this.#filling.then(() => this.#begin()).catch((error) => this.#log(error, 'jobs cannot begin'));
     });
@@ -82,6 +86,7 @@ export class Jobs {
     clearInterval(this.#timer);
     await this.#filling;
     await Promise.all([...this.#running.values()].map(({ ended }) => ended));
+    await this.#equipping.close();
     await this.#looking;
   }
 
@@ -112,7 +117,10 @@ export class Jobs {
   async #begin(): Promise<void> {
     while (!this.#stopped && this.#running.size < mostRunning) {
       const job = await this.#next();
-      if (!job) return;
+      if (!job) {
+        if (this.#running.size === 0) await this.#equipping.close();
+        return;
+      }
       const ended = this.#run(job).finally(() => {
         this.#running.delete(job.id);
         this.wake();
@@ -168,7 +176,8 @@ export class Jobs {
   /** Goes through the rows: while one share is written, the next is looked at and hashed. */
   async #work(job: Job): Promise<void> {
     const ctx = this.#ctx;
-    const run: Run = { ctx, job, parameters: parametersOf(job), seal: ResultSeal.of(ctx, job) };
+    const seal = ResultSeal.of(ctx, job);
+    const run: Run = { ctx, job, parameters: parametersOf(job), equipping: this.#equipping, seal };
     const work = works[job.action as JobAction](run);
     const look = async (after: number, limit: number): Promise<Share | undefined> => {
       const rows = await ctx.registry.query

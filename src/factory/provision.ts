@@ -9,8 +9,6 @@ import type { Context } from '../context.js';
 import { findUnstorable, unstorable } from '../entity/values.js';
 import { findLive, timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
-import { makeSecret } from '../identity/secrets.js';
-import { hashOfCode, makeCode } from '../registry/association.js';
 import { newCredential } from '../registry/credentials.js';
 import { newDevice, newDeviceShape } from '../registry/devices.js';
 import { defaultTemplate } from '../registry/templates.js';
@@ -116,7 +114,7 @@ interface Unit {
   device: Row<'devices'>;
   secretHash: string;
   codeHash: string;
-  sealedResult: Buffer | null;
+  sealedResult: Buffer;
 }
 
 export const provision: OpenWork = (run) => {
@@ -130,7 +128,7 @@ export const provision: OpenWork = (run) => {
       else failed.push(failedRow(given.row, device.errors));
     }
     if (run.job.dryRun === 1) return dryRun(failed, good);
-    const units = await Promise.all(good.map(({ row, device }) => equip(run, row, device)));
+    const units = await equip(run, good);
     return { write: (tx, current) => make(tx, run, current, failed, units) };
   };
 };
@@ -203,13 +201,22 @@ function readColumn(values: Record<string, unknown>, names: readonly [string, st
   return name === undefined ? undefined : { name, value: values[name] };
 }
 
-/** Makes a secret and a code, and hashes both off the event loop. */
-async function equip({ ctx, seal, job }: Run, row: number, device: Row<'devices'>): Promise<Unit> {
-  const { serialNumber, deviceTemplateId } = device;
-  const [secret, code] = [makeSecret(), makeCode()];
-  const sealedResult = seal?.seal(row, { serialNumber, deviceTemplateId, secret, code }) ?? null;
-  const [secretHash, codeHash] = await Promise.all([ctx.secrets.hash(secret), hashOfCode(ctx, job.accountId, code)]);
-  return { row, device, secretHash, codeHash, sealedResult };
+/** Gives each device a secret and a code. */
+async function equip(
+  { equipping, job }: Run,
+  good: ReadonlyArray<{ row: number; device: Row<'devices'> }>,
+): Promise<Unit[]> {
+  const bare = good.map(({ row, device: { serialNumber, deviceTemplateId } }) => ({
+    row,
+    serialNumber,
+    deviceTemplateId,
+  }));
+  const equipped = await equipping.equip(job, bare);
+  return good.flatMap(({ row, device }, at) => {
+    const { secretHash = '', codeHash = '', sealedResult = new Uint8Array() } = equipped[at] ?? {};
+    const { buffer, byteOffset, byteLength } = sealedResult;
+    return { row, device, secretHash, codeHash, sealedResult: Buffer.from(buffer, byteOffset, byteLength) };
+  });
 }
 
 /** Makes all that can be made of some units, in one transaction; each serial number of a template is made once. */

@@ -30,7 +30,10 @@ export class ResultSeal {
   }
 
   /** Undefined when the job has no key: it has no results, or they have been destroyed. */
-  static of({ sealing }: Pick<Context, 'sealing'>, { id, sealedKey }: Job): ResultSeal | undefined {
+  static of(
+    { sealing }: Pick<Context, 'sealing'>,
+    { id, sealedKey }: Pick<Job, 'id' | 'sealedKey'>,
+  ): ResultSeal | undefined {
     if (sealedKey === null) return undefined;
     return new ResultSeal(Buffer.from(sealing.open(`job/${id}`, sealedKey), 'base64'), id);
   }

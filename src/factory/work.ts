@@ -3,6 +3,7 @@ import type { Tx } from '../../db/index.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type ErrorDetail, PlatformError } from '../errors.js';
+import type { Equipping } from './equipping.js';
 import type { Job, JobRow, Parameters, RowState } from './job.js';
 import type { ResultSeal } from './results.js';
 import type { RowValues, StoredRow } from './rows-in.js';
@@ -15,6 +16,7 @@ export interface Run {
   ctx: JobServices;
   job: Job;
   parameters: Parameters;
+  equipping: Equipping;
   /** Absent where the rows have no results. */
   seal: ResultSeal | undefined;
 }

@@ -4,42 +4,18 @@ import { Id } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';
-import { alphabet, inGroups, randomCharacters, readTyped } from '../crockford.js';
+import { alphabet, inGroups, readTyped } from '../crockford.js';
 import { nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { find, findLive, timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
+import { checkCharacter, codeLength, hashOfCode, makeCode } from './association-codes.js';
 import { associateDevice } from './devices.js';
 
-const codeLength = 12;
 /** Wrong codes that a caller may try in `tryWindow` milliseconds. */
 const tries = 10;
 const tryWindow = 15 * 60_000;
-
-/** The check character of the first eleven: Luhn's method in base 32, which finds every single wrong character. */
-export function checkCharacter(characters: string): string {
-  const sum = [...characters].reverse().reduce((total, character, place) => {
-    const value = alphabet.indexOf(character) * (place % 2 === 0 ? 2 : 1);
-    return total + Math.floor(value / alphabet.length) + (value % alphabet.length);
-  }, 0);
-  return alphabet.charAt((alphabet.length - (sum % alphabet.length)) % alphabet.length);
-}
-
-/** A new code, without hyphens. */
-export function makeCode(): string {
-  const characters = randomCharacters(codeLength - 1);
-  return characters + checkCharacter(characters);
-}
-
-/** What a code is stored and looked up as. */
-export function hashOfCode(
-  { secrets, sealing }: Pick<Context, 'secrets' | 'sealing'>,
-  accountId: string,
-  code: string,
-) {
-  return secrets.hashCode(accountId, sealing.digest('associationCode', `${accountId}/${code}`));
-}
 
 /** The code that a person typed. @throws PlatformError 400 with 106 when it cannot be one. */
 function readCode(typed: string): string {

@@ -1,0 +1,29 @@
+/** The thread that makes secrets and codes, hashes them and seals them as results: the event loop of the service does not. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { Sealing } from '../identity/sealing.js';
+import { makeSecret, Secrets } from '../identity/secrets.js';
+import { hashOfCode, makeCode } from '../registry/association-codes.js';
+import type { Asked, Bare, Equipped } from './equipping.js';
+import { ResultSeal } from './results.js';
+
+const { keys } = workerData as { keys: string };
+const services = { sealing: Sealing.open(keys), secrets: new Secrets() };
+
+parentPort?.on('message', async ({ job, units }: Asked) => {
+  try {
+    const seal = ResultSeal.of(services, job);
+    if (!seal) throw new Error('The job has no key for its results.');
+    const equip = async ({ row, serialNumber, deviceTemplateId }: Bare): Promise<Equipped> => {
+      const [secret, code] = [makeSecret(), makeCode()];
+      const [secretHash, codeHash] = await Promise.all([
+        services.secrets.hash(secret),
+        hashOfCode(services, job.accountId, code),
+      ]);
+      const sealedResult = seal.seal(row, { serialNumber, deviceTemplateId, secret, code });
+      return { secretHash, codeHash, sealedResult };
+    };
+    parentPort?.postMessage({ equipped: await Promise.all(units.map(equip)) });
+  } catch (error) {
+    parentPort?.postMessage({ failure: (error as Error).message });
+  }
+});

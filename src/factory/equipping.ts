@@ -1,0 +1,80 @@
+/** The thread that equips units, seen from here. It runs while there are jobs that need it. */
+import { Worker } from 'node:worker_threads';
+import type { Job } from './job.js';
+
+/** A unit before it has a secret. */
+export interface Bare {
+  row: number;
+  serialNumber: string;
+  deviceTemplateId: string;
+}
+
+/** What is stored of its secret and its code, and both of them sealed. */
+export interface Equipped {
+  secretHash: string;
+  codeHash: string;
+  sealedResult: Uint8Array;
+}
+
+export interface Asked {
+  job: Pick<Job, 'id' | 'accountId' | 'sealedKey'>;
+  units: readonly Bare[];
+}
+type Answered = { equipped: Equipped[] } | { failure: string };
+
+interface Waiting {
+  resolve(equipped: Equipped[]): void;
+  reject(error: Error): void;
+}
+
+export class Equipping {
+  readonly #keys: string;
+  #worker: Worker | undefined;
+  /** Who waits for an answer, by the thread that is asked, in the order of the questions. */
+  readonly #waiting = new WeakMap<Worker, Waiting[]>();
+
+  /** `keys` is the directory with the sealing key. */
+  constructor(keys: string) {
+    this.#keys = keys;
+  }
+
+  /** Makes a secret and a code for each unit, in their order. Rejects when the thread fails. */
+  equip({ id, accountId, sealedKey }: Asked['job'], units: readonly Bare[]): Promise<Equipped[]> {
+    if (units.length === 0) return Promise.resolve([]);
+    this.#worker ??= this.#start();
+    const worker = this.#worker;
+    return new Promise((resolve, reject) => {
+      this.#waiting.get(worker)?.push({ resolve, reject });
+      worker.postMessage({ job: { id, accountId, sealedKey }, units } satisfies Asked);
+    });
+  }
+
+  /** Ends the thread; the next question starts another. */
+  async close(): Promise<void> {
+    await this.#worker?.terminate();
+  }
+
+  #start(): Worker {
+    // Without the loaders of the main thread (tests have some): each would start again in it.
+    const worker = new Worker(new URL('./equip-worker.js', import.meta.url), {
+      workerData: { keys: this.#keys },
+      execArgv: [],
+    });
+    const waiting: Waiting[] = [];
+    this.#waiting.set(worker, waiting);
+    let cause = new Error('The thread that equips units has ended.');
+    worker.on('message', (answered: Answered) => {
+      const next = waiting.shift();
+      if ('failure' in answered) next?.reject(new Error(answered.failure));
+      else next?.resolve(answered.equipped);
+    });
+    worker.on('error', (error) => {
+      cause = error as Error;
+    });
+    worker.on('exit', () => {
+      if (this.#worker === worker) this.#worker = undefined;
+      for (const { reject } of waiting.splice(0)) reject(cause);
+    });
+    return worker;
+  }
+}

@@ -1,0 +1,31 @@
+/** Association codes as such (decisions 6): how one is made, checked and stored. */
+import { alphabet, randomCharacters } from '../crockford.js';
+import type { Sealing } from '../identity/sealing.js';
+import type { Secrets } from '../identity/secrets.js';
+
+export const codeLength = 12;
+
+/** The check character of the first eleven: Luhn's method in base 32, which finds every single wrong character. */
+export function checkCharacter(characters: string): string {
+  let sum = 0;
+  for (let place = 0; place < characters.length; place += 1) {
+    const value = alphabet.indexOf(characters.charAt(characters.length - 1 - place)) * (place % 2 === 0 ? 2 : 1);
+    sum += Math.floor(value / alphabet.length) + (value % alphabet.length);
+  }
+  return alphabet.charAt((alphabet.length - (sum % alphabet.length)) % alphabet.length);
+}
+
+/** A new code, without hyphens. */
+export function makeCode(): string {
+  const characters = randomCharacters(codeLength - 1);
+  return characters + checkCharacter(characters);
+}
+
+/** What a code is stored and looked up as. */
+export function hashOfCode(
+  { secrets, sealing }: { secrets: Secrets; sealing: Sealing },
+  accountId: string,
+  code: string,
+): Promise<string> {
+  return secrets.hashCode(accountId, sealing.digest('associationCode', `${accountId}/${code}`));
+}
