@@ -77,5 +77,5 @@ function unitOf(
   const associationCode = code === undefined ? '' : inGroups(code);
   const topics = Object.fromEntries(channels.map((channel) => [channel, topic(channel)]));
   const found = { row, serialNumber, deviceId: id, accountId, secret, associationCode };
-  return { ...found, claimUrl: code === undefined ? '' : withCode(claim, associationCode), broker, topics };
+  return { ...found, claimUrl: code === undefined ? '' : withCode(claim, associationCode, accountId), broker, topics };
 }

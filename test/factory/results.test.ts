@@ -65,7 +65,10 @@ t.test('every format has the same units; a file for each is named by its row', a
   const units = await unitsOf(service, job.id);
   t.equal(units.length, 3);
   t.equal(units[0].broker, 'mqtts://things.example.com:8883');
-  t.equal(units[0].claimUrl, `https://example.com/claim?from=label&code=${units[0].associationCode}`);
+  t.equal(
+    units[0].claimUrl,
+    `https://example.com/claim?from=label&code=${units[0].associationCode}&account=${service.accountId}`,
+  );
   t.strictSame(JSON.parse((await file(job.id, 'json')).bytes.toString()), { results: units });
   const csv = await file(job.id, 'csv');
   t.match(csv.response.headers.get('content-disposition'), `job-${job.id}.csv`);

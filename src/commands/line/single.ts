@@ -55,7 +55,7 @@ export async function runUnit(line: Line, begun: ChunkState): Promise<FailedUnit
     accountId: device.accountId,
     secret: mqttCredential.secret,
     associationCode,
-    claimUrl: withCode(claimUrl, associationCode),
+    claimUrl: withCode(claimUrl, associationCode, device.accountId),
     broker,
     topics: Object.fromEntries(
       device.channels.map(({ channelTemplateName, channel }) => [channelTemplateName, channel]),
