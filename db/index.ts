@@ -77,12 +77,14 @@ const credentialsKept = 10_000;
 /** The registry: entities, identities, sessions. Owns its files; `close` ends them. */
 export class Registry {
   readonly query: Db;
+  readonly #writer: Sqlite.Database;
   readonly #reader: Sqlite.Database;
   readonly #lookups: ReturnType<typeof prepareLookups>;
   readonly #credentials = boundedCache<string, CredentialRow>(credentialsKept);
 
   private constructor(writer: Sqlite.Database, reader: Sqlite.Database) {
     this.query = new Kysely<Tables>({ dialect: SqliteDialect.of({ writer, reader }) });
+    this.#writer = writer;
     this.#reader = reader;
     this.#lookups = prepareLookups(reader);
   }
@@ -183,6 +185,19 @@ export class Registry {
   /** To be told after the commit that made, replaced or removed one. */
   credentialChanged(entityId: string): void {
     this.#credentials.delete(entityId);
+  }
+
+  /**
+   * Empties the write-ahead log, in which what has been overwritten may still stand; false when it could not be done now,
+   * because somebody writes or reads.
+   */
+  emptyLog(): boolean {
+    try {
+      const [done] = this.#writer.pragma('wal_checkpoint(TRUNCATE)') as Array<{ busy: number }>;
+      return done?.busy === 0;
+    } catch {
+      return false;
+    }
   }
 
   async close(): Promise<void> {

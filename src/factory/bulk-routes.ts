@@ -102,7 +102,7 @@ async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof bulkBo
     throw unknownReference('organizationId');
   const ids = await selectIds(ctx, caller, asked);
   const parameters = organizationId === undefined ? {} : { organizationId };
-  return makeJob(ctx, caller, { action, parameters, rows: await rowsOf(ctx, ids) });
+  return makeJob(ctx, caller, { action, parameters, rows: await rowsOf(ctx, caller.accountId, ids) });
 }
 
 /** @throws PlatformError 400/106 for neither or both of filter and ids, and for more devices than a job has rows. */
@@ -114,6 +114,9 @@ async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<t
     if (unique.length > mostRows) throw tooMany('ids');
     return unique;
   }
+  // A shell variable that is not set must not select everything.
+  for (const [name, value] of Object.entries(filter ?? {}))
+    if (typeof value === 'string' && value.trim() === '') throw invalid(`filter.${name}`, 'must not be empty');
   const query = { ...filter, accountId: caller.accountId } as ListQuery;
   const selected: string[] = [];
   for (;;) {
@@ -126,12 +129,15 @@ async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<t
   }
 }
 
-/** The rows of devices; the serial number is for whoever reads them. */
-async function rowsOf({ registry }: Context, ids: readonly string[]): Promise<string[]> {
+/** The rows of devices; the serial number is for whoever reads them, and of the account's own devices alone. */
+async function rowsOf({ registry }: Context, accountId: string, ids: readonly string[]): Promise<string[]> {
   const rows: string[] = [];
   for (let from = 0; from < ids.length; from += atOnce) {
     const some = ids.slice(from, from + atOnce);
-    const devices = registry.query.selectFrom('devices').select(['id', 'serialNumber']);
+    const devices = registry.query
+      .selectFrom('devices')
+      .select(['id', 'serialNumber'])
+      .where('accountId', '=', accountId);
     const serials = new Map((await devices.where('id', 'in', some).execute()).map((one) => [one.id, one.serialNumber]));
     for (const id of some) rows.push(JSON.stringify({ values: { id, serialNumber: serials.get(id) } }));
     await nextTurn();

@@ -60,6 +60,8 @@ export class Jobs {
   #looking = Promise.resolve();
   #filling = Promise.resolve();
   #stopped = false;
+  /** Whether the log of the database may hold keys that were destroyed. */
+  #hasRemains = true;
 
   constructor(ctx: JobServices) {
     this.#ctx = ctx;
@@ -245,11 +247,21 @@ export class Jobs {
     if (ended) this.changed(ended);
   }
 
+  /** The key of a job has been destroyed: what it has sealed goes as well. */
+  keyDestroyed(): void {
+    this.#hasRemains = true;
+    this.look();
+  }
+
   /** There may be results to destroy. */
   look(): void {
     this.#looking = this.#looking
       .then(async () => {
-        for (const job of await endResults(this.#ctx, () => this.#stopped)) this.changed(job);
+        const ended = await endResults(this.#ctx, () => this.#stopped);
+        for (const job of ended) this.changed(job);
+        this.#hasRemains ||= ended.length > 0;
+        // Keys that were destroyed still stand in there.
+        if (this.#hasRemains) this.#hasRemains = !this.#ctx.registry.emptyLog();
         await forgetOldRows(this.#ctx, () => this.#stopped);
       })
       .catch((error) => this.#log(error, 'results could not be destroyed'));

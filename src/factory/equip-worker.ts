@@ -3,13 +3,21 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { Sealing } from '../identity/sealing.js';
 import { makeSecret, Secrets } from '../identity/secrets.js';
 import { hashOfCode, makeCode } from '../registry/association-codes.js';
-import type { Asked, Bare, Equipped } from './equipping.js';
+import type { Asked, Bare, Equipped, Wanted } from './equipping.js';
 import { ResultSeal } from './results.js';
 
 const { keys } = workerData as { keys: string };
 const services = { sealing: Sealing.open(keys), secrets: new Secrets() };
 
-parentPort?.on('message', async ({ job, units }: Asked) => {
+let underWay = Promise.resolve();
+
+parentPort?.on('message', (asked: Asked) => {
+  // It ends when nothing is left to do.
+  if ('close' in asked) void underWay.then(() => parentPort?.close());
+  else underWay = Promise.all([underWay, answer(asked)]).then(() => {});
+});
+
+async function answer({ job, units }: Wanted): Promise<void> {
   try {
     const seal = ResultSeal.of(services, job);
     if (!seal) throw new Error('The job has no key for its results.');
@@ -26,4 +34,4 @@ parentPort?.on('message', async ({ job, units }: Asked) => {
   } catch (error) {
     parentPort?.postMessage({ failure: (error as Error).message });
   }
-});
+}

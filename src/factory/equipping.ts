@@ -1,4 +1,5 @@
 /** The thread that equips units, seen from here. It runs while there are jobs that need it. */
+import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import type { Job } from './job.js';
 
@@ -16,10 +17,11 @@ export interface Equipped {
   sealedResult: Uint8Array;
 }
 
-export interface Asked {
+export interface Wanted {
   job: Pick<Job, 'id' | 'accountId' | 'sealedKey'>;
   units: readonly Bare[];
 }
+export type Asked = Wanted | { close: true };
 type Answered = { equipped: Equipped[] } | { failure: string };
 
 interface Waiting {
@@ -39,7 +41,7 @@ export class Equipping {
   }
 
   /** Makes a secret and a code for each unit, in their order. Rejects when the thread fails. */
-  equip({ id, accountId, sealedKey }: Asked['job'], units: readonly Bare[]): Promise<Equipped[]> {
+  equip({ id, accountId, sealedKey }: Wanted['job'], units: readonly Bare[]): Promise<Equipped[]> {
     if (units.length === 0) return Promise.resolve([]);
     this.#worker ??= this.#start();
     const worker = this.#worker;
@@ -49,9 +51,15 @@ export class Equipping {
     });
   }
 
-  /** Ends the thread; the next question starts another. */
+  /** Lets the thread end when it has answered; the next question starts another. */
   async close(): Promise<void> {
-    await this.#worker?.terminate();
+    const worker = this.#worker;
+    if (!worker) return;
+    this.#worker = undefined;
+    const exited = once(worker, 'exit');
+    // Terminated in the middle of a hash it would end the process.
+    worker.postMessage({ close: true } satisfies Asked);
+    await exited;
   }
 
   #start(): Worker {

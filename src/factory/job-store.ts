@@ -202,7 +202,7 @@ export async function confirmJob(ctx: Context, caller: Caller, job: Job): Promis
   });
   if (!confirmed) return reread(ctx, job.id);
   ctx.jobs.changed(confirmed);
-  ctx.jobs.look();
+  ctx.jobs.keyDestroyed();
   return confirmed;
 }
 

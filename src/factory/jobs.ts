@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { Id, Nullable } from '../../db/records.js';
+import { Nullable } from '../../db/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
@@ -53,7 +53,7 @@ const rowShape = Type.Object({
   row: Type.Integer({ description: 'Of the input, from 1; a header is no row.' }),
   serialNumber: Nullable(Type.String()),
   state: oneOf(rowStates),
-  deviceId: Nullable(Id),
+  deviceId: Nullable(Type.String()),
   errors: Type.Array(Type.Object({ column: Type.Optional(Type.String()), message: Type.String() })),
 });
 export const jobResponse = (description: string) => Type.Object({ job: jobShape }, { description });

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import type { Db, Tx } from '../../db/index.js';
 import { insertMany } from '../../db/many.js';
 import type { Row } from '../../db/records.js';
-import { type Caller, isAccountWide } from '../access.js';
+import { type Caller, isAccountWide, type Station } from '../access.js';
 import type { Context } from '../context.js';
 import { findUnstorable, unstorable } from '../entity/values.js';
 import { findLive, timestamp } from '../entity/verbs.js';
@@ -61,13 +61,26 @@ export class Places {
     this.#accountId = accountId;
   }
 
-  /** @throws PlatformError 400/102 naming `path`; 400/106 for a name that several have. */
-  async find(table: 'deviceTemplates' | 'organizations', path: string, text: string): Promise<string> {
+  /**
+   * To a station all but its own look like none. @throws PlatformError 400/102 naming `path`; 400/106 for a name that
+   * several have.
+   */
+  async find(caller: Caller, table: 'deviceTemplates' | 'organizations', path: string, text: string): Promise<string> {
     const key = `${table}/${text}`;
-    if (!this.#known.has(key)) this.#known.set(key, await this.#look(table, path, text));
+    if (!this.#known.has(key))
+      this.#known.set(
+        key,
+        caller.kind === 'station' ? await this.#own(caller, table, text) : await this.#look(table, path, text),
+      );
     const id = this.#known.get(key);
     if (id === undefined) throw unknownReference(path);
     return id;
+  }
+
+  async #own(station: Station, table: 'deviceTemplates' | 'organizations', text: string): Promise<string | undefined> {
+    const id = table === 'deviceTemplates' ? station.deviceTemplateId : station.organizationId;
+    const row = id === null ? undefined : await findLive(this.#db, table, this.#accountId, id);
+    return row && (row.id === text || row.name === text) ? row.id : undefined;
   }
 
   async #look(table: 'deviceTemplates' | 'organizations', path: string, text: string): Promise<string | undefined> {
@@ -98,8 +111,8 @@ export async function defaultPlace(
   const places = new Places(registry.query, caller.accountId);
   const { template, organization } = asked;
   const wanted = {
-    ...(template && { deviceTemplateId: await places.find('deviceTemplates', 'template', template) }),
-    ...(organization && { organizationId: await places.find('organizations', 'organization', organization) }),
+    ...(template && { deviceTemplateId: await places.find(caller, 'deviceTemplates', 'template', template) }),
+    ...(organization && { organizationId: await places.find(caller, 'organizations', 'organization', organization) }),
   };
   const { deviceTemplateId, organizationId = null } = askedPlace<Partial<Place>>(caller, wanted);
   if (deviceTemplateId !== undefined) return { deviceTemplateId, organizationId };
@@ -180,17 +193,19 @@ async function readPlace(
   const organization = readColumn(values, organizationColumns);
   if (template && typeof template.value !== 'string') throw invalid(template.name, 'must be a text');
   const wanted = {
-    ...(template && { deviceTemplateId: await places.find('deviceTemplates', template.name, String(template.value)) }),
-    ...(organization && { organizationId: await organizationOf(places, organization) }),
+    ...(template && {
+      deviceTemplateId: await places.find(caller, 'deviceTemplates', template.name, String(template.value)),
+    }),
+    ...(organization && { organizationId: await organizationOf(caller, places, organization) }),
   };
   const asked = askedPlace<Partial<Place>>(caller, wanted);
   return { ...usual, ...asked };
 }
 
-async function organizationOf(places: Places, { name, value }: { name: string; value: unknown }) {
+async function organizationOf(caller: Caller, places: Places, { name, value }: { name: string; value: unknown }) {
   if (value === null) return null;
   if (typeof value !== 'string') throw invalid(name, 'must be a text or null');
-  return places.find('organizations', name, value);
+  return places.find(caller, 'organizations', name, value);
 }
 
 /** @throws PlatformError 400/106 when a row gives it by both names. */

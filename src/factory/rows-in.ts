@@ -44,7 +44,7 @@ export class RowsIn {
     const sameAs = typeof serialNumber === 'string' ? this.#serials.get(serialNumber) : undefined;
     if (typeof serialNumber === 'string' && sameAs === undefined) this.#serials.set(serialNumber, row);
     const stored: StoredRow = { values, ...(sameAs !== undefined && { sameAs }) };
-    const text = JSON.stringify(stored);
+    const text = textOf(stored, row);
     if (text.length > longestRow) throw invalid('rows', `row ${row} is longer than ${longestRow} characters`);
     this.#hash.update(`${text}\n`);
     this.rows.push(text);
@@ -66,6 +66,15 @@ export class RowsIn {
   /** For whoever compares bodies: two with the same rows are the same. */
   toJSON(): string {
     return this.digest;
+  }
+}
+
+function textOf(stored: StoredRow, row: number): string {
+  try {
+    return JSON.stringify(stored);
+  } catch {
+    // What was parsed can be written, unless it is nested more deeply than the stack goes.
+    throw invalid('rows', `row ${row} is nested too deeply`);
   }
 }
 

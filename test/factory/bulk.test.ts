@@ -1,5 +1,6 @@
 /** Bulk changes as jobs (decisions 6): what the single call does, for many devices, and the way back. */
 import t from 'tap';
+import { createAccount } from '../../src/registry/accounts.js';
 import { follow, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
 
@@ -138,6 +139,8 @@ t.test('what could hit more than was meant is refused', async (t) => {
     {},
     { action: 'delete' },
     { action: 'delete', filter: {} },
+    { action: 'delete', filter: { serialNumber: '' } },
+    { action: 'delete', filter: { serialNumber: ' ', connected: false } },
     { action: 'delete', filter: { serialnumber: 'SAFE-' } },
     { action: 'delete', filter: { serialNumber: 'SAFE-' }, ids: [deviceId] },
     { action: 'delete', ids: [] },
@@ -157,6 +160,18 @@ t.test('what could hit more than was meant is refused', async (t) => {
   t.match(await post('/devices/jobs', { action: 'delete', ids: [deviceId] }, token), { status: 403 });
   const other = await provision(service, [{ serialNumber: 'SAFE-2' }]);
   t.match(await post(`/devices/jobs/${other.id}/undo`), { status: 400, body: { error: { code: 104 } } });
+});
+
+t.test('a device of another account is as one that does not exist', async (t) => {
+  const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
+  const { accountId } = await createAccount(service.server.ctx, account);
+  const { jwt: token } = await service.loginAs(account.adminEmail, account.adminPassword, accountId);
+  const theirs = await service.create('/devices', 'device', { accountId, serialNumber: 'THEIRS' }, token);
+  const job = await bulk({ action: 'delete', ids: [theirs.id, 'nothing'] });
+  t.match(job, { done: 0, failed: 2 });
+  const [foreign, none] = await rowsOf(service, job.id, 'failed');
+  t.strictSame({ ...foreign, row: 0, deviceId: '' }, { ...none, row: 0, deviceId: '' });
+  t.equal((await service.http('GET', `/api/v1/devices/${theirs.id}`, { token })).status, 200);
 });
 
 t.test('after 30 days nothing is undone', async (t) => {

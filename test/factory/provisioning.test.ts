@@ -114,6 +114,7 @@ t.test('what cannot be meant is refused as a whole, naming it', async (t) => {
     ['__proto__', '{"serialNumber":"X-1","__proto__":{}}', ndjson],
     ['body', '{"serialNumber":"X-1"}\n["X-2"]', ndjson],
     ['body', '{"serialNumber":', ndjson],
+    ['rows', `{"serialNumber":"X-1","name":${'['.repeat(30_000)}${']'.repeat(30_000)}}`, ndjson],
     ['body', '{"rows":[{"serialNumber":"X-1"}'],
     ['body', '{"rows":[{"serialNumber":"X-1"},]}'],
     ['body', '{"row":[{"serialNumber":"X-1"}]}'],

@@ -114,6 +114,21 @@ t.test('another template or organization looks like none', async (t) => {
       status: 400,
       body: { error: { code: 102, details: [{ path: Object.keys(body)[0] }] } },
     });
+  const rows = { rows: [{ serialNumber: 'S' }] };
+  const said = async (query: string) => {
+    const path = `/api/v1/provisioning/jobs?dryRun=true&${query}`;
+    const { status, body } = await service.http('POST', path, { body: rows, token: jwt });
+    return [status, body.error];
+  };
+  const namesakes = await service.organization({ name: 'Namesake' });
+  await service.organization({ name: 'Namesake', parentId: namesakes.id });
+  for (const [name, theirs] of [
+    ['template', [other.id, other.name]],
+    ['organization', [elsewhere.id, elsewhere.name, 'Namesake']],
+  ] as const)
+    for (const text of theirs)
+      t.strictSame(await said(`${name}=${encodeURIComponent(text)}`), await said(`${name}=nothing`), `${name} ${text}`);
+  t.equal((await said(`organization=${encodeURIComponent(organization.name)}`))[0], 202, 'its own has a name');
   t.equal(await madeDevices(id), 0, 'and nothing is counted');
   const { jwt: free } = await station({ organizationId: null });
   t.match(await make(free), { status: 200, body: { device: { organizationId: null } } });
