@@ -132,6 +132,36 @@ t.test('the selection is fixed when the job is made', async (t) => {
   t.match(none, { state: 'succeeded', total: 0 });
 });
 
+t.test('a dry run says what would become of each device, and changes nothing', async (t) => {
+  const [from, to] = [await service.organization(), await service.organization()];
+  const [live, gone] = await make('DRY-', 2, from.id);
+  const { device } = (await read(gone.deviceId)).body;
+  await service.ok('DELETE', `/api/v1/devices/${gone.deviceId}`, { headers: { etag: device.version } });
+  const before = (await read(live.deviceId)).body.device;
+  const client = await service.connect(live);
+  const ids = [live.deviceId, gone.deviceId];
+  for (const [action, more] of [
+    ['delete', {}],
+    ['move', { organizationId: to.id }],
+    ['regenerate', {}],
+  ] as const) {
+    const job = await bulk({ action, ids, dryRun: true, ...more });
+    t.match(job, { action, dryRun: true, state: 'succeeded', total: 2, done: 1, failed: 1, expires: null });
+    const rows = await rowsOf(service, job.id);
+    t.match(rows, [
+      { state: 'done', deviceId: live.deviceId },
+      { state: 'failed', errors: [{ message: /.+/ }] },
+    ]);
+    const real = { status: 400, body: { error: { code: 104, message: /dry run/ } } };
+    if (action !== 'regenerate') t.match(await post(`/devices/jobs/${job.id}/undo`), real);
+    t.match(await service.http('GET', `/api/v1/provisioning/jobs/${job.id}/results`), { status: 400 });
+  }
+  const { version, organizationId } = (await read(live.deviceId)).body.device;
+  t.strictSame([version, organizationId], [before.version, from.id]);
+  t.ok(client.connected, 'nor does a connection end');
+  t.ok((await service.connect(live)).connected, 'its secret is still its own');
+});
+
 t.test('what could hit more than was meant is refused', async (t) => {
   const { deviceId } = (await make('SAFE-', 1))[0];
   const refused: Json[] = [
@@ -141,7 +171,7 @@ t.test('what could hit more than was meant is refused', async (t) => {
     { action: 'delete', filter: { serialnumber: 'SAFE-' } },
     { action: 'delete', filter: { serialNumber: 'SAFE-' }, ids: [deviceId] },
     { action: 'delete', ids: [] },
-    { action: 'delete', ids: [deviceId], dryRun: true },
+    { action: 'delete', ids: [deviceId], dryRun: 'perhaps' },
     { action: 'delete', ids: [deviceId], organizationId: null },
     { action: 'move', ids: [deviceId] },
     { action: 'burn', ids: [deviceId] },
