@@ -132,6 +132,34 @@ t.test('the selection is fixed when the job is made', async (t) => {
   t.match(none, { state: 'succeeded', total: 0 });
 });
 
+t.test('what has been undone is not tried again', async (t) => {
+  const [one, two] = await make('AGAIN-', 2);
+  const remove = async (id: string) => {
+    const { version } = (await read(id)).body.device;
+    await service.ok('DELETE', `/api/v1/devices/${id}`, { headers: { etag: version } });
+  };
+  await remove(two.deviceId);
+  const job = await bulk({ action: 'delete', ids: [one.deviceId, two.deviceId] });
+  t.match(job, { done: 1, failed: 1 });
+  await undo(job.id);
+  const { device } = await service.ok('GET', `/api/v1/trash/devices/${two.deviceId}`);
+  await service.ok('POST', `/api/v1/trash/devices/${two.deviceId}/recover`, { headers: { etag: device.version } });
+  t.match(await post(`/provisioning/jobs/${job.id}/retry`), { status: 400, body: { error: { code: 106 } } });
+  t.equal((await read(two.deviceId)).status, 200);
+});
+
+t.test('an undo that was cancelled goes on when it is tried again', async (t) => {
+  const units = await make('HALF-', 1200);
+  const job = await bulk({ action: 'delete', filter: { serialNumber: 'HALF-' } });
+  const { body } = await post(`/devices/jobs/${job.id}/undo`);
+  const cancelled = (await post(`/provisioning/jobs/${body.job.id}/cancel`)).body.job;
+  t.match(cancelled, { state: 'cancelled' });
+  t.ok(cancelled.skipped > 0, 'it was in the middle');
+  t.equal((await post(`/provisioning/jobs/${body.job.id}/retry`)).status, 200);
+  t.match((await follow(service, body.job.id)).at(-1), { state: 'succeeded', done: 1200, failed: 0, skipped: 0 });
+  for (const unit of [units[0], units[1199]]) t.equal((await read(unit.deviceId)).status, 200);
+});
+
 t.test('a dry run says what would become of each device, and changes nothing', async (t) => {
   const [from, to] = [await service.organization(), await service.organization()];
   const [live, gone] = await make('DRY-', 2, from.id);
