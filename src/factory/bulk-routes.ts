@@ -51,12 +51,16 @@ export function bulkRoutes(app: App, ctx: Context): void {
     '/devices/jobs',
     {
       bodyLimit,
-      config: { right: ['create', 'bulkChange'], errors: ['notFound', 'unknownReference', 'forbidden'] },
+      config: {
+        made: { at: jobsPath, status: 202 },
+        right: ['create', 'bulkChange'],
+        errors: ['notFound', 'unknownReference', 'forbidden'],
+      },
       schema: {
         tags: ['Jobs'],
         summary: `Delete or move up to ${mostRows} devices, or give them new secrets: by ids, or by a filter, whose serialNumber matches any part; dryRun changes nothing`,
         description:
-          'Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results. A dry run has the same rows and counts.',
+          'A job like those of provisioning: it is read, followed and cancelled at `/provisioning/jobs/{id}`. Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results. A dry run has the same rows and counts.',
         body: bulkBody,
         response: { 202: jobResponse('The job; it goes on by itself.') },
       },
@@ -75,7 +79,11 @@ export function bulkRoutes(app: App, ctx: Context): void {
     app.post(
       `${path}/:id/undo`,
       {
-        config: { right: ['create', 'bulkChange'], errors: ['notFound', 'cannotUndo', 'forbidden'] },
+        config: {
+          made: { at: jobsPath, status: 202 },
+          right: ['create', 'bulkChange'],
+          errors: ['notFound', 'cannotUndo', 'forbidden'],
+        },
         schema: {
           tags: ['Jobs'],
           summary: 'Undo a job that has deleted or moved devices',

@@ -85,9 +85,6 @@ export function jobRoutes(app: App, ctx: Context): void {
   app.get(`${jobsPath}/:id`, readJob(ctx), async ({ caller, params }) => ({
     job: await shown(ctx, caller, params.id),
   }));
-  app.get(`/devices/jobs/:id`, readJob(ctx), async ({ caller, params }) => ({
-    job: await shown(ctx, caller, params.id),
-  }));
   app.get(
     `${jobsPath}/:id/rows`,
     {

@@ -43,7 +43,7 @@ t.test('devices are deleted at once, with their connections, and come back with 
   t.match(undone, { action: 'undoDelete', done: 30, failed: 0 });
   t.equal((await read(units[29].deviceId)).status, 200);
   t.ok((await service.connect(units[0])).connected, 'it works without being flashed again');
-  t.match((await service.ok('GET', `/api/v1/devices/jobs/${job.id}`)).job, { undone: /.+/ });
+  t.match((await service.ok('GET', `/api/v1/provisioning/jobs/${job.id}`)).job, { undone: /.+/ });
   t.match(await post(`/devices/jobs/${job.id}/undo`), { status: 400, body: { error: { code: 104 } } });
 });
 
@@ -158,6 +158,23 @@ t.test('an undo that was cancelled goes on when it is tried again', async (t) =>
   t.equal((await post(`/provisioning/jobs/${body.job.id}/retry`)).status, 200);
   t.match((await follow(service, body.job.id)).at(-1), { state: 'succeeded', done: 1200, failed: 0, skipped: 0 });
   for (const unit of [units[0], units[1199]]) t.equal((await read(unit.deviceId)).status, 200);
+});
+
+t.test('a lost answer of a job, and of its undo, is found again after a crash', async (t) => {
+  const [unit] = await make('LOST-', 1);
+  const { registry } = service.server.ctx;
+  const again = async (path: string, body: object) => {
+    const send = () => service.http('POST', `/api/v1${path}`, { body, headers: { 'idempotency-key': path } });
+    const first = await send();
+    await follow(service, first.body.job.id);
+    // As a process leaves it that ends before its answer.
+    const kept = registry.query.updateTable('idempotentAnswers').set({ status: null, answer: null });
+    await kept.where('entityId', '=', first.body.job.id).execute();
+    t.match(await send(), { status: 202, body: { job: { id: first.body.job.id, done: 1 } } });
+    return first.body.job.id;
+  };
+  const id = await again('/devices/jobs', { action: 'delete', ids: [unit.deviceId] });
+  await again(`/devices/jobs/${id}/undo`, {});
 });
 
 t.test('a dry run says what would become of each device, and changes nothing', async (t) => {
