@@ -62,9 +62,24 @@ export const move: OpenWork = (run) => {
 
 export const undoDelete: OpenWork = (run) =>
   each(run, async (tx, caller, { id, before }) => {
+    await demandFree(tx, caller, id, before?.deleted ?? '');
     const row = await recoverDevice(tx, run.ctx.clock, caller, id, { deleted: before?.deleted ?? '' }).catch(notThere);
     return { more: {}, tell: () => run.ctx.access.deviceChanged(row.id) };
   });
+
+/** That no other device has been made with its serial number since: a line makes each once. @throws PlatformError 400/106. */
+async function demandFree(tx: Tx, { accountId }: Caller, id: string, since: string): Promise<void> {
+  const { rows } = await sql<{ id: string }>`
+    select "other"."id" from "devices" as "own"
+    cross join "devices" as "other" indexed by "devices_by_serialNumber"
+      on "other"."accountId" = ${accountId} and "other"."serialNumber" = "own"."serialNumber"
+      and "other"."deleted" is null
+    where "own"."id" = ${id} and "own"."accountId" = ${accountId} and "other"."id" <> ${id}
+      and "other"."deviceTemplateId" = "own"."deviceTemplateId" and "other"."created" >= ${since} limit 1`.execute(tx);
+  if (rows.length === 0) return;
+  const message = 'Another device of the template has been made with its serial number since.';
+  throw new PlatformError('notUnique', { message });
+}
 
 function notThere(error: unknown): never {
   if (!(error instanceof PlatformError) || error.kind !== 'notFound') throw error;

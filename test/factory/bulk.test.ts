@@ -132,6 +132,21 @@ t.test('the selection is fixed when the job is made', async (t) => {
   t.match(none, { state: 'succeeded', total: 0 });
 });
 
+t.test('a device whose serial number has been made again stays in the trash', async (t) => {
+  const [unit] = await make('TWICE-', 1);
+  const same = { serialNumber: 'BOTH-0' };
+  const both = [await service.create('/devices', 'device', same), await service.create('/devices', 'device', same)];
+  now += 1000;
+  const job = await bulk({ action: 'delete', ids: [unit.deviceId, ...both.map(({ id }) => id)] });
+  now += 1000;
+  await make('TWICE-', 1, (await service.organization()).id);
+  const undone = await undo(job.id);
+  t.match(undone, { done: 2, failed: 1 }, 'those that stood side by side come back');
+  const [row] = await rowsOf(service, undone.id, 'failed');
+  t.match(row, { deviceId: unit.deviceId, errors: [{ message: /serial number/ }] });
+  t.equal((await read(unit.deviceId)).status, 410);
+});
+
 t.test('what has been undone is not tried again', async (t) => {
   const [one, two] = await make('AGAIN-', 2);
   const remove = async (id: string) => {
