@@ -112,8 +112,11 @@ export function idempotentPosts(app: App, ctx: Context): void {
   async function readBack({ headers, routeOptions }: FastifyRequest, entityId: string | null) {
     const { authorization, cookie } = headers;
     const caller = { ...(authorization && { authorization }), ...(cookie && { cookie }) };
-    const path = `${routeOptions.url}/${entityId}`;
+    const { url, config } = routeOptions;
+    const path = `${config.made ? `/api/v1${config.made.at}` : url}/${entityId}`;
     const live = await app.inject({ method: 'GET', url: path, headers: caller });
+    if (live.statusCode === 200 && config.made)
+      return { headers: live.headers, payload: live.payload, statusCode: config.made.status };
     if (live.statusCode !== 410) return live;
     const inTrash = path.replace('/api/v1/', '/api/v1/trash/');
     const trashed = await app.inject({ method: 'GET', url: inTrash, headers: caller });

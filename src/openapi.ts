@@ -31,6 +31,8 @@ declare module 'fastify' {
     right?: readonly [Action, EntityKind];
     /** The variable that says how large its body may be, where that is not the one of every body. */
     bodyLimit?: string;
+    /** Below which path what a POST has made is read, where that is not its own, and with which status it was answered. */
+    made?: { at: string; status: number };
     /** Headers of its answer besides those of every answer in its place. */
     sends?: readonly Sent[];
   }

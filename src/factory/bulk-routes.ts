@@ -24,6 +24,7 @@ const bodyLimit = 4 * 1024 * 1024;
 const filters = Object.fromEntries(
   Object.entries(listSchema(deviceListing).properties).filter(([name]) => Object.hasOwn(deviceListing.filters, name)),
 );
+const partial = Object.entries(deviceListing.filters).flatMap(([name, match]) => (match === 'partial' ? [name] : []));
 const bulkBody = Type.Object({
   accountId: Type.Optional(Type.String()),
   action: oneOf(bulkActions),
@@ -31,12 +32,15 @@ const bulkBody = Type.Object({
     Type.Object(filters, {
       additionalProperties: false,
       minProperties: 1,
-      description: 'As in GET /devices; at least one. All devices that it selects now are rows of the job.',
+      description: `At least one of ${Object.keys(filters).join(', ')}, as in GET /devices: all must match; ${partial.join(' and ')} match where they contain the text, ignoring case, the others where they are equal. All devices that it selects now are rows of the job.`,
     }),
   ),
   ids: Type.Optional(Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, description: 'Instead of a filter.' })),
   organizationId: Type.Optional(
     Type.Unsafe<string | null>({ type: ['string', 'null'], description: 'Where to move them; null is out of all.' }),
+  ),
+  dryRun: Type.Optional(
+    Type.Boolean({ default: false, description: 'Say of every row what would become of it, and change nothing.' }),
   ),
 });
 
@@ -47,12 +51,16 @@ export function bulkRoutes(app: App, ctx: Context): void {
     '/devices/jobs',
     {
       bodyLimit,
-      config: { right: ['create', 'bulkChange'], errors: ['notFound', 'unknownReference', 'forbidden'] },
+      config: {
+        made: { at: jobsPath, status: 202 },
+        right: ['create', 'bulkChange'],
+        errors: ['notFound', 'unknownReference', 'forbidden'],
+      },
       schema: {
         tags: ['Jobs'],
-        summary: `Delete or move up to ${mostRows} devices, or give them new secrets`,
+        summary: `Delete or move up to ${mostRows} devices, or give them new secrets: by ids, or by a filter, whose serialNumber matches any part; dryRun changes nothing`,
         description:
-          'Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results.',
+          'A job like those of provisioning: it is read, followed and cancelled at `/provisioning/jobs/{id}`. Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results. A dry run has the same rows and counts.',
         body: bulkBody,
         response: { 202: jobResponse('The job; it goes on by itself.') },
       },
@@ -71,7 +79,11 @@ export function bulkRoutes(app: App, ctx: Context): void {
     app.post(
       `${path}/:id/undo`,
       {
-        config: { right: ['create', 'bulkChange'], errors: ['notFound', 'cannotUndo', 'forbidden'] },
+        config: {
+          made: { at: jobsPath, status: 202 },
+          right: ['create', 'bulkChange'],
+          errors: ['notFound', 'cannotUndo', 'forbidden'],
+        },
         schema: {
           tags: ['Jobs'],
           summary: 'Undo a job that has deleted or moved devices',
@@ -95,14 +107,14 @@ function demandRights({ access }: Context, caller: Caller, action: JobAction): v
 }
 
 async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof bulkBody>): Promise<Job> {
-  const { action, organizationId } = asked;
+  const { action, organizationId, dryRun = false } = asked;
   if ((action === 'move') !== (organizationId !== undefined))
     throw invalid('organizationId', action === 'move' ? 'is required' : 'is for moves only');
   if (organizationId && !(await findLive(ctx.registry.query, 'organizations', caller.accountId, organizationId)))
     throw unknownReference('organizationId');
   const ids = await selectIds(ctx, caller, asked);
   const parameters = organizationId === undefined ? {} : { organizationId };
-  return makeJob(ctx, caller, { action, parameters, rows: await rowsOf(ctx, caller.accountId, ids) });
+  return makeJob(ctx, caller, { action, parameters, dryRun, rows: await rowsOf(ctx, caller.accountId, ids) });
 }
 
 /** @throws PlatformError 400/106 for neither or both of filter and ids, and for more devices than a job has rows. */
@@ -150,6 +162,7 @@ async function undoJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
   const action = undoes[job.action];
   if (!action) throw cannotUndo('What it has made, and secrets that are gone, cannot be brought back.');
   demandRights(ctx, caller, action);
+  if (job.dryRun === 1) throw cannotUndo('A dry run has changed nothing.');
   if (isOpen(job)) throw cannotUndo('The job has not finished; cancel it first.');
   if (job.undone !== null) throw cannotUndo('The job has been undone.');
   if (Date.parse(job.finished ?? '') + recoveryWindow < ctx.clock.now())

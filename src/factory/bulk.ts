@@ -1,4 +1,5 @@
 /** Rows to changes of devices that are there (decisions 6): each as the single call makes it, whatever the version. */
+import { sql } from 'kysely';
 import type { Tx } from '../../db/index.js';
 import type { Caller } from '../access.js';
 import { findLive, timestamp } from '../entity/verbs.js';
@@ -13,6 +14,7 @@ import {
   type Outcome,
   outcome,
   type Prepared,
+  type Run,
   rowErrors,
   type Work,
 } from './work.js';
@@ -43,14 +45,14 @@ function targetOf({ row, values }: GivenRow): Target {
 }
 
 export const remove: OpenWork = (run) =>
-  each(async (tx, caller, { id }) => {
+  each(run, async (tx, caller, { id }) => {
     const row = await trashDevice(tx, run.ctx.clock, caller, id);
     return { more: kept({ deleted: row.deleted ?? '' }), tell: (by) => deviceTrashed(run.ctx, by, row) };
   });
 
 export const move: OpenWork = (run) => {
   const to = run.parameters.organizationId ?? null;
-  return each(async (tx, caller, { id }) => {
+  return each(run, async (tx, caller, { id }) => {
     const changed = await moveDevice(tx, run.ctx.clock, caller, id, to);
     const { before, after } = changed;
     if (before === after) return { more: kept({ from: to, to }), tell: () => {} };
@@ -59,10 +61,25 @@ export const move: OpenWork = (run) => {
 };
 
 export const undoDelete: OpenWork = (run) =>
-  each(async (tx, caller, { id, before }) => {
+  each(run, async (tx, caller, { id, before }) => {
+    await demandFree(tx, caller, id, before?.deleted ?? '');
     const row = await recoverDevice(tx, run.ctx.clock, caller, id, { deleted: before?.deleted ?? '' }).catch(notThere);
     return { more: {}, tell: () => run.ctx.access.deviceChanged(row.id) };
   });
+
+/** That no other device has been made with its serial number since: a line makes each once. @throws PlatformError 400/106. */
+async function demandFree(tx: Tx, { accountId }: Caller, id: string, since: string): Promise<void> {
+  const { rows } = await sql<{ id: string }>`
+    select "other"."id" from "devices" as "own"
+    cross join "devices" as "other" indexed by "devices_by_serialNumber"
+      on "other"."accountId" = ${accountId} and "other"."serialNumber" = "own"."serialNumber"
+      and "other"."deleted" is null
+    where "own"."id" = ${id} and "own"."accountId" = ${accountId} and "other"."id" <> ${id}
+      and "other"."deviceTemplateId" = "own"."deviceTemplateId" and "other"."created" >= ${since} limit 1`.execute(tx);
+  if (rows.length === 0) return;
+  const message = 'Another device of the template has been made with its serial number since.';
+  throw new PlatformError('notUnique', { message });
+}
 
 function notThere(error: unknown): never {
   if (!(error instanceof PlatformError) || error.kind !== 'notFound') throw error;
@@ -70,7 +87,7 @@ function notThere(error: unknown): never {
 }
 
 export const undoMove: OpenWork = (run) =>
-  each(async (tx, caller, { id, before = {} }) => {
+  each(run, async (tx, caller, { id, before = {} }) => {
     const device = await findLive(tx, 'devices', caller.accountId, id);
     if (device && device.organizationId !== (before.to ?? null))
       throw new PlatformError('association', { message: 'The device has been moved since.' });
@@ -85,10 +102,11 @@ export const regenerate: OpenWork = (run) => async (caller, rows) => {
   await Promise.all(
     rows.map(async ({ row }) => {
       const secret = makeSecret();
-      secrets.set(row, { secret, secretHash: await run.ctx.secrets.hash(secret) });
+      // Nobody will ever show the secret of a dry run.
+      secrets.set(row, { secret, secretHash: run.job.dryRun === 1 ? '' : await run.ctx.secrets.hash(secret) });
     }),
   );
-  const work = each(async (tx, by, { row, id }) => {
+  const work = each(run, async (tx, by, { row, id }) => {
     const made = secrets.get(row);
     const device = await findLive(tx, 'devices', by.accountId, id);
     if (!device || !made) throw unknownReference('id');
@@ -105,29 +123,40 @@ function kept(before: Before): Partial<Outcome> {
   return { before: JSON.stringify(before) };
 }
 
-/** Does one step for each row, in one transaction, and tells of all of them after it. */
-function each(step: (tx: Tx, caller: Caller, target: Target) => Promise<Step>): Work {
+/** Does one step for each row, in one transaction, and tells of all of them after it; a dry run leaves nothing of it. */
+function each({ job }: Run, step: (tx: Tx, caller: Caller, target: Target) => Promise<Step>): Work {
   return async (_caller, rows): Promise<Prepared> => {
     const steps: Step[] = [];
-    return {
-      write: async (tx, caller) => {
-        const outcomes: Outcome[] = [];
-        for (const given of rows) {
-          const target = targetOf(given);
-          try {
-            const done = await step(tx, caller, target);
-            steps.push(done);
-            outcomes.push(outcome(given.row, 'done', { deviceId: target.id, ...done.more }));
-          } catch (error) {
-            // A refusal comes before anything has been written.
-            outcomes.push(failedRow(given.row, rowErrors(error), { deviceId: target.id }));
-          }
+    const write = async (tx: Tx, caller: Caller): Promise<Outcome[]> => {
+      const outcomes: Outcome[] = [];
+      for (const given of rows) {
+        const target = targetOf(given);
+        try {
+          const done = await step(tx, caller, target);
+          steps.push(done);
+          outcomes.push(outcome(given.row, 'done', { deviceId: target.id, ...done.more }));
+        } catch (error) {
+          // A refusal comes before anything has been written.
+          outcomes.push(failedRow(given.row, rowErrors(error), { deviceId: target.id }));
         }
-        return outcomes;
-      },
+      }
+      return outcomes;
+    };
+    if (job.dryRun === 1) return { write: (tx, caller) => tryOut(tx, () => write(tx, caller)) };
+    return {
+      write,
       after: async (caller) => {
         for (const { tell } of steps) await tell(caller);
       },
     };
   };
+}
+
+/** What some work comes to, which is then as if it had not been done; when it throws, so is the whole transaction. */
+async function tryOut<R>(tx: Tx, work: () => Promise<R>): Promise<R> {
+  await sql`savepoint "dryRun"`.execute(tx);
+  const result = await work();
+  await sql`rollback to "dryRun"`.execute(tx);
+  await sql`release "dryRun"`.execute(tx);
+  return result;
 }

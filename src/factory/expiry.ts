@@ -39,7 +39,7 @@ export async function endKey({ registry, clock }: Services, id: string): Promise
     .executeTakeFirst();
 }
 
-/** Destroys the sealed results of a job; false when it was stopped before the end. */
+/** Destroys the sealed results of a job while its key is gone: a retry has a new one. False when stopped before the end. */
 export async function clearRows({ registry }: Services, id: string, isStopped: () => boolean): Promise<boolean> {
   for (let after = 0; ; ) {
     const rows = await registry.query
@@ -55,7 +55,15 @@ export async function clearRows({ registry }: Services, id: string, isStopped: (
     if (!last) return true;
     if (isStopped()) return false;
     const cleared = registry.query.updateTable('jobRows').set({ sealedResult: null }).where('jobId', '=', id);
-    await cleared.where('row', '>', after).where('row', '<=', last.row).execute();
+    const isKeyless = registry.query
+      .selectFrom('jobs')
+      .select('id')
+      .where('id', '=', id)
+      .where('sealedKey', 'is', null);
+    const some = cleared.where('row', '>', after).where('row', '<=', last.row);
+    // A job that has been retried meanwhile seals what must stay.
+    const { numUpdatedRows } = await some.where(({ exists }) => exists(isKeyless)).executeTakeFirst();
+    if (numUpdatedRows === 0n) return true;
     after = last.row;
     await nextTurn();
   }

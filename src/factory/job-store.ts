@@ -160,23 +160,30 @@ export async function cancelJob(ctx: Context, caller: Caller, job: Job): Promise
 
 /**
  * Tries failed rows again, and those that a job could not come to. One that is open, or has none, stays as it is.
- * @throws PlatformError 403/21 for somebody else's, 400/106 for a cancelled one.
+ * @throws PlatformError 403/21 for somebody else's, 400/106 for one that has been cancelled (an undo goes on: there is no
+ * other way back), or undone.
  */
 export async function retryJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
   if (!isMaker(caller, job)) throw new PlatformError('forbidden', { message: 'Only who made the job tries it again.' });
-  if (job.state === 'cancelled') throw invalid('id', 'the job has been cancelled');
-  const { total, done, skipped } = job;
+  const isCancelled = job.state === 'cancelled';
+  if (isCancelled && parametersOf(job).undoes === undefined) throw invalid('id', 'the job has been cancelled');
+  // What it would do now, nobody could undo.
+  if (job.undone !== null) throw invalid('id', 'the job has been undone');
+  const { total, done } = job;
+  // What a cancelled job skipped, it had not come to.
+  const skipped = isCancelled ? 0 : job.skipped;
   if (isOpen(job) || done + skipped === total) return job;
   // What is still sealed with a key that is gone must not be taken for what the new one opens.
   if (job.sealedKey === null) await clearRows(ctx, job.id, () => false);
   const again = await writeAs(ctx, caller, undefined, async (tx) => {
-    const stored = tx.selectFrom('jobs').select('sealedKey').where('id', '=', job.id);
+    const stored = tx.selectFrom('jobs').select(['sealedKey', 'undone']).where('id', '=', job.id);
+    const current = await stored.executeTakeFirstOrThrow();
     // A key that has been destroyed meanwhile must not come back.
-    if ((await stored.executeTakeFirstOrThrow()).sealedKey !== job.sealedKey) return undefined;
+    if (current.sealedKey !== job.sealedKey || current.undone !== null) return undefined;
     const sealedKey = job.sealedKey ?? (hasResults(job) ? makeResultKey(ctx.sealing, job.id) : null);
     const parameters = JSON.stringify({ ...parametersOf(job), retrying: true } satisfies Parameters);
     const over = { finished: null, expires: null, confirmed: null, reason: null };
-    return changeJob(tx, job.id, [job.state], { state: 'pending', parameters, sealedKey, ...over });
+    return changeJob(tx, job.id, [job.state], { state: 'pending', skipped, parameters, sealedKey, ...over });
   });
   if (!again) return reread(ctx, job.id);
   ctx.jobs.changed(again);

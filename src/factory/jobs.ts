@@ -85,9 +85,6 @@ export function jobRoutes(app: App, ctx: Context): void {
   app.get(`${jobsPath}/:id`, readJob(ctx), async ({ caller, params }) => ({
     job: await shown(ctx, caller, params.id),
   }));
-  app.get(`/devices/jobs/:id`, readJob(ctx), async ({ caller, params }) => ({
-    job: await shown(ctx, caller, params.id),
-  }));
   app.get(
     `${jobsPath}/:id/rows`,
     {
@@ -159,7 +156,7 @@ function changingRoutes(app: App, ctx: Context): void {
     [
       'retry',
       'Try the failed rows of a job again, and those that it could not come to',
-      'Only who made the job; a cancelled one is over. A job that runs, or has no such rows, stays as it is.',
+      'Only who made the job; one that was cancelled is over, unless it is an undo, and so is one that was undone. A job that runs, or has no such rows, stays as it is.',
       retryJob,
     ],
   ] as const)

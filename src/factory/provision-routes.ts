@@ -4,6 +4,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { invalid } from '../errors.js';
 import type { App } from '../http.js';
+import { Intake } from './intake.js';
 import { type Job, neededRights, showJob } from './job.js';
 import { checksumOf, findByChecksum, makeJob } from './job-store.js';
 import { jobResponse, jobsPath } from './jobs.js';
@@ -40,11 +41,12 @@ export function provisioningRoutes(app: App, ctx: Context): void {
 }
 
 function mount(app: App, ctx: Context): void {
+  const intake = new Intake();
   app.post(
     jobsPath,
     {
       bodyLimit: mostBytes,
-      config: { right: ['create', 'job'], errors: ['notFound', 'unknownReference', 'forbidden'] },
+      config: { right: ['create', 'job'], errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'] },
       schema: {
         tags: ['Jobs'],
         summary: `Make up to ${mostRows} devices, each with a credential and an association code`,
@@ -62,7 +64,10 @@ function mount(app: App, ctx: Context): void {
         response: { 202: jobResponse('The job; it goes on by itself.') },
       },
       // Who may not do it need not be listened to.
-      preParsing: async ({ caller }) => demandRights(ctx, caller),
+      preParsing: async (request, reply) => {
+        demandRights(ctx, request.caller);
+        intake.enter(request, reply);
+      },
     },
     async (request, reply) => {
       const { caller, body } = request;
@@ -70,7 +75,8 @@ function mount(app: App, ctx: Context): void {
       for (const name of Object.keys(request.query))
         if (!Object.hasOwn(query.properties, name)) throw invalid(name, 'is no parameter');
       if (request.query.accountId !== undefined) ctx.access.demandAccount(caller, request.query.accountId);
-      const job = await provisioningJob(ctx, caller, request.query, body as unknown as RowsIn);
+      const rows = body as unknown as RowsIn;
+      const job = await intake.use(request, () => provisioningJob(ctx, caller, request.query, rows));
       return reply.status(202).send({ job: showJob(job) });
     },
   );

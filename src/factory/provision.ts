@@ -12,7 +12,7 @@ import { invalid, PlatformError, unknownReference } from '../errors.js';
 import { newCredential } from '../registry/credentials.js';
 import { newDevice, newDeviceShape } from '../registry/devices.js';
 import { defaultTemplate } from '../registry/templates.js';
-import { askedPlace, reserve } from './station-limits.js';
+import { askedPlace, remaining, reserve } from './station-limits.js';
 import {
   failedRow,
   type GivenRow,
@@ -140,7 +140,7 @@ export const provision: OpenWork = (run) => {
       if ('serialNumber' in device) good.push({ row: given.row, device });
       else failed.push(failedRow(given.row, device.errors));
     }
-    if (run.job.dryRun === 1) return dryRun(failed, good);
+    if (run.job.dryRun === 1) return dryRun(run, failed, good);
     const units = await equip(run, good);
     return { write: (tx, current) => make(tx, run, current, failed, units) };
   };
@@ -344,15 +344,25 @@ async function reserveFor(tx: Tx, { clock }: Pick<Context, 'clock'>, caller: Cal
 }
 
 /** What would become of the rows; nothing is made. */
-function dryRun(failed: Outcome[], good: ReadonlyArray<{ row: number; device: Row<'devices'> }>): Prepared {
+function dryRun(
+  { ctx, job }: Run,
+  failed: Outcome[],
+  good: ReadonlyArray<{ row: number; device: Row<'devices'> }>,
+): Prepared {
   return {
     write: async (tx, caller) => {
       const there = await findThere(tx, caller, good);
+      const stored = tx.selectFrom('jobs').select('done').where('id', '=', job.id);
+      const { done } = await stored.executeTakeFirstOrThrow();
+      const { left, refusal } = await remaining(tx, caller, done, ctx.clock);
+      let counted = 0;
       return [
         ...failed,
         ...good.map(({ row, device }) => {
           const known = there.get(keyOf(device));
-          return known ? skippedRow(row, known) : outcome(row, 'done');
+          if (known) return skippedRow(row, known);
+          counted += 1;
+          return counted > left ? failedRow(row, rowErrors(refusal)) : outcome(row, 'done');
         }),
       ];
     },

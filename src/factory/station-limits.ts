@@ -30,9 +30,37 @@ export async function reserve(tx: Tx, caller: Caller, count: number, clock: Cloc
     .executeTakeFirst();
   if (!station) throw new PlatformError('forbidden');
   if ((station.expiresAt ?? '') <= now) throw new PlatformError('forbidden', { message: 'The station has expired.' });
-  const { maxDevices, madeDevices } = station;
-  const message = `The station has made ${madeDevices} of its ${maxDevices} devices, and cannot make ${count} more.`;
-  throw new PlatformError('forbidden', { message });
+  throw tooMany(station.madeDevices, station.maxDevices, count);
+}
+
+/**
+ * How many more devices a caller may make, and what `reserve` would say of the next one; any but a station has no end.
+ * `tried` is what a dry run has counted already.
+ */
+export async function remaining(
+  tx: Tx,
+  caller: Caller,
+  tried: number,
+  clock: Clock,
+): Promise<{ left: number; refusal: PlatformError }> {
+  if (caller.kind !== 'station') return { left: Number.POSITIVE_INFINITY, refusal: new PlatformError('forbidden') };
+  const station = await tx
+    .selectFrom('applications')
+    .select(['maxDevices', 'madeDevices', 'expiresAt'])
+    .where('id', '=', caller.id)
+    .where('deleted', 'is', null)
+    .executeTakeFirst();
+  if (!station) return { left: 0, refusal: new PlatformError('forbidden') };
+  if ((station.expiresAt ?? '') <= timestamp(clock))
+    return { left: 0, refusal: new PlatformError('forbidden', { message: 'The station has expired.' }) };
+  const maxDevices = station.maxDevices ?? 0;
+  const left = Math.max(0, maxDevices - (station.madeDevices ?? 0) - tried);
+  return { left, refusal: tooMany(maxDevices, maxDevices, 1) };
+}
+
+function tooMany(made: number | null, most: number | null, count: number): PlatformError {
+  const message = `The station has made ${made} of its ${most} devices, and cannot make ${count} more.`;
+  return new PlatformError('forbidden', { message });
 }
 
 /**

@@ -44,7 +44,7 @@ t.test('devices are deleted at once, with their connections, and come back with 
   t.match(undone, { action: 'undoDelete', done: 30, failed: 0 });
   t.equal((await read(units[29].deviceId)).status, 200);
   t.ok((await service.connect(units[0])).connected, 'it works without being flashed again');
-  t.match((await service.ok('GET', `/api/v1/devices/jobs/${job.id}`)).job, { undone: /.+/ });
+  t.match((await service.ok('GET', `/api/v1/provisioning/jobs/${job.id}`)).job, { undone: /.+/ });
   t.match(await post(`/devices/jobs/${job.id}/undo`), { status: 400, body: { error: { code: 104 } } });
 });
 
@@ -133,6 +133,96 @@ t.test('the selection is fixed when the job is made', async (t) => {
   t.match(none, { state: 'succeeded', total: 0 });
 });
 
+t.test('a device whose serial number has been made again stays in the trash', async (t) => {
+  const [unit] = await make('TWICE-', 1);
+  const same = { serialNumber: 'BOTH-0' };
+  const both = [await service.create('/devices', 'device', same), await service.create('/devices', 'device', same)];
+  now += 1000;
+  const job = await bulk({ action: 'delete', ids: [unit.deviceId, ...both.map(({ id }) => id)] });
+  now += 1000;
+  await make('TWICE-', 1, (await service.organization()).id);
+  const undone = await undo(job.id);
+  t.match(undone, { done: 2, failed: 1 }, 'those that stood side by side come back');
+  const [row] = await rowsOf(service, undone.id, 'failed');
+  t.match(row, { deviceId: unit.deviceId, errors: [{ message: /serial number/ }] });
+  t.equal((await read(unit.deviceId)).status, 410);
+});
+
+t.test('what has been undone is not tried again', async (t) => {
+  const [one, two] = await make('AGAIN-', 2);
+  const remove = async (id: string) => {
+    const { version } = (await read(id)).body.device;
+    await service.ok('DELETE', `/api/v1/devices/${id}`, { headers: { etag: version } });
+  };
+  await remove(two.deviceId);
+  const job = await bulk({ action: 'delete', ids: [one.deviceId, two.deviceId] });
+  t.match(job, { done: 1, failed: 1 });
+  await undo(job.id);
+  const { device } = await service.ok('GET', `/api/v1/trash/devices/${two.deviceId}`);
+  await service.ok('POST', `/api/v1/trash/devices/${two.deviceId}/recover`, { headers: { etag: device.version } });
+  t.match(await post(`/provisioning/jobs/${job.id}/retry`), { status: 400, body: { error: { code: 106 } } });
+  t.equal((await read(two.deviceId)).status, 200);
+});
+
+t.test('an undo that was cancelled goes on when it is tried again', async (t) => {
+  const units = await make('HALF-', 1200);
+  const job = await bulk({ action: 'delete', filter: { serialNumber: 'HALF-' } });
+  const { body } = await post(`/devices/jobs/${job.id}/undo`);
+  const cancelled = (await post(`/provisioning/jobs/${body.job.id}/cancel`)).body.job;
+  t.match(cancelled, { state: 'cancelled' });
+  t.ok(cancelled.skipped > 0, 'it was in the middle');
+  t.equal((await post(`/provisioning/jobs/${body.job.id}/retry`)).status, 200);
+  t.match((await follow(service, body.job.id)).at(-1), { state: 'succeeded', done: 1200, failed: 0, skipped: 0 });
+  for (const unit of [units[0], units[1199]]) t.equal((await read(unit.deviceId)).status, 200);
+});
+
+t.test('a lost answer of a job, and of its undo, is found again after a crash', async (t) => {
+  const [unit] = await make('LOST-', 1);
+  const { registry } = service.server.ctx;
+  const again = async (path: string, body: object) => {
+    const send = () => service.http('POST', `/api/v1${path}`, { body, headers: { 'idempotency-key': path } });
+    const first = await send();
+    await follow(service, first.body.job.id);
+    // As a process leaves it that ends before its answer.
+    const kept = registry.query.updateTable('idempotentAnswers').set({ status: null, answer: null });
+    await kept.where('entityId', '=', first.body.job.id).execute();
+    t.match(await send(), { status: 202, body: { job: { id: first.body.job.id, done: 1 } } });
+    return first.body.job.id;
+  };
+  const id = await again('/devices/jobs', { action: 'delete', ids: [unit.deviceId] });
+  await again(`/devices/jobs/${id}/undo`, {});
+});
+
+t.test('a dry run says what would become of each device, and changes nothing', async (t) => {
+  const [from, to] = [await service.organization(), await service.organization()];
+  const [live, gone] = await make('DRY-', 2, from.id);
+  const { device } = (await read(gone.deviceId)).body;
+  await service.ok('DELETE', `/api/v1/devices/${gone.deviceId}`, { headers: { etag: device.version } });
+  const before = (await read(live.deviceId)).body.device;
+  const client = await service.connect(live);
+  const ids = [live.deviceId, gone.deviceId];
+  for (const [action, more] of [
+    ['delete', {}],
+    ['move', { organizationId: to.id }],
+    ['regenerate', {}],
+  ] as const) {
+    const job = await bulk({ action, ids, dryRun: true, ...more });
+    t.match(job, { action, dryRun: true, state: 'succeeded', total: 2, done: 1, failed: 1, expires: null });
+    const rows = await rowsOf(service, job.id);
+    t.match(rows, [
+      { state: 'done', deviceId: live.deviceId },
+      { state: 'failed', errors: [{ message: /.+/ }] },
+    ]);
+    const real = { status: 400, body: { error: { code: 104, message: /dry run/ } } };
+    if (action !== 'regenerate') t.match(await post(`/devices/jobs/${job.id}/undo`), real);
+    t.match(await service.http('GET', `/api/v1/provisioning/jobs/${job.id}/results`), { status: 400 });
+  }
+  const { version, organizationId } = (await read(live.deviceId)).body.device;
+  t.strictSame([version, organizationId], [before.version, from.id]);
+  t.ok(client.connected, 'nor does a connection end');
+  t.ok((await service.connect(live)).connected, 'its secret is still its own');
+});
+
 t.test('what could hit more than was meant is refused', async (t) => {
   const { deviceId } = (await make('SAFE-', 1))[0];
   const refused: Json[] = [
@@ -144,7 +234,7 @@ t.test('what could hit more than was meant is refused', async (t) => {
     { action: 'delete', filter: { serialnumber: 'SAFE-' } },
     { action: 'delete', filter: { serialNumber: 'SAFE-' }, ids: [deviceId] },
     { action: 'delete', ids: [] },
-    { action: 'delete', ids: [deviceId], dryRun: true },
+    { action: 'delete', ids: [deviceId], dryRun: 'perhaps' },
     { action: 'delete', ids: [deviceId], organizationId: null },
     { action: 'move', ids: [deviceId] },
     { action: 'burn', ids: [deviceId] },

@@ -73,7 +73,7 @@ t.test(
     server = await startProcess(t, directory, env);
     token = await login(server);
     await ended(server, token, bulk.job.id);
-    t.match((await call(server, token, 'GET', `/devices/jobs/${bulk.job.id}`)).job, { done: rows, failed: 0 });
+    t.match((await call(server, token, 'GET', `/provisioning/jobs/${bulk.job.id}`)).job, { done: rows, failed: 0 });
     await server.stop('SIGTERM');
   },
 );

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { parse } from 'csv-parse/sync';
 import t, { type Test } from 'tap';
 import yauzl from 'yauzl';
+import { clearRows } from '../../src/factory/expiry.js';
 import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
@@ -141,6 +142,22 @@ t.test('after a day the results are gone, and the job says so', async (t) => {
   t.match(await service.http('POST', `${jobs}/${job.id}/results/confirm`), gone);
   t.match((await service.ok('GET', `${jobs}/${job.id}`)).job, { state: 'expired', done: 1, confirmed: null });
   t.equal((await postRows(service, [{ serialNumber: 'D-1' }])).body.job.id, job.id, 'it is still the same job');
+});
+
+t.test('what a retry has made outlives the end of what was confirmed before', async (t) => {
+  const name = service.unique('Late');
+  const rows = [{ serialNumber: 'LATE-1' }, { serialNumber: 'LATE-2', organization: name }];
+  const job = await provision(service, rows);
+  t.match(job, { done: 1, failed: 1 });
+  await service.ok('POST', `${jobs}/${job.id}/results/confirm`);
+  await service.create('/organizations', 'organization', { name });
+  await service.ok('POST', `${jobs}/${job.id}/retry`);
+  t.match((await follow(service, job.id)).at(-1), { state: 'succeeded', done: 2 });
+  // As the sweep does that found the job before it was retried.
+  await clearRows(service.server.ctx, job.id, () => false);
+  const [unit, none] = await unitsOf(service, job.id);
+  t.equal(none, undefined);
+  t.ok((await service.connect(unit)).connected);
 });
 
 t.test('what was confirmed is nowhere any more', async (t) => {

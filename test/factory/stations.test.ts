@@ -1,5 +1,6 @@
 /** Stations (decisions 6): what they may, what they may not, and when it ends. The matrix has every other endpoint. */
 import t from 'tap';
+import { follow, postRows } from '../support/jobs.js';
 import { type Answer, closed, type Json, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
@@ -149,6 +150,21 @@ t.test('twenty at once do not get past its count, and what is deleted is not giv
   await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: device.version } });
   t.equal((await make(jwt)).status, 403);
   t.equal(await madeDevices(id), 5);
+});
+
+t.test('a dry run says how many it may still make, as the job does', async (t) => {
+  const { jwt: token } = await station({ maxDevices: 3 });
+  t.equal((await make(token)).status, 200);
+  const rows = Array.from({ length: 4 }, () => ({ serialNumber: service.unique('R') }));
+  const run = async (query: string) => {
+    const { body } = await postRows(service, rows, query, { token });
+    const { done, failed } = (await follow(service, body.job.id, token)).at(-1);
+    const answer = await service.ok('GET', `/api/v1/provisioning/jobs/${body.job.id}/rows`, { token });
+    return [done, failed, answer.rows.results.map(({ state, errors }: Json) => [state, errors])];
+  };
+  const dry = await run('?dryRun=true');
+  t.match(dry, [2, 2]);
+  t.strictSame(await run(''), dry);
 });
 
 t.test('what is refused is not counted, and a request that is sent again is counted once', async (t) => {

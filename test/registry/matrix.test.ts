@@ -188,7 +188,6 @@ const table = `
   POST /api/v1/provisioning/jobs/{id}/undo          | path id: job                                    | 404/100 | 403/21  | 403/21
   POST /api/v1/devices/jobs                         | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/devices/jobs                         | body organizationId: organization               | 400/102 | 403/21  | 403/21
-  GET /api/v1/devices/jobs/{id}                     | path id: job                                    | 404/100 | 403/21  | 403/21
   POST /api/v1/devices/jobs/{id}/undo               | path id: job                                    | 404/100 | 403/21  | 403/21
 
   POST /api/v1/access/mqtt-credentials              | body accountId: account                         | 404/100 | 404/100 | 403/21
@@ -273,7 +272,6 @@ const ofStations: Record<string, string> = {
   'GET /api/v1/provisioning/jobs/{id}/results, path id: job': '404/100',
   'GET /api/v1/provisioning/jobs/{id}/labels, path id: job': '404/100',
   'POST /api/v1/provisioning/jobs/{id}/results/confirm, path id: job': '404/100',
-  'GET /api/v1/devices/jobs/{id}, path id: job': '404/100',
 };
 /** Behind authentication and about nothing but the session of the token that is sent, requests of their own, or the service. */
 const ofSessions = [

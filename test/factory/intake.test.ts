@@ -1,0 +1,42 @@
+/** Bodies with rows are in memory: only so many at once. */
+import { once } from 'node:events';
+import { request } from 'node:http';
+import t from 'tap';
+import { postRows } from '../support/jobs.js';
+import { type Service, startService } from '../support/service.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+/** A request whose body has begun and does not end. */
+function begin(token: string) {
+  const headers = { authorization: `Bearer ${token}`, 'content-type': 'text/csv', 'transfer-encoding': 'chunked' };
+  const sent = request(`${service.server.url}/api/v1/provisioning/jobs?dryRun=true`, { method: 'POST', headers });
+  sent.on('error', () => {});
+  sent.write('serialNumber\nA-1\n');
+  return sent;
+}
+
+t.test('bodies that do not end fill the place of their caller, not that of others, until they are gone', async (t) => {
+  const other = await service.create('/account-users', 'accountUser', {
+    ...{ createIdmUser: true, idmUserEmail: 'other@example.com', idmUserPassword: 'another fine secret' },
+  });
+  t.ok(other.id);
+  const { jwt: token } = await service.loginAs('other@example.com', 'another fine secret');
+  const post = () => postRows(service, [{ serialNumber: 'X' }], '?dryRun=true');
+  t.equal((await post()).status, 202);
+  const open = [begin(service.admin), begin(service.admin), begin(service.admin)];
+  const answered = await Promise.race(open.map((one) => once(one, 'response')));
+  t.equal(answered[0].statusCode, 429, 'the third is not listened to');
+  const refused = await post();
+  t.equal(refused.status, 429);
+  t.match(refused, { body: { error: { code: -199, message: /rows/ } } });
+  t.ok(Number(refused.headers.get('retry-after')) > 0);
+  t.equal((await postRows(service, [{ serialNumber: 'X' }], '?dryRun=true', { token })).status, 202);
+  for (const one of open) one.destroy();
+  let after = await post();
+  for (let tries = 0; after.status === 429 && tries < 100; tries += 1) after = await post();
+  t.equal(after.status, 202, 'who has gone away takes no place');
+});
