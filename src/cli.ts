@@ -26,12 +26,14 @@ const usage = `slipway: device provisioning service
   SLIPWAY_TOKEN what they may do there: a JWT, or the appToken of a station with SLIPWAY_APP_ID and SLIPWAY_ACCOUNT_ID.
 
   slipway provision --csv FILE --format F --out DIR [--template T] [--organization O] [--labels [svg|png|html]]
-                    [--broker URL] [--ca FILE] [--certify PROGRAM] [--concurrency N] [--dry-run]
+                    [--broker URL] [--ca FILE] [--certify PROGRAM] [--concurrency N] [--chunk-rows N] [--dry-run]
+                    [--again SERIAL]...
       makes the units of a CSV file (column serialNumber, and any field) with their flash files: F is esp-nvs-csv,
       env, c-header or json. Run it again after any interruption: each unit is made once, none is lost.
   slipway provision one --serial S --format F --out DIR [--field NAME=VALUE]... [--template T] [--organization O]
-                    [--labels [svg|png|html]] [--broker URL] [--ca FILE] [--certify PROGRAM] [--print]
+                    [--labels [svg|png|html]] [--broker URL] [--ca FILE] [--certify PROGRAM] [--print] [--again]
       makes one unit and prints where its file is; --print prints the file, with its secret
+      --again, for both: a unit that was made here gets a new secret and its files once more
   slipway verify --serial S | --device ID [--timeout SECONDS]
       waits until the unit has connected and published
   All three: [--json] [--retry-for SECONDS] (60: how long a server that does not answer is tried).

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Journal } from './line/journal.js';
-import { flashPath, type Line, readFileOptions, settle } from './line/line.js';
+import { beginAgain, flashPath, type Line, lostFiles, readFileOptions, settle } from './line/line.js';
 import { connect, type Flags, readFlags, sayOnError } from './line/options.js';
 import { beginUnit, findDevice, idOf, runUnit } from './line/single.js';
 import { Ending, exitCodes, trouble, UsageError } from './usage.js';
@@ -18,6 +18,7 @@ const kinds = {
   broker: 'string',
   certify: 'string',
   print: 'boolean',
+  again: 'boolean',
 } as const;
 
 export async function provisionOne(args: string[]): Promise<void> {
@@ -61,10 +62,16 @@ function readFields(given: string[]): Record<string, string> {
 
 async function make(line: Line, flags: Flags, serialNumber: string, fields: Record<string, string>): Promise<void> {
   const { client, journal } = line;
-  if (journal.done.has(serialNumber)) return;
-  const [begun] = journal.begun;
+  const done = journal.done.get(serialNumber);
+  const begun = journal.begun.find(({ by }) => by === 'unit' || !done);
+  if (done && !begun && !flags.is('again')) {
+    const [lost] = lostFiles(line, done);
+    if (lost === undefined) return;
+    const sentence = `${serialNumber} was made, and ${lost} is not there any more; --again gives it a new secret and files.`;
+    throw new Ending(exitCodes.failed, sentence);
+  }
   if (begun?.by === 'job') throw trouble('The unit is part of a run that was stopped: run slipway provision again.');
-  const failed = await runUnit(line, begun ?? (await fresh()));
+  const failed = await runUnit(line, begun ?? (done ? await beginAgain(line, done) : await fresh()));
   for (const { reason } of failed) throw new Ending(exitCodes.failed, reason);
 
   async function fresh() {

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import type { Client } from './line/client.js';
 import { runChunk, tryRows } from './line/jobs.js';
 import { type Chunk, type ChunkState, type FailedUnit, Journal } from './line/journal.js';
-import { flashPath, type Line, newKey, readFileOptions, settle, unitRow } from './line/line.js';
+import { beginAgain, flashPath, type Line, lostFiles, newKey, readFileOptions, settle, unitRow } from './line/line.js';
 import { connect, type Flags, readFlags } from './line/options.js';
 import { type Progress, startProgress } from './line/progress.js';
 import { runUnit } from './line/single.js';
 import { removePartials, writeFiles } from './line/unit-files.js';
 import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './line/units-csv.js';
-import { Ending, exitCodes } from './usage.js';
+import { Ending, exitCodes, UsageError } from './usage.js';
 
 /** Rows of one job: some seconds of work, so that little is done again and much shares a commit. */
 const chunkRows = 5000;
@@ -27,6 +27,7 @@ const kinds = {
   concurrency: 'string',
   'chunk-rows': 'string',
   'dry-run': 'boolean',
+  again: 'list',
 } as const;
 
 export async function provision(args: string[]): Promise<void> {
@@ -71,9 +72,12 @@ interface Rows {
 
 async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurrency }: Rows): Promise<void> {
   const { journal } = line;
-  const already = good.filter(({ serialNumber }) => journal.done.has(serialNumber)).length;
-  progress.written(already);
-  progress.made(already);
+  await beginLost(line, flags);
+  const again = serialsOf(journal.begun.filter(({ by }) => by === 'unit'));
+  const already = new Set([...journal.done.keys()].filter((serialNumber) => !again.has(serialNumber)));
+  const before = good.filter(({ serialNumber }) => already.has(serialNumber)).length;
+  progress.written(before);
+  progress.made(before);
   const failed = new Map<string, string>();
   const stopped: unknown[] = [];
 
@@ -117,6 +121,22 @@ async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurr
   await report(line, flags, { csv, bad, failed, already, stopped });
 }
 
+/** Units of `--again`, once each however often a run breaks off. @throws UsageError for one that was not made here. */
+async function beginLost(line: Line, flags: Flags): Promise<void> {
+  const { journal } = line;
+  const begun = serialsOf(journal.begun.filter(({ by }) => by === 'unit'));
+  const units = [...new Set(flags.list('again'))].map((serialNumber) => {
+    const unit = journal.done.get(serialNumber);
+    if (!unit) throw new UsageError(`--again ${serialNumber}: no such unit has been made in ${journal.directory}.`);
+    return unit;
+  });
+  for (const unit of units) if (!begun.has(unit.serialNumber)) await beginAgain(line, unit);
+}
+
+function serialsOf(chunks: readonly Chunk[]): Set<string> {
+  return new Set(chunks.flatMap(({ rows }) => rows.map(({ serialNumber }) => serialNumber)));
+}
+
 /** Chunks of rows, each in the journal before anything is asked for. */
 async function* begin(journal: Journal, flags: Flags, rows: readonly CsvRow[]): AsyncGenerator<ChunkState> {
   for (const chunk of chunksOf(flags, rows)) {
@@ -140,7 +160,8 @@ interface Outcome {
   /** Rows that were not asked for. */
   bad: Map<CsvRow, string>;
   failed: Map<string, string>;
-  already: number;
+  /** Units that were done before this run. */
+  already: ReadonlySet<string>;
   stopped: unknown[];
 }
 
@@ -148,12 +169,16 @@ interface Outcome {
 async function report(line: Line, flags: Flags, { csv, bad, failed, already, stopped }: Outcome): Promise<void> {
   const { journal } = line;
   const reasons = new Map(bad);
-  let [done, open] = [0, 0];
+  let [done, made, open] = [0, 0, 0];
   for (const row of csv.rows) {
     if (reasons.has(row)) continue;
-    const reason = failed.get(row.serialNumber);
-    if (journal.done.has(row.serialNumber)) done += 1;
-    else if (reason === undefined) open += 1;
+    const unit = journal.done.get(row.serialNumber);
+    const [lost] = unit ? lostFiles(line, unit) : [];
+    const reason = failed.get(row.serialNumber) ?? (lost && lostReason(lost, row.serialNumber));
+    if (unit && reason === undefined) {
+      done += 1;
+      made += already.has(row.serialNumber) ? 0 : 1;
+    } else if (reason === undefined) open += 1;
     else reasons.set(row, reason);
   }
   const index = [...journal.done.values()].map((unit) => ({ ...unit, file: flashPath(line, unit.file) }));
@@ -161,9 +186,13 @@ async function report(line: Line, flags: Flags, { csv, bad, failed, already, sto
   if (reasons.size > 0) files.push({ path: 'failed.csv', content: failedCsv(csv, reasons) });
   else await rm(join(journal.directory, 'failed.csv'), { force: true });
   await writeFiles(journal.directory, files);
-  say(flags, { rows: csv.rows.length, done, made: done - already, failed: reasons.size, open });
+  say(flags, { rows: csv.rows.length, done, made, failed: reasons.size, open });
   if (stopped.length > 0) throw worst(stopped);
   if (reasons.size > 0) throw new Ending(exitCodes.failed, `${reasons.size} rows failed: see failed.csv.`);
+}
+
+function lostReason(path: string, serialNumber: string): string {
+  return `It was made, and ${path} is not there any more; --again '${serialNumber}' gives it a new secret and files`;
 }
 
 interface Sum {

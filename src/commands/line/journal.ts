@@ -2,7 +2,7 @@
  * What a directory of units knows of itself: an append-only file of JSON lines, each on disk before what it announces is
  * done. Whoever is killed at any moment goes on where it stands. It holds no secrets.
  */
-import { type FileHandle, mkdir, open } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { trouble, UsageError } from '../usage.js';
 
@@ -86,7 +86,8 @@ export class Journal {
   /**
    * Opens the journal of a directory, alone. With `serialNumber` only what concerns that unit is read, because a line that
    * makes one unit a minute has a long journal.
-   * @throws Ending 3 when another command works there, UsageError for a journal that was damaged.
+   * @throws Ending 3 when another command works there, UsageError for a journal that was damaged, or is missing where
+   * there are files of units.
    */
   static async open(directory: string, serialNumber?: string): Promise<Journal> {
     await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -127,6 +128,7 @@ export class Journal {
 
   async #read(serialNumber: string | undefined): Promise<void> {
     const content = await this.handle.readFile();
+    if (content.length === 0) await this.#demandNoUnits();
     const end = content.lastIndexOf(0x0a) + 1;
     // A line that was being written when the command was killed announces nothing that has been done.
     if (end < content.length) await this.handle.truncate(end);
@@ -145,6 +147,14 @@ export class Journal {
       }
       start = next;
     }
+  }
+
+  /** What was made here before is not known without a journal: it would be made twice, and written over. */
+  async #demandNoUnits(): Promise<void> {
+    const found = (await readdir(this.directory)).find((name) => /.\.(csv|env|h|json)$/.test(name));
+    if (found === undefined) return;
+    const sentence = `There is ${found} in ${this.directory}, and no ${fileName} that says what it is`;
+    throw new UsageError(`${sentence}: take an empty directory, or bring the journal back.`);
   }
 
   #parse(line: Buffer): Entry {

@@ -1,13 +1,14 @@
 /** A directory of units that is being filled: what its commands share. */
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type FlashExtra, flashFile } from '../../factory/formats.js';
 import { type FlashFormat, flashFormats, type Unit } from '../../factory/unit.js';
 import { trouble, UsageError } from '../usage.js';
 import type { Client } from './client.js';
-import type { ChunkState, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
+import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
 import { type File, fileNameOf, writeFiles } from './unit-files.js';
 
 export const labelForms = ['none', 'svg', 'png', 'html'] as const;
@@ -83,6 +84,20 @@ export function unitRow(serialNumber: string, fields: Record<string, string>): U
 /** Where the flash file of a unit is, below its directory. */
 export function flashPath({ format }: Pick<Line, 'format'>, file: string): string {
   return `${file}.${{ 'esp-nvs-csv': 'csv', env: 'env', 'c-header': 'h', json: 'json' }[format]}`;
+}
+
+/** The files of a unit that are not there any more. Sheets of labels are not of one unit and are not looked for. */
+export function lostFiles({ journal, format, labels }: Line, { file }: DoneUnit): string[] {
+  const label = labels === 'svg' || labels === 'png' ? [join('labels', `${file}.${labels}`)] : [];
+  const paths = [flashPath({ format }, file), ...label].map((path) => join(journal.directory, path));
+  return paths.filter((path) => !existsSync(path));
+}
+
+/** Begins a unit that was done once more: its device gets a new secret and a new code, and its files are written again. */
+export async function beginAgain({ journal }: Line, { serialNumber, deviceId, file }: DoneUnit): Promise<ChunkState> {
+  const chunk: Chunk = { ...newKey(), by: 'unit', rows: [{ serialNumber, file, fields: {}, deviceId }] };
+  await journal.append({ type: 'chunk', ...chunk });
+  return { ...chunk, state: 'begun' };
 }
 
 /**
