@@ -1,11 +1,12 @@
 /** `slipway provision one`: one unit for one cycle of the line. It loads little, because it has 200 ms. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { type Client, reasonOf } from './line/client.js';
 import { Journal } from './line/journal.js';
 import { beginAgain, flashPath, type Line, lostFiles, readFileOptions, settle } from './line/line.js';
 import { connect, type Flags, readFlags, sayOnError } from './line/options.js';
 import { beginUnit, findDevice, idOf, runUnit } from './line/single.js';
-import { Ending, exitCodes, trouble, UsageError } from './usage.js';
+import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
 
 const kinds = {
   serial: 'string',
@@ -21,9 +22,14 @@ const kinds = {
   again: 'boolean',
 } as const;
 
+const longestSerial = 255;
+
+/** What flags say, or the server alone. */
+const noFields = ['serialNumber', 'accountId', 'template', 'organization', 'deviceTemplateId', 'organizationId'];
+
 export async function provisionOne(args: string[]): Promise<void> {
   const flags = readFlags(args, kinds);
-  const serialNumber = flags.demanded('serial');
+  const serialNumber = readSerial(flags);
   const out = flags.demanded('out');
   const files = readFileOptions(texts(flags, ['format', 'labels', 'broker', 'ca', 'certify']));
   const fields = readFields(flags.list('field'));
@@ -45,6 +51,16 @@ export async function provisionOne(args: string[]): Promise<void> {
   }
 }
 
+/** Trimmed, as a cell of a CSV file is. @throws UsageError for what no device can have. */
+function readSerial(flags: Flags): string {
+  const serialNumber = flags.demanded('serial').trim();
+  if (serialNumber === '') throw new UsageError('--serial must not be empty.');
+  if (serialNumber.length > longestSerial)
+    throw new UsageError(`--serial must be at most ${longestSerial} characters.`);
+  if (serialNumber.includes('\ufffd')) throw new UsageError('--serial must be UTF-8.');
+  return serialNumber;
+}
+
 function texts<Name extends string>(flags: Flags, names: readonly Name[]): Record<Name, string | undefined> {
   return Object.fromEntries(names.map((name) => [name, flags.text(name)])) as Record<Name, string | undefined>;
 }
@@ -55,6 +71,7 @@ function readFields(given: string[]): Record<string, string> {
     given.map((one) => {
       const [, name, value] = /^([^=]+)=(.*)$/s.exec(one) ?? [];
       if (name === undefined || value === undefined) throw new UsageError(`--field must be name=value, not ${one}.`);
+      if (noFields.includes(name)) throw new UsageError(`--field ${name}: this is given by a flag of its own.`);
       return [name, value];
     }),
   );
@@ -75,6 +92,7 @@ async function make(line: Line, flags: Flags, serialNumber: string, fields: Reco
   for (const { reason } of failed) throw new Ending(exitCodes.failed, reason);
 
   async function fresh() {
+    await demandFields(client, serialNumber, fields);
     const [template, organization] = await Promise.all([
       idOf(client, 'template', flags.text('template')),
       idOf(client, 'organization', flags.text('organization')),
@@ -86,6 +104,16 @@ async function make(line: Line, flags: Flags, serialNumber: string, fields: Reco
     }
     return beginUnit(line, serialNumber, fields, { template, organization });
   }
+}
+
+/** A name that is no field is refused, and not left out of the unit: as a column, by a dry run, before it is made. */
+async function demandFields(client: Client, serialNumber: string, fields: Record<string, string>): Promise<void> {
+  if (Object.keys(fields).length === 0) return;
+  const answer = await client.call('POST', '/provisioning/jobs?dryRun=true', {
+    body: { rows: [{ ...fields, serialNumber }] },
+  });
+  if (answer.status === 403) throw refused(`The server refuses: ${reasonOf(answer)}`);
+  if (answer.status >= 300) throw new UsageError(`--field: ${reasonOf(answer)}`);
 }
 
 /** Where the files are; the secret itself only with `--print`. */

@@ -154,11 +154,21 @@ t.test('the exit code says what a script has to do', async (t) => {
   const good = station.csv(serials(1, 'EXIT'));
   const unknown = station.csv([{ serialNumber: 'EXIT-9', nmae: 'x' }], 'unknown.csv');
   const noSerial = station.csv([{ serial: 'EXIT-9' }], 'serial.csv');
+  const file = (name: string, content: string | Buffer) => {
+    writeFileSync(join(station.directory, name), content);
+    return join(station.directory, name);
+  };
+  const latin = file('latin.csv', Buffer.from('serialNumber,name\nA,x\nB,M\xfcnchen\n', 'latin1'));
+  const semicolons = file('semicolons.csv', 'serialNumber;name\nA;1,5\n');
+  const header = file('header.csv', 'serialNumber,name\n');
   const format = ['--format', 'env', '--out', 'DIRECTORY'];
   const cases: Array<[string[], number, RegExp]> = [
     [['provision', '--csv', good, ...format, '--nothing'], 2, /nothing/],
     [['provision', '--csv', `${good}x`, ...format], 2, /cannot be read/],
     [['provision', '--csv', noSerial, ...format], 2, /no column serialNumber/],
+    [['provision', '--csv', latin, ...format], 2, /latin\.csv is not UTF-8, line 3/],
+    [['provision', '--csv', semicolons, ...format], 2, /has ; between its columns; a comma/],
+    [['provision', '--csv', header, ...format], 2, /a header, and no units/],
     [['provision', '--csv', unknown, ...format], 2, /nmae is no column/],
     [['provision', '--csv', good, '--format', 'xml', '--out', 'DIRECTORY'], 2, /--format must be one of esp-nvs-csv/],
     [['provision', '--csv', good, '--format', 'env'], 2, /--out is missing/],
