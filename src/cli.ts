@@ -27,7 +27,7 @@ const usage = `slipway: device provisioning service
 
   slipway provision --csv FILE --format F --out DIR [--template T] [--organization O] [--labels [svg|png|html]]
                     [--broker URL] [--ca FILE] [--certify PROGRAM] [--concurrency N] [--chunk-rows N] [--dry-run]
-                    [--again SERIAL]...
+                    [--again SERIAL]... [--take-over]
       makes the units of a CSV file (column serialNumber, and any field) with their flash files: F is esp-nvs-csv,
       env, c-header or json. Run it again after any interruption: each unit is made once, none is lost.
   slipway provision one --serial S --format F --out DIR [--field NAME=VALUE]... [--template T] [--organization O]

@@ -28,6 +28,7 @@ const kinds = {
   'chunk-rows': 'string',
   'dry-run': 'boolean',
   again: 'list',
+  'take-over': 'boolean',
 } as const;
 
 export async function provision(args: string[]): Promise<void> {
@@ -52,7 +53,13 @@ export async function provision(args: string[]): Promise<void> {
       const { format, labels } = files;
       await settle(journal, { accountId: client.accountId, format, labels });
       await removePartials(out);
-      await run({ client, journal, ...files }, flags, { csv, good, bad, progress, concurrency });
+      await run({ client, journal, ...files, takesOver: flags.is('take-over') }, flags, {
+        csv,
+        good,
+        bad,
+        progress,
+        concurrency,
+      });
     } finally {
       await journal.close();
     }

@@ -2,7 +2,8 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { type Service, startService } from '../support/service.js';
+import { Journal } from '../../src/commands/line/journal.js';
+import { type Json, type Service, startService } from '../support/service.js';
 import { devicesOf, Station, serials } from './command.js';
 
 let service: Service;
@@ -66,4 +67,44 @@ t.test('a directory with files of units and no journal is left as it is', async 
   const one = ['provision', 'one', '--serial', 'NEW-1', '--format', 'env', '--out', station.out];
   t.match(await station.run(...one), refusal);
   t.equal(station.read('units.csv'), 'mine');
+});
+
+t.test('a run whose token is gone is taken over, with new secrets for its units', async (t) => {
+  const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
+  const body = { accountId: service.accountId, kind: 'station', deviceTemplateId, maxDevices: 10 };
+  const login = async (name: string) => {
+    const made = { ...body, name, expiresAt: '2099-01-01T00:00:00Z' };
+    const { application } = await service.ok('POST', '/api/v1/applications', { body: made });
+    const { id: appId, appToken } = application;
+    const { jwt } = await service.ok('POST', '/api/v1/auth/login-application', {
+      body: { accountId: service.accountId, appId, appToken },
+      token: '',
+    });
+    return { id: appId, token: jwt };
+  };
+  const [gone, next] = [await login('gone'), await login('next')];
+  const rows = serials(2, 'OVER').map(({ serialNumber }) => ({ serialNumber, file: serialNumber, fields: {} }));
+  const made = await service.http('POST', '/api/v1/provisioning/jobs?force=true', {
+    token: gone.token,
+    body: { rows: rows.map(({ serialNumber }) => ({ serialNumber })) },
+  });
+  const jobId = made.body.job.id;
+  let job: Json;
+  do job = (await service.ok('GET', `/api/v1/provisioning/jobs/${jobId}`)).job;
+  while (job.state === 'pending' || job.state === 'running');
+  await service.ok('DELETE', `/api/v1/applications/${gone.id}`);
+  const station = new Station(t, service);
+  const journal = await Journal.open(station.out);
+  await journal.append({ type: 'settings', accountId: service.accountId, format: 'esp-nvs-csv', labels: 'none' });
+  await journal.append({ type: 'chunk', key: 'gone', time: new Date().toISOString(), by: 'job', rows });
+  await journal.append({ type: 'job', key: 'gone', jobId });
+  await journal.close();
+  const csv = station.csv(serials(2, 'OVER'));
+  const refusal = { code: 4, stderr: /begun with another token .*--take-over/ };
+  t.match(await station.provision(csv, '--token', next.token), refusal);
+  t.match(await station.provision(csv), refusal);
+  const { code, stderr } = await station.provision(csv, '--take-over');
+  t.equal(code, 0, stderr);
+  for (const { deviceId, secret } of station.units()) await service.connect({ deviceId, secret });
+  t.equal((await devicesOf(service)).filter((one) => one.startsWith('OVER')).length, 2);
 });

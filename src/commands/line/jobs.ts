@@ -43,6 +43,8 @@ export async function runChunk(line: Line, chunk: ChunkState, progress: Progress
     return [];
   }
   const id = chunk.jobId ?? (await begin(line, chunk));
+  const known = await client.call('GET', `/provisioning/jobs/${id}`);
+  if (known.status === 403 || known.status === 404) throw ofAnother(id, known);
   const job = await untilEnded(client, id, progress);
   const failed = await failedRows(client, job, chunk);
   if (job.done === 0) {
@@ -52,11 +54,19 @@ export async function runChunk(line: Line, chunk: ChunkState, progress: Progress
   }
   const answer = await client.call('GET', `/provisioning/jobs/${id}/results?format=ndjson`);
   if (answer.status === 410) return recover(line, chunk, job, failed);
-  if (answer.status === 403 || answer.status === 404)
-    throw refused(`Job ${id} was begun with another token, which has to end it: ${reasonOf(answer)}`);
+  if (answer.status === 403 || answer.status === 404) {
+    if (line.takesOver) return recover(line, chunk, job, failed);
+    throw ofAnother(id, answer);
+  }
   await deliver(line, chunk, readResults(job, answer), failed);
   await confirm(line, chunk);
   return failed;
+}
+
+/** Results are for whoever began the job alone; others can only give its units new secrets. */
+function ofAnother(id: string, answer: Answer): Error {
+  const sentence = `Job ${id} was begun with another token (${reasonOf(answer)}). Run it again with that one; where it is gone`;
+  return refused(`${sentence}, with --take-over and the token of an admin or a back-end: its units get new secrets.`);
 }
 
 /** What a dry run says of rows; nothing is made and nothing written. */

@@ -24,6 +24,8 @@ export interface Line {
   extra: FlashExtra;
   /** A program that makes a certificate for a unit. */
   certify: string | undefined;
+  /** Jobs of a token that is gone are ended with new secrets for their units. */
+  takesOver?: boolean;
 }
 
 /** What flags say of the files that are written. */
