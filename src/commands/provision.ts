@@ -10,7 +10,7 @@ import { type Progress, startProgress } from './line/progress.js';
 import { runUnit } from './line/single.js';
 import { removePartials, writeFiles } from './line/unit-files.js';
 import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './line/units-csv.js';
-import { Ending, exitCodes, UsageError } from './usage.js';
+import { Ending, exitCodes, trouble, UsageError } from './usage.js';
 
 /** Rows of one job: some seconds of work, so that little is done again and much shares a commit. */
 const chunkRows = 5000;
@@ -192,7 +192,9 @@ async function report(line: Line, flags: Flags, { csv, bad, failed, already, sto
   const files = [{ path: 'units.csv', content: indexCsv(index) }];
   if (reasons.size > 0) files.push({ path: 'failed.csv', content: failedCsv(csv, reasons) });
   else await rm(join(journal.directory, 'failed.csv'), { force: true });
-  await writeFiles(journal.directory, files);
+  await writeFiles(journal.directory, files).catch((error: Error) => {
+    stopped.push(trouble(`The files in ${journal.directory} cannot be written: ${error.message}`));
+  });
   say(flags, { rows: csv.rows.length, done, made, failed: reasons.size, open });
   if (stopped.length > 0) throw worst(stopped);
   if (reasons.size > 0) throw new Ending(exitCodes.failed, `${reasons.size} rows failed: see failed.csv.`);

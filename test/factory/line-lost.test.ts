@@ -1,5 +1,5 @@
 /** Files of a directory that get lost, and how a unit comes to them again. */
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { Journal } from '../../src/commands/line/journal.js';
@@ -107,4 +107,33 @@ t.test('a run whose token is gone is taken over, with new secrets for its units'
   t.equal(code, 0, stderr);
   for (const { deviceId, secret } of station.units()) await service.connect({ deviceId, secret });
   t.equal((await devicesOf(service)).filter((one) => one.startsWith('OVER')).length, 2);
+});
+
+t.test('a directory that takes no files ends with a sentence that names it', async (t) => {
+  const station = new Station(t, service);
+  const csv = station.csv(serials(1, 'DISK'));
+  const to = (out: string, ...more: string[]) =>
+    station.run('provision', '--csv', csv, '--format', 'env', '--out', out, ...more);
+  const oneLine = (text: string) => text.trimEnd().split('\n').length === 1 && !text.includes('    at ');
+  for (const [ended, expected] of [
+    [await to('/proc/x/y'), { code: 3, stderr: /^\/proc\/x\/y cannot be used: ENOENT/ }],
+    [await to(csv), { code: 2, stderr: /units\.csv is a file/ }],
+    [await to(join(csv, 'below')), { code: 2, stderr: /is a file, or in one/ }],
+    [await to(station.out, '--certify', '/no/such'), { code: 2, stderr: /--certify \/no\/such cannot be called/ }],
+  ] as const) {
+    t.match(ended, expected);
+    t.ok(oneLine(ended.stderr), ended.stderr);
+  }
+  mkdirSync(join(station.out, 'journal.lock'), { recursive: true });
+  t.match(await to(station.out), { code: 3, stderr: /out cannot be used: EISDIR/ });
+  rmSync(join(station.out, 'journal.lock'), { recursive: true });
+  symlinkSync('/dev/full', join(station.out, 'FULL-1.env.partial'));
+  const one = ['provision', 'one', '--serial', 'FULL-1', '--format', 'env', '--out', station.out];
+  const full = await station.run(...one);
+  t.match(full, { code: 3, stderr: /out cannot be written: ENOSPC/ });
+  t.ok(oneLine(full.stderr), full.stderr);
+  rmSync(join(station.out, 'FULL-1.env.partial'), { force: true });
+  t.equal((await station.run(...one)).code, 0);
+  const unnamed = await to(join(station.directory, 'other'), '--certify', 'no-such-program');
+  t.match(unnamed, { code: 2, stderr: /--certify no-such-program cannot be called/ });
 });
