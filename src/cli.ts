@@ -38,7 +38,7 @@ const usage = `slipway: device provisioning service
       waits until the unit has connected and published
   All three: [--json] [--retry-for SECONDS] (60: how long a server that does not answer is tried).
   Exit codes: 0 all done, 1 some rows or units failed, 2 wrong usage or input, 3 server, network or disk (run it
-  again), 4 refused (rights, an expired station).
+  again), 4 refused (rights, an expired or exhausted station), 130 Ctrl-C (run it again).
 
   slipway --help, slipway --version
 `;
@@ -64,6 +64,10 @@ const commands: Record<string, () => Promise<Command>> = {
 /** Scripts go by the exit code: what nobody has foreseen is not taken for rows that failed. */
 function forTheLine(command: Command): Command {
   return async (args) => {
+    process.once('SIGINT', () => {
+      process.stderr.write('\nStopped. Run it again: it goes on where it was.\n');
+      process.exit(130);
+    });
     try {
       await command(args);
     } catch (error) {

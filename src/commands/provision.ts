@@ -10,7 +10,7 @@ import { type Progress, startProgress } from './line/progress.js';
 import { runUnit } from './line/single.js';
 import { removePartials, writeFiles } from './line/unit-files.js';
 import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './line/units-csv.js';
-import { Ending, exitCodes, trouble, UsageError } from './usage.js';
+import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
 
 /** Rows of one job: some seconds of work, so that little is done again and much shares a commit. */
 const chunkRows = 5000;
@@ -68,6 +68,9 @@ export async function provision(args: string[]): Promise<void> {
     progress.end();
   }
 }
+
+/** What the server says of rows that a station may not make any more: mending them does not help. */
+const stationEnded = /The station has (expired|made \d+ of its)/;
 
 interface Rows {
   csv: Csv;
@@ -197,7 +200,11 @@ async function report(line: Line, flags: Flags, { csv, bad, failed, already, sto
   });
   say(flags, { rows: csv.rows.length, done, made, failed: reasons.size, open });
   if (stopped.length > 0) throw worst(stopped);
-  if (reasons.size > 0) throw new Ending(exitCodes.failed, `${reasons.size} rows failed: see failed.csv.`);
+  if (reasons.size === 0) return;
+  const sentence = `${reasons.size} rows failed: see ${join(journal.directory, 'failed.csv')}.`;
+  const ended = [...failed.values()].find((reason) => stationEnded.test(reason));
+  if (ended !== undefined) throw refused(`${sentence} ${ended}`);
+  throw new Ending(exitCodes.failed, sentence);
 }
 
 function lostReason(path: string, serialNumber: string): string {

@@ -64,7 +64,7 @@ t.test('rows that fail are listed with the reason, and are made when their file 
   const given = [...rows, { serialNumber: 'BAD-0001', latitude: '1' }, { serialNumber: '', latitude: '2' }];
   const { code, stderr } = await station.provision(station.csv(given));
   t.equal(code, 1);
-  t.match(stderr, /4 rows failed: see failed\.csv/);
+  t.match(stderr, /4 rows failed: see .*out\/failed\.csv\./);
   const failed = station.read('failed.csv');
   t.match(failed, /^serialNumber,latitude,failedBecause\n/);
   t.match(failed, /^BAD-0002,north,latitude must be a number between -90 and 90$/m);
