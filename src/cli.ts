@@ -89,7 +89,8 @@ async function main(args: string[]): Promise<void> {
     console.log((JSON.parse(file) as { version: string }).version);
     return;
   }
-  if (command === undefined || command === 'help' || args.includes('--help')) {
+  // As the value of another flag it is none: a unit called so has not passed.
+  if (command === undefined || command === 'help' || args.find((one) => one.startsWith('-')) === '--help') {
     console.log(usage);
     return;
   }

@@ -1,4 +1,5 @@
 /** `slipway provision`: from a CSV file to flash files and labels, each unit exactly once however often it is run. */
+import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Client } from './line/client.js';
@@ -41,13 +42,17 @@ export async function provision(args: string[]): Promise<void> {
     ca: flags.text('ca'),
     certify: flags.text('certify'),
   });
-  const out = flags.is('dry-run') ? '' : flags.demanded('out');
+  const out = flags.is('dry-run') ? (flags.text('out') ?? '') : flags.demanded('out');
   const concurrency = flags.whole('concurrency', 2, 1, 16);
   const { good, bad } = judgeRows(csv);
   const progress = await startProgress(good.length);
   const client = await connect(flags, progress.say);
   try {
-    if (flags.is('dry-run')) return await dryRun(client, flags, csv, good, bad, progress);
+    if (flags.is('dry-run')) {
+      const done = await doneIn(out);
+      const fresh = good.filter(({ serialNumber }) => !done.has(serialNumber));
+      return await dryRun(client, flags, csv, fresh, bad, progress);
+    }
     const journal = await Journal.open(out);
     try {
       const { format, labels } = files;
@@ -234,6 +239,14 @@ function worst(errors: unknown[]): unknown {
 
 /** Reasons that are said, where nothing is written. */
 const mostSaid = 20;
+
+/** Units that a directory has already: a run would leave them alone. */
+async function doneIn(out: string): Promise<ReadonlySet<string>> {
+  if (out === '' || !existsSync(join(out, 'journal.ndjson'))) return new Set();
+  const journal = await Journal.open(out);
+  await journal.close();
+  return new Set(journal.done.keys());
+}
 
 async function dryRun(
   client: Client,

@@ -71,16 +71,26 @@ function ofAnother(id: string, answer: Answer): Error {
 
 /** What a dry run says of rows; nothing is made and nothing written. */
 export async function tryRows(client: Client, chunk: Chunk, progress: Progress): Promise<FailedUnit[]> {
-  const { job } = await client.ok<{ job: Job }>('POST', pathOf(chunk, 'dryRun=true'), {
-    body: bodyOf(chunk),
-    type: ndjson,
-  });
+  const call = { body: bodyOf(chunk), type: ndjson };
+  const answer = await client.call('POST', pathOf(chunk, 'dryRun=true'), call);
+  const sentence = `The server refuses: ${reasonOf(answer)}${given(chunk)}`;
+  if (answer.status === 403) throw refused(sentence);
+  if (answer.status >= 300) throw new UsageError(sentence);
+  const { job } = JSON.parse(answer.text) as { job: Job };
   return failedRows(client, await untilEnded(client, job.id, progress), chunk);
 }
 
 function pathOf({ template, organization }: Chunk, more: string): string {
   const query = new URLSearchParams({ ...(template && { template }), ...(organization && { organization }) });
   return `/provisioning/jobs?${[`${query}`, more].filter(Boolean).join('&')}`;
+}
+
+/** Flags that a refusal may be about. */
+function given({ template, organization }: Chunk): string {
+  const flags = [template && `--template ${template}`, organization && `--organization ${organization}`].filter(
+    Boolean,
+  );
+  return flags.length > 0 ? ` (${flags.join(', ')})` : '';
 }
 
 function bodyOf({ rows }: Chunk): string {
@@ -97,7 +107,7 @@ async function begin({ client, journal }: Line, chunk: ChunkState): Promise<stri
     return job.id;
   }
   // Refused by the first request of its key, or by this one: in both cases nothing was made of it.
-  const reason = reasonOf(answer);
+  const reason = `${reasonOf(answer)}${given(chunk)}`;
   await journal.append({ type: 'dropped', key: chunk.key, reason });
   throw answer.status === 403
     ? refused(`The server refuses: ${reason}`)
@@ -122,7 +132,7 @@ async function failedRows(client: Client, job: Job, { rows }: Chunk): Promise<Fa
       const serialNumber = rows[row - 1]?.serialNumber ?? '';
       const said = (errors ?? []).map(({ column, message }) => [column, message].filter(Boolean).join(' '));
       if (state === 'skipped' && deviceId !== null) said.push(`It is device ${deviceId}.`);
-      const reason = said.join('; ') || job.reason || `The job is ${job.state}.`;
+      const reason = said.join('; ').replaceAll('.; ', '. ') || job.reason || `The job is ${job.state}.`;
       failed.push({ serialNumber, reason });
     }
   }
