@@ -26,17 +26,19 @@ const usage = `slipway: device provisioning service
   SLIPWAY_TOKEN what they may do there: a JWT, or the appToken of a station with SLIPWAY_APP_ID and SLIPWAY_ACCOUNT_ID.
 
   slipway provision --csv FILE --format F --out DIR [--template T] [--organization O] [--labels [svg|png|html]]
-                    [--broker URL] [--ca FILE] [--certify PROGRAM] [--concurrency N] [--dry-run]
+                    [--broker URL] [--ca FILE] [--certify PROGRAM] [--concurrency N] [--chunk-rows N] [--dry-run]
+                    [--again SERIAL]... [--take-over]
       makes the units of a CSV file (column serialNumber, and any field) with their flash files: F is esp-nvs-csv,
       env, c-header or json. Run it again after any interruption: each unit is made once, none is lost.
   slipway provision one --serial S --format F --out DIR [--field NAME=VALUE]... [--template T] [--organization O]
-                    [--labels [svg|png|html]] [--broker URL] [--ca FILE] [--certify PROGRAM] [--print]
+                    [--labels [svg|png|html]] [--broker URL] [--ca FILE] [--certify PROGRAM] [--print] [--again]
       makes one unit and prints where its file is; --print prints the file, with its secret
+      --again, for both: a unit that was made here gets a new secret and its files once more
   slipway verify --serial S | --device ID [--timeout SECONDS]
       waits until the unit has connected and published
   All three: [--json] [--retry-for SECONDS] (60: how long a server that does not answer is tried).
   Exit codes: 0 all done, 1 some rows or units failed, 2 wrong usage or input, 3 server, network or disk (run it
-  again), 4 refused (rights, an expired station).
+  again), 4 refused (rights, an expired or exhausted station), 130 Ctrl-C (run it again).
 
   slipway --help, slipway --version
 `;
@@ -62,6 +64,10 @@ const commands: Record<string, () => Promise<Command>> = {
 /** Scripts go by the exit code: what nobody has foreseen is not taken for rows that failed. */
 function forTheLine(command: Command): Command {
   return async (args) => {
+    process.once('SIGINT', () => {
+      process.stderr.write('\nStopped. Run it again: it goes on where it was.\n');
+      process.exit(130);
+    });
     try {
       await command(args);
     } catch (error) {
@@ -83,7 +89,8 @@ async function main(args: string[]): Promise<void> {
     console.log((JSON.parse(file) as { version: string }).version);
     return;
   }
-  if (command === undefined || command === 'help' || args.includes('--help')) {
+  // As the value of another flag it is none: a unit called so has not passed.
+  if (command === undefined || command === 'help' || args.find((one) => one.startsWith('-')) === '--help') {
     console.log(usage);
     return;
   }

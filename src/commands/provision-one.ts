@@ -1,11 +1,12 @@
 /** `slipway provision one`: one unit for one cycle of the line. It loads little, because it has 200 ms. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { type Client, reasonOf } from './line/client.js';
 import { Journal } from './line/journal.js';
-import { flashPath, type Line, readFileOptions, settle } from './line/line.js';
+import { beginAgain, flashPath, type Line, lostFiles, readFileOptions, settle } from './line/line.js';
 import { connect, type Flags, readFlags, sayOnError } from './line/options.js';
 import { beginUnit, findDevice, idOf, runUnit } from './line/single.js';
-import { Ending, exitCodes, trouble, UsageError } from './usage.js';
+import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
 
 const kinds = {
   serial: 'string',
@@ -18,11 +19,17 @@ const kinds = {
   broker: 'string',
   certify: 'string',
   print: 'boolean',
+  again: 'boolean',
 } as const;
+
+const longestSerial = 255;
+
+/** What flags say, or the server alone. */
+const noFields = ['serialNumber', 'accountId', 'template', 'organization', 'deviceTemplateId', 'organizationId'];
 
 export async function provisionOne(args: string[]): Promise<void> {
   const flags = readFlags(args, kinds);
-  const serialNumber = flags.demanded('serial');
+  const serialNumber = readSerial(flags);
   const out = flags.demanded('out');
   const files = readFileOptions(texts(flags, ['format', 'labels', 'broker', 'ca', 'certify']));
   const fields = readFields(flags.list('field'));
@@ -44,6 +51,16 @@ export async function provisionOne(args: string[]): Promise<void> {
   }
 }
 
+/** Trimmed, as a cell of a CSV file is. @throws UsageError for what no device can have. */
+function readSerial(flags: Flags): string {
+  const serialNumber = flags.demanded('serial').trim();
+  if (serialNumber === '') throw new UsageError('--serial must not be empty.');
+  if (serialNumber.length > longestSerial)
+    throw new UsageError(`--serial must be at most ${longestSerial} characters.`);
+  if (serialNumber.includes('\ufffd')) throw new UsageError('--serial must be UTF-8.');
+  return serialNumber;
+}
+
 function texts<Name extends string>(flags: Flags, names: readonly Name[]): Record<Name, string | undefined> {
   return Object.fromEntries(names.map((name) => [name, flags.text(name)])) as Record<Name, string | undefined>;
 }
@@ -54,6 +71,7 @@ function readFields(given: string[]): Record<string, string> {
     given.map((one) => {
       const [, name, value] = /^([^=]+)=(.*)$/s.exec(one) ?? [];
       if (name === undefined || value === undefined) throw new UsageError(`--field must be name=value, not ${one}.`);
+      if (noFields.includes(name)) throw new UsageError(`--field ${name}: this is given by a flag of its own.`);
       return [name, value];
     }),
   );
@@ -61,13 +79,20 @@ function readFields(given: string[]): Record<string, string> {
 
 async function make(line: Line, flags: Flags, serialNumber: string, fields: Record<string, string>): Promise<void> {
   const { client, journal } = line;
-  if (journal.done.has(serialNumber)) return;
-  const [begun] = journal.begun;
+  const done = journal.done.get(serialNumber);
+  const begun = journal.begun.find(({ by }) => by === 'unit' || !done);
+  if (done && !begun && !flags.is('again')) {
+    const [lost] = lostFiles(line, done);
+    if (lost === undefined) return;
+    const sentence = `${serialNumber} was made, and ${lost} is not there any more; --again gives it a new secret and files.`;
+    throw new Ending(exitCodes.failed, sentence);
+  }
   if (begun?.by === 'job') throw trouble('The unit is part of a run that was stopped: run slipway provision again.');
-  const failed = await runUnit(line, begun ?? (await fresh()));
+  const failed = await runUnit(line, begun ?? (done ? await beginAgain(line, done) : await fresh()));
   for (const { reason } of failed) throw new Ending(exitCodes.failed, reason);
 
   async function fresh() {
+    await demandFields(client, serialNumber, fields);
     const [template, organization] = await Promise.all([
       idOf(client, 'template', flags.text('template')),
       idOf(client, 'organization', flags.text('organization')),
@@ -79,6 +104,16 @@ async function make(line: Line, flags: Flags, serialNumber: string, fields: Reco
     }
     return beginUnit(line, serialNumber, fields, { template, organization });
   }
+}
+
+/** A name that is no field is refused, and not left out of the unit: as a column, by a dry run, before it is made. */
+async function demandFields(client: Client, serialNumber: string, fields: Record<string, string>): Promise<void> {
+  if (Object.keys(fields).length === 0) return;
+  const answer = await client.call('POST', '/provisioning/jobs?dryRun=true', {
+    body: { rows: [{ ...fields, serialNumber }] },
+  });
+  if (answer.status === 403) throw refused(`The server refuses: ${reasonOf(answer)}`);
+  if (answer.status >= 300) throw new UsageError(`--field: ${reasonOf(answer)}`);
 }
 
 /** Where the files are; the secret itself only with `--print`. */

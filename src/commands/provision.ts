@@ -1,16 +1,17 @@
 /** `slipway provision`: from a CSV file to flash files and labels, each unit exactly once however often it is run. */
+import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Client } from './line/client.js';
 import { runChunk, tryRows } from './line/jobs.js';
 import { type Chunk, type ChunkState, type FailedUnit, Journal } from './line/journal.js';
-import { flashPath, type Line, newKey, readFileOptions, settle, unitRow } from './line/line.js';
+import { beginAgain, flashPath, type Line, lostFiles, newKey, readFileOptions, settle, unitRow } from './line/line.js';
 import { connect, type Flags, readFlags } from './line/options.js';
 import { type Progress, startProgress } from './line/progress.js';
 import { runUnit } from './line/single.js';
 import { removePartials, writeFiles } from './line/unit-files.js';
 import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './line/units-csv.js';
-import { Ending, exitCodes } from './usage.js';
+import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
 
 /** Rows of one job: some seconds of work, so that little is done again and much shares a commit. */
 const chunkRows = 5000;
@@ -27,6 +28,8 @@ const kinds = {
   concurrency: 'string',
   'chunk-rows': 'string',
   'dry-run': 'boolean',
+  again: 'list',
+  'take-over': 'boolean',
 } as const;
 
 export async function provision(args: string[]): Promise<void> {
@@ -39,19 +42,29 @@ export async function provision(args: string[]): Promise<void> {
     ca: flags.text('ca'),
     certify: flags.text('certify'),
   });
-  const out = flags.is('dry-run') ? '' : flags.demanded('out');
+  const out = flags.is('dry-run') ? (flags.text('out') ?? '') : flags.demanded('out');
   const concurrency = flags.whole('concurrency', 2, 1, 16);
   const { good, bad } = judgeRows(csv);
   const progress = await startProgress(good.length);
   const client = await connect(flags, progress.say);
   try {
-    if (flags.is('dry-run')) return await dryRun(client, flags, csv, good, bad, progress);
+    if (flags.is('dry-run')) {
+      const done = await doneIn(out);
+      const fresh = good.filter(({ serialNumber }) => !done.has(serialNumber));
+      return await dryRun(client, flags, csv, fresh, bad, progress);
+    }
     const journal = await Journal.open(out);
     try {
       const { format, labels } = files;
       await settle(journal, { accountId: client.accountId, format, labels });
       await removePartials(out);
-      await run({ client, journal, ...files }, flags, { csv, good, bad, progress, concurrency });
+      await run({ client, journal, ...files, takesOver: flags.is('take-over') }, flags, {
+        csv,
+        good,
+        bad,
+        progress,
+        concurrency,
+      });
     } finally {
       await journal.close();
     }
@@ -60,6 +73,9 @@ export async function provision(args: string[]): Promise<void> {
     progress.end();
   }
 }
+
+/** What the server says of rows that a station may not make any more: mending them does not help. */
+const stationEnded = /The station has (expired|made \d+ of its)/;
 
 interface Rows {
   csv: Csv;
@@ -71,9 +87,12 @@ interface Rows {
 
 async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurrency }: Rows): Promise<void> {
   const { journal } = line;
-  const already = good.filter(({ serialNumber }) => journal.done.has(serialNumber)).length;
-  progress.written(already);
-  progress.made(already);
+  await beginLost(line, flags);
+  const again = serialsOf(journal.begun.filter(({ by }) => by === 'unit'));
+  const already = new Set([...journal.done.keys()].filter((serialNumber) => !again.has(serialNumber)));
+  const before = good.filter(({ serialNumber }) => already.has(serialNumber)).length;
+  progress.written(before);
+  progress.made(before);
   const failed = new Map<string, string>();
   const stopped: unknown[] = [];
 
@@ -117,6 +136,22 @@ async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurr
   await report(line, flags, { csv, bad, failed, already, stopped });
 }
 
+/** Units of `--again`, once each however often a run breaks off. @throws UsageError for one that was not made here. */
+async function beginLost(line: Line, flags: Flags): Promise<void> {
+  const { journal } = line;
+  const begun = serialsOf(journal.begun.filter(({ by }) => by === 'unit'));
+  const units = [...new Set(flags.list('again'))].map((serialNumber) => {
+    const unit = journal.done.get(serialNumber);
+    if (!unit) throw new UsageError(`--again ${serialNumber}: no such unit has been made in ${journal.directory}.`);
+    return unit;
+  });
+  for (const unit of units) if (!begun.has(unit.serialNumber)) await beginAgain(line, unit);
+}
+
+function serialsOf(chunks: readonly Chunk[]): Set<string> {
+  return new Set(chunks.flatMap(({ rows }) => rows.map(({ serialNumber }) => serialNumber)));
+}
+
 /** Chunks of rows, each in the journal before anything is asked for. */
 async function* begin(journal: Journal, flags: Flags, rows: readonly CsvRow[]): AsyncGenerator<ChunkState> {
   for (const chunk of chunksOf(flags, rows)) {
@@ -140,7 +175,8 @@ interface Outcome {
   /** Rows that were not asked for. */
   bad: Map<CsvRow, string>;
   failed: Map<string, string>;
-  already: number;
+  /** Units that were done before this run. */
+  already: ReadonlySet<string>;
   stopped: unknown[];
 }
 
@@ -148,22 +184,36 @@ interface Outcome {
 async function report(line: Line, flags: Flags, { csv, bad, failed, already, stopped }: Outcome): Promise<void> {
   const { journal } = line;
   const reasons = new Map(bad);
-  let [done, open] = [0, 0];
+  let [done, made, open] = [0, 0, 0];
   for (const row of csv.rows) {
     if (reasons.has(row)) continue;
-    const reason = failed.get(row.serialNumber);
-    if (journal.done.has(row.serialNumber)) done += 1;
-    else if (reason === undefined) open += 1;
+    const unit = journal.done.get(row.serialNumber);
+    const [lost] = unit ? lostFiles(line, unit) : [];
+    const reason = failed.get(row.serialNumber) ?? (lost && lostReason(lost, row.serialNumber));
+    if (unit && reason === undefined) {
+      done += 1;
+      made += already.has(row.serialNumber) ? 0 : 1;
+    } else if (reason === undefined) open += 1;
     else reasons.set(row, reason);
   }
   const index = [...journal.done.values()].map((unit) => ({ ...unit, file: flashPath(line, unit.file) }));
   const files = [{ path: 'units.csv', content: indexCsv(index) }];
   if (reasons.size > 0) files.push({ path: 'failed.csv', content: failedCsv(csv, reasons) });
   else await rm(join(journal.directory, 'failed.csv'), { force: true });
-  await writeFiles(journal.directory, files);
-  say(flags, { rows: csv.rows.length, done, made: done - already, failed: reasons.size, open });
+  await writeFiles(journal.directory, files).catch((error: Error) => {
+    stopped.push(trouble(`The files in ${journal.directory} cannot be written: ${error.message}`));
+  });
+  say(flags, { rows: csv.rows.length, done, made, failed: reasons.size, open });
   if (stopped.length > 0) throw worst(stopped);
-  if (reasons.size > 0) throw new Ending(exitCodes.failed, `${reasons.size} rows failed: see failed.csv.`);
+  if (reasons.size === 0) return;
+  const sentence = `${reasons.size} rows failed: see ${join(journal.directory, 'failed.csv')}.`;
+  const ended = [...failed.values()].find((reason) => stationEnded.test(reason));
+  if (ended !== undefined) throw refused(`${sentence} ${ended}`);
+  throw new Ending(exitCodes.failed, sentence);
+}
+
+function lostReason(path: string, serialNumber: string): string {
+  return `It was made, and ${path} is not there any more; --again '${serialNumber}' gives it a new secret and files`;
 }
 
 interface Sum {
@@ -189,6 +239,14 @@ function worst(errors: unknown[]): unknown {
 
 /** Reasons that are said, where nothing is written. */
 const mostSaid = 20;
+
+/** Units that a directory has already: a run would leave them alone. */
+async function doneIn(out: string): Promise<ReadonlySet<string>> {
+  if (out === '' || !existsSync(join(out, 'journal.ndjson'))) return new Set();
+  const journal = await Journal.open(out);
+  await journal.close();
+  return new Set(journal.done.keys());
+}
 
 async function dryRun(
   client: Client,

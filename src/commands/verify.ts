@@ -29,9 +29,8 @@ export async function verify(args: string[]): Promise<void> {
     const { verification } = JSON.parse(answer.text) as { verification: Verification };
     const { passed, connected, published } = verification;
     const named = serialNumber ?? verification.deviceId;
-    const found = connected
-      ? `it connects${published ? ' and publishes' : ', and has published nothing'}`
-      : 'it does not connect';
+    const missing = published ? 'it has published, is not connected now' : 'it does not connect';
+    const found = connected ? `it connects${published ? ' and publishes' : ', and has published nothing'}` : missing;
     if (flags.is('json')) process.stdout.write(`${JSON.stringify(verification)}\n`);
     else process.stdout.write(`${named} ${passed ? 'passed' : 'failed'}: ${found}\n`);
     if (!passed) throw new Ending(exitCodes.failed, `${named} has not passed.`);

@@ -31,7 +31,7 @@ t.test('a line is set up from nothing, and every unit of it is verified', async 
     writeFileSync(join(tools, name), `#!/bin/sh\nexec env -u NODE_OPTIONS '${process.execPath}' ${file} "$@"\n`);
     chmodSync(join(tools, name), 0o755);
   }
-  t.equal(blocks.length, 10);
+  t.equal(blocks.length, 11);
   const given = {
     PATH: `${tools}:${process.env.PATH}`,
     SLIPWAY_URL: service.server.url,
@@ -60,5 +60,19 @@ t.test('a line is set up from nothing, and every unit of it is verified', async 
   t.strictSame(
     list.devices.results.map(({ serialNumber }: Json) => serialNumber),
     serials,
+  );
+  const claimed = list.devices.results[0];
+  t.match(stdout, `{"deviceId":"${claimed.id}"}`);
+  const { endUsers } = await service.ok('GET', `/api/v1/end-users?accountId=${service.accountId}`);
+  t.equal(claimed.organizationId, endUsers.results[0].organizationId, 'the customer has it');
+  const [associationCode] =
+    /[0-9A-Z]{4}(-[0-9A-Z]{4}){2}/.exec(readFileSync(join(directory, 'units/labels/TH-0001.svg'), 'utf8')) ?? [];
+  const { id: organizationId } = await service.organization();
+  const { token } = await service.endUser(organizationId);
+  const body = { associationCode, organizationId };
+  t.match(
+    await service.http('POST', '/api/v1/association/start-association-with-code', { token, body }),
+    { status: 422 },
+    'and nobody else claims it',
   );
 });

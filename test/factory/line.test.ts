@@ -54,6 +54,8 @@ t.test('run again it does nothing; a changed file leaves what is done and makes 
   const again = await station.provision(changed, '--json');
   t.strictSame(JSON.parse(again.stdout), { rows: 4, done: 4, made: 1, failed: 0, open: 0 });
   t.strictSame(station.units()[0], first);
+  const dry = await station.run('provision', '--csv', changed, '--dry-run', '--out', station.out, '--json');
+  t.match(JSON.parse(dry.stdout), { rows: 4, good: 4, failed: 0 }, 'a dry run knows them');
   t.equal((await devicesOf(service)).filter((one) => one.startsWith('AGAIN')).length, 4);
 });
 
@@ -64,11 +66,11 @@ t.test('rows that fail are listed with the reason, and are made when their file 
   const given = [...rows, { serialNumber: 'BAD-0001', latitude: '1' }, { serialNumber: '', latitude: '2' }];
   const { code, stderr } = await station.provision(station.csv(given));
   t.equal(code, 1);
-  t.match(stderr, /4 rows failed: see failed\.csv/);
+  t.match(stderr, /4 rows failed: see .*out\/failed\.csv\./);
   const failed = station.read('failed.csv');
   t.match(failed, /^serialNumber,latitude,failedBecause\n/);
   t.match(failed, /^BAD-0002,north,latitude must be a number between -90 and 90$/m);
-  t.match(failed, /^BAD-0004,,serialNumber A device of the template has it already\.; It is device [0-9a-f-]{36}\.$/m);
+  t.match(failed, /^BAD-0004,,serialNumber A device of the template has it already\. It is device [0-9a-f-]{36}\.$/m);
   t.match(failed, /^BAD-0001,1,serialNumber stands on line 2 too$/m);
   t.match(failed, /^,2,serialNumber is empty$/m);
   const mended = join(station.directory, 'mended.csv');
@@ -154,15 +156,25 @@ t.test('the exit code says what a script has to do', async (t) => {
   const good = station.csv(serials(1, 'EXIT'));
   const unknown = station.csv([{ serialNumber: 'EXIT-9', nmae: 'x' }], 'unknown.csv');
   const noSerial = station.csv([{ serial: 'EXIT-9' }], 'serial.csv');
+  const file = (name: string, content: string | Buffer) => {
+    writeFileSync(join(station.directory, name), content);
+    return join(station.directory, name);
+  };
+  const latin = file('latin.csv', Buffer.from('serialNumber,name\nA,x\nB,M\xfcnchen\n', 'latin1'));
+  const semicolons = file('semicolons.csv', 'serialNumber;name\nA;1,5\n');
+  const header = file('header.csv', 'serialNumber,name\n');
   const format = ['--format', 'env', '--out', 'DIRECTORY'];
   const cases: Array<[string[], number, RegExp]> = [
     [['provision', '--csv', good, ...format, '--nothing'], 2, /nothing/],
     [['provision', '--csv', `${good}x`, ...format], 2, /cannot be read/],
     [['provision', '--csv', noSerial, ...format], 2, /no column serialNumber/],
+    [['provision', '--csv', latin, ...format], 2, /latin\.csv is not UTF-8, line 3/],
+    [['provision', '--csv', semicolons, ...format], 2, /has ; between its columns; a comma/],
+    [['provision', '--csv', header, ...format], 2, /a header, and no units/],
     [['provision', '--csv', unknown, ...format], 2, /nmae is no column/],
     [['provision', '--csv', good, '--format', 'xml', '--out', 'DIRECTORY'], 2, /--format must be one of esp-nvs-csv/],
     [['provision', '--csv', good, '--format', 'env'], 2, /--out is missing/],
-    [['provision', '--csv', good, ...format, '--template', 'none'], 2, /template/],
+    [['provision', '--csv', good, ...format, '--template', 'none'], 2, /--template none/],
     [['provision', '--csv', good, ...format, '--concurrency', '0'], 2, /--concurrency must be/],
     [['provision', '--csv', good, ...format, '--token', 'eyJx.eyJhY2NvdW50SWQiOiJ4In0.x'], 4, /token/],
     [['provision', '--csv', good, ...format, '--url', 'http://127.0.0.1:9', '--retry-for', '0'], 3, /ECONNREFUSED/],

@@ -55,8 +55,15 @@ t.test('a unit that cannot be made says why, and can be made afterwards', async 
   const station = new Station(t, service);
   t.match(await one(station, 'BAD-1', '--field', 'latitude=north'), { code: 1, stderr: /latitude must be a number/ });
   t.match(await one(station, 'BAD-1', '--field', 'latitude'), { code: 2, stderr: /name=value/ });
+  t.match(await one(station, 'BAD-1', '--field', 'colour=red'), { code: 2, stderr: /colour is no column/ });
+  t.match(await one(station, 'BAD-1', '--field', 'organizationId=x'), { code: 2, stderr: /flag of its own/ });
+  t.match(await station.run('verify', '--serial', '--help'), { code: 2, stderr: /serial/ });
+  t.match(await station.run('verify', '--serial=--help'), { code: 1, stderr: /no such unit/ });
+  t.match(await one(station, '  '), { code: 2, stderr: /--serial must not be empty/ });
+  t.match(await one(station, 'x'.repeat(256)), { code: 2, stderr: /at most 255/ });
   t.match(await one(station, 'BAD-1', '--template', 'none'), { code: 2, stderr: /There is no template none/ });
-  t.equal((await one(station, 'BAD-1', '--field', 'latitude=12')).code, 0);
+  t.equal((await one(station, ' BAD-1 ', '--field', 'latitude=12')).code, 0);
+  t.ok((await devicesOf(service)).includes('BAD-1'), 'trimmed, as a cell is');
 });
 
 t.test('a unit begun three days ago goes on with the device that was made then', async (t) => {

@@ -35,11 +35,14 @@ export interface ClientOptions extends ClientConfig {
 const jwtForm = /^eyJ[\w-]*\.[\w-]+\.[\w-]+$/;
 const usualPatience = 30_000;
 const longestPause = 5000;
+const unknownHost = 'ENOTFOUND';
 
 export class Client {
   readonly #agent: HttpAgent;
   readonly #request: typeof httpRequest;
   #jwt: string | undefined;
+  /** Whether anything has been answered. */
+  #isKnown = false;
   /** Whose units are made. */
   accountId = '';
 
@@ -61,7 +64,7 @@ export class Client {
 
   /**
    * The answer, whatever it is but 401 and what may be over in a moment (429, 5xx, no answer): that is tried again.
-   * @throws Ending 3 when it does not get through in time, 4 for 401.
+   * @throws Ending 3 when it does not get through in time, 4 for 401; UsageError for what is no Slipway server.
    */
   async call(method: string, path: string, call: Call = {}): Promise<Answer> {
     const answer = await this.#persist(method, path, call);
@@ -111,9 +114,11 @@ export class Client {
     const deadline = Date.now() + this.options.retryFor;
     for (let pause = 100; ; pause = Math.min(2 * pause, longestPause)) {
       const { answer, why, wait } = await this.#try(method, path, call);
+      if (answer && isForeign(answer)) throw this.#noServer(`answer ${answer.status}`);
       if (answer) return answer;
       const left = deadline - Date.now();
-      if (left <= 0) throw trouble(`${this.options.url}: ${why}. Run the command again when it answers.`);
+      const isSettled = why === unknownHost && pause > 100;
+      if (left <= 0 || isSettled) throw trouble(`${this.options.url}: ${why}. Run the command again when it answers.`);
       if (pause === 100) this.options.say(`${this.options.url}: ${why}; trying again`);
       // Many stations that lost the same server do not come back in the same moment.
       await delay(Math.min(left, Math.max(wait, pause * (0.5 + Math.random()))));
@@ -130,8 +135,21 @@ export class Client {
       // Trying again helps against no wrong certificate and no wrong name.
       if (/CERT|SIGNATURE|ALTNAME/.test(code ?? ''))
         throw new UsageError(`${this.options.url}: ${message} (see --ca).`);
-      return { why: code ?? message, wait: 0 };
+      if (/^HPE_/.test(code ?? '')) throw this.#noServer('no HTTP');
+      if (/^ERR_SSL_(WRONG_VERSION|PACKET_LENGTH)|^EPROTO$/.test(code ?? '')) throw this.#noServer('no TLS');
+      const isHungUp = !this.#isKnown && code === 'ECONNRESET' && this.options.url.startsWith('http:');
+      return { why: `${code ?? message}${isHungUp ? ` (${this.#otherScheme})` : ''}`, wait: 0 };
     }
+  }
+
+  #noServer(found: string): UsageError {
+    const hint = /^no/.test(found) ? `; ${this.#otherScheme}` : '';
+    return new UsageError(`There is no Slipway server at ${this.options.url} (${found}${hint}).`);
+  }
+
+  get #otherScheme(): string {
+    const { url } = this.options;
+    return url.startsWith('https:') ? 'perhaps it speaks http, without TLS' : 'perhaps it speaks https';
   }
 
   #send(method: string, path: string, { body, type, idempotencyKey, patience = usualPatience }: Call): Promise<Answer> {
@@ -153,6 +171,7 @@ export class Client {
         response.on('error', reject);
         response.on('end', () => {
           const { statusCode = 0, headers } = response;
+          this.#isKnown = true;
           this.#renew(headers);
           resolve({ status: statusCode, headers, text: Buffer.concat(parts).toString() });
         });
@@ -178,6 +197,21 @@ async function transportOf({ url, ca }: ClientOptions) {
   const { Agent, request } = await import('node:https');
   const { rootCertificates } = await import('node:tls');
   return { agent: new Agent({ ...settings, ...(ca && { ca: [...rootCertificates, ca] }) }), request };
+}
+
+/** Whether it comes from something else than Slipway, or from an address below it that has no API. */
+function isForeign({ status, headers, text }: Answer): boolean {
+  if (status >= 300 && status < 400) return true;
+  const isPage = /^text\/html/.test(headers['content-type'] ?? '');
+  if (status < 300) return isPage;
+  if (![400, 403, 404, 405, 426].includes(status)) return false;
+  try {
+    const { error, message, attributes } = JSON.parse(text);
+    const said = error?.message ?? (attributes && message);
+    return typeof said !== 'string' || said === 'The endpoint does not exist.';
+  } catch {
+    return true;
+  }
 }
 
 /** What an error answer says, in one line. */

@@ -43,6 +43,8 @@ export async function runChunk(line: Line, chunk: ChunkState, progress: Progress
     return [];
   }
   const id = chunk.jobId ?? (await begin(line, chunk));
+  const known = await client.call('GET', `/provisioning/jobs/${id}`);
+  if (known.status === 403 || known.status === 404) throw ofAnother(id, known);
   const job = await untilEnded(client, id, progress);
   const failed = await failedRows(client, job, chunk);
   if (job.done === 0) {
@@ -52,25 +54,43 @@ export async function runChunk(line: Line, chunk: ChunkState, progress: Progress
   }
   const answer = await client.call('GET', `/provisioning/jobs/${id}/results?format=ndjson`);
   if (answer.status === 410) return recover(line, chunk, job, failed);
-  if (answer.status === 403 || answer.status === 404)
-    throw refused(`Job ${id} was begun with another token, which has to end it: ${reasonOf(answer)}`);
+  if (answer.status === 403 || answer.status === 404) {
+    if (line.takesOver) return recover(line, chunk, job, failed);
+    throw ofAnother(id, answer);
+  }
   await deliver(line, chunk, readResults(job, answer), failed);
   await confirm(line, chunk);
   return failed;
 }
 
+/** Results are for whoever began the job alone; others can only give its units new secrets. */
+function ofAnother(id: string, answer: Answer): Error {
+  const sentence = `Job ${id} was begun with another token (${reasonOf(answer)}). Run it again with that one; where it is gone`;
+  return refused(`${sentence}, with --take-over and the token of an admin or a back-end: its units get new secrets.`);
+}
+
 /** What a dry run says of rows; nothing is made and nothing written. */
 export async function tryRows(client: Client, chunk: Chunk, progress: Progress): Promise<FailedUnit[]> {
-  const { job } = await client.ok<{ job: Job }>('POST', pathOf(chunk, 'dryRun=true'), {
-    body: bodyOf(chunk),
-    type: ndjson,
-  });
+  const call = { body: bodyOf(chunk), type: ndjson };
+  const answer = await client.call('POST', pathOf(chunk, 'dryRun=true'), call);
+  const sentence = `The server refuses: ${reasonOf(answer)}${given(chunk)}`;
+  if (answer.status === 403) throw refused(sentence);
+  if (answer.status >= 300) throw new UsageError(sentence);
+  const { job } = JSON.parse(answer.text) as { job: Job };
   return failedRows(client, await untilEnded(client, job.id, progress), chunk);
 }
 
 function pathOf({ template, organization }: Chunk, more: string): string {
   const query = new URLSearchParams({ ...(template && { template }), ...(organization && { organization }) });
   return `/provisioning/jobs?${[`${query}`, more].filter(Boolean).join('&')}`;
+}
+
+/** Flags that a refusal may be about. */
+function given({ template, organization }: Chunk): string {
+  const flags = [template && `--template ${template}`, organization && `--organization ${organization}`].filter(
+    Boolean,
+  );
+  return flags.length > 0 ? ` (${flags.join(', ')})` : '';
 }
 
 function bodyOf({ rows }: Chunk): string {
@@ -87,7 +107,7 @@ async function begin({ client, journal }: Line, chunk: ChunkState): Promise<stri
     return job.id;
   }
   // Refused by the first request of its key, or by this one: in both cases nothing was made of it.
-  const reason = reasonOf(answer);
+  const reason = `${reasonOf(answer)}${given(chunk)}`;
   await journal.append({ type: 'dropped', key: chunk.key, reason });
   throw answer.status === 403
     ? refused(`The server refuses: ${reason}`)
@@ -112,7 +132,7 @@ async function failedRows(client: Client, job: Job, { rows }: Chunk): Promise<Fa
       const serialNumber = rows[row - 1]?.serialNumber ?? '';
       const said = (errors ?? []).map(({ column, message }) => [column, message].filter(Boolean).join(' '));
       if (state === 'skipped' && deviceId !== null) said.push(`It is device ${deviceId}.`);
-      const reason = said.join('; ') || job.reason || `The job is ${job.state}.`;
+      const reason = said.join('; ').replaceAll('.; ', '. ') || job.reason || `The job is ${job.state}.`;
       failed.push({ serialNumber, reason });
     }
   }

@@ -2,9 +2,10 @@
  * What a directory of units knows of itself: an append-only file of JSON lines, each on disk before what it announces is
  * done. Whoever is killed at any moment goes on where it stands. It holds no secrets.
  */
-import { type FileHandle, mkdir, open } from 'node:fs/promises';
+import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { trouble, UsageError } from '../usage.js';
+import { Ending, trouble, UsageError } from '../usage.js';
+import { makeFolder } from './unit-files.js';
 
 /** What is asked for one unit. */
 export interface UnitRow {
@@ -86,12 +87,25 @@ export class Journal {
   /**
    * Opens the journal of a directory, alone. With `serialNumber` only what concerns that unit is read, because a line that
    * makes one unit a minute has a long journal.
-   * @throws Ending 3 when another command works there, UsageError for a journal that was damaged.
+   * @throws Ending 3 when another command works there, UsageError for a journal that was damaged, or is missing where
+   * there are files of units.
    */
   static async open(directory: string, serialNumber?: string): Promise<Journal> {
-    await mkdir(directory, { recursive: true, mode: 0o700 });
+    try {
+      return await Journal.#openAlone(directory, serialNumber);
+    } catch (error) {
+      if (error instanceof UsageError || error instanceof Ending) throw error;
+      throw trouble(`${directory} cannot be used: ${(error as Error).message}`);
+    }
+  }
+
+  static async #openAlone(directory: string, serialNumber: string | undefined): Promise<Journal> {
+    await makeFolder(directory);
     const release = await lock(directory, serialNumber === undefined ? 0 : unitPatience);
-    const handle = await open(join(directory, fileName), 'a+', 0o600);
+    const handle = await open(join(directory, fileName), 'a+', 0o600).catch((error) => {
+      release();
+      throw error;
+    });
     try {
       const journal = new Journal(directory, handle, release);
       await journal.#read(serialNumber);
@@ -104,7 +118,8 @@ export class Journal {
   }
 
   async close(): Promise<void> {
-    await this.#writing;
+    // Whoever appended has heard of what went wrong.
+    await this.#writing.catch(() => {});
     await this.handle.close();
     this.release();
   }
@@ -114,19 +129,22 @@ export class Journal {
     return [...this.chunks.values()].filter(({ state }) => state !== 'over');
   }
 
-  /** The entry is on disk when this returns. */
+  /** The entry is on disk when this returns. @throws Ending 3 when the disk takes it not. */
   async append(entry: Entry): Promise<void> {
     const line = `${JSON.stringify(entry)}\n`;
     this.#writing = this.#writing.then(async () => {
       await this.handle.appendFile(line);
       await this.handle.datasync();
     });
-    await this.#writing;
+    await this.#writing.catch((error: Error) => {
+      throw trouble(`${join(this.directory, fileName)} cannot be written: ${error.message}`);
+    });
     this.#apply(entry);
   }
 
   async #read(serialNumber: string | undefined): Promise<void> {
     const content = await this.handle.readFile();
+    if (content.length === 0) await this.#demandNoUnits();
     const end = content.lastIndexOf(0x0a) + 1;
     // A line that was being written when the command was killed announces nothing that has been done.
     if (end < content.length) await this.handle.truncate(end);
@@ -145,6 +163,14 @@ export class Journal {
       }
       start = next;
     }
+  }
+
+  /** What was made here before is not known without a journal: it would be made twice, and written over. */
+  async #demandNoUnits(): Promise<void> {
+    const found = (await readdir(this.directory)).find((name) => /.\.(csv|env|h|json)$/.test(name));
+    if (found === undefined) return;
+    const sentence = `There is ${found} in ${this.directory}, and no ${fileName} that says what it is`;
+    throw new UsageError(`${sentence}: take an empty directory, or bring the journal back.`);
   }
 
   #parse(line: Buffer): Entry {

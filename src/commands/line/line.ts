@@ -1,13 +1,14 @@
 /** A directory of units that is being filled: what its commands share. */
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type FlashExtra, flashFile } from '../../factory/formats.js';
 import { type FlashFormat, flashFormats, type Unit } from '../../factory/unit.js';
 import { trouble, UsageError } from '../usage.js';
 import type { Client } from './client.js';
-import type { ChunkState, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
+import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
 import { type File, fileNameOf, writeFiles } from './unit-files.js';
 
 export const labelForms = ['none', 'svg', 'png', 'html'] as const;
@@ -23,6 +24,8 @@ export interface Line {
   extra: FlashExtra;
   /** A program that makes a certificate for a unit. */
   certify: string | undefined;
+  /** Jobs of a token that is gone are ended with new secrets for their units. */
+  takesOver?: boolean;
 }
 
 /** What flags say of the files that are written. */
@@ -42,10 +45,21 @@ export function readFileOptions(
   if (!format) throw new UsageError(`--format must be one of ${flashFormats.join(', ')}.`);
   const labels = labelForms.find((one) => one === (options.labels ?? 'none'));
   if (!labels) throw new UsageError(`--labels must be one of ${labelForms.join(', ')}.`);
-  const { broker } = options;
+  const { broker, certify } = options;
+  demandProgram(certify);
   const isBroker = broker === undefined || (URL.canParse(broker) && /^mqtts?:\/\/[^/]+$/.test(broker));
   if (!isBroker) throw new UsageError('--broker must be mqtt://host:port or mqtts://host:port.');
-  return { format, labels, broker, extra: { ca: readPem(options.ca) }, certify: options.certify };
+  return { format, labels, broker, extra: { ca: readPem(options.ca) }, certify };
+}
+
+/** A path can be looked at before a unit is made; a mere name is found, or not, when it is called. @throws UsageError. */
+function demandProgram(certify: string | undefined): void {
+  if (certify === undefined || !certify.includes('/')) return;
+  try {
+    accessSync(certify, constants.X_OK);
+  } catch (error) {
+    throw new UsageError(`--certify ${certify} cannot be called: ${(error as Error).message}`);
+  }
 }
 
 /** @throws UsageError when there is no PEM text in the file. */
@@ -85,9 +99,23 @@ export function flashPath({ format }: Pick<Line, 'format'>, file: string): strin
   return `${file}.${{ 'esp-nvs-csv': 'csv', env: 'env', 'c-header': 'h', json: 'json' }[format]}`;
 }
 
+/** The files of a unit that are not there any more. Sheets of labels are not of one unit and are not looked for. */
+export function lostFiles({ journal, format, labels }: Line, { file }: DoneUnit): string[] {
+  const label = labels === 'svg' || labels === 'png' ? [join('labels', `${file}.${labels}`)] : [];
+  const paths = [flashPath({ format }, file), ...label].map((path) => join(journal.directory, path));
+  return paths.filter((path) => !existsSync(path));
+}
+
+/** Begins a unit that was done once more: its device gets a new secret and a new code, and its files are written again. */
+export async function beginAgain({ journal }: Line, { serialNumber, deviceId, file }: DoneUnit): Promise<ChunkState> {
+  const chunk: Chunk = { ...newKey(), by: 'unit', rows: [{ serialNumber, file, fields: {}, deviceId }] };
+  await journal.append({ type: 'chunk', ...chunk });
+  return { ...chunk, state: 'begun' };
+}
+
 /**
  * Writes the files of units, and then into the journal that they are there. Only after this may the server forget them.
- * @throws Ending 3 when the disk takes them not.
+ * @throws Ending 3 when the disk takes them not; UsageError for a `--certify` that there is not.
  */
 export async function deliver(line: Line, chunk: ChunkState, units: Unit[], failed: FailedUnit[]): Promise<void> {
   const rows = new Map(chunk.rows.map((row) => [row.serialNumber, row]));
@@ -101,7 +129,8 @@ export async function deliver(line: Line, chunk: ChunkState, units: Unit[], fail
     for (const { file, unit } of named) files.push(await flashOf(line, file, unit));
     await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, chunk, named))]);
   } catch (error) {
-    throw trouble(`The files cannot be written: ${(error as Error).message}`);
+    if (error instanceof UsageError) throw error;
+    throw trouble(`The files in ${line.journal.directory} cannot be written: ${(error as Error).message}`);
   }
   const done = named.map(({ file, unit: { serialNumber, deviceId } }) => ({ serialNumber, deviceId, file }));
   await line.journal.append({ type: 'written', key: chunk.key, done, failed });
@@ -115,7 +144,11 @@ async function flashOf({ format, broker, extra, certify }: Line, file: string, u
 
 /** What `certify` prints for a unit: its certificate, whose subject is the device id, and the key. @throws Error. */
 async function certificateOf(certify: string, { deviceId, serialNumber }: Unit): Promise<FlashExtra> {
-  const { stdout } = await promisify(execFile)(certify, [deviceId, serialNumber]);
+  const called = promisify(execFile)(certify, [deviceId, serialNumber]);
+  const { stdout } = await called.catch((error: NodeJS.ErrnoException) => {
+    const isThere = error.code !== 'ENOENT' && error.code !== 'EACCES';
+    throw isThere ? error : new UsageError(`--certify ${certify} cannot be called: ${error.message}`);
+  });
   const blocks = stdout.match(/-----BEGIN ([A-Z0-9 ]+)-----[^-]+-----END \1-----/g) ?? [];
   const isKey = (block: string) => /^-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(block);
   const [certificates, keys] = [blocks.filter((block) => !isKey(block)), blocks.filter(isKey)];

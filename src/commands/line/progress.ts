@@ -17,7 +17,7 @@ export async function startProgress(total: number): Promise<Progress> {
 
 async function bar(total: number): Promise<Progress> {
   const { default: cliProgress } = await import('cli-progress');
-  const format = '{bar} {value}/{total} units written, {made} made';
+  const format = '{bar} {value}/{total} units have their files, {made} rows seen by the server';
   const shown = new cliProgress.SingleBar({ format, stream: process.stderr, clearOnComplete: false, hideCursor: null });
   let [made, units] = [0, 0];
   shown.start(total, 0, { made });
@@ -40,7 +40,7 @@ async function bar(total: number): Promise<Progress> {
 function lines(total: number): Progress {
   let [made, units, said, last] = [0, 0, '', 0];
   const tell = () => {
-    const sentence = `${units} of ${total} units written, ${made} made`;
+    const sentence = `${units} of ${total} units have their files, ${made} rows seen by the server`;
     if (sentence === said) return;
     [said, last] = [sentence, Date.now()];
     process.stderr.write(`${sentence}\n`);

@@ -1,7 +1,8 @@
 /** The files of units: whole, on disk and only the owner's, or not there. */
 import { createHash } from 'node:crypto';
-import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { UsageError } from '../usage.js';
 
 export interface File {
   /** Below the directory of the units. */
@@ -28,13 +29,37 @@ export function fileNameOf(serialNumber: string): string {
 /** Writes files that are on disk, under their own names, when this returns; each was never there in part. */
 export async function writeFiles(directory: string, files: readonly File[]): Promise<void> {
   const folders = new Set(files.map(({ path }) => dirname(join(directory, path))));
-  for (const folder of folders) await mkdir(folder, { recursive: true, mode: 0o700 });
+  for (const folder of folders) await makeFolder(folder);
   const waiting = files.values();
   const writeOnes = async () => {
     for (const { path, content } of waiting) await writeOne(join(directory, path), content);
   };
   await Promise.all(Array.from({ length: Math.min(atOnce, files.length) }, writeOnes));
   for (const folder of folders) await syncFolder(folder);
+}
+
+/** Node's own `recursive` never returns where the system makes no folders, as in /proc. @throws UsageError for a file. */
+export async function makeFolder(path: string): Promise<void> {
+  const make = () => mkdir(path, { mode: 0o700 });
+  try {
+    await make();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const isFolder =
+      code !== 'ENOENT' &&
+      (await stat(path).then(
+        (found) => found.isDirectory(),
+        () => false,
+      ));
+    if (isFolder) return;
+    if (code === 'EEXIST' || code === 'ENOTDIR')
+      throw new UsageError(`${path} is a file, or in one, and no directory.`);
+    if (code !== 'ENOENT' || dirname(path) === path) throw error;
+    await makeFolder(dirname(path));
+    await make().catch((again: NodeJS.ErrnoException) => {
+      if (again.code !== 'EEXIST') throw again;
+    });
+  }
 }
 
 async function writeOne(path: string, content: string | Buffer): Promise<void> {

@@ -1,4 +1,5 @@
 /** The rows that an engineer gives, and the rows that come back as failed. */
+import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
 import { csvCell } from '../../factory/formats.js';
@@ -22,12 +23,13 @@ export interface Csv {
 /** Added to rows that failed; the file may be given again as it is. */
 const reasonColumn = 'failedBecause';
 
-/** @throws UsageError for a file that cannot be read, that is no CSV, or that has no column `serialNumber`. */
+/** @throws UsageError for a file that cannot be read, is no CSV in UTF-8, has no column `serialNumber`, or has no rows. */
 export function readUnits(path: string): Csv {
   const [header, ...records] = readRecords(path);
   const columns = header?.record ?? [];
   const place = columns.indexOf('serialNumber');
   if (place < 0) throw new UsageError(`${path} has no column serialNumber in its first line.`);
+  if (records.length === 0) throw new UsageError(`${path} has a header, and no units.`);
   const twice = columns.find((name, at) => columns.indexOf(name) !== at);
   if (twice !== undefined) throw new UsageError(`${path} has the column ${twice} twice.`);
   const rows = records.map(({ record, info }) => {
@@ -47,11 +49,30 @@ export function readUnits(path: string): Csv {
 function readRecords(path: string): Array<{ record: string[]; info: { lines: number } }> {
   try {
     const text = readFileSync(path);
+    demandCommas(path, text);
     const options = { bom: true, info: true, skip_empty_lines: true, trim: true } as const;
     return parse(text, options) as unknown as Array<{ record: string[]; info: { lines: number } }>;
   } catch (error) {
+    if (error instanceof UsageError) throw error;
     throw new UsageError(`${path} cannot be read: ${(error as Error).message}`);
   }
+}
+
+/** What spreadsheets write instead. @throws UsageError for another encoding, or another separator. */
+function demandCommas(path: string, text: Buffer): void {
+  if (!isUtf8(text)) {
+    let line = 1;
+    for (let start = 0; start < text.length; line += 1) {
+      const end = text.indexOf(0x0a, start) + 1 || text.length;
+      if (!isUtf8(text.subarray(start, end))) break;
+      start = end;
+    }
+    throw new UsageError(`${path} is not UTF-8, line ${line}: save it as CSV in UTF-8.`);
+  }
+  const [header = ''] = text.subarray(0, 65_536).toString().split('\n', 1);
+  const [found] = header.match(/(?<=serialNumber"? *)[;\t|]|[;\t|](?= *"?serialNumber)/) ?? [];
+  const separator = found === '\t' ? 'tabs' : found;
+  if (separator) throw new UsageError(`${path} has ${separator} between its columns; a comma is needed.`);
 }
 
 /** The rows that failed, as they were given, with the reason as last column. */

@@ -1,0 +1,95 @@
+/** What the command says of addresses where no server is that it can work with, and of a station that has come to its end. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import t from 'tap';
+import { certificate } from '../broker/certificate.js';
+import { cliFile, plainNode } from '../support/process.js';
+import { type Service, startService } from '../support/service.js';
+import { Station, serials } from './command.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t, { env: certificate(t) });
+});
+
+t.test('an address where no Slipway server is, is wrong input and nothing to wait for', async (t) => {
+  const other = createServer(({ url }, response) => {
+    if (url?.startsWith('/upgrade')) response.writeHead(426).end('Upgrade Required');
+    else if (url?.startsWith('/page')) response.setHeader('content-type', 'text/html').end('<html>');
+    else if (url?.startsWith('/moved')) response.writeHead(301, { location: '/' }).end();
+    else if (url?.startsWith('/silent')) response.destroy();
+    else response.writeHead(404).end('<html>');
+  });
+  other.listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  t.teardown(() => other.close());
+  const plain = `127.0.0.1:${(other.address() as AddressInfo).port}`;
+  const secure = service.server.url;
+  const station = new Station(t, service);
+  const csv = station.csv(serials(1, 'URL'));
+  const none = (found: string) => ({ code: 2, stderr: new RegExp(`no Slipway server at .*${found}`) });
+  const cases: Array<[string, object, string[]?]> = [
+    [`http://${plain}`, none('answer 404')],
+    [`http://${plain}/upgrade`, none('answer 426')],
+    [`http://${plain}/page`, none('answer 200')],
+    [`http://${plain}/moved`, none('answer 301')],
+    [`https://${plain}`, none('no TLS; perhaps it speaks http,')],
+    [`${secure}/below`, none('answer 404')],
+    [secure.replace('https:', 'http:'), { stderr: /perhaps it speaks https/ }, ['--retry-for', '0']],
+    [`http://${plain}/silent`, { code: 3, stderr: /ECONNRESET/ }, ['--retry-for', '0']],
+    ['http://a..b', { code: 3, stderr: /ENOTFOUND; trying again\n.*ENOTFOUND\. Run/ }],
+  ];
+  const trusting = { NODE_TLS_REJECT_UNAUTHORIZED: '0' };
+  for (const [url, expected, more = []] of cases) {
+    const own = new Station(t, service, trusting);
+    t.match(await own.provision(csv, '--url', url, ...more), expected, url);
+  }
+});
+
+t.test('rows that a station may not make any more are refused, in batch as for one', async (t) => {
+  const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
+  const body = { accountId: service.accountId, name: 'Line', kind: 'station', deviceTemplateId, maxDevices: 2 };
+  const { application } = await service.ok('POST', '/api/v1/applications', {
+    body: { ...body, expiresAt: '2099-01-01T00:00:00Z' },
+  });
+  const station = new Station(t, service, {
+    SLIPWAY_TOKEN: application.appToken,
+    SLIPWAY_APP_ID: application.id,
+    SLIPWAY_ACCOUNT_ID: service.accountId,
+    NODE_TLS_REJECT_UNAUTHORIZED: '0',
+  });
+  const ended = await station.provision(station.csv(serials(3, 'MANY')));
+  t.match(ended, {
+    code: 4,
+    stdout: /3 rows: 2 done/,
+    stderr: /1 rows failed: see .* The station has made 2 of its 2/,
+  });
+});
+
+t.test('Ctrl-C ends a run with 130, and says what to do', async (t) => {
+  const station = new Station(t, service);
+  const silent = createServer(() => {});
+  silent.listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  t.teardown(() => {
+    silent.closeAllConnections();
+    silent.close();
+  });
+  const url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+  const csv = station.csv(serials(1, 'STOP'));
+  const args = ['provision', '--csv', csv, '--url', url, '--format', 'env', '--out', join(station.directory, 'stop')];
+  const env = { PATH: process.env.PATH, ...station.environment };
+  const child = spawn('env', [...plainNode, cliFile, ...args], { env, stdio: ['ignore', 'ignore', 'pipe'] });
+  let said = '';
+  child.stderr.on('data', (part) => {
+    said += part;
+  });
+  await once(silent, 'request');
+  child.kill('SIGINT');
+  const [code] = await once(child, 'close');
+  t.equal(code, 130);
+  t.match(said, /Run it again/);
+});
