@@ -46,6 +46,9 @@ export class RowsIn {
     const stored: StoredRow = { values, ...(sameAs !== undefined && { sameAs }) };
     const text = JSON.stringify(stored);
     if (text.length > longestRow) throw invalid('rows', `row ${row} is longer than ${longestRow} characters`);
+    // What is too large for a number would be stored as null.
+    if (text.includes('null') && hasInfinite(values))
+      throw invalid('rows', `row ${row} has a number that is too large`);
     this.#hash.update(`${text}\n`);
     this.rows.push(text);
   }
@@ -67,6 +70,15 @@ export class RowsIn {
   toJSON(): string {
     return this.digest;
   }
+}
+
+function hasInfinite(values: RowValues): boolean {
+  let found = false;
+  JSON.stringify(values, (_, value: unknown) => {
+    if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) found = true;
+    return value;
+  });
+  return found;
 }
 
 /** The media types of rows, and what reads each. */
