@@ -70,12 +70,22 @@ export class RowsIn {
 }
 
 function textOf(stored: StoredRow, row: number): string {
+  let infinite = false;
+  let text: string;
   try {
-    return JSON.stringify(stored);
+    text = JSON.stringify(stored);
+    // What is too large for a number would be stored as null.
+    if (text.includes('null'))
+      JSON.stringify(stored, (_, value: unknown) => {
+        if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) infinite = true;
+        return value;
+      });
   } catch {
     // What was parsed can be written, unless it is nested more deeply than the stack goes.
     throw invalid('rows', `row ${row} is nested too deeply`);
   }
+  if (infinite) throw invalid('rows', `row ${row} has a number that is too large`);
+  return text;
 }
 
 /** The media types of rows, and what reads each. */

@@ -16,6 +16,9 @@ const provenKept = 100_000;
 const betweenKept = 1000;
 const authoritiesKept = 1000;
 const longestSerialNumber = 255;
+/** Milliseconds between two lines of the log about the same refusal, and lines about all of them in that time. */
+const sayEvery = 60_000;
+const mostSaid = 20;
 
 /** As entities' ids are written; the nil UUID and its like are none. */
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -44,6 +47,10 @@ export class ClientCertificates {
   readonly #between = boundedCache<string, Certificate>(betweenKept);
   readonly #authorities = boundedCache<string, Certificate>(authoritiesKept);
 
+  /** When what was said of refusals began, and what was. */
+  readonly #said = new Set<string>();
+  #saidSince = Number.NEGATIVE_INFINITY;
+
   constructor(ctx: Needed) {
     this.#ctx = ctx;
   }
@@ -71,6 +78,29 @@ export class ClientCertificates {
    * or empty. Makes the device where a CA says so; `address` is for the audit record.
    */
   async check(
+    presented: PresentedCertificate,
+    username: string,
+    address: string | undefined,
+  ): Promise<CertificateCheck> {
+    const answer = await this.#check(presented, username, address);
+    if (answer.result !== 'proven') this.#say(answer.reason, fingerprintOf(presented.own), answer.deviceId, address);
+    return answer;
+  }
+
+  /** Tells the operator why; a flood of refusals is no flood of lines. */
+  #say(reason: string, fingerprint: string, deviceId: string | undefined, address: string | undefined): void {
+    const now = this.#ctx.clock.now();
+    if (now - this.#saidSince >= sayEvery) {
+      this.#said.clear();
+      this.#saidSince = now;
+    }
+    const what = `${fingerprint} ${reason}`;
+    if (this.#said.has(what) || this.#said.size >= mostSaid) return;
+    this.#said.add(what);
+    this.#ctx.log.warn({ reason, fingerprint, deviceId, address }, 'a client certificate was refused');
+  }
+
+  async #check(
     presented: PresentedCertificate,
     username: string,
     address: string | undefined,

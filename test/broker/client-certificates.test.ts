@@ -441,6 +441,15 @@ t.test('unknown certificates count as wrong secrets do; a registered one passes 
   t.equal(await codeOf(t, await issue(), { username: device.id }), 4, 'this one has not');
 });
 
+t.test('the log says once why a certificate was refused', async (t) => {
+  const lines = t.capture(service.server.ctx.log, 'warn');
+  const unknown = await makeCertificate();
+  for (let tries = 0; tries < 3; tries += 1) t.equal(await codeOf(t, unknown, { username: '' }), 4);
+  const said = lines().filter(({ args }: Json) => args[1] === 'a client certificate was refused');
+  t.match(said, [{ args: [{ reason: 'unknown certificate', fingerprint: /^[0-9a-f]{64}$/, address: /.+/ }] }]);
+  t.equal(said.length, 1);
+});
+
 t.test('whoever sends more than any device has to gets no further handshake for a while', async (t) => {
   const own = await makeCertificate();
   await register((await newDevice()).id, own);

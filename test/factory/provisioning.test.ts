@@ -15,6 +15,14 @@ const devicesWith = async (serialNumber: string): Promise<Json> =>
 const numbered = (prefix: string, count: number) =>
   ['serialNumber', ...Array.from({ length: count }, (_, at) => `${prefix}${at + 1}`)].join('\n');
 
+t.test('a number that is too large is refused, and not taken for nothing', async (t) => {
+  const body = '{"serialNumber":"HUGE","latitude":1e999}\n';
+  const headers = { authorization: `Bearer ${service.admin}`, 'content-type': 'application/x-ndjson' };
+  const answer = await fetch(service.server.url + jobs, { method: 'POST', headers, body });
+  t.equal(answer.status, 400);
+  t.match(await answer.json(), { error: { code: 106, details: [{ message: /too large/ }] } });
+});
+
 t.test('each row becomes a device in its place, whose secret connects and whose code claims it', async (t) => {
   const template = await service.template({ name: 'Pump', channels: ['flow'] });
   const field = { deviceTemplateId: template.id, name: 'batch', fieldType: 'int', required: true };
