@@ -31,7 +31,7 @@ t.test('a line is set up from nothing, and every unit of it is verified', async 
     writeFileSync(join(tools, name), `#!/bin/sh\nexec env -u NODE_OPTIONS '${process.execPath}' ${file} "$@"\n`);
     chmodSync(join(tools, name), 0o755);
   }
-  t.equal(blocks.length, 11);
+  t.equal(blocks.length, 13);
   const given = {
     PATH: `${tools}:${process.env.PATH}`,
     SLIPWAY_URL: service.server.url,
@@ -59,8 +59,15 @@ t.test('a line is set up from nothing, and every unit of it is verified', async 
   const list = await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}`);
   t.strictSame(
     list.devices.results.map(({ serialNumber }: Json) => serialNumber),
-    serials,
+    [...serials, 'TH-0201'],
   );
+  t.ok(readFileSync(join(directory, 'units.zip')).includes('TH-0201.csv'), 'by curl');
+  t.ok(readFileSync(join(directory, 'labels.zip')).includes('TH-0201.svg'));
+  const { certificateAuthorities } = await service.ok(
+    'GET',
+    `/api/v1/access/certificate-authorities?accountId=${service.accountId}`,
+  );
+  t.match(certificateAuthorities.results, [{ name: 'Units CA', createDevices: true }]);
   const claimed = list.devices.results[0];
   t.match(stdout, `{"deviceId":"${claimed.id}"}`);
   const { endUsers } = await service.ok('GET', `/api/v1/end-users?accountId=${service.accountId}`);
