@@ -280,7 +280,7 @@ t.test('whatever devices go through, what is counted and indexed is what they ar
       lived += 1;
     },
   );
-  await fc.assert(life, { numRuns: 12 });
+  await fc.assert(life, { numRuns: 6 });
   t.ok(lived > 0, `${lived} lives`);
 });
 
