@@ -23,6 +23,8 @@ const mostRunning = 2;
 /** Rows of one transaction: at first, at least, at most; and how long one may hold the event loop, in milliseconds. */
 const rowsAtOnce = { first: 200, least: 100, most: 500 };
 const holdTime = 30;
+/** Rows from which on the shares of a job are worth a thread of their own. */
+const leastLong = 100;
 /** Milliseconds between two looks for results whose time is over. */
 const lookEvery = 60_000;
 /** Milliseconds until a job is begun again that could neither go on nor be ended. */
@@ -120,7 +122,7 @@ export class Jobs {
     while (!this.#stopped && this.#running.size < mostRunning) {
       const job = await this.#next();
       if (!job) {
-        if (this.#running.size === 0) await this.#equipping.close();
+        if (this.#running.size === 0) await Promise.all([this.#equipping.close(), this.#ctx.registry.restLong()]);
         return;
       }
       const ended = this.#run(job).finally(() => {
@@ -215,7 +217,7 @@ export class Jobs {
   async #write(job: Job, prepared: Prepared): Promise<number> {
     const caller = workerOf(this.#ctx, job);
     let held = 0;
-    const changed = await writeAs(this.#ctx, caller, undefined, async (tx) => {
+    const changed = await writeAs(this.#writing(job), caller, undefined, async (tx) => {
       const from = performance.now();
       const { state } = await tx.selectFrom('jobs').select('state').where('id', '=', job.id).executeTakeFirstOrThrow();
       if (state !== 'running') throw new Stopped();
@@ -227,6 +229,15 @@ export class Jobs {
     await prepared.after?.(caller);
     this.changed(changed);
     return held;
+  }
+
+  /** How the shares of a job are written. */
+  #writing({ action, total }: Job): Parameters<typeof writeAs>[0] {
+    const { registry } = this.#ctx;
+    const isLong = action === 'provision' && total >= leastLong;
+    return {
+      registry: { transaction: (work) => (isLong ? registry.longTransaction(work) : registry.transaction(work)) },
+    };
   }
 
   async #end(job: Job, state: 'succeeded' | 'failed', reason: string | null): Promise<void> {
