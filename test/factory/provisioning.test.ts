@@ -1,4 +1,5 @@
 /** Provisioning jobs (decisions 6): rows to devices, once each, with what is said of every row. */
+import { hash } from 'argon2';
 import t from 'tap';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { type Json, type Service, startService } from '../support/service.js';
@@ -69,18 +70,32 @@ t.test('each row becomes a device in its place, whose secret connects and whose 
   t.equal(claimed.deviceId, second.deviceId);
 });
 
-t.test('codes that were stored by the former hash are still found', async (t) => {
-  const { device } = await service.device();
+t.test('codes that were stored by former hashes are still found, and so are secrets', async (t) => {
   const home = await service.organization();
-  const { associationCode } = await service.ok('POST', '/api/v1/association/create-association-code', {
-    body: { deviceId: device.id },
-  });
-  const { registry, secrets } = service.server.ctx;
-  const codeHash = await secrets.hashCodeFormerly(service.accountId, associationCode.replaceAll('-', ''));
-  await registry.query.updateTable('associationCodes').set({ codeHash }).where('deviceId', '=', device.id).execute();
-  const body = { associationCode, organizationId: home.id };
-  const { deviceId } = await service.ok('POST', '/api/v1/association/start-association-with-code', { body });
-  t.equal(deviceId, device.id);
+  const { registry, secrets, sealing } = service.server.ctx;
+  const { accountId } = service;
+  for (const form of [0, 1]) {
+    const { device, secret } = await service.device();
+    const { associationCode } = await service.ok('POST', '/api/v1/association/create-association-code', {
+      body: { deviceId: device.id },
+    });
+    const code = associationCode.replaceAll('-', '');
+    const keyed = sealing.digest('associationCode', `${accountId}/${code}`);
+    const hashes: string[] = [];
+    for await (const hash of secrets.hashCodeFormerly(accountId, keyed, code)) hashes.push(hash);
+    const codeHash = hashes[form] ?? '';
+    await registry.query.updateTable('associationCodes').set({ codeHash }).where('deviceId', '=', device.id).execute();
+    const body = { associationCode, organizationId: home.id };
+    t.equal(
+      (await service.ok('POST', '/api/v1/association/start-association-with-code', { body })).deviceId,
+      device.id,
+    );
+
+    const secretHash = await hash(secret, { memoryCost: 64, timeCost: 1, parallelism: 1 });
+    await registry.query.updateTable('credentials').set({ secretHash }).where('entityId', '=', device.id).execute();
+    registry.credentialChanged(device.id);
+    await t.resolves(service.connect({ deviceId: device.id, secret }));
+  }
 });
 
 t.test('CSV, NDJSON and JSON say the same, whole or in pieces', async (t) => {
