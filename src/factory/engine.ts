@@ -20,9 +20,11 @@ import { givenRow, type JobServices, type OpenWork, type Outcome, type Prepared,
 
 /** Jobs that run at once; of one account only when no other waits. */
 const mostRunning = 2;
-/** Rows of one transaction: at first, at least, at most; and how long one may hold the event loop, in milliseconds. */
-const rowsAtOnce = { first: 200, least: 100, most: 500 };
-const holdTime = 30;
+/** Rows of one transaction: at first and at least. */
+const rowsAtOnce = { first: 200, least: 100 };
+/** Rows at most, and how long others wait: with everything here, or to write only where a thread executes it (milliseconds). */
+const near = { most: 500, holdTime: 30 };
+const far = { most: 1000, holdTime: 60 };
 /** Rows from which on the shares of a job are worth a thread of their own. */
 const leastLong = 100;
 /** Milliseconds between two looks for results whose time is over. */
@@ -206,7 +208,7 @@ export class Jobs {
       // Should this share end the job, nobody waits for the next.
       next.catch(() => {});
       const held = await this.#write(job, share.prepared);
-      size = nextSize(share.count, held);
+      size = nextSize(isLong(job) ? far : near, share.count, held);
       await nextTurn();
       share = await next;
     }
@@ -232,12 +234,9 @@ export class Jobs {
   }
 
   /** How the shares of a job are written. */
-  #writing({ action, total }: Job): Parameters<typeof writeAs>[0] {
+  #writing(job: Job): Parameters<typeof writeAs>[0] {
     const { registry } = this.#ctx;
-    const isLong = action === 'provision' && total >= leastLong;
-    return {
-      registry: { transaction: (work) => (isLong ? registry.longTransaction(work) : registry.transaction(work)) },
-    };
+    return isLong(job) ? { registry: { transaction: (work) => registry.longTransaction(work) } } : this.#ctx;
   }
 
   async #end(job: Job, state: 'succeeded' | 'failed', reason: string | null): Promise<void> {
@@ -317,8 +316,12 @@ async function storeOutcomes(tx: Tx, jobId: string, outcomes: readonly Outcome[]
     .executeTakeFirstOrThrow();
 }
 
+function isLong({ action, total }: Job): boolean {
+  return action === 'provision' && total >= leastLong;
+}
+
 /** As many rows as would have taken the time that a transaction may take. */
-function nextSize(count: number, held: number): number {
+function nextSize({ most, holdTime }: typeof near, count: number, held: number): number {
   const wanted = Math.round((count * holdTime) / Math.max(held, 0.1) / rowsAtOnce.least) * rowsAtOnce.least;
-  return Math.max(rowsAtOnce.least, Math.min(rowsAtOnce.most, wanted, 2 * Math.max(count, rowsAtOnce.least)));
+  return Math.max(rowsAtOnce.least, Math.min(most, wanted, 2 * Math.max(count, rowsAtOnce.least)));
 }
