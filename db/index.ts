@@ -205,14 +205,18 @@ export class Registry {
 
   /**
    * Empties the write-ahead log, in which what has been overwritten may still stand; false when it could not be done now,
-   * because somebody writes or reads.
+   * because somebody writes, or another program reads. It waits for nobody.
    */
   emptyLog(): boolean {
+    const patience = this.#writer.pragma('busy_timeout', { simple: true });
     try {
+      this.#writer.pragma('busy_timeout = 0');
       const [done] = this.#writer.pragma('wal_checkpoint(TRUNCATE)') as Array<{ busy: number }>;
       return done?.busy === 0;
     } catch {
       return false;
+    } finally {
+      this.#writer.pragma(`busy_timeout = ${patience}`);
     }
   }
 
