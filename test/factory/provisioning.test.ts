@@ -234,6 +234,25 @@ t.test('a bad row says what is wrong with it, as POST /devices does, and leaves 
   t.equal(failed.length, 4);
 });
 
+t.test('a column that is a custom field too is refused, and says what to give instead', async (t) => {
+  const template = await service.template({ name: 'Mould' });
+  await service.create('/devices/custom-fields', 'deviceField', {
+    ...{ deviceTemplateId: template.id, name: 'template', fieldType: 'string' },
+  });
+  const rows = [
+    { serialNumber: 'AMB-1', template: 'Mould' },
+    { serialNumber: 'AMB-2', deviceTemplateId: template.id },
+    { serialNumber: 'AMB-3', template: 'Plain' },
+  ];
+  const job = await provision(service, rows, `?template=${template.id}`);
+  t.match(job, { done: 2, failed: 1 });
+  t.match(await rowsOf(service, job.id, 'failed'), [
+    { row: 1, errors: [{ column: 'template', message: /deviceTemplateId/ }] },
+  ]);
+  const [made] = await devicesWith('AMB-2');
+  t.match(made, { deviceTemplateId: template.id, template: null });
+});
+
 t.test('the same rows are the same job whatever has become of it; nothing is ever doubled', async (t) => {
   const first = await provision(service, numbered('S-', 5));
   t.equal((await postRows(service, numbered('S-', 5))).body.job.id, first.id);
