@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import { Kysely, type Transaction } from 'kysely';
 import { boundedCache } from './cache.js';
+import { FarWriter } from './far-writer.js';
 import { migrate, registryMigrations } from './migrations/index.js';
 import type { Row, Tables } from './records.js';
-import { openSqlite, SqliteDialect, transact } from './sqlite.js';
+import { openSqlite, openWriter, SqliteDialect, transact } from './sqlite.js';
 
 export { isStoreFull, isUniqueViolation } from './sqlite.js';
 
@@ -77,13 +78,18 @@ const credentialsKept = 10_000;
 /** The registry: entities, identities, sessions. Owns its files; `close` ends them. */
 export class Registry {
   readonly query: Db;
+  readonly #far: Db;
+  readonly #farWriter: FarWriter;
   readonly #writer: Sqlite.Database;
   readonly #reader: Sqlite.Database;
   readonly #lookups: ReturnType<typeof prepareLookups>;
   readonly #credentials = boundedCache<string, CredentialRow>(credentialsKept);
 
-  private constructor(writer: Sqlite.Database, reader: Sqlite.Database) {
-    this.query = new Kysely<Tables>({ dialect: SqliteDialect.of({ writer, reader }) });
+  private constructor(writer: Sqlite.Database, reader: Sqlite.Database, farWriter: FarWriter) {
+    const { near, far } = SqliteDialect.withFar({ writer, reader }, farWriter);
+    this.query = new Kysely<Tables>({ dialect: near });
+    this.#far = new Kysely<Tables>({ dialect: far });
+    this.#farWriter = farWriter;
     this.#writer = writer;
     this.#reader = reader;
     this.#lookups = prepareLookups(reader);
@@ -94,15 +100,25 @@ export class Registry {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'registry.db');
     await migrate(path, registryMigrations);
-    const writer = openSqlite(path);
-    // What is destroyed, such as the key of a job's results, is overwritten and not only forgotten.
-    writer.pragma('secure_delete = FAST');
-    return new Registry(writer, openSqlite(path, { readonly: true }));
+    return new Registry(openWriter(path), openSqlite(path, { readonly: true }), new FarWriter(path));
   }
 
   /** Runs `work` in one transaction, durable when the promise resolves. Using `query` inside it throws. */
   transaction<R>(work: (tx: Tx) => Promise<R>): Promise<R> {
     return transact(this.query, work);
+  }
+
+  /**
+   * As `transaction`, executed by a thread, so that the event loop goes on: for many rows. Others who write wait for its
+   * end as for any other; small ones are faster without.
+   */
+  longTransaction<R>(work: (tx: Tx) => Promise<R>): Promise<R> {
+    return transact(this.#far, work);
+  }
+
+  /** Ends the thread of long transactions; the next one starts it again. */
+  async restLong(): Promise<void> {
+    await this.#farWriter.close();
   }
 
   // The look-ups below answer at once, because a broker decision cannot wait. They see what is committed.
@@ -189,18 +205,23 @@ export class Registry {
 
   /**
    * Empties the write-ahead log, in which what has been overwritten may still stand; false when it could not be done now,
-   * because somebody writes or reads.
+   * because somebody writes, or another program reads. It waits for nobody.
    */
   emptyLog(): boolean {
+    const patience = this.#writer.pragma('busy_timeout', { simple: true });
     try {
+      this.#writer.pragma('busy_timeout = 0');
       const [done] = this.#writer.pragma('wal_checkpoint(TRUNCATE)') as Array<{ busy: number }>;
       return done?.busy === 0;
     } catch {
       return false;
+    } finally {
+      this.#writer.pragma(`busy_timeout = ${patience}`);
     }
   }
 
   async close(): Promise<void> {
+    await this.#farWriter.close();
     await this.query.destroy();
   }
 }

@@ -4,7 +4,7 @@ import type { Tx } from './index.js';
 import type { Row, Tables } from './records.js';
 
 /** Rows of one statement, the largest first. */
-const sizes = [25, 5, 1];
+const sizes = [500, 100, 25, 5, 1];
 
 /** What happens to a row that is there already: these columns of it are overwritten. */
 interface Overwrite<T extends keyof Tables> {

@@ -15,6 +15,7 @@ import {
   type Transaction,
 } from 'kysely';
 import { LRUCache } from 'lru-cache';
+import type { FarTransaction, FarWriter } from './far-writer.js';
 import { fold } from './fold.js';
 
 /** How many transactions share one commit, and for how long (milliseconds) it may be held open for more. */
@@ -36,8 +37,15 @@ export function openSqlite(path: string, options: { readonly?: boolean } = {}): 
   return file;
 }
 
+/** As openSqlite, for who writes the registry: what is destroyed, such as the key of a job's results, is overwritten. */
+export function openWriter(path: string): Sqlite.Database {
+  const file = openSqlite(path);
+  file.pragma('secure_delete = FAST');
+  return file;
+}
+
 /** One open file with its prepared statements kept. */
-class StatementCache {
+export class StatementCache {
   readonly #statements = new LRUCache<string, Sqlite.Statement>({ max: 500 });
 
   constructor(readonly file: Sqlite.Database) {}
@@ -137,6 +145,14 @@ class Writer {
       this.#abandon(error);
     }
     this.#next();
+  }
+
+  /** Waits for a turn and gives it away to another connection: nothing of ours is open until the answer is called. */
+  async lend(): Promise<() => void> {
+    if (this.#busy) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    this.#busy = true;
+    this.#commitGroup();
+    return () => this.#next();
   }
 
   /** Commits what is open; used at close. */
@@ -253,6 +269,75 @@ class SqliteDriver implements Driver {
   }
 }
 
+/** A connection whose transactions a thread executes; it does nothing outside of one. */
+class FarConnection implements DatabaseConnection {
+  transaction: FarTransaction | undefined;
+
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    if (!this.transaction) throw new Error('A thread executes transactions only.');
+    return this.transaction.run<R>(query);
+  }
+
+  async *streamQuery<R>(query: CompiledQuery): AsyncIterableIterator<QueryResult<R>> {
+    yield await this.executeQuery<R>(query);
+  }
+}
+
+/** Transactions by way of a thread; each is a turn of the one writer, and has a commit of its own. */
+class FarDriver implements Driver {
+  readonly #turns = new WeakMap<FarConnection, () => void>();
+
+  constructor(
+    readonly writer: Writer,
+    readonly far: FarWriter,
+  ) {}
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<FarConnection> {
+    if (insideTransaction.getStore()) throw new Error('A long transaction was begun inside a transaction.');
+    return new FarConnection();
+  }
+
+  async beginTransaction(connection: FarConnection): Promise<void> {
+    this.#turns.set(connection, await this.writer.lend());
+    try {
+      connection.transaction = this.far.transaction();
+      await this.#run(connection, 'BEGIN IMMEDIATE');
+    } catch (error) {
+      this.#end(connection);
+      throw error;
+    }
+  }
+
+  async commitTransaction(connection: FarConnection): Promise<void> {
+    await this.#run(connection, 'COMMIT');
+    this.#end(connection);
+  }
+
+  async rollbackTransaction(connection: FarConnection): Promise<void> {
+    // It fails when SQLite has ended the transaction itself, or the thread has ended with it: that is as good.
+    await this.#run(connection, 'ROLLBACK').catch(() => {});
+    this.#end(connection);
+  }
+
+  async #run(connection: FarConnection, sql: string): Promise<void> {
+    await connection.transaction?.run({ sql, parameters: [] });
+  }
+
+  #end(connection: FarConnection): void {
+    connection.transaction?.ended();
+    connection.transaction = undefined;
+    this.#turns.get(connection)?.();
+  }
+
+  async releaseConnection(): Promise<void> {}
+
+  async destroy(): Promise<void> {
+    await this.far.close();
+  }
+}
+
 /** Queries go straight to one file, inside a transaction that somebody else holds. */
 class BorrowedDriver implements Driver {
   readonly #connection: DatabaseConnection;
@@ -294,6 +379,16 @@ export class SqliteDialect implements Dialect {
   static of(files: { writer: Sqlite.Database; reader: Sqlite.Database }): SqliteDialect {
     const writer = new Writer(new StatementCache(files.writer));
     return new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
+  }
+
+  /** As `of`, and a second dialect whose transactions `far` executes, in turn with those of the first; it owns `far`. */
+  static withFar(
+    files: { writer: Sqlite.Database; reader: Sqlite.Database },
+    far: FarWriter,
+  ): { near: SqliteDialect; far: SqliteDialect } {
+    const writer = new Writer(new StatementCache(files.writer));
+    const near = new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
+    return { near, far: new SqliteDialect(new FarDriver(writer, far)) };
   }
 
   /** For a migration, whose transaction is open around it; the file stays the caller's. */

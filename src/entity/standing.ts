@@ -15,7 +15,7 @@ import { find, findLive, placeOf } from './verbs.js';
  * @throws PlatformError 401/31 after a logout, 403/21 without the role, 404/100 for an entity out of reach now.
  */
 export function writeAs<R>(
-  { registry }: Pick<Context, 'registry'>,
+  { registry }: { registry: Pick<Context['registry'], 'transaction'> },
   caller: Caller,
   entity: [table: EntityTable, id: string] | undefined,
   work: (tx: Tx) => Promise<R>,

@@ -60,25 +60,38 @@ export const move: OpenWork = (run) => {
   });
 };
 
-export const undoDelete: OpenWork = (run) =>
-  each(run, async (tx, caller, { id, before }) => {
-    await demandFree(tx, caller, id, before?.deleted ?? '');
+export const undoDelete: OpenWork = (run) => {
+  let stoodBeside: Map<string, string> | undefined;
+  return each(run, async (tx, caller, { id, before }) => {
+    const others = await sinceThen(tx, caller, id, before?.deleted ?? '');
+    if (others.length > 0) stoodBeside ??= await deletedBy(tx, run.parameters.undoes ?? '');
+    if (others.some((other) => stoodBeside?.get(other.id) !== other.serialNumber))
+      throw new PlatformError('notUnique', {
+        message: 'Another device of the template has been made, or changed, with its serial number since.',
+      });
     const row = await recoverDevice(tx, run.ctx.clock, caller, id, { deleted: before?.deleted ?? '' }).catch(notThere);
     return { more: {}, tell: () => run.ctx.access.deviceChanged(row.id) };
   });
+};
 
-/** That no other device has been made with its serial number since: a line makes each once. @throws PlatformError 400/106. */
-async function demandFree(tx: Tx, { accountId }: Caller, id: string, since: string): Promise<void> {
-  const { rows } = await sql<{ id: string }>`
-    select "other"."id" from "devices" as "own"
+/** Other devices that may have come to its serial number since, made, renamed or recovered: a line makes each once. */
+async function sinceThen(tx: Tx, { accountId }: Caller, id: string, since: string) {
+  const { rows } = await sql<{ id: string; serialNumber: string }>`
+    select "other"."id", "other"."serialNumber" from "devices" as "own"
     cross join "devices" as "other" indexed by "devices_by_serialNumber"
       on "other"."accountId" = ${accountId} and "other"."serialNumber" = "own"."serialNumber"
       and "other"."deleted" is null
     where "own"."id" = ${id} and "own"."accountId" = ${accountId} and "other"."id" <> ${id}
-      and "other"."deviceTemplateId" = "own"."deviceTemplateId" and "other"."created" >= ${since} limit 1`.execute(tx);
-  if (rows.length === 0) return;
-  const message = 'Another device of the template has been made with its serial number since.';
-  throw new PlatformError('notUnique', { message });
+      and "other"."deviceTemplateId" = "own"."deviceTemplateId" and "other"."lastModified" >= ${since}`.execute(tx);
+  return rows;
+}
+
+/** What a job has deleted, with the serial numbers of then: such devices stood side by side, and may again. */
+async function deletedBy(tx: Tx, jobId: string): Promise<Map<string, string>> {
+  const { rows } = await sql<{ deviceId: string; serialNumber: string }>`
+    select "deviceId", json_extract("input", '$.values.serialNumber') as "serialNumber" from "jobRows"
+    where "jobId" = ${jobId} and "state" = 'done'`.execute(tx);
+  return new Map(rows.map(({ deviceId, serialNumber }) => [deviceId, serialNumber]));
 }
 
 function notThere(error: unknown): never {

@@ -20,9 +20,13 @@ import { givenRow, type JobServices, type OpenWork, type Outcome, type Prepared,
 
 /** Jobs that run at once; of one account only when no other waits. */
 const mostRunning = 2;
-/** Rows of one transaction: at first, at least, at most; and how long one may hold the event loop, in milliseconds. */
-const rowsAtOnce = { first: 200, least: 100, most: 500 };
-const holdTime = 30;
+/** Rows of one transaction: at first and at least. */
+const rowsAtOnce = { first: 200, least: 100 };
+/** Rows at most, and how long others wait: with everything here, or to write only where a thread executes it (milliseconds). */
+const near = { most: 500, holdTime: 30 };
+const far = { most: 1000, holdTime: 60 };
+/** Rows from which on the shares of a job are worth a thread of their own. */
+const leastLong = 100;
 /** Milliseconds between two looks for results whose time is over. */
 const lookEvery = 60_000;
 /** Milliseconds until a job is begun again that could neither go on nor be ended. */
@@ -120,7 +124,7 @@ export class Jobs {
     while (!this.#stopped && this.#running.size < mostRunning) {
       const job = await this.#next();
       if (!job) {
-        if (this.#running.size === 0) await this.#equipping.close();
+        if (this.#running.size === 0) await Promise.all([this.#equipping.close(), this.#ctx.registry.restLong()]);
         return;
       }
       const ended = this.#run(job).finally(() => {
@@ -204,7 +208,7 @@ export class Jobs {
       // Should this share end the job, nobody waits for the next.
       next.catch(() => {});
       const held = await this.#write(job, share.prepared);
-      size = nextSize(share.count, held);
+      size = nextSize(isLong(job) ? far : near, share.count, held);
       await nextTurn();
       share = await next;
     }
@@ -215,7 +219,7 @@ export class Jobs {
   async #write(job: Job, prepared: Prepared): Promise<number> {
     const caller = workerOf(this.#ctx, job);
     let held = 0;
-    const changed = await writeAs(this.#ctx, caller, undefined, async (tx) => {
+    const changed = await writeAs(this.#writing(job), caller, undefined, async (tx) => {
       const from = performance.now();
       const { state } = await tx.selectFrom('jobs').select('state').where('id', '=', job.id).executeTakeFirstOrThrow();
       if (state !== 'running') throw new Stopped();
@@ -227,6 +231,12 @@ export class Jobs {
     await prepared.after?.(caller);
     this.changed(changed);
     return held;
+  }
+
+  /** How the shares of a job are written. */
+  #writing(job: Job): Parameters<typeof writeAs>[0] {
+    const { registry } = this.#ctx;
+    return isLong(job) ? { registry: { transaction: (work) => registry.longTransaction(work) } } : this.#ctx;
   }
 
   async #end(job: Job, state: 'succeeded' | 'failed', reason: string | null): Promise<void> {
@@ -306,8 +316,12 @@ async function storeOutcomes(tx: Tx, jobId: string, outcomes: readonly Outcome[]
     .executeTakeFirstOrThrow();
 }
 
+function isLong({ action, total }: Job): boolean {
+  return action === 'provision' && total >= leastLong;
+}
+
 /** As many rows as would have taken the time that a transaction may take. */
-function nextSize(count: number, held: number): number {
+function nextSize({ most, holdTime }: typeof near, count: number, held: number): number {
   const wanted = Math.round((count * holdTime) / Math.max(held, 0.1) / rowsAtOnce.least) * rowsAtOnce.least;
-  return Math.max(rowsAtOnce.least, Math.min(rowsAtOnce.most, wanted, 2 * Math.max(count, rowsAtOnce.least)));
+  return Math.max(rowsAtOnce.least, Math.min(most, wanted, 2 * Math.max(count, rowsAtOnce.least)));
 }

@@ -25,8 +25,9 @@ import {
 } from './job.js';
 import { makeResultKey } from './results.js';
 
-/** Rows that are stored in one transaction. */
+/** Rows that are stored in one transaction, and from how many on a thread executes it. */
 const storedAtOnce = 250;
+const leastLong = 2000;
 
 /** A job that is to be made. `checksum` is of all that it is made of; without one a repeat makes another. */
 export interface NewJob {
@@ -64,12 +65,15 @@ export async function makeJob(
   if (known) return known;
   const job = newJob(ctx, caller, wanted);
   try {
-    await ctx.registry.query.insertInto('jobs').values(job).execute();
+    const { registry } = ctx;
+    const isLong = wanted.rows.length >= leastLong;
+    await registry.query.insertInto('jobs').values(job).execute();
     for (let from = 0; from < wanted.rows.length; from += storedAtOnce) {
       const some = wanted.rows
         .slice(from, from + storedAtOnce)
         .map((input, at) => newRow(job.id, from + at + 1, input));
-      await ctx.registry.transaction((tx) => insertMany(tx, 'jobRows', some));
+      const store = (tx: Tx) => insertMany(tx, 'jobRows', some);
+      await (isLong ? registry.longTransaction(store) : registry.transaction(store));
       await nextTurn();
     }
     const made = await writeAs(ctx, caller, undefined, async (tx) => {

@@ -29,6 +29,11 @@ import {
 const templateColumns = ['deviceTemplateId', 'template'] as const;
 const organizationColumns = ['organizationId', 'organization'] as const;
 const placeColumns: ReadonlySet<string> = new Set([...templateColumns, ...organizationColumns]);
+/** What says the same as a column, should a custom field have its name. */
+const unmistakable: Readonly<Record<string, string>> = {
+  template: 'deviceTemplateId',
+  organization: 'organizationId',
+};
 
 const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;
 const checkRow = new Ajv({ ...trusted, allErrors: true }).compile(newDeviceShape);
@@ -165,6 +170,12 @@ async function readRow(
   for (const name of Object.keys(body))
     if (fields && !Object.hasOwn(newDeviceShape.properties, name) && !fields.has(name))
       errors.push({ column: name, message: 'is no field of the template' });
+  for (const [name, other] of Object.entries(unmistakable))
+    if (Object.hasOwn(values, name) && fields?.has(name))
+      errors.push({
+        column: name,
+        message: `is a field of the template too: give ${other} instead, and set the field when the device is there`,
+      });
   const bad = findUnstorable(values);
   if (bad !== undefined) errors.push({ column: bad, message: unstorable });
   if (!checkRow(body)) errors.push(...(checkRow.errors ?? []).map(shapeError));

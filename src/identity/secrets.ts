@@ -4,10 +4,12 @@ import { argon2id, hash, verify } from 'argon2';
 import pLimit from 'p-limit';
 import { boundedCache } from '../../db/cache.js';
 
-/** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost. */
-const cost = { type: argon2id, memoryCost: 64, timeCost: 1, parallelism: 1 } as const;
+/** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost that argon2 has. */
+const cost = { type: argon2id, memoryCost: 8, timeCost: 1, parallelism: 1, raw: true } as const;
+const costText = '$argon2id$v=19$m=8,t=1,p=1';
 
-/** What codes that people type were hashed with before they were keyed; those are still looked up. */
+/** What codes that people type were hashed with formerly, keyed and before they were keyed; those are still looked up. */
+const formerKeyedCost = { ...cost, memoryCost: 64 } as const;
 const formerCodeCost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1, raw: true } as const;
 
 /** How many proven secrets are remembered, so that a fleet reconnects without hashing again. */
@@ -21,9 +23,11 @@ export class Secrets {
   readonly #nobody = this.hash(makeSecret());
 
   /** The stored form of a secret. */
-  hash(secret: string): Promise<string> {
-    // A salt of its own would come by way of another thread.
-    return this.#limit(() => hash(secret, { ...cost, salt: randomBytes(16) }));
+  async hash(secret: string): Promise<string> {
+    // A salt of its own would come by way of another thread; the package takes as long to write the text as to hash.
+    const salt = randomBytes(16);
+    const hashed = await this.#limit(() => hash(secret, { ...cost, salt }));
+    return `${costText}$${unpadded(salt)}$${unpadded(hashed)}`;
   }
 
   /**
@@ -31,13 +35,14 @@ export class Secrets {
    * lies beside the database, so that the database alone can try nothing; with that the least cost will do.
    */
   async hashCode(accountId: string, keyed: string): Promise<string> {
-    return (await this.#limit(() => hash(keyed, { ...cost, salt: codeSalt(accountId), raw: true }))).toString('base64');
+    return (await this.#limit(() => hash(keyed, { ...cost, salt: codeSalt(accountId) }))).toString('base64');
   }
 
-  /** As codes were hashed formerly, by themselves. These take turns, for they are slow. */
-  async hashCodeFormerly(accountId: string, code: string): Promise<string> {
+  /** As codes were hashed formerly, the latest first: keyed at a higher cost, and by themselves. These take turns, for they are slow. */
+  async *hashCodeFormerly(accountId: string, keyed: string, code: string): AsyncGenerator<string> {
     const salt = codeSalt(accountId);
-    return (await this.#limitCodes(() => hash(code, { ...formerCodeCost, salt }))).toString('base64');
+    yield (await this.#limitCodes(() => hash(keyed, { ...formerKeyedCost, salt }))).toString('base64');
+    yield (await this.#limitCodes(() => hash(code, { ...formerCodeCost, salt }))).toString('base64');
   }
 
   /**
@@ -62,6 +67,11 @@ export class Secrets {
   #mark(stored: string, secret: string): string {
     return createHmac('sha256', this.#key).update(`${stored}\0${secret}`).digest('base64');
   }
+}
+
+/** Base64 as the text of a hash has it. */
+function unpadded(bytes: Buffer): string {
+  return bytes.toString('base64').replaceAll('=', '');
 }
 
 function codeSalt(accountId: string): Buffer {

@@ -21,11 +21,27 @@ export function makeCode(): string {
   return characters + checkCharacter(characters);
 }
 
-/** What a code is stored and looked up as. */
-export function hashOfCode(
-  { secrets, sealing }: { secrets: Secrets; sealing: Sealing },
+interface Hashing {
+  secrets: Secrets;
+  sealing: Sealing;
+}
+
+/** What a code is stored as. */
+export function hashOfCode({ secrets, sealing }: Hashing, accountId: string, code: string): Promise<string> {
+  return secrets.hashCode(accountId, keyedCode(sealing, accountId, code));
+}
+
+/** What a code may be stored as, the latest form first. */
+export async function* hashesOfCode(
+  { secrets, sealing }: Hashing,
   accountId: string,
   code: string,
-): Promise<string> {
-  return secrets.hashCode(accountId, sealing.digest('associationCode', `${accountId}/${code}`));
+): AsyncGenerator<string> {
+  const keyed = keyedCode(sealing, accountId, code);
+  yield await secrets.hashCode(accountId, keyed);
+  yield* secrets.hashCodeFormerly(accountId, keyed, code);
+}
+
+function keyedCode(sealing: Sealing, accountId: string, code: string): string {
+  return sealing.digest('associationCode', `${accountId}/${code}`);
 }

@@ -10,7 +10,7 @@ import { writeAs } from '../entity/standing.js';
 import { find, findLive, timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
-import { checkCharacter, codeLength, hashOfCode, makeCode } from './association-codes.js';
+import { checkCharacter, codeLength, hashesOfCode, hashOfCode, makeCode } from './association-codes.js';
 import { associateDevice } from './devices.js';
 
 /** Wrong codes that a caller may try in `tryWindow` milliseconds. */
@@ -121,9 +121,7 @@ async function start(ctx: Context, caller: Caller, code: string, body: Static<ty
   const { access } = ctx;
   const { accountId } = caller;
   const organizationId = await targetOrganization(ctx, caller, body);
-  const found =
-    (await findByCode(ctx, accountId, await hashOfCode(ctx, accountId, code))) ??
-    (await findByCode(ctx, accountId, await ctx.secrets.hashCodeFormerly(accountId, code)));
+  const found = await findByCode(ctx, accountId, code);
   if (!found) throw new PlatformError('notFound', { message: 'The code is unknown.' });
   if (found.deleted !== null) throw new PlatformError('association', { message: 'The device is deleted.' });
   if (found.organizationId !== null && !access.reaches(caller, caller.accountId, found.organizationId))
@@ -132,14 +130,18 @@ async function start(ctx: Context, caller: Caller, code: string, body: Static<ty
   return found.id;
 }
 
-function findByCode({ registry }: Context, accountId: string, codeHash: string) {
-  return registry.query
-    .selectFrom('associationCodes')
-    .innerJoin('devices', 'devices.id', 'associationCodes.deviceId')
-    .select(['devices.id', 'devices.deleted', 'devices.organizationId'])
-    .where('associationCodes.codeHash', '=', codeHash)
-    .where('associationCodes.accountId', '=', accountId)
-    .executeTakeFirst();
+async function findByCode(ctx: Context, accountId: string, code: string) {
+  for await (const codeHash of hashesOfCode(ctx, accountId, code)) {
+    const found = await ctx.registry.query
+      .selectFrom('associationCodes')
+      .innerJoin('devices', 'devices.id', 'associationCodes.deviceId')
+      .select(['devices.id', 'devices.deleted', 'devices.organizationId'])
+      .where('associationCodes.codeHash', '=', codeHash)
+      .where('associationCodes.accountId', '=', accountId)
+      .executeTakeFirst();
+    if (found) return found;
+  }
+  return undefined;
 }
 
 async function targetOrganization(ctx: Context, caller: Caller, body: Static<typeof startBody>): Promise<string> {

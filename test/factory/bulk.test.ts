@@ -148,6 +148,30 @@ t.test('a device whose serial number has been made again stays in the trash', as
   t.equal((await read(unit.deviceId)).status, 410);
 });
 
+t.test('a device whose serial number another has taken, or come back to, stays in the trash', async (t) => {
+  const [renamed, recovered, beside] = await make('TAKEN-', 3);
+  const change = async (method: string, path: string, version: string, body?: object) =>
+    service.ok(method, `/api/v1${path}`, { headers: { etag: version }, ...(body && { body }) });
+  const twin = async (serialNumber: string) => service.create('/devices', 'device', { serialNumber });
+  const other = await twin('TAKEN-other');
+  const former = await twin('TAKEN-1');
+  await twin('TAKEN-2');
+  await change('DELETE', `/devices/${former.id}`, former.version);
+  now += 1000;
+  const job = await bulk({ action: 'delete', ids: [renamed, recovered, beside].map(({ deviceId }) => deviceId) });
+  now += 1000;
+  await change('PUT', `/devices/${other.id}`, other.version, { serialNumber: 'TAKEN-0' });
+  const { device } = await service.ok('GET', `/api/v1/trash/devices/${former.id}`);
+  await change('POST', `/trash/devices/${former.id}/recover`, device.version);
+  const undone = await undo(job.id);
+  t.match(undone, { done: 1, failed: 2 }, 'what stood beside one all the time does not matter');
+  t.match(await rowsOf(service, undone.id), [
+    { state: 'failed', deviceId: renamed.deviceId, errors: [{ message: /serial number/ }] },
+    { state: 'failed', deviceId: recovered.deviceId, errors: [{ message: /serial number/ }] },
+    { state: 'done', deviceId: beside.deviceId },
+  ]);
+});
+
 t.test('what has been undone is not tried again', async (t) => {
   const [one, two] = await make('AGAIN-', 2);
   const remove = async (id: string) => {

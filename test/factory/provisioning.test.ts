@@ -1,4 +1,5 @@
 /** Provisioning jobs (decisions 6): rows to devices, once each, with what is said of every row. */
+import { hash } from 'argon2';
 import t from 'tap';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { type Json, type Service, startService } from '../support/service.js';
@@ -69,18 +70,32 @@ t.test('each row becomes a device in its place, whose secret connects and whose 
   t.equal(claimed.deviceId, second.deviceId);
 });
 
-t.test('codes that were stored by the former hash are still found', async (t) => {
-  const { device } = await service.device();
+t.test('codes that were stored by former hashes are still found, and so are secrets', async (t) => {
   const home = await service.organization();
-  const { associationCode } = await service.ok('POST', '/api/v1/association/create-association-code', {
-    body: { deviceId: device.id },
-  });
-  const { registry, secrets } = service.server.ctx;
-  const codeHash = await secrets.hashCodeFormerly(service.accountId, associationCode.replaceAll('-', ''));
-  await registry.query.updateTable('associationCodes').set({ codeHash }).where('deviceId', '=', device.id).execute();
-  const body = { associationCode, organizationId: home.id };
-  const { deviceId } = await service.ok('POST', '/api/v1/association/start-association-with-code', { body });
-  t.equal(deviceId, device.id);
+  const { registry, secrets, sealing } = service.server.ctx;
+  const { accountId } = service;
+  for (const form of [0, 1]) {
+    const { device, secret } = await service.device();
+    const { associationCode } = await service.ok('POST', '/api/v1/association/create-association-code', {
+      body: { deviceId: device.id },
+    });
+    const code = associationCode.replaceAll('-', '');
+    const keyed = sealing.digest('associationCode', `${accountId}/${code}`);
+    const hashes: string[] = [];
+    for await (const hash of secrets.hashCodeFormerly(accountId, keyed, code)) hashes.push(hash);
+    const codeHash = hashes[form] ?? '';
+    await registry.query.updateTable('associationCodes').set({ codeHash }).where('deviceId', '=', device.id).execute();
+    const body = { associationCode, organizationId: home.id };
+    t.equal(
+      (await service.ok('POST', '/api/v1/association/start-association-with-code', { body })).deviceId,
+      device.id,
+    );
+
+    const secretHash = await hash(secret, { memoryCost: 64, timeCost: 1, parallelism: 1 });
+    await registry.query.updateTable('credentials').set({ secretHash }).where('entityId', '=', device.id).execute();
+    registry.credentialChanged(device.id);
+    await t.resolves(service.connect({ deviceId: device.id, secret }));
+  }
 });
 
 t.test('CSV, NDJSON and JSON say the same, whole or in pieces', async (t) => {
@@ -217,6 +232,25 @@ t.test('a bad row says what is wrong with it, as POST /devices does, and leaves 
     { row: 6, errors: [{ column: 'template' }] },
   ]);
   t.equal(failed.length, 4);
+});
+
+t.test('a column that is a custom field too is refused, and says what to give instead', async (t) => {
+  const template = await service.template({ name: 'Mould' });
+  await service.create('/devices/custom-fields', 'deviceField', {
+    ...{ deviceTemplateId: template.id, name: 'template', fieldType: 'string' },
+  });
+  const rows = [
+    { serialNumber: 'AMB-1', template: 'Mould' },
+    { serialNumber: 'AMB-2', deviceTemplateId: template.id },
+    { serialNumber: 'AMB-3', template: 'Plain' },
+  ];
+  const job = await provision(service, rows, `?template=${template.id}`);
+  t.match(job, { done: 2, failed: 1 });
+  t.match(await rowsOf(service, job.id, 'failed'), [
+    { row: 1, errors: [{ column: 'template', message: /deviceTemplateId/ }] },
+  ]);
+  const [made] = await devicesWith('AMB-2');
+  t.match(made, { deviceTemplateId: template.id, template: null });
 });
 
 t.test('the same rows are the same job whatever has become of it; nothing is ever doubled', async (t) => {

@@ -1,6 +1,7 @@
 /** The results of jobs (decisions 6): for whoever made the job, until they are confirmed or a day has passed. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import Sqlite from 'better-sqlite3';
 import { parse } from 'csv-parse/sync';
 import t, { type Test } from 'tap';
 import yauzl from 'yauzl';
@@ -132,16 +133,64 @@ t.test('while a job runs there is nothing to fetch, nor to confirm', async (t) =
   t.equal((await unitsOf(service, job.id)).length, 1500);
 });
 
-t.test('after a day the results are gone, and the job says so', async (t) => {
+t.test('after a day the results are gone, from the files too, and the job says so', async (t) => {
   const job = await provision(service, [{ serialNumber: 'D-1' }]);
+  const { registry, jobs: engine } = service.server.ctx;
+  const stored = () => registry.query.selectFrom('jobs').select('sealedKey').where('id', '=', job.id).execute();
+  const [{ sealedKey } = { sealedKey: null }] = await stored();
   now += 86_399_000;
-  t.equal((await unitsOf(service, job.id)).length, 1);
+  const [unit] = await unitsOf(service, job.id);
+  t.equal(filesWith(service.directory, [sealedKey ?? '']).length > 0, true, 'until then its key is there');
   now += 2000;
   service.admin = (await service.loginAs('admin@example.com', 'correct horse battery')).jwt;
-  t.match(await service.http('GET', `${jobs}/${job.id}/results`), gone);
+  for (const what of ['results', 'labels']) t.match(await service.http('GET', `${jobs}/${job.id}/${what}`), gone);
   t.match(await service.http('POST', `${jobs}/${job.id}/results/confirm`), gone);
   t.match((await service.ok('GET', `${jobs}/${job.id}`)).job, { state: 'expired', done: 1, confirmed: null });
   t.equal((await postRows(service, [{ serialNumber: 'D-1' }])).body.job.id, job.id, 'it is still the same job');
+  // As each minute.
+  engine.look();
+  await looked(t, job.id);
+  while (filesWith(service.directory, [sealedKey ?? '']).length > 0)
+    await new Promise((resolve) => setImmediate(resolve));
+  t.strictSame(filesWith(service.directory, [unit.secret, unit.associationCode.replaceAll('-', '')]), []);
+  t.ok((await service.connect(unit)).connected, 'the unit itself goes on');
+});
+
+t.test('a program that reads the database holds nobody up: the log is emptied when it has ended', async (t) => {
+  const { registry } = service.server.ctx;
+  const reader = new Sqlite(join(service.directory, 'registry.db'), { readonly: true });
+  reader.exec('BEGIN');
+  reader.prepare('SELECT count(*) FROM "jobs"').get();
+  await provision(service, [{ serialNumber: service.unique('READ') }]);
+  const from = performance.now();
+  t.equal(registry.emptyLog(), false);
+  const waited = performance.now() - from;
+  t.ok(waited < 2500, `it waits for nobody: ${waited} ms`);
+  reader.close();
+  t.equal(registry.emptyLog(), true);
+  await provision(service, [{ serialNumber: service.unique('READ') }]);
+});
+
+t.test('30 days after the end of a job its rows are forgotten, and the job is not', async (t) => {
+  const job = await provision(service, [{ serialNumber: 'OLD-1' }, { serialNumber: 'OLD-2' }]);
+  const { jobs: engine, registry } = service.server.ctx;
+  const login = async () => {
+    service.admin = (await service.loginAs('admin@example.com', 'correct horse battery')).jwt;
+  };
+  const left = () => registry.query.selectFrom('jobRows').select('row').where('jobId', '=', job.id).execute();
+  now += 30 * 86_400_000 - 1000;
+  await login();
+  engine.look();
+  await looked(t, job.id);
+  const later = await provision(service, [{ serialNumber: 'OLD-3' }]);
+  t.equal((await rowsOf(service, job.id)).length, 2, 'until then they can be read');
+  now += 2000;
+  engine.look();
+  for (let tries = 0; tries < 500 && (await left()).length > 0; tries += 1)
+    await new Promise((resolve) => setImmediate(resolve));
+  t.strictSame(await rowsOf(service, job.id), []);
+  t.match((await service.ok('GET', `${jobs}/${job.id}`)).job, { state: 'expired', total: 2, done: 2 });
+  t.equal((await rowsOf(service, later.id)).length, 1, 'those of a later one stay');
 });
 
 t.test('what a retry has made outlives the end of what was confirmed before', async (t) => {
