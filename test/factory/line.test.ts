@@ -1,10 +1,9 @@
 /** `slipway provision`: from a CSV file to units that connect with exactly what is in their files. */
-import { mkdirSync, readFileSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import mqtt from 'mqtt';
 import t from 'tap';
 import { Journal } from '../../src/commands/line/journal.js';
-import { certificate } from '../broker/certificate.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { type Json, type Service, startService } from '../support/service.js';
 import { devicesOf, Station, serials } from './command.js';
@@ -120,25 +119,6 @@ t.test('what a serial number holds stays in the directory, and no two share a fi
   const lower = station.names().map((name) => name.toLowerCase());
   t.equal(new Set(lower).size, lower.length);
   t.equal(lower.length, nasty.length + 3, 'beside the journal, its lock and the index');
-});
-
-t.test('over TLS a unit trusts the CA that it was given, and so does the command', async (t) => {
-  const env = certificate(t);
-  const secure = await startService(t, { env });
-  const station = new Station(t, secure);
-  const csv = station.csv(serials(1, 'TLS'));
-  const ca = ['--ca', env.SLIPWAY_TLS_CERT ?? ''];
-  const untrusted = await station.provision(csv);
-  t.equal(untrusted.code, 2);
-  t.match(untrusted.stderr, /certificate.*see --ca/);
-  t.equal((await station.provision(csv, ...ca)).code, 0);
-  const [unit] = station.units();
-  t.match(unit?.broker, /^mqtts:/);
-  t.equal(unit?.ca, readFileSync(env.SLIPWAY_TLS_CERT ?? '', 'utf8'));
-  const who = { username: unit?.deviceId ?? '', password: unit?.secret ?? '', reconnectPeriod: 0 };
-  const client = await mqtt.connectAsync(unit?.broker ?? '', { ...who, ca: unit?.ca ?? '', rejectUnauthorized: true });
-  await client.endAsync();
-  await t.rejects(mqtt.connectAsync(unit?.broker ?? '', { ...who, rejectUnauthorized: true }), /self-signed/);
 });
 
 t.test('a station of the account works with its appToken', async (t) => {
