@@ -5,12 +5,13 @@ import { join } from 'node:path';
 import type { Client } from './line/client.js';
 import { runChunk, tryRows } from './line/jobs.js';
 import { type Chunk, type ChunkState, type FailedUnit, Journal } from './line/journal.js';
-import { beginAgain, flashPath, type Line, lostFiles, newKey, readFileOptions, settle, unitRow } from './line/line.js';
-import { connect, type Flags, readFlags } from './line/options.js';
+import { beginAgain, flashPath, type Line, lostFiles, newKey, readFileOptions, unitRow } from './line/line.js';
+import { type Flags, readFlags } from './line/options.js';
 import { type Progress, startProgress } from './line/progress.js';
 import { runUnit } from './line/single.js';
 import { removePartials, writeFiles } from './line/unit-files.js';
 import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './line/units-csv.js';
+import { withClient, withLine } from './line/work.js';
 import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
 
 /** Rows of one job: some seconds of work, so that little is done again and much shares a commit. */
@@ -46,30 +47,18 @@ export async function provision(args: string[]): Promise<void> {
   const concurrency = flags.whole('concurrency', 2, 1, 16);
   const { good, bad } = judgeRows(csv);
   const progress = await startProgress(good.length);
-  const client = await connect(flags, progress.say);
   try {
     if (flags.is('dry-run')) {
       const done = await doneIn(out);
       const fresh = good.filter(({ serialNumber }) => !done.has(serialNumber));
-      return await dryRun(client, flags, csv, fresh, bad, progress);
+      return await withClient(flags, progress.say, (client) => dryRun(client, flags, csv, fresh, bad, progress));
     }
-    const journal = await Journal.open(out);
-    try {
-      const { format, labels } = files;
-      await settle(journal, { accountId: client.accountId, format, labels });
+    await withLine(flags, { out, files, say: progress.say }, async (line) => {
       await removePartials(out);
-      await run({ client, journal, ...files, takesOver: flags.is('take-over') }, flags, {
-        csv,
-        good,
-        bad,
-        progress,
-        concurrency,
-      });
-    } finally {
-      await journal.close();
-    }
+      const rows = { csv, good, bad, progress, concurrency };
+      await run({ ...line, takesOver: flags.is('take-over') }, flags, rows);
+    });
   } finally {
-    client.close();
     progress.end();
   }
 }

@@ -1,5 +1,7 @@
 /** `slipway provision`: from a CSV file to units that connect with exactly what is in their files. */
+import { once } from 'node:events';
 import { mkdirSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import mqtt from 'mqtt';
 import t from 'tap';
@@ -180,7 +182,16 @@ t.test('the exit code says what a script has to do', async (t) => {
 t.test('one command works in a directory at a time, and what is damaged is not guessed at', async (t) => {
   const station = new Station(t, service);
   const journal = await Journal.open(station.out);
-  t.match(await station.provision(station.csv(serials(1, 'LOCK'))), { code: 3, stderr: /Another command works in/ });
+  const silent = createServer(() => {}).listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  t.teardown(() => silent.close());
+  const url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+  const from = Date.now();
+  const login = { SLIPWAY_TOKEN: 'an appToken', SLIPWAY_APP_ID: 'x', SLIPWAY_ACCOUNT_ID: 'x', SLIPWAY_URL: url };
+  const waiting = new Station(t, service, login);
+  const lines = ['provision', '--csv', station.csv(serials(1, 'LOCK')), '--format', 'env', '--out', station.out];
+  t.match(await waiting.run(...lines), { code: 3, stderr: /^Another command works in .*\n$/ });
+  t.ok(Date.now() - from < 20_000, 'whatever the server does meanwhile');
   await journal.close();
   writeFileSync(join(station.out, 'journal.ndjson'), '{"type":\n');
   t.match(await station.provision(station.csv(serials(1, 'LOCK'))), { code: 2, stderr: /is damaged/ });

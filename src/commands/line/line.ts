@@ -37,10 +37,11 @@ export interface FileOptions {
   certify: string | undefined;
 }
 
+/** How the files are made. */
+export type FileChoice = Pick<Line, 'format' | 'labels' | 'broker' | 'extra' | 'certify'>;
+
 /** @throws UsageError for a form that there is not, or a CA that cannot be read. */
-export function readFileOptions(
-  options: FileOptions,
-): Pick<Line, 'format' | 'labels' | 'broker' | 'extra' | 'certify'> {
+export function readFileOptions(options: FileOptions): FileChoice {
   const format = flashFormats.find((one) => one === options.format);
   if (!format) throw new UsageError(`--format must be one of ${flashFormats.join(', ')}.`);
   const labels = labelForms.find((one) => one === (options.labels ?? 'none'));
