@@ -118,7 +118,7 @@ async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurr
   }
   if (stopped.length === 0) {
     const fresh = good.filter(({ serialNumber }) => !journal.done.has(serialNumber) && !seen.has(serialNumber));
-    await finishAll(begin(journal, flags, fresh));
+    await finishAll(begin(line, flags, fresh));
     for (let left = journal.begun; left.length > 0 && stopped.length === 0; left = journal.begun) await finishAll(left);
   }
   progress.end();
@@ -142,20 +142,20 @@ function serialsOf(chunks: readonly Chunk[]): Set<string> {
 }
 
 /** Chunks of rows, each in the journal before anything is asked for. */
-async function* begin(journal: Journal, flags: Flags, rows: readonly CsvRow[]): AsyncGenerator<ChunkState> {
-  for (const chunk of chunksOf(flags, rows)) {
+async function* begin({ client, journal }: Line, flags: Flags, rows: readonly CsvRow[]): AsyncGenerator<ChunkState> {
+  for (const chunk of chunksOf(client, flags, rows)) {
     await journal.append({ type: 'chunk', ...chunk });
     const state = journal.chunks.get(chunk.key);
     if (state) yield state;
   }
 }
 
-function* chunksOf(flags: Flags, rows: readonly CsvRow[]): Generator<Chunk> {
+function* chunksOf(client: Client, flags: Flags, rows: readonly CsvRow[]): Generator<Chunk> {
   const size = flags.whole('chunk-rows', chunkRows, 1, 50_000);
   const [template, organization] = [flags.text('template'), flags.text('organization')];
   for (let from = 0; from < rows.length; from += size) {
     const units = rows.slice(from, from + size).map(({ serialNumber, fields }) => unitRow(serialNumber, fields));
-    yield { ...newKey(), by: 'job', template, organization, rows: units };
+    yield { ...newKey(client), by: 'job', template, organization, rows: units };
   }
 }
 
@@ -246,7 +246,7 @@ async function dryRun(
   progress: Progress,
 ): Promise<void> {
   const failed: FailedUnit[] = [...bad].map(([{ serialNumber }, reason]) => ({ serialNumber, reason }));
-  for (const chunk of chunksOf(flags, good)) {
+  for (const chunk of chunksOf(client, flags, good)) {
     failed.push(...(await tryRows(client, chunk, () => {})));
     progress.made(chunk.rows.length);
   }

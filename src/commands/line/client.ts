@@ -33,6 +33,12 @@ export interface ClientOptions extends ClientConfig {
   say(sentence: string): void;
 }
 
+interface Claims {
+  accountId: string;
+  userId: string;
+  roles?: string[];
+}
+
 /** A JWT and not an appToken. */
 const jwtForm = /^eyJ[\w-]*\.[\w-]+\.[\w-]+$/;
 const usualPatience = 30_000;
@@ -47,6 +53,8 @@ export class Client {
   #isKnown = false;
   /** Whose units are made. */
   accountId = '';
+  /** Who makes them; a station sees what it has made itself, and no more. */
+  caller = { id: '', isStation: false };
 
   private constructor(
     readonly options: ClientOptions,
@@ -104,8 +112,9 @@ export class Client {
 
   #take(jwt: string): void {
     try {
-      const claims = JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString()) as { accountId: string };
+      const claims = JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString()) as Claims;
       this.accountId = claims.accountId;
+      this.caller = { id: claims.userId, isStation: claims.roles?.includes('station') ?? false };
     } catch {
       throw new UsageError('The token is no JWT that this command can read.');
     }

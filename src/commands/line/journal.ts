@@ -24,6 +24,8 @@ export interface Chunk {
   key: string;
   /** When it was begun, ISO 8601. */
   time: string;
+  /** Whose token began it: its key is known to the server for that one alone. */
+  caller?: string | undefined;
   /** A job for many, single calls for one. */
   by: 'job' | 'unit';
   template?: string | undefined;

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type FlashExtra, flashFile } from '../../factory/formats.js';
 import { type FlashFormat, flashFormats, type Unit } from '../../factory/unit.js';
-import { trouble, UsageError } from '../usage.js';
+import { refused, trouble, UsageError } from '../usage.js';
 import type { Client } from './client.js';
 import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
 import { type File, fileNameOf, writeFiles } from './unit-files.js';
@@ -87,8 +87,19 @@ export async function settle(journal: Journal, settings: Settings): Promise<void
 }
 
 /** A new chunk, not in the journal yet. */
-export function newKey(): { key: string; time: string } {
-  return { key: randomUUID(), time: new Date().toISOString() };
+export function newKey({ caller }: Client): { key: string; time: string; caller: string } {
+  return { key: randomUUID(), time: new Date().toISOString(), caller: caller.id };
+}
+
+/** Whether the server knows the key of a chunk for another token, and would do what it asks for once more. */
+export function isOfAnother({ caller }: Client, chunk: Chunk): boolean {
+  return chunk.caller !== undefined && chunk.caller !== caller.id;
+}
+
+/** Results are for whoever began a chunk alone; who sees all devices can give its units new secrets. */
+export function ofAnother(what: string, option: string): Error {
+  const sentence = `${what} begun with another token. Run it again with that one; where it is gone`;
+  return refused(`${sentence}, with ${option}the token of an admin or a back-end: its units get new secrets.`);
 }
 
 export function unitRow(serialNumber: string, fields: Record<string, string>): UnitRow {
@@ -108,8 +119,11 @@ export function lostFiles({ journal, format, labels }: Line, { file }: DoneUnit)
 }
 
 /** Begins a unit that was done once more: its device gets a new secret and a new code, and its files are written again. */
-export async function beginAgain({ journal }: Line, { serialNumber, deviceId, file }: DoneUnit): Promise<ChunkState> {
-  const chunk: Chunk = { ...newKey(), by: 'unit', rows: [{ serialNumber, file, fields: {}, deviceId }] };
+export async function beginAgain(
+  { client, journal }: Line,
+  { serialNumber, deviceId, file }: DoneUnit,
+): Promise<ChunkState> {
+  const chunk: Chunk = { ...newKey(client), by: 'unit', rows: [{ serialNumber, file, fields: {}, deviceId }] };
   await journal.append({ type: 'chunk', ...chunk });
   return { ...chunk, state: 'begun' };
 }
