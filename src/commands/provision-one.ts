@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Client, reasonOf } from './line/client.js';
-import { beginAgain, flashPath, type Line, lostFiles, readFileOptions } from './line/line.js';
+import { beginAgain, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line/line.js';
 import { type Flags, readFlags, sayOnError } from './line/options.js';
 import { beginUnit, findDevice, idOf, runUnit } from './line/single.js';
 import { withLine } from './line/work.js';
@@ -110,10 +110,11 @@ async function demandFields(client: Client, serialNumber: string, fields: Record
 function tell(line: Line, flags: Flags, serialNumber: string): void {
   const unit = line.journal.done.get(serialNumber);
   if (!unit) throw trouble('The unit is not there.');
-  const path = join(line.journal.directory, flashPath(line, unit.file));
-  const label =
-    line.labels === 'none' ? {} : { label: join(line.journal.directory, 'labels', `${unit.file}.${line.labels}`) };
-  if (flags.is('print')) process.stdout.write(readFileSync(path));
-  else if (flags.is('json')) process.stdout.write(`${JSON.stringify({ ...unit, file: path, ...label })}\n`);
-  else process.stdout.write(`${path}\n`);
+  const within = (path: string) => join(line.journal.directory, path);
+  const file = within(flashPath(line, unit.file));
+  const label = labelPath(line, unit);
+  const shown = { serialNumber, deviceId: unit.deviceId, file, ...(label && { label: within(label) }) };
+  if (flags.is('print')) process.stdout.write(readFileSync(file));
+  else if (flags.is('json')) process.stdout.write(`${JSON.stringify(shown)}\n`);
+  else process.stdout.write(`${file}\n`);
 }

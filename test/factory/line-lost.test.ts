@@ -58,6 +58,22 @@ t.test('a flash file or label that is lost is no unit that is done, and comes ba
   t.equal((await devicesOf(service)).length, 3);
 });
 
+t.test('a sheet of labels that is lost is missed for every unit on it', async (t) => {
+  const station = new Station(t, service);
+  const csv = station.csv(serials(2, 'SHEET'));
+  t.equal((await station.provision(csv, '--labels', 'html')).code, 0);
+  const [sheet = ''] = station.names('labels');
+  const one = ['provision', 'one', '--serial', 'SHEET-0001', '--format', 'esp-nvs-csv', '--out', station.out];
+  const { stdout } = await station.run(...one, '--labels', 'html', '--json');
+  t.equal(JSON.parse(stdout).label, join(station.out, 'labels', sheet));
+  rmSync(join(station.out, 'labels', sheet));
+  t.equal((await station.provision(csv, '--labels', 'html')).code, 1);
+  t.match(station.read('failed.csv'), /SHEET-0001,.*sheet-.*\.html is not there .*\nSHEET-0002,.*sheet-/);
+  const again = ['--again', 'SHEET-0001', '--again', 'SHEET-0002'];
+  t.equal((await station.provision(csv, '--labels', 'html', ...again)).code, 0);
+  t.strictSame(station.names('labels'), ['SHEET-0001.html', 'SHEET-0002.html']);
+});
+
 t.test('a directory with files of units and no journal is left as it is', async (t) => {
   const station = new Station(t, service);
   mkdirSync(station.out);

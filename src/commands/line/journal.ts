@@ -37,6 +37,8 @@ export interface DoneUnit {
   serialNumber: string;
   deviceId: string;
   file: string;
+  /** The sheet that its label is on, below the directory, where labels are sheets. */
+  sheet?: string | undefined;
 }
 
 export interface FailedUnit {

@@ -6,7 +6,7 @@ import type { Unit } from '../../factory/unit.js';
 import { refused, trouble, UsageError } from '../usage.js';
 import { type Answer, type Client, reasonOf } from './client.js';
 import type { Chunk, ChunkState, FailedUnit } from './journal.js';
-import { deliver, flashPath, isOfAnother, type Line, newKey, ofAnother, unitRow } from './line.js';
+import { deliver, flashPath, isOfAnother, type Line, newKey, ofAnother, sheetPath, unitRow } from './line.js';
 
 interface Device {
   id: string;
@@ -150,12 +150,14 @@ export async function idOf(client: Client, kind: 'template' | 'organization', na
 }
 
 /** Its secret was used already: then the file was written before the command was killed, and has been flashed. */
-async function used({ journal, format }: Line, chunk: ChunkState, device: Device): Promise<FailedUnit[]> {
+async function used(line: Line, chunk: ChunkState, device: Device): Promise<FailedUnit[]> {
+  const { journal } = line;
   const [row] = chunk.rows;
   const file = row?.file ?? '';
   const { serialNumber, id: deviceId } = device;
-  if (await stat(join(journal.directory, flashPath({ format }, file))).catch(() => undefined)) {
-    await journal.append({ type: 'written', key: chunk.key, done: [{ serialNumber, deviceId, file }], failed: [] });
+  if (await stat(join(journal.directory, flashPath(line, file))).catch(() => undefined)) {
+    const unit = { serialNumber, deviceId, file, sheet: sheetPath(line, chunk) };
+    await journal.append({ type: 'written', key: chunk.key, done: [unit], failed: [] });
     return [];
   }
   const reason = `Its secret has been used, and its file is not here. It is device ${deviceId}.`;
