@@ -12,6 +12,7 @@ import { measureLists } from './lists.js';
 import { measureLogins } from './logins.js';
 import { measureLogs } from './logs.js';
 import { measureMoves } from './move.js';
+import { measureOne } from './one.js';
 import { measureProvisioning } from './provision.js';
 import { measureReconnect } from './reconnect.js';
 import { seed } from './seed.js';
@@ -30,6 +31,7 @@ npm run bench -- latency                                   publish to receive on
 npm run bench -- disturbance                               what honest clients feel of those who do harm
 npm run bench -- stored                                    QoS 1 that is on disk before it is acknowledged
 npm run bench -- provision [--devices 50000]               one job of so many units beside others, and single requests
+npm run bench -- one                                       one unit by a process of its own, as a line makes it
 npm run bench -- logs                                      a million log entries: stored, paged, searched
 `;
 
@@ -58,6 +60,7 @@ const scenarios: Record<string, { seeds: number; run(directory: string): Promise
   latency: { seeds: 1000, run: measureLatency },
   disturbance: { seeds: 1000, run: measureDisturbance },
   provision: { seeds: 1000, run: (directory) => measureProvisioning(directory, devices) },
+  one: { seeds: 1000, run: measureOne },
   stored: { seeds: 1000, run: measureStored },
 };
 const chosen = Object.hasOwn(scenarios, scenario) ? scenarios[scenario] : undefined;

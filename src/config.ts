@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
-import { parse } from 'dotenv';
 
 /** The whole configuration (decisions 1 and 5). Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
 export interface Config {
@@ -112,7 +112,7 @@ const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
  */
 export function loadConfig(environment: Environment = process.env, directory = process.cwd()): Config {
   const file = resolve(directory, '.env');
-  return readConfig({ ...(existsSync(file) ? parse(readFileSync(file)) : {}), ...environment }, directory);
+  return readConfig({ ...readVariables(file), ...environment }, directory);
 }
 
 /** As loadConfig, from the given variables alone. */
@@ -314,7 +314,7 @@ export function loadClientConfig(
   directory = process.cwd(),
 ): ClientConfig {
   const file = resolve(directory, '.env');
-  const variables = { ...(existsSync(file) ? parse(readFileSync(file)) : {}), ...environment };
+  const variables = { ...readVariables(file), ...environment };
   const text = (name: string) => variables[name]?.trim() || undefined;
   const url = given.url ?? text('SLIPWAY_URL') ?? 'http://127.0.0.1:3000';
   if (!/^https?:\/\/[^/?#]+[^?#]*$/.test(url) || !URL.canParse(url))
@@ -327,6 +327,13 @@ export function loadClientConfig(
     appId: text('SLIPWAY_APP_ID'),
     accountId: text('SLIPWAY_ACCOUNT_ID'),
   };
+}
+
+/** Its reader is loaded where there is such a file: a command for one unit has no time for more than it needs. */
+function readVariables(file: string): Record<string, string> {
+  if (!existsSync(file)) return {};
+  const { parse } = createRequire(import.meta.url)('dotenv') as typeof import('dotenv');
+  return parse(readFileSync(file));
 }
 
 /** An address, with a port or without. */

@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Client, reasonOf } from './line/client.js';
-import { Journal } from './line/journal.js';
-import { beginAgain, flashPath, type Line, lostFiles, readFileOptions, settle } from './line/line.js';
-import { connect, type Flags, readFlags, sayOnError } from './line/options.js';
+import { beginAgain, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line/line.js';
+import { type Flags, readFlags, sayOnError } from './line/options.js';
 import { beginUnit, findDevice, idOf, runUnit } from './line/single.js';
+import { withLine } from './line/work.js';
 import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
 
 const kinds = {
@@ -35,20 +35,10 @@ export async function provisionOne(args: string[]): Promise<void> {
   const fields = readFields(flags.list('field'));
   // It is there when the answers are.
   if (files.labels !== 'none') void import('qrcode');
-  const client = await connect(flags, sayOnError);
-  try {
-    const journal = await Journal.open(out, serialNumber);
-    try {
-      const line: Line = { client, journal, ...files };
-      await settle(journal, { accountId: client.accountId, format: files.format, labels: files.labels });
-      await make(line, flags, serialNumber, fields);
-      tell(line, flags, serialNumber);
-    } finally {
-      await journal.close();
-    }
-  } finally {
-    client.close();
-  }
+  await withLine(flags, { out, serialNumber, files, say: sayOnError }, async (line) => {
+    await make(line, flags, serialNumber, fields);
+    tell(line, flags, serialNumber);
+  });
 }
 
 /** Trimmed, as a cell of a CSV file is. @throws UsageError for what no device can have. */
@@ -92,10 +82,10 @@ async function make(line: Line, flags: Flags, serialNumber: string, fields: Reco
   for (const { reason } of failed) throw new Ending(exitCodes.failed, reason);
 
   async function fresh() {
-    await demandFields(client, serialNumber, fields);
     const [template, organization] = await Promise.all([
       idOf(client, 'template', flags.text('template')),
       idOf(client, 'organization', flags.text('organization')),
+      demandFields(client, serialNumber, fields),
     ]);
     const there = await findDevice(client, serialNumber, template);
     if (there) {
@@ -120,10 +110,11 @@ async function demandFields(client: Client, serialNumber: string, fields: Record
 function tell(line: Line, flags: Flags, serialNumber: string): void {
   const unit = line.journal.done.get(serialNumber);
   if (!unit) throw trouble('The unit is not there.');
-  const path = join(line.journal.directory, flashPath(line, unit.file));
-  const label =
-    line.labels === 'none' ? {} : { label: join(line.journal.directory, 'labels', `${unit.file}.${line.labels}`) };
-  if (flags.is('print')) process.stdout.write(readFileSync(path));
-  else if (flags.is('json')) process.stdout.write(`${JSON.stringify({ ...unit, file: path, ...label })}\n`);
-  else process.stdout.write(`${path}\n`);
+  const within = (path: string) => join(line.journal.directory, path);
+  const file = within(flashPath(line, unit.file));
+  const label = labelPath(line, unit);
+  const shown = { serialNumber, deviceId: unit.deviceId, file, ...(label && { label: within(label) }) };
+  if (flags.is('print')) process.stdout.write(readFileSync(file));
+  else if (flags.is('json')) process.stdout.write(`${JSON.stringify(shown)}\n`);
+  else process.stdout.write(`${file}\n`);
 }

@@ -5,12 +5,13 @@ import { join } from 'node:path';
 import type { Client } from './line/client.js';
 import { runChunk, tryRows } from './line/jobs.js';
 import { type Chunk, type ChunkState, type FailedUnit, Journal } from './line/journal.js';
-import { beginAgain, flashPath, type Line, lostFiles, newKey, readFileOptions, settle, unitRow } from './line/line.js';
-import { connect, type Flags, readFlags } from './line/options.js';
+import { beginAgain, flashPath, type Line, lostFiles, newKey, readFileOptions, unitRow } from './line/line.js';
+import { type Flags, readFlags } from './line/options.js';
 import { type Progress, startProgress } from './line/progress.js';
 import { runUnit } from './line/single.js';
 import { removePartials, writeFiles } from './line/unit-files.js';
 import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './line/units-csv.js';
+import { withClient, withLine } from './line/work.js';
 import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
 
 /** Rows of one job: some seconds of work, so that little is done again and much shares a commit. */
@@ -46,30 +47,18 @@ export async function provision(args: string[]): Promise<void> {
   const concurrency = flags.whole('concurrency', 2, 1, 16);
   const { good, bad } = judgeRows(csv);
   const progress = await startProgress(good.length);
-  const client = await connect(flags, progress.say);
   try {
     if (flags.is('dry-run')) {
       const done = await doneIn(out);
       const fresh = good.filter(({ serialNumber }) => !done.has(serialNumber));
-      return await dryRun(client, flags, csv, fresh, bad, progress);
+      return await withClient(flags, progress.say, (client) => dryRun(client, flags, csv, fresh, bad, progress));
     }
-    const journal = await Journal.open(out);
-    try {
-      const { format, labels } = files;
-      await settle(journal, { accountId: client.accountId, format, labels });
+    await withLine(flags, { out, files, say: progress.say }, async (line) => {
       await removePartials(out);
-      await run({ client, journal, ...files, takesOver: flags.is('take-over') }, flags, {
-        csv,
-        good,
-        bad,
-        progress,
-        concurrency,
-      });
-    } finally {
-      await journal.close();
-    }
+      const rows = { csv, good, bad, progress, concurrency };
+      await run({ ...line, takesOver: flags.is('take-over') }, flags, rows);
+    });
   } finally {
-    client.close();
     progress.end();
   }
 }
@@ -129,7 +118,7 @@ async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurr
   }
   if (stopped.length === 0) {
     const fresh = good.filter(({ serialNumber }) => !journal.done.has(serialNumber) && !seen.has(serialNumber));
-    await finishAll(begin(journal, flags, fresh));
+    await finishAll(begin(line, flags, fresh));
     for (let left = journal.begun; left.length > 0 && stopped.length === 0; left = journal.begun) await finishAll(left);
   }
   progress.end();
@@ -153,20 +142,20 @@ function serialsOf(chunks: readonly Chunk[]): Set<string> {
 }
 
 /** Chunks of rows, each in the journal before anything is asked for. */
-async function* begin(journal: Journal, flags: Flags, rows: readonly CsvRow[]): AsyncGenerator<ChunkState> {
-  for (const chunk of chunksOf(flags, rows)) {
+async function* begin({ client, journal }: Line, flags: Flags, rows: readonly CsvRow[]): AsyncGenerator<ChunkState> {
+  for (const chunk of chunksOf(client, flags, rows)) {
     await journal.append({ type: 'chunk', ...chunk });
     const state = journal.chunks.get(chunk.key);
     if (state) yield state;
   }
 }
 
-function* chunksOf(flags: Flags, rows: readonly CsvRow[]): Generator<Chunk> {
+function* chunksOf(client: Client, flags: Flags, rows: readonly CsvRow[]): Generator<Chunk> {
   const size = flags.whole('chunk-rows', chunkRows, 1, 50_000);
   const [template, organization] = [flags.text('template'), flags.text('organization')];
   for (let from = 0; from < rows.length; from += size) {
     const units = rows.slice(from, from + size).map(({ serialNumber, fields }) => unitRow(serialNumber, fields));
-    yield { ...newKey(), by: 'job', template, organization, rows: units };
+    yield { ...newKey(client), by: 'job', template, organization, rows: units };
   }
 }
 
@@ -257,7 +246,7 @@ async function dryRun(
   progress: Progress,
 ): Promise<void> {
   const failed: FailedUnit[] = [...bad].map(([{ serialNumber }, reason]) => ({ serialNumber, reason }));
-  for (const chunk of chunksOf(flags, good)) {
+  for (const chunk of chunksOf(client, flags, good)) {
     failed.push(...(await tryRows(client, chunk, () => {})));
     progress.made(chunk.rows.length);
   }

@@ -1,6 +1,7 @@
 /** `slipway verify`: whether a unit really connects and publishes (decisions 6). */
 import { reasonOf } from './line/client.js';
-import { connect, readFlags, sayOnError } from './line/options.js';
+import { readFlags, sayOnError } from './line/options.js';
+import { withClient } from './line/work.js';
 import { Ending, exitCodes, refused, UsageError } from './usage.js';
 
 interface Verification {
@@ -17,8 +18,7 @@ export async function verify(args: string[]): Promise<void> {
   if ((serialNumber === undefined) === (deviceId === undefined))
     throw new UsageError('Either --serial or --device is needed.');
   const timeoutSeconds = flags.whole('timeout', 30, 0, 60);
-  const client = await connect(flags, sayOnError);
-  try {
+  await withClient(flags, sayOnError, async (client) => {
     const answer = await client.call('POST', '/provisioning/verify', {
       body: { ...(serialNumber && { serialNumber }), ...(deviceId && { deviceId }), timeoutSeconds },
       patience: 1000 * (timeoutSeconds + 30),
@@ -34,7 +34,5 @@ export async function verify(args: string[]): Promise<void> {
     if (flags.is('json')) process.stdout.write(`${JSON.stringify(verification)}\n`);
     else process.stdout.write(`${named} ${passed ? 'passed' : 'failed'}: ${found}\n`);
     if (!passed) throw new Ending(exitCodes.failed, `${named} has not passed.`);
-  } finally {
-    client.close();
-  }
+  });
 }

@@ -13,6 +13,17 @@ export interface Ended {
   stderr: string;
 }
 
+/** What stands in the flash file of a unit. */
+export interface MadeUnit {
+  serialNumber: string;
+  deviceId: string;
+  secret: string;
+  broker: string;
+  ca: string | undefined;
+  certificate: string | undefined;
+  privateKey: string | undefined;
+}
+
 export class Station {
   readonly directory: string;
   readonly out: string;
@@ -60,15 +71,29 @@ export class Station {
   }
 
   /** The units that the index of the directory names, each with what its NVS file holds. */
-  units(): Array<{ serialNumber: string; deviceId: string; secret: string; broker: string; ca: string | undefined }> {
+  units(): MadeUnit[] {
     const [, ...rows] = readCsv(this.read('units.csv'));
     return rows.map(([serialNumber = '', , file = '']) => {
-      const nvs = readNvs(this.read(file));
-      const text = (key: string) => nvsText(nvs, `slipway/${key}`) ?? '';
-      if (text('serial_number') !== serialNumber) throw new Error(`${file} is not of ${serialNumber}`);
-      const found = { serialNumber, deviceId: text('username'), secret: text('password') };
-      return { ...found, broker: text('broker_uri'), ca: nvsText(nvs, 'slipway/ca_cert') };
+      const unit = this.unitIn(file);
+      if (unit.serialNumber !== serialNumber) throw new Error(`${file} is not of ${serialNumber}`);
+      return unit;
     });
+  }
+
+  /** What an NVS file of the directory gives to a unit's firmware. */
+  unitIn(file: string): MadeUnit {
+    const nvs = readNvs(this.read(file));
+    const value = (key: string) => nvsText(nvs, `slipway/${key}`);
+    const text = (key: string) => value(key) ?? '';
+    return {
+      serialNumber: text('serial_number'),
+      deviceId: text('username'),
+      secret: text('password'),
+      broker: text('broker_uri'),
+      ca: value('ca_cert'),
+      certificate: value('client_cert'),
+      privateKey: value('client_key'),
+    };
   }
 }
 

@@ -15,6 +15,7 @@ async function boot(partition: string): Promise<void> {
     username: text('slipway/username'),
     password: text('slipway/password'),
     ca: text('slipway/ca_cert'),
+    ...(nvs.has('slipway/client_cert') && { cert: text('slipway/client_cert'), key: text('slipway/client_key') }),
     rejectUnauthorized: true,
     reconnectPeriod: 0,
   });

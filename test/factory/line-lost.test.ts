@@ -58,6 +58,22 @@ t.test('a flash file or label that is lost is no unit that is done, and comes ba
   t.equal((await devicesOf(service)).length, 3);
 });
 
+t.test('a sheet of labels that is lost is missed for every unit on it', async (t) => {
+  const station = new Station(t, service);
+  const csv = station.csv(serials(2, 'SHEET'));
+  t.equal((await station.provision(csv, '--labels', 'html')).code, 0);
+  const [sheet = ''] = station.names('labels');
+  const one = ['provision', 'one', '--serial', 'SHEET-0001', '--format', 'esp-nvs-csv', '--out', station.out];
+  const { stdout } = await station.run(...one, '--labels', 'html', '--json');
+  t.equal(JSON.parse(stdout).label, join(station.out, 'labels', sheet));
+  rmSync(join(station.out, 'labels', sheet));
+  t.equal((await station.provision(csv, '--labels', 'html')).code, 1);
+  t.match(station.read('failed.csv'), /SHEET-0001,.*sheet-.*\.html is not there .*\nSHEET-0002,.*sheet-/);
+  const again = ['--again', 'SHEET-0001', '--again', 'SHEET-0002'];
+  t.equal((await station.provision(csv, '--labels', 'html', ...again)).code, 0);
+  t.strictSame(station.names('labels'), ['SHEET-0001.html', 'SHEET-0002.html']);
+});
+
 t.test('a directory with files of units and no journal is left as it is', async (t) => {
   const station = new Station(t, service);
   mkdirSync(station.out);
@@ -69,44 +85,103 @@ t.test('a directory with files of units and no journal is left as it is', async 
   t.equal(station.read('units.csv'), 'mine');
 });
 
-t.test('a run whose token is gone is taken over, with new secrets for its units', async (t) => {
+/** A station that can log in, and a token of it. */
+async function makeStation(name: string): Promise<{ id: string; token: string }> {
   const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
-  const body = { accountId: service.accountId, kind: 'station', deviceTemplateId, maxDevices: 10 };
-  const login = async (name: string) => {
-    const made = { ...body, name, expiresAt: '2099-01-01T00:00:00Z' };
-    const { application } = await service.ok('POST', '/api/v1/applications', { body: made });
-    const { id: appId, appToken } = application;
-    const { jwt } = await service.ok('POST', '/api/v1/auth/login-application', {
-      body: { accountId: service.accountId, appId, appToken },
-      token: '',
-    });
-    return { id: appId, token: jwt };
-  };
-  const [gone, next] = [await login('gone'), await login('next')];
-  const rows = serials(2, 'OVER').map(({ serialNumber }) => ({ serialNumber, file: serialNumber, fields: {} }));
-  const made = await service.http('POST', '/api/v1/provisioning/jobs?force=true', {
-    token: gone.token,
-    body: { rows: rows.map(({ serialNumber }) => ({ serialNumber })) },
-  });
-  const jobId = made.body.job.id;
-  let job: Json;
-  do job = (await service.ok('GET', `/api/v1/provisioning/jobs/${jobId}`)).job;
-  while (job.state === 'pending' || job.state === 'running');
+  const limits = { deviceTemplateId, maxDevices: 10, expiresAt: '2099-01-01T00:00:00Z' };
+  const body = { accountId: service.accountId, kind: 'station', name, ...limits };
+  const { application } = await service.ok('POST', '/api/v1/applications', { body });
+  const { id: appId, appToken } = application;
+  const login = { body: { accountId: service.accountId, appId, appToken }, token: '' };
+  const { jwt } = await service.ok('POST', '/api/v1/auth/login-application', login);
+  return { id: appId, token: jwt };
+}
+
+/** A job of the rows that has come to its end: its id. */
+async function makeJob(rows: ReadonlyArray<{ serialNumber: string }>, token: string): Promise<string> {
+  const body = { rows: rows.map(({ serialNumber }) => ({ serialNumber })) };
+  const made = await service.http('POST', '/api/v1/provisioning/jobs?force=true', { token, body });
+  let { job }: Json = made.body;
+  while (job.state === 'pending' || job.state === 'running')
+    job = (await service.ok('GET', `/api/v1/provisioning/jobs/${job.id}`)).job;
+  return job.id;
+}
+
+const rowsOf = (prefix: string) =>
+  serials(2, prefix).map(({ serialNumber }) => ({ serialNumber, file: serialNumber, fields: {} }));
+const settings = () => ({ accountId: service.accountId, format: 'esp-nvs-csv', labels: 'none' });
+
+t.test('a run whose token is gone is taken over, also where the answer of its job was lost', async (t) => {
+  const [gone, next] = [await makeStation('gone'), await makeStation('next')];
+  const [over, lost, never] = [rowsOf('OVER'), rowsOf('OVERLOST'), rowsOf('OVERNEVER')];
+  const jobId = await makeJob(over, gone.token);
+  await makeJob(lost, gone.token);
   await service.ok('DELETE', `/api/v1/applications/${gone.id}`);
   const station = new Station(t, service);
   const journal = await Journal.open(station.out);
-  await journal.append({ type: 'settings', accountId: service.accountId, format: 'esp-nvs-csv', labels: 'none' });
-  await journal.append({ type: 'chunk', key: 'gone', time: new Date().toISOString(), by: 'job', rows });
-  await journal.append({ type: 'job', key: 'gone', jobId });
+  await journal.append({ type: 'settings', ...settings() });
+  const chunk = { type: 'chunk', time: new Date().toISOString(), by: 'job', caller: gone.id } as const;
+  await journal.append({ ...chunk, key: 'lost', rows: lost });
+  await journal.append({ ...chunk, key: 'never', rows: never });
   await journal.close();
-  const csv = station.csv(serials(2, 'OVER'));
-  const refusal = { code: 4, stderr: /begun with another token .*--take-over/ };
+  const csv = station.csv([...serials(2, 'OVER'), ...serials(2, 'OVERLOST'), ...serials(2, 'OVERNEVER')]);
+  const unknown = { code: 4, stderr: /2 rows, OVER[A-Z]+-0001 first, were begun with another token.*--take-over/ };
+  t.match(await station.provision(csv, '--token', next.token), unknown);
+  t.match(await station.provision(csv, '--token', next.token, '--take-over'), unknown, 'a station sees no other');
+  t.match(await station.provision(csv), unknown);
+  const known = await Journal.open(station.out);
+  await known.append({ ...chunk, key: 'gone', rows: over });
+  await known.append({ type: 'job', key: 'gone', jobId });
+  await known.close();
+  const refusal = { code: 4, stderr: /begun with another token.*--take-over/ };
   t.match(await station.provision(csv, '--token', next.token), refusal);
   t.match(await station.provision(csv), refusal);
   const { code, stderr } = await station.provision(csv, '--take-over');
   t.equal(code, 0, stderr);
-  for (const { deviceId, secret } of station.units()) await service.connect({ deviceId, secret });
-  t.equal((await devicesOf(service)).filter((one) => one.startsWith('OVER')).length, 2);
+  const units = station.units();
+  for (const { deviceId, secret } of units) await service.connect({ deviceId, secret });
+  const wanted = [...over, ...lost, ...never].map(({ serialNumber }) => serialNumber).sort();
+  t.strictSame(units.map(({ serialNumber }) => serialNumber).sort(), wanted);
+  t.strictSame(
+    (await devicesOf(service)).filter((one) => one.startsWith('OVER')),
+    wanted,
+  );
+});
+
+t.test('a unit that one station has begun is not made again by another', async (t) => {
+  const [first, second] = [await makeStation('first'), await makeStation('second')];
+  const [row] = rowsOf('HANDED') as [{ serialNumber: string; file: string; fields: object }];
+  const { serialNumber } = row;
+  const made = await service.http('POST', '/api/v1/devices', {
+    token: first.token,
+    body: { accountId: service.accountId, serialNumber },
+    headers: { 'idempotency-key': 'handed-device' },
+  });
+  const station = new Station(t, service);
+  const journal = await Journal.open(station.out);
+  await journal.append({ type: 'settings', ...settings() });
+  const time = new Date().toISOString();
+  await journal.append({
+    type: 'chunk',
+    key: 'handed',
+    time,
+    by: 'unit',
+    caller: first.id,
+    rows: [{ ...row, fields: {} }],
+  });
+  await journal.close();
+  const one = ['provision', 'one', '--serial', serialNumber, '--format', 'esp-nvs-csv', '--out', station.out];
+  const refusal = { code: 4, stderr: /^HANDED-0001 was begun with another token/ };
+  t.match(await station.run(...one, '--token', second.token), refusal);
+  const { code, stderr } = await station.run(...one);
+  t.equal(code, 0, stderr);
+  const unit = station.unitIn('HANDED-0001.csv');
+  t.equal(unit.deviceId, made.body.device.id);
+  await service.connect({ deviceId: unit.deviceId, secret: unit.secret });
+  t.strictSame(
+    (await devicesOf(service)).filter((name) => name.startsWith('HANDED')),
+    [serialNumber],
+  );
 });
 
 t.test('a directory that takes no files ends with a sentence that names it', async (t) => {

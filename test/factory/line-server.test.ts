@@ -11,8 +11,9 @@ import { type Service, startService } from '../support/service.js';
 import { Station, serials } from './command.js';
 
 let service: Service;
+let ahead = 0;
 t.before(async () => {
-  service = await startService(t, { env: certificate(t) });
+  service = await startService(t, { env: certificate(t), clock: { now: () => Date.now() + ahead } });
 });
 
 t.test('an address where no Slipway server is, is wrong input and nothing to wait for', async (t) => {
@@ -52,8 +53,9 @@ t.test('an address where no Slipway server is, is wrong input and nothing to wai
 t.test('rows that a station may not make any more are refused, in batch as for one', async (t) => {
   const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
   const body = { accountId: service.accountId, name: 'Line', kind: 'station', deviceTemplateId, maxDevices: 2 };
+  const hour = 60 * 60_000;
   const { application } = await service.ok('POST', '/api/v1/applications', {
-    body: { ...body, expiresAt: '2099-01-01T00:00:00Z' },
+    body: { ...body, expiresAt: new Date(Date.now() + hour).toISOString() },
   });
   const station = new Station(t, service, {
     SLIPWAY_TOKEN: application.appToken,
@@ -67,6 +69,15 @@ t.test('rows that a station may not make any more are refused, in batch as for o
     stdout: /3 rows: 2 done/,
     stderr: /1 rows failed: see .* The station has made 2 of its 2/,
   });
+  ahead = 2 * hour;
+  t.match(
+    await station.provision(station.csv(serials(4, 'MANY'))),
+    { code: 4, stderr: /cannot log in: 401/ },
+    'expired',
+  );
+  const one = ['provision', 'one', '--serial', 'MANY-0005', '--format', 'esp-nvs-csv', '--out', station.out];
+  t.match(await station.run(...one), { code: 4, stderr: /cannot log in: 401/ });
+  ahead = 0;
 });
 
 t.test('Ctrl-C ends a run with 130, and says what to do', async (t) => {

@@ -1,10 +1,11 @@
 /** `slipway provision`: from a CSV file to units that connect with exactly what is in their files. */
-import { mkdirSync, readFileSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { mkdirSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import mqtt from 'mqtt';
 import t from 'tap';
 import { Journal } from '../../src/commands/line/journal.js';
-import { certificate } from '../broker/certificate.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { type Json, type Service, startService } from '../support/service.js';
 import { devicesOf, Station, serials } from './command.js';
@@ -122,25 +123,6 @@ t.test('what a serial number holds stays in the directory, and no two share a fi
   t.equal(lower.length, nasty.length + 3, 'beside the journal, its lock and the index');
 });
 
-t.test('over TLS a unit trusts the CA that it was given, and so does the command', async (t) => {
-  const env = certificate(t);
-  const secure = await startService(t, { env });
-  const station = new Station(t, secure);
-  const csv = station.csv(serials(1, 'TLS'));
-  const ca = ['--ca', env.SLIPWAY_TLS_CERT ?? ''];
-  const untrusted = await station.provision(csv);
-  t.equal(untrusted.code, 2);
-  t.match(untrusted.stderr, /certificate.*see --ca/);
-  t.equal((await station.provision(csv, ...ca)).code, 0);
-  const [unit] = station.units();
-  t.match(unit?.broker, /^mqtts:/);
-  t.equal(unit?.ca, readFileSync(env.SLIPWAY_TLS_CERT ?? '', 'utf8'));
-  const who = { username: unit?.deviceId ?? '', password: unit?.secret ?? '', reconnectPeriod: 0 };
-  const client = await mqtt.connectAsync(unit?.broker ?? '', { ...who, ca: unit?.ca ?? '', rejectUnauthorized: true });
-  await client.endAsync();
-  await t.rejects(mqtt.connectAsync(unit?.broker ?? '', { ...who, rejectUnauthorized: true }), /self-signed/);
-});
-
 t.test('a station of the account works with its appToken', async (t) => {
   const body = { accountId: service.accountId, name: 'Line 1', kind: 'backEnd' };
   const { application } = await service.ok('POST', '/api/v1/applications', { body });
@@ -200,7 +182,16 @@ t.test('the exit code says what a script has to do', async (t) => {
 t.test('one command works in a directory at a time, and what is damaged is not guessed at', async (t) => {
   const station = new Station(t, service);
   const journal = await Journal.open(station.out);
-  t.match(await station.provision(station.csv(serials(1, 'LOCK'))), { code: 3, stderr: /Another command works in/ });
+  const silent = createServer(() => {}).listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  t.teardown(() => silent.close());
+  const url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+  const from = Date.now();
+  const login = { SLIPWAY_TOKEN: 'an appToken', SLIPWAY_APP_ID: 'x', SLIPWAY_ACCOUNT_ID: 'x', SLIPWAY_URL: url };
+  const waiting = new Station(t, service, login);
+  const lines = ['provision', '--csv', station.csv(serials(1, 'LOCK')), '--format', 'env', '--out', station.out];
+  t.match(await waiting.run(...lines), { code: 3, stderr: /^Another command works in .*\n$/ });
+  t.ok(Date.now() - from < 20_000, 'whatever the server does meanwhile');
   await journal.close();
   writeFileSync(join(station.out, 'journal.ndjson'), '{"type":\n');
   t.match(await station.provision(station.csv(serials(1, 'LOCK'))), { code: 2, stderr: /is damaged/ });

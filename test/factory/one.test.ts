@@ -100,6 +100,21 @@ t.test('a certificate that a program makes for the device goes onto the unit wit
   t.equal(nvsText(nvs, 'slipway/client_key'), pem('PRIVATE KEY', 'CERT1'));
 });
 
+t.test('verify says what was missing, or that nothing was', async (t) => {
+  const station = new Station(t, service);
+  const template = await service.template({ channels: ['readings'] });
+  const { device, secret } = await service.device({ serialNumber: 'SEEN-1', deviceTemplateId: template.id });
+  const verify = () => station.run('verify', '--serial', 'SEEN-1', '--timeout', '0');
+  t.match(await verify(), { code: 1, stdout: 'SEEN-1 failed: it does not connect\n', stderr: /has not passed/ });
+  const client = await service.connect({ deviceId: device.id, secret });
+  t.match(await verify(), { code: 1, stdout: 'SEEN-1 failed: it connects, and has published nothing\n' });
+  await client.publishAsync(service.topic(device.id, 'readings'), ',temperature,21,', { qos: 1 });
+  const passing = ['verify', '--device', device.id, '--timeout', '30'];
+  t.match(await station.run(...passing), { code: 0, stdout: `${device.id} passed: it connects and publishes\n` });
+  await client.endAsync();
+  t.match(await verify(), { code: 1, stdout: 'SEEN-1 failed: it has published, is not connected now\n' });
+});
+
 t.test('where units connect and are claimed is told to who may make codes', async (t) => {
   const { provisioning } = await service.ok('GET', '/api/v1/provisioning/addresses');
   t.strictSame(provisioning, {

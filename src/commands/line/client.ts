@@ -27,8 +27,16 @@ export interface ClientOptions extends ClientConfig {
   ca: string | undefined;
   /** How long one call is tried again, in milliseconds. */
   retryFor: number;
+  /** Ends what is under way: nobody waits for it any more. */
+  signal: AbortSignal | undefined;
   /** Said once for each call that has to be tried again. */
   say(sentence: string): void;
+}
+
+interface Claims {
+  accountId: string;
+  userId: string;
+  roles?: string[];
 }
 
 /** A JWT and not an appToken. */
@@ -45,6 +53,8 @@ export class Client {
   #isKnown = false;
   /** Whose units are made. */
   accountId = '';
+  /** Who makes them; a station sees what it has made itself, and no more. */
+  caller = { id: '', isStation: false };
 
   private constructor(
     readonly options: ClientOptions,
@@ -102,8 +112,9 @@ export class Client {
 
   #take(jwt: string): void {
     try {
-      const claims = JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString()) as { accountId: string };
+      const claims = JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString()) as Claims;
       this.accountId = claims.accountId;
+      this.caller = { id: claims.userId, isStation: claims.roles?.includes('station') ?? false };
     } catch {
       throw new UsageError('The token is no JWT that this command can read.');
     }
@@ -111,7 +122,8 @@ export class Client {
   }
 
   async #persist(method: string, path: string, call: Call): Promise<Answer> {
-    const deadline = Date.now() + this.options.retryFor;
+    const { retryFor, signal } = this.options;
+    const deadline = Date.now() + retryFor;
     for (let pause = 100; ; pause = Math.min(2 * pause, longestPause)) {
       const { answer, why, wait } = await this.#try(method, path, call);
       if (answer && isForeign(answer)) throw this.#noServer(`answer ${answer.status}`);
@@ -121,7 +133,7 @@ export class Client {
       if (left <= 0 || isSettled) throw trouble(`${this.options.url}: ${why}. Run the command again when it answers.`);
       if (pause === 100) this.options.say(`${this.options.url}: ${why}; trying again`);
       // Many stations that lost the same server do not come back in the same moment.
-      await delay(Math.min(left, Math.max(wait, pause * (0.5 + Math.random()))));
+      await delay(Math.min(left, Math.max(wait, pause * (0.5 + Math.random()))), undefined, { signal });
     }
   }
 
@@ -131,6 +143,7 @@ export class Client {
       if (answer.status < 500 && answer.status !== 429) return { answer, why: '', wait: 0 };
       return { why: reasonOf(answer), wait: 1000 * (Number(answer.headers['retry-after']) || 0) };
     } catch (error) {
+      this.options.signal?.throwIfAborted();
       const { code, message } = error as NodeJS.ErrnoException;
       // Trying again helps against no wrong certificate and no wrong name.
       if (/CERT|SIGNATURE|ALTNAME/.test(code ?? ''))
@@ -164,7 +177,9 @@ export class Client {
     };
     return new Promise((resolve, reject) => {
       const url = new URL(`${this.options.url}/api/v1${path}`);
-      const request = this.#request(url, { method, headers, agent: this.#agent, timeout: patience }, (response) => {
+      const { signal } = this.options;
+      const given = { method, headers, agent: this.#agent, timeout: patience, ...(signal && { signal }) };
+      const request = this.#request(url, given, (response) => {
         const parts: Buffer[] = [];
         response.on('data', (part) => parts.push(part));
         // An answer that is cut off ends with an error.

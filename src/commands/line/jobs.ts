@@ -4,11 +4,13 @@ import type { Unit } from '../../factory/unit.js';
 import { refused, trouble, UsageError } from '../usage.js';
 import { type Answer, type Client, reasonOf } from './client.js';
 import type { Chunk, ChunkState, FailedUnit } from './journal.js';
-import { deliver, type Line, newKey } from './line.js';
+import { deliver, isOfAnother, type Line, newKey, ofAnother } from './line.js';
 
 interface Job {
   id: string;
   state: string;
+  created: string;
+  dryRun: boolean;
   total: number;
   done: number;
   failed: number;
@@ -31,6 +33,8 @@ export type Progress = (gone: number) => void;
 const firstLook = 50;
 const longestLook = 1000;
 const ndjson = 'application/x-ndjson';
+/** How far the clocks of a line and its server may be apart. */
+const wrongClock = 24 * 60 * 60 * 1000;
 
 /**
  * Brings a chunk to its end, from wherever it stands. Units that its job cannot give any more are left as chunks of their
@@ -42,9 +46,9 @@ export async function runChunk(line: Line, chunk: ChunkState, progress: Progress
     await confirm(line, chunk);
     return [];
   }
-  const id = chunk.jobId ?? (await begin(line, chunk));
+  const id = chunk.jobId ?? (await (isOfAnother(client, chunk) ? findOrBegin : begin)(line, chunk));
   const known = await client.call('GET', `/provisioning/jobs/${id}`);
-  if (known.status === 403 || known.status === 404) throw ofAnother(id, known);
+  if (known.status === 403 || known.status === 404) throw jobOfAnother(id, known);
   const job = await untilEnded(client, id, progress);
   const failed = await failedRows(client, job, chunk);
   if (job.done === 0) {
@@ -56,17 +60,56 @@ export async function runChunk(line: Line, chunk: ChunkState, progress: Progress
   if (answer.status === 410) return recover(line, chunk, job, failed);
   if (answer.status === 403 || answer.status === 404) {
     if (line.takesOver) return recover(line, chunk, job, failed);
-    throw ofAnother(id, answer);
+    throw jobOfAnother(id, answer);
   }
   await deliver(line, chunk, readResults(job, answer), failed);
   await confirm(line, chunk);
   return failed;
 }
 
-/** Results are for whoever began the job alone; others can only give its units new secrets. */
-function ofAnother(id: string, answer: Answer): Error {
-  const sentence = `Job ${id} was begun with another token (${reasonOf(answer)}). Run it again with that one; where it is gone`;
-  return refused(`${sentence}, with --take-over and the token of an admin or a back-end: its units get new secrets.`);
+function jobOfAnother(id: string, answer: Answer): Error {
+  return ofAnother(`Job ${id} (${reasonOf(answer)}) was`, '--take-over and ');
+}
+
+/** The job of rows that were asked for with another token, where its answer was lost; where there is none, it is begun. */
+async function findOrBegin(line: Line, chunk: ChunkState): Promise<string> {
+  const { client, journal, takesOver } = line;
+  const [first] = chunk.rows;
+  if (!takesOver || client.caller.isStation)
+    throw ofAnother(`${chunk.rows.length} rows, ${first?.serialNumber} first, were`, '--take-over and ');
+  for await (const job of jobsSince(client, Date.parse(chunk.time) - wrongClock)) {
+    if (!(await isJobOf(client, chunk, job))) continue;
+    await journal.append({ type: 'job', key: chunk.key, jobId: job.id });
+    return job.id;
+  }
+  return begin(line, chunk);
+}
+
+/** Jobs that make units, the newest first. */
+async function* jobsSince(client: Client, time: number): AsyncGenerator<Job> {
+  const pageSize = 1000;
+  for (let page = 1; ; page += 1) {
+    const query = `accountId=${client.accountId}&action=provision&pageSize=${pageSize}&page=${page}`;
+    const answer = await client.call('GET', `/provisioning/jobs?${query}`);
+    if (answer.status === 416) return;
+    if (answer.status !== 200) throw refused(`The jobs cannot be read: ${reasonOf(answer)}`);
+    const { results } = (JSON.parse(answer.text) as { jobs: { results: Job[] } }).jobs;
+    for (const job of results) {
+      if (Date.parse(job.created) < time) return;
+      yield job;
+    }
+    if (results.length < pageSize) return;
+  }
+}
+
+async function isJobOf(client: Client, { rows }: Chunk, job: Job): Promise<boolean> {
+  if (job.dryRun || job.total !== rows.length) return false;
+  let seen = 0;
+  for await (const { row, serialNumber } of rowsOf(client, job)) {
+    if (rows[row - 1]?.serialNumber !== serialNumber) return false;
+    seen += 1;
+  }
+  return seen === rows.length;
 }
 
 /** What a dry run says of rows; nothing is made and nothing written. */
@@ -139,10 +182,11 @@ async function failedRows(client: Client, job: Job, { rows }: Chunk): Promise<Fa
   return failed;
 }
 
-async function* rowsOf(client: Client, { id }: Job, state: string): AsyncGenerator<JobRow> {
+/** The rows in one state, or all. */
+async function* rowsOf(client: Client, { id }: Job, state?: string): AsyncGenerator<JobRow> {
   const pageSize = 1000;
   for (let page = 1; ; page += 1) {
-    const path = `/provisioning/jobs/${id}/rows?state=${state}&pageSize=${pageSize}&page=${page}`;
+    const path = `/provisioning/jobs/${id}/rows?${state ? `state=${state}&` : ''}pageSize=${pageSize}&page=${page}`;
     const answer = await client.call('GET', path);
     // A page past the end.
     if (answer.status === 416) return;
@@ -178,7 +222,7 @@ async function recover({ client, journal }: Line, chunk: ChunkState, job: Job, f
     const { serialNumber } = unit;
     if (isTaken || deviceId === null)
       failed.push({ serialNumber, reason: `Its secret was fetched elsewhere. It is device ${deviceId}.` });
-    else chunks.push({ ...newKey(), by: 'unit', rows: [{ ...unit, deviceId }] });
+    else chunks.push({ ...newKey(client), by: 'unit', rows: [{ ...unit, deviceId }] });
   }
   await journal.append({ type: 'recover', key: chunk.key, chunks, failed });
   return failed;

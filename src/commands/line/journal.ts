@@ -3,6 +3,7 @@
  * done. Whoever is killed at any moment goes on where it stands. It holds no secrets.
  */
 import { type FileHandle, open, readdir } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { Ending, trouble, UsageError } from '../usage.js';
 import { makeFolder } from './unit-files.js';
@@ -23,6 +24,8 @@ export interface Chunk {
   key: string;
   /** When it was begun, ISO 8601. */
   time: string;
+  /** Whose token began it: its key is known to the server for that one alone. */
+  caller?: string | undefined;
   /** A job for many, single calls for one. */
   by: 'job' | 'unit';
   template?: string | undefined;
@@ -34,6 +37,8 @@ export interface DoneUnit {
   serialNumber: string;
   deviceId: string;
   file: string;
+  /** The sheet that its label is on, below the directory, where labels are sheets. */
+  sheet?: string | undefined;
 }
 
 export interface FailedUnit {
@@ -216,7 +221,8 @@ export class Journal {
 
 /** A lock of SQLite is the system's own: it ends with the process, however that ends. */
 async function lock(directory: string, patience: number): Promise<() => void> {
-  const { default: Sqlite } = await import('better-sqlite3');
+  // By require: an import would read each of its files twice, to find what they export.
+  const Sqlite = createRequire(import.meta.url)('better-sqlite3') as typeof import('better-sqlite3');
   const path = join(directory, 'journal.lock');
   await (await open(path, 'a', 0o600)).close();
   const file = new Sqlite(path, { timeout: patience });

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type FlashExtra, flashFile } from '../../factory/formats.js';
 import { type FlashFormat, flashFormats, type Unit } from '../../factory/unit.js';
-import { trouble, UsageError } from '../usage.js';
+import { refused, trouble, UsageError } from '../usage.js';
 import type { Client } from './client.js';
 import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
 import { type File, fileNameOf, writeFiles } from './unit-files.js';
@@ -37,10 +37,11 @@ export interface FileOptions {
   certify: string | undefined;
 }
 
+/** How the files are made. */
+export type FileChoice = Pick<Line, 'format' | 'labels' | 'broker' | 'extra' | 'certify'>;
+
 /** @throws UsageError for a form that there is not, or a CA that cannot be read. */
-export function readFileOptions(
-  options: FileOptions,
-): Pick<Line, 'format' | 'labels' | 'broker' | 'extra' | 'certify'> {
+export function readFileOptions(options: FileOptions): FileChoice {
   const format = flashFormats.find((one) => one === options.format);
   if (!format) throw new UsageError(`--format must be one of ${flashFormats.join(', ')}.`);
   const labels = labelForms.find((one) => one === (options.labels ?? 'none'));
@@ -86,8 +87,19 @@ export async function settle(journal: Journal, settings: Settings): Promise<void
 }
 
 /** A new chunk, not in the journal yet. */
-export function newKey(): { key: string; time: string } {
-  return { key: randomUUID(), time: new Date().toISOString() };
+export function newKey({ caller }: Client): { key: string; time: string; caller: string } {
+  return { key: randomUUID(), time: new Date().toISOString(), caller: caller.id };
+}
+
+/** Whether the server knows the key of a chunk for another token, and would do what it asks for once more. */
+export function isOfAnother({ caller }: Client, chunk: Chunk): boolean {
+  return chunk.caller !== undefined && chunk.caller !== caller.id;
+}
+
+/** Results are for whoever began a chunk alone; who sees all devices can give its units new secrets. */
+export function ofAnother(what: string, option: string): Error {
+  const sentence = `${what} begun with another token. Run it again with that one; where it is gone`;
+  return refused(`${sentence}, with ${option}the token of an admin or a back-end: its units get new secrets.`);
 }
 
 export function unitRow(serialNumber: string, fields: Record<string, string>): UnitRow {
@@ -99,16 +111,24 @@ export function flashPath({ format }: Pick<Line, 'format'>, file: string): strin
   return `${file}.${{ 'esp-nvs-csv': 'csv', env: 'env', 'c-header': 'h', json: 'json' }[format]}`;
 }
 
-/** The files of a unit that are not there any more. Sheets of labels are not of one unit and are not looked for. */
-export function lostFiles({ journal, format, labels }: Line, { file }: DoneUnit): string[] {
-  const label = labels === 'svg' || labels === 'png' ? [join('labels', `${file}.${labels}`)] : [];
-  const paths = [flashPath({ format }, file), ...label].map((path) => join(journal.directory, path));
-  return paths.filter((path) => !existsSync(path));
+/** Where the label of a unit is, below its directory; nowhere where none was wanted, or an older journal does not say. */
+export function labelPath({ labels }: Pick<Line, 'labels'>, { file, sheet }: DoneUnit): string | undefined {
+  return labels === 'svg' || labels === 'png' ? join('labels', `${file}.${labels}`) : sheet;
+}
+
+/** The files of a unit that are not there any more. */
+export function lostFiles(line: Line, unit: DoneUnit): string[] {
+  const label = labelPath(line, unit);
+  const paths = [flashPath(line, unit.file), ...(label === undefined ? [] : [label])];
+  return paths.map((path) => join(line.journal.directory, path)).filter((path) => !existsSync(path));
 }
 
 /** Begins a unit that was done once more: its device gets a new secret and a new code, and its files are written again. */
-export async function beginAgain({ journal }: Line, { serialNumber, deviceId, file }: DoneUnit): Promise<ChunkState> {
-  const chunk: Chunk = { ...newKey(), by: 'unit', rows: [{ serialNumber, file, fields: {}, deviceId }] };
+export async function beginAgain(
+  { client, journal }: Line,
+  { serialNumber, deviceId, file }: DoneUnit,
+): Promise<ChunkState> {
+  const chunk: Chunk = { ...newKey(client), by: 'unit', rows: [{ serialNumber, file, fields: {}, deviceId }] };
   await journal.append({ type: 'chunk', ...chunk });
   return { ...chunk, state: 'begun' };
 }
@@ -124,15 +144,16 @@ export async function deliver(line: Line, chunk: ChunkState, units: Unit[], fail
     return file === undefined ? [] : [{ file, unit }];
   });
   if (named.length < units.length) throw trouble('The server answered with units that were not asked for.');
+  const sheet = sheetPath(line, chunk);
   try {
     const files: File[] = [];
     for (const { file, unit } of named) files.push(await flashOf(line, file, unit));
-    await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, chunk, named))]);
+    await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, sheet, named))]);
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw trouble(`The files in ${line.journal.directory} cannot be written: ${(error as Error).message}`);
   }
-  const done = named.map(({ file, unit: { serialNumber, deviceId } }) => ({ serialNumber, deviceId, file }));
+  const done = named.map(({ file, unit: { serialNumber, deviceId } }) => ({ serialNumber, deviceId, file, sheet }));
   await line.journal.append({ type: 'written', key: chunk.key, done, failed });
 }
 
@@ -158,22 +179,29 @@ async function certificateOf(certify: string, { deviceId, serialNumber }: Unit):
   return { certificate: `${certificates.join('\n')}\n`, privateKey: `${privateKey}\n` };
 }
 
+/** The sheet for the labels of a chunk, where they are on sheets; one unit has a sheet of its own. */
+export function sheetPath({ labels }: Pick<Line, 'labels'>, { by, rows, time, key }: Chunk): string | undefined {
+  if (labels !== 'html') return undefined;
+  return join(
+    'labels',
+    `${by === 'unit' ? rows[0]?.file : `sheet-${time.replace(/\D/g, '')}-${key.slice(0, 8)}`}.html`,
+  );
+}
+
 async function labelsOf(
   { labels }: Line,
-  chunk: ChunkState,
+  sheet: string | undefined,
   named: ReadonlyArray<{ file: string; unit: Unit }>,
 ): Promise<File[]> {
   if (labels === 'none' || named.length === 0) return [];
   const { labelPng, labelSheet, labelSvg } = await import('../../factory/labels.js');
-  if (labels === 'html') {
+  if (sheet !== undefined) {
     const units = (async function* () {
       for (const { unit } of named) yield unit;
     })();
     let content = '';
     for await (const part of labelSheet(units)) content += part;
-    const name =
-      chunk.by === 'unit' ? named[0]?.file : `sheet-${chunk.time.replace(/\D/g, '')}-${chunk.key.slice(0, 8)}`;
-    return [{ path: `labels/${name}.html`, content }];
+    return [{ path: sheet, content }];
   }
   const files: File[] = [];
   for (const { file, unit } of named)

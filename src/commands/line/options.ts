@@ -57,11 +57,11 @@ function withLabels(args: string[]): string[] {
   });
 }
 
-/** The client for the flags and the environment. @throws ConfigError, UsageError, Ending 3, 4. */
-export function connect(flags: Flags, say: (sentence: string) => void): Promise<Client> {
+/** The client for the flags and the environment; `signal` ends whatever it waits for. @throws ConfigError, UsageError, Ending 3, 4. */
+export function connect(flags: Flags, say: (sentence: string) => void, signal?: AbortSignal): Promise<Client> {
   const config = loadClientConfig({ url: flags.text('url'), token: flags.text('token') });
   const ca = config.url.startsWith('https:') ? readPem(flags.text('ca')) : undefined;
-  return Client.open({ ...config, ca, retryFor: 1000 * flags.whole('retry-for', 60, 0, 86_400), say });
+  return Client.open({ ...config, ca, retryFor: 1000 * flags.whole('retry-for', 60, 0, 86_400), say, signal });
 }
 
 export function sayOnError(sentence: string): void {

@@ -6,7 +6,7 @@ import type { Unit } from '../../factory/unit.js';
 import { refused, trouble, UsageError } from '../usage.js';
 import { type Answer, type Client, reasonOf } from './client.js';
 import type { Chunk, ChunkState, FailedUnit } from './journal.js';
-import { deliver, flashPath, type Line, newKey, unitRow } from './line.js';
+import { deliver, flashPath, isOfAnother, type Line, newKey, ofAnother, sheetPath, unitRow } from './line.js';
 
 interface Device {
   id: string;
@@ -71,16 +71,19 @@ function demandAnswer<T>(answer: Answer): T {
   throw answer.status === 403 ? refused(sentence) : trouble(sentence);
 }
 
-/** A chunk whose key is too old becomes another one, for the device that it has made if it has. */
+/** A chunk whose key is too old, or of another token, becomes another one, for the device that it has made if it has. */
 async function renewed({ client, journal }: Line, chunk: ChunkState): Promise<ChunkState> {
   const [row] = chunk.rows;
-  if (!row || Date.now() - Date.parse(chunk.time) < keyLifetime) return chunk;
+  const isForeign = isOfAnother(client, chunk);
+  if (!row || (!isForeign && Date.now() - Date.parse(chunk.time) < keyLifetime)) return chunk;
+  // A station would not find the device, and make a second one.
+  if (isForeign && client.caller.isStation) throw ofAnother(`${row.serialNumber} was`, '');
   const made = row.deviceId === undefined ? await findDevice(client, row.serialNumber) : undefined;
   // Clocks of a line may be wrong by a day; a device from long before is not this one.
   const isThis = made && Date.parse(made.created) > Date.parse(chunk.time) - 24 * 60 * 60 * 1000;
   const deviceId = isThis ? made.id : row.deviceId;
   const { jobId: _, state: __, ...rest } = chunk;
-  const next: Chunk = { ...rest, ...newKey(), rows: [{ ...row, deviceId }] };
+  const next: Chunk = { ...rest, ...newKey(client), rows: [{ ...row, deviceId }] };
   await journal.append({ type: 'recover', key: chunk.key, chunks: [next], failed: [] });
   return { ...next, state: 'begun' };
 }
@@ -147,12 +150,14 @@ export async function idOf(client: Client, kind: 'template' | 'organization', na
 }
 
 /** Its secret was used already: then the file was written before the command was killed, and has been flashed. */
-async function used({ journal, format }: Line, chunk: ChunkState, device: Device): Promise<FailedUnit[]> {
+async function used(line: Line, chunk: ChunkState, device: Device): Promise<FailedUnit[]> {
+  const { journal } = line;
   const [row] = chunk.rows;
   const file = row?.file ?? '';
   const { serialNumber, id: deviceId } = device;
-  if (await stat(join(journal.directory, flashPath({ format }, file))).catch(() => undefined)) {
-    await journal.append({ type: 'written', key: chunk.key, done: [{ serialNumber, deviceId, file }], failed: [] });
+  if (await stat(join(journal.directory, flashPath(line, file))).catch(() => undefined)) {
+    const unit = { serialNumber, deviceId, file, sheet: sheetPath(line, chunk) };
+    await journal.append({ type: 'written', key: chunk.key, done: [unit], failed: [] });
     return [];
   }
   const reason = `Its secret has been used, and its file is not here. It is device ${deviceId}.`;
@@ -162,12 +167,12 @@ async function used({ journal, format }: Line, chunk: ChunkState, device: Device
 
 /** Begins a unit: it stands in the journal before the server hears of it. */
 export async function beginUnit(
-  { journal }: Line,
+  { client, journal }: Line,
   serialNumber: string,
   fields: Record<string, string>,
   place: { template: string | undefined; organization: string | undefined },
 ): Promise<ChunkState> {
-  const chunk: Chunk = { ...newKey(), by: 'unit', ...place, rows: [unitRow(serialNumber, fields)] };
+  const chunk: Chunk = { ...newKey(client), by: 'unit', ...place, rows: [unitRow(serialNumber, fields)] };
   await journal.append({ type: 'chunk', ...chunk });
   return { ...chunk, state: 'begun' };
 }

@@ -4,7 +4,6 @@ import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
 import { csvCell } from '../../factory/formats.js';
 import { UsageError } from '../usage.js';
-import type { FailedUnit } from './journal.js';
 
 /** A row of the CSV file; `line` is where it stands, from 1. */
 export interface CsvRow {
@@ -111,8 +110,4 @@ export function judgeRows({ rows }: Csv): { good: CsvRow[]; bad: Map<CsvRow, str
     }
   }
   return { good, bad };
-}
-
-export function reasonsOf(failed: Iterable<FailedUnit>): Map<string, string> {
-  return new Map([...failed].map(({ serialNumber, reason }) => [serialNumber, reason]));
 }

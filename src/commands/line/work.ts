@@ -1,0 +1,52 @@
+/** What every command for the line holds while it works, and lets go however it ends: a client, and perhaps a directory. */
+import type { Client } from './client.js';
+import { Journal } from './journal.js';
+import { type FileChoice, type Line, settle } from './line.js';
+import { connect, type Flags } from './options.js';
+
+type Say = (sentence: string) => void;
+
+/** Works with a client that is logged in. @throws as connect, and what `work` throws. */
+export async function withClient<T>(flags: Flags, say: Say, work: (client: Client) => Promise<T>): Promise<T> {
+  const client = await connect(flags, say);
+  try {
+    return await work(client);
+  } finally {
+    client.close();
+  }
+}
+
+export interface Place {
+  out: string;
+  /** Where only this unit is looked at. */
+  serialNumber?: string;
+  files: FileChoice;
+  say: Say;
+}
+
+/**
+ * Works in a directory, alone there. It is opened while the server lets the client in: the one waits for the disk and the
+ * other for the network. @throws as connect, Journal.open and settle, and what `work` throws.
+ */
+export async function withLine(flags: Flags, place: Place, work: (line: Line) => Promise<void>): Promise<void> {
+  const { out, serialNumber, files, say } = place;
+  const giveUp = new AbortController();
+  const connecting = connect(flags, say, giveUp.signal);
+  // Heard where it is awaited.
+  connecting.catch(() => {});
+  const journal = await Journal.open(out, serialNumber).catch((error) => {
+    giveUp.abort();
+    throw error;
+  });
+  try {
+    const client = await connecting;
+    try {
+      await settle(journal, { accountId: client.accountId, format: files.format, labels: files.labels });
+      await work({ client, journal, ...files });
+    } finally {
+      client.close();
+    }
+  } finally {
+    await journal.close();
+  }
+}
