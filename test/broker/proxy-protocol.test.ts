@@ -27,7 +27,7 @@ const connects = ({ device, secret }: Fixture) =>
 
 /** The address by which the device is known once it has one that is `expected`. */
 async function seenAs(t: Test, { service, device }: Fixture, expected: string, what: string): Promise<void> {
-  for (let asked = 0; asked < 200; asked += 1) {
+  for (let asked = 0; asked < 800; asked += 1) {
     const { externalIp } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
     if (externalIp === expected) return void t.pass(what);
     await nextTurn();

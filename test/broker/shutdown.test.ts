@@ -10,7 +10,7 @@ import { adminEmail, adminPassword } from '../support/service.js';
 import { certificate } from './certificate.js';
 
 /** Milliseconds; the server's own patience with requests under way is 3000. */
-const quickly = 2000;
+const quickly = 2900;
 
 async function startedWith(
   t: Test,

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import mqtt from 'mqtt';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
-import { cliFile, mainFile, plainNode, runToEnd, startProcess } from '../support/process.js';
+import { cliFile, mainFile, plainNode, type Running, runToEnd, startProcess } from '../support/process.js';
 import { adminEmail, adminPassword, type Json } from '../support/service.js';
 
 const run = promisify(execFile);
@@ -48,6 +48,14 @@ async function admin(url: string, accountId: string) {
   };
   return { jwt, api, device };
 }
+
+/** A server that runs beside what a test does, for those that leave it as it is. */
+let running: Running;
+let runningIn: string;
+t.before(async () => {
+  runningIn = temporaryDirectory(t);
+  running = await startProcess(t, runningIn);
+});
 
 const accountOf = (output: string) => /account\s+(\S{36})/.exec(output)?.[1] ?? '';
 
@@ -167,16 +175,14 @@ t.test('a wrong setting stops the start with one sentence', async (t) => {
 });
 
 t.test('a second server on the same data directory, or on a taken port, is refused', async (t) => {
-  const directory = temporaryDirectory(t);
-  const server = await startProcess(t, directory);
   const env = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
-  const second = await runToEnd(mainFile, [], { ...env, SLIPWAY_DATA_DIR: directory });
+  const second = await runToEnd(mainFile, [], { ...env, SLIPWAY_DATA_DIR: runningIn });
   t.equal(second.code, 1);
   t.equal(
     second.stderr.trim(),
-    `slipway cannot start: SLIPWAY_DATA_DIR cannot be used: ${directory}: another server is running on it`,
+    `slipway cannot start: SLIPWAY_DATA_DIR cannot be used: ${runningIn}: another server is running on it`,
   );
-  const port = new URL(server.url).port;
+  const port = new URL(running.url).port;
   const third = await runToEnd(mainFile, [], {
     ...env,
     SLIPWAY_HTTP_PORT: port,
@@ -189,9 +195,8 @@ t.test('a second server on the same data directory, or on a taken port, is refus
 
 t.test('a start that fails has made no account, so that its password is shown by the next one', async (t) => {
   const directory = temporaryDirectory(t);
-  const taken = await startProcess(t, temporaryDirectory(t));
   const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0' };
-  const failed = await runToEnd(mainFile, [], { ...env, SLIPWAY_MQTT_PORT: String(taken.mqttPort) });
+  const failed = await runToEnd(mainFile, [], { ...env, SLIPWAY_MQTT_PORT: String(running.mqttPort) });
   t.match(failed.stderr, /^slipway cannot start: SLIPWAY_MQTT_PORT/);
   const weak = await runToEnd(mainFile, [], { ...env, SLIPWAY_MQTT_PORT: '0', SLIPWAY_ADMIN_PASSWORD: 'short' });
   t.equal(weak.stderr.trim(), 'slipway cannot start: SLIPWAY_ADMIN_PASSWORD must have 8 to 256 characters.');
@@ -216,16 +221,14 @@ t.test('after a clean stop the two database files hold everything', async (t) =>
 });
 
 t.test('slipway account create works beside a running server, which serves the account at once', async (t) => {
-  const directory = temporaryDirectory(t);
-  const server = await startProcess(t, directory);
   const made = await runToEnd(
     cliFile,
-    ['account', 'create', '--name', 'Second', '--admin-email', 'boss@second.example', '--data-dir', directory],
+    ['account', 'create', '--name', 'Second', '--admin-email', 'boss@second.example', '--data-dir', runningIn],
     {},
   );
   t.equal(made.code, 0, made.stderr);
   const { accountId, adminEmail: emailAddress, adminPassword: password } = JSON.parse(made.stdout);
-  const response = await fetch(`${server.url}/api/v1/auth/login-user`, {
+  const response = await fetch(`${running.url}/api/v1/auth/login-user`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ accountId, emailAddress, password }),
@@ -233,7 +236,7 @@ t.test('slipway account create works beside a running server, which serves the a
   t.equal(response.status, 200);
   const refused = await runToEnd(
     cliFile,
-    ['account', 'create', '--name', 'Third', '--admin-email', 'nobody', '--data-dir', directory],
+    ['account', 'create', '--name', 'Third', '--admin-email', 'nobody', '--data-dir', runningIn],
     {},
   );
   t.equal(refused.code, 2);

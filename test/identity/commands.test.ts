@@ -18,7 +18,7 @@ async function slipway(service: Service, ...args: string[]): Promise<Json[]> {
 
 /** The server looks for changes every half second; nobody tells when it has. */
 async function eventually(t: Test, what: string, check: () => Promise<boolean>): Promise<void> {
-  for (let waited = 0; waited <= 5000; waited += 50) {
+  for (let waited = 0; waited <= 20_000; waited += 50) {
     if (await check()) {
       t.pass(what);
       return;

@@ -493,7 +493,7 @@ t.test('a provider that does not answer as one is 502, and is asked again the ne
   const down = await register(service, { issuer, clientSecret: `secret of ${issuer} 3f9a` });
   const since = Date.now();
   t.match(await authorize(down.id), failed, 'nobody listens');
-  t.ok(Date.now() - since < 5000);
+  t.ok(Date.now() - since < 9000);
   const risen = await startProvider(t, service, { port });
   risen.logsIn({ sub: 'risen', email: adminEmail, email_verified: true });
   t.equal((await new Browser(service).logIn(down.id)).status, 200, 'the failure was not kept');
@@ -573,7 +573,8 @@ t.test('a provider that keeps silent does not hold up the end of the service', a
   await reached;
   const since = Date.now();
   await own.close();
-  t.ok(Date.now() - since < 4000);
+  // A request under way has three seconds (README: SIGTERM ends it within five).
+  t.ok(Date.now() - since < 5000);
   t.equal((await answer).status, 502, 'and who waits gets an answer');
 });
 

@@ -137,7 +137,8 @@ t.test('any bytes at all are read or refused, and what is read can be stored', a
 t.test('a long run of blanks costs no more than its length', async (t) => {
   const started = performance.now();
   read(`,t,1,a${' '.repeat(130_000)}b`);
-  t.ok(performance.now() - started < 500);
+  // Going back over them for each blank takes some ten seconds.
+  t.ok(performance.now() - started < 3000);
 });
 
 t.test('JSON: a number, or an object of values by category', async (t) => {
