@@ -6,7 +6,7 @@ import { AsyncResource } from 'node:async_hooks';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Tx } from '../../db/index.js';
+import type { Db, Tx } from '../../db/index.js';
 import { insertMany } from '../../db/many.js';
 import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';
@@ -22,6 +22,8 @@ import { givenRow, type JobServices, type OpenWork, type Outcome, type Prepared,
 const mostRunning = 2;
 /** Rows of one transaction: at first and at least. */
 const rowsAtOnce = { first: 200, least: 100 };
+/** Bytes of the rows of one share, unless it is a single row. */
+export const mostShareBytes = 512 * 1024;
 /** Rows at most, and how long others wait: with everything here, or to write only where a thread executes it (milliseconds). */
 const near = { most: 500, holdTime: 30 };
 const far = { most: 1000, holdTime: 60 };
@@ -186,15 +188,7 @@ export class Jobs {
     const run: Run = { ctx, job, parameters: parametersOf(job), equipping: this.#equipping, seal };
     const work = works[job.action as JobAction](run);
     const look = async (after: number, limit: number): Promise<Share | undefined> => {
-      const rows = await ctx.registry.query
-        .selectFrom('jobRows')
-        .select(['row', 'input'])
-        .where('jobId', '=', job.id)
-        .where('state', '=', 'pending')
-        .where('row', '>', after)
-        .orderBy('row')
-        .limit(limit)
-        .execute();
+      const rows = await pendingRows(ctx.registry.query, job.id, after, limit);
       const last = rows.at(-1);
       if (!last) return undefined;
       const prepared = await work(workerOf(ctx, job), rows.map(givenRow));
@@ -293,6 +287,24 @@ async function startJob(tx: Tx, id: string): Promise<Job | undefined> {
   const { numUpdatedRows } = await again.where('row', 'in', failed.limit(retriedAtOnce)).executeTakeFirst();
   const left = numUpdatedRows === 0n ? { parameters: JSON.stringify(parameters) } : {};
   return changeJob(tx, id, ['running'], { ...left, failed: started.failed - Number(numUpdatedRows) });
+}
+
+/** The next rows of a job, so many and so large as are looked at together. */
+export async function pendingRows(db: Db, jobId: string, after: number, limit: number) {
+  const next = db
+    .selectFrom('jobRows')
+    .where('jobId', '=', jobId)
+    .where('state', '=', 'pending')
+    .where('row', '>', after);
+  const size = sql<number>`octet_length("input")`.as('size');
+  const sizes = await next.select(['row', size]).orderBy('row').limit(limit).execute();
+  let bytes = 0;
+  const end = sizes.findIndex((one) => {
+    bytes += one.size;
+    return bytes > mostShareBytes;
+  });
+  const fitting = end === -1 ? sizes.length : Math.max(end, 1);
+  return next.select(['row', 'input']).orderBy('row').limit(fitting).execute();
 }
 
 async function storeOutcomes(tx: Tx, jobId: string, outcomes: readonly Outcome[]): Promise<Job> {

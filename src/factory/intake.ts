@@ -3,8 +3,9 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { PlatformError } from '../errors.js';
 import { mostBytes } from './rows-in.js';
 
-/** Bytes that may be on their way, of one caller and in all. */
+/** Bytes that may be on their way, of one caller, of one account and in all: nobody's slow bodies take everybody's place. */
 const mostOfCaller = 2 * mostBytes;
+const mostOfAccount = 4 * mostBytes;
 const mostOfAll = 8 * mostBytes;
 /** Bytes that a body counts at least: a row is dearer in memory than in a body. */
 const leastBytes = 256 * 1024;
@@ -13,6 +14,7 @@ const retryAfter = 5;
 
 interface Held {
   callerId: string;
+  accountId: string;
   bytes: number;
   /** Its rows are needed even if the caller has gone away. */
   inUse: boolean;
@@ -26,16 +28,19 @@ export class Intake {
    * it is read. @throws PlatformError 429/-199 when there are too many already.
    */
   enter(request: FastifyRequest, reply: FastifyReply): void {
-    const callerId = request.caller.id;
+    const { id: callerId, accountId } = request.caller;
     const declared = Number(request.headers['content-length'] ?? mostBytes);
     const bytes = Math.min(mostBytes, Math.max(leastBytes, declared));
     const all = [...this.#held.values()];
     const ofCaller = all.filter((one) => one.callerId === callerId);
-    if (sum(ofCaller) + bytes > mostOfCaller || sum(all) + bytes > mostOfAll) {
+    const ofAccount = all.filter((one) => one.accountId === accountId);
+    const isTooMuch =
+      sum(ofCaller) + bytes > mostOfCaller || sum(ofAccount) + bytes > mostOfAccount || sum(all) + bytes > mostOfAll;
+    if (isTooMuch) {
       const allowance = { limit: mostOfCaller, remaining: 0, reset: retryAfter };
       throw new PlatformError('tooMany', { message: 'Too many bodies with rows at once.', allowance });
     }
-    this.#held.set(request, { callerId, bytes, inUse: false });
+    this.#held.set(request, { callerId, accountId, bytes, inUse: false });
     const leave = () => {
       if (!this.#held.get(request)?.inUse) this.#held.delete(request);
     };

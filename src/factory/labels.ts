@@ -1,5 +1,6 @@
 /** Labels of units (decisions 6): whoever scans one comes to the page where the unit is claimed. They never hold the secret. */
 import type { QRCodeToStringOptions } from 'qrcode';
+import { Slices } from '../../db/slices.js';
 import type { Label } from './unit.js';
 
 /** Readable when a quarter of the code is scratched away. */
@@ -28,7 +29,9 @@ export async function labelPng(label: Label): Promise<Buffer> {
 /** All labels as one page to print on A4, three in a row, eight rows a sheet; it needs no script and nothing from elsewhere. */
 export async function* labelSheet(labels: AsyncIterable<Label>): AsyncIterable<string> {
   yield sheetHead;
+  const slices = new Slices();
   for await (const label of labels) {
+    await slices.step();
     const { serialNumber, associationCode, deviceId } = label;
     yield `<figure>${await qrSquare(label)}<figcaption><b>${escaped(serialNumber)}</b><span>${escaped(associationCode)}</span><small>${escaped(deviceId)}</small></figcaption></figure>\n`;
   }

@@ -4,6 +4,7 @@ import { sql } from 'kysely';
 import type { Db, Tx } from '../../db/index.js';
 import { insertMany } from '../../db/many.js';
 import type { Row } from '../../db/records.js';
+import { Slices } from '../../db/slices.js';
 import { type Caller, isAccountWide, type Station } from '../access.js';
 import type { Context } from '../context.js';
 import { findUnstorable, unstorable } from '../entity/values.js';
@@ -140,8 +141,10 @@ export const provision: OpenWork = (run) => {
   return async (caller, rows) => {
     const failed: Outcome[] = [];
     const good: Array<{ row: number; device: Row<'devices'> }> = [];
+    const slices = new Slices();
     for (const given of rows) {
       const device = await readRow(run, caller, places, given);
+      await slices.step();
       if ('serialNumber' in device) good.push({ row: given.row, device });
       else failed.push(failedRow(given.row, device.errors));
     }

@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { request } from 'node:http';
 import t from 'tap';
+import { createAccount } from '../../src/registry/accounts.js';
 import { postRows } from '../support/jobs.js';
 import { type Service, startService } from '../support/service.js';
 
@@ -39,4 +40,26 @@ t.test('bodies that do not end fill the place of their caller, not that of other
   let after = await post();
   for (let tries = 0; after.status === 429 && tries < 100; tries += 1) after = await post();
   t.equal(after.status, 202, 'who has gone away takes no place');
+});
+
+t.test('the bodies of one account leave room for those of another', async (t) => {
+  const tokens = [service.admin];
+  for (const idmUserEmail of ['second@example.com', 'third@example.com']) {
+    const idmUserPassword = 'another fine secret';
+    await service.create('/account-users', 'accountUser', { createIdmUser: true, idmUserEmail, idmUserPassword });
+    tokens.push((await service.loginAs(idmUserEmail, idmUserPassword)).jwt);
+  }
+  const account = { name: 'Foreign', adminEmail: 'admin@foreign.example', adminPassword: 'a fine foreign secret' };
+  const { accountId } = await createAccount(service.server.ctx, account);
+  const { jwt: foreign } = await service.loginAs(account.adminEmail, account.adminPassword, accountId);
+  const open = [...tokens, ...tokens].map(begin);
+  const answers = open.map((one) => once(one, 'response'));
+  const [refused] = await Promise.race(answers);
+  t.equal(refused.statusCode, 429, 'not all of them');
+  const post = (token: string) => postRows(service, [{ serialNumber: 'X' }], '?dryRun=true', { token });
+  let latest = await post(tokens[2] ?? '');
+  for (let tries = 0; latest.status === 202 && tries < 100; tries += 1) latest = await post(tokens[2] ?? '');
+  t.equal(latest.status, 429, 'its account has no place left');
+  t.equal((await post(foreign)).status, 202);
+  for (const one of open) one.destroy();
 });

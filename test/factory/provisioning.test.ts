@@ -1,6 +1,7 @@
 /** Provisioning jobs (decisions 6): rows to devices, once each, with what is said of every row. */
 import { hash } from 'argon2';
 import t from 'tap';
+import { mostShareBytes, pendingRows } from '../../src/factory/engine.js';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
@@ -251,6 +252,27 @@ t.test('a column that is a custom field too is refused, and says what to give in
   ]);
   const [made] = await devicesWith('AMB-2');
   t.match(made, { deviceTemplateId: template.id, template: null });
+});
+
+t.test('of long rows only a few are looked at together, and none is left out', async (t) => {
+  const { registry } = service.server.ctx;
+  const rows = Array.from({ length: 39 }, (_, at) => ({ serialNumber: `LONG-${at}`, name: 'x'.repeat(40_000) }));
+  const job = await provision(service, rows, '?dryRun=true');
+  t.match(job, { failed: 39 });
+  t.equal((await rowsOf(service, job.id, 'failed')).at(-1)?.serialNumber, 'LONG-38');
+  await registry.query.updateTable('jobRows').set({ state: 'pending' }).where('jobId', '=', job.id).execute();
+  const seen: number[] = [];
+  for (;;) {
+    const share = await pendingRows(registry.query, job.id, seen.at(-1) ?? 0, 500);
+    if (share.length === 0) break;
+    const bytes = share.reduce((sum, { input }) => sum + input.length, 0);
+    t.ok(bytes <= mostShareBytes && share.length > 1, `${share.length} rows of ${bytes} bytes`);
+    seen.push(...share.map(({ row }) => row));
+  }
+  t.strictSame(
+    seen,
+    rows.map((_, at) => at + 1),
+  );
 });
 
 t.test('the same rows are the same job whatever has become of it; nothing is ever doubled', async (t) => {

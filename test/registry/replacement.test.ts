@@ -66,6 +66,27 @@ t.test('its stored session waits for the new hardware', async (t) => {
   t.equal(text, 'open');
 });
 
+t.test('the will of the old hardware is not published, that of the new one is', async (t) => {
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const topic = service.topic(device.id, 'orders');
+  const admin = await service.connect({ jwt: service.admin });
+  await admin.subscribeAsync(topic, { qos: 1 });
+  const heard: string[] = [];
+  admin.on('message', (_, payload) => void heard.push(payload.toString()));
+  const will = (payload: string) =>
+    ({ will: { topic, payload: Buffer.from(payload), qos: 1, retain: false } }) as const;
+  const old = await service.connect({ deviceId: device.id, secret }, { clientId: 'unit', ...will('old will') });
+  const ended = closed(old);
+  const { mqttCredential } = (await replace(device.id, (await read(device.id)).version)).body;
+  await ended;
+  const who = { deviceId: device.id, secret: mqttCredential.secret };
+  const client = await service.connect(who, { clientId: 'unit', ...will('new will') });
+  const fired = nextMessage(admin, (_, payload) => payload.toString() === 'new will');
+  client.stream.destroy();
+  await fired;
+  t.strictSame(heard, ['new will']);
+});
+
 t.test('what the old hardware could show ends: certificates, code, verification', async (t) => {
   const { device } = await service.device();
   const other = await service.device();
