@@ -1,4 +1,5 @@
 /** What the server says on standard output when it listens. */
+import { X509Certificate } from 'node:crypto';
 import type { Server } from './server.js';
 
 /** The addresses; on the very first start also the admin's password and three commands to paste. */
@@ -17,7 +18,8 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   const generated = config.firstAccount.adminPassword === undefined;
   const secret = generated ? adminPassword : `'"$SLIPWAY_ADMIN_PASSWORD"'`;
   const login = JSON.stringify({ accountId, emailAddress: adminEmail, password: '' }).replace('""', `"${secret}"`);
-  const api = `${url}/api/v1`;
+  const certified = config.tls ? url.replace(`//${host}:`, `//${nameIn(config.tls.cert, host)}:`) : url;
+  const api = `${certified}/api/v1`;
   const json = `-H 'Content-Type: application/json'`;
   const auth = `-H "Authorization: Bearer $TOKEN" ${json}`;
   const pick = (path: string) => `node -pe 'JSON.parse(fs.readFileSync(0))${path}'`;
@@ -33,6 +35,7 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
     '',
     `Paste these in another terminal${generated ? '' : ', where SLIPWAY_ADMIN_PASSWORD is set too'}.`,
     '',
+    ...(config.tls ? trusting : []),
     '1. Log in:',
     '',
     `ACCOUNT=${accountId}`,
@@ -50,7 +53,22 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
     `TOPIC=${config.topicRoot}/$ACCOUNT/d/$DEVICE/readings`,
     `mosquitto_pub -h ${host} -p ${mqttPort} -i my-device -u $DEVICE -P $SECRET -q 1 -t $TOPIC -m ',temperature,21.5,'`,
     `npx mqtt pub -h ${host} -p ${mqttPort} -i my-device -u $DEVICE -P $SECRET -q 1 -t $TOPIC -m ',temperature,21.5,'`,
-    `curl -sS ${url}/api/v4/data/$TOPIC ${auth}; echo`,
+    `curl -sS ${certified}/api/v4/data/$TOPIC ${auth}; echo`,
   );
   return `${lines.join('\n')}\n`;
+}
+
+/** Read by curl, and by whatever runs on Node. */
+const trusting = [
+  'Where a CA of your own has signed the certificate of this server, name the file of that CA first:',
+  '',
+  'export CURL_CA_BUNDLE=ca.pem NODE_EXTRA_CA_CERTS=ca.pem',
+  '',
+];
+
+/** A host that the certificate is for: this machine as it is asked for here, or the first name that stands in it. */
+function nameIn(pem: string, host: string): string {
+  const certificate = new X509Certificate(pem);
+  if (certificate.checkIP(host) ?? certificate.checkHost(host)) return host;
+  return /\bDNS:([a-z0-9.-]+)/i.exec(certificate.subjectAltName ?? '')?.[1] ?? host;
 }

@@ -260,12 +260,22 @@ t.test(
 t.test('the rules refuse what the generator would refuse or spoil', async (t) => {
   const head = 'key,type,encoding,value\nslipway,namespace,,\n';
   t.doesNotThrow(() => readNvs(`${head}a,data,string,"x ""y"",\nz"\n`));
+  t.doesNotThrow(() => readNvs(`${head}a,data,i64,${-(2n ** 63n)}\nb,data,u64,${2n ** 64n - 1n}\nc,data,hex2bin,aF\n`));
   for (const [file, why] of [
     ['slipway,namespace,,\n', /header/],
     ['key,type,encoding,value\na,data,u8,1\n', /first entry is a namespace/],
     [`${head}a_key_of_16_bytes,data,u8,1\n`, /no key/],
     [`${head}ä,data,u8,1\n`, /no key/],
     [`${head}a,data,u8,256\n`, /no u8/],
+    [`${head}a,data,i8,-129\n`, /no i8/],
+    [`${head}a,data,u64,${2n ** 64n}\n`, /no u64/],
+    [`${head}a,data,i64,${2n ** 63n}\n`, /no i64/],
+    [`${head}a,data,u8,-1\n`, /no u8/],
+    [`${head}a,data,hex2bin,abc\n`, /no hex/],
+    [`${head}a,data,binary,x\n`, /encoding binary/],
+    [`${head}a,file,string,secret.txt\n`, /type file/],
+    [`${head}a,data,hex2bin,${'00'.repeat(508_001)}\n`, /more than 508000/],
+    [`${head}${Array.from({ length: 254 }, (_, at) => `n${at},namespace,,\n`).join('')}`, /254 namespaces/],
     [`${head}a,data,float,1\n`, /encoding float/],
     [`${head}a,text,string,1\n`, /type text/],
     [`${head}a,data,string,é\n`, /not ASCII/],

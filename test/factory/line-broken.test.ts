@@ -71,6 +71,47 @@ t.test('the command is killed at any moment and run again', async (t) => {
   t.equal(station.names('labels').length, rows.length);
 });
 
+t.test('the command for one unit is killed at any moment and run again', async (t) => {
+  const service = await startService(t);
+  const random = seeded(5);
+  /** Pieces of requests and answers that still pass before the kill; some of a unit's are followed by its files alone. */
+  let left = 0;
+  let kill = () => {};
+  const proxy = await flakyProxy(
+    t,
+    () => service.server.url,
+    () => {
+      left -= 1;
+      if (left === 0) kill();
+      return false;
+    },
+  );
+  const station = new Station(t, service, { SLIPWAY_URL: proxy.url });
+  const names = serials(20, 'KILLONE').map(({ serialNumber }) => serialNumber);
+  let [made, killed] = [0, 0];
+  for (let round = 0; round < 20; round += 1) {
+    const unit = ['--serial', names[made] ?? '', '--format', 'esp-nvs-csv', '--out', station.out];
+    const env = { PATH: process.env.PATH, ...station.environment };
+    const args = [...plainNode, cliFile, 'provision', 'one', ...unit];
+    const child = spawn('env', args, { env, stdio: 'ignore' });
+    const ended = once(child, 'exit');
+    const pause = 8 * random();
+    kill = () => {
+      setTimeout(() => child.kill('SIGKILL'), pause);
+    };
+    left = 1 + Math.floor(12 * random());
+    const [code] = await ended;
+    if (code === null) killed += 1;
+    else if (code === 0) made += 1;
+  }
+  kill = () => {};
+  t.ok(killed > 5 && made > 0, `killed ${killed} times, and ${made} units were made`);
+  const wanted = names.slice(0, made + 1);
+  const { code, stderr } = await station.provision(station.csv(wanted.map((serialNumber) => ({ serialNumber }))));
+  t.equal(code, 0, stderr);
+  await demandAll(t, service, station, wanted, 'KILLONE');
+});
+
 t.test('answers and requests get lost, many units and one', async (t) => {
   const service = await startService(t);
   const random = seeded(7);

@@ -34,9 +34,11 @@ export function readNvs(file: string): Nvs {
       if (namespaces.has(key)) throw new Error(`namespace ${key} twice`);
       namespace = key;
       namespaces.add(key);
+      if (namespaces.size > 254) throw new Error('more than 254 namespaces');
       continue;
     }
     if (namespace === undefined) throw new Error('the first entry is a namespace');
+    // Of type file the value is a path on the machine of the generator: then this file would not be all.
     if (type !== 'data') throw new Error(`type ${type}: a file would be another one`);
     const place = `${namespace}/${key}`;
     if (values.has(place)) throw new Error(`${place} twice`);
@@ -63,13 +65,19 @@ function readValue(key: string, encoding: string, value: string): string | numbe
   if (encoding === 'base64') {
     if (!/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(value))
       throw new Error(`${key}: no base64`);
-    return Buffer.from(value, 'base64');
+    return blob(key, Buffer.from(value, 'base64'));
   }
   if (encoding === 'hex2bin') {
     if (!/^(?:[0-9a-fA-F]{2})*$/.test(value)) throw new Error(`${key}: no hex`);
-    return Buffer.from(value, 'hex');
+    return blob(key, Buffer.from(value, 'hex'));
   }
   throw new Error(`${key}: encoding ${encoding}`);
+}
+
+/** Blobs span pages, up to the 508000 bytes that NVS holds of one. */
+function blob(key: string, value: Buffer): Buffer {
+  if (value.length > 508_000) throw new Error(`${key}: more than 508000 bytes`);
+  return value;
 }
 
 /** The text of a value, be it a string or a blob that ends with NUL. */
