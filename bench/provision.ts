@@ -9,13 +9,16 @@ import { adminToken, type ServingService, serve } from './processes.js';
 /** Units a second, and the longest that others may wait (p99, milliseconds). */
 const rateFigure = 5000;
 const othersFigure = 100;
+/** What `slipway provision one` asks for a unit may take so long (p99, milliseconds), of which the start of the command is a part. */
+const oneFigure = 200;
+const oneByOne = 300;
 /** Units that are made singly, so many at once. */
 const singles = 2000;
 const atOnce = 8;
 /** Milliseconds between a CONNACK and the next CONNECT. */
 const pause = 10;
 
-type Call = (method: string, path: string, body: string | object, type?: string) => Promise<Answer>;
+type Call = (method: string, path: string, body?: string | object, type?: string) => Promise<Answer>;
 interface Answer {
   job?: { id: string; done: number };
   device?: { id: string };
@@ -31,7 +34,7 @@ export async function measureProvisioning(directory: string, count: number): Pro
       const response = await fetch(server.url + path, {
         method,
         headers: { authorization: `Bearer ${token}`, 'content-type': type },
-        body: typeof body === 'string' ? body : JSON.stringify(body),
+        ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
       });
       if (!response.ok) throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
       return (await response.json()) as Answer;
@@ -44,6 +47,7 @@ export async function measureProvisioning(directory: string, count: number): Pro
     const cpu = server.cpu() - cpuBefore;
     const [asked, connected] = [await asking.stop(), await connecting.stop()];
     const single = await makeSingly(call, accountId);
+    const ones = await makeOneByOne(call, accountId);
 
     const rate = count / (job.taken + job.worked);
     console.log(
@@ -54,6 +58,7 @@ export async function measureProvisioning(directory: string, count: number): Pro
     console.log(
       `  single requests, ${atOnce} at once: ${Math.round(single)} devices/s; the job is ${(rate / single).toFixed(1)} times as fast`,
     );
+    console.log(`  one unit after the other         ${described(ones)}`);
     console.log(`  GET a page of devices meanwhile  ${described(asked)}`);
     console.log(`  CONNECT meanwhile                ${described(connected)}\n`);
     say(rate >= rateFigure, `${Math.round(rate)} devices/s, figure ${rateFigure}`);
@@ -62,6 +67,7 @@ export async function measureProvisioning(directory: string, count: number): Pro
       ['CONNECT', connected],
     ] as const)
       say(at(times, 0.99) < othersFigure, `${what} p99 ${at(times, 0.99).toFixed(1)} ms, figure ${othersFigure} ms`);
+    say(at(ones, 0.99) < oneFigure, `one unit p99 ${at(ones, 0.99).toFixed(1)} ms, figure ${oneFigure} ms`);
   } finally {
     await server.stop();
   }
@@ -115,12 +121,28 @@ async function makeSingly(call: Call, accountId: string): Promise<number> {
   const makeSome = async () => {
     while (next < singles) {
       next += 1;
-      const { device } = await call('POST', '/devices', { accountId, serialNumber: `ONE-${next}` });
-      const holder = { accountId, entityId: device?.id, entityType: 'device' };
-      await call('POST', '/access/mqtt-credentials', holder);
-      await call('POST', '/association/create-association-code', { deviceId: device?.id });
+      await makeUnit(call, accountId, `ONE-${next}`);
     }
   };
   await Promise.all(Array.from({ length: atOnce }, makeSome));
   return singles / ((performance.now() - from) / 1000);
+}
+
+/** Milliseconds that each unit takes as `slipway provision one` asks for it, over a connection that stays. */
+async function makeOneByOne(call: Call, accountId: string): Promise<number[]> {
+  const times: number[] = [];
+  for (let unit = 0; unit < oneByOne; unit += 1) {
+    const from = performance.now();
+    const serialNumber = `BY-ONE-${unit}`;
+    await call('GET', `/devices?accountId=${accountId}&serialNumber=${serialNumber}`);
+    await makeUnit(call, accountId, serialNumber);
+    times.push(performance.now() - from);
+  }
+  return times;
+}
+
+async function makeUnit(call: Call, accountId: string, serialNumber: string): Promise<void> {
+  const { device } = await call('POST', '/devices', { accountId, serialNumber });
+  await call('POST', '/access/mqtt-credentials', { accountId, entityId: device?.id, entityType: 'device' });
+  await call('POST', '/association/create-association-code', { deviceId: device?.id });
 }
