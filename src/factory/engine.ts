@@ -27,6 +27,8 @@ export const mostShareBytes = 512 * 1024;
 /** Rows at most, and how long others wait: with everything here, or to write only where a thread executes it (milliseconds). */
 const near = { most: 500, holdTime: 30 };
 const far = { most: 1000, holdTime: 60 };
+/** Shares that are looked at and hashed before they can be written. */
+const sharesAhead = 2;
 /** Rows from which on the shares of a job are worth a thread of their own. */
 const leastLong = 100;
 /** Milliseconds between two looks for results whose time is over. */
@@ -45,10 +47,9 @@ const works: Readonly<Record<JobAction, OpenWork>> = {
   undoMove,
 };
 
-/** Rows of a job, looked at. `last` is the number of the last of them. */
+/** Rows of a job, looked at. */
 interface Share {
   count: number;
-  last: number;
   prepared: Prepared;
 }
 
@@ -181,30 +182,38 @@ export class Jobs {
     }
   }
 
-  /** Goes through the rows: while one share is written, the next is looked at and hashed. */
+  /** Goes through the rows: while one share is written, the next ones are looked at and hashed. */
   async #work(job: Job): Promise<void> {
     const ctx = this.#ctx;
     const seal = ResultSeal.of(ctx, job);
     const run: Run = { ctx, job, parameters: parametersOf(job), equipping: this.#equipping, seal };
     const work = works[job.action as JobAction](run);
-    const look = async (after: number, limit: number): Promise<Share | undefined> => {
-      const rows = await pendingRows(ctx.registry.query, job.id, after, limit);
-      const last = rows.at(-1);
-      if (!last) return undefined;
-      const prepared = await work(workerOf(ctx, job), rows.map(givenRow));
-      return { count: rows.length, last: last.row, prepared };
-    };
     let size = rowsAtOnce.first;
-    let share = await look(0, size);
-    while (share) {
+    let after = 0;
+    let reading: Promise<void> = Promise.resolve();
+    const look = (): Promise<Share | undefined> => {
+      const read = reading.then(() => pendingRows(ctx.registry.query, job.id, after, size));
+      reading = read.then((rows) => {
+        after = rows.at(-1)?.row ?? after;
+      });
+      const share = read.then(async (rows) =>
+        rows.length > 0
+          ? { count: rows.length, prepared: await work(workerOf(ctx, job), rows.map(givenRow)) }
+          : undefined,
+      );
+      // Should another share end the job, nobody waits for this one.
+      for (const promise of [reading, share]) promise.catch(() => {});
+      return share;
+    };
+    const ahead = Array.from({ length: sharesAhead }, look);
+    for (;;) {
+      const share = await ahead.shift();
+      if (!share) break;
       if (this.#stopped) throw new Stopped();
-      const next = look(share.last, size);
-      // Should this share end the job, nobody waits for the next.
-      next.catch(() => {});
+      ahead.push(look());
       const held = await this.#write(job, share.prepared);
       size = nextSize(isLong(job) ? far : near, share.count, held);
       await nextTurn();
-      share = await next;
     }
     await this.#end(job, 'succeeded', null);
   }

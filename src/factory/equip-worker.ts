@@ -3,7 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { Sealing } from '../identity/sealing.js';
 import { makeSecret, Secrets } from '../identity/secrets.js';
 import { hashOfCode, makeCode } from '../registry/association-codes.js';
-import type { Asked, Bare, Equipped, Wanted } from './equipping.js';
+import type { Answered, Asked, Bare, Equipped, Wanted } from './equipping.js';
 import { ResultSeal } from './results.js';
 
 const { keys } = workerData as { keys: string };
@@ -17,7 +17,7 @@ parentPort?.on('message', (asked: Asked) => {
   else underWay = Promise.all([underWay, answer(asked)]).then(() => {});
 });
 
-async function answer({ job, units }: Wanted): Promise<void> {
+async function answer({ id, job, units }: Wanted): Promise<void> {
   try {
     const seal = ResultSeal.of(services, job);
     if (!seal) throw new Error('The job has no key for its results.');
@@ -30,8 +30,12 @@ async function answer({ job, units }: Wanted): Promise<void> {
       const sealedResult = seal.seal(row, { serialNumber, deviceTemplateId, secret, code });
       return { secretHash, codeHash, sealedResult };
     };
-    parentPort?.postMessage({ equipped: await Promise.all(units.map(equip)) });
+    say({ id, equipped: await Promise.all(units.map(equip)) });
   } catch (error) {
-    parentPort?.postMessage({ failure: (error as Error).message });
+    say({ id, failure: (error as Error).message });
   }
+}
+
+function say(answered: Answered): void {
+  parentPort?.postMessage(answered);
 }

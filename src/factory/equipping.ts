@@ -18,11 +18,13 @@ export interface Equipped {
 }
 
 export interface Wanted {
+  /** Of the question: a small one may be answered before one that was asked earlier. */
+  id: number;
   job: Pick<Job, 'id' | 'accountId' | 'sealedKey'>;
   units: readonly Bare[];
 }
 export type Asked = Wanted | { close: true };
-type Answered = { equipped: Equipped[] } | { failure: string };
+export type Answered = Pick<Wanted, 'id'> & ({ equipped: Equipped[] } | { failure: string });
 
 interface Waiting {
   resolve(equipped: Equipped[]): void;
@@ -32,8 +34,9 @@ interface Waiting {
 export class Equipping {
   readonly #keys: string;
   #worker: Worker | undefined;
-  /** Who waits for an answer, by the thread that is asked, in the order of the questions. */
-  readonly #waiting = new WeakMap<Worker, Waiting[]>();
+  /** Who waits for an answer, by the thread that is asked and the question. */
+  readonly #waiting = new WeakMap<Worker, Map<number, Waiting>>();
+  #asked = 0;
 
   /** `keys` is the directory with the sealing key. */
   constructor(keys: string) {
@@ -45,9 +48,11 @@ export class Equipping {
     if (units.length === 0) return Promise.resolve([]);
     this.#worker ??= this.#start();
     const worker = this.#worker;
+    this.#asked += 1;
+    const question = this.#asked;
     return new Promise((resolve, reject) => {
-      this.#waiting.get(worker)?.push({ resolve, reject });
-      worker.postMessage({ job: { id, accountId, sealedKey }, units } satisfies Asked);
+      this.#waiting.get(worker)?.set(question, { resolve, reject });
+      worker.postMessage({ id: question, job: { id, accountId, sealedKey }, units } satisfies Asked);
     });
   }
 
@@ -68,20 +73,22 @@ export class Equipping {
       workerData: { keys: this.#keys },
       execArgv: [],
     });
-    const waiting: Waiting[] = [];
+    const waiting = new Map<number, Waiting>();
     this.#waiting.set(worker, waiting);
     let cause = new Error('The thread that equips units has ended.');
     worker.on('message', (answered: Answered) => {
-      const next = waiting.shift();
-      if ('failure' in answered) next?.reject(new Error(answered.failure));
-      else next?.resolve(answered.equipped);
+      const asking = waiting.get(answered.id);
+      waiting.delete(answered.id);
+      if ('failure' in answered) asking?.reject(new Error(answered.failure));
+      else asking?.resolve(answered.equipped);
     });
     worker.on('error', (error) => {
       cause = error as Error;
     });
     worker.on('exit', () => {
       if (this.#worker === worker) this.#worker = undefined;
-      for (const { reject } of waiting.splice(0)) reject(cause);
+      for (const { reject } of waiting.values()) reject(cause);
+      waiting.clear();
     });
     return worker;
   }
