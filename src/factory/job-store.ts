@@ -25,8 +25,8 @@ import {
 } from './job.js';
 import { makeResultKey } from './results.js';
 
-/** Rows that are stored in one transaction, and from how many on a thread executes it. */
-const storedAtOnce = 250;
+/** What is stored in one transaction, here or by a thread; and from how many rows on a thread executes it. */
+const storedAtOnce = { here: 250, byThread: 1000, bytes: 512 * 1024 };
 const leastLong = 2000;
 
 /** A job that is to be made. `checksum` is of all that it is made of; without one a repeat makes another. */
@@ -68,10 +68,12 @@ export async function makeJob(
     const { registry } = ctx;
     const isLong = wanted.rows.length >= leastLong;
     await registry.query.insertInto('jobs').values(job).execute();
-    for (let from = 0; from < wanted.rows.length; from += storedAtOnce) {
-      const some = wanted.rows
-        .slice(from, from + storedAtOnce)
-        .map((input, at) => newRow(job.id, from + at + 1, input));
+    let row = 0;
+    for (const inputs of portions(wanted.rows, isLong ? storedAtOnce.byThread : storedAtOnce.here)) {
+      const some = inputs.map((input) => {
+        row += 1;
+        return newRow(job.id, row, input);
+      });
       const store = (tx: Tx) => insertMany(tx, 'jobRows', some);
       await (isLong ? registry.longTransaction(store) : registry.transaction(store));
       await nextTurn();
@@ -88,6 +90,17 @@ export async function makeJob(
     const other = isUniqueViolation(error) && checksum ? await findByChecksum(ctx.registry, checksum) : undefined;
     if (other) return other;
     throw error;
+  }
+}
+
+/** So many rows at most, and no more than may be stored at once. */
+function* portions(rows: readonly string[], most: number): Generator<readonly string[]> {
+  for (let from = 0, to = 0, bytes = 0; to < rows.length; from = to, bytes = 0) {
+    while (to < rows.length && to - from < most && bytes < storedAtOnce.bytes) {
+      bytes += rows[to]?.length ?? 0;
+      to += 1;
+    }
+    yield rows.slice(from, to);
   }
 }
 

@@ -31,14 +31,9 @@ export class Secrets {
   }
 
   /**
-   * The hash by which a code of 55 random bits is looked up: the account is its salt. `keyed` is its digest under a key that
-   * lies beside the database, so that the database alone can try nothing; with that the least cost will do.
+   * As association codes were hashed formerly, the latest first: on top of their digest `keyed`, and by themselves, with the
+   * account as salt. These take turns, for they are slow.
    */
-  async hashCode(accountId: string, keyed: string): Promise<string> {
-    return (await this.#limit(() => hash(keyed, { ...cost, salt: codeSalt(accountId) }))).toString('base64');
-  }
-
-  /** As codes were hashed formerly, the latest first: keyed at a higher cost, and by themselves. These take turns, for they are slow. */
   async *hashCodeFormerly(accountId: string, keyed: string, code: string): AsyncGenerator<string> {
     const salt = codeSalt(accountId);
     yield (await this.#limitCodes(() => hash(keyed, { ...formerKeyedCost, salt }))).toString('base64');

@@ -21,27 +21,21 @@ export function makeCode(): string {
   return characters + checkCharacter(characters);
 }
 
-interface Hashing {
-  secrets: Secrets;
-  sealing: Sealing;
-}
-
-/** What a code is stored as. */
-export function hashOfCode({ secrets, sealing }: Hashing, accountId: string, code: string): Promise<string> {
-  return secrets.hashCode(accountId, keyedCode(sealing, accountId, code));
+/**
+ * What a code is stored as: its digest under a key that lies beside the database, so that the database alone can try
+ * nothing.
+ */
+export function hashOfCode(sealing: Sealing, accountId: string, code: string): string {
+  return sealing.digest('associationCode', `${accountId}/${code}`);
 }
 
 /** What a code may be stored as, the latest form first. */
 export async function* hashesOfCode(
-  { secrets, sealing }: Hashing,
+  { secrets, sealing }: { secrets: Secrets; sealing: Sealing },
   accountId: string,
   code: string,
 ): AsyncGenerator<string> {
-  const keyed = keyedCode(sealing, accountId, code);
-  yield await secrets.hashCode(accountId, keyed);
+  const keyed = hashOfCode(sealing, accountId, code);
+  yield keyed;
   yield* secrets.hashCodeFormerly(accountId, keyed, code);
-}
-
-function keyedCode(sealing: Sealing, accountId: string, code: string): string {
-  return sealing.digest('associationCode', `${accountId}/${code}`);
 }

@@ -96,7 +96,7 @@ async function createCode(ctx: Context, caller: Caller, deviceId: string): Promi
   const { access, clock, audit } = ctx;
   access.demand(caller, 'create', 'associationCode');
   const code = makeCode();
-  const codeHash = await hashOfCode(ctx, caller.accountId, code);
+  const codeHash = hashOfCode(ctx.sealing, caller.accountId, code);
   await writeAs(ctx, caller, undefined, async (tx) => {
     const device = await find(tx, 'devices', deviceId);
     if (!device || !access.reachesDevice(caller, device)) throw new PlatformError('notFound');
