@@ -64,6 +64,11 @@ const commands: Record<string, () => Promise<Command>> = {
 /** Scripts go by the exit code: what nobody has foreseen is not taken for rows that failed. */
 function forTheLine(command: Command): Command {
   return async (args) => {
+    // Whoever read the output has gone; the work goes on, and its exit code counts.
+    for (const stream of [process.stdout, process.stderr])
+      stream.on('error', (error: NodeJS.ErrnoException) => {
+        if (error.code !== 'EPIPE') throw error;
+      });
     process.once('SIGINT', () => {
       process.stderr.write('\nStopped. Run it again: it goes on where it was.\n');
       process.exit(130);

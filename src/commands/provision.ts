@@ -51,6 +51,10 @@ export async function provision(args: string[]): Promise<void> {
     if (flags.is('dry-run')) {
       const done = await doneIn(out);
       const fresh = good.filter(({ serialNumber }) => !done.has(serialNumber));
+      for (const row of good) {
+        const lost = done.get(row.serialNumber);
+        if (lost !== undefined) bad.set(row, lostReason(lost, row.serialNumber));
+      }
       return await withClient(flags, progress.say, (client) => dryRun(client, flags, csv, fresh, bad, progress));
     }
     await withLine(flags, { out, files, say: progress.say }, async (line) => {
@@ -229,12 +233,18 @@ function worst(errors: unknown[]): unknown {
 /** Reasons that are said, where nothing is written. */
 const mostSaid = 20;
 
-/** Units that a directory has already: a run would leave them alone. */
-async function doneIn(out: string): Promise<ReadonlySet<string>> {
-  if (out === '' || !existsSync(join(out, 'journal.ndjson'))) return new Set();
+/** Units that a directory has already, each with a file of it that is lost: a run would leave them alone. */
+async function doneIn(out: string): Promise<ReadonlyMap<string, string | undefined>> {
+  if (out === '' || !existsSync(join(out, 'journal.ndjson'))) return new Map();
   const journal = await Journal.open(out);
   await journal.close();
-  return new Set(journal.done.keys());
+  const { settings } = journal;
+  return new Map(
+    [...journal.done].map(([serialNumber, unit]) => [
+      serialNumber,
+      settings && lostFiles({ ...settings, journal }, unit)[0],
+    ]),
+  );
 }
 
 async function dryRun(
@@ -245,7 +255,10 @@ async function dryRun(
   bad: Map<CsvRow, string>,
   progress: Progress,
 ): Promise<void> {
-  const failed: FailedUnit[] = [...bad].map(([{ serialNumber }, reason]) => ({ serialNumber, reason }));
+  const failed: FailedUnit[] = [...bad].map(([{ serialNumber, line }, reason]) => ({
+    serialNumber,
+    reason: serialNumber === '' ? `line ${line}: ${reason}` : reason,
+  }));
   for (const chunk of chunksOf(client, flags, good)) {
     failed.push(...(await tryRows(client, chunk, () => {})));
     progress.made(chunk.rows.length);
@@ -254,7 +267,8 @@ async function dryRun(
   const sum = { dryRun: true, rows: csv.rows.length, good: csv.rows.length - failed.length, failed: failed.length };
   if (flags.is('json')) process.stdout.write(`${JSON.stringify({ ...sum, errors: failed })}\n`);
   else {
-    for (const { serialNumber, reason } of failed.slice(0, mostSaid)) progress.say(`${serialNumber}: ${reason}`);
+    for (const { serialNumber, reason } of failed.slice(0, mostSaid))
+      progress.say([serialNumber, reason].filter(Boolean).join(': '));
     if (failed.length > mostSaid) progress.say(`and ${failed.length - mostSaid} more; --json has all`);
     process.stdout.write(`${sum.rows} rows: ${sum.good} could be made, ${sum.failed} could not\n`);
   }

@@ -24,7 +24,8 @@ export async function verify(args: string[]): Promise<void> {
       patience: 1000 * (timeoutSeconds + 30),
     });
     if (answer.status === 403) throw refused(`The server refuses: ${reasonOf(answer)}`);
-    if (answer.status === 404) throw new Ending(exitCodes.failed, 'There is no such unit.');
+    if (answer.status === 404)
+      throw new Ending(exitCodes.failed, `There is no such unit: ${serialNumber ?? deviceId}.`);
     if (answer.status !== 200) throw new UsageError(`The server refuses: ${reasonOf(answer)}`);
     const { verification } = JSON.parse(answer.text) as { verification: Verification };
     const { passed, connected, published } = verification;

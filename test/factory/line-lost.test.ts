@@ -18,6 +18,8 @@ t.test('a flash file or label that is lost is no unit that is done, and comes ba
   const before = station.units();
   rmSync(join(station.out, 'LOST-0002.csv'));
   rmSync(join(station.out, 'labels/LOST-0003.svg'));
+  const tried = await station.run('provision', '--csv', csv, '--dry-run', '--json', '--out', station.out);
+  t.match(JSON.parse(tried.stdout), { rows: 3, good: 1, failed: 2 }, 'a dry run misses them too');
   const { code, stdout, stderr } = await station.provision(csv, '--labels', '--json');
   t.equal(code, 1, stderr);
   t.match(JSON.parse(stdout), { rows: 3, done: 1, made: 0, failed: 2, open: 0 });
@@ -57,6 +59,38 @@ t.test('a flash file or label that is lost is no unit that is done, and comes ba
   await service.connect({ deviceId: first?.deviceId ?? '', secret: first?.secret ?? '' });
   t.equal((await devicesOf(service)).length, 3);
 });
+
+t.test(
+  'a unit whose hardware was replaced is not made again: the secret in the field works, and the run goes on',
+  async (t) => {
+    const station = new Station(t, service);
+    t.equal((await station.provision(station.csv(serials(1, 'SWAP')))).code, 0);
+    const { deviceId = '' } = station.units()[0] ?? {};
+    const { device } = await service.ok('GET', `/api/v1/devices/${deviceId}`);
+    const { mqttCredential } = await service.ok('POST', `/api/v1/devices/${deviceId}/replace`, {
+      body: { serialNumber: 'SWAP-NEW' },
+      headers: { etag: device.version },
+    });
+    const csv = station.csv(serials(2, 'SWAP'));
+    t.equal((await station.provision(csv, '--again', 'SWAP-0001')).code, 1);
+    t.match(station.read('failed.csv'), /SWAP-0001,.*another serial number now, SWAP-NEW/);
+    const one = [
+      'provision',
+      'one',
+      '--serial',
+      'SWAP-0001',
+      '--format',
+      'esp-nvs-csv',
+      '--out',
+      station.out,
+      '--again',
+    ];
+    t.match(await station.run(...one), { code: 1, stderr: /another serial number now/ });
+    await service.connect({ deviceId, secret: mqttCredential.secret });
+    t.equal((await station.provision(csv)).code, 0, 'nothing is left open');
+    t.equal(station.units().length, 2);
+  },
+);
 
 t.test('a sheet of labels that is lost is missed for every unit on it', async (t) => {
   const station = new Station(t, service);
@@ -109,7 +143,7 @@ async function makeJob(rows: ReadonlyArray<{ serialNumber: string }>, token: str
 
 const rowsOf = (prefix: string) =>
   serials(2, prefix).map(({ serialNumber }) => ({ serialNumber, file: serialNumber, fields: {} }));
-const settings = () => ({ accountId: service.accountId, format: 'esp-nvs-csv', labels: 'none' });
+const settings = () => ({ accountId: service.accountId, format: 'esp-nvs-csv', labels: 'none' }) as const;
 
 t.test('a run whose token is gone is taken over, also where the answer of its job was lost', async (t) => {
   const [gone, next] = [await makeStation('gone'), await makeStation('next')];

@@ -1,10 +1,12 @@
 /** What the command says of addresses where no server is that it can work with, and of a station that has come to its end. */
 import { spawn } from 'node:child_process';
+import dns from 'node:dns';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
+import { Client } from '../../src/commands/line/client.js';
 import { certificate } from '../broker/certificate.js';
 import { cliFile, plainNode } from '../support/process.js';
 import { type Service, startService } from '../support/service.js';
@@ -48,6 +50,37 @@ t.test('an address where no Slipway server is, is wrong input and nothing to wai
     const own = new Station(t, service, trusting);
     t.match(await own.provision(csv, '--url', url, ...more), expected, url);
   }
+});
+
+t.test('a name that is gone for a while, after its server has answered, is tried again', async (t) => {
+  const server = createServer((_, response) => response.setHeader('connection', 'close').end('{}'));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const said: string[] = [];
+  const client = await Client.open({
+    url: `http://localhost:${(server.address() as AddressInfo).port}`,
+    token: `eyJ.${Buffer.from('{"accountId":"a","userId":"u"}').toString('base64url')}.x`,
+    appId: undefined,
+    accountId: undefined,
+    ca: undefined,
+    retryFor: 10_000,
+    signal: undefined,
+    say: (sentence) => said.push(sentence),
+  });
+  t.teardown(() => client.close());
+  t.match(await client.call('GET', '/'), { status: 200 });
+  const { lookup } = dns;
+  let failures = 3;
+  t.intercept(dns, 'lookup', {
+    value: (...args: [string, object, (error: Error) => void]) => {
+      failures -= 1;
+      if (failures < 0) return Reflect.apply(lookup, dns, args);
+      return process.nextTick(args[2], Object.assign(new Error('gone'), { code: 'ENOTFOUND' }));
+    },
+  });
+  t.match(await client.call('GET', '/'), { status: 200 });
+  t.match(said, [/ENOTFOUND; trying again/]);
 });
 
 t.test('rows that a station may not make any more are refused, in batch as for one', async (t) => {

@@ -1,4 +1,5 @@
 /** `slipway provision`: from a CSV file to units that connect with exactly what is in their files. */
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
@@ -7,6 +8,7 @@ import mqtt from 'mqtt';
 import t from 'tap';
 import { Journal } from '../../src/commands/line/journal.js';
 import { temporaryDirectory } from '../support/directory.js';
+import { cliFile } from '../support/process.js';
 import { type Json, type Service, startService } from '../support/service.js';
 import { devicesOf, Station, serials } from './command.js';
 
@@ -92,10 +94,35 @@ t.test('a dry run says what would fail, makes nothing and writes nothing', async
     { serialNumber: 'DRY-2', latitude: '91' },
   ]);
   const { code, stdout } = await station.run('provision', '--csv', csv, '--dry-run', '--json');
+  const blank = station.csv([{ serialNumber: '', latitude: '1' }], 'blank.csv');
+  const told = await station.run('provision', '--csv', blank, '--dry-run');
+  t.match(told.stderr, /^line 2: serialNumber is empty$/m, 'a row without a name has its line');
   t.equal(code, 1);
   t.match(JSON.parse(stdout), { dryRun: true, rows: 2, good: 1, failed: 1, errors: [{ serialNumber: 'DRY-2' }] });
   t.equal((await devicesOf(service)).filter((one) => one.startsWith('DRY')).length, 0);
   t.strictSame(station.names(), []);
+});
+
+t.test('a file of a spreadsheet is taken with its mark, quotes, blanks and cleared rows', async (t) => {
+  const station = new Station(t, service);
+  const csv = join(station.directory, 'sheet.csv');
+  writeFileSync(csv, '\ufeffserialNumber,name\r\nSHEET-1,"a, ""b"""\r\n SHEET-2 ,\r\n,\r\n"",""\r\n\r\n');
+  t.match(await station.provision(csv), { code: 0, stdout: '2 rows: 2 done (2 now), 0 failed, 0 open\n' });
+  t.strictSame(
+    station.units().map(({ serialNumber }) => serialNumber),
+    ['SHEET-1', 'SHEET-2'],
+  );
+});
+
+t.test('output that nobody reads any more changes no exit code', async (t) => {
+  const station = new Station(t, service);
+  const args = ['provision', '--csv', station.csv(serials(1, 'PIPE')), '--format', 'env', '--out', station.out];
+  const child = spawn(process.execPath, [cliFile, ...args], {
+    env: { PATH: process.env.PATH, ...station.environment },
+  });
+  child.stdout.destroy();
+  child.stderr.destroy();
+  t.strictSame(await once(child, 'exit'), [0, null]);
 });
 
 t.test('secrets are in the flash files alone, which are for their owner alone', async (t) => {

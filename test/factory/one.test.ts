@@ -1,4 +1,5 @@
 /** `slipway provision one`: one unit for one cycle of the line. */
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
@@ -87,17 +88,24 @@ t.test('a unit begun three days ago goes on with the device that was made then',
 t.test('a certificate that a program makes for the device goes onto the unit with its key', async (t) => {
   const station = new Station(t, service);
   const program = join(station.directory, 'certify.sh');
-  const block = (label: string, text: string) => `-----BEGIN ${label}-----\\n${text}\\n-----END ${label}-----\\n`;
-  const printed = `${block('CERTIFICATE', '$(echo $1 | tr -d -)')}${block('PRIVATE KEY', '$(echo $2 | tr -d -)')}`;
-  writeFileSync(program, `#!/bin/sh\nprintf %b "${printed}"\n`, { mode: 0o755 });
-  const failing = await one(station, 'CERT-1', '--certify', '/bin/true');
-  t.match(failing, { code: 3, stderr: /no certificate and key for CERT-1/ });
+  const make = 'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" 2>/dev/null';
+  const write = (script: string) => writeFileSync(program, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  write('echo The CA is locked >&2; exit 1');
+  const failing: Array<[string, RegExp]> = [
+    ['/bin/true', /no certificate and key for CERT-1/],
+    [program, /certify\.sh has failed for CERT-1: .*\nThe CA is locked\n$/],
+  ];
+  for (const [name, stderr] of failing) t.match(await one(station, 'CERT-1', '--certify', name), { code: 3, stderr });
+  write(`openssl ${make} -keyout /dev/null; openssl genpkey -algorithm ed25519`);
+  const strange = await one(station, 'CERT-1', '--certify', program);
+  t.match(strange, { code: 3, stderr: /a key for CERT-1 that do not belong together/ });
+  write(`openssl ${make} -keyout -`);
   t.equal((await one(station, 'CERT-1', '--certify', program)).code, 0);
   const nvs = readNvs(station.read('CERT-1.csv'));
   const deviceId = nvsText(nvs, 'slipway/username');
-  const pem = (label: string, text: string) => `-----BEGIN ${label}-----\n${text}\n-----END ${label}-----\n`;
-  t.equal(nvsText(nvs, 'slipway/client_cert'), pem('CERTIFICATE', `${deviceId}`.replaceAll('-', '')));
-  t.equal(nvsText(nvs, 'slipway/client_key'), pem('PRIVATE KEY', 'CERT1'));
+  const certificate = new X509Certificate(nvsText(nvs, 'slipway/client_cert') ?? '');
+  t.equal(certificate.subject, `CN=${deviceId}`);
+  t.ok(certificate.checkPrivateKey(createPrivateKey(nvsText(nvs, 'slipway/client_key') ?? '')));
 });
 
 t.test('verify says what was missing, or that nothing was', async (t) => {

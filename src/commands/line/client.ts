@@ -129,7 +129,8 @@ export class Client {
       if (answer && isForeign(answer)) throw this.#noServer(`answer ${answer.status}`);
       if (answer) return answer;
       const left = deadline - Date.now();
-      const isSettled = why === unknownHost && pause > 100;
+      // A name that was known is known again: a line may lose its resolver with its network.
+      const isSettled = why === unknownHost && pause > 100 && !this.#isKnown;
       if (left <= 0 || isSettled) throw trouble(`${this.options.url}: ${why}. Run the command again when it answers.`);
       if (pause === 100) this.options.say(`${this.options.url}: ${why}; trying again`);
       // Many stations that lost the same server do not come back in the same moment.

@@ -5,7 +5,9 @@
 import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import type { FlashFormat } from '../../factory/unit.js';
 import { Ending, trouble, UsageError } from '../usage.js';
+import type { LabelForm } from './line.js';
 import { makeFolder } from './unit-files.js';
 
 /** What is asked for one unit. */
@@ -49,8 +51,8 @@ export interface FailedUnit {
 /** What cannot change in a directory: files of two formats, or units of two accounts, would lie in one. */
 export interface Settings {
   accountId: string;
-  format: string;
-  labels: string;
+  format: FlashFormat;
+  labels: LabelForm;
 }
 
 type Entry =

@@ -1,12 +1,12 @@
 /** A directory of units that is being filled: what its commands share. */
 import { execFile } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
+import { createPrivateKey, randomUUID, X509Certificate } from 'node:crypto';
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type FlashExtra, flashFile } from '../../factory/formats.js';
 import { type FlashFormat, flashFormats, type Unit } from '../../factory/unit.js';
-import { refused, trouble, UsageError } from '../usage.js';
+import { Ending, refused, trouble, UsageError } from '../usage.js';
 import type { Client } from './client.js';
 import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
 import { type File, fileNameOf, writeFiles } from './unit-files.js';
@@ -117,7 +117,7 @@ export function labelPath({ labels }: Pick<Line, 'labels'>, { file, sheet }: Don
 }
 
 /** The files of a unit that are not there any more. */
-export function lostFiles(line: Line, unit: DoneUnit): string[] {
+export function lostFiles(line: Pick<Line, 'format' | 'labels' | 'journal'>, unit: DoneUnit): string[] {
   const label = labelPath(line, unit);
   const paths = [flashPath(line, unit.file), ...(label === undefined ? [] : [label])];
   return paths.map((path) => join(line.journal.directory, path)).filter((path) => !existsSync(path));
@@ -150,7 +150,7 @@ export async function deliver(line: Line, chunk: ChunkState, units: Unit[], fail
     for (const { file, unit } of named) files.push(await flashOf(line, file, unit));
     await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, sheet, named))]);
   } catch (error) {
-    if (error instanceof UsageError) throw error;
+    if (error instanceof UsageError || error instanceof Ending) throw error;
     throw trouble(`The files in ${line.journal.directory} cannot be written: ${(error as Error).message}`);
   }
   const done = named.map(({ file, unit: { serialNumber, deviceId } }) => ({ serialNumber, deviceId, file, sheet }));
@@ -163,20 +163,32 @@ async function flashOf({ format, broker, extra, certify }: Line, file: string, u
   return { path: flashPath({ format }, file), content };
 }
 
-/** What `certify` prints for a unit: its certificate, whose subject is the device id, and the key. @throws Error. */
+/** What `certify` prints for a unit: its certificate, whose subject is the device id, and the key. @throws Ending 3; UsageError. */
 async function certificateOf(certify: string, { deviceId, serialNumber }: Unit): Promise<FlashExtra> {
   const called = promisify(execFile)(certify, [deviceId, serialNumber]);
   const { stdout } = await called.catch((error: NodeJS.ErrnoException) => {
-    const isThere = error.code !== 'ENOENT' && error.code !== 'EACCES';
-    throw isThere ? error : new UsageError(`--certify ${certify} cannot be called: ${error.message}`);
+    if (error.code === 'ENOENT' || error.code === 'EACCES')
+      throw new UsageError(`--certify ${certify} cannot be called: ${error.message}`);
+    throw trouble(`${certify} has failed for ${serialNumber}: ${error.message.trim()}`);
   });
   const blocks = stdout.match(/-----BEGIN ([A-Z0-9 ]+)-----[^-]+-----END \1-----/g) ?? [];
   const isKey = (block: string) => /^-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(block);
   const [certificates, keys] = [blocks.filter((block) => !isKey(block)), blocks.filter(isKey)];
   const [privateKey] = keys;
   if (certificates.length === 0 || privateKey === undefined)
-    throw new Error(`${certify} has printed no certificate and key for ${serialNumber}`);
+    throw trouble(`${certify} has printed no certificate and key for ${serialNumber}.`);
+  if (!isPair(certificates[0] ?? '', privateKey))
+    throw trouble(`${certify} has printed a certificate and a key for ${serialNumber} that do not belong together.`);
   return { certificate: `${certificates.join('\n')}\n`, privateKey: `${privateKey}\n` };
+}
+
+/** A unit with any other key never gets through its handshake. */
+function isPair(certificate: string, privateKey: string): boolean {
+  try {
+    return new X509Certificate(certificate).checkPrivateKey(createPrivateKey(privateKey));
+  } catch {
+    return false;
+  }
 }
 
 /** The sheet for the labels of a chunk, where they are on sheets; one unit has a sheet of its own. */

@@ -18,7 +18,9 @@ export async function startProgress(total: number): Promise<Progress> {
 async function bar(total: number): Promise<Progress> {
   const { default: cliProgress } = await import('cli-progress');
   const format = '{bar} {value}/{total} units have their files, {made} rows seen by the server';
-  const shown = new cliProgress.SingleBar({ format, stream: process.stderr, clearOnComplete: false, hideCursor: null });
+  // Neither cursor nor wrapping is touched: a run that is broken off would leave the terminal without them.
+  const untouched = { hideCursor: null, linewrap: true };
+  const shown = new cliProgress.SingleBar({ format, stream: process.stderr, clearOnComplete: false, ...untouched });
   let [made, units] = [0, 0];
   shown.start(total, 0, { made });
   return {

@@ -5,7 +5,7 @@ import { withCode } from '../../factory/claim-url.js';
 import type { Unit } from '../../factory/unit.js';
 import { refused, trouble, UsageError } from '../usage.js';
 import { type Answer, type Client, reasonOf } from './client.js';
-import type { Chunk, ChunkState, FailedUnit } from './journal.js';
+import type { Chunk, ChunkState, FailedUnit, UnitRow } from './journal.js';
 import { deliver, flashPath, isOfAnother, type Line, newKey, ofAnother, sheetPath, unitRow } from './line.js';
 
 interface Device {
@@ -27,7 +27,8 @@ export async function runUnit(line: Line, begun: ChunkState): Promise<FailedUnit
   const [row] = chunk.rows;
   if (!row) return [];
   const { key } = chunk;
-  const device = row.deviceId === undefined ? await makeDevice(client, chunk) : await readDevice(client, row.deviceId);
+  const device =
+    row.deviceId === undefined ? await makeDevice(client, chunk) : await readDevice(client, row, row.deviceId);
   if ('reason' in device) {
     await journal.append({ type: 'dropped', key, reason: device.reason });
     return [{ serialNumber: row.serialNumber, reason: device.reason }];
@@ -104,10 +105,15 @@ async function makeDevice(client: Client, chunk: ChunkState): Promise<Device | {
   return { reason: reasonOf(answer) };
 }
 
-async function readDevice(client: Client, id: string): Promise<Device | { reason: string }> {
+/** The device of a unit that was made before. Other hardware in its place keeps the secret that it has in the field. */
+async function readDevice(client: Client, { serialNumber }: UnitRow, id: string): Promise<Device | { reason: string }> {
   const answer = await client.call('GET', `/devices/${id}`);
-  if (answer.status === 200) return (JSON.parse(answer.text) as { device: Device }).device;
-  return { reason: `Device ${id}: ${reasonOf(answer)}` };
+  if (answer.status === 404 && client.caller.isStation)
+    return { reason: `Device ${id} is not this station's: another made it, or it is a customer's already.` };
+  if (answer.status !== 200) return { reason: `Device ${id}: ${reasonOf(answer)}` };
+  const { device } = JSON.parse(answer.text) as { device: Device };
+  if (device.serialNumber === serialNumber) return device;
+  return { reason: `Device ${id} has another serial number now, ${device.serialNumber}: its hardware was replaced.` };
 }
 
 /** The live device with exactly this serial number, of a template where one is named; the newest of several. */

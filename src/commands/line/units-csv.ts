@@ -49,7 +49,9 @@ function readRecords(path: string): Array<{ record: string[]; info: { lines: num
   try {
     const text = readFileSync(path);
     demandCommas(path, text);
-    const options = { bom: true, info: true, skip_empty_lines: true, trim: true } as const;
+    // Cleared rows of a spreadsheet are commas alone.
+    const empty = { skip_empty_lines: true, skip_records_with_empty_values: true } as const;
+    const options = { bom: true, info: true, trim: true, ...empty } as const;
     return parse(text, options) as unknown as Array<{ record: string[]; info: { lines: number } }>;
   } catch (error) {
     if (error instanceof UsageError) throw error;
