@@ -1,5 +1,4 @@
 /** The thread that executes long transactions, seen from here, so that the event loop goes on; it starts when it is asked. */
-import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
 import type { CompiledQuery, QueryResult } from 'kysely';
@@ -47,11 +46,12 @@ export class FarWriter {
 
   /** Ends the thread after the transaction that is open; the next one starts another. */
   async close(): Promise<void> {
-    await this.#open;
     const worker = this.#worker;
     if (!worker) return;
+    // From now on whoever begins has another one: after this word the thread executes nothing.
     this.#worker = undefined;
-    const exited = once(worker, 'exit');
+    const exited = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
+    await this.#open;
     worker.postMessage({ close: true } satisfies Asked);
     await exited;
   }

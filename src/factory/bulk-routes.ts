@@ -54,7 +54,7 @@ export function bulkRoutes(app: App, ctx: Context): void {
       config: {
         made: { at: jobsPath, status: 202 },
         right: ['create', 'bulkChange'],
-        errors: ['notFound', 'unknownReference', 'forbidden'],
+        errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'],
       },
       schema: {
         tags: ['Jobs'],
@@ -82,7 +82,7 @@ export function bulkRoutes(app: App, ctx: Context): void {
         config: {
           made: { at: jobsPath, status: 202 },
           right: ['create', 'bulkChange'],
-          errors: ['notFound', 'cannotUndo', 'forbidden'],
+          errors: ['notFound', 'cannotUndo', 'forbidden', 'tooMany'],
         },
         schema: {
           tags: ['Jobs'],

@@ -1,8 +1,9 @@
 /** Rows to changes of devices that are there (decisions 6): each as the single call makes it, whatever the version. */
 import { sql } from 'kysely';
 import type { Tx } from '../../db/index.js';
+import type { Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
-import { findLive, timestamp } from '../entity/verbs.js';
+import { find, findLive, timestamp } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import { makeSecret } from '../identity/secrets.js';
 import { secretStored, storeSecret } from '../registry/credentials.js';
@@ -62,27 +63,39 @@ export const move: OpenWork = (run) => {
 
 export const undoDelete: OpenWork = (run) => {
   let stoodBeside: Map<string, string> | undefined;
+  // Looked at once in a transaction, which changes of them nothing but what the job has deleted itself.
+  const newest = new WeakMap<Tx, Map<string, string>>();
   return each(run, async (tx, caller, { id, before }) => {
-    const others = await sinceThen(tx, caller, id, before?.deleted ?? '');
-    if (others.length > 0) stoodBeside ??= await deletedBy(tx, run.parameters.undoes ?? '');
-    if (others.some((other) => stoodBeside?.get(other.id) !== other.serialNumber))
-      throw new PlatformError('notUnique', {
-        message: 'Another device of the template has been made, or changed, with its serial number since.',
-      });
-    const row = await recoverDevice(tx, run.ctx.clock, caller, id, { deleted: before?.deleted ?? '' }).catch(notThere);
+    const deleted = before?.deleted ?? '';
+    const own = await find(tx, 'devices', id);
+    if (own && own.accountId === caller.accountId && own.deleted !== null) {
+      const known = newest.get(tx) ?? new Map<string, string>();
+      newest.set(tx, known);
+      const name = `${own.deviceTemplateId}/${own.serialNumber}`;
+      let changed = known.get(name);
+      if (changed === undefined) {
+        const others = await namesakes(tx, own);
+        if (others.length > 0) stoodBeside ??= await deletedBy(tx, run.parameters.undoes ?? '');
+        const foreign = others.filter((other) => stoodBeside?.get(other.id) !== own.serialNumber);
+        changed = foreign.reduce((last, { lastModified }) => (lastModified > last ? lastModified : last), '');
+        known.set(name, changed);
+      }
+      if (changed >= deleted)
+        throw new PlatformError('notUnique', {
+          message: 'Another device of the template has been made, or changed, with its serial number since.',
+        });
+    }
+    const row = await recoverDevice(tx, run.ctx.clock, caller, id, { deleted }).catch(notThere);
     return { more: {}, tell: () => run.ctx.access.deviceChanged(row.id) };
   });
 };
 
-/** Other devices that may have come to its serial number since, made, renamed or recovered: a line makes each once. */
-async function sinceThen(tx: Tx, { accountId }: Caller, id: string, since: string) {
-  const { rows } = await sql<{ id: string; serialNumber: string }>`
-    select "other"."id", "other"."serialNumber" from "devices" as "own"
-    cross join "devices" as "other" indexed by "devices_by_serialNumber"
-      on "other"."accountId" = ${accountId} and "other"."serialNumber" = "own"."serialNumber"
-      and "other"."deleted" is null
-    where "own"."id" = ${id} and "own"."accountId" = ${accountId} and "other"."id" <> ${id}
-      and "other"."deviceTemplateId" = "own"."deviceTemplateId" and "other"."lastModified" >= ${since}`.execute(tx);
+/** The live devices of its template with its serial number, made, renamed or recovered: a line makes each once. */
+async function namesakes(tx: Tx, { accountId, deviceTemplateId, serialNumber }: Row<'devices'>) {
+  const { rows } = await sql<{ id: string; lastModified: string }>`
+    select "id", "lastModified" from "devices" indexed by "devices_by_serialNumber"
+    where "accountId" = ${accountId} and "serialNumber" = ${serialNumber} and "deleted" is null
+      and "deviceTemplateId" = ${deviceTemplateId}`.execute(tx);
   return rows;
 }
 

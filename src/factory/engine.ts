@@ -140,17 +140,20 @@ export class Jobs {
 
   /** The oldest open job, of the accounts of which the fewest are running. */
   async #next(): Promise<Job | undefined> {
-    const open = await this.#ctx.registry.query
+    const { query } = this.#ctx.registry;
+    const open = await query
       .selectFrom('jobs')
-      .selectAll()
+      .select(['id', 'accountId'])
       // As the index has it: a parameter would not find it.
       .where(sql<boolean>`"state" in ('pending', 'running')`)
       .orderBy('created')
       .execute();
     const running = [...this.#running.values()];
-    const ofAccount = ({ accountId }: Job) => running.filter((one) => one.accountId === accountId).length;
+    const ofAccount = ({ accountId }: Pick<Job, 'accountId'>) =>
+      running.filter((one) => one.accountId === accountId).length;
     const waiting = open.filter(({ id }) => !this.#running.has(id));
-    return waiting.sort((one, other) => ofAccount(one) - ofAccount(other))[0];
+    const [next] = waiting.sort((one, other) => ofAccount(one) - ofAccount(other));
+    return next && query.selectFrom('jobs').selectAll().where('id', '=', next.id).executeTakeFirst();
   }
 
   async #run(job: Job): Promise<void> {

@@ -1,8 +1,9 @@
 /** How a job comes to be, and what can be done to it: cancel, retry, confirm. */
 import { createHash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { sql } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
-import { isUniqueViolation, type Tx } from '../../db/index.js';
+import { type Db, isUniqueViolation, type Tx } from '../../db/index.js';
 import { insertMany } from '../../db/many.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
@@ -28,6 +29,10 @@ import { makeResultKey } from './results.js';
 /** What is stored in one transaction, here or by a thread; and from how many rows on a thread executes it. */
 const storedAtOnce = { here: 250, byThread: 1000, bytes: 512 * 1024 };
 const leastLong = 2000;
+/** Open jobs of one caller, and of one account: each end of a job looks at all that wait. */
+const mostOpen = { ofCaller: 200, ofAccount: 1000 };
+/** Seconds after which it is worth trying again. */
+const retryAfter = 5;
 
 /** A job that is to be made. `checksum` is of all that it is made of; without one a repeat makes another. */
 export interface NewJob {
@@ -52,7 +57,7 @@ export async function findByChecksum({ query }: Context['registry'], checksum: s
 /**
  * Stores a job and wakes the engine; the one with the same checksum when there is one. Its rows are stored in steps, and it
  * is there when all of them are: `also` runs in the transaction that says so.
- * @throws PlatformError as writeAs.
+ * @throws PlatformError as writeAs; 429/-199 where too many are open already.
  */
 export async function makeJob(
   ctx: Context,
@@ -63,6 +68,7 @@ export async function makeJob(
   const { checksum } = wanted;
   const known = checksum === undefined ? undefined : await findByChecksum(ctx.registry, checksum);
   if (known) return known;
+  await demandRoom(ctx.registry.query, caller);
   const job = newJob(ctx, caller, wanted);
   try {
     const { registry } = ctx;
@@ -134,7 +140,26 @@ function newRow(jobId: string, row: number, input: string) {
   return { jobId, row, state: 'pending', input, deviceId: null, before: null, errors: null, sealedResult: null };
 }
 
+/** @throws PlatformError 429/-199 when the caller, or its account, has as many open jobs as it may. */
+async function demandRoom(db: Db, { id, accountId }: Caller): Promise<void> {
+  const { account, own } = await db
+    .selectFrom('jobs')
+    .select(({ fn }) => [
+      fn.countAll<number>().as('account'),
+      sql<number>`count(*) filter (where "createdById" = ${id})`.as('own'),
+    ])
+    .where('accountId', '=', accountId)
+    // As the index has it: a parameter would not find it.
+    .where(sql<boolean>`"state" in ('pending', 'running')`)
+    .executeTakeFirstOrThrow();
+  if (own < mostOpen.ofCaller && account < mostOpen.ofAccount) return;
+  const allowance = { limit: mostOpen.ofCaller, remaining: 0, reset: retryAfter };
+  throw new PlatformError('tooMany', { message: 'Too many jobs are open: some have to end first.', allowance });
+}
+
 async function openJob(tx: Tx, { audit }: Context, caller: Caller, { id }: Job, { checksum }: NewJob) {
+  // Others may have come in while its rows were stored.
+  await demandRoom(tx, caller);
   const made = await changeJob(tx, id, [receiving], { state: 'pending', checksum: checksum ?? null });
   if (!made) throw new PlatformError('server');
   await noteMade(tx, id);
@@ -178,7 +203,7 @@ export async function cancelJob(ctx: Context, caller: Caller, job: Job): Promise
 /**
  * Tries failed rows again, and those that a job could not come to. One that is open, or has none, stays as it is.
  * @throws PlatformError 403/21 for somebody else's, 400/106 for one that has been cancelled (an undo goes on: there is no
- * other way back), or undone.
+ * other way back), or undone; 429/-199 where too many are open already.
  */
 export async function retryJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
   if (!isMaker(caller, job)) throw new PlatformError('forbidden', { message: 'Only who made the job tries it again.' });
@@ -197,6 +222,7 @@ export async function retryJob(ctx: Context, caller: Caller, job: Job): Promise<
     const current = await stored.executeTakeFirstOrThrow();
     // A key that has been destroyed meanwhile must not come back.
     if (current.sealedKey !== job.sealedKey || current.undone !== null) return undefined;
+    await demandRoom(tx, caller);
     const sealedKey = job.sealedKey ?? (hasResults(job) ? makeResultKey(ctx.sealing, job.id) : null);
     const parameters = JSON.stringify({ ...parametersOf(job), retrying: true } satisfies Parameters);
     const over = { finished: null, expires: null, confirmed: null, reason: null };

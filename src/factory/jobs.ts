@@ -154,10 +154,17 @@ async function shown(ctx: Context, caller: Caller, id: string) {
 
 /** Cancel and retry. */
 function changingRoutes(app: App, ctx: Context): void {
-  for (const [verb, summary, description, change] of [
-    ['cancel', 'Cancel a job', 'What it has made stays, with its results; the other rows are skipped.', cancelJob],
+  for (const [verb, errors, summary, description, change] of [
+    [
+      'cancel',
+      ['notFound', 'forbidden'],
+      'Cancel a job',
+      'What it has made stays, with its results; the other rows are skipped.',
+      cancelJob,
+    ],
     [
       'retry',
+      ['notFound', 'forbidden', 'tooMany'],
       'Try the failed rows of a job again, and those that it could not come to',
       'Only who made the job; one that was cancelled is over, unless it is an undo, and so is one that was undone. A job that runs, or has no such rows, stays as it is.',
       retryJob,
@@ -166,7 +173,7 @@ function changingRoutes(app: App, ctx: Context): void {
     app.post(
       `${jobsPath}/:id/${verb}`,
       {
-        config: { right: ['update', 'job'], errors: ['notFound', 'forbidden'] },
+        config: { right: ['update', 'job'], errors },
         schema: { tags, summary, description, params: idParams, response: { 200: jobResponse('As it is now.') } },
       },
       async ({ caller, params }) => {

@@ -13,7 +13,9 @@ const mostBetween = 3;
 /** Proven certificates that are remembered, so that a fleet reconnects without a signature being looked at. */
 const provenKept = 100_000;
 /** CAs in between that are remembered: a resumed TLS session has the device's own certificate only. */
-const betweenKept = 1000;
+const betweenKept = 2000;
+/** In the place of an account, for devices that are not there yet; what one account's CA has signed may stand in another's place here. */
+const everyAccount = 'all';
 const authoritiesKept = 1000;
 const longestSerialNumber = 255;
 /** Milliseconds between two lines of the log about the same refusal, and lines about all of them in that time. */
@@ -44,6 +46,7 @@ export class ClientCertificates {
   readonly #ctx: Needed;
   /** Grounds by fingerprint, of certificates that a CA of their device's account has vouched for. */
   readonly #proven = boundedCache<string, Ground>(provenKept);
+  /** By account and subject: names are anybody's to choose. */
   readonly #between = boundedCache<string, Certificate>(betweenKept);
   readonly #authorities = boundedCache<string, Certificate>(authoritiesKept);
 
@@ -193,19 +196,25 @@ export class ClientCertificates {
         const validFrom = Math.max(...all.map((one) => one.validFrom));
         const validTo = Math.min(...all.map((one) => one.validTo));
         found.push({ authority, ground: { id: authority.id, validFrom, validTo } });
-        for (const between of chain.slice(1)) this.#between.set(between.subject, between);
+        for (const between of chain.slice(1))
+          for (const seenBy of [authority.accountId, everyAccount])
+            this.#between.set(`${seenBy} ${between.subject}`, between);
       }
-      last = chain.length > mostBetween ? undefined : this.#issuerOf(last, others);
+      last = chain.length > mostBetween ? undefined : this.#issuerOf(last, others, accountId);
       if (last) chain.push(last);
     }
     return found.sort((one, other) => (one.authority.id < other.authority.id ? -1 : 1));
   }
 
   /** What may have issued a certificate, by its name: of those that were sent along, or that have been seen before. */
-  #issuerOf({ x509, issuer, subject }: Certificate, others: readonly X509Certificate[]): Certificate | undefined {
+  #issuerOf(
+    { x509, issuer, subject }: Certificate,
+    others: readonly X509Certificate[],
+    accountId = everyAccount,
+  ): Certificate | undefined {
     if (issuer === subject) return undefined;
     const sent = others.find((other) => x509.checkIssued(other));
-    return (sent && readable(sent)) ?? this.#between.get(issuer);
+    return (sent && readable(sent)) ?? this.#between.get(`${accountId} ${issuer}`);
   }
 
   #certificateOf({ id, certificate: pem }: AuthorityRow): Certificate {

@@ -230,6 +230,29 @@ t.test(
   },
 );
 
+t.test('another account does not replace the CAs in between that are remembered', async (t) => {
+  const [root, foreignRoot] = [
+    await makeAuthority({ subject: 'CN=Mine' }),
+    await makeAuthority({ subject: 'CN=Yours' }),
+  ];
+  await authority(root);
+  await authority(foreignRoot, { accountId: other.accountId }, other.token);
+  const device = await newDevice();
+  const foreign = await service.create(
+    '/devices',
+    'device',
+    { accountId: other.accountId, serialNumber: 'Y' },
+    other.token,
+  );
+  const between = (issuer: Made) => makeAuthority({ subject: 'CN=Between', issuer });
+  const [mine, yours] = [await between(root), await between(foreignRoot)];
+  const named = ({ id }: Json, issuer: Made) => makeCertificate({ subject: `CN=${id}`, issuer });
+  t.equal(await codeOf(t, [await named(device, mine), mine]), 0);
+  t.equal(await codeOf(t, [await named(foreign, yours), yours]), 0);
+  t.equal(await codeOf(t, await named(device, mine)), 0, 'it is still known');
+  t.equal(await codeOf(t, await named(foreign, yours)), 0);
+});
+
 t.test('a resumed session lets in nobody whose certificate has been deleted', async (t) => {
   const device = await newDevice();
   const own = await makeCertificate();

@@ -114,6 +114,17 @@ t.test('its thread ends when nobody needs it, never in the middle, and starts ag
   t.equal(await sizeOf('third'), 0);
 });
 
+t.test('one that begins while the thread ends is done by the next thread', async (t) => {
+  await transact(far, async (tx) => void (await tx.insertInto('items').values(item('before')).execute()));
+  const resting = thread.close();
+  const next = thread.transaction();
+  for (const sql of ['BEGIN IMMEDIATE', `INSERT INTO items VALUES ('meanwhile', 7, NULL)`, 'COMMIT'])
+    await next.run({ sql, parameters: [] });
+  next.ended();
+  await resting;
+  t.equal(await sizeOf('meanwhile'), 7);
+});
+
 t.test('a statement for a thread that has ended is refused, and is not done by another', async (t) => {
   const open = thread.transaction();
   open.ended();

@@ -103,6 +103,25 @@ t.test('a move silences the old organization, and undo brings each back where it
   t.match(await rowsOf(service, undone.id, 'failed'), [{ deviceId: second.deviceId, errors: [{ message: /since/ }] }]);
 });
 
+t.test(
+  'devices that stood side by side with one serial number come back together, unless another has come since',
+  async (t) => {
+    const side = async () =>
+      (await service.ok('POST', '/api/v1/devices', { body: { accountId: service.accountId, serialNumber: 'SIDE' } }))
+        .device;
+    for (let count = 0; count < 3; count += 1) await side();
+    const filter = { serialNumber: 'SIDE' };
+    const first = await bulk({ action: 'delete', filter });
+    t.match(await undo(first.id), { done: 3, failed: 0 });
+    const second = await bulk({ action: 'delete', filter });
+    now += 1000;
+    const other = await side();
+    t.match(await undo(second.id), { done: 0, failed: 3 });
+    const left = (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=SIDE`)).devices;
+    t.match(left, { meta: { count: 1 }, results: [{ id: other.id }] });
+  },
+);
+
 t.test('new secrets end the old ones, and are results like those of a new unit', async (t) => {
   const units = await make('REGEN-', 3);
   const client = await service.connect(units[0]);

@@ -1,0 +1,42 @@
+/** Jobs wait for their turn: only so many at once, so that nobody's hold up those of others. */
+import t from 'tap';
+import { follow, postRows } from '../support/jobs.js';
+import { startService } from '../support/service.js';
+
+t.test(
+  'of one caller only so many jobs are open at once; others, and what was made before, are not held up',
+  async (t) => {
+    const service = await startService(t);
+    const idmUserPassword = 'another fine secret';
+    await service.create('/account-users', 'accountUser', {
+      ...{ createIdmUser: true, idmUserEmail: 'other@example.com', idmUserPassword },
+    });
+    const { jwt: token } = await service.loginAs('other@example.com', idmUserPassword);
+    // They keep both places busy meanwhile.
+    const long = Array.from({ length: 20_000 }, (_, at) => ({ serialNumber: `LONG-${at}` }));
+    const known = await postRows(service, long);
+    await postRows(service, long, '?dryRun=true');
+    const posted = await Promise.all(
+      Array.from({ length: 205 }, (_, at) => postRows(service, [{ serialNumber: `${at}` }], '?dryRun=true')),
+    );
+    const made = posted.filter(({ status }) => status === 202);
+    const refused = posted.filter(({ status }) => status === 429);
+    t.equal(made.length + refused.length, 205);
+    t.ok(made.length <= 200 && made.length >= 198, `${made.length} of them wait`);
+    t.match(refused[0], { body: { error: { code: -199, message: /open/ } } });
+    t.ok(Number(refused[0]?.headers.get('retry-after')) > 0);
+    t.equal((await postRows(service, long)).body.job.id, known.body.job.id, 'a repeat is answered');
+    const bulk = { action: 'delete', ids: ['00000000-0000-7000-8000-000000000000'] };
+    t.equal((await service.http('POST', '/api/v1/devices/jobs', { body: bulk })).status, 429);
+    const others = await postRows(service, [{ serialNumber: 'X' }], '?dryRun=true', { token });
+    t.equal(others.status, 202);
+    const { results } = (
+      await service.ok('GET', `/api/v1/provisioning/jobs?accountId=${service.accountId}&pageSize=1000`)
+    ).jobs;
+    t.equal(results.length, made.length + 3, 'nothing is left of what was refused');
+    for (const { id, total } of results)
+      if (total === 20_000) await service.ok('POST', `/api/v1/provisioning/jobs/${id}/cancel`);
+    await Promise.all(results.slice(0, 10).map(({ id }: { id: string }) => follow(service, id)));
+    t.equal((await postRows(service, [{ serialNumber: 'after' }], '?dryRun=true')).status, 202, 'there is room again');
+  },
+);
