@@ -1,5 +1,6 @@
 /** What a station may make (decisions 6): devices of its own template in its own organization, so many, until it expires. */
 import type { Tx } from '../../db/index.js';
+import type { Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Clock } from '../context.js';
 import { timestamp } from '../entity/verbs.js';
@@ -31,6 +32,24 @@ export async function reserve(tx: Tx, caller: Caller, count: number, clock: Cloc
   if (!station) throw new PlatformError('forbidden');
   if ((station.expiresAt ?? '') <= now) throw new PlatformError('forbidden', { message: 'The station has expired.' });
   throw tooMany(station.madeDevices, station.maxDevices, count);
+}
+
+/**
+ * A station makes a serial number of its template once, whoever has made it before: it sees too little to know. Others may
+ * mean it. @throws PlatformError 400/106 naming serialNumber.
+ */
+export async function demandNew(
+  tx: Tx,
+  { kind, accountId }: Caller,
+  { deviceTemplateId, serialNumber }: Pick<Row<'devices'>, 'deviceTemplateId' | 'serialNumber'>,
+): Promise<void> {
+  if (kind !== 'station') return;
+  const same = tx.selectFrom('devices').select('deviceTemplateId').where('accountId', '=', accountId);
+  // The planner may take an index by template, under which there may be a million devices: asked this way it does not.
+  const there = await same.where('serialNumber', '=', serialNumber).where('deleted', 'is', null).execute();
+  if (!there.some((device) => device.deviceTemplateId === deviceTemplateId)) return;
+  const details = [{ path: 'serialNumber', message: 'A device of the template has it already.' }];
+  throw new PlatformError('notUnique', { details });
 }
 
 /**

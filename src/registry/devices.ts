@@ -23,7 +23,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
-import { askedPlace, reserve } from '../factory/station-limits.js';
+import { askedPlace, demandNew, reserve } from '../factory/station-limits.js';
 import type { App } from '../http.js';
 import { accountOf } from './organizations.js';
 import {
@@ -337,9 +337,11 @@ export function deviceRoutes(app: App, ctx: Context): void {
       if (!template) throw unknownReference('deviceTemplateId');
       if (organization !== null && !(await findLive(tx, 'organizations', caller.accountId, organization)))
         throw unknownReference('organizationId');
-      await reserve(tx, caller, 1, clock);
       const place = { deviceTemplateId: template.id, organizationId: organization, provisioningState: 'defined' };
-      return insert(tx, 'devices', newDevice(ctx, caller, place, body));
+      const made = newDevice(ctx, caller, place, body);
+      await demandNew(tx, caller, made);
+      await reserve(tx, caller, 1, clock);
+      return insert(tx, 'devices', made);
     });
     return showOne(row);
   }
@@ -428,7 +430,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
     wrapper: 'device',
     plural: 'devices',
     shape: deviceShape,
-    errors: { create: ['unknownReference'], update: ['unknownReference'], recover: ['unknownReference'] },
+    errors: { create: ['unknownReference', 'notUnique'], update: ['unknownReference'], recover: ['unknownReference'] },
     create: { body: createBody, run: create },
     read: { query: readQuery, run: read },
     update: { body: updateBody, run: update },

@@ -136,6 +136,37 @@ t.test('another template or organization looks like none', async (t) => {
   t.match(await make(free, { organizationId: organization.id }), { status: 400, body: { error: { code: 102 } } });
 });
 
+t.test(
+  'it makes a serial number of its template once, whoever has made that, and not twice at once either',
+  async (t) => {
+    const [first, second] = [await station(), await station()];
+    const taken = {
+      status: 400,
+      body: {
+        error: { code: 106, details: [{ path: 'serialNumber', message: 'A device of the template has it already.' }] },
+      },
+    };
+    const serialNumber = service.unique('ONCE');
+    const both = await Promise.all(
+      [first, second].flatMap(({ jwt }) => [make(jwt, { serialNumber }), make(jwt, { serialNumber })]),
+    );
+    t.equal(both.filter(({ status }) => status === 200).length, 1);
+    for (const answer of both) if (answer.status !== 200) t.match(answer, taken);
+    t.equal((await madeDevices(first.id)) + (await madeDevices(second.id)), 1, 'what is refused is not counted');
+
+    const { device } = await service.device({ deviceTemplateId: template.id });
+    t.match(
+      await make(second.jwt, { serialNumber: device.serialNumber }),
+      taken,
+      'made by an admin, in no organization',
+    );
+    const other = await service.device();
+    t.equal((await make(second.jwt, { serialNumber: other.device.serialNumber })).status, 200, 'of another template');
+    await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: '2' } });
+    t.equal((await make(second.jwt, { serialNumber: device.serialNumber })).status, 200, "it is nobody's any more");
+  },
+);
+
 t.test('twenty at once do not get past its count, and what is deleted is not given back', async (t) => {
   const { id, jwt } = await station({ maxDevices: 5 });
   const answers = await Promise.all(Array.from({ length: 20 }, () => make(jwt)));

@@ -77,7 +77,7 @@ async function renewed({ client, journal }: Line, chunk: ChunkState): Promise<Ch
   const [row] = chunk.rows;
   const isForeign = isOfAnother(client, chunk);
   if (!row || (!isForeign && Date.now() - Date.parse(chunk.time) < keyLifetime)) return chunk;
-  // A station would not find the device, and make a second one.
+  // A station would not find the device.
   if (isForeign && client.caller.isStation) throw ofAnother(`${row.serialNumber} was`, '');
   const made = row.deviceId === undefined ? await findDevice(client, row.serialNumber) : undefined;
   // Clocks of a line may be wrong by a day; a device from long before is not this one.
