@@ -511,9 +511,10 @@ async function stationCaller(like: Caller, deviceTemplates: Thing[]): Promise<Ca
   const another = await programToken('station', accountId, admin, limits);
   const token = await programToken('station', accountId, admin, limits);
   const canary = { serialNumber: 'canary' };
-  const byAdmin = await service.create('/devices', 'device', { ...canary, ...place });
+  // A serial number of its template it makes once, and an admin another time.
   const byAnother = await service.create('/devices', 'device', canary, another);
-  const claimed = await service.create('/devices', 'device', canary, token);
+  const byAdmin = await service.create('/devices', 'device', { ...canary, ...place });
+  const claimed = await service.create('/devices', 'device', { serialNumber: 'canary claimed' }, token);
   const body = { organizationId: null };
   await service.ok('PUT', `/api/v1/devices/${claimed.id}`, { body, ...etag(claimed.version) });
   const device = await service.create('/devices', 'device', { serialNumber: 'own' }, token);
