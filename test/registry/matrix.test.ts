@@ -511,13 +511,16 @@ async function stationCaller(like: Caller, deviceTemplates: Thing[]): Promise<Ca
   const another = await programToken('station', accountId, admin, limits);
   const token = await programToken('station', accountId, admin, limits);
   const canary = { serialNumber: 'canary' };
-  // A serial number of its template it makes once, and an admin another time.
-  const byAnother = await service.create('/devices', 'device', canary, another);
   const byAdmin = await service.create('/devices', 'device', { ...canary, ...place });
-  const claimed = await service.create('/devices', 'device', { serialNumber: 'canary claimed' }, token);
-  const body = { organizationId: null };
-  await service.ok('PUT', `/api/v1/devices/${claimed.id}`, { body, ...etag(claimed.version) });
-  const device = await service.create('/devices', 'device', { serialNumber: 'own' }, token);
+  // A station makes a serial number of its template once: what has the same one got it later.
+  const renamed = async (token: string, changes: object) => {
+    const { id, version } = await service.create('/devices', 'device', { serialNumber: service.unique('S') }, token);
+    return (await service.ok('PUT', `/api/v1/devices/${id}`, { body: { ...canary, ...changes }, ...etag(version) }))
+      .device;
+  };
+  const byAnother = await renamed(another, {});
+  const claimed = await renamed(token, { organizationId: null });
+  const device = await service.create('/devices', 'device', { serialNumber: 'own unit' }, token);
   const { device: devices = [], deviceTemplate = [] } = like.theirs;
   return {
     token,
