@@ -8,7 +8,7 @@ import { migrate, registryMigrations } from './migrations/index.js';
 import type { Row, Tables } from './records.js';
 import { openSqlite, openWriter, SqliteDialect, transact } from './sqlite.js';
 
-export { isStoreFull, isUniqueViolation } from './sqlite.js';
+export { isStoreBusy, isStoreFull, isUniqueViolation } from './sqlite.js';
 
 export type Tx = Transaction<Tables>;
 /** The outer handle, or a transaction. */
