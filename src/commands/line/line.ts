@@ -26,6 +26,7 @@ export interface Line {
   certify: string | undefined;
   /** Jobs of a token that is gone are ended with new secrets for their units. */
   takesOver?: boolean;
+  say(sentence: string): void;
 }
 
 /** What flags say of the files that are written. */
