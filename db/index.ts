@@ -8,7 +8,7 @@ import { migrate, registryMigrations } from './migrations/index.js';
 import type { Row, Tables } from './records.js';
 import { openSqlite, openWriter, SqliteDialect, transact } from './sqlite.js';
 
-export { isStoreFull, isUniqueViolation } from './sqlite.js';
+export { isStoreBusy, isStoreFull, isUniqueViolation } from './sqlite.js';
 
 export type Tx = Transaction<Tables>;
 /** The outer handle, or a transaction. */
@@ -123,6 +123,11 @@ export class Registry {
 
   // The look-ups below answer at once, because a broker decision cannot wait. They see what is committed.
 
+  /** When the hardware of a device was replaced last; undefined where it never was. */
+  replacedAt(deviceId: string): string | undefined {
+    return this.#lookups.replaced.get(deviceId) ?? undefined;
+  }
+
   placement(deviceId: string): Placement | undefined {
     return this.#lookups.placement.get(deviceId);
   }
@@ -231,6 +236,7 @@ function prepareLookups(reader: Sqlite.Database) {
     placement: reader.prepare<[string], Placement>(
       'SELECT "id", "accountId", "deviceTemplateId", "organizationId", "deleted" FROM "devices" WHERE "id" = ?',
     ),
+    replaced: reader.prepare<[string], string | null>('SELECT "replaced" FROM "devices" WHERE "id" = ?').pluck(),
     channels: reader.prepare<[string], ChannelRow>(
       `SELECT "id", "name", "persistenceType", "streamBridgeDelivery", "accountId", "retentionDays"
        FROM "channelTemplates"

@@ -229,6 +229,7 @@ export const EndUserRecord = Type.Object({
   fields: Type.String(),
 });
 
+/** `replaced`: when its hardware was replaced last; certificates that CAs have issued before count no more. */
 export const DeviceRecord = Type.Object({
   ...common,
   deviceTemplateId: Id,
@@ -244,6 +245,7 @@ export const DeviceRecord = Type.Object({
   geoIpLatitude: OptionalText,
   geoIpLongitude: OptionalText,
   reverseDns: OptionalText,
+  replaced: OptionalDate,
   fields: Type.String(),
 });
 

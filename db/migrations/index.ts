@@ -12,6 +12,7 @@ import * as bridges from './0008-bridges.js';
 import * as retention from './0009-retention.js';
 import * as factory from './0010-factory.js';
 import * as refusedPrincipals from './0011-refused-principals.js';
+import * as replacedHardware from './0012-replaced-hardware.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -32,6 +33,7 @@ export const registryMigrations: readonly Migration[] = [
   retention,
   factory,
   refusedPrincipals,
+  replacedHardware,
 ];
 
 /**

@@ -31,7 +31,7 @@ export async function provisionOne(args: string[]): Promise<void> {
   const flags = readFlags(args, kinds);
   const serialNumber = readSerial(flags);
   const out = flags.demanded('out');
-  const files = readFileOptions(texts(flags, ['format', 'labels', 'broker', 'ca', 'certify']));
+  const files = readFileOptions(texts(flags, ['format', 'labels', 'broker', 'ca', 'certify', 'template']));
   const fields = readFields(flags.list('field'));
   // It is there when the answers are.
   if (files.labels !== 'none') void import('qrcode');

@@ -42,6 +42,7 @@ export async function provision(args: string[]): Promise<void> {
     broker: flags.text('broker'),
     ca: flags.text('ca'),
     certify: flags.text('certify'),
+    template: flags.text('template'),
   });
   const out = flags.is('dry-run') ? (flags.text('out') ?? '') : flags.demanded('out');
   const concurrency = flags.whole('concurrency', 2, 1, 16);
@@ -86,20 +87,32 @@ async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurr
   const before = good.filter(({ serialNumber }) => already.has(serialNumber)).length;
   progress.written(before);
   progress.made(before);
+  sayOthers(
+    line,
+    good.filter(({ serialNumber }) => already.has(serialNumber)),
+  );
   const failed = new Map<string, string>();
   const stopped: unknown[] = [];
 
   /** One chunk to its end; what stops it stops the run, after what others have begun. */
   const finish = async (chunk: ChunkState) => {
     const isNew = chunk.state === 'begun';
-    let gone = 0;
+    let [gone, written] = [0, 0];
     const made = (rows: number) => {
       progress.made(rows - gone);
       gone = rows;
     };
-    const given = chunk.by === 'job' ? await runChunk(line, chunk, made) : await runUnit(line, chunk);
+    const telling = {
+      ...line,
+      written: (units: number) => {
+        progress.written(units);
+        written += units;
+      },
+    };
+    const given = chunk.by === 'job' ? await runChunk(telling, chunk, made) : await runUnit(telling, chunk);
     for (const { serialNumber, reason } of given) failed.set(serialNumber, reason);
-    if (isNew) progress.written(chunk.rows.filter(({ serialNumber }) => journal.done.has(serialNumber)).length);
+    const done = chunk.rows.filter(({ serialNumber }) => journal.done.has(serialNumber)).length;
+    if (isNew) progress.written(done - written);
   };
   const finishAll = async (chunks: AsyncIterable<ChunkState> | Iterable<ChunkState>) => {
     const waiting = (async function* () {
@@ -127,6 +140,15 @@ async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurr
   }
   progress.end();
   await report(line, flags, { csv, bad, failed, already, stopped });
+}
+
+/** Units that are done are not made again because a flag is another one: that is said, where the journal knows it. */
+function sayOthers({ journal, madeWith, say }: Line, rows: readonly CsvRow[]): void {
+  const others = rows.filter(({ serialNumber }) => {
+    const before = journal.done.get(serialNumber)?.madeWith;
+    return before !== undefined && before !== madeWith;
+  }).length;
+  if (others > 0) say(`${others} done before with another --broker, --ca or --template: they stay as they are.`);
 }
 
 /** Units of `--again`, once each however often a run breaks off. @throws UsageError for one that was not made here. */
@@ -199,7 +221,7 @@ async function report(line: Line, flags: Flags, { csv, bad, failed, already, sto
   say(flags, { rows: csv.rows.length, done, made, failed: reasons.size, open });
   if (stopped.length > 0) throw worst(stopped);
   if (reasons.size === 0) return;
-  const sentence = `${reasons.size} rows failed: see ${join(journal.directory, 'failed.csv')}.`;
+  const sentence = `${rowCount(reasons.size)} failed: see ${join(journal.directory, 'failed.csv')}.`;
   const ended = [...failed.values()].find((reason) => stationEnded.test(reason));
   if (ended !== undefined) throw refused(`${sentence} ${ended}`);
   throw new Ending(exitCodes.failed, sentence);
@@ -207,6 +229,10 @@ async function report(line: Line, flags: Flags, { csv, bad, failed, already, sto
 
 function lostReason(path: string, serialNumber: string): string {
   return `It was made, and ${path} is not there any more; --again '${serialNumber}' gives it a new secret and files`;
+}
+
+function rowCount(count: number): string {
+  return count === 1 ? '1 row' : `${count} rows`;
 }
 
 interface Sum {
@@ -221,7 +247,7 @@ interface Sum {
 
 function say(flags: Flags, sum: Sum): void {
   const { rows, done, made, failed, open } = sum;
-  const sentence = `${rows} rows: ${done} done (${made} now), ${failed} failed, ${open} open`;
+  const sentence = `${rowCount(rows)}: ${done} done (${made} now), ${failed} failed, ${open} open`;
   process.stdout.write(`${flags.is('json') ? JSON.stringify(sum) : sentence}\n`);
 }
 
@@ -270,7 +296,7 @@ async function dryRun(
     for (const { serialNumber, reason } of failed.slice(0, mostSaid))
       progress.say([serialNumber, reason].filter(Boolean).join(': '));
     if (failed.length > mostSaid) progress.say(`and ${failed.length - mostSaid} more; --json has all`);
-    process.stdout.write(`${sum.rows} rows: ${sum.good} could be made, ${sum.failed} could not\n`);
+    process.stdout.write(`${rowCount(sum.rows)}: ${sum.good} could be made, ${sum.failed} could not\n`);
   }
-  if (failed.length > 0) throw new Ending(exitCodes.failed, `${failed.length} rows would fail.`);
+  if (failed.length > 0) throw new Ending(exitCodes.failed, `${rowCount(failed.length)} would fail.`);
 }

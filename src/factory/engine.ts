@@ -6,7 +6,7 @@ import { AsyncResource } from 'node:async_hooks';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
-import type { Db, Tx } from '../../db/index.js';
+import { type Db, isStoreBusy, type Tx } from '../../db/index.js';
 import { insertMany } from '../../db/many.js';
 import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';
@@ -33,7 +33,7 @@ const sharesAhead = 2;
 const leastLong = 100;
 /** Milliseconds between two looks for results whose time is over. */
 const lookEvery = 60_000;
-/** Milliseconds until a job is begun again that could neither go on nor be ended. */
+/** Milliseconds until a job is begun again that could neither go on nor be ended, or not write now. */
 const retryAfter = 1000;
 /** Rows that are made pending again in one transaction. */
 const retriedAtOnce = 250;
@@ -161,6 +161,10 @@ export class Jobs {
       await this.#work(await this.#starting(job));
     } catch (error) {
       if (error instanceof Stopped) return;
+      if (isStoreBusy(error)) {
+        this.#log(error, 'a job waits: another program holds the database');
+        return pause(retryAfter);
+      }
       const isRefused = error instanceof PlatformError;
       if (!isRefused) this.#log(error, 'a job could not go on');
       const reason = isRefused ? error.message : 'An unexpected error occurred.';
@@ -215,7 +219,8 @@ export class Jobs {
       if (this.#stopped) throw new Stopped();
       ahead.push(look());
       const held = await this.#write(job, share.prepared);
-      size = nextSize(isLong(job) ? far : near, share.count, held);
+      // Who else writes waits for a share of every job that runs.
+      size = nextSize(isLong(job) ? far : near, share.count, held * this.#running.size);
       await nextTurn();
     }
     await this.#end(job, 'succeeded', null);
@@ -344,7 +349,7 @@ function isLong({ action, total }: Job): boolean {
   return action === 'provision' && total >= leastLong;
 }
 
-/** As many rows as would have taken the time that a transaction may take. */
+/** As many rows as would have taken the time that a transaction may take; `held` is what they took, in milliseconds. */
 function nextSize({ most, holdTime }: typeof near, count: number, held: number): number {
   const wanted = Math.round((count * holdTime) / Math.max(held, 0.1) / rowsAtOnce.least) * rowsAtOnce.least;
   return Math.max(rowsAtOnce.least, Math.min(most, wanted, 2 * Math.max(count, rowsAtOnce.least)));

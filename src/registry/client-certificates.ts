@@ -37,6 +37,8 @@ interface Ground {
 interface Claim {
   deviceId: string;
   ground: Ground;
+  /** Milliseconds, of what a CA has issued: when it begins earlier, it is that of hardware that was replaced. */
+  since?: number | undefined;
   maker?: AuthorityRow;
 }
 
@@ -112,11 +114,13 @@ export class ClientCertificates {
     const certificate = readable(presented.own);
     const claim = certificate && this.#claimOf(certificate, presented.others);
     if (!certificate || !claim) return wrong('unknown certificate');
-    const { deviceId, ground, maker } = claim;
+    const { deviceId, ground, since = Number.NEGATIVE_INFINITY, maker } = claim;
     if (username !== '' && username !== deviceId) return wrong('the certificate is that of another device');
     const now = clock.now();
     if (now < ground.validFrom) return wrong('the certificate, or its CA, is not valid yet', deviceId);
     if (now >= ground.validTo) return wrong('the certificate, or its CA, has expired', deviceId);
+    if (certificate.validFrom < since)
+      return refused('the certificate begins before the hardware was replaced: issue a new one', deviceId);
     if (maker && !(await this.#make(maker, certificate, deviceId, address)))
       return refused('the CA may not make this device', deviceId);
     const device = access.placement(deviceId);
@@ -138,7 +142,7 @@ export class ClientCertificates {
       const ground = this.#provenGround(fingerprint) ?? this.#groundIn(named.accountId, certificate, others);
       if (ground) {
         this.#proven.set(fingerprint, ground);
-        return { deviceId: named.id, ground };
+        return { deviceId: named.id, ground, since: this.#replacedAt(named.id) };
       }
     }
     if (registered) {
@@ -159,6 +163,12 @@ export class ClientCertificates {
     const makers = all.filter(({ authority }) => authority.accountId === accountId && authority.createDevices === 1);
     const chosen = makers.find(({ ground }) => this.#isValid(ground)) ?? makers[0];
     return chosen && { deviceId, ground: chosen.ground, maker: chosen.authority };
+  }
+
+  /** Looked up at every connection, also for what has been proven before. Certificates begin with a whole second. */
+  #replacedAt(deviceId: string): number | undefined {
+    const replaced = this.#ctx.registry.replacedAt(deviceId);
+    return replaced === undefined ? undefined : Math.floor(Date.parse(replaced) / 1000) * 1000;
   }
 
   /** A CA of the account that vouches for the certificate of its device; a valid one if there is one. */

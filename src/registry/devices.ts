@@ -169,6 +169,7 @@ export function newDevice(
     geoIpLatitude: null,
     geoIpLongitude: null,
     reverseDns: set.reverseDns ?? null,
+    replaced: null,
     fields: readNewFields(fields.of('devices', deviceTemplateId), body),
   };
 }

@@ -28,7 +28,7 @@ export function replacementRoutes(app: App, ctx: Context): void {
         tags: ['Provisioning'],
         summary: 'Put other hardware in the place of a device: a new serial number and a new secret',
         description:
-          'The id, its history and its stored sessions stay. The former secret, the certificates and the association code, which stands on the label of the former hardware, end at once.',
+          'The id, its history and its stored sessions stay. The former secret, the certificates and the association code, which stands on the label of the former hardware, end at once. A certificate that a CA has issued counts from now on only when its validity begins after the replacement.',
         params: idParams,
         headers: etagHeaders,
         body,
@@ -70,9 +70,10 @@ async function replaceDevice(
     if (!before) throw new PlatformError('notFound');
     // In the one change that makes the version of the answer, so that storeSecret finds nothing left to move.
     const activated = before.provisioningState === 'defined' ? { provisioningState: 'activated' } : {};
-    const after = await change(tx, 'devices', id, version, { caller, clock }, { serialNumber, ...activated });
+    const replaced = timestamp(clock);
+    const after = await change(tx, 'devices', id, version, { caller, clock }, { serialNumber, replaced, ...activated });
     const holder = { entityId: id, entityType: 'device' } as const;
-    const { credential } = await storeSecret(tx, caller, holder, secretHash, timestamp(clock));
+    const { credential } = await storeSecret(tx, caller, holder, secretHash, replaced);
     await tx.deleteFrom('certificates').where('entityId', '=', id).execute();
     await tx.deleteFrom('associationCodes').where('deviceId', '=', id).execute();
     await ctx.audit.record(tx, {

@@ -319,6 +319,32 @@ t.test('what let a connection in ends it: certificate, CA, device, time', async 
   t.match(await refusalsOf(one.id), ['the entity may not connect now', 'unknown certificate'].slice(0, 1));
 });
 
+t.test('what a CA has issued before the hardware was replaced lets nobody in, resumed sessions included', async (t) => {
+  const device = await newDevice();
+  const ca = await makeAuthority({ subject: 'CN=Replacing' });
+  await authority(ca);
+  const issued = (from: number) => makeCertificate({ subject: `CN=${device.id}`, issuer: ca, from });
+  const former = await issued(Date.now() - hour);
+  const only = { maxVersion: 'TLSv1.2' } as const;
+  const session = await firstSession(t, [former], only);
+  const connected = await join(t, former, { clientId: 'former' });
+  t.equal(connected.returnCode, 0);
+  const { device: latest } = await service.ok('GET', `/api/v1/devices/${device.id}`);
+  const headers = { etag: latest.version };
+  await service.ok('POST', `/api/v1/devices/${device.id}/replace`, { body: { serialNumber: 'new' }, headers });
+  await connected.closed;
+  t.equal(await codeOf(t, former), 5);
+  const resumed = await join(t, former, {}, { ...only, session });
+  t.strictSame([resumed.tls.isSessionReused(), resumed.returnCode], [true, 5]);
+  t.match(await refusalsOf(device.id), [/begins before the hardware was replaced: issue a new one/]);
+  const replaced = service.server.ctx.registry.replacedAt(device.id) ?? '';
+  const second = Math.floor(Date.parse(replaced) / 1000) * 1000;
+  t.equal(await codeOf(t, await issued(second - 1000)), 5, 'also one that is shown for the first time');
+  t.equal(await codeOf(t, await issued(second)), 0, 'that of the new hardware: certificates begin with a whole second');
+  await register(device.id, former);
+  t.equal(await codeOf(t, former), 0, 'whoever registers one afterwards means it, whatever its dates');
+});
+
 t.test('a certificate and its CA end in time, connections included', { timeout: 30_000 }, async (t) => {
   const [one, two] = [await newDevice(), await newDevice()];
   const own = await makeCertificate({ to: Date.now() + hour });

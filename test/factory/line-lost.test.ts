@@ -182,6 +182,26 @@ t.test('a run whose token is gone is taken over, also where the answer of its jo
   );
 });
 
+t.test('where the results of a job cannot be destroyed, the command says how long they stay', async (t) => {
+  const former = await makeStation('former');
+  const rows = rowsOf('STAY');
+  const jobId = await makeJob(rows, former.token);
+  const station = new Station(t, service);
+  const journal = await Journal.open(station.out);
+  await journal.append({ type: 'settings', ...settings() });
+  const time = new Date().toISOString();
+  await journal.append({ type: 'chunk', key: 'stay', time, by: 'job', caller: former.id, rows });
+  await journal.append({ type: 'job', key: 'stay', jobId });
+  const done = rows.map(({ serialNumber, file }) => ({ serialNumber, deviceId: 'x', file }));
+  await journal.append({ type: 'written', key: 'stay', done, failed: [] });
+  await journal.close();
+  for (const { file } of rows) writeFileSync(join(station.out, `${file}.csv`), '');
+  const csv = station.csv(serials(2, 'STAY'));
+  const said = new RegExp(`^Job ${jobId} was made with another token: .* until 24 hours after its end\\.$`, 'm');
+  t.match(await station.provision(csv), { code: 0, stderr: said });
+  t.notMatch((await station.provision(csv)).stderr, said, 'once');
+});
+
 t.test('a unit that one station has begun is not made again by another', async (t) => {
   const [first, second] = [await makeStation('first'), await makeStation('second')];
   const [row] = rowsOf('HANDED') as [{ serialNumber: string; file: string; fields: object }];

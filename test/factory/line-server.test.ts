@@ -100,7 +100,7 @@ t.test('rows that a station may not make any more are refused, in batch as for o
   t.match(ended, {
     code: 4,
     stdout: /3 rows: 2 done/,
-    stderr: /1 rows failed: see .* The station has made 2 of its 2/,
+    stderr: /1 row failed: see .* The station has made 2 of its 2/,
   });
   ahead = 2 * hour;
   t.match(

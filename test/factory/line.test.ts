@@ -6,7 +6,9 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import mqtt from 'mqtt';
 import t from 'tap';
+import type { Client } from '../../src/commands/line/client.js';
 import { Journal } from '../../src/commands/line/journal.js';
+import { deliver, readFileOptions } from '../../src/commands/line/line.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile } from '../support/process.js';
 import { type Json, type Service, startService } from '../support/service.js';
@@ -57,6 +59,12 @@ t.test('run again it does nothing; a changed file leaves what is done and makes 
   const again = await station.provision(changed, '--json');
   t.strictSame(JSON.parse(again.stdout), { rows: 4, done: 4, made: 1, failed: 0, open: 0 });
   t.strictSame(station.units()[0], first);
+  const said = /^3 done before with another --broker, --ca or --template: they stay as they are\.$/m;
+  const more = ['--broker', 'mqtt://elsewhere.example:1883'];
+  const few = station.csv(serials(3, 'AGAIN'), 'few.csv');
+  t.match(await station.provision(few, ...more), { code: 0, stderr: said });
+  t.notMatch((await station.provision(few)).stderr, said);
+  t.strictSame(station.units()[0], first);
   const dry = await station.run('provision', '--csv', changed, '--dry-run', '--out', station.out, '--json');
   t.match(JSON.parse(dry.stdout), { rows: 4, good: 4, failed: 0 }, 'a dry run knows them');
   t.equal((await devicesOf(service)).filter((one) => one.startsWith('AGAIN')).length, 4);
@@ -85,6 +93,13 @@ t.test('rows that fail are listed with the reason, and are made when their file 
     station.units().map(({ serialNumber }) => serialNumber),
     ['BAD-0001', 'BAD-0003', 'BAD-0002'],
   );
+});
+
+t.test('one row is no rows', async (t) => {
+  const station = new Station(t, service);
+  const csv = station.csv([{ serialNumber: 'SINGLE', latitude: 'north' }]);
+  const stdout = '1 row: 0 done (0 now), 1 failed, 0 open\n';
+  t.match(await station.provision(csv), { code: 1, stdout, stderr: /^1 row failed: see /m });
 });
 
 t.test('a dry run says what would fail, makes nothing and writes nothing', async (t) => {
@@ -235,6 +250,23 @@ t.test('files that cannot be written leave the results on the server, for the ne
   rmdirSync(join(labels, 'FULL-0002.svg'));
   t.equal((await station.provision(csv, '--labels')).code, 0);
   t.equal(station.units().length, 3);
+});
+
+t.test('while the files of many units are written, it is told how many are', async (t) => {
+  const rows = serials(600, 'TOLD').map(({ serialNumber }) => ({ serialNumber, file: serialNumber, fields: {} }));
+  const journal = await Journal.open(join(temporaryDirectory(t), 'out'));
+  t.teardown(() => journal.close());
+  const none = { broker: undefined, ca: undefined, certify: undefined, template: undefined };
+  const files = readFileOptions({ format: 'env', labels: 'none', ...none });
+  const told: number[] = [];
+  const line = { ...files, journal, client: {} as Client, say: () => {}, written: (units: number) => told.push(units) };
+  const chunk = { key: 'k', time: '', by: 'job', rows, state: 'begun' } as const;
+  await journal.append({ type: 'chunk', ...chunk, rows });
+  const some = { deviceId: 'x', accountId: 'x', secret: 'x', associationCode: 'x', claimUrl: 'x', topics: {} };
+  const units = rows.map(({ serialNumber }, at) => ({ row: at + 1, serialNumber, broker: 'mqtt://x:1883', ...some }));
+  await deliver(line, chunk, units, []);
+  t.strictSame(told, [250, 250, 100]);
+  t.equal(journal.done.size, 600);
 });
 
 t.test('results that expired before they were written: the units get new secrets, once', async (t) => {

@@ -204,11 +204,17 @@ function readResults(job: Job, answer: Answer): Unit[] {
   return lines.map((line) => JSON.parse(line) as Unit);
 }
 
-async function confirm({ client, journal }: Line, { key, jobId }: ChunkState): Promise<void> {
+/** Tells the server to forget the results; those of another token cannot be, and its units have their files all the same. */
+async function confirm({ client, journal, say }: Line, { key, jobId }: ChunkState): Promise<void> {
   const answer = await client.call('POST', `/provisioning/jobs/${jobId}/results/confirm`);
+  const isOfAnotherToken = answer.status === 403 || answer.status === 404;
   // Gone already is as good as confirmed now.
-  if (answer.status >= 300 && ![403, 404, 410].includes(answer.status))
+  if (answer.status >= 300 && answer.status !== 410 && !isOfAnotherToken)
     throw trouble(`Job ${jobId} cannot be confirmed: ${reasonOf(answer)}`);
+  if (isOfAnotherToken)
+    say(
+      `Job ${jobId} was made with another token: whoever has that can read its results until 24 hours after its end.`,
+    );
   await journal.append({ type: 'confirmed', key });
 }
 

@@ -41,6 +41,8 @@ export interface DoneUnit {
   file: string;
   /** The sheet that its label is on, below the directory, where labels are sheets. */
   sheet?: string | undefined;
+  /** The flags that it was made with, as Line has them; an older journal does not say. */
+  madeWith?: string | undefined;
 }
 
 export interface FailedUnit {
@@ -60,7 +62,7 @@ type Entry =
   | ({ type: 'chunk' } & Chunk)
   | { type: 'job'; key: string; jobId: string }
   /** The files of these units are on disk. */
-  | { type: 'written'; key: string; done: DoneUnit[]; failed: FailedUnit[] }
+  | { type: 'written'; key: string; done: DoneUnit[]; failed: FailedUnit[]; madeWith?: string }
   | { type: 'confirmed'; key: string }
   /** Nothing was made of it. */
   | { type: 'dropped'; key: string; reason: string }
@@ -207,7 +209,7 @@ export class Journal {
         chunk.jobId = entry.jobId;
         break;
       case 'written':
-        for (const unit of entry.done) this.done.set(unit.serialNumber, unit);
+        for (const unit of entry.done) this.done.set(unit.serialNumber, { madeWith: entry.madeWith, ...unit });
         // Single units have nothing that could be confirmed.
         chunk.state = chunk.by === 'job' ? 'written' : 'over';
         break;

@@ -1,6 +1,6 @@
 /** A directory of units that is being filled: what its commands share. */
 import { execFile } from 'node:child_process';
-import { createPrivateKey, randomUUID, X509Certificate } from 'node:crypto';
+import { createHash, createPrivateKey, randomUUID, X509Certificate } from 'node:crypto';
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -10,6 +10,9 @@ import { Ending, refused, trouble, UsageError } from '../usage.js';
 import type { Client } from './client.js';
 import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
 import { type File, fileNameOf, writeFiles } from './unit-files.js';
+
+/** Units whose files are written together: less than a line of progress takes. */
+const unitsAtOnce = 250;
 
 export const labelForms = ['none', 'svg', 'png', 'html'] as const;
 export type LabelForm = (typeof labelForms)[number];
@@ -24,8 +27,13 @@ export interface Line {
   extra: FlashExtra;
   /** A program that makes a certificate for a unit. */
   certify: string | undefined;
+  /** A digest of the flags for broker, CA and template: what is done stays as they were. */
+  madeWith: string;
   /** Jobs of a token that is gone are ended with new secrets for their units. */
   takesOver?: boolean;
+  say(sentence: string): void;
+  /** Hears of units whose files are on disk, while others of their chunk are written. */
+  written?(units: number): void;
 }
 
 /** What flags say of the files that are written. */
@@ -35,10 +43,11 @@ export interface FileOptions {
   broker: string | undefined;
   ca: string | undefined;
   certify: string | undefined;
+  template: string | undefined;
 }
 
 /** How the files are made. */
-export type FileChoice = Pick<Line, 'format' | 'labels' | 'broker' | 'extra' | 'certify'>;
+export type FileChoice = Pick<Line, 'format' | 'labels' | 'broker' | 'extra' | 'certify' | 'madeWith'>;
 
 /** @throws UsageError for a form that there is not, or a CA that cannot be read. */
 export function readFileOptions(options: FileOptions): FileChoice {
@@ -46,11 +55,14 @@ export function readFileOptions(options: FileOptions): FileChoice {
   if (!format) throw new UsageError(`--format must be one of ${flashFormats.join(', ')}.`);
   const labels = labelForms.find((one) => one === (options.labels ?? 'none'));
   if (!labels) throw new UsageError(`--labels must be one of ${labelForms.join(', ')}.`);
-  const { broker, certify } = options;
+  const { broker, certify, template } = options;
   demandProgram(certify);
   const isBroker = broker === undefined || (URL.canParse(broker) && /^mqtts?:\/\/[^/]+$/.test(broker));
   if (!isBroker) throw new UsageError('--broker must be mqtt://host:port or mqtts://host:port.');
-  return { format, labels, broker, extra: { ca: readPem(options.ca) }, certify };
+  const ca = readPem(options.ca);
+  const flags = JSON.stringify([broker, ca, template]);
+  const madeWith = createHash('sha256').update(flags).digest('hex').slice(0, 12);
+  return { format, labels, broker, extra: { ca }, certify, madeWith };
 }
 
 /** A path can be looked at before a unit is made; a mere name is found, or not, when it is called. @throws UsageError. */
@@ -146,15 +158,21 @@ export async function deliver(line: Line, chunk: ChunkState, units: Unit[], fail
   if (named.length < units.length) throw trouble('The server answered with units that were not asked for.');
   const sheet = sheetPath(line, chunk);
   try {
-    const files: File[] = [];
-    for (const { file, unit } of named) files.push(await flashOf(line, file, unit));
-    await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, sheet, named))]);
+    if (sheet !== undefined && named.length > 0)
+      await writeFiles(line.journal.directory, [await sheetOf(sheet, named)]);
+    for (let from = 0; from < named.length; from += unitsAtOnce) {
+      const some = named.slice(from, from + unitsAtOnce);
+      const files: File[] = [];
+      for (const { file, unit } of some) files.push(await flashOf(line, file, unit));
+      await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, some))]);
+      line.written?.(some.length);
+    }
   } catch (error) {
     if (error instanceof UsageError || error instanceof Ending) throw error;
     throw trouble(`The files in ${line.journal.directory} cannot be written: ${(error as Error).message}`);
   }
   const done = named.map(({ file, unit: { serialNumber, deviceId } }) => ({ serialNumber, deviceId, file, sheet }));
-  await line.journal.append({ type: 'written', key: chunk.key, done, failed });
+  await line.journal.append({ type: 'written', key: chunk.key, done, failed, madeWith: line.madeWith });
 }
 
 async function flashOf({ format, broker, extra, certify }: Line, file: string, unit: Unit): Promise<File> {
@@ -200,21 +218,26 @@ export function sheetPath({ labels }: Pick<Line, 'labels'>, { by, rows, time, ke
   );
 }
 
-async function labelsOf(
-  { labels }: Line,
-  sheet: string | undefined,
-  named: ReadonlyArray<{ file: string; unit: Unit }>,
-): Promise<File[]> {
-  if (labels === 'none' || named.length === 0) return [];
-  const { labelPng, labelSheet, labelSvg } = await import('../../factory/labels.js');
-  if (sheet !== undefined) {
-    const units = (async function* () {
-      for (const { unit } of named) yield unit;
-    })();
-    let content = '';
-    for await (const part of labelSheet(units)) content += part;
-    return [{ path: sheet, content }];
-  }
+/** A unit, and the name of its files. */
+interface Named {
+  file: string;
+  unit: Unit;
+}
+
+async function sheetOf(path: string, named: readonly Named[]): Promise<File> {
+  const { labelSheet } = await import('../../factory/labels.js');
+  const units = (async function* () {
+    for (const { unit } of named) yield unit;
+  })();
+  let content = '';
+  for await (const part of labelSheet(units)) content += part;
+  return { path, content };
+}
+
+/** Labels that are files of their own. */
+async function labelsOf({ labels }: Line, named: readonly Named[]): Promise<File[]> {
+  if (labels !== 'svg' && labels !== 'png') return [];
+  const { labelPng, labelSvg } = await import('../../factory/labels.js');
   const files: File[] = [];
   for (const { file, unit } of named)
     files.push({

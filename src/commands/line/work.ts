@@ -42,7 +42,7 @@ export async function withLine(flags: Flags, place: Place, work: (line: Line) =>
     const client = await connecting;
     try {
       await settle(journal, { accountId: client.accountId, format: files.format, labels: files.labels });
-      await work({ client, journal, ...files });
+      await work({ client, journal, say, ...files });
     } finally {
       client.close();
     }
