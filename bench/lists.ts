@@ -1,5 +1,5 @@
 /** Page 1 of every documented filter and sort of GET /devices, over HTTP, at the size that the directory has. */
-import { sql } from 'kysely';
+import { sql } from '../db/kysely.js';
 import { readConfig } from '../src/config.js';
 import { startServer } from '../src/server.js';
 import { seedAdmin } from './seed.js';

@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, sql } from '../kysely.js';
 
 /** Orders of GET /devices (spec 4.3): each is read from an index, ties by id. */
 const sorts = [

@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, sql } from '../kysely.js';
 
 const columns = ['serialNumber', 'firmwareVersion'];
 type Row = 'new' | 'old';

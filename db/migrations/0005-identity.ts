@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, sql } from '../kysely.js';
 
 /** Fields of every entity (spec 2.1). */
 const common = `

@@ -1,6 +1,6 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import type Sqlite from 'better-sqlite3';
-import { Kysely } from 'kysely';
+import { Kysely } from '../kysely.js';
 import { openSqlite, SqliteDialect } from '../sqlite.js';
 import * as foundation from './0001-foundation.js';
 import * as registry from './0002-registry.js';

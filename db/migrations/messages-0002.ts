@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, sql } from '../kysely.js';
 
 /**
  * MQTT sessions and what is kept for them. A message for several sessions is stored once; the queue is clustered by

@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, sql } from '../kysely.js';
 
 /**
  * Messages on their way to bridges (decisions 7). `state` is 0 pending, 1 delivered, 2 dead, and `since` the time of

@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, sql } from '../kysely.js';
 
 /**
  * What removing the oldest asks for. "oldest" is the time of a series' first point, null when it has none: nobody has to

@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, sql } from '../kysely.js';
 
 /**
  * Where in a series a category is (series-marks.ts): every point lies in a mark of its series and category, and the marks

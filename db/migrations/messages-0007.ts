@@ -1,4 +1,4 @@
-import { type Kysely, sql } from 'kysely';
+import { type Kysely, sql } from '../kysely.js';
 
 /**
  * What those who come back to a stream have missed, in the order in which it came: log entries and series by account, and

@@ -1,4 +1,6 @@
 /** Lists of entities (spec 4.1): match, reach, sort, page, count, and the parents and child counts beside them. */
+
+import type { Db } from '../../db/index.js';
 import {
   type Expression,
   type ExpressionBuilder,
@@ -6,11 +8,10 @@ import {
   type SelectQueryBuilder,
   type SqlBool,
   sql,
-} from 'kysely';
-import { type TProperties, Type } from 'typebox';
-import type { Db } from '../../db/index.js';
+} from '../../db/kysely.js';
 import type { EntityTable, Row } from '../../db/records.js';
 import { contains, countContaining, seldomRows, type TextColumn } from '../../db/text.js';
+import { type TProperties, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';

@@ -2,8 +2,9 @@
  * Changes of e-mail addresses (decisions 4): a person's takes effect when the letter to the new address is answered, one
  * by an admin at once. Nobody gets an address that somebody else of the account has, and the former one is told.
  */
-import { Type } from 'typebox';
+
 import type { Tx } from '../../db/index.js';
+import { Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';

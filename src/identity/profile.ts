@@ -3,8 +3,9 @@
  * changes its own; admins and back-ends those of the account; an end-user may read those of people whom it sees as
  * end-users.
  */
-import { type Static, Type } from 'typebox';
+
 import { DateText, Id, Nullable, type Row } from '../../db/records.js';
+import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { networkOf } from '../attempts.js';
 import type { Context } from '../context.js';

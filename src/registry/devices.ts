@@ -1,7 +1,8 @@
 /** Devices (spec 2.2, 4.3). */
-import { type Static, Type } from 'typebox';
+
 import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
+import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, parentsOf, readNames } from '../entity/listing.js';
