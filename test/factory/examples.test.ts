@@ -77,7 +77,9 @@ ${node} ${fixture} "$partition" </dev/null >/dev/null 2>&1 &`,
   const { endUsers } = await service.ok('GET', `/api/v1/end-users?accountId=${service.accountId}`);
   t.equal(claimed.organizationId, endUsers.results[0].organizationId, 'the customer has it');
   const [associationCode] =
-    /[0-9A-Z]{4}(-[0-9A-Z]{4}){2}/.exec(readFileSync(join(directory, 'units/labels/TH-0001.svg'), 'utf8')) ?? [];
+    /(?<![\w-])[0-9A-Z]{4}(-[0-9A-Z]{4}){2}(?![\w-])/.exec(
+      readFileSync(join(directory, 'units/labels/TH-0001.svg'), 'utf8'),
+    ) ?? [];
   const { id: organizationId } = await service.organization();
   const { token } = await service.endUser(organizationId);
   const body = { associationCode, organizationId };
