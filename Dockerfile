@@ -11,8 +11,8 @@ WORKDIR /app
 COPY --from=build /app/package.json ./
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist/src ./dist/src
-COPY --from=build /app/dist/broker ./dist/broker
 COPY --from=build /app/dist/db ./dist/db
+COPY --from=build /app/dist/chunks ./dist/chunks
 RUN mkdir /data && chown node:node /data
 USER node
 VOLUME /data

@@ -84,8 +84,8 @@ async function stampOf(path: string): Promise<string> {
 
 async function read(path: string): Promise<Reader<CityResponse>> {
   // Whoever has no geo database does not pay for the module.
-  const [content, { Reader }] = await Promise.all([readFile(path), import('maxmind')]);
-  const reader = new Reader<CityResponse>(content);
+  const [content, { default: maxmind }] = await Promise.all([readFile(path), import('maxmind')]);
+  const reader = new maxmind.Reader<CityResponse>(content);
   // A file can have good metadata and a broken tree.
   for (const address of ['192.0.2.1', '255.255.255.255', '2001:db8::1'])
     if (isUsable(reader, address)) reader.get(address);

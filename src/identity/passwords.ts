@@ -74,7 +74,7 @@ export class Passwords {
 
   /** Read when the first password is set: the list takes 14 MB and a tenth of a second, which idling need not pay. */
   #commonOnes(): Promise<ReadonlySet<string>> {
-    this.#common ??= import('@zxcvbn-ts/language-common').then(({ dictionary }) => {
+    this.#common ??= import('@zxcvbn-ts/language-common').then(({ default: { dictionary } }) => {
       // The most common come first, in small letters; those that are too short anyway need not be kept.
       const common = dictionary['passwords-common'].slice(0, mostCommon);
       return new Set(common.filter((password) => password.length >= leastCharacters));

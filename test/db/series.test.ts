@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import type { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
@@ -308,20 +309,8 @@ t.test('log entries come newest first, filtered, in pages with the total', async
 
 t.test('kill -9 loses nothing that was acknowledged', async (t) => {
   const directory = t.testdir();
-  const script = `
-    const { MessageStore } = await import(${JSON.stringify(new URL('../../db/series.js', import.meta.url).href)});
-    const store = await MessageStore.open(${JSON.stringify(directory)}, { log: console, now: () => ${now} });
-    let n = 0;
-    const append = () => {
-      const value = (n += 1);
-      const point = { time: ${now} + value, category: 'c', numericValue: value, stringValue: null };
-      store.append(${JSON.stringify(keyOf('device'))}, [point], (error) => {
-        if (!error) process.stdout.write(value + '\\n');
-        append();
-      });
-    };
-    for (let lane = 0; lane < 20; lane += 1) append();`;
-  const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
+  const writer = fileURLToPath(new URL('killed-writer.js', import.meta.url));
+  const child = spawn(process.execPath, [writer, directory, String(now), JSON.stringify(keyOf('device'))], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const acknowledged: number[] = [];

@@ -12,7 +12,7 @@ const files = ['registry.db', 'messages.db'];
 
 /** Where it is, or will be; each build has its own, because it may have another schema. */
 function place(): string {
-  return join(build, `template-${statSync(join(build, 'src/server.js')).mtimeMs}`);
+  return join(build, `template-${statSync(join(build, 'src/main.js')).mtimeMs}`);
 }
 
 /** Copies the signing keys into `directory`, unless it has its own or there are none yet. */
