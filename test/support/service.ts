@@ -8,7 +8,7 @@ import { type Server, startServer } from '../../src/server.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
 import { SecretWatch } from './secrets.js';
-import { copyDatabases, copyKeys, keepTemplate } from './template.js';
+import { copyDatabases, copyKeys, keepTemplate, keptDocument } from './template.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: answers are what the test says they are
 export type Json = any;
@@ -166,7 +166,7 @@ export class Service {
     const { app } = this.server;
     const known = contracts.get(app.headerPrefix);
     if (known) return known;
-    const contract = new Contract(app.swagger());
+    const contract = new Contract(keptDocument(app.headerPrefix, () => app.swagger()));
     contracts.set(app.headerPrefix, contract);
     return contract;
   }

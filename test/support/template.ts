@@ -1,8 +1,20 @@
 /**
- * A data directory with its first account, made once in a run by the first service that starts: making the signing key,
- * the schema and the hash of a password takes longer than all the rest of a start. It is kept beside the build.
+ * What the first service of a run makes and the others take, kept beside the build: a data directory with its first
+ * account (the signing key, the schema and the hash of a password take longer than all the rest of a start), and the
+ * OpenAPI document, which takes as long again.
  */
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
@@ -47,4 +59,16 @@ export function keepTemplate(directory: string): void {
 function copyAll(from: string, to: string): void {
   mkdirSync(to, { recursive: true, mode: 0o700 });
   for (const name of readdirSync(from)) copyFileSync(join(from, name), join(to, name));
+}
+
+/** The OpenAPI document under a header prefix, which is all that it depends on. */
+export function keptDocument(headerPrefix: string, make: () => object): object {
+  const kept = `${place()}-${headerPrefix}.json`;
+  if (existsSync(kept)) return JSON.parse(readFileSync(kept, 'utf8'));
+  const document = make();
+  const partial = mkdtempSync(join(build, 'partial-'));
+  writeFileSync(join(partial, 'document'), JSON.stringify(document));
+  renameSync(join(partial, 'document'), kept);
+  rmSync(partial, { recursive: true });
+  return document;
 }
