@@ -2,7 +2,7 @@
  * The build: one file for each program and each thread, and chunks for what they share, because loading some thousand
  * modules one by one takes longer than all the rest of a start. Types are checked by `npm run types`, not here.
  * `node build.mjs` builds the product, `node build.mjs --tests` the tests and benchmarks too, and with
- * `--maps` so that stacks of tests name lines of the sources.
+ * `--apart` each module by itself, with maps: slower, but stacks and coverage name lines of the sources.
  */
 import { readFileSync, rmSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
@@ -39,6 +39,8 @@ import { fileURLToPath as bannerPath } from 'node:url';
 const require = bannerRequire(import.meta.url);
 const __filename = bannerPath(import.meta.url), __dirname = bannerDirname(__filename);`;
 
+const common = { absWorkingDir: root, outbase: '.', outdir: 'dist', format: 'esm', platform: 'node', target: 'node20' };
+
 /** A module says where it lies by `import.meta.url`: in a chunk that is still the place it has in the source. */
 const ownPlaces = {
   name: 'own places',
@@ -54,16 +56,11 @@ const ownPlaces = {
 
 function bundle(entryPoints, { chunks, sourcemap }) {
   return build({
-    absWorkingDir: root,
+    ...common,
     entryPoints,
-    outbase: '.',
-    outdir: 'dist',
     chunkNames: `${chunks}/[name]-[hash]`,
     bundle: true,
     splitting: true,
-    format: 'esm',
-    platform: 'node',
-    target: 'node20',
     sourcemap,
     external,
     banner: { js: banner },
@@ -72,8 +69,15 @@ function bundle(entryPoints, { chunks, sourcemap }) {
   });
 }
 
+function transform(entryPoints) {
+  return build({ ...common, entryPoints, sourcemap: true, logLevel: 'warning' });
+}
+
 rmSync(`${root}/dist`, { recursive: true, force: true });
-await bundle(product, { chunks: 'chunks', sourcemap: true });
-// Each test process would read the maps, with tap, whether it needs them or not: they are made when asked for.
-if (process.argv.includes('--tests'))
-  await bundle(tests, { chunks: 'test/chunks', sourcemap: process.argv.includes('--maps') });
+if (process.argv.includes('--apart'))
+  await transform(['src', 'broker', 'db', 'demo', 'bench', 'test'].map((folder) => `${folder}/**/*.ts`));
+else {
+  await bundle(product, { chunks: 'chunks', sourcemap: true });
+  // Each test process would read the maps, with tap, whether it needs them or not.
+  if (process.argv.includes('--tests')) await bundle(tests, { chunks: 'test/chunks', sourcemap: false });
+}

@@ -12,6 +12,10 @@ export const cliFile = fileURLToPath(new URL('../../src/cli.js', import.meta.url
 /** Arguments of env(1), which becomes node: without the loaders that tap puts into every process of a test. */
 export const plainNode = ['-u', 'NODE_OPTIONS', process.execPath];
 
+/** What a process of a test keeps of this one's environment: coverage is measured in both. */
+const { PATH, NODE_V8_COVERAGE } = process.env;
+export const inherited = { PATH, ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }) };
+
 export interface Running {
   child: ChildProcess;
   url: string;
@@ -28,7 +32,7 @@ export async function runToEnd(
   args: string[],
   env: Record<string, string>,
 ): Promise<{ code: number; stdout: string; stderr: string }> {
-  const child = spawn('env', [...plainNode, file, ...args], { env: { PATH: process.env.PATH, ...env }, stdio: 'pipe' });
+  const child = spawn('env', [...plainNode, file, ...args], { env: { ...inherited, ...env }, stdio: 'pipe' });
   let [stdout, stderr] = ['', ''];
   child.stdout.on('data', (chunk) => {
     stdout += chunk;
@@ -54,7 +58,7 @@ export function launch(directory: string, env: Record<string, string | undefined
   const child = spawn('env', [...plainNode, mainFile], {
     cwd: directory,
     env: {
-      PATH: process.env.PATH,
+      ...inherited,
       SLIPWAY_DATA_DIR: directory,
       SLIPWAY_HTTP_PORT: '0',
       SLIPWAY_DNS_SERVERS: '127.0.0.1:9',
