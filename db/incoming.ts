@@ -56,8 +56,9 @@ export function replaceBy(
   return existsSync(join(directory, aside)) ? join(directory, aside) : undefined;
 }
 
-/** Finishes what was decided, when there is anything. To be called by who holds the lock, before anything is opened. */
+/** Finishes what was decided, when there is anything, and forgets what was not. To be called by who holds the lock, before anything is opened. */
 export function finishReplacement(directory: string): void {
+  abandon(directory);
   if (!isUnfinished(directory)) return;
   const from = decided(directory);
   const { going, coming, aside } = JSON.parse(readFileSync(join(from, planName), 'utf8')) as Plan;

@@ -27,6 +27,10 @@ const usage = `slipway: device provisioning service
   slipway restore FILE [--force]    into a directory without data; --force: the data there is put aside
   slipway rollback                  the data as it was before the last upgrade, for the version that ran on it
 
+  slipway doctor [--json] [--skip-integrity]
+      ports, clock, certificate, disk, files, configuration, and a server that runs; run it where the server's environment
+      is set. Exit codes: 0 all is well, 1 something will be trouble, 2 something is.
+
   These call a server (docs/factory.md): --url or SLIPWAY_URL says where it is (http://127.0.0.1:3000), --token or
   SLIPWAY_TOKEN what they may do there: a JWT, or the appToken of a station with SLIPWAY_APP_ID and SLIPWAY_ACCOUNT_ID.
 
@@ -63,6 +67,7 @@ const commands: Record<string, () => Promise<Command>> = {
   'keys rotate': async () => (await import('./commands/keys.js')).keysRotate,
   backup: async () => (await import('./commands/backup.js')).backup,
   restore: async () => (await import('./commands/restore.js')).restore,
+  doctor: async () => (await import('./commands/doctor/index.js')).doctor,
   rollback: async () => (await import('./commands/rollback.js')).rollback,
   'provision one': async () => forTheLine((await import('./commands/provision-one.js')).provisionOne),
   provision: async () => forTheLine((await import('./commands/provision.js')).provision),

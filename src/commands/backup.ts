@@ -6,7 +6,7 @@ import { copyDatabases, sync } from '../../db/copies.js';
 import { stepsHad } from '../../db/schema.js';
 import { dataVersion } from '../../db/snapshots.js';
 import { writeArchive } from './archive.js';
-import { demandRegistry, onFiles, print } from './files.js';
+import { demandRegistry, demandWhole, onFiles, print } from './files.js';
 import { UsageError } from './usage.js';
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
@@ -15,6 +15,7 @@ export async function backup(args: string[]): Promise<void> {
   const { dataDir, positionals } = onFiles(args, {}, ['FILE']);
   const file = resolve(positionals[0] as string);
   demandRegistry(dataDir);
+  demandWhole(dataDir);
   if (existsSync(file)) throw new UsageError(`${file} exists already: a backup overwrites nothing.`);
   if (!existsSync(dirname(file))) throw new UsageError(`There is no directory ${dirname(file)}.`);
   // A server beside it goes first, also for the threads that compress.

@@ -47,6 +47,12 @@ export function demandRegistry(dataDir: string): void {
   throw new UsageError(`There is no registry in ${dataDir}. Name its directory with --data-dir or SLIPWAY_DATA_DIR.`);
 }
 
+/** @throws UsageError while some of its files are those of before a restore or rollback, and some are not. */
+export function demandWhole(dataDir: string): void {
+  if (isUnfinished(dataDir))
+    throw new UsageError('A restore or rollback was broken off: start the server, which ends it.');
+}
+
 /**
  * Holds the directory for a command that no server may run beside.
  * @throws UsageError when one does.
@@ -80,8 +86,7 @@ export async function withNewRegistry(
 
 /** As the next start of the server would: not under one that runs and knows nothing of the steps that are to come. */
 async function openRegistry(dataDir: string): Promise<Registry> {
-  if (isUnfinished(dataDir))
-    throw new UsageError('A restore or rollback was broken off: start the server, which ends it.');
+  demandWhole(dataDir);
   if (behind(dataDir).length === 0) return Registry.open(dataDir);
   const lock = holdForCommand(dataDir);
   try {

@@ -2,7 +2,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { databaseNames } from '../../db/copies.js';
-import { finishReplacement, replaceBy } from '../../db/incoming.js';
+import { finishReplacement, isUnfinished, replaceBy } from '../../db/incoming.js';
 import { stepsHad } from '../../db/schema.js';
 import { filesOf, snapshotsOf } from '../../db/snapshots.js';
 import { demandRegistry, holdForCommand, onFiles, print } from './files.js';
@@ -10,7 +10,7 @@ import { UsageError } from './usage.js';
 
 export async function rollback(args: string[]): Promise<void> {
   const { dataDir } = onFiles(args, {});
-  demandRegistry(dataDir);
+  if (!isUnfinished(dataDir)) demandRegistry(dataDir);
   const lock = holdForCommand(dataDir);
   try {
     finishReplacement(dataDir);
