@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { measureBackup } from './backup.js';
 import { measureBridges } from './bridges.js';
 import { measureDisturbance } from './disturbance.js';
 import { sayLoad } from './figures.js';
@@ -30,6 +31,7 @@ npm run bench -- reconnect [--devices 10000]               a fleet with stored s
 npm run bench -- latency                                   publish to receive on an idle broker
 npm run bench -- disturbance                               what honest clients feel of those who do harm
 npm run bench -- stored                                    QoS 1 that is on disk before it is acknowledged
+npm run bench -- backup                                    what publishers feel of a backup beside them
 npm run bench -- provision [--devices 50000]               one job of so many units beside others, and single requests
 npm run bench -- one                                       one unit by a process of its own, as a line makes it
 npm run bench -- logs                                      a million log entries: stored, paged, searched
@@ -61,6 +63,7 @@ const scenarios: Record<string, { seeds: number; run(directory: string): Promise
   disturbance: { seeds: 1000, run: measureDisturbance },
   provision: { seeds: 1000, run: (directory) => measureProvisioning(directory, devices) },
   one: { seeds: 1000, run: measureOne },
+  backup: { seeds: 100_000, run: measureBackup },
   stored: { seeds: 1000, run: measureStored },
 };
 const chosen = Object.hasOwn(scenarios, scenario) ? scenarios[scenario] : undefined;

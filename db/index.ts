@@ -4,8 +4,8 @@ import Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
 import { FarWriter } from './far-writer.js';
 import { Kysely, type Transaction } from './kysely.js';
-import { migrate, registryMigrations } from './migrations/index.js';
 import type { Row, Tables } from './records.js';
+import { bringUpToDate } from './schema.js';
 import { openSqlite, openWriter, SqliteDialect, transact } from './sqlite.js';
 
 export { isStoreBusy, isStoreFull, isUniqueViolation } from './sqlite.js';
@@ -99,7 +99,7 @@ export class Registry {
   static async open(directory: string): Promise<Registry> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'registry.db');
-    await migrate(path, registryMigrations);
+    await bringUpToDate(directory, 'registry.db');
     return new Registry(openWriter(path), openSqlite(path, { readonly: true }), new FarWriter(path));
   }
 

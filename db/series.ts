@@ -9,11 +9,10 @@ import { v7 as uuidv7 } from 'uuid';
 import { fold } from './fold.js';
 import type { LogCondition, LogSearch } from './log-search.js';
 import { MessageReader } from './message-reader.js';
-import { migrate } from './migrations/index.js';
-import { messageMigrations } from './migrations/messages.js';
 import type { MqttChange } from './mqtt-changes.js';
 import { MqttRows } from './mqtt-rows.js';
 import { type OutboxChange, OutboxRows } from './outbox.js';
+import { bringUpToDate } from './schema.js';
 import { MissedRows } from './series-missed.js';
 import type { Done, Expired, Place, StepOrder } from './series-protocol.js';
 import { SeriesRanges, type Sum, type SumsQuery } from './series-ranges.js';
@@ -165,7 +164,7 @@ export class MessageStore {
   static async open(directory: string, options: { log: StoreLog; now(): number }): Promise<MessageStore> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'messages.db');
-    await migrate(path, messageMigrations);
+    await bringUpToDate(directory, 'messages.db');
     const store = new MessageStore(directory, path, options);
     try {
       await store.#writer.start();

@@ -1,6 +1,5 @@
 #!/usr/bin/env node
 /** The `slipway` command. */
-import { readFileSync } from 'node:fs';
 import { Ending, exitCodes, UsageError } from './commands/usage.js';
 import type { ErrorDetail } from './errors.js';
 
@@ -21,6 +20,16 @@ const usage = `slipway: device provisioning service
   slipway app list
   slipway app revoke --id I
   slipway keys rotate [--end-old]   a new signing key; --end-old: every token of an old one is void at once
+
+  So do these (docs/operations.md). A backup is made while the server runs; for the other two it is stopped first.
+
+  slipway backup FILE               databases and keys, of one moment, in a file that is to be kept secret
+  slipway restore FILE [--force]    into a directory without data; --force: the data there is put aside
+  slipway rollback                  the data as it was before the last upgrade, for the version that ran on it
+
+  slipway doctor [--json] [--skip-integrity]
+      ports, clock, certificate, disk, files, configuration, and a server that runs; run it where the server's environment
+      is set. Exit codes: 0 all is well, 1 something will be trouble, 2 something is.
 
   These call a server (docs/factory.md): --url or SLIPWAY_URL says where it is (http://127.0.0.1:3000), --token or
   SLIPWAY_TOKEN what they may do there: a JWT, or the appToken of a station with SLIPWAY_APP_ID and SLIPWAY_ACCOUNT_ID.
@@ -56,6 +65,10 @@ const commands: Record<string, () => Promise<Command>> = {
   'app create': async () => (await import('./commands/applications.js')).appCreate,
   'app revoke': async () => (await import('./commands/applications.js')).appRevoke,
   'keys rotate': async () => (await import('./commands/keys.js')).keysRotate,
+  backup: async () => (await import('./commands/backup.js')).backup,
+  restore: async () => (await import('./commands/restore.js')).restore,
+  doctor: async () => (await import('./commands/doctor/index.js')).doctor,
+  rollback: async () => (await import('./commands/rollback.js')).rollback,
   'provision one': async () => forTheLine((await import('./commands/provision-one.js')).provisionOne),
   provision: async () => forTheLine((await import('./commands/provision.js')).provision),
   verify: async () => forTheLine((await import('./commands/verify.js')).verify),
@@ -89,9 +102,7 @@ async function main(args: string[]): Promise<void> {
     return;
   }
   if (command === '--version') {
-    // Two folders up from dist/src.
-    const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-    console.log((JSON.parse(file) as { version: string }).version);
+    console.log((await import('../db/version.js')).version);
     return;
   }
   // As the value of another flag it is none: a unit called so has not passed.

@@ -86,6 +86,8 @@ export interface Config {
     /** What stays free on the disk: below it nothing more is taken. */
     diskReserveBytes: number;
   };
+  /** Files of the configuration that nobody else may read: the key of the certificate, `.env`; they need not be there. */
+  secretFiles: string[];
   /** Variables that look like settings and are none of this version. */
   unknown: string[];
 }
@@ -229,6 +231,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     mqttsPort: ports.SLIPWAY_MQTTS_PORT,
     tls,
     dataDir: resolve(directory, text('SLIPWAY_DATA_DIR') ?? './data'),
+    secretFiles: [text('SLIPWAY_TLS_KEY') ?? [], '.env'].flat().map((path) => resolve(directory, path)),
     topicRoot,
     headerPrefix,
     firstAccount: {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { type Logger, pino } from 'pino';
 import { openBroker } from '../broker/index.js';
+import { finishReplacement } from '../db/incoming.js';
 import { lockDirectory, type Placement, Registry } from '../db/index.js';
 import { type LogInput, MessageStore, type Point } from '../db/series.js';
 import { Access, type Caller } from './access.js';
@@ -325,6 +326,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
   try {
     const lock = holdDirectory(config.dataDir);
     closers.push(() => lock.release());
+    finishReplacement(config.dataDir);
     const positions = await openPositions(config, log);
     closers.push(() => positions.close());
     const registry = await Registry.open(config.dataDir);

@@ -1,5 +1,6 @@
 /** What the server says on standard output when it listens. */
 import { X509Certificate } from 'node:crypto';
+import { isIP } from 'node:net';
 import type { Server } from './server.js';
 
 /** The addresses; on the very first start also the admin's password and three commands to paste. */
@@ -69,6 +70,6 @@ const trusting = [
 /** A host that the certificate is for: this machine as it is asked for here, or the first name that stands in it. */
 function nameIn(pem: string, host: string): string {
   const certificate = new X509Certificate(pem);
-  if (certificate.checkIP(host) ?? certificate.checkHost(host)) return host;
+  if (isIP(host) ? certificate.checkIP(host) : certificate.checkHost(host)) return host;
   return /\bDNS:([a-z0-9.-]+)/i.exec(certificate.subjectAltName ?? '')?.[1] ?? host;
 }

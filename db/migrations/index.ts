@@ -1,4 +1,3 @@
-import { existsSync, renameSync, rmSync } from 'node:fs';
 import type Sqlite from 'better-sqlite3';
 import { Kysely } from '../kysely.js';
 import { openSqlite, SqliteDialect } from '../sqlite.js';
@@ -37,12 +36,10 @@ export const registryMigrations: readonly Migration[] = [
 ];
 
 /**
- * Brings the file at `path` up to date. Before the first step on a file that holds data, a snapshot is written to
- * `<path>.before-<step>`; foreign keys are off meanwhile and checked afterwards, and no table may lose rows unless the
- * step says so. A failure leaves the file as it was.
+ * Brings the file at `path` up to date; who calls it has seen to a snapshot (db/schema.ts). Foreign keys are off meanwhile
+ * and checked afterwards, and no table may lose rows unless the step says so. A failure leaves the file as it was.
  */
 export async function migrate(path: string, migrations: readonly Migration[]): Promise<void> {
-  const existed = existsSync(path);
   const file = openSqlite(path);
   try {
     file.exec(
@@ -51,11 +48,12 @@ export async function migrate(path: string, migrations: readonly Migration[]): P
     const applied = new Set(file.prepare<[], string>('SELECT "name" FROM "migrations"').pluck().all());
     const known = new Set(migrations.map((migration) => migration.name));
     for (const name of applied)
-      if (!known.has(name)) throw new Error(`${path} was made by a newer version: it has had the step ${name}.`);
+      if (!known.has(name))
+        throw new Error(
+          `${path} was made by a newer version: it has had the step ${name}. (slipway rollback goes back.)`,
+        );
     const pending = migrations.filter((migration) => !applied.has(migration.name));
-    const first = pending[0];
-    if (!first) return;
-    if (existed && applied.size > 0) snapshot(file, `${path}.before-${first.name}`);
+    if (pending.length === 0) return;
 
     file.pragma('foreign_keys = OFF');
     file.exec('BEGIN EXCLUSIVE');
@@ -76,13 +74,6 @@ export async function migrate(path: string, migrations: readonly Migration[]): P
   } finally {
     file.close();
   }
-}
-
-function snapshot(file: Sqlite.Database, target: string): void {
-  const partial = `${target}.partial`;
-  rmSync(partial, { force: true });
-  file.prepare('VACUUM INTO ?').run(partial);
-  renameSync(partial, target);
 }
 
 /** The step speaks Kysely; the file's own transaction stays open around it. */

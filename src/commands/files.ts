@@ -2,7 +2,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Registry } from '../../db/index.js';
+import { isUnfinished } from '../../db/incoming.js';
+import { lockDirectory, Registry } from '../../db/index.js';
+import { behind } from '../../db/schema.js';
 import { Audit } from '../audit.js';
 import { announceChange } from '../changes.js';
 import { loadConfig } from '../config.js';
@@ -35,10 +37,32 @@ export async function withRegistry(
   options: Options,
   work: (files: Files) => Promise<void>,
 ): Promise<void> {
-  const { dataDir } = readOptions(args, options);
-  if (!existsSync(join(dataDir, 'registry.db')))
-    throw new UsageError(`There is no registry in ${dataDir}. Name its directory with --data-dir or SLIPWAY_DATA_DIR.`);
+  demandRegistry(onFiles(args, options).dataDir);
   await withNewRegistry(args, options, work);
+}
+
+/** @throws UsageError when there is no registry in the directory. */
+export function demandRegistry(dataDir: string): void {
+  if (existsSync(join(dataDir, 'registry.db'))) return;
+  throw new UsageError(`There is no registry in ${dataDir}. Name its directory with --data-dir or SLIPWAY_DATA_DIR.`);
+}
+
+/** @throws UsageError while some of its files are those of before a restore or rollback, and some are not. */
+export function demandWhole(dataDir: string): void {
+  if (isUnfinished(dataDir))
+    throw new UsageError('A restore or rollback was broken off: start the server, which ends it.');
+}
+
+/**
+ * Holds the directory for a command that no server may run beside.
+ * @throws UsageError when one does.
+ */
+export function holdForCommand(dataDir: string): { release(): void } {
+  try {
+    return lockDirectory(dataDir);
+  } catch (error) {
+    throw new UsageError(`${dataDir} cannot be used: ${(error as Error).message}. Stop it first.`);
+  }
 }
 
 /** As withRegistry, and makes what is not there. */
@@ -47,8 +71,8 @@ export async function withNewRegistry(
   options: Options,
   work: (files: Files) => Promise<void>,
 ): Promise<void> {
-  const { dataDir, values, switches } = readOptions(args, options);
-  const registry = await Registry.open(dataDir);
+  const { dataDir, values, switches } = onFiles(args, options);
+  const registry = await openRegistry(dataDir);
   const clock = { now: () => Date.now() };
   const audit = new Audit({ registry, clock, log: silent });
   try {
@@ -60,16 +84,38 @@ export async function withNewRegistry(
   }
 }
 
-function readOptions(args: string[], options: Options) {
+/** As the next start of the server would: not under one that runs and knows nothing of the steps that are to come. */
+async function openRegistry(dataDir: string): Promise<Registry> {
+  demandWhole(dataDir);
+  if (behind(dataDir).length === 0) return Registry.open(dataDir);
+  const lock = holdForCommand(dataDir);
+  try {
+    return await Registry.open(dataDir);
+  } finally {
+    lock.release();
+  }
+}
+
+/**
+ * The options of a command that works on files, and the words that stand alone, which are as many as `names`.
+ * @throws UsageError when there are not.
+ */
+export function onFiles(args: string[], options: Options, names: readonly string[] = []) {
   const types = Object.entries({ ...options, 'data-dir': 'string' as const });
-  const parsed = parseArgs({ args, options: Object.fromEntries(types.map(([name, type]) => [name, { type }])) });
+  const parsed = parseArgs({
+    args,
+    options: Object.fromEntries(types.map(([name, type]) => [name, { type }])),
+    allowPositionals: names.length > 0,
+  });
+  const { positionals } = parsed;
+  if (positionals.length !== names.length) throw new UsageError(`It is to be called with ${names.join(' ')}.`);
   const given = Object.entries<unknown>(parsed.values);
   const values = Object.fromEntries(
     given.flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])),
   );
   const switches = new Set(given.flatMap(([name, value]) => (value === true ? [name] : [])));
   const dataDir = values['data-dir'] ?? loadConfig().dataDir;
-  return { dataDir, values, switches };
+  return { dataDir, values, switches, positionals };
 }
 
 /** Nothing of a command is noted in the background, so nothing can fail there. */

@@ -1,8 +1,10 @@
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { sql } from '../../db/kysely.js';
 import { type Migration, migrate, registryMigrations } from '../../db/migrations/index.js';
+import { bringUpToDate, stepsHad } from '../../db/schema.js';
+import { snapshotsOf } from '../../db/snapshots.js';
 import { openSqlite } from '../../db/sqlite.js';
 import { temporaryDirectory } from '../support/directory.js';
 
@@ -23,15 +25,59 @@ function rows(path: string, query: string): unknown[] {
   }
 }
 
-t.test('steps run once, and a snapshot of what was there is kept', async (t) => {
+t.test('steps run once', async (t) => {
   const path = join(temporaryDirectory(t), 'm.db');
   await migrate(path, [first]);
-  t.notOk(existsSync(`${path}.before-1`), 'nothing was there before the first');
   const second = step('2', 'ALTER TABLE a ADD COLUMN size INTEGER');
   await migrate(path, [first, second]);
   await migrate(path, [first, second]);
   t.equal(rows(path, 'SELECT id, size FROM a').length, 2);
-  t.equal(rows(`${path}.before-2`, 'SELECT id FROM a').length, 2);
+});
+
+/** Brings both files up to date, as the start of a server does. */
+async function upgrade(directory: string, registry: Migration[], messages: Migration[]) {
+  const steps = { 'registry.db': registry, 'messages.db': messages };
+  await bringUpToDate(directory, 'registry.db', steps);
+  await bringUpToDate(directory, 'messages.db', steps);
+}
+
+t.test('before an upgrade both files are copied together, and the newest two copies are kept', async (t) => {
+  const directory = temporaryDirectory(t);
+  const steps = ['2', '3', '4'].map((name) => step(name, `CREATE TABLE "of ${name}" (id TEXT)`));
+  await upgrade(directory, [first], [first]);
+  t.same(snapshotsOf(directory), [], 'a fresh directory makes none');
+  await upgrade(directory, [first], [first]);
+  t.same(snapshotsOf(directory), [], 'nothing to do makes none');
+  for (const count of [1, 2, 3]) await upgrade(directory, [first, ...steps.slice(0, count)], [first]);
+  const [newest, before, ...more] = snapshotsOf(directory).map(({ path }) => path);
+  t.same(more, []);
+  for (const [path, tables] of [
+    [newest, 4],
+    [before, 3],
+  ] as const) {
+    t.equal(
+      rows(join(`${path}`, 'registry.db'), 'SELECT name FROM sqlite_schema WHERE sql IS NOT NULL').length,
+      tables,
+    );
+    t.equal(rows(join(`${path}`, 'messages.db'), 'SELECT id FROM a').length, 2);
+    t.equal(statSync(`${path}`).mode & 0o777, 0o700);
+  }
+});
+
+t.test('an upgrade that fails and is tried again keeps the copy that was made before it', async (t) => {
+  const directory = temporaryDirectory(t);
+  await upgrade(directory, [first], [first]);
+  const good = step('2', 'CREATE TABLE b (id TEXT)');
+  const bad = step('2', 'CREATE TABLE');
+  for (let tries = 0; tries < 3; tries += 1) await t.rejects(upgrade(directory, [first, good], [first, bad]));
+  t.equal(rows(join(directory, 'registry.db'), "SELECT name FROM sqlite_schema WHERE name = 'b'").length, 1);
+  const [made, ...more] = snapshotsOf(directory);
+  t.same(more, []);
+  t.same(stepsHad(join(`${made?.path}`, 'registry.db')), ['1'], 'half of it was done at the second try');
+  await upgrade(directory, [first, good], [first, good]);
+  t.equal(snapshotsOf(directory).length, 1);
+  await upgrade(directory, [first, good], [first, good, step('3', 'CREATE TABLE c (id TEXT)')]);
+  t.equal(snapshotsOf(directory).length, 2, 'the next upgrade has its own');
 });
 
 t.test('a step that would lose rows is refused and the file stays as it was', async (t) => {

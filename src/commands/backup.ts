@@ -1,0 +1,78 @@
+/** `slipway backup FILE`: everything that a machine must not take with it, in one file, while the server runs. */
+import { existsSync, linkSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { constants, setPriority } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { copyDatabases, sync } from '../../db/copies.js';
+import { stepsHad } from '../../db/schema.js';
+import { dataVersion } from '../../db/snapshots.js';
+import { writeArchive } from './archive.js';
+import { demandRegistry, demandWhole, onFiles, print } from './files.js';
+import { UsageError } from './usage.js';
+
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+export async function backup(args: string[]): Promise<void> {
+  const { dataDir, positionals } = onFiles(args, {}, ['FILE']);
+  const file = resolve(positionals[0] as string);
+  demandRegistry(dataDir);
+  demandWhole(dataDir);
+  if (existsSync(file)) throw new UsageError(`${file} exists already: a backup overwrites nothing.`);
+  if (!existsSync(dirname(file))) throw new UsageError(`There is no directory ${dirname(file)}.`);
+  // A server beside it goes first, also for the threads that compress.
+  setPriority(constants.priority.PRIORITY_LOW);
+
+  const prefix = `${file}.partial-`;
+  clearLeftovers(prefix);
+  // Beside the file: the copies take the room of the disk that it is for, and renaming is all that is left to do.
+  const work = `${prefix}${process.pid}`;
+  const clear = () => rmSync(work, { recursive: true, force: true });
+  for (const signal of signals)
+    process.once(signal, () => {
+      clear();
+      process.exit(128 + constants.signals[signal]);
+    });
+  try {
+    mkdirSync(work, { mode: 0o700 });
+    const time = new Date().toISOString();
+    const databases = await copyDatabases(dataDir, work);
+    const schema = Object.fromEntries(databases.map((name) => [name, stepsHad(join(work, name)).at(-1) ?? '']));
+    const about = { slipway: dataVersion(dataDir), time, schema };
+    const archive = join(work, 'archive');
+    const { files } = await writeArchive(archive, { directory: work, databases, keys: join(dataDir, 'keys') }, about);
+    publish(archive, file);
+    print({ backup: file, ...about, files: files.map(({ name, bytes }) => ({ name, bytes })) });
+  } finally {
+    clear();
+  }
+}
+
+/** What processes have left that were killed. */
+function clearLeftovers(prefix: string): void {
+  const directory = dirname(prefix);
+  for (const name of readdirSync(directory)) {
+    const path = join(directory, name);
+    if (path.startsWith(prefix) && !isRunning(Number(path.slice(prefix.length))))
+      rmSync(path, { recursive: true, force: true });
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/** The whole file appears under its name at once, and takes the place of none. */
+function publish(archive: string, file: string): void {
+  try {
+    linkSync(archive, file);
+  } catch (error) {
+    // Not every file system has links.
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST' || existsSync(file))
+      throw new UsageError(`${file} exists already: a backup overwrites nothing.`);
+    renameSync(archive, file);
+  }
+  sync(dirname(file));
+}

@@ -1,0 +1,75 @@
+/** The files of a data directory: who may read them, what steps they have had, whether they are sound. */
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { databasesIn } from '../../../db/copies.js';
+import { isUnfinished } from '../../../db/incoming.js';
+import { behind, unknownSteps } from '../../../db/schema.js';
+import { dataVersion } from '../../../db/snapshots.js';
+import { openSqlite } from '../../../db/sqlite.js';
+import { type Finding, findings, size } from './finding.js';
+
+/** Larger than it ever is while checkpoints can run; a reader that never ends holds them up. */
+const largeWal = 256 * 1024 * 1024;
+
+/** That only the owner reads the keys; `others` are files outside of the directory that hold secrets. */
+export function lookAtModes(dataDir: string, others: readonly string[]): Finding[] {
+  const { ok, warning, error } = findings('files');
+  const found: Finding[] = [];
+  const mode = (path: string) => statSync(path).mode & 0o777;
+  const told = (path: string) => `${path} has mode ${mode(path).toString(8)}`;
+  if (mode(dataDir) & 0o027)
+    found.push(warning(`${told(dataDir)}: the databases are for the service alone. chmod 700 ${dataDir}`));
+  const keys = join(dataDir, 'keys');
+  const secrets = existsSync(keys) ? readdirSync(keys).map((name) => join(keys, name)) : [];
+  for (const path of [...secrets, ...others.filter((one) => existsSync(one))])
+    if (mode(path) & 0o077) found.push(error(`${told(path)}: others can read the secrets in it. chmod 600 ${path}`));
+  return found.length > 0 ? found : [ok('keys and secrets are readable by their owner only')];
+}
+
+/** Whether this version can work with the databases. */
+export function lookAtSchema(dataDir: string): Finding[] {
+  const { ok, warning, error } = findings('schema');
+  if (isUnfinished(dataDir))
+    return [warning('A restore or rollback was broken off after it had been decided: the next start ends it.')];
+  const newer = databasesIn(dataDir).filter((name) => unknownSteps(dataDir, name).length > 0);
+  if (newer.length > 0) {
+    const maker = dataVersion(dataDir) || 'a newer one';
+    return [error(`${newer.join(' and ')} need another version of Slipway (${maker}), or slipway rollback.`)];
+  }
+  const old = behind(dataDir);
+  if (old.length > 0)
+    return [ok(`the next start upgrades ${old.join(' and ')}, after a snapshot, which takes as much room again`)];
+  return [ok('the databases have had every step of this version')];
+}
+
+/** How much has not been taken over from the write-ahead logs. */
+export function lookAtLogs(dataDir: string): Finding[] {
+  const { ok, warning } = findings('wal');
+  return databasesIn(dataDir).map((name) => {
+    const path = join(dataDir, `${name}-wal`);
+    const bytes = existsSync(path) ? statSync(path).size : 0;
+    const said = `the write-ahead log of ${name} takes ${size(bytes)}`;
+    return bytes > largeWal
+      ? warning(`${said}: something reads the file without end (a backup, another program), or a crash has left it.`)
+      : ok(said);
+  });
+}
+
+/** Reads every page: a minute for some ten gigabytes. */
+export function lookAtIntegrity(dataDir: string): Finding[] {
+  const { ok, error } = findings('integrity');
+  return databasesIn(dataDir).map((name) => {
+    try {
+      const file = openSqlite(join(dataDir, name), { readonly: true });
+      try {
+        const found = file.pragma('quick_check(5)') as Array<{ quick_check: string }>;
+        const faults = found.map((row) => row.quick_check).filter((text) => text !== 'ok');
+        return faults.length === 0 ? ok(`${name} is sound`) : error(`${name} is damaged: ${faults.join('; ')}`);
+      } finally {
+        file.close();
+      }
+    } catch (fault) {
+      return error(`${name} cannot be read: ${(fault as Error).message}`);
+    }
+  });
+}

@@ -1,0 +1,25 @@
+/** What a look at one thing has found: nothing, something that will be trouble, or trouble. */
+export type Level = 'ok' | 'warning' | 'error';
+
+export interface Finding {
+  /** What was looked at. */
+  check: 'configuration' | 'files' | 'ports' | 'server' | 'clock' | 'tls' | 'disk' | 'wal' | 'schema' | 'integrity';
+  level: Level;
+  message: string;
+}
+
+/** Writes findings of one check. */
+export function findings(check: Finding['check']) {
+  const finding =
+    (level: Level) =>
+    (message: string): Finding => ({ check, level, message });
+  return { ok: finding('ok'), warning: finding('warning'), error: finding('error') };
+}
+
+/** Bytes as people read them. */
+export function size(bytes: number): string {
+  const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
+  const power = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+  const shown = bytes / 1024 ** power;
+  return `${power === 0 || shown >= 100 ? Math.round(shown) : shown.toFixed(1)} ${units[power]}`;
+}

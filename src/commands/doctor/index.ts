@@ -1,0 +1,81 @@
+/** `slipway doctor`: looks at everything that keeps the service from working, now or soon, and changes nothing. */
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { databasesIn } from '../../../db/copies.js';
+import { ConfigError, loadConfig } from '../../config.js';
+import { lookAtClock } from './clock.js';
+import { lookAtConfiguration } from './configuration.js';
+import { lookAtDisk } from './disk.js';
+import { lookAtIntegrity, lookAtLogs, lookAtModes, lookAtSchema } from './files.js';
+import { type Finding, findings } from './finding.js';
+import { isServed, lookAtPorts, lookAtServer } from './server.js';
+import { lookAtTls } from './tls.js';
+
+const options = {
+  'data-dir': { type: 'string' },
+  json: { type: 'boolean' },
+  'skip-integrity': { type: 'boolean' },
+} as const;
+
+/** Exit codes: 0 all is well, 1 something will be trouble, 2 something is (and wrong usage). */
+const exitCodes = { ok: 0, warning: 1, error: 2 } as const;
+
+export async function doctor(args: string[]): Promise<void> {
+  const { values } = parseArgs({ args, options });
+  const found = await examine(values['data-dir'], values['skip-integrity'] === true ? [] : ['integrity']);
+  const levels = ['error', 'warning'] as const;
+  const result = levels.find((level) => found.some((one) => one.level === level)) ?? 'ok';
+  if (values.json) process.stdout.write(`${JSON.stringify({ result, findings: found })}\n`);
+  else
+    for (const { check, level, message } of found)
+      process.stdout.write(`${level.padEnd(8)} ${check.padEnd(14)} ${message}\n`);
+  process.exitCode = exitCodes[result];
+}
+
+async function examine(given: string | undefined, costly: readonly 'integrity'[]): Promise<Finding[]> {
+  const wrong = findings('configuration').error;
+  let config: ReturnType<typeof loadConfig>;
+  try {
+    config = loadConfig();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return [wrong(`${error.message} The server does not start with it.`), ...(given ? filesOf(given, costly) : [])];
+  }
+  const dataDir = given === undefined ? config.dataDir : resolve(given);
+  const own = { ...config, dataDir };
+  if (!existsSync(dataDir)) {
+    const missing = findings('files').warning(`${dataDir} is not there: the first start makes it.`);
+    return [...lookAtConfiguration(own, { hasAccount: false }), missing, ...(await lookAtPorts(own, false))];
+  }
+  const now = Date.now();
+  const served = isServed(dataDir);
+  const hasAccount = databasesIn(dataDir).includes('registry.db');
+  return [
+    ...lookAtConfiguration(own, { hasAccount }),
+    ...(await looked('tls', () => lookAtTls(own, now))),
+    ...(await looked('files', () => lookAtModes(dataDir, own.secretFiles))),
+    ...(await looked('ports', () => lookAtPorts(own, served))),
+    ...(await looked('server', () => lookAtServer(own, served))),
+    ...(await looked('clock', () => lookAtClock(dataDir, now))),
+    ...(await looked('disk', () => lookAtDisk(own, now))),
+    ...filesOf(dataDir, costly),
+  ];
+}
+
+/** What cannot be looked at is found too: one fault hides no other. */
+async function looked(check: Finding['check'], look: () => Finding[] | Promise<Finding[]>): Promise<Finding[]> {
+  try {
+    return await look();
+  } catch (fault) {
+    return [findings(check).error(`could not be looked at: ${(fault as Error).message}`)];
+  }
+}
+
+function filesOf(dataDir: string, costly: readonly 'integrity'[]): Finding[] {
+  if (databasesIn(dataDir).length === 0) return [];
+  const sound = costly.includes('integrity') ? lookAtIntegrity(dataDir) : [];
+  // What a damaged file says of its steps is worth nothing.
+  if (sound.some(({ level }) => level === 'error')) return [...lookAtLogs(dataDir), ...sound];
+  return [...lookAtSchema(dataDir), ...lookAtLogs(dataDir), ...sound];
+}

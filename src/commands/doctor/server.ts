@@ -1,0 +1,147 @@
+/** The ports, and a server that runs: whether it is ready, and how long it lets others wait. */
+import { existsSync } from 'node:fs';
+import { request as httpRequest } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import { connect, createServer } from 'node:net';
+import { join } from 'node:path';
+import { lockDirectory } from '../../../db/index.js';
+import type { Config } from '../../config.js';
+import { type Finding, findings } from './finding.js';
+
+/** Milliseconds. */
+const patience = 5000;
+const slow = 250;
+/** Requests by which the event loop is felt from outside. */
+const samples = 20;
+
+/** Whether a server holds the directory. */
+export function isServed(dataDir: string): boolean {
+  if (!existsSync(join(dataDir, 'server.lock'))) return false;
+  try {
+    lockDirectory(dataDir).release();
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/** Each port is held by the server that runs, or free for one that does not. */
+export async function lookAtPorts(config: Config, served: boolean): Promise<Finding[]> {
+  const { ok, error } = findings('ports');
+  const ports = [
+    ['SLIPWAY_HTTP_PORT', config.httpPort],
+    ['SLIPWAY_MQTT_PORT', config.mqttPort],
+    ...(config.tls ? ([['SLIPWAY_MQTTS_PORT', config.mqttsPort]] as const) : []),
+  ] as const;
+  const found: Finding[] = [];
+  for (const [variable, port] of ports) {
+    if (port === 0) continue;
+    const what = `${variable}=${port} at ${config.host}`;
+    if (served) {
+      const fault = await reach(config.host, port);
+      if (fault) found.push(error(`A server runs on this data, and nobody answers at ${what}: ${fault}`));
+    } else {
+      const fault = await take(config.host, port);
+      if (fault) found.push(error(`No server runs on this data, and ${what} cannot be had: ${fault}`));
+    }
+  }
+  return found.length > 0 ? found : [ok(served ? 'the server listens on its ports' : 'free for the server')];
+}
+
+/** What a running server says of itself. */
+export async function lookAtServer(config: Config, served: boolean): Promise<Finding[]> {
+  const { ok, warning, error } = findings('server');
+  if (!served) return [ok('no server runs on this data')];
+  if (config.httpPort === 0) return [ok('a server runs; on which port is not known')];
+  try {
+    const ready = await ask(config, '/health/ready');
+    const times: number[] = [];
+    for (let sample = 0; sample < samples; sample += 1) {
+      const began = performance.now();
+      await ask(config, '/health/live');
+      times.push(performance.now() - began);
+    }
+    const longest = Math.round(Math.max(...times));
+    const metrics = await ask(config, '/metrics');
+    const lag = metrics.status === 200 ? loopLag(metrics.text) : undefined;
+    const lagged = lag === undefined ? '' : `, event-loop lag ${Math.round(lag * 1000)} ms`;
+    const said = `answers within ${longest} ms (${samples} requests)${lagged}`;
+    const found: Finding[] = [];
+    if (ready.status === 503) found.push(error(`The server is not ready: ${reasons(ready.text)}`));
+    if (longest > slow || (lag ?? 0) * 1000 > slow)
+      found.push(warning(`The event loop is held up: the server ${said}. Everybody waits as long.`));
+    if (/^slipway_messages_refused 1$/m.test(metrics.text))
+      found.push(error('Messages are refused for want of space: see disk.'));
+    if (metrics.status === 401)
+      found.push(warning('SLIPWAY_METRICS_TOKEN is another one than the server has: this is not its environment.'));
+    return found.length > 0 ? found : [ok(`${ready.status === 200 ? 'ready; ' : ''}${said}`)];
+  } catch (fault) {
+    return [error(`The server does not answer: ${(fault as Error).message}`)];
+  }
+}
+
+function reasons(text: string): string {
+  try {
+    const { problems } = JSON.parse(text) as { problems: Array<{ part: string; reason: string }> };
+    return problems.map(({ part, reason }) => `${part}: ${reason}`).join(' ');
+  } catch {
+    return text.slice(0, 200);
+  }
+}
+
+/** Seconds: the largest value of the metrics that say it, histograms and counters aside. */
+function loopLag(metrics: string): number | undefined {
+  const values = [...metrics.matchAll(/^\w*event_?loop\w*(?:lag|delay)\w*seconds(?:\{[^}]*\})? (\S+)$/gm)].map(
+    ([, value]) => Number(value),
+  );
+  const known = values.filter((value) => Number.isFinite(value));
+  return known.length > 0 ? Math.max(...known) : undefined;
+}
+
+/** This machine is asked, whatever name the certificate has. */
+function ask({ host, httpPort, tls, metricsToken }: Config, path: string): Promise<{ status: number; text: string }> {
+  const headers = metricsToken === undefined ? {} : { authorization: `Bearer ${metricsToken}` };
+  const options = { host: here(host), port: httpPort, path, headers, timeout: patience, rejectUnauthorized: false };
+  return new Promise((resolve, reject) => {
+    const request = (tls ? httpsRequest : httpRequest)(options, (response) => {
+      let text = '';
+      response.setEncoding('utf8');
+      response.on('data', (chunk) => {
+        text += chunk;
+      });
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
+      response.on('error', reject);
+    });
+    request.on('timeout', () => request.destroy(new Error(`no answer within ${patience / 1000} seconds`)));
+    request.on('error', reject);
+    request.end();
+  });
+}
+
+/** Where a server that listens on every address is found. */
+function here(host: string): string {
+  return { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
+}
+
+/** Why nobody answers at a port; undefined when somebody does. */
+function reach(host: string, port: number): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: here(host), port, timeout: patience });
+    const end = (fault?: string) => {
+      socket.destroy();
+      resolve(fault);
+    };
+    socket.on('connect', () => end());
+    socket.on('timeout', () => end('no answer'));
+    socket.on('error', (fault) => end(fault.message));
+  });
+}
+
+/** Why a port cannot be had; undefined when it can. */
+function take(host: string, port: number): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.on('error', (fault) => resolve(fault.message));
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
+  });
+}

@@ -1,0 +1,52 @@
+/** `slipway restore FILE [--force]`: a backup becomes the data directory, whole or not at all. */
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { databaseNames, databasesIn, sync } from '../../db/copies.js';
+import { abandon, finishReplacement, gather, replaceBy } from '../../db/incoming.js';
+import { unknownSteps } from '../../db/schema.js';
+import { snapshotsName, versionName } from '../../db/snapshots.js';
+import { openArchive } from './archive.js';
+import { holdForCommand, onFiles, print } from './files.js';
+import { UsageError } from './usage.js';
+
+export async function restore(args: string[]): Promise<void> {
+  const { dataDir, positionals, switches } = onFiles(args, { force: 'boolean' }, ['FILE']);
+  const file = resolve(positionals[0] as string);
+  const archive = await openArchive(file);
+  try {
+    const lock = holdForCommand(dataDir);
+    try {
+      finishReplacement(dataDir);
+      if (holdsData(dataDir) && !switches.has('force'))
+        throw new UsageError(
+          `${dataDir} holds data. With --force the backup takes its place, and what is there now is kept beside it.`,
+        );
+      const { slipway, time, files } = archive.manifest;
+      const staged = gather(dataDir);
+      await archive.extract(staged);
+      for (const name of databasesIn(staged)) {
+        const [unknown] = unknownSteps(staged, name);
+        if (unknown)
+          throw new UsageError(`This backup is of a newer version of Slipway, ${slipway}: ${name} has had ${unknown}.`);
+      }
+      writeFileSync(join(staged, versionName), slipway, { mode: 0o600, flush: true });
+      const keys = existsSync(join(staged, 'keys')) ? ['keys'] : [];
+      for (const name of keys) sync(join(staged, name));
+      const coming = [...databasesIn(staged), ...keys, versionName];
+      // A snapshot is of the data that was there: rolling back to it would mix the two.
+      const going = [...databaseNames, 'keys', snapshotsName];
+      const replaced = replaceBy(dataDir, staged, { going, coming, time: Date.now() });
+      print({ restored: file, dataDir, slipway, time, files: files.length, ...(replaced && { replaced }) });
+    } finally {
+      abandon(dataDir);
+      lock.release();
+    }
+  } finally {
+    archive.close();
+  }
+}
+
+function holdsData(directory: string): boolean {
+  const keys = join(directory, 'keys');
+  return databasesIn(directory).length > 0 || (existsSync(keys) && readdirSync(keys).length > 0);
+}

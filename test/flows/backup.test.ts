@@ -1,0 +1,258 @@
+/** What survives the machine: backups under load, restores elsewhere, and the way back from an upgrade. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, watch, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { type Login, openLink } from '../../bench/link.js';
+import { migrate, registryMigrations } from '../../db/migrations/index.js';
+import { messageMigrations } from '../../db/migrations/messages.js';
+import { stepsHad } from '../../db/schema.js';
+import { openSqlite } from '../../db/sqlite.js';
+import { temporaryDirectory } from '../support/directory.js';
+import { cliFile, plainNode, runToEnd } from '../support/process.js';
+import { type Json, type Service, startService } from '../support/service.js';
+
+/** Where backups go, and the one that everybody restores. */
+const shelf = temporaryDirectory(t);
+const file = join(shelf, 'all.zip');
+const target = temporaryDirectory(t);
+let service: Service;
+t.before(async () => {
+  service = await startService(t, { env: { SLIPWAY_MQTT_MAX_QUEUE: '200000' } });
+});
+
+const slipway = (dataDir: string, ...args: string[]) => runToEnd(cliFile, [...args, '--data-dir', dataDir], {});
+
+/** Every file below a directory but the lock, with its bytes. */
+function contents(directory: string): Record<string, string> {
+  const names = readdirSync(directory, { recursive: true, withFileTypes: true });
+  const files = names.filter((one) => one.isFile() && one.name !== 'server.lock');
+  return Object.fromEntries(
+    files.map((one) => [join(one.parentPath, one.name), readFileSync(join(one.parentPath, one.name), 'base64')]),
+  );
+}
+
+/** Publishes, and makes devices that say something at once, until it is stopped; what has been acknowledged so far. */
+async function startLoad(topic: string, who: { deviceId: string; secret: string }) {
+  const publisher = await service.connect(who, { clientId: 'load' });
+  const done = { points: 0, devices: [] as string[] };
+  let running = true;
+  const publishing = (async () => {
+    while (running) {
+      const numbers = Array.from({ length: 20 }, (_, n) => done.points + n + 1);
+      await Promise.all(numbers.map((n) => publisher.publishAsync(topic, `${n},n,${n},`, { qos: 1 })));
+      done.points += numbers.length;
+    }
+  })();
+  const { deviceTemplateId } = (await service.ok('GET', `/api/v1/devices/${who.deviceId}`)).device;
+  const making = (async () => {
+    while (running) {
+      const { device } = await service.device({ deviceTemplateId });
+      await service.ok('POST', `/api/v4/data/${service.topic(device.id, 'readings')}`, { body: '1,n,1,' });
+      done.devices.push(device.id);
+    }
+  })();
+  const stop = async () => {
+    running = false;
+    await Promise.all([publishing, making]);
+  };
+  return { done, stop };
+}
+
+t.test('a backup under load, restored elsewhere, has everything that was acknowledged before it began', async (t) => {
+  const template = await service.template({ channels: ['readings'] });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const topic = service.topic(device.id, 'readings');
+  const session = { clientId: 'kept', clean: false };
+  const subscriber = await service.connect({ jwt: service.admin }, session);
+  await subscriber.subscribeAsync(topic, { qos: 1 });
+  await subscriber.endAsync(true);
+  const load = await startLoad(topic, { deviceId: device.id, secret });
+  t.teardown(load.stop);
+  while (load.done.points < 2000 || load.done.devices.length < 5) await new Promise(setImmediate);
+
+  const before = { points: load.done.points, devices: [...load.done.devices] };
+  const { code, stdout, stderr } = await slipway(service.directory, 'backup', file);
+  t.equal(code, 0, stderr);
+  t.ok(load.done.points > before.points, 'acknowledgements went on meanwhile');
+  await load.stop();
+  t.match(JSON.parse(stdout), { backup: file, slipway: /^\d/, schema: { 'registry.db': /^\d{4}-/ } });
+  t.equal(statSync(file).mode & 0o777, 0o600, 'only its owner reads it: the keys are in it');
+  t.same(readdirSync(shelf), ['all.zip'], 'nothing else is left');
+  t.equal((await slipway(service.directory, 'backup', file)).code, 2, 'it is not overwritten');
+
+  const elsewhere = temporaryDirectory(t);
+  const restored = await slipway(elsewhere, 'restore', file);
+  t.equal(restored.code, 0, restored.stderr);
+  t.same(keysIn(elsewhere), keysIn(service.directory), 'what is sealed can be opened');
+  const second = await startService(t, { directory: elsewhere });
+  const { result } = await second.ok(
+    'GET',
+    `/api/v4/data/${topic}?startDateTime=1970-01-01T00:00:00Z&pageSize=1000&order=asc`,
+  );
+  t.same(numbers(result), range(1, 1000));
+  const last = await second.ok('GET', `/api/v4/data/${topic}/latest?pageSize=1`);
+  const stored = last.result[0].numericValue;
+  t.ok(stored >= before.points, `${stored} of ${before.points} points`);
+  for (const id of before.devices) {
+    t.equal((await second.http('GET', `/api/v1/devices/${id}`)).status, 200);
+    t.equal((await second.ok('GET', `/api/v4/data/${second.topic(id, 'readings')}/latest`)).result.length, 1);
+  }
+  t.same(orphans(elsewhere), [], 'nothing is of a device that is not there');
+
+  t.equal((await devices(second, service.admin)).status, 200, 'tokens hold');
+  const again = await second.connect({ deviceId: device.id, secret }, { clientId: 'again' });
+  await again.publishAsync(topic, `${stored + 1},n,${stored + 1},`, { qos: 1 });
+  again.end(true);
+  const heard = await listen(
+    second,
+    { username: 'Auth:JWT', password: service.admin, clientId: 'kept' },
+    before.points,
+  );
+  t.same(heard.slice(0, before.points), range(1, before.points), 'the stored session has every one of them, in order');
+});
+
+t.test('a backup that is not whole is refused, and nothing is touched', async (t) => {
+  t.equal((await slipway(target, 'restore', file)).code, 0);
+  const before = contents(target);
+  const whole = readFileSync(file);
+  const flipped = Buffer.from(whole);
+  const middle = whole.length >> 1;
+  flipped[middle] = (flipped[middle] ?? 0) ^ 1;
+  const other = whole.toString('latin1').replaceAll('messages.db', '../../s.db.');
+  for (const [what, bytes] of [
+    ['one bit is another', flipped],
+    ['the end is missing', whole.subarray(0, whole.length - 1000)],
+    ['a name leads elsewhere', Buffer.from(other, 'latin1')],
+    ['it is no backup at all', Buffer.from('PK')],
+  ] as const) {
+    const broken = join(shelf, 'broken.zip');
+    writeFileSync(broken, bytes);
+    const { code, stderr } = await slipway(target, 'restore', broken, '--force');
+    t.equal(code, 2, what);
+    t.match(stderr, /no backup of Slipway, or a damaged one: .* Nothing has been changed/, what);
+    t.same(contents(target), before, what);
+  }
+});
+
+t.test('a restore takes the place of data only when it is told to, and never beside a server', async (t) => {
+  const before = contents(target);
+  const refused = await slipway(target, 'restore', file);
+  t.equal(refused.code, 2);
+  t.match(refused.stderr, /holds data/);
+  t.same(contents(target), before);
+  const forced = await slipway(target, 'restore', file, '--force');
+  const { replaced } = JSON.parse(forced.stdout);
+  t.same(readdirSync(replaced).sort(), ['keys', 'messages.db', 'registry.db', 'version'], 'what was there is kept');
+
+  const running = await slipway(service.directory, 'restore', file, '--force');
+  t.equal(running.code, 2);
+  t.match(running.stderr, /another server is running/);
+  t.equal((await slipway(service.directory, 'rollback')).code, 2);
+  t.equal((await devices(service)).status, 200);
+});
+
+t.test('a restore that was broken off when it had been decided is ended by the next start', async (t) => {
+  // As a kill leaves it that came after the first of the files.
+  const incoming = join(target, 'incoming');
+  mkdirSync(incoming);
+  renameSync(join(target, 'messages.db'), join(incoming, 'messages.db'));
+  writeFileSync(join(target, 'messages.db'), 'the former one');
+  const names = ['registry.db', 'messages.db'];
+  writeFileSync(join(incoming, 'plan.json'), JSON.stringify({ going: names, coming: names, aside: 'replaced-x' }));
+  const list = await slipway(target, 'account', 'list');
+  t.equal(list.code, 2, 'commands wait for that');
+  const ended = await startService(t, { directory: target });
+  t.equal((await devices(ended)).status, 200);
+  t.equal(readFileSync(join(target, 'replaced-x', 'messages.db'), 'utf8'), 'the former one');
+  t.notOk(existsSync(incoming));
+});
+
+for (const signal of ['SIGKILL', 'SIGTERM'] as const)
+  t.test(`${signal} of a backup leaves no file`, async (t) => {
+    const directory = temporaryDirectory(t);
+    const begunFile = join(directory, 'b.zip');
+    const args = [...plainNode, cliFile, 'backup', begunFile, '--data-dir', service.directory];
+    const begun = new Promise<void>((resolve) => {
+      const watcher = watch(directory, () => {
+        watcher.close();
+        resolve();
+      });
+    });
+    const child = spawn('env', args, { env: { PATH: process.env.PATH }, stdio: 'ignore' });
+    await begun;
+    child.kill(signal);
+    await once(child, 'exit');
+    t.notOk(existsSync(begunFile));
+    if (signal === 'SIGTERM') {
+      t.same(readdirSync(directory), []);
+      return;
+    }
+    t.equal((await slipway(service.directory, 'backup', begunFile)).code, 0);
+    t.same(readdirSync(directory), ['b.zip'], 'what the first one left is gone');
+  });
+
+t.test('after an upgrade, rollback puts back what was there for the version that ran on it', async (t) => {
+  const directory = temporaryDirectory(t);
+  await migrate(join(directory, 'registry.db'), registryMigrations.slice(0, -1));
+  await migrate(join(directory, 'messages.db'), messageMigrations.slice(0, -1));
+  writeFileSync(join(directory, 'version'), '0.0.9');
+  const had = () => ['registry.db', 'messages.db'].map((name) => stepsHad(join(directory, name)).length);
+  const old = had();
+  t.equal((await slipway(directory, 'rollback')).code, 2, 'nothing has been upgraded');
+  const made = ['account', 'create', '--name', 'New', '--admin-email', 'new@example.com'];
+  t.equal((await slipway(directory, ...made)).code, 0);
+  t.same(had(), [registryMigrations.length, messageMigrations.length]);
+
+  const { code, stdout, stderr } = await slipway(directory, 'rollback');
+  t.equal(code, 0, stderr);
+  t.match(JSON.parse(stdout), { needs: '0.0.9', lost: /^everything written since 20/ });
+  t.match(stderr, /needs Slipway 0\.0\.9.*\n.*everything written since/);
+  t.same(had(), old);
+  const lost = openSqlite(join(JSON.parse(stdout).replaced, 'registry.db'), { readonly: true });
+  t.same(
+    lost.prepare('SELECT "name" FROM "accounts"').pluck().all(),
+    ['New'],
+    'what was written since is kept beside it',
+  );
+  lost.close();
+});
+
+const devices = (asked: Service, token = asked.admin) =>
+  asked.http('GET', `/api/v1/devices?accountId=${asked.accountId}`, { token });
+const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, n) => from + n);
+const numbers = (points: Json[]) => points.map(({ numericValue }) => numericValue);
+const keysIn = (directory: string) =>
+  readdirSync(join(directory, 'keys')).map((name) => [name, readFileSync(join(directory, 'keys', name), 'utf8')]);
+
+/** Devices that only the messages know. */
+function orphans(directory: string): unknown[] {
+  const messages = openSqlite(join(directory, 'messages.db'), { readonly: true });
+  const registry = openSqlite(join(directory, 'registry.db'), { readonly: true });
+  try {
+    const isThere = registry.prepare('SELECT 1 FROM "devices" WHERE "id" = ?');
+    const named = messages.prepare<[], string>('SELECT "deviceId" FROM "series"').pluck().all();
+    return named.filter((id) => isThere.get(id) === undefined);
+  } finally {
+    messages.close();
+    registry.close();
+  }
+}
+
+/** What a stored session is sent, `count` messages of it at least: the numbers in them. */
+async function listen({ server }: Service, login: Login, count: number): Promise<number[]> {
+  const heard: number[] = [];
+  return new Promise((resolve, reject) => {
+    openLink({ port: server.mqttPort }, { ...login, clean: false }, (packet, link) => {
+      if (packet.cmd !== 'publish') return;
+      heard.push(Number(packet.payload.toString().split(',')[2]));
+      link.send({ cmd: 'puback', messageId: packet.messageId ?? 0 });
+      if (heard.length < count) return;
+      link.socket.destroy();
+      resolve(heard);
+    }).then((link) => {
+      if (!link.sessionPresent) reject(new Error('the session is not there'));
+    }, reject);
+  });
+}

@@ -1,0 +1,148 @@
+/** `slipway doctor`: each trouble is found by itself, beside a running server too. */
+import { chmodSync, mkdirSync, openSync, readdirSync, utimesSync, writeFileSync, writeSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import t from 'tap';
+import { migrate, registryMigrations } from '../../db/migrations/index.js';
+import { messageMigrations } from '../../db/migrations/messages.js';
+import { openSqlite } from '../../db/sqlite.js';
+import { lookAtClock } from '../../src/commands/doctor/clock.js';
+import { lookAtDisk } from '../../src/commands/doctor/disk.js';
+import type { Finding } from '../../src/commands/doctor/finding.js';
+import { lookAtTls } from '../../src/commands/doctor/tls.js';
+import { readConfig } from '../../src/config.js';
+import { makeAuthority, makeCertificate } from '../support/certificates.js';
+import { temporaryDirectory } from '../support/directory.js';
+import { cliFile, runToEnd } from '../support/process.js';
+import { startService } from '../support/service.js';
+
+const day = 24 * 60 * 60_000;
+
+async function doctor(env: Record<string, string>): Promise<{ code: number; result: string; found: Finding[] }> {
+  const { code, stdout, stderr } = await runToEnd(cliFile, ['doctor', '--json'], env);
+  if (stderr) throw new Error(stderr);
+  const { result, findings } = JSON.parse(stdout);
+  return { code, result, found: findings };
+}
+
+/** What is wrong of one check. */
+const wrong = (found: Finding[], check: Finding['check']) =>
+  found.flatMap((one) => (one.check === check && one.level !== 'ok' ? [`${one.level} ${one.message}`] : []));
+
+t.test('a service that is well is found well, while it runs', async (t) => {
+  const directory = temporaryDirectory(t);
+  const service = await startService(t, { directory });
+  const env = {
+    SLIPWAY_DATA_DIR: directory,
+    SLIPWAY_HTTP_PORT: new URL(service.server.url).port,
+    SLIPWAY_MQTT_PORT: `${service.server.mqttPort}`,
+  };
+  const well = await doctor(env);
+  t.equal(well.code, 0, JSON.stringify(well.found));
+  t.equal(well.result, 'ok');
+  t.same(
+    [...new Set(well.found.map(({ check }) => check))].sort(),
+    ['clock', 'configuration', 'disk', 'files', 'integrity', 'ports', 'schema', 'server', 'tls', 'wal'],
+    'everything was looked at',
+  );
+  t.match(well.found.find(({ check }) => check === 'server')?.message, /answers within \d+ ms/);
+  t.equal((await service.http('GET', `/api/v1/devices?accountId=${service.accountId}`)).status, 200);
+
+  await service.close();
+  const taken = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => taken.once('listening', resolve));
+  t.teardown(() => taken.close());
+  const { port } = taken.address() as AddressInfo;
+  const [key] = readdirSync(join(directory, 'keys'));
+  chmodSync(join(directory, 'keys', `${key}`), 0o644);
+  chmodSync(directory, 0o755);
+  // In the middle of the file, where there are pages of the schema and of tables.
+  const messages = openSync(join(directory, 'messages.db'), 'r+');
+  for (let page = 2; page < 12; page += 1) writeSync(messages, Buffer.alloc(64, 0xff), 0, 64, page * 4096);
+  const ill = await doctor({
+    ...env,
+    SLIPWAY_MQTT_PORT: `${port}`,
+    SLIPWAY_HTTPPORT: '80',
+    SLIPWAY_HOST: '127.0.0.1',
+    SLIPWAY_ADMIN_PASSWORD: 'a long enough secret',
+    SLIPWAY_PUBLIC_URL: 'http://things.example.com',
+  });
+  t.equal(ill.code, 2);
+  t.match(wrong(ill.found, 'ports'), [/^error No server runs on this data, and SLIPWAY_MQTT_PORT=\d+ .*EADDRINUSE/]);
+  t.match(wrong(ill.found, 'files'), [/^warning .* mode 755/, /^error .*keys.* mode 644: others can read/]);
+  t.match(wrong(ill.found, 'integrity'), [/^error messages.db (is damaged|cannot be read)/]);
+  t.match(wrong(ill.found, 'configuration'), [
+    /^warning SLIPWAY_HTTPPORT is no setting/,
+    /^warning SLIPWAY_PUBLIC_URL begins with http/,
+    /^warning SLIPWAY_ADMIN_PASSWORD is still set/,
+  ]);
+  t.notMatch(JSON.stringify(ill.found), /a long enough secret/);
+});
+
+t.test('a setting with which the server does not start is an error, and a new directory none', async (t) => {
+  const directory = join(temporaryDirectory(t), 'new');
+  const ports = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
+  const wrongly = await doctor({ SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: 'many' });
+  t.equal(wrongly.code, 2);
+  t.match(wrong(wrongly.found, 'configuration'), [/^error SLIPWAY_HTTP_PORT must be/]);
+  const fresh = await doctor({ SLIPWAY_DATA_DIR: directory, ...ports });
+  t.equal(fresh.code, 1);
+  t.match(wrong(fresh.found, 'files'), [/^warning .* the first start makes it/]);
+});
+
+t.test('a certificate that ends soon, has ended, or is not for the host is found', async (t) => {
+  const now = Date.now();
+  const ca = await makeAuthority();
+  const look = async (wanted: { from?: number; to?: number }, chain = '', publicUrl?: string) => {
+    const { cert, key } = await makeCertificate({ issuer: ca, ...wanted });
+    const found = lookAtTls({ tls: { cert, key, ca: undefined, chain: cert + chain }, publicUrl }, now);
+    return wrong(found, 'tls').join('\n');
+  };
+  t.equal(await look({}, ca.cert), '');
+  t.match(await look({ to: now + 10 * day }), /^warning SLIPWAY_TLS_CERT expires in \d+ days/);
+  t.match(await look({ from: now - 3 * day, to: now - day }), /^error SLIPWAY_TLS_CERT expired/);
+  t.match(await look({ from: now + day }), /^error SLIPWAY_TLS_CERT is not good before/);
+  t.match(await look({}, (await makeAuthority()).cert), /has not issued SLIPWAY_TLS_CERT/);
+  t.match(await look({}, '', 'https://other.example.com'), /is not for other.example.com/);
+  const old = await makeAuthority({ keysOf: ca, from: now - 3 * day, to: now - day });
+  t.match(await look({}, old.cert), /^error The CA ".*" expired/);
+});
+
+t.test('how long the disk will do is told from what has come since the file was made', async (t) => {
+  const dataDir = temporaryDirectory(t);
+  const path = join(dataDir, 'messages.db');
+  await migrate(path, messageMigrations);
+  const file = openSqlite(path);
+  const now = Date.now();
+  file.prepare('UPDATE "migrations" SET "applied" = ?').run(new Date(now - 10 * day).toISOString());
+  file.prepare('INSERT INTO "mqttRetained" VALUES (?, 1, zeroblob(10485760))').run('t');
+  file.close();
+  // A megabyte a day.
+  const look = (free: number, env: Record<string, string> = {}) => {
+    const { messages } = readConfig({ SLIPWAY_DISK_RESERVE_BYTES: '1000000', ...env });
+    const found = lookAtDisk({ dataDir, messages }, now, { free: 1_000_000 + free, whole: 1e9 });
+    return found.map(({ level, message }) => `${level} ${message}`).join('\n');
+  };
+  t.match(look(-1), /^error .* messages are refused/);
+  t.match(look(2_500_000), /^error .*that does for 2 days/);
+  t.match(look(12_000_000), /^warning .*that does for 11 days/);
+  t.match(look(100_000_000), /^ok .*that does for 9\d days/);
+  t.match(look(12_000_000, { SLIPWAY_MESSAGES_MAX_BYTES: '20000000' }), /^ok .*by its cap or retention/);
+  t.match(look(100_000, { SLIPWAY_RETENTION_DAYS: '10' }), /^ok .*by its cap or retention/);
+  t.match(look(1000, { SLIPWAY_MESSAGES_MAX_BYTES: '5000000000' }), /bounds nothing/);
+});
+
+t.test('a clock that is behind what was written last is found', async (t) => {
+  const dataDir = temporaryDirectory(t);
+  await migrate(join(dataDir, 'registry.db'), registryMigrations.slice(0, 1));
+  const system = join(dataDir, 'timesync');
+  const levels = (now: number) => lookAtClock(dataDir, now, system).map(({ level }) => level);
+  t.same(levels(Date.now()), ['ok']);
+  t.same(levels(Date.now() - day), ['error'], 'the files are of tomorrow');
+  utimesSync(join(dataDir, 'registry.db'), 0, 0);
+  t.match(lookAtClock(dataDir, 1000, system), [{ level: 'error', message: /before this version was installed/ }]);
+  mkdirSync(system);
+  t.same(levels(Date.now()), ['warning'], 'it is to be set by the network, and was not');
+  writeFileSync(join(system, 'synchronized'), '');
+  t.same(levels(Date.now()), ['ok']);
+});
