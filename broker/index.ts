@@ -44,6 +44,8 @@ export interface OpenBroker extends Broker {
   attachWebSocket(server: HttpServer): void;
   /** Ends every connection, waits for what is being stored, and marks every device disconnected. */
   close(): Promise<void>;
+  /** Whether its ports are open. */
+  readonly isListening: boolean;
   readonly counters: Readonly<Counters>;
   /** What there is now: open sockets, those that have got their CONNACK, stored sessions, streams. */
   readonly gauges: { sockets: number; connections: number; storedSessions: number; streams: number };
@@ -182,6 +184,9 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       let connections = 0;
       for (const { ready } of sessions.all()) if (ready) connections += 1;
       return { sockets: limits.open, connections, storedSessions: persistence.size.sessions, streams: streams.size };
+    },
+    get isListening() {
+      return listeners.areOpen;
     },
     get addresses() {
       return listeners.addresses;

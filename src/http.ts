@@ -32,6 +32,7 @@ import { bulkRoutes } from './factory/bulk-routes.js';
 import { jobRoutes } from './factory/jobs.js';
 import { provisioningRoutes } from './factory/provision-routes.js';
 import { verificationRoutes } from './factory/verification.js';
+import { healthRoutes } from './health.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
 import { requireAppToken, requireCaller } from './identity/authentication.js';
@@ -53,7 +54,7 @@ import { seriesWriting } from './messages/series-writing.js';
 import { streamRoutes } from './messages/stream.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { usageRoutes } from './messages/usage.js';
-import { metricsRoutes } from './metrics.js';
+import { metricsRoutes } from './metrics/index.js';
 import { documentation, isFlat } from './openapi.js';
 import { pageRoutes } from './pages.js';
 import { accountUserRoutes } from './registry/account-users.js';
@@ -169,6 +170,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
 
   keyRoutes(app, ctx);
   metricsRoutes(app, ctx);
+  healthRoutes(app, ctx);
   pageRoutes(app);
   await app.register(
     async (scope) => {

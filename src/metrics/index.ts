@@ -1,10 +1,9 @@
 /** What the process counts, in the text form of Prometheus at /metrics (decisions 5). */
-import { createHash, timingSafeEqual } from 'node:crypto';
 import { Counter, Gauge, Registry } from 'prom-client';
-import type { Context } from './context.js';
-import { PlatformError } from './errors.js';
-import type { App } from './http.js';
-import { expiringSoon, warnedDays } from './registry/certificate-expiry.js';
+import type { Context } from '../context.js';
+import type { App } from '../http.js';
+import { demandToken } from '../operator-token.js';
+import { expiringSoon, warnedDays } from '../registry/certificate-expiry.js';
 
 /** Mounts the endpoint: open unless a token is configured, which callers then send as Bearer. */
 export function metricsRoutes(
@@ -18,22 +17,10 @@ export function metricsRoutes(
   certificateMetrics(registry, ctx);
   const { metricsToken } = ctx.config;
   app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
-    if (metricsToken !== undefined) demandToken(request.headers.authorization, metricsToken);
+    demandToken(request, metricsToken);
     reply.header('cache-control', 'no-store').type(registry.contentType);
     return reply.send(await registry.metrics());
   });
-}
-
-/** @throws PlatformError 401. */
-function demandToken(authorization: string | undefined, token: string): void {
-  const [scheme, given] = authorization?.split(' ', 2) ?? [];
-  if (scheme?.toLowerCase() !== 'bearer' || !given) throw new PlatformError('tokenMissing');
-  if (!timingSafeEqual(digest(given), digest(token))) throw new PlatformError('tokenInvalid');
-}
-
-/** Of one length, whatever was sent. */
-function digest(text: string): Buffer {
-  return createHash('sha256').update(text).digest();
 }
 
 /** Everything is read when it is asked for: the broker counts on its own. */
