@@ -49,6 +49,11 @@ export interface OpenBroker extends Broker {
   readonly counters: Readonly<Counters>;
   /** What there is now: open sockets, those that have got their CONNACK, stored sessions, streams. */
   readonly gauges: { sockets: number; connections: number; storedSessions: number; streams: number };
+  /**
+   * What waits: messages for the store, changes of sessions for the store, wills of a dead process for its clients to come
+   * back, SUBSCRIBEs for what is retained, messages of stored sessions for their readers.
+   */
+  readonly queues: Record<'ingest' | 'sessions' | 'wills' | 'retained' | 'delivery', number>;
 }
 
 /** Builds the broker; it accepts connections after `listen`, or through `attachWebSocket`. */
@@ -115,7 +120,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const channels = new ServiceChannels(services, aedes);
   const refusals = new Refusals(services);
   const marks = new Marks(services.messages);
-  const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks);
+  const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks, counters);
   const postedLogs = new PostedLogs(services, aedes, persistence, marks);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
@@ -184,6 +189,9 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       let connections = 0;
       for (const { ready } of sessions.all()) if (ready) connections += 1;
       return { sockets: limits.open, connections, storedSessions: persistence.size.sessions, streams: streams.size };
+    },
+    get queues() {
+      return { ingest: ingest.pending, ...persistence.waiting };
     },
     get isListening() {
       return listeners.areOpen;

@@ -1,20 +1,46 @@
 /** What the process counts, in the text form of Prometheus at /metrics (decisions 5). */
-import { Counter, Gauge, Registry } from 'prom-client';
+import { Gauge, Registry } from 'prom-client';
 import type { Context } from '../context.js';
 import type { App } from '../http.js';
 import { demandToken } from '../operator-token.js';
 import { expiringSoon, warnedDays } from '../registry/certificate-expiry.js';
+import { brokerMetrics } from './broker.js';
+import { counter, gauge, gaugeBy } from './exposing.js';
+import { processMetrics } from './process.js';
+import { storeMetrics } from './stores.js';
+import { type Traffic, trafficMetrics } from './traffic.js';
 
 /** Mounts the endpoint: open unless a token is configured, which callers then send as Bearer. */
 export function metricsRoutes(
   app: App,
-  ctx: Pick<Context, 'broker' | 'bridges' | 'config' | 'messages' | 'keeping' | 'registry' | 'clock'>,
+  ctx: Pick<
+    Context,
+    | 'broker'
+    | 'bridges'
+    | 'clock'
+    | 'config'
+    | 'health'
+    | 'jobs'
+    | 'keeping'
+    | 'messages'
+    | 'passwords'
+    | 'registry'
+    | 'secrets'
+  >,
+  traffic: Traffic,
 ): void {
   const registry = new Registry();
   brokerMetrics(registry, ctx);
   bridgeMetrics(registry, ctx);
-  messageMetrics(registry, ctx);
+  storeMetrics(registry, ctx);
+  queueMetrics(registry, ctx);
   certificateMetrics(registry, ctx);
+  trafficMetrics(registry, traffic);
+  const lag = processMetrics(registry);
+  app.addHook('onClose', async () => lag.stop());
+  gauge(registry, 'slipway_ready', '1 while /health/ready says that it is.', async () =>
+    (await ctx.health.problems()).length === 0 ? 1 : 0,
+  );
   const { metricsToken } = ctx.config;
   app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
     demandToken(request, metricsToken);
@@ -23,77 +49,31 @@ export function metricsRoutes(
   });
 }
 
-/** Everything is read when it is asked for: the broker counts on its own. */
-function brokerMetrics(registry: Registry, { broker }: Pick<Context, 'broker'>): void {
-  const { counters } = broker;
-  gauge(registry, 'slipway_mqtt_sockets', 'Open sockets of MQTT.', () => broker.gauges.sockets);
-  gauge(registry, 'slipway_mqtt_connections', 'MQTT clients that are connected.', () => broker.gauges.connections);
-  gauge(registry, 'slipway_mqtt_stored_sessions', 'Stored MQTT sessions.', () => broker.gauges.storedSessions);
-  gauge(registry, 'slipway_streams', 'Streams of server-sent events.', () => broker.gauges.streams);
-  counterBy(registry, 'slipway_mqtt_limit_hits_total', 'How often a limit was reached.', 'limit', counters.limitHits);
-  counterBy(
-    registry,
-    'slipway_mqtt_refused_connects_total',
-    'CONNECTs that were refused.',
-    'reason',
-    counters.refusedConnects,
-  );
-  counter(
-    registry,
-    'slipway_http_basic_failures_total',
-    'Usernames and passwords over HTTP that were refused.',
-    () => counters.failedBasics,
-  );
-  counter(
-    registry,
-    'slipway_mqtt_refused_publishes_total',
-    'Messages that were refused.',
-    () => counters.refusedPublishes,
-  );
-  counter(
-    registry,
-    'slipway_mqtt_refused_subscriptions_total',
-    'Filters that were refused.',
-    () => counters.refusedSubscriptions,
-  );
-  counter(
-    registry,
-    'slipway_mqtt_shed_messages_total',
-    'QoS 0 messages not sent to clients that do not read.',
-    () => counters.shed,
-  );
-  counter(
-    registry,
-    'slipway_mqtt_dropped_messages_total',
-    'Messages that fell out of the queues of stored sessions.',
-    () => counters.dropped,
-  );
-}
-
-/** Of all accounts together. What the system or an empty store does not say is not a number. */
-function messageMetrics(
+/** How much waits for whom: a queue that stays long says what the service cannot keep up with. */
+function queueMetrics(
   registry: Registry,
-  { messages, keeping, config }: Pick<Context, 'messages' | 'keeping' | 'config'>,
+  {
+    broker,
+    jobs,
+    messages,
+    passwords,
+    registry: entities,
+    secrets,
+  }: Pick<Context, 'broker' | 'jobs' | 'messages' | 'passwords' | 'registry' | 'secrets'>,
 ): void {
-  const { maxBytes } = config.messages;
-  gauge(registry, 'slipway_messages_bytes', 'Bytes of messages.db in use.', () => messages.size);
-  gauge(registry, 'slipway_messages_max_bytes', 'Its cap, SLIPWAY_MESSAGES_MAX_BYTES; 0 is none.', () => maxBytes);
-  gauge(
-    registry,
-    'slipway_messages_outbox_pending_bytes',
-    'Payload that bridges have not delivered yet.',
-    () => messages.outboxPending,
-  );
-  gauge(registry, 'slipway_messages_points', 'Stored points.', () => messages.usage().points);
-  gauge(registry, 'slipway_messages_logs', 'Stored log entries.', () => messages.usage().logs);
-  gauge(registry, 'slipway_messages_oldest_timestamp_seconds', 'Time of the oldest of them, since 1970.', () => {
-    const { oldest } = messages.usage();
-    return oldest === null ? Number.NaN : oldest / 1000;
+  gauge(registry, 'slipway_jobs_running', 'Jobs at work.', () => jobs.running);
+  gaugeBy(registry, 'slipway_queue_depth', 'What waits in a queue.', ['queue'], async () => {
+    const depths = {
+      ...broker.queues,
+      jobs: await jobs.waiting(),
+      messages_writer: messages.pending,
+      messages_reader: messages.reading,
+      registry_writer: entities.writer.waiting,
+      secret_hashing: secrets.waiting,
+      login_hashing: passwords.waiting,
+    };
+    return Object.entries(depths).map(([queue, depth]) => [{ queue }, depth]);
   });
-  gauge(registry, 'slipway_messages_refused', '1 while messages are refused for want of space.', () =>
-    messages.full ? 1 : 0,
-  );
-  gauge(registry, 'slipway_disk_free_bytes', 'Free on the disk of the data directory.', () => keeping.diskFree ?? NaN);
 }
 
 /** Of all accounts, certificates of devices and CAs: counted when asked for, in an index, and to a hundred thousand. */
@@ -127,49 +107,6 @@ function bridgeMetrics(registry: Registry, { bridges }: Pick<Context, 'bridges'>
     registers: [registry],
     collect() {
       for (const [kind, pending] of Object.entries(bridges.pendingByKind())) this.set({ kind }, pending);
-    },
-  });
-}
-
-function gauge(registry: Registry, name: string, help: string, read: () => number): void {
-  new Gauge({
-    name,
-    help,
-    registers: [registry],
-    collect() {
-      this.set(read());
-    },
-  });
-}
-
-function counter(registry: Registry, name: string, help: string, read: () => number): void {
-  new Counter({
-    name,
-    help,
-    registers: [registry],
-    collect() {
-      this.reset();
-      this.inc(read());
-    },
-  });
-}
-
-/** One line for each key of `counts`, those at 0 too. */
-function counterBy(
-  registry: Registry,
-  name: string,
-  help: string,
-  label: string,
-  counts: Readonly<Record<string, number>>,
-): void {
-  new Counter({
-    name,
-    help,
-    labelNames: [label],
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const [key, count] of Object.entries(counts)) this.inc({ [label]: key }, count);
     },
   });
 }
