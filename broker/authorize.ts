@@ -5,7 +5,7 @@ import type { Access, Caller, Channel } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/context.js';
 import { type ChannelTopic, formatTopic, parseTopic } from '../src/topics.js';
 import type { Outgoing } from './aedes-types.js';
-import type { Counters } from './counters.js';
+import type { Counters, PublishRefusal } from './counters.js';
 import type { Reach } from './retained.js';
 import type { LiveClient, ProvenIdentity } from './sessions.js';
 import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.js';
@@ -24,7 +24,7 @@ export interface Route extends DeviceAddress {
 /** What becomes of a PUBLISH. A refusal names the device on whose `_rejected` it is explained, when there is one. */
 export type Decision =
   | { verdict: 'accepted'; route: Route }
-  | { verdict: 'refused'; rejection: Rejection; device: DeviceAddress | undefined }
+  | { verdict: 'refused'; reason: PublishRefusal; rejection: Rejection; device: DeviceAddress | undefined }
   | { verdict: 'malformed' };
 
 const minute = 60_000;
@@ -253,7 +253,9 @@ export class Authority {
     const reached = named && this.#access.reachableDevice(caller, named.deviceId) && this.#route(named);
     const device = own ?? (reached && { accountId: reached.accountId, deviceId: reached.deviceId });
     const absent = own && named ? noChannelOfItsOwn : noSuchChannel;
-    return { verdict: 'refused', rejection: reached ? notPermitted : absent, device };
+    return reached
+      ? { verdict: 'refused', reason: 'not_permitted', rejection: notPermitted, device }
+      : { verdict: 'refused', reason: 'no_such_channel', rejection: absent, device };
   }
 
   #parse(topic: string): ChannelTopic | undefined {

@@ -5,7 +5,7 @@ import { formatTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import type { Authority, DeviceAddress } from './authorize.js';
-import { type Counters, variableOf } from './counters.js';
+import { type Counters, type PublishRefusal, refusePublish, variableOf } from './counters.js';
 import type { Ingest } from './ingest.js';
 import type { Limits } from './limits.js';
 import type { SessionStore } from './persistence.js';
@@ -86,15 +86,13 @@ export class DirectPublisher {
       caller.kind === 'device' ? { accountId: caller.accountId, deviceId: caller.id } : undefined;
     const { maxPayloadBytes } = services.config.mqtt;
     if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes)
-      return this.#refuse(caller, packet, payloadTooLarge, own);
-    if (!this.#isTopic(topic)) return this.#refuse(caller, packet, malformedTopic, own);
+      return this.#refuse(caller, packet, 'too_large', payloadTooLarge, own);
+    if (!this.#isTopic(topic)) return this.#refuse(caller, packet, 'malformed', malformedTopic, own);
     const ownChannels = own && formatTopic(services.config.topicRoot, own.accountId, own.deviceId, '');
     const decision = authority.decidePublish({ caller, ownChannels }, topic);
-    if (decision.verdict === 'malformed') return this.#refuse(caller, packet, malformedTopic, own);
-    if (decision.verdict === 'refused') {
-      this.#parts.counters.refusedPublishes += 1;
-      return this.#refuse(caller, packet, decision.rejection, decision.device);
-    }
+    if (decision.verdict === 'malformed') return this.#refuse(caller, packet, 'malformed', malformedTopic, own);
+    if (decision.verdict === 'refused')
+      return this.#refuse(caller, packet, decision.reason, decision.rejection, decision.device);
     const { rejection, points } = await ingest.acceptDirect(caller, packet, decision.route);
     await new Promise<void>((resolve, reject) => aedes.publish(packet, (error) => (error ? reject(error) : resolve())));
     // A retained message of QoS 1 is on disk before; this one is promised nothing over MQTT (decisions 5).
@@ -110,7 +108,14 @@ export class DirectPublisher {
   }
 
   /** Explains a refusal where MQTT does; `device` is undefined when nobody may notice. */
-  #refuse(caller: Caller, packet: Incoming, rejection: Rejection, device: DeviceAddress | undefined): Published {
+  #refuse(
+    caller: Caller,
+    packet: Incoming,
+    reason: PublishRefusal,
+    rejection: Rejection,
+    device: DeviceAddress | undefined,
+  ): Published {
+    refusePublish(this.#parts.counters, reason);
     this.#take(this.#refusedPerMinute, 'refusals_per_minute', caller);
     if (!device) return { delivered: false, rejection };
     const { topic } = packet;

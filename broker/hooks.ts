@@ -4,7 +4,7 @@ import type { BrokerServices, Rejection } from '../src/context.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import type { Authority, DeviceAddress } from './authorize.js';
-import { type Counters, variableOf } from './counters.js';
+import { type Counters, type FilterRefusal, refusePublish, variableOf } from './counters.js';
 import type { DeviceSigns } from './device-signs.js';
 import { faultOf } from './fault.js';
 import type { Ingest } from './ingest.js';
@@ -153,7 +153,7 @@ export class Hooks {
 
   /** Decides a PUBLISH, or a will when it fires; `client` is null for a will that a dead process has left. */
   publish(client: BrokerClient | null, packet: Incoming, done: Done): void {
-    const { authority, ingest, services } = this.#parts;
+    const { authority, counters, ingest, services } = this.#parts;
     const live = client?.live;
     if (!live?.identity) {
       silence(packet);
@@ -163,6 +163,7 @@ export class Hooks {
     const { maxPayloadBytes } = services.config.mqtt;
     if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes) {
       this.#note(live, 'publish', packet.topic, payloadTooLarge);
+      refusePublish(counters, 'too_large');
       const error = new OverLimit('max_payload_bytes');
       this.#noted.add(error);
       done(error);
@@ -178,11 +179,12 @@ export class Hooks {
     if (decision.verdict === 'malformed' || this.#refusedTooOften(live)) {
       const isMalformed = decision.verdict === 'malformed';
       this.#note(live, 'publish', packet.topic, isMalformed ? malformedTopic : tooManyRefusals);
+      refusePublish(counters, isMalformed ? 'malformed' : 'too_often');
       done(isMalformed ? new Error('malformed topic') : new OverLimit('refusals_per_minute'));
       return;
     }
     if (decision.device) this.#note(live, 'publish', packet.topic, decision.rejection, decision.device);
-    this.#parts.counters.refusedPublishes += 1;
+    refusePublish(counters, decision.reason);
     services.log.debug({ clientId: live.client.id, topic: packet.topic }, 'PUBLISH refused');
     // Aedes goes on with the same packet, so the refused one has to become something harmless.
     if (decision.device) this.#parts.channels.rewrite(decision.device, packet, decision.rejection);
@@ -217,6 +219,7 @@ export class Hooks {
 
   /** `null` answers 0x80 and keeps the connection. */
   subscribe({ live }: BrokerClient, subscription: Subscription, done: Answered<Subscription | null>): void {
+    const { refusedSubscriptions } = this.#parts.counters;
     const verdict = live ? this.#parts.authority.decideSubscribe(live, subscription) : 'refused';
     if (verdict === 'granted') {
       live?.filters.add(subscription.topic);
@@ -225,15 +228,18 @@ export class Hooks {
     }
     if (verdict === 'malformed') {
       if (live) this.#note(live, 'subscribe', subscription.topic, malformedTopic);
+      refusedSubscriptions.malformed += 1;
       done(new Error('malformed filter'), null);
       return;
     }
-    this.#parts.counters.refusedSubscriptions += 1;
     const isTooOften = live !== undefined && this.#refusedTooOften(live);
+    let counted: FilterRefusal = isTooOften ? 'too_often' : 'out_of_reach';
     if (live) {
       const reason = isTooOften ? tooManyRefusals : this.#parts.authority.filterRefusal(live, subscription.topic);
+      if (!isTooOften && reason.code === -199) counted = 'too_many';
       this.#note(live, 'subscribe', subscription.topic, reason);
     }
+    refusedSubscriptions[counted] += 1;
     done(isTooOften ? new OverLimit('refusals_per_minute') : null, null);
   }
 
@@ -270,7 +276,8 @@ export class Hooks {
     const { authority, persistence } = this.#parts;
     if (!client.clean && persistence.isBehind(client, packet)) return undefined;
     const allowed = client.live && authority.forward(client.live, packet);
-    if (!allowed && !client.clean) persistence.forget(client, packet);
+    if (allowed) this.#parts.counters.sent += 1;
+    else if (!client.clean) persistence.forget(client, packet);
     return allowed;
   }
 

@@ -44,9 +44,16 @@ export interface OpenBroker extends Broker {
   attachWebSocket(server: HttpServer): void;
   /** Ends every connection, waits for what is being stored, and marks every device disconnected. */
   close(): Promise<void>;
+  /** Whether its ports are open. */
+  readonly isListening: boolean;
   readonly counters: Readonly<Counters>;
   /** What there is now: open sockets, those that have got their CONNACK, stored sessions, streams. */
   readonly gauges: { sockets: number; connections: number; storedSessions: number; streams: number };
+  /**
+   * What waits: messages for the store, changes of sessions for the store, wills of a dead process for its clients to come
+   * back, SUBSCRIBEs for what is retained, messages of stored sessions for their readers.
+   */
+  readonly queues: Record<'ingest' | 'sessions' | 'wills' | 'retained' | 'delivery', number>;
 }
 
 /** Builds the broker; it accepts connections after `listen`, or through `attachWebSocket`. */
@@ -113,7 +120,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const channels = new ServiceChannels(services, aedes);
   const refusals = new Refusals(services);
   const marks = new Marks(services.messages);
-  const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks);
+  const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks, counters);
   const postedLogs = new PostedLogs(services, aedes, persistence, marks);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);
@@ -182,6 +189,12 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       let connections = 0;
       for (const { ready } of sessions.all()) if (ready) connections += 1;
       return { sockets: limits.open, connections, storedSessions: persistence.size.sessions, streams: streams.size };
+    },
+    get queues() {
+      return { ingest: ingest.pending, ...persistence.waiting };
+    },
+    get isListening() {
+      return listeners.areOpen;
     },
     get addresses() {
       return listeners.addresses;

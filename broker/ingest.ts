@@ -3,6 +3,7 @@ import type { Caller } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/context.js';
 import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
+import type { ChannelKind, Counters } from './counters.js';
 import { faultOf } from './fault.js';
 import type { Marks } from './marks.js';
 import type { SessionStore } from './persistence.js';
@@ -27,6 +28,8 @@ interface Message {
   client: BrokerClient | undefined;
   /** Where it is told what became of the message, besides `_rejected`. */
   outcome?: Outcome;
+  /** Whether its payload, or a part of it, was not taken. */
+  isRejected?: boolean;
 }
 
 /** What became of a message that was taken; `points` are those that were stored. */
@@ -46,6 +49,7 @@ export class Ingest {
   readonly #persistence: Pick<SessionStore, 'keep'>;
   readonly #refusals: Refusals;
   readonly #marks: Marks;
+  readonly #counters: Pick<Counters, 'messages' | 'acknowledgement'>;
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
@@ -56,6 +60,7 @@ export class Ingest {
     persistence: Pick<SessionStore, 'keep'>,
     refusals: Refusals,
     marks: Marks,
+    counters: Counters,
   ) {
     this.#services = services;
     this.#aedes = aedes;
@@ -63,6 +68,12 @@ export class Ingest {
     this.#persistence = persistence;
     this.#refusals = refusals;
     this.#marks = marks;
+    this.#counters = counters;
+  }
+
+  /** Messages that wait for the store. */
+  get pending(): number {
+    return this.#pending;
   }
 
   /** Stores what the route and the sessions want stored; calls back in the client's order, for QoS 1 once it is on disk. */
@@ -72,10 +83,11 @@ export class Ingest {
     const noRoom = packet.qos === 0 && this.#noRoomFor(packet);
     // A QoS 2 message is stored once per packet id, when Aedes has seen that it is no duplicate; a will has no id.
     if ((packet.qos === 2 && packet.messageId !== undefined) || (packet.qos === 0 && !isStored && !noRoom)) {
+      if (packet.qos === 0) this.#counters.messages[kindOf(route)].delivered += 1;
       this.inTurn(live, done);
       return;
     }
-    const message = { packet, route, caller: live.identity?.caller, client };
+    const message: Message = { packet, route, caller: live.identity?.caller, client };
     if (packet.qos === 0 && !isRequest(route)) {
       this.#store(message, () => {});
       // Aedes would retain it; it is delivered all the same.
@@ -84,8 +96,12 @@ export class Ingest {
       return;
     }
     const wasOpen = !client.closed;
+    const from = performance.now();
     let failure: Error | undefined;
-    const turn = turns.take(() => this.#pass(live, packet, wasOpen, failure, done));
+    const turn = turns.take(() => {
+      this.#pass(live, packet, wasOpen, failure, done);
+      if (packet.qos === 1 && wasOpen && !failure) this.#counters.acknowledgement.observe(performance.now() - from);
+    });
     this.#store(message, (error) => {
       failure = error;
       turns.finish(turn);
@@ -137,6 +153,7 @@ export class Ingest {
     this.#pending += 1;
     const { route } = message;
     const done = once((error) => {
+      this.#count(message, error);
       this.#guarded(() => (error ? this.#failed(message, error, settled) : settled()));
       this.#pending -= 1;
       if (this.#pending === 0) this.#whenIdle?.();
@@ -153,6 +170,14 @@ export class Ingest {
     } catch (error) {
       done(error as Error);
     }
+  }
+
+  #count({ route, isRejected }: Message, error: Error | undefined): void {
+    const counts = this.#counters.messages[kindOf(route)];
+    if (error) counts.failed += 1;
+    else if (isRejected) counts.rejected += 1;
+    else if (isStoredChannel(route)) counts.stored += 1;
+    else counts.delivered += 1;
   }
 
   /** What is promised to sessions and to bridges. */
@@ -277,7 +302,9 @@ export class Ingest {
     this.#channels.reject(message.route, message.packet, rejection, done);
   }
 
-  #note({ packet, route, caller, client, outcome }: Message, rejection: Rejection): void {
+  #note(message: Message, rejection: Rejection): void {
+    const { packet, route, caller, client, outcome } = message;
+    message.isRejected = true;
     if (outcome) outcome.rejection = rejection;
     this.#refusals.note(route.deviceId, {
       action: 'publish',
@@ -339,6 +366,11 @@ export function inOrder(work: () => void): void {
 function isStoredChannel({ channel }: Route): boolean {
   if (!channel.service) return channel.persistenceType === 'timeSeries';
   return channel.name === '_log' || isRequest({ channel });
+}
+
+function kindOf({ channel }: Route): ChannelKind {
+  if (channel.service) return isRequest({ channel }) ? '_set/fields' : '_log';
+  return channel.persistenceType === 'timeSeries' ? 'timeSeries' : 'simple';
 }
 
 function isRequest({ channel }: Pick<Route, 'channel'>): boolean {

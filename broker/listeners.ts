@@ -139,6 +139,11 @@ export class Listeners {
     return { mqtt: portOf(this.#plain) ?? 0, mqtts: this.#secure && portOf(this.#secure) };
   }
 
+  /** Whether every port is open. */
+  get areOpen(): boolean {
+    return this.#plain.listening && this.#secure?.listening !== false;
+  }
+
   /** @throws Error when a port cannot be had. */
   async listen(): Promise<void> {
     const { host, mqttPort, mqttsPort } = this.#services.config;

@@ -63,6 +63,8 @@ export class SessionStore {
   readonly #retained: Retained;
   readonly #wills: Wills;
   #brokerId: string | undefined;
+  /** Searches for retained messages that have not ended. */
+  #searches = 0;
   #subscribing: { reach: Reach; answered(): void } | undefined;
   /** Packet ids of QoS 2 messages received and not released yet, by client id, of clean sessions. */
   readonly #receivedClean = new Map<string, Set<number>>();
@@ -110,6 +112,16 @@ export class SessionStore {
   /** Stored sessions, and the filters in them that queue messages. */
   get size(): { sessions: number; filters: number } {
     return this.#sessions.size;
+  }
+
+  /** What waits: changes for the disk, wills for their clients, searches for retained messages, messages for their readers. */
+  get waiting(): Record<'sessions' | 'wills' | 'retained' | 'delivery', number> {
+    return {
+      sessions: this.#journal.pending,
+      wills: this.#wills.left,
+      retained: this.#searches,
+      delivery: this.#sessions.queued,
+    };
   }
 
   // Revocation: `principal` is account/principal, with which its private client ids begin.
@@ -287,11 +299,14 @@ export class SessionStore {
 
   /** Ends early instead of failing: Aedes does not look at errors of this stream, and one would end the process. */
   async *#retainedPackets(filters: string[], reach?: Reach): AsyncIterableIterator<object> {
+    this.#searches += 1;
     try {
       for await (const { topic, qos, payload } of this.#retained.matching(filters, reach))
         yield { cmd: 'publish', topic, qos, payload: Buffer.from(payload), retain: true };
     } catch (error) {
       this.#services.log.error({ fault: faultOf(error) }, 'retained messages could not be read');
+    } finally {
+      this.#searches -= 1;
     }
   }
 

@@ -81,6 +81,13 @@ export class StoredSessions {
     return this.#byClientId.get(clientId);
   }
 
+  /** Messages in all queues. */
+  get queued(): number {
+    let queued = 0;
+    for (const { queue } of this.#byClientId.values()) queued += queue.size;
+    return queued;
+  }
+
   /** Sessions, and the filters in them that queue messages. */
   get size(): { sessions: number; filters: number } {
     return { sessions: this.#byClientId.size, filters: this.#filters.size };

@@ -27,6 +27,11 @@ export class Wills {
     this.#due = now + patience;
   }
 
+  /** Those of a dead process that wait for their clients. */
+  get left(): number {
+    return this.#left.size;
+  }
+
   put(client: BrokerClient, { topic, qos, retain, payload }: Will): void {
     const { generation = null, certificateId = null, sessionId = certificateId } = client.live?.identity ?? {};
     const about = { topic, qos, retain: retain ? 1 : 0, payload: ownBytes(payload) };

@@ -78,6 +78,8 @@ const credentialsKept = 10_000;
 /** The registry: entities, identities, sessions. Owns its files; `close` ends them. */
 export class Registry {
   readonly query: Db;
+  /** What its writer does: how long commits take, the last one (milliseconds of `performance`), who waits for a turn. */
+  readonly writer: ReturnType<typeof SqliteDialect.withFar>['writer'];
   readonly #far: Db;
   readonly #farWriter: FarWriter;
   readonly #writer: Sqlite.Database;
@@ -86,7 +88,8 @@ export class Registry {
   readonly #credentials = boundedCache<string, CredentialRow>(credentialsKept);
 
   private constructor(writer: Sqlite.Database, reader: Sqlite.Database, farWriter: FarWriter) {
-    const { near, far } = SqliteDialect.withFar({ writer, reader }, farWriter);
+    const { near, far, writer: turns } = SqliteDialect.withFar({ writer, reader }, farWriter);
+    this.writer = turns;
     this.query = new Kysely<Tables>({ dialect: near });
     this.#far = new Kysely<Tables>({ dialect: far });
     this.#farWriter = farWriter;
@@ -114,6 +117,11 @@ export class Registry {
    */
   longTransaction<R>(work: (tx: Tx) => Promise<R>): Promise<R> {
     return transact(this.#far, work);
+  }
+
+  /** Commits something that changes nothing: rejects when nothing can be written, or another program holds the file. */
+  prove(): Promise<void> {
+    return this.writer.prove();
   }
 
   /** Ends the thread of long transactions; the next one starts it again. */

@@ -26,6 +26,11 @@ export class MessageReader {
     this.#directory = directory;
   }
 
+  /** Questions that have not been answered. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
   /** What has been committed before the thread comes to the question. Rejects when it fails, or the thread ends. */
   ask<N extends keyof Reads>(name: N, question: Question<N>): Promise<AnswerOf<N>> {
     if (this.#closed) return Promise.reject(new Error('The message store is closed.'));

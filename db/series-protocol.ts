@@ -58,7 +58,12 @@ export interface Eviction {
 }
 
 /** Orders that are carried out in steps, one step for each. */
-export type StepOrder = { deleteSome: Purged } | { expireSome: Expired } | { evictSome: Eviction } | { tidy: true };
+export type StepOrder =
+  | { deleteSome: Purged }
+  | { expireSome: Expired }
+  | { evictSome: Eviction }
+  | { tidy: true }
+  | { prove: true };
 
 export type Order = { write: Batch } | StepOrder | { close: true };
 
@@ -68,10 +73,13 @@ export interface Held {
   outboxPending: number;
 }
 
-/** After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove. */
+/**
+ * After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove; `commitTime` is
+ * how long COMMIT has taken, in milliseconds.
+ */
 export type Answer =
   | ({ ready: true } & Held)
-  | ({ more: boolean; end: Place } & Held)
+  | ({ more: boolean; end: Place; commitTime: number } & Held)
   | { failure: { message: string; code?: string | undefined } };
 
 export interface WorkerSettings {

@@ -54,6 +54,8 @@ class Writer {
   /** The last one given out, to a point or a log entry. */
   #sequence: number;
   #end: Place;
+  /** How long the last COMMIT has taken, in milliseconds. */
+  commitTime = 0;
 
   constructor(path: string) {
     this.#file = openSqlite(path);
@@ -111,7 +113,8 @@ class Writer {
       if ('deleteSome' in order) return this.#removal.purgeSome(order.deleteSome);
       if ('expireSome' in order) return this.#removal.expireSome(order.expireSome);
       if ('evictSome' in order) return this.#removal.evictSome(order.evictSome);
-      this.#mqtt.tidy();
+      if ('prove' in order) this.#statements.keepSequence.run(this.#sequence);
+      else this.#mqtt.tidy();
       return false;
     });
   }
@@ -219,7 +222,9 @@ class Writer {
     this.#statements.begin.run();
     try {
       const result = work();
+      const from = performance.now();
       this.#statements.commit.run();
+      this.commitTime = performance.now() - from;
       return result;
     } catch (error) {
       // SQLite itself may have ended the transaction (disk full, I/O error).
@@ -299,9 +304,10 @@ function indexWhenIdle(): void {
 
 function carryOut(order: Exclude<Order, { close: true }>): Answer {
   try {
-    if (!('write' in order)) return { more: writer.step(order), end: writer.end, ...writer.held };
-    writer.write(order.write);
-    return { more: false, end: writer.end, ...writer.held };
+    let more = false;
+    if ('write' in order) writer.write(order.write);
+    else more = writer.step(order);
+    return { more, end: writer.end, commitTime: writer.commitTime, ...writer.held };
   } catch (error) {
     const { message, code } = error as { message: string; code?: string };
     return { failure: { message, code } };

@@ -1,6 +1,7 @@
 /** The thread that writes messages.db, seen from here: what is on its way to it, and its next life when it dies. */
 import { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
+import { Latency } from './latency.js';
 import type { Answer, Held, Order, Place, WorkerSettings } from './series-protocol.js';
 
 export interface StoreLog {
@@ -19,6 +20,10 @@ const ordersInFlight = 2;
 const restartDelay = 1000;
 
 export class SeriesWriter {
+  /** How long COMMIT has taken. */
+  readonly commits = new Latency();
+  /** When something was committed last, in milliseconds of `performance`. */
+  committedAt = Number.NEGATIVE_INFINITY;
   readonly #path: string;
   readonly #log: StoreLog;
   /** Asked for the next job when there is room for one. */
@@ -122,6 +127,8 @@ export class SeriesWriter {
       this.#log.error({ err: failure }, 'A transaction of the message store has failed.');
       job?.settle(failure, false);
     } else {
+      this.commits.observe(answer.commitTime);
+      this.committedAt = performance.now();
       job?.settle(undefined, answer.more, answer.end);
     }
     this.#sized();

@@ -176,6 +176,21 @@ export class MessageStore {
     return store;
   }
 
+  /** What its writer does: how long commits take, and when the last one was (milliseconds of `performance`). */
+  get writer(): Pick<SeriesWriter, 'commits' | 'committedAt'> {
+    return this.#writer;
+  }
+
+  /** Questions that the thread for long reads has not answered. */
+  get reading(): number {
+    return this.#thread.waiting;
+  }
+
+  /** Commits something that changes nothing: rejects when nothing can be written. */
+  async prove(): Promise<void> {
+    await this.#ask({ prove: true });
+  }
+
   /** Where what is on disk ends. */
   get end(): Place {
     return this.#end;

@@ -17,6 +17,7 @@ import {
   SqliteQueryCompiler,
   type Transaction,
 } from './kysely.js';
+import { Latency } from './latency.js';
 
 /** How many transactions share one commit, and for how long (milliseconds) it may be held open for more. */
 const groupSize = 256;
@@ -100,11 +101,26 @@ class Group {
  * its own), so that many small writes cost one fsync, and none returns before it is on disk.
  */
 class Writer {
+  /** How long COMMIT has taken, of long transactions as well. */
+  readonly commits = new Latency();
+  /** When something was committed last, in milliseconds of `performance`. */
+  committedAt = Number.NEGATIVE_INFINITY;
   readonly #waiting: Array<() => void> = [];
   #busy = false;
   #group: Group | undefined;
 
   constructor(readonly statements: StatementCache) {}
+
+  /** Transactions that wait for their turn. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** A COMMIT that was begun at `from` (milliseconds of `performance`) has ended. */
+  committed(from: number): void {
+    this.committedAt = performance.now();
+    this.commits.observe(this.committedAt - from);
+  }
 
   async begin(): Promise<void> {
     if (this.#busy) await new Promise<void>((resolve) => this.#waiting.push(resolve));
@@ -155,6 +171,22 @@ class Writer {
     return () => this.#next();
   }
 
+  /** Commits what changes nothing, in a turn of its own; no other program is waited for, because the event loop would stand. */
+  async prove(): Promise<void> {
+    const giveBack = await this.lend();
+    const { file } = this.statements;
+    const patience = file.pragma('busy_timeout', { simple: true });
+    try {
+      file.pragma('busy_timeout = 0');
+      const from = performance.now();
+      file.exec('UPDATE "migrations" SET "applied" = "applied"');
+      this.committed(from);
+    } finally {
+      file.pragma(`busy_timeout = ${patience}`);
+      giveBack();
+    }
+  }
+
   /** Commits what is open; used at close. */
   flush(): void {
     if (!this.#busy) this.#commitGroup();
@@ -180,7 +212,9 @@ class Writer {
     if (!group) return;
     this.#group = undefined;
     try {
+      const from = performance.now();
       this.#run('COMMIT');
+      this.committed(from);
       group.succeed();
     } catch (error) {
       group.fail(error);
@@ -311,7 +345,9 @@ class FarDriver implements Driver {
   }
 
   async commitTransaction(connection: FarConnection): Promise<void> {
+    const from = performance.now();
     await this.#run(connection, 'COMMIT');
+    this.writer.committed(from);
     this.#end(connection);
   }
 
@@ -381,14 +417,21 @@ export class SqliteDialect implements Dialect {
     return new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
   }
 
-  /** As `of`, and a second dialect whose transactions `far` executes, in turn with those of the first; it owns `far`. */
+  /**
+   * As `of`, and a second dialect whose transactions `far` executes, in turn with those of the first; it owns `far`. The
+   * writer of both is there to be watched.
+   */
   static withFar(
     files: { writer: Sqlite.Database; reader: Sqlite.Database },
     far: FarWriter,
-  ): { near: SqliteDialect; far: SqliteDialect } {
+  ): {
+    near: SqliteDialect;
+    far: SqliteDialect;
+    writer: Pick<Writer, 'commits' | 'committedAt' | 'waiting' | 'prove'>;
+  } {
     const writer = new Writer(new StatementCache(files.writer));
     const near = new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
-    return { near, far: new SqliteDialect(new FarDriver(writer, far)) };
+    return { near, far: new SqliteDialect(new FarDriver(writer, far)), writer };
   }
 
   /** For a migration, whose transaction is open around it; the file stays the caller's. */

@@ -44,6 +44,8 @@ export interface Config {
   dnsServers: string[];
   /** What reading the metrics takes as bearer token; undefined when they are open. */
   metricsToken: string | undefined;
+  /** How long it goes on after a signal, not ready any more, before it closes its ports. */
+  shutdownDelay: number;
   bridges: {
     /** Whether they may lead to private addresses, and over plain http. */
     allowPrivate: boolean;
@@ -258,6 +260,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     geoipDatabase: geoip && resolve(directory, geoip),
     dnsServers,
     metricsToken: text('SLIPWAY_METRICS_TOKEN'),
+    shutdownDelay: 1000 * whole('SLIPWAY_SHUTDOWN_DELAY_SECONDS', 0, 0, 600),
     bridges: {
       allowPrivate: flag('SLIPWAY_BRIDGE_ALLOW_PRIVATE'),
       timeout: 1000 * whole('SLIPWAY_BRIDGE_TIMEOUT_SECONDS', 10, 1, 120),

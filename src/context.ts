@@ -15,6 +15,7 @@ import { type Config, ConfigError } from './config.js';
 import { Fields } from './entity/fields.js';
 import { type Allowance, PlatformError } from './errors.js';
 import { Jobs } from './factory/engine.js';
+import { Health } from './health.js';
 import { SecretAnswers } from './idempotency.js';
 import { TextedCodes } from './identity/factors.js';
 import { LoginLimits } from './identity/login-limits.js';
@@ -299,6 +300,7 @@ export interface Context {
   revocations: Revocations;
   broker: Awaited<ReturnType<typeof openBroker>>;
   jobs: Jobs;
+  health: Health;
 }
 
 /** What tests put in the place of the real thing. */
@@ -381,7 +383,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => broker.close());
     const jobs = new Jobs({ ...base, broker });
     closers.push(() => jobs.stop());
-    const ctx: Context = { ...base, broker, jobs };
+    const ctx: Context = { ...base, broker, jobs, health: new Health({ ...base, broker }) };
     const watching = watchChanges(
       config.dataDir,
       () => takeChanges(ctx),
@@ -404,7 +406,7 @@ async function takeChanges({ tokens, access, broker }: Context): Promise<void> {
 
 /** The broker is built before the context is whole; what it asks for later goes through `ctx()`. */
 function brokerServices(
-  { positions, ...base }: Omit<Context, 'broker' | 'jobs'> & { positions: Positions },
+  { positions, ...base }: Omit<Context, 'broker' | 'jobs' | 'health'> & { positions: Positions },
   ctx: () => Context,
 ): BrokerServices {
   const { registry, sessions, retention } = base;

@@ -26,12 +26,13 @@ import { auditRoutes } from './audit.js';
 import { bridgeRoutes } from './bridges/routes.js';
 import type { Context } from './context.js';
 import { findUnstorable, unstorable } from './entity/values.js';
-import { identityErrorCode, invalid, PlatformError, tooLarge } from './errors.js';
+import { type FailureKind, identityErrorCode, invalid, PlatformError, tooLarge } from './errors.js';
 import { addressRoutes } from './factory/addresses.js';
 import { bulkRoutes } from './factory/bulk-routes.js';
 import { jobRoutes } from './factory/jobs.js';
 import { provisioningRoutes } from './factory/provision-routes.js';
 import { verificationRoutes } from './factory/verification.js';
+import { healthRoutes } from './health.js';
 import { idempotentPosts } from './idempotency.js';
 import { applicationRoutes } from './identity/applications.js';
 import { requireAppToken, requireCaller } from './identity/authentication.js';
@@ -53,7 +54,8 @@ import { seriesWriting } from './messages/series-writing.js';
 import { streamRoutes } from './messages/stream.js';
 import { timeSeriesRoutes } from './messages/time-series.js';
 import { usageRoutes } from './messages/usage.js';
-import { metricsRoutes } from './metrics.js';
+import { metricsRoutes } from './metrics/index.js';
+import { Traffic } from './metrics/traffic.js';
 import { documentation, isFlat } from './openapi.js';
 import { pageRoutes } from './pages.js';
 import { accountUserRoutes } from './registry/account-users.js';
@@ -99,6 +101,10 @@ declare module 'fastify' {
 /** Builds the server with every route; the caller listens and closes. */
 export async function buildHttp(ctx: Context): Promise<App> {
   const { config } = ctx;
+  const traffic = new Traffic();
+  const fail = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    traffic.refusals[sendError(error, request, reply)] += 1;
+  };
   const app = Fastify({
     // Fastify's own line about listening would stand in the middle of ours.
     loggerInstance: ctx.log.child({}, { level: quieter(ctx.log.level) }) as FastifyBaseLogger,
@@ -112,7 +118,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     routerOptions: { maxParamLength: 512 },
     genReqId: () => uuidv7(),
     frameworkErrors: (error, request, reply) => {
-      sendError(error, request as FastifyRequest, reply as FastifyReply);
+      fail(error, request as FastifyRequest, reply as FastifyReply);
     },
     clientErrorHandler: answerBadHttp,
     ...(config.tls ? { https: { cert: config.tls.chain, key: config.tls.key } } : {}),
@@ -131,11 +137,11 @@ export async function buildHttp(ctx: Context): Promise<App> {
   strictBodies(app);
   app.setErrorHandler((error, request, reply) => {
     noteRefusal(ctx, error, request);
-    sendError(error, request, reply);
+    fail(error, request, reply);
     if (reply.statusCode >= 500) noteFailure(ctx, error, request);
   });
   app.setNotFoundHandler((request, reply) => {
-    sendError(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
+    fail(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
   });
   app.addHook('onSend', async ({ method }, _, payload) => {
     if (method !== 'HEAD' || !(payload instanceof Readable)) return undefined;
@@ -149,6 +155,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     if (request.url.startsWith('/api/') && !reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
   });
   app.addHook('onResponse', async (request, reply) => {
+    traffic.answered(request, reply);
     const { method, id: requestId } = request;
     const route = request.routeOptions.url;
     ctx.log.debug({ requestId, method, route, status: reply.statusCode, ms: reply.elapsedTime }, 'request');
@@ -168,7 +175,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
   await documentation(app, ctx);
 
   keyRoutes(app, ctx);
-  metricsRoutes(app, ctx);
+  metricsRoutes(app, ctx, traffic);
+  healthRoutes(app, ctx);
   pageRoutes(app);
   await app.register(
     async (scope) => {
@@ -352,8 +360,8 @@ function noteRefusal({ audit }: Context, error: unknown, { caller, method, route
   );
 }
 
-/** The one place where an error becomes an answer. */
-function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+/** The one place where an error becomes an answer; of which kind it is. */
+function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FailureKind {
   const failure = asPlatformError(error, request);
   const { code, status, message, details, allowance } = failure;
   const requestId = request.id;
@@ -363,11 +371,12 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply)
   }
   if (request.routeOptions?.config?.family !== 'identity') {
     reply.status(status).send({ error: { code, message, details }, requestId });
-    return;
+    return failure.kind;
   }
   const errorCode = identityErrorCode(failure.kind);
   const attributes = { errorCode, error: message, details };
   reply.status(status).send({ statusCode: status, error: reasons[status] ?? 'Error', message, attributes, requestId });
+  return failure.kind;
 }
 
 /** A store that takes no messages has said so once: many requests fail at it, and lines would take the last of the disk. */

@@ -21,15 +21,18 @@ async function run(): Promise<void> {
   console.log(greeting(server));
 
   let closing = false;
+  const hurry = new AbortController();
   const stop = async (reason: string) => {
+    if (closing || reason === 'uncaughtException') hurry.abort();
     if (closing) return;
     closing = true;
+    log.info({ reason }, 'stopping');
+    await server.announceEnd(hurry.signal);
     const watchdog = setTimeout(() => {
       log.fatal('closing took too long');
       process.exit(1);
     }, closeTime);
     watchdog.unref();
-    log.info({ reason }, 'stopping');
     try {
       await server.close();
       log.info('stopped');

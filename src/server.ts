@@ -1,5 +1,6 @@
 /** A running server: context, listeners, and their end. */
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ConfigError } from './config.js';
 import { createFirstAccount, type Opened, openContext } from './context.js';
 import { type App, buildHttp } from './http.js';
@@ -17,6 +18,8 @@ export interface Server extends Opened {
   mqttPort: number;
   /** When this start made it: its password is shown once. */
   firstAccount: CreatedAccount | undefined;
+  /** Says at /health/ready that the end is near; resolves when whoever asks there has had time to hear it, or must `hurry`. */
+  announceEnd(hurry: AbortSignal): Promise<void>;
 }
 
 /** Opens everything and listens. Nothing is left open when it throws. */
@@ -50,7 +53,12 @@ export async function startServer(...given: Parameters<typeof openContext>): Pro
     app: listening,
     url: `${config.tls ? 'https' : 'http'}://${host}:${port}`,
     mqttPort: broker.addresses.mqtt,
+    announceEnd: async (hurry) => {
+      opened.ctx.health.stopping();
+      await sleep(config.shutdownDelay, undefined, { signal: hurry }).catch(() => {});
+    },
     close: async () => {
+      opened.ctx.health.stopping();
       // Requests under way finish; what is not done in time is cut off, and the stores close after them.
       const cut = setTimeout(() => listening.server.closeAllConnections(), drainTime);
       await listening.close();

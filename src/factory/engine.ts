@@ -99,6 +99,22 @@ export class Jobs {
     await this.#looking;
   }
 
+  /** Jobs at work. */
+  get running(): number {
+    return this.#running.size;
+  }
+
+  /** Jobs that wait until others have ended. */
+  async waiting(): Promise<number> {
+    const { query } = this.#ctx.registry;
+    const { open } = await query
+      .selectFrom('jobs')
+      .select((eb) => eb.fn.countAll<number>().as('open'))
+      .where(sql<boolean>`"state" in ('pending', 'running')`)
+      .executeTakeFirstOrThrow();
+    return Math.max(0, open - this.#running.size);
+  }
+
   /** There may be a job to begin. */
   wake(): void {
     if (!this.#stopped) this.#fill();

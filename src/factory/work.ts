@@ -9,7 +9,7 @@ import type { ResultSeal } from './results.js';
 import type { RowValues, StoredRow } from './rows-in.js';
 
 /** What jobs need of the rest. */
-export type JobServices = Omit<Context, 'jobs'>;
+export type JobServices = Omit<Context, 'jobs' | 'health'>;
 
 /** One job while it runs. */
 export interface Run {

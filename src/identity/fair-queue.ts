@@ -15,6 +15,13 @@ export class FairQueue {
     this.#limit = limit;
   }
 
+  /** Pieces of work that wait, in all lanes. */
+  get waiting(): number {
+    let waiting = 0;
+    for (const lane of this.#lanes.values()) waiting += lane.length;
+    return waiting;
+  }
+
   /** Runs `work` when it is the lane's turn. @throws PlatformError 429 when the lane has too much waiting already. */
   async run<R>(lane: string, work: () => Promise<R>): Promise<R> {
     if (this.#running >= this.#limit) await this.#wait(lane);

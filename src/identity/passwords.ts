@@ -28,6 +28,11 @@ export class Passwords {
   readonly #nobody = this.#hash('the password of nobody');
   #common: Promise<ReadonlySet<string>> | undefined;
 
+  /** Hashes that wait for their turn. */
+  get waiting(): number {
+    return this.#queue.waiting;
+  }
+
   /**
    * The stored form of a new password of the person with this e-mail address. There is no other way to one, so that
    * nothing gets round the policy.

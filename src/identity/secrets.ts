@@ -22,6 +22,11 @@ export class Secrets {
   readonly #proven = boundedCache<string, string>(provenKept);
   readonly #nobody = this.hash(makeSecret());
 
+  /** Hashes that wait for their turn. */
+  get waiting(): number {
+    return this.#limit.pendingCount + this.#limitCodes.pendingCount;
+  }
+
   /** The stored form of a secret. */
   async hash(secret: string): Promise<string> {
     // A salt of its own would come by way of another thread; the package takes as long to write the text as to hash.

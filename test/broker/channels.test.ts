@@ -142,7 +142,7 @@ t.test('a PUBLISH of a user out of its reach is acknowledged and noticed by nobo
   const heard = [await published(device)];
   while (heard.at(-1)?.topic !== f.topic('chat')) heard.push(await published(device));
   t.ok(heard.every(({ topic }) => [f.topic('chat'), f.topic('_updates/fields')].includes(topic)));
-  t.equal(f.service.server.ctx.broker.counters.refusedPublishes, 1);
+  t.equal(f.service.server.ctx.broker.counters.refusedPublishes.no_such_channel, 1);
 });
 
 t.test('a payload that is no reading is delivered, not stored, and explained', async (t) => {

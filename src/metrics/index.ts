@@ -1,0 +1,112 @@
+/** What the process counts, in the text form of Prometheus at /metrics (decisions 5). */
+import { Gauge, Registry } from 'prom-client';
+import type { Context } from '../context.js';
+import type { App } from '../http.js';
+import { demandToken } from '../operator-token.js';
+import { expiringSoon, warnedDays } from '../registry/certificate-expiry.js';
+import { brokerMetrics } from './broker.js';
+import { counter, gauge, gaugeBy } from './exposing.js';
+import { processMetrics } from './process.js';
+import { storeMetrics } from './stores.js';
+import { type Traffic, trafficMetrics } from './traffic.js';
+
+/** Mounts the endpoint: open unless a token is configured, which callers then send as Bearer. */
+export function metricsRoutes(
+  app: App,
+  ctx: Pick<
+    Context,
+    | 'broker'
+    | 'bridges'
+    | 'clock'
+    | 'config'
+    | 'health'
+    | 'jobs'
+    | 'keeping'
+    | 'messages'
+    | 'passwords'
+    | 'registry'
+    | 'secrets'
+  >,
+  traffic: Traffic,
+): void {
+  const registry = new Registry();
+  brokerMetrics(registry, ctx);
+  bridgeMetrics(registry, ctx);
+  storeMetrics(registry, ctx);
+  queueMetrics(registry, ctx);
+  certificateMetrics(registry, ctx);
+  trafficMetrics(registry, traffic);
+  const lag = processMetrics(registry);
+  app.addHook('onClose', async () => lag.stop());
+  gauge(registry, 'slipway_ready', '1 while /health/ready says that it is.', async () =>
+    (await ctx.health.problems()).length === 0 ? 1 : 0,
+  );
+  const { metricsToken } = ctx.config;
+  app.get('/metrics', { schema: { hide: true } }, async (request, reply) => {
+    demandToken(request, metricsToken);
+    reply.header('cache-control', 'no-store').type(registry.contentType);
+    return reply.send(await registry.metrics());
+  });
+}
+
+/** How much waits for whom: a queue that stays long says what the service cannot keep up with. */
+function queueMetrics(
+  registry: Registry,
+  {
+    broker,
+    jobs,
+    messages,
+    passwords,
+    registry: entities,
+    secrets,
+  }: Pick<Context, 'broker' | 'jobs' | 'messages' | 'passwords' | 'registry' | 'secrets'>,
+): void {
+  gauge(registry, 'slipway_jobs_running', 'Jobs at work.', () => jobs.running);
+  gaugeBy(registry, 'slipway_queue_depth', 'What waits in a queue.', ['queue'], async () => {
+    const depths = {
+      ...broker.queues,
+      jobs: await jobs.waiting(),
+      messages_writer: messages.pending,
+      messages_reader: messages.reading,
+      registry_writer: entities.writer.waiting,
+      secret_hashing: secrets.waiting,
+      login_hashing: passwords.waiting,
+    };
+    return Object.entries(depths).map(([queue, depth]) => [{ queue }, depth]);
+  });
+}
+
+/** Of all accounts, certificates of devices and CAs: counted when asked for, in an index, and to a hundred thousand. */
+function certificateMetrics(registry: Registry, ctx: Pick<Context, 'registry' | 'clock'>): void {
+  new Gauge({
+    name: 'slipway_certificates_expiring',
+    help: 'Registered certificates that expire soon.',
+    labelNames: ['kind', 'within'],
+    registers: [registry],
+    collect() {
+      const { certificates, authorities } = expiringSoon(ctx);
+      const within = `${warnedDays}d`;
+      this.set({ kind: 'device', within }, certificates.count);
+      this.set({ kind: 'authority', within }, authorities.count);
+    },
+  });
+}
+
+function bridgeMetrics(registry: Registry, { bridges }: Pick<Context, 'bridges'>): void {
+  const { counters } = bridges;
+  const count = (name: string, help: string, read: () => number) =>
+    counter(registry, `slipway_bridge_${name}_total`, help, read);
+  count('delivered_messages', 'Messages that targets have accepted.', () => counters.delivered);
+  count('failed_batches', 'Batches that were not accepted.', () => counters.failed);
+  count('dropped_messages', 'Best-effort messages that were not delivered.', () => counters.dropped);
+  count('dead_letters', 'Guaranteed messages that could not be delivered.', () => counters.dead);
+  new Gauge({
+    name: 'slipway_bridge_pending_messages',
+    help: 'Guaranteed messages on their way; 100000 is that or more.',
+    labelNames: ['kind'],
+    registers: [registry],
+    collect() {
+      for (const [kind, pending] of Object.entries(bridges.pendingByKind())) this.set({ kind }, pending);
+    },
+  });
+}

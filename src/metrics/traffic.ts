@@ -1,0 +1,66 @@
+/** Requests over HTTP, by the pattern of their route: what callers put into a URL makes no line of its own. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Registry } from 'prom-client';
+import { Latency } from '../../db/latency.js';
+import { type FailureKind, failureKinds } from '../errors.js';
+import { counterBy, countersBy, histogram } from './exposing.js';
+
+interface Route {
+  method: string;
+  route: string;
+  latency: Latency;
+  byStatus: Map<number, number>;
+}
+
+/** What has no route; of methods only those that routes have are told apart. */
+const nowhere = { method: 'any', route: 'none' };
+
+export class Traffic {
+  readonly #routes = new Map<string, Route>();
+  readonly refusals: Record<FailureKind, number>;
+
+  constructor() {
+    this.refusals = Object.fromEntries(failureKinds.map((kind) => [kind, 0])) as Record<FailureKind, number>;
+  }
+
+  get routes(): Iterable<Route> {
+    return this.#routes.values();
+  }
+
+  /** To be told of each answer that has been sent. Server-sent events take as long as somebody listens: no latency. */
+  answered({ method, routeOptions }: FastifyRequest, reply: FastifyReply): void {
+    const about = routeOptions.url === undefined ? nowhere : { method, route: routeOptions.url };
+    const key = `${about.method} ${about.route}`;
+    const route = this.#routes.get(key) ?? { ...about, latency: new Latency(), byStatus: new Map<number, number>() };
+    this.#routes.set(key, route);
+    const { statusCode, elapsedTime } = reply;
+    route.byStatus.set(statusCode, (route.byStatus.get(statusCode) ?? 0) + 1);
+    if (!String(reply.getHeader('content-type')).startsWith('text/event-stream')) route.latency.observe(elapsedTime);
+  }
+}
+
+export function trafficMetrics(registry: Registry, traffic: Traffic): void {
+  countersBy(
+    registry,
+    'slipway_http_requests_total',
+    'Requests that were answered.',
+    ['method', 'route', 'status'],
+    () =>
+      [...traffic.routes].flatMap(({ method, route, byStatus }) =>
+        [...byStatus].map(([status, count]): [Record<string, string>, number] => [
+          { method, route, status: String(status) },
+          count,
+        ]),
+      ),
+  );
+  histogram(registry, 'slipway_http_request_seconds', 'From a request to the end of its answer.', () =>
+    [...traffic.routes].map(({ method, route, latency }) => [{ method, route }, latency]),
+  );
+  counterBy(
+    registry,
+    'slipway_http_refusals_total',
+    'Requests that were answered with an error, by its kind.',
+    'kind',
+    traffic.refusals,
+  );
+}

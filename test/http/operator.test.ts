@@ -1,0 +1,233 @@
+/** What whoever operates the service asks it: metrics and health. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import Sqlite from 'better-sqlite3';
+import t from 'tap';
+import { filterRefusals, limitNames, publishRefusals } from '../../broker/counters.js';
+import { type Fixture, fixture } from '../broker/fixture.js';
+import { hits, metric } from '../broker/metrics.js';
+import { connectPacket, rawClient } from '../broker/raw.js';
+import { type Answer, nextMessage, startService } from '../support/service.js';
+
+let f: Fixture;
+t.before(async () => {
+  f = await fixture(t);
+});
+const asked = (path: string, service = f.service) => service.http('GET', path, { token: null });
+
+t.test('every limit and counter is there from the start, and counts what happens', async (t) => {
+  const { headers, text, status } = await f.service.http('GET', '/metrics', { token: null });
+  t.equal(status, 200);
+  t.match(headers.get('content-type'), /^text\/plain; version=0\.0\.4/);
+  for (const limit of limitNames) t.equal(await hits(f, limit), 0, limit);
+  for (const reason of publishRefusals)
+    t.equal(await metric(f, `slipway_mqtt_refused_publishes_total{reason="${reason}"}`), 0);
+  for (const reason of filterRefusals)
+    t.equal(await metric(f, `slipway_mqtt_refused_subscriptions_total{reason="${reason}"}`), 0);
+  for (const name of ['shed', 'dropped']) t.equal(await metric(f, `slipway_mqtt_${name}_messages_total`), 0);
+  const names = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  t.ok(names.every((line) => line.startsWith('slipway_')));
+
+  const client = await f.service.connect(f.who, { clean: false, clientId: 'kept' });
+  t.equal(await metric(f, 'slipway_mqtt_connections'), 1);
+  t.equal(await metric(f, 'slipway_mqtt_sockets'), 1);
+  t.equal(await metric(f, 'slipway_mqtt_stored_sessions'), 1);
+  await client.publishAsync(f.topic('nothing'), 'x', { qos: 1 });
+  t.equal(await metric(f, 'slipway_mqtt_refused_publishes_total{reason="no_such_channel"}'), 1);
+  await t.rejects(client.subscribeAsync('other/root', { qos: 1 }));
+  t.equal(await metric(f, 'slipway_mqtt_refused_subscriptions_total{reason="out_of_reach"}'), 1);
+  const raw = await rawClient(t, f.service.server.mqttPort);
+  raw.send(connectPacket({ username: f.device.id, password: Buffer.from('wrong') }));
+  await raw.closed;
+  t.equal(await metric(f, 'slipway_mqtt_refused_connects_total{reason="bad_credentials"}'), 1);
+  const before = Number(await metric(f, 'slipway_messages_points'));
+  await client.publishAsync(f.topic('temperature'), ',c,1,', { qos: 1 });
+  t.equal(await metric(f, 'slipway_messages_points'), before + 1);
+  t.equal(await metric(f, 'slipway_messages_refused'), 0);
+  for (const name of ['messages_bytes', 'messages_logs', 'messages_oldest_timestamp_seconds', 'disk_free_bytes'])
+    t.ok(Number(await metric(f, `slipway_${name}`)) > 0, name);
+  const told = (await f.service.http('GET', '/metrics', { token: null })).text;
+  for (const secret of [f.secret, f.device.id, f.service.accountId]) t.notMatch(told, secret);
+});
+
+/** By how much lines of /metrics have grown while `work` was done. */
+async function grown(lines: readonly string[], work: () => Promise<unknown>): Promise<number[]> {
+  const read = () => Promise.all(lines.map(async (line) => (await metric(f, line)) ?? 0));
+  const before = await read();
+  await work();
+  return (await read()).map((value, at) => value - (before[at] as number));
+}
+
+t.test('a message is counted once, where it went and what became of it', async (t) => {
+  const client = await f.service.connect(f.who);
+  const published = (channel: string, outcome: string) =>
+    `slipway_published_messages_total{channel="${channel}",outcome="${outcome}"}`;
+  const acknowledged = 'slipway_mqtt_acknowledgement_seconds_count';
+  const commits = 'slipway_store_commit_seconds_count{store="messages"}';
+  const lines = [
+    published('timeSeries', 'stored'),
+    published('timeSeries', 'rejected'),
+    published('simple', 'delivered'),
+    published('_log', 'stored'),
+    published('_set/fields', 'stored'),
+    published('none', 'refused'),
+    acknowledged,
+  ];
+  const one = (at: number, ...more: number[]) =>
+    lines.map((_, place) => (place === at || more.includes(place) ? 1 : 0));
+  const publish = (channel: string, payload: string, qos: 0 | 1 | 2) => () =>
+    client.publishAsync(f.topic(channel), payload, { qos });
+  t.same(await grown(lines, publish('temperature', ',c,1,', 1)), one(0, 6));
+  t.same(await grown(lines, publish('temperature', ',c,2,', 2)), one(0), 'QoS 2 has no PUBACK');
+  t.same(await grown(lines, publish('temperature', 'no reading at all', 1)), one(1, 6));
+  t.same(await grown(lines, publish('chat', 'hello', 1)), one(2, 6));
+  t.same(await grown(lines, publish('_log', 'hello', 1)), one(3, 6));
+  t.same(await grown(lines, publish('_set/fields', '{"state":{"name":"n"}}', 1)), one(4, 6));
+  t.same(await grown(lines, publish('nowhere', 'x', 1)), one(5), 'a refused one is no figure of the store');
+  const overHttp = () =>
+    f.service.http('POST', `/messaging/publish/${f.topic('temperature')}`, {
+      body: ',c,3,',
+      headers: { 'content-type': 'text/plain' },
+    });
+  t.same(await grown(lines, overHttp), one(0));
+  const [more = 0] = await grown([commits], publish('temperature', ',c,4,', 1));
+  t.ok(more >= 1, 'and so is the commit');
+  const sent = 'slipway_mqtt_sent_messages_total';
+  const heard = await f.service.connect({ jwt: f.service.admin });
+  await heard.subscribeAsync(f.topic('chat'));
+  const arrived = nextMessage(heard);
+  t.same(
+    await grown([sent], async () => {
+      await publish('chat', 'hello', 0)();
+      await arrived;
+    }),
+    [1],
+  );
+});
+
+t.test('requests are counted by the pattern of their route, errors by their kind', async (t) => {
+  const requests = (route: string, status: number) =>
+    `slipway_http_requests_total{method="GET",route="${route}",status="${status}"}`;
+  const lines = [
+    requests('/api/v1/devices/:id', 200),
+    requests('/api/v1/devices/:id', 404),
+    'slipway_http_requests_total{method="any",route="none",status="404"}',
+    'slipway_http_refusals_total{kind="notFound"}',
+    'slipway_http_request_seconds_count{method="GET",route="/api/v1/devices/:id"}',
+    'slipway_store_commit_seconds_count{store="registry"}',
+  ];
+  t.same(await grown(lines, () => f.service.ok('GET', `/api/v1/devices/${f.device.id}`)), [1, 0, 0, 0, 1, 0]);
+  const absent = '/api/v1/devices/01890000-0000-7000-8000-000000000000';
+  t.same(await grown(lines, () => f.service.http('GET', absent)), [0, 1, 0, 1, 1, 0]);
+  t.same(await grown(lines, () => f.service.http('GET', '/made/up/by/a/caller')), [0, 0, 1, 1, 0, 0]);
+  t.same(await grown(lines, () => f.service.organization()), [0, 0, 0, 0, 0, 1]);
+  const { text } = await asked('/metrics');
+  t.notMatch(text, 'made/up');
+  t.ok(Number(await metric(f, 'slipway_event_loop_lag_seconds_count')) > 0);
+  t.ok(Number(await metric(f, 'slipway_process_open_descriptors')) > 10);
+  t.ok(Number(await metric(f, 'slipway_store_file_bytes{store="messages",file="wal"}')) > 0);
+});
+
+t.test('every metric is explained, and alarms and dashboard name what there is', async (t) => {
+  const { text } = await asked('/metrics');
+  const names = new Set([...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name as string));
+  const labels = (name: string) => new Set([...text.matchAll(new RegExp(`^${name}\\{.*$`, 'gm'))].flatMap(labelsOf));
+  const operations = page('operations.md');
+  const [, table = ''] = operations.split('## What each metric means');
+  for (const name of names) t.ok(table.split('## ')[0]?.includes(`\`${name}\``), `${name} is explained`);
+  const alerts = page('prometheus/alerts.yml');
+  const expressions = [...alerts.matchAll(/expr: (.*)/g)].map(([, expression]) => expression as string);
+  const board = JSON.parse(page('grafana/slipway.json'));
+  for (const { targets = [] } of board.panels)
+    for (const { expr } of targets) expressions.push(expr.replaceAll(/job="\$job",?/g, ''));
+  for (const words of [operations, ...expressions]) {
+    for (const [, name = '', selector = ''] of words.matchAll(/\b(slipway_\w+)(\{[^}]*\})?/g)) {
+      const base = name.replace(/_(bucket|sum|count)$/, '');
+      t.ok(names.has(name) || names.has(base), `${name} exists`);
+      for (const label of labelsOf([selector])) t.ok(labels(name).has(label), `${name} has ${label}`);
+    }
+  }
+  const fired = [...alerts.matchAll(/alert: (\w+)/g)].map(([, alert]) => alert);
+  const advised = [...operations.matchAll(/^### (Slipway\w+)$/gm)].map(([, alert]) => alert);
+  t.same([...advised].sort(), [...fired].sort(), 'for each alarm there is what to do');
+  t.ok(fired.length > 15);
+});
+
+/** The names of the labels of a line, or of a selector. */
+function labelsOf([line = '']: readonly string[]): string[] {
+  return [...line.matchAll(/(\w+)[!=]=?~?"/g)].map(([, label]) => label as string);
+}
+
+function page(name: string): string {
+  return readFileSync(fileURLToPath(new URL(`../../../docs/${name}`, import.meta.url)), 'utf8');
+}
+
+/** What /health/ready says once it says this. */
+async function until(status: number): Promise<Answer> {
+  for (;;) {
+    const answer = await asked('/health/ready');
+    if (answer.status === status) return answer;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+t.test('a service that works is live and ready, and both answers are short-lived', async (t) => {
+  const ready = await asked('/health/ready');
+  t.match(ready, { status: 200, body: { ready: true, problems: [] } });
+  t.match(await asked('/health/live'), { status: 200, body: { live: true } });
+  t.equal(ready.headers.get('cache-control'), 'no-store');
+});
+
+t.test('without room for messages it is not ready, and says why', async (t) => {
+  const { messages } = f.service.server.ctx.config;
+  const reserve = messages.diskReserveBytes;
+  messages.diskReserveBytes = 999_999_999_999_999;
+  const reason = 'The disk has no more free than SLIPWAY_DISK_RESERVE_BYTES.';
+  t.same((await until(503)).body, { ready: false, problems: [{ part: 'messages', reason }] });
+  t.equal((await asked('/health/live')).status, 200, 'a restart would not help');
+  messages.diskReserveBytes = reserve;
+  t.same((await until(200)).body.problems, []);
+});
+
+t.test('while another program holds the registry it is not ready, and nobody waits for that', async (t) => {
+  const { writer } = f.service.server.ctx.registry;
+  const other = new Sqlite(join(f.service.directory, 'registry.db'));
+  other.exec('BEGIN IMMEDIATE');
+  writer.committedAt = Number.NEGATIVE_INFINITY;
+  const begun = performance.now();
+  const { body } = await until(503);
+  t.same(body.problems, [{ part: 'registry', reason: 'Another program holds the file.' }]);
+  t.ok(performance.now() - begun < 4000, 'less than the five seconds that a write waits');
+  other.exec('ROLLBACK');
+  other.close();
+  await until(200);
+  t.ok(performance.now() - writer.committedAt < 10_000, 'it has proven that it can be written');
+});
+
+t.test('with a token, only whoever sends it reads them', async (t) => {
+  const env = { SLIPWAY_METRICS_TOKEN: 'scrape-me-gently', SLIPWAY_SHUTDOWN_DELAY_SECONDS: '600' };
+  const service = await startService(t, { env });
+  for (const path of ['/health/live', '/health/ready']) {
+    t.equal((await asked(path, service)).status, 401);
+    t.equal((await service.http('GET', path, { token: 'scrape-me-gently' })).status, 200);
+  }
+  const get = (token: string | null) => service.http('GET', '/metrics', { token });
+  t.match(await get(null), { status: 401, body: { error: { code: 30 } } });
+  t.match(await get('scrape-me'), { status: 401, body: { error: { code: 31 } } });
+  t.match(await get(service.admin), { status: 401 }, 'a session is no such token');
+  t.match(await get('scrape-me-gently'), { status: 200, text: /slipway_mqtt_connections 0/ });
+  t.notOk(Object.keys((service.server.app.swagger() as { paths: object }).paths).includes('/metrics'));
+
+  const hurry = new AbortController();
+  const announced = service.server.announceEnd(hurry.signal);
+  const { status, body } = await service.http('GET', '/health/ready', { token: 'scrape-me-gently' });
+  t.match(
+    { status, body },
+    { status: 503, body: { problems: [{ part: 'process', reason: 'The service is stopping.' }] } },
+  );
+  t.equal((await service.http('GET', '/health/live', { token: 'scrape-me-gently' })).status, 200);
+  await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}`);
+  hurry.abort();
+  await announced;
+});
