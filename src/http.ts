@@ -382,7 +382,10 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply)
 /** A store that takes no messages has said so once: many requests fail at it, and lines would take the last of the disk. */
 function noteFailure({ messages }: Context, error: unknown, { id: requestId, log }: FastifyRequest): void {
   const isSaid = isStoreFull(error) && error.message === messages.full?.message;
-  log[isSaid ? 'debug' : 'error']({ requestId, err: error }, 'request failed');
+  // What has a name is no fault of the service, and a provider that is away would fill the log with them.
+  const isNamed = error instanceof PlatformError && error.kind !== 'server';
+  const level = isSaid ? 'debug' : isNamed ? 'warn' : 'error';
+  log[level]({ requestId, err: error }, 'request failed');
 }
 
 const reasons: Record<number, string> = {

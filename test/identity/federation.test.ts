@@ -482,6 +482,7 @@ t.test('userinfo about somebody else links nobody', async (t) => {
 
 t.test('a provider that does not answer as one is 502, and is asked again the next time', async (t) => {
   const { userId } = await somebody();
+  const lines = logLines.length;
   const failed = { status: 502, body: { statusCode: 502, attributes: { errorCode: 'ProviderFailedError' } } };
   const authorize = (id: string) =>
     service.http('GET', `/api/v1/oauth2/authorize?providerId=${id}`, { token: null, redirect: 'manual' });
@@ -494,6 +495,8 @@ t.test('a provider that does not answer as one is 502, and is asked again the ne
   const since = Date.now();
   t.match(await authorize(down.id), failed, 'nobody listens');
   t.ok(Date.now() - since < 9000);
+  const [line = ''] = logLines.slice(lines).filter((one) => one.includes('"request failed"'));
+  t.equal(JSON.parse(line).level, 40, 'a warning: it is no fault of the service');
   const risen = await startProvider(t, service, { port });
   risen.logsIn({ sub: 'risen', email: adminEmail, email_verified: true });
   t.equal((await new Browser(service).logIn(down.id)).status, 200, 'the failure was not kept');

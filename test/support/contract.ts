@@ -23,17 +23,21 @@ export class Contract {
       .sort((a, b) => a.path.split('{').length - b.path.split('{').length);
   }
 
-  /** @throws Error naming the route and what does not fit. */
+  /** Of an answer that is no JSON, whose body is undefined, the status alone. @throws Error naming the route and what does not fit. */
   check(method: string, url: string, status: number, body: unknown): void {
     const path = url.split('?')[0] ?? '';
     const route = this.#routes.find(
       ({ matches, operations }) => matches.test(path) && operations[method.toLowerCase()],
     );
-    if (!route) return;
+    // What cannot be decoded reaches no operation.
+    if (!route || !isDecodable(path)) return;
     const { responses, 'x-codes': codes } = route.operations[method.toLowerCase()];
     const name = `${method} ${route.path} ${status}`;
     if (!responses[status]) throw new Error(`${name}: the status is not documented`);
-    const validate = this.#validators.get(name) ?? this.#compiled(responses[status].content['application/json'].schema);
+    if (body === undefined) return;
+    const content = responses[status].content?.['application/json'];
+    if (!content) throw new Error(`${name}: JSON is not documented`);
+    const validate = this.#validators.get(name) ?? this.#compiled(content.schema);
     this.#validators.set(name, validate);
     if (!validate(body))
       throw new Error(`${name}: ${this.#ajv.errorsText(validate.errors)} in ${JSON.stringify(body)}`);
@@ -48,5 +52,14 @@ export class Contract {
     const validate = this.#validators.get(text) ?? this.#ajv.compile({ ...schema, components: this.#components });
     this.#validators.set(text, validate);
     return validate;
+  }
+}
+
+function isDecodable(path: string): boolean {
+  try {
+    decodeURIComponent(path);
+    return true;
+  } catch {
+    return false;
   }
 }

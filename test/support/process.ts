@@ -53,9 +53,10 @@ export interface Launched {
   ended: Promise<number | NodeJS.Signals>;
 }
 
-/** Starts the server on `directory`. Whoever starts it ends it. */
-export function launch(directory: string, env: Record<string, string | undefined> = {}): Launched {
-  const child = spawn('env', [...plainNode, mainFile], {
+/** Starts the server on `directory`. Whoever starts it ends it. A `probe` is a module that is loaded first and may send messages. */
+export function launch(directory: string, env: Record<string, string | undefined> = {}, probe?: string): Launched {
+  const watched = probe === undefined ? [] : ['--expose-gc', '--import', probe];
+  const child = spawn('env', [...plainNode, ...watched, mainFile], {
     cwd: directory,
     env: {
       ...inherited,
@@ -68,13 +69,13 @@ export function launch(directory: string, env: Record<string, string | undefined
       SLIPWAY_LOG_LEVEL: 'warn',
       ...env,
     },
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', 'inherit', ...(probe === undefined ? [] : ['ipc' as const])],
   });
   const ended = once(child, 'exit').then(([code, by]) => code ?? by);
   let output = '';
   const listening = new Promise<Running>((resolve, reject) => {
     ended.then((code) => reject(new Error(`the server ended with ${code}: ${output}`)));
-    child.stdout.on('data', (chunk) => {
+    child.stdout?.on('data', (chunk) => {
       output += chunk;
       const [, url] = /API (http\S+)\/api\/v1/.exec(output) ?? [];
       const [, port] = /^MQTT \S+:(\d+) .*\n/m.exec(output) ?? [];

@@ -1,0 +1,169 @@
+/** Who calls during the fuzzing, and what there is to call about. Requests name both, as `«name»`, and get the real thing when sent. */
+
+import { rootCertificates } from 'node:tls';
+import type { Json } from '../support/service.js';
+import type { Pairs } from './requests.js';
+import type { Target } from './target.js';
+
+const topicRoot = 'slipway/v1';
+const password = 'a long enough secret 7';
+
+export const callers = ['admin', 'browser', 'endUser', 'station', 'backEnd', 'app', 'device', 'nobody'] as const;
+export type Caller = (typeof callers)[number];
+
+/** Names of things, by what they stand for. */
+export type Known = Record<string, string>;
+
+export interface Cast {
+  known: Known;
+  headers: Record<Caller, Pairs>;
+}
+
+/** Makes all of it anew: the former cast may have lost its sessions, its organization or itself. */
+export async function makeCast({ api }: Target, take: number): Promise<Cast> {
+  const { accountId } = api;
+  const make = async (path: string, body: object, wrapper: string): Promise<Json> =>
+    (await api.ok('POST', `/api/v1${path}`, { accountId, ...body }))[wrapper];
+  const anyOf = async (path: string, list: string): Promise<Json> =>
+    (await api.ok('GET', `/api/v1${path}?accountId=${accountId}&default=true`))[list].results[0];
+
+  const organization = await make('/organizations', { name: `Fuzz ${take}` }, 'organization');
+  const child = await make('/organizations', { name: `Child ${take}`, parentId: organization.id }, 'organization');
+  const template = await make('/devices/templates', { name: `Fuzz ${take}` }, 'deviceTemplate');
+  const channels: Json[] = [];
+  for (const [name, persistenceType, streamBridgeDelivery] of [
+    ['temperature', 'timeSeries', 2],
+    ['chat', 'simple', 0],
+  ])
+    channels.push(
+      await make(
+        '/channels/templates',
+        { entityId: template.id, entityType: 'deviceTemplate', name, persistenceType, streamBridgeDelivery },
+        'channelTemplate',
+      ),
+    );
+  const deviceField = await make(
+    '/devices/custom-fields',
+    { deviceTemplateId: template.id, name: 'floor', fieldType: 'int' },
+    'deviceField',
+  );
+  const newDevice = (serialNumber: string, organizationId: string) =>
+    make('/devices', { serialNumber, deviceTemplateId: template.id, organizationId }, 'device');
+  const device = await newDevice(`fuzz ${take}`, child.id);
+  const other = await newDevice(`other ${take}`, organization.id);
+  const honest = await newDevice(`honest ${take}`, organization.id);
+  const gone = await newDevice(`gone ${take}`, organization.id);
+  await api.ok('DELETE', `/api/v1/devices/${gone.id}`, undefined, gone.version);
+  const credential = (entityId: string) =>
+    make('/access/mqtt-credentials', { entityId, entityType: 'device' }, 'mqttCredential');
+  const { secret } = await credential(device.id);
+  const association = await api.ok('POST', '/api/v1/association/create-association-code', { deviceId: other.id });
+
+  const [userEmail, adminEmail] = [`user${take}@example.com`, `admin${take}@example.com`];
+  const person = (idmUserEmail: string) => ({ createIdmUser: true, idmUserEmail, idmUserPassword: password });
+  const endUser = await make('/end-users', { organizationId: organization.id, ...person(userEmail) }, 'endUser');
+  const accountUser = await make('/account-users', person(adminEmail), 'accountUser');
+  const stationLimits = { maxDevices: 100_000, expiresAt: '2099-01-01T00:00:00Z' };
+  const program = (kind: string, more: object = {}) =>
+    make('/applications', { name: `${kind} ${take}`, kind, ...more }, 'application');
+  const station = await program('station', {
+    deviceTemplateId: template.id,
+    organizationId: organization.id,
+    ...stationLimits,
+  });
+  const [backEnd, app] = [await program('backEnd'), await program('endUserApp')];
+
+  const provider = await make(
+    '/identity-providers',
+    {
+      name: `Provider ${take}`,
+      issuer: 'http://127.0.0.1:9',
+      clientId: 'fuzz',
+      redirectUris: ['http://127.0.0.1:9/in'],
+    },
+    'identityProvider',
+  );
+  // An account has five at most.
+  const { bridges } = await api.ok('GET', `/api/v1/bridges?accountId=${accountId}`);
+  const newBridge = { name: `Bridge ${take}`, kind: 'webhook', url: 'http://127.0.0.1:9/' };
+  const bridge = bridges.results[0] ?? (await make('/bridges', newBridge, 'bridge'));
+  const job = await jobOf(api, `/api/v1/provisioning/jobs?template=${template.id}`, {
+    accountId: undefined,
+    rows: [{ serialNumber: `row ${take}` }],
+  });
+  const bulk = await jobOf(api, '/api/v1/devices/jobs', { action: 'regenerate', ids: [other.id] });
+
+  const login = (path: string, body: object): Promise<Json> => api.ok('POST', `/api/v1/auth/${path}`, body);
+  const user = await login('login-user', { emailAddress: userEmail, password });
+  const admin = await login('login-user', { emailAddress: adminEmail, password });
+  const tokenOf = async ({ id: appId, appToken }: Json) => (await login('login-application', { appId, appToken })).jwt;
+
+  const topic = (channel: string) => `${topicRoot}/${accountId}/d/${device.id}/${channel}`;
+  const bearer = (token: string): Pairs => [['authorization', `Bearer ${token}`]];
+  const basic = Buffer.from(`${device.id}:${secret}`).toString('base64');
+  return {
+    known: {
+      accountId,
+      device: device.id,
+      serialNumber: device.serialNumber,
+      otherDevice: other.id,
+      goneDevice: gone.id,
+      secret,
+      honest: honest.id,
+      honestSecret: (await credential(honest.id)).secret,
+      organization: organization.id,
+      child: child.id,
+      deviceTemplate: template.id,
+      endUserTemplate: (await anyOf('/end-users/templates', 'endUserTemplates')).id,
+      organizationTemplate: (await anyOf('/organizations/templates', 'organizationTemplates')).id,
+      channelTemplate: channels[0].id,
+      deviceField: deviceField.id,
+      endUser: endUser.id,
+      accountUser: accountUser.id,
+      user: endUser.userId,
+      adminUser: accountUser.userId,
+      email: userEmail,
+      adminEmail,
+      password,
+      station: station.id,
+      app: app.id,
+      appToken: app.appToken,
+      provider: provider.id,
+      bridge: bridge.id,
+      job,
+      bulk,
+      // Any that is valid now.
+      certificate: rootCertificates[0] ?? '',
+      associationCode: association.associationCode,
+      jwt: user.jwt,
+      temperature: topic('temperature'),
+      chat: topic('chat'),
+      log: topic('_log'),
+      fields: topic('_set/fields'),
+    },
+    headers: {
+      admin: bearer(admin.jwt),
+      browser: [
+        ['cookie', `platform-access-token=${admin.jwt}`],
+        ['platform-csrf-token', admin.csrfToken],
+      ],
+      endUser: bearer(user.jwt),
+      station: bearer(await tokenOf(station)),
+      backEnd: bearer(await tokenOf(backEnd)),
+      app: [['accesstoken', app.appToken]],
+      device: [['authorization', `Basic ${basic}`]],
+      nobody: [],
+    },
+  };
+}
+
+async function jobOf(api: Target['api'], path: string, body: object): Promise<string> {
+  const answer = await api.ask('POST', path, body);
+  if (answer.status !== 202) throw new Error(`${path} answered ${answer.status}: ${JSON.stringify(answer.body)}`);
+  return answer.body.job.id;
+}
+
+/** Puts the real things in the place of their names, written as the place wants it. */
+export function fill(text: string, known: Known, write: (value: string) => string = (value) => value): string {
+  return text.replace(/«(\w+)»/g, (_, name: string) => write(known[name] ?? ''));
+}
