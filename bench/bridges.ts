@@ -6,7 +6,6 @@ import { logIn } from './api.js';
 import { median, type Row } from './figures.js';
 import { flood } from './flood.js';
 import { type Link, openLink } from './link.js';
-import { serve } from './processes.js';
 import type { Bench } from './sizes.js';
 
 const connections = 4;
@@ -15,7 +14,7 @@ const inFlight = 500;
 const perUnit = 1.2;
 const admin = { email: 'bench@bench.example', password: 'a password of the bench' };
 
-export async function measureBridges({ size, directory }: Bench): Promise<Row[]> {
+export async function measureBridges({ size, directory, serve }: Bench): Promise<Row[]> {
   const accountId = '00000000-0000-7000-8000-00000000b0b0';
   const server = await serve(await directory(0), {
     SLIPWAY_ACCOUNT_ID: accountId,

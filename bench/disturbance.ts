@@ -5,7 +5,7 @@ import { disturb, disturbances } from './disturber.js';
 import { type Equipped, equip } from './equip.js';
 import { at, described, type Row } from './figures.js';
 import { type Link, openLink, publishBytes } from './link.js';
-import { type ServingService, serve } from './processes.js';
+import type { ServingService } from './processes.js';
 import type { Bench } from './sizes.js';
 
 const pairs = 20;
@@ -16,7 +16,7 @@ const afterwards = 2000;
 /** Milliseconds, p99, while disturbed. */
 const figure = 100;
 
-export async function measureDisturbance({ size, directory }: Bench): Promise<Row[]> {
+export async function measureDisturbance({ size, directory, serve }: Bench): Promise<Row[]> {
   const seeded = await directory(1000);
   const [villain, ...honest] = await equip(seeded, pairs + 1);
   if (!villain) throw new Error('no device');

@@ -3,7 +3,7 @@ import type { Packet } from 'mqtt-packet';
 import { type Equipped, equip } from './equip.js';
 import { at, described, type Row } from './figures.js';
 import { type Link, openLink, publishBytes } from './link.js';
-import { type Serving, serve, serveBareAedes } from './processes.js';
+import type { Serving } from './processes.js';
 import type { Bench } from './sizes.js';
 
 const warmUp = 300;
@@ -13,7 +13,7 @@ const messagesEach = 30;
 const figure = 5;
 const channels = ['chat', 'temperature'] as const;
 
-export async function measureLatency({ size, directory }: Bench): Promise<Row[]> {
+export async function measureLatency({ size, directory, serve, serveBareAedes }: Bench): Promise<Row[]> {
   const seeded = await directory(1000);
   const [device] = await equip(seeded, 1);
   if (!device) throw new Error('no device');

@@ -4,7 +4,6 @@ import { openSqlite } from '../db/sqlite.js';
 import { logIn } from './api.js';
 import { at, described, median, type Row } from './figures.js';
 import { askAgain } from './http-load.js';
-import { serve } from './processes.js';
 import type { Bench } from './sizes.js';
 
 const warmUp = 3;
@@ -12,7 +11,7 @@ const warmUp = 3;
 /** The figure to stay under, p95 in milliseconds (design: list, filter, sort, partial match at a million devices). */
 const figure = 25;
 
-export async function measureLists({ size, directory }: Bench): Promise<Row[]> {
+export async function measureLists({ size, directory, serve }: Bench): Promise<Row[]> {
   const large = await directory(size.large);
   const server = await serve(large);
   try {

@@ -1,6 +1,5 @@
 /** What logins cost others, and whether their time tells who exists. The server is a process of its own. */
 import { at, described, type Row } from './figures.js';
-import { serve } from './processes.js';
 import type { Bench } from './sizes.js';
 
 const atOnce = 100;
@@ -8,7 +7,7 @@ const atOnce = 100;
 const figure = 200;
 const admin = { emailAddress: 'bench@bench.example', password: 'a password of the bench' };
 
-export async function measureLogins({ size, directory }: Bench): Promise<Row[]> {
+export async function measureLogins({ size, directory, serve }: Bench): Promise<Row[]> {
   const accountId = '00000000-0000-7000-8000-00000000b0b0';
   const server = await serve(await directory(0), {
     SLIPWAY_ACCOUNT_ID: accountId,

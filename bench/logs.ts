@@ -6,7 +6,7 @@ import { MessageStore, type NewLogEntry, severities } from '../db/series.js';
 import { openSqlite } from '../db/sqlite.js';
 import { logIn } from './api.js';
 import { at, described, type Row } from './figures.js';
-import { type ServingService, serve } from './processes.js';
+import type { ServingService } from './processes.js';
 import type { Bench } from './sizes.js';
 
 /** One for each of so many of `Size.points`. */
@@ -24,7 +24,7 @@ const vocabulary =
   );
 
 /** Fills the log of 2,000 devices and asks. */
-export async function measureLogs({ size, directory: lend }: Bench): Promise<Row[]> {
+export async function measureLogs({ size, directory: lend, serve }: Bench): Promise<Row[]> {
   const directory = await lend(2000);
   const entries = Math.round(size.points / share);
   const file = openSqlite(join(directory, 'registry.db'), { readonly: true });

@@ -3,6 +3,9 @@ import { parseArgs } from 'node:util';
 import { measureBridges } from './bridges.js';
 import { Directories } from './directories.js';
 import { measureDisturbance } from './disturbance.js';
+import { measureCreates, measureReads } from './entities.js';
+import { measureFan } from './fan.js';
+import { measureGrowth } from './growth.js';
 import { measureKeeping } from './keeping.js';
 import { measureLatency } from './latency.js';
 import { measureLists } from './lists.js';
@@ -11,6 +14,7 @@ import { measureLogs } from './logs.js';
 import { measureMemory } from './memory.js';
 import { measureMoves } from './move.js';
 import { measureOne } from './one.js';
+import { processes } from './processes.js';
 import { measureProvisioning } from './provision.js';
 import { measureReconnect } from './reconnect.js';
 import { begin, loadNow, sayResults, writeResults } from './results.js';
@@ -27,14 +31,18 @@ interface Listed {
 
 /** Those with a figure of the design; without a name all of them run. */
 const figures: Record<string, Listed> = {
+  get: { shows: 'GET a device by id beside a bare Fastify route', run: measureReads },
+  create: { shows: 'POST /devices', run: measureCreates },
   reconnect: { shows: 'a fleet connects: cold, and with stored sessions after a restart', run: measureReconnect },
   stored: { shows: 'QoS 1 that is on disk before it is acknowledged', run: measureStored },
   latency: { shows: 'publish → receive on an idle broker', run: measureLatency },
+  fan: { shows: 'many publishers and one subscriber, and the other way round', run: measureFan },
   provision: { shows: 'one job of many units beside others, and single requests', run: measureProvisioning },
   lists: { shows: 'every filter and sort of GET /devices in a large registry', run: measureLists },
   series: { shows: 'pages, latest, rollups, a month as CSV while devices publish', run: measureSeries },
   memory: { shows: 'memory of an idle process, and with a fleet connected', run: measureMemory },
   start: { shows: 'how long a start takes with a large registry', run: measureStarts },
+  growth: { shows: 'what the same costs from a thousand to a million devices', run: measureGrowth },
 };
 const others: Record<string, Listed> = {
   disturbance: { shows: 'what honest clients feel of those who do harm', run: measureDisturbance },
@@ -99,19 +107,21 @@ async function run(): Promise<void> {
   };
   const results = begin(values.quick ? 'quick' : 'full');
   const directories = new Directories();
+  const started = processes();
   try {
     for (const name of names) {
       const load = loadNow();
       console.log(`\n── ${name}: ${scenarios[name]?.shows}; load ${load} on ${results.machine.cores} cores\n`);
       const from = performance.now();
       const directory = given === undefined ? (count: number) => directories.lend(count) : async () => given;
-      const measured = await scenarios[name]?.run({ size, directory }).then(
+      const measured = await scenarios[name]?.run({ size, directory, ...started }).then(
         (rows) => ({ rows }),
         (error) => {
           console.error(error);
           return { rows: [], error: String(error) };
         },
       );
+      await started.endAll();
       directories.takeBack();
       const seconds = Math.round((performance.now() - from) / 1000);
       results.results.push({ scenario: name, seconds, load, rows: [], ...measured });

@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { equip } from './equip.js';
 import type { Row } from './figures.js';
-import { serve } from './processes.js';
 import type { Bench } from './sizes.js';
 import { connectAll, subscribe } from './storm.js';
 
@@ -10,7 +9,7 @@ import { connectAll, subscribe } from './storm.js';
 const idleFigure = 120;
 const fleetFigure = 550;
 
-export async function measureMemory({ size, directory }: Bench): Promise<Row[]> {
+export async function measureMemory({ size, directory, serve }: Bench): Promise<Row[]> {
   const empty = await directory(0);
   const idle: number[] = [];
   for (let start = 0; start < 2; start += 1) {

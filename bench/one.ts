@@ -6,14 +6,14 @@ import { fileURLToPath } from 'node:url';
 import { type Api, logIn } from './api.js';
 import { equip } from './equip.js';
 import { at, described, type Row } from './figures.js';
-import { type ServingService, serve } from './processes.js';
+import type { ServingService } from './processes.js';
 import type { Bench } from './sizes.js';
 
 /** Milliseconds, p99, from the start of the process to its end. */
 const figure = 200;
 
 /** Each round runs all of them one after the other, so that a busy moment of the machine is nobody's alone. */
-export async function measureOne({ size, directory: lend }: Bench): Promise<Row[]> {
+export async function measureOne({ size, directory: lend, serve }: Bench): Promise<Row[]> {
   const directory = await lend(1000);
   const [first] = await equip(directory, 1);
   const accountId = first?.accountId ?? '';

@@ -36,8 +36,38 @@ function startCommand(): string[] {
   return (scripts.start as string).split(' ').slice(1);
 }
 
-/** The service on `directory`, as `npm start` runs it. */
-export async function serve(directory: string, env: Record<string, string> = {}): Promise<ServingService> {
+/** Starts them. */
+export interface Processes {
+  /** The service on `directory`, as `npm start` runs it. */
+  serve(directory: string, env?: Record<string, string>): Promise<ServingService>;
+  /** Aedes alone: no rights, no store but its memory. */
+  serveBareAedes(): Promise<Serving>;
+  /** A Fastify route, `/devices/:id`, that answers with `body` and asks nobody. */
+  serveBareFastify(body: string): Promise<Serving & { httpPort: number }>;
+  /** Mosquitto, which stores nothing either and lets these devices in; where it is not installed it says so. */
+  serveMosquitto(devices: readonly Equipped[]): Promise<Serving | undefined>;
+}
+
+/** `endAll` ends those that have not been stopped: what a scenario that failed has left. */
+export function processes(): Processes & { endAll(): Promise<void> } {
+  const begun: Serving[] = [];
+  const kept = async <S extends Serving | undefined>(starting: Promise<S>): Promise<S> => {
+    const serving = await starting;
+    if (serving) begun.push(serving);
+    return serving;
+  };
+  return {
+    serve: (directory, env) => kept(serve(directory, env)),
+    serveBareAedes: () => kept(serveBareAedes()),
+    serveBareFastify: (body) => kept(serveBareFastify(body)),
+    serveMosquitto: (devices) => kept(serveMosquitto(devices)),
+    endAll: async () => {
+      for (const serving of begun.splice(0)) await serving.stop();
+    },
+  };
+}
+
+async function serve(directory: string, env: Record<string, string> = {}): Promise<ServingService> {
   const child = start(startCommand(), {
     SLIPWAY_DATA_DIR: directory,
     SLIPWAY_HTTP_PORT: '0',
@@ -51,20 +81,17 @@ export async function serve(directory: string, env: Record<string, string> = {})
   return { ...serving(child, Number(port)), url };
 }
 
-/** Aedes alone: no rights, no store but its memory. */
-export async function serveBareAedes(): Promise<Serving> {
+async function serveBareAedes(): Promise<Serving> {
   const child = start([fileURLToPath(new URL('bare-aedes.js', import.meta.url))], {});
   return serving(child, await printedPort(child));
 }
 
-/** A bare Fastify route, `/devices/:id`, that answers with `body`. */
-export async function serveBareFastify(body: string): Promise<Serving & { httpPort: number }> {
+async function serveBareFastify(body: string): Promise<Serving & { httpPort: number }> {
   const child = start([fileURLToPath(new URL('bare-fastify.js', import.meta.url)), body], {});
   return { ...serving(child, 0), httpPort: await printedPort(child) };
 }
 
-/** Mosquitto, which stores nothing either and lets these devices in, when it is installed; says so when it is not. */
-export async function serveMosquitto(devices: readonly Equipped[]): Promise<Serving | undefined> {
+async function serveMosquitto(devices: readonly Equipped[]): Promise<Serving | undefined> {
   if (mosquittoVersion() === undefined) {
     console.log('(Mosquitto is not installed: it is not measured.)');
     return undefined;
@@ -107,6 +134,7 @@ function serving(child: ChildProcess, mqttPort: number): Serving {
       return (user + system) / ticksPerSecond;
     },
     stop: async () => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
       const ended = once(child, 'exit');
       if (child.kill('SIGTERM')) await ended;
     },

@@ -5,7 +5,7 @@ import { startAsking } from './asker.js';
 import { type Equipped, equip } from './equip.js';
 import { at, described, type Row } from './figures.js';
 import { openLink } from './link.js';
-import { type ServingService, serve } from './processes.js';
+import type { ServingService } from './processes.js';
 import type { Bench } from './sizes.js';
 
 /** Units a second, and the longest that others may wait (p99, milliseconds). */
@@ -20,7 +20,7 @@ const atOnce = 8;
 /** Milliseconds between a CONNACK and the next CONNECT. */
 const pause = 10;
 
-export async function measureProvisioning({ size, directory }: Bench): Promise<Row[]> {
+export async function measureProvisioning({ size, directory, serve }: Bench): Promise<Row[]> {
   const count = size.units;
   const seeded = await directory(1000);
   const devices = await equip(seeded, 200);

@@ -4,7 +4,7 @@ import { logIn } from './api.js';
 import { startAsking } from './asker.js';
 import { type Equipped, equip } from './equip.js';
 import { at, described, median, type Row } from './figures.js';
-import { type Serving, serve, serveBareAedes } from './processes.js';
+import type { Serving } from './processes.js';
 import type { Bench } from './sizes.js';
 import { connectAll, type Stormed, subscribe } from './storm.js';
 
@@ -13,7 +13,7 @@ const ratioFigure = 0.9;
 const secondsFigure = 10;
 const restFigure = 500;
 
-export async function measureReconnect({ size, directory }: Bench): Promise<Row[]> {
+export async function measureReconnect({ size, directory, serve, serveBareAedes }: Bench): Promise<Row[]> {
   const seeded = await directory(size.fleet);
   const devices = await equip(seeded, size.fleet);
   const ours: number[] = [];
@@ -31,7 +31,7 @@ export async function measureReconnect({ size, directory }: Bench): Promise<Row[
       peer: { name: 'bare Aedes', value: median(theirs) },
       figure: { ofPeer: ratioFigure },
     },
-    ...(await comeBack(seeded, devices, size.rest)),
+    ...(await comeBack(seeded, devices, serve, size.rest)),
   ];
 }
 
@@ -45,7 +45,12 @@ async function storm(name: string, serving: Serving, devices: readonly Equipped[
 }
 
 /** With a stored session and a subscription each, after a restart. */
-async function comeBack(directory: string, devices: readonly Equipped[], rest: number): Promise<Row[]> {
+async function comeBack(
+  directory: string,
+  devices: readonly Equipped[],
+  serve: Bench['serve'],
+  rest: number,
+): Promise<Row[]> {
   const [some] = devices;
   const before = await serve(directory);
   const { links } = await connectAll(before, devices);

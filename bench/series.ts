@@ -10,7 +10,7 @@ import { at, described, type Row } from './figures.js';
 import { flood } from './flood.js';
 import { askAgain } from './http-load.js';
 import { openLink } from './link.js';
-import { type ServingService, serve } from './processes.js';
+import type { ServingService } from './processes.js';
 import type { Bench } from './sizes.js';
 
 const day = 86_400_000;
@@ -28,7 +28,7 @@ const warmUp = 3000;
 /** How often what takes seconds is asked. */
 const slowAsks = 5;
 
-export async function measureSeries({ size, directory: lend }: Bench): Promise<Row[]> {
+export async function measureSeries({ size, directory: lend, serve }: Bench): Promise<Row[]> {
   const directory = await lend(1000);
   const devices = await equip(directory, deviceCount);
   const [long] = devices;

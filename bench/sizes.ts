@@ -1,5 +1,6 @@
 /** How much is measured, and what every scenario is given. */
 import type { Row } from './figures.js';
+import type { Processes } from './processes.js';
 
 export interface Size {
   /** Devices where a registry of the usual size is meant, a large one, and those that the cost is to grow over. */
@@ -46,7 +47,8 @@ export const quick: Size = {
   rest: 2000,
 };
 
-export interface Bench {
+/** What a scenario leaves running is ended after it. */
+export interface Bench extends Processes {
   size: Size;
   /** A directory with so many devices in its registry (none: with nothing in it), which goes when the scenario ends. */
   directory(devices: number): Promise<string>;

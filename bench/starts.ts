@@ -1,6 +1,5 @@
 /** How long it takes from the start of the process until it listens, with a large registry. */
 import { median, type Row } from './figures.js';
-import { serve } from './processes.js';
 import type { Bench } from './sizes.js';
 
 /** Seconds. */
@@ -8,7 +7,7 @@ const figure = 3;
 /** The first start makes what a registry from elsewhere has not. */
 const starts = 6;
 
-export async function measureStarts({ size, directory }: Bench): Promise<Row[]> {
+export async function measureStarts({ size, directory, serve }: Bench): Promise<Row[]> {
   const large = await directory(size.large);
   const seconds: number[] = [];
   const cpu: number[] = [];

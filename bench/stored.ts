@@ -3,7 +3,7 @@ import { type Equipped, equip } from './equip.js';
 import { at, described, type Row } from './figures.js';
 import { flood } from './flood.js';
 import { type Link, openLink, publishBytes } from './link.js';
-import { type Serving, serve, serveBareAedes, serveMosquitto } from './processes.js';
+import type { Serving } from './processes.js';
 import type { Bench } from './sizes.js';
 
 const crowds = [1, 10, 50];
@@ -21,7 +21,7 @@ const pace = 5000;
 /** Milliseconds between two handfuls of them. */
 const beat = 10;
 
-export async function measureStored({ size, directory }: Bench): Promise<Row[]> {
+export async function measureStored({ size, directory, serve, serveBareAedes, serveMosquitto }: Bench): Promise<Row[]> {
   const seeded = await directory(1000);
   const devices = await equip(seeded, Math.max(...crowds));
   const ours = { name: 'Slipway, stored', serving: await serve(seeded, { SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0' }) };
