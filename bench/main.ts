@@ -17,6 +17,7 @@ import { measureOne } from './one.js';
 import { processes } from './processes.js';
 import { measureProvisioning } from './provision.js';
 import { measureReconnect } from './reconnect.js';
+import { writeReport } from './report.js';
 import { begin, loadNow, sayResults, writeResults } from './results.js';
 import { seed } from './seed.js';
 import { measureSeries } from './series.js';
@@ -59,6 +60,7 @@ const listed = (some: Record<string, Listed>) =>
   Object.entries(some).map(([name, { shows }]) => `  ${name.padEnd(12)} ${shows}`);
 const usage = `npm run bench -- [--quick] [--json FILE] [SCENARIO]...
 npm run bench -- seed --data-dir D [--devices N]   makes a large registry in D
+npm run bench -- report FILE...                    writes such results into docs/performance.md
 
 Without a scenario these run, one after the other:
 ${listed(figures).join('\n')}
@@ -96,6 +98,7 @@ async function run(): Promise<void> {
   if (values.help || !areNumbers) return refuse(values.help ? 0 : 2);
   if (positionals[0] === 'seed')
     return given ? void (await seed(given, devices ?? full.large, (line) => console.log(line))) : refuse(2);
+  if (positionals[0] === 'report') return positionals.length > 1 ? writeReport(positionals.slice(1)) : refuse(2);
   const names = positionals.length > 0 ? positionals : Object.keys(figures);
   if (!names.every((name) => Object.hasOwn(scenarios, name))) return refuse(2);
 
