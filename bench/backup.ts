@@ -6,24 +6,24 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type Equipped, equip } from './equip.js';
-import { described } from './figures.js';
+import { at, described, type Row } from './figures.js';
 import { openLink, publishBytes } from './link.js';
-import { serve } from './processes.js';
+import type { Bench } from './sizes.js';
 
 const publishers = 50;
-/** Points that are there before, and those of one message. */
-const stored = 5_000_000;
+/** Points of one message, of half as many in all as `Size.points` counts. */
 const rows = 1000;
 /** Messages a second of all publishers together, and milliseconds between two handfuls of them. */
 const pace = 5000;
 const beat = 10;
 const command = fileURLToPath(new URL('../src/cli.js', import.meta.url));
 
-export async function measureBackup(directory: string): Promise<void> {
+export async function measureBackup({ size, directory: seeded, serve }: Bench): Promise<Row[]> {
+  const directory = await seeded(size.registry);
   const devices = await equip(directory, publishers);
   const server = await serve(directory, { SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0' });
   try {
-    await fill(server.mqttPort, devices);
+    await fill(server.mqttPort, devices, size.points / 2);
     const quiet = await paced(server.mqttPort, devices, pause(5000));
     console.log(`${pace} msg/s of ${publishers} publishers, from publish to PUBACK`);
     console.log(`  without a backup  ${described(quiet)}`);
@@ -45,6 +45,14 @@ export async function measureBackup(directory: string): Promise<void> {
       `  registry.db ${registry} MiB, messages.db ${messages} MiB, its write-ahead log afterwards ${log} MiB`,
     );
     rmSync(file);
+    return [
+      {
+        what: 'Publish to PUBACK beside a backup, p99',
+        ours: at(times, 0.99),
+        unit: 'ms',
+        peer: { name: 'without a backup', value: at(quiet, 0.99) },
+      },
+    ];
   } finally {
     await server.stop();
   }
@@ -66,7 +74,7 @@ async function backUp(directory: string, file: string): Promise<{ seconds: numbe
   return { seconds: (performance.now() - began) / 1000, peak };
 }
 
-async function fill(port: number, devices: Equipped[]): Promise<void> {
+async function fill(port: number, devices: Equipped[], stored: number): Promise<void> {
   const each = stored / rows / devices.length;
   let time = Date.now() - stored;
   const payload = () =>

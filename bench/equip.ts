@@ -8,6 +8,8 @@ export interface Equipped {
   accountId: string;
   id: string;
   secret: string;
+  /** What its topics begin with. */
+  root: string;
   topic(channel: 'temperature' | 'chat'): string;
 }
 
@@ -42,11 +44,10 @@ export async function equip(directory: string, count: number): Promise<Equipped[
       });
   })();
   file.close();
-  return made.map((device) => ({
-    ...device,
-    accountId,
-    topic: (channel) => `slipway/v1/${accountId}/d/${device.id}/${channel}`,
-  }));
+  return made.map((device) => {
+    const root = `slipway/v1/${accountId}/d/${device.id}`;
+    return { ...device, accountId, root, topic: (channel) => `${root}/${channel}` };
+  });
 }
 
 function now(): string {

@@ -4,8 +4,9 @@ import { pino } from 'pino';
 import { MessageStore, type Point } from '../db/series.js';
 import { readConfig } from '../src/config.js';
 import { Keeping } from '../src/messages/keeping.js';
+import { at, type Row } from './figures.js';
+import type { Bench } from './sizes.js';
 
-const seconds = 10;
 const batch = 500;
 /** Batches on their way at once, as of so many publishers. */
 const lanes = 8;
@@ -16,24 +17,41 @@ const shapes = [
   { series: 20_000, apart: 60_000 },
 ];
 
+interface Shape {
+  series: number;
+  apart: number;
+  cap: number;
+  /** Milliseconds. */
+  duration: number;
+}
+
 interface Result {
   pointsPerSecond: number;
   p99: number;
   bytes: number;
 }
 
-/** Prints a table: points a second that were on disk, the 99th percentile of waiting for that, what is in use. */
-export async function measureKeeping(directory: string, say: (line: string) => void): Promise<void> {
+/** Points a second that were on disk, the 99th percentile of waiting for that, what is in use. */
+export async function measureKeeping({ size, directory }: Bench): Promise<Row[]> {
+  const empty = await directory(0);
+  const rows: Row[] = [];
   for (const [index, { series, apart }] of shapes.entries()) {
-    const free = await run(join(directory, `free-${index}`), { series, apart, cap: 0 });
+    const common = { series, apart, duration: 2 * size.duration };
+    const free = await run(join(empty, `free-${index}`), { ...common, cap: 0 });
     // A quarter of what came in without a cap: it is reached early, and all that follows has room made for it.
     const cap = Math.max(4 * mebibyte, Math.round(free.bytes / 4));
-    const full = await run(join(directory, `full-${index}`), { series, apart, cap });
-    say(`${series} series`);
-    say(`  without a cap        ${show(free)}`);
-    say(`  cap of ${(cap / mebibyte).toFixed(1).padStart(5)} MiB     ${show(full)}`);
-    say(`  ratio                ${(full.pointsPerSecond / free.pointsPerSecond).toFixed(2)}`);
+    const full = await run(join(empty, `full-${index}`), { ...common, cap });
+    console.log(`${series} series`);
+    console.log(`  without a cap        ${show(free)}`);
+    console.log(`  cap of ${(cap / mebibyte).toFixed(1).padStart(5)} MiB     ${show(full)}`);
+    rows.push({
+      what: `Points stored while the cap is reached, ${series} series`,
+      ours: full.pointsPerSecond,
+      unit: '/s',
+      peer: { name: 'without a cap', value: free.pointsPerSecond },
+    });
   }
+  return rows;
 }
 
 function show({ pointsPerSecond, p99, bytes }: Result): string {
@@ -41,15 +59,15 @@ function show({ pointsPerSecond, p99, bytes }: Result): string {
   return [...figures, `${(bytes / mebibyte).toFixed(1)} MiB in use`].join('   ');
 }
 
-async function run(directory: string, shape: { series: number; apart: number; cap: number }): Promise<Result> {
-  const { series, apart, cap } = shape;
+async function run(directory: string, shape: Shape): Promise<Result> {
+  const { series, apart, cap, duration } = shape;
   const log = pino({ level: 'warn' });
   const config = readConfig({ SLIPWAY_DATA_DIR: directory, SLIPWAY_MESSAGES_MAX_BYTES: String(cap) });
   const messages = await MessageStore.open(directory, { log, now: () => Date.now() });
   const keeping = await Keeping.start({ config, messages, log });
   const waits: number[] = [];
   const begun = performance.now();
-  const end = begun + 1000 * seconds;
+  const end = begun + duration;
   let next = 0;
   let stored = 0;
   const publish = async () => {
@@ -73,8 +91,7 @@ async function run(directory: string, shape: { series: number; apart: number; ca
   const bytes = messages.size;
   await keeping.stop();
   await messages.close();
-  waits.sort((a, b) => a - b);
-  return { pointsPerSecond: stored / taken, p99: waits[Math.floor(waits.length * 0.99)] ?? 0, bytes };
+  return { pointsPerSecond: stored / taken, p99: at(waits, 0.99), bytes };
 }
 
 function append(messages: MessageStore, deviceId: string, points: Point[]): Promise<void> {

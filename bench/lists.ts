@@ -1,54 +1,23 @@
 /** Page 1 of every documented filter and sort of GET /devices, over HTTP, at the size that the directory has. */
-import { sql } from '../db/kysely.js';
-import { readConfig } from '../src/config.js';
-import { startServer } from '../src/server.js';
-import { seedAdmin } from './seed.js';
+import { join } from 'node:path';
+import { openSqlite } from '../db/sqlite.js';
+import { logIn } from './api.js';
+import { at, described, median, type Row } from './figures.js';
+import { askAgain } from './http-load.js';
+import type { Bench } from './sizes.js';
 
-const rounds = 60;
 const warmUp = 3;
 
 /** The figure to stay under, p95 in milliseconds (design: list, filter, sort, partial match at a million devices). */
 const figure = 25;
 
-export async function measureLists(directory: string): Promise<void> {
-  const started = performance.now();
-  const env = {
-    SLIPWAY_DATA_DIR: directory,
-    SLIPWAY_HTTP_PORT: '0',
-    SLIPWAY_MQTT_PORT: '0',
-    SLIPWAY_LOG_LEVEL: 'warn',
-  };
-  const server = await startServer(readConfig(env));
-  console.log(`started in ${Math.round(performance.now() - started)} ms`);
+export async function measureLists({ size, directory, serve }: Bench): Promise<Row[]> {
+  const large = await directory(size.large);
+  const server = await serve(large);
   try {
-    const { registry } = server.ctx;
-    // The start has told everybody disconnected.
-    await sql`update devices set connected = 1 where "row" % 100 = 7`.execute(registry.query);
-    const { id: accountId } = await registry.query.selectFrom('accounts').select('id').executeTakeFirstOrThrow();
-    const { count } = await registry.query
-      .selectFrom('devices')
-      .select((eb) => eb.fn.countAll<number>().as('count'))
-      .executeTakeFirstOrThrow();
-    const some = await registry.query
-      .selectFrom('devices')
-      .selectAll()
-      .where('organizationId', 'is not', null)
-      .where('lastConnected', 'is not', null)
-      .where('geoIpLatitude', 'is not', null)
-      .where('geoIpLongitude', 'is not', null)
-      .where('reverseDns', 'is not', null)
-      .where('latitude', 'is not', null)
-      .where('longitude', 'is not', null)
-      .where('firmwareVersion', 'is not', null)
-      .limit(1)
-      .executeTakeFirstOrThrow();
-    const login = await fetch(`${server.url}/api/v1/auth/login-user`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ accountId, emailAddress: seedAdmin.email, password: seedAdmin.password }),
-    });
-    const { jwt } = (await login.json()) as { jwt: string };
-
+    const { accountId, count, some } = look(large);
+    const { token } = await logIn(server, accountId);
+    const serial = some.serialNumber ?? '';
     const queries = [
       '',
       ...[
@@ -76,8 +45,8 @@ export async function measureLists(directory: string): Promise<void> {
       'organizationId=null',
       'connected=true',
       'connected=false',
-      `serialNumber=${some.serialNumber.slice(2, 8).toLowerCase()}`,
-      `serialNumber=${some.serialNumber.slice(3, 6)}`,
+      `serialNumber=${serial.slice(2, 8).toLowerCase()}`,
+      `serialNumber=${serial.slice(3, 6)}`,
       ...['s', 'sn', 'Z', 'zz', 'q7', '-0', 'é', 'nothing-like-it'].map(
         (text) => `serialNumber=${encodeURIComponent(text)}`,
       ),
@@ -103,30 +72,44 @@ export async function measureLists(directory: string): Promise<void> {
       'page=1000000000',
       'serialNumber=sn&page=1000000000',
     ];
-    console.log(`\nGET /devices, page 1, ${count} devices, ${rounds} rounds each (figure: p95 < ${figure} ms)\n`);
-    let over = 0;
+    console.log(`GET /devices, page 1, ${count} devices, ${size.asks} rounds each (figure: p95 < ${figure} ms)\n`);
+    const [host, path] = [new URL(server.url), '/devices'];
+    const each: number[] = [];
     for (const query of queries) {
-      const times: number[] = [];
-      let answer = '';
-      for (let round = -warmUp; round < rounds; round += 1) {
-        const from = performance.now();
-        const response = await fetch(`${server.url}/api/v1/devices?accountId=${accountId}&${query}`, {
-          headers: { authorization: `Bearer ${jwt}` },
-        });
-        const body = (await response.json()) as { devices?: { meta: { count: number } } };
-        if (round >= 0) times.push(performance.now() - from);
-        answer = `${response.status}${body.devices ? ` count ${body.devices.meta.count}` : ''}`;
-      }
-      times.sort((a, b) => a - b);
-      const at = (share: number) =>
-        (times[Math.min(times.length - 1, Math.floor(times.length * share))] ?? 0).toFixed(1);
-      if (Number(at(0.95)) >= figure) over += 1;
+      const line = `${host.pathname}${path}?accountId=${accountId}&${query}`;
+      const { times, answer } = await askAgain(Number(host.port), line, token, { warmUp, asks: size.asks });
+      const found = /"count":(\d+)/.exec(answer)?.[1];
+      each.push(at(times, 0.95));
       console.log(
-        `${Number(at(0.95)) < figure ? '  ' : '! '}p50 ${at(0.5).padStart(7)}  p95 ${at(0.95).padStart(7)}  ${answer.padEnd(20)} ${query}`,
+        `${at(times, 0.95) < figure ? '  ' : '! '}${described(times)}  ${found ?? 'outside'} found  ${query}`,
       );
     }
+    const over = each.filter((p95) => p95 >= figure).length;
     console.log(`\n${queries.length - over} of ${queries.length} within the figure`);
+    return [
+      {
+        what: `List, filter, sort, partial match: p95 of the slowest of ${queries.length} queries`,
+        devices: count,
+        ours: Math.max(...each),
+        unit: 'ms',
+        figure: { below: figure },
+      },
+      { what: 'The same, median of their p95', devices: count, ours: median(each), unit: 'ms' },
+    ];
   } finally {
-    await server.close();
+    await server.stop();
   }
+}
+
+/** What there is to ask for. The start has told everybody disconnected: some are made connected again. */
+function look(directory: string): { accountId: string; count: number; some: Record<string, string> } {
+  const file = openSqlite(join(directory, 'registry.db'));
+  file.exec('UPDATE "devices" SET "connected" = 1 WHERE "row" % 100 = 7');
+  const accountId = file.prepare('SELECT "id" FROM "accounts" LIMIT 1').pluck().get() as string;
+  const count = file.prepare('SELECT count(*) FROM "devices"').pluck().get() as number;
+  const filled = ['organizationId', 'lastConnected', 'geoIpLatitude', 'geoIpLongitude', 'reverseDns', 'latitude'];
+  const where = [...filled, 'longitude', 'firmwareVersion'].map((name) => `"${name}" IS NOT NULL`).join(' AND ');
+  const some = file.prepare(`SELECT * FROM "devices" WHERE ${where} LIMIT 1`).get() as Record<string, string>;
+  file.close();
+  return { accountId, count, some };
 }

@@ -1,87 +1,144 @@
-/** `npm run bench -- <scenario>`: measures what the README promises in figures. Each scenario can be run singly. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { availableParallelism, loadavg, tmpdir } from 'node:os';
-import { join } from 'node:path';
+/** `npm run bench`: measures what the README promises in figures. Each scenario can be run singly. */
 import { parseArgs } from 'node:util';
 import { measureBackup } from './backup.js';
 import { measureBridges } from './bridges.js';
+import { Directories } from './directories.js';
 import { measureDisturbance } from './disturbance.js';
-import { sayLoad } from './figures.js';
+import { measureCreates, measureReads } from './entities.js';
+import { measureFan } from './fan.js';
+import { measureGrowth } from './growth.js';
 import { measureKeeping } from './keeping.js';
 import { measureLatency } from './latency.js';
 import { measureLists } from './lists.js';
 import { measureLogins } from './logins.js';
 import { measureLogs } from './logs.js';
+import { measureMemory } from './memory.js';
 import { measureMoves } from './move.js';
 import { measureOne } from './one.js';
+import { processes } from './processes.js';
 import { measureProvisioning } from './provision.js';
 import { measureReconnect } from './reconnect.js';
+import { writeReport } from './report.js';
+import { begin, loadNow, sayResults, writeResults } from './results.js';
 import { seed } from './seed.js';
 import { measureSeries } from './series.js';
+import { full, quick, type Scenario, type Size } from './sizes.js';
+import { measureStarts } from './starts.js';
 import { measureStored } from './stored.js';
 
-const usage = `npm run bench -- seed  --data-dir D [--devices 1000000]   make a large registry in D
-npm run bench -- lists [--data-dir D] [--devices 1000000]  every filter and sort of GET /devices (seeds its own without D)
-npm run bench -- move  [--devices 10000]                   move an organization with so many devices under live connections
-npm run bench -- keeping                                   ingest while the cap on bytes is reached, against ingest without
-npm run bench -- bridges                                   what bridges cost publishers, at each level
-npm run bench -- series [--points 10000000]                pages, latest, rollups, a month as CSV while devices publish
-npm run bench -- logins                                    what logins cost others, and what their time tells
-npm run bench -- reconnect [--devices 10000]               a fleet with stored sessions comes back after a restart
-npm run bench -- latency                                   publish to receive on an idle broker
-npm run bench -- disturbance                               what honest clients feel of those who do harm
-npm run bench -- stored                                    QoS 1 that is on disk before it is acknowledged
-npm run bench -- backup                                    what publishers feel of a backup beside them
-npm run bench -- provision [--devices 50000]               one job of so many units beside others, and single requests
-npm run bench -- one                                       one unit by a process of its own, as a line makes it
-npm run bench -- logs                                      a million log entries: stored, paged, searched
+interface Listed {
+  shows: string;
+  run: Scenario;
+}
+
+/** Those with a figure of the design; without a name all of them run. */
+const figures: Record<string, Listed> = {
+  get: { shows: 'GET a device by id beside a bare Fastify route', run: measureReads },
+  create: { shows: 'POST /devices', run: measureCreates },
+  reconnect: { shows: 'a fleet connects: cold, and with stored sessions after a restart', run: measureReconnect },
+  stored: { shows: 'QoS 1 that is on disk before it is acknowledged', run: measureStored },
+  latency: { shows: 'publish → receive on an idle broker', run: measureLatency },
+  fan: { shows: 'many publishers and one subscriber, and the other way round', run: measureFan },
+  provision: { shows: 'one job of many units beside others, and single requests', run: measureProvisioning },
+  lists: { shows: 'every filter and sort of GET /devices in a large registry', run: measureLists },
+  series: { shows: 'pages, latest, rollups, a month as CSV while devices publish', run: measureSeries },
+  memory: { shows: 'memory of an idle process, and with a fleet connected', run: measureMemory },
+  start: { shows: 'how long a start takes with a large registry', run: measureStarts },
+  growth: { shows: 'what the same costs from a thousand to a million devices', run: measureGrowth },
+};
+const others: Record<string, Listed> = {
+  backup: { shows: 'what publishers feel of a backup beside them', run: measureBackup },
+  disturbance: { shows: 'what honest clients feel of those who do harm', run: measureDisturbance },
+  bridges: { shows: 'what bridges cost publishers, at each level', run: measureBridges },
+  keeping: { shows: 'ingest while the cap on bytes is reached, against ingest without', run: measureKeeping },
+  logins: { shows: 'what logins cost others, and what their time tells', run: measureLogins },
+  move: { shows: 'an organization with many devices moves under live connections', run: measureMoves },
+  one: { shows: 'one unit by a process of its own, as a line makes it', run: measureOne },
+  logs: { shows: 'a million log entries: stored, paged, searched', run: measureLogs },
+};
+const scenarios = { ...figures, ...others };
+
+const listed = (some: Record<string, Listed>) =>
+  Object.entries(some).map(([name, { shows }]) => `  ${name.padEnd(12)} ${shows}`);
+const usage = `npm run bench -- [--quick] [--json FILE] [SCENARIO]...
+npm run bench -- seed --data-dir D [--devices N]   makes a large registry in D
+npm run bench -- report FILE...                    writes such results into docs/performance.md
+
+Without a scenario these run, one after the other:
+${listed(figures).join('\n')}
+These have no figure of their own, or one of a single part, and run by name:
+${listed(others).join('\n')}
+
+  --quick       small sizes: shows that everything works, and figures that say little
+  --json FILE   the results with machine, load and versions
+  --devices N   instead of the usual number of devices or units
+  --points N    instead of the usual number of points
+  --data-dir D  a directory with a seeded registry, which is used as it is
+The row "lost over 50 × kill -9" is npm run test:crash -- --rounds 50.
 `;
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: { 'data-dir': { type: 'string' }, devices: { type: 'string' }, points: { type: 'string' } },
-});
-const [scenario = ''] = positionals;
-const usual: Record<string, number> = { move: 10_000, reconnect: 10_000, provision: 50_000 };
-const devices = Number(values.devices ?? usual[scenario] ?? 1_000_000);
-const points = Number(values.points ?? 10_000_000);
-const given = values['data-dir'];
-const say = (line: string) => console.log(line);
+const options = {
+  quick: { type: 'boolean' },
+  json: { type: 'string' },
+  devices: { type: 'string' },
+  points: { type: 'string' },
+  'data-dir': { type: 'string' },
+  help: { type: 'boolean' },
+} as const;
 
-/** Each scenario on a directory; `seeds` is how many devices are to be there before, when the directory is new. */
-const scenarios: Record<string, { seeds: number; run(directory: string): Promise<unknown> }> = {
-  seed: { seeds: 0, run: (directory) => seed(directory, devices, say) },
-  lists: { seeds: devices, run: measureLists },
-  keeping: { seeds: 0, run: (directory) => measureKeeping(directory, say) },
-  bridges: { seeds: 0, run: measureBridges },
-  logins: { seeds: 0, run: measureLogins },
-  series: { seeds: 0, run: (directory) => measureSeries(directory, points) },
-  logs: { seeds: 2000, run: measureLogs },
-  move: { seeds: 1000, run: (directory) => measureMoves(directory, devices) },
-  reconnect: { seeds: devices, run: (directory) => measureReconnect(directory, devices) },
-  latency: { seeds: 1000, run: measureLatency },
-  disturbance: { seeds: 1000, run: measureDisturbance },
-  provision: { seeds: 1000, run: (directory) => measureProvisioning(directory, devices) },
-  one: { seeds: 1000, run: measureOne },
-  backup: { seeds: 100_000, run: measureBackup },
-  stored: { seeds: 1000, run: measureStored },
-};
-const chosen = Object.hasOwn(scenarios, scenario) ? scenarios[scenario] : undefined;
+await run();
 
-if (
-  ![devices, points].every((number) => Number.isInteger(number) && number > 0) ||
-  !chosen ||
-  (scenario === 'seed' && !given)
-) {
-  console.error(usage);
-  process.exitCode = 2;
-} else {
-  const directory = given ?? mkdtempSync(join(tmpdir(), 'slipway-bench-'));
+async function run(): Promise<void> {
+  const { values, positionals } = parseArgs({ allowPositionals: true, options });
+  const [devices, points] = [values.devices, values.points].map((text) =>
+    text === undefined ? undefined : Number(text),
+  );
+  const given = values['data-dir'];
+  const areNumbers = [devices, points].every(
+    (number) => number === undefined || (Number.isInteger(number) && number > 0),
+  );
+  if (values.help || !areNumbers) return refuse(values.help ? 0 : 2);
+  if (positionals[0] === 'seed')
+    return given ? void (await seed(given, devices ?? full.large, (line) => console.log(line))) : refuse(2);
+  if (positionals[0] === 'report') return positionals.length > 1 ? writeReport(positionals.slice(1)) : refuse(2);
+  const names = positionals.length > 0 ? positionals : Object.keys(figures);
+  if (!names.every((name) => Object.hasOwn(scenarios, name))) return refuse(2);
+
+  const usual = values.quick ? quick : full;
+  const size: Size = {
+    ...usual,
+    ...(devices && { registry: devices, large: devices, growth: [devices], fleet: devices, units: devices }),
+    ...(points && { points }),
+  };
+  const results = begin(values.quick ? 'quick' : 'full');
+  const directories = new Directories();
+  const started = processes();
   try {
-    sayLoad(loadavg(), availableParallelism());
-    if (given === undefined && chosen.seeds > 0) await seed(directory, chosen.seeds, say);
-    await chosen.run(directory);
+    for (const name of names) {
+      const load = loadNow();
+      console.log(`\n── ${name}: ${scenarios[name]?.shows}; load ${load} on ${results.machine.cores} cores\n`);
+      const from = performance.now();
+      const directory = given === undefined ? (count: number) => directories.lend(count) : async () => given;
+      const measured = await scenarios[name]?.run({ size, directory, ...started }).then(
+        (rows) => ({ rows }),
+        (error) => {
+          console.error(error);
+          return { rows: [], error: String(error) };
+        },
+      );
+      await started.endAll();
+      directories.takeBack();
+      const seconds = Math.round((performance.now() - from) / 1000);
+      results.results.push({ scenario: name, seconds, load, rows: [], ...measured });
+      if (values.json !== undefined) writeResults(values.json, results);
+    }
   } finally {
-    if (given === undefined) rmSync(directory, { recursive: true, force: true });
+    directories.end();
   }
+  if (!sayResults(results)) process.exitCode = 1;
+}
+
+function refuse(code: 0 | 2): void {
+  console.error(usage);
+  process.exitCode = code;
 }

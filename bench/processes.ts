@@ -1,14 +1,19 @@
 /** The service and its peers as processes of their own, so that the load generator takes nothing from them but the machine. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { Equipped } from './equip.js';
 import { openLink } from './link.js';
-import { seedAdmin } from './seed.js';
+import { mosquittoVersion, startMosquitto } from './mosquitto.js';
 
 /** The clock of /proc, on every Linux that Node runs on. */
 const ticksPerSecond = 100;
+/** Of the package, seen from where this is compiled to. */
+const root = new URL('../../', import.meta.url);
 
 export interface Serving {
   mqttPort: number;
@@ -25,9 +30,45 @@ export interface ServingService extends Serving {
   url: string;
 }
 
-/** The service on `directory`, with no limit on what one client may send unless `env` has one. */
-export async function serve(directory: string, env: Record<string, string> = {}): Promise<ServingService> {
-  const child = start('../src/main.js', {
+/** What `npm start` runs, so that whatever it tells Node holds here too. */
+function startCommand(): string[] {
+  const { scripts } = JSON.parse(readFileSync(fileURLToPath(new URL('package.json', root)), 'utf8'));
+  return (scripts.start as string).split(' ').slice(1);
+}
+
+/** Starts them. */
+export interface Processes {
+  /** The service on `directory`, as `npm start` runs it. */
+  serve(directory: string, env?: Record<string, string>): Promise<ServingService>;
+  /** Aedes alone: no rights, no store but its memory. */
+  serveBareAedes(): Promise<Serving>;
+  /** A Fastify route, `/devices/:id`, that answers with `body` and asks nobody. */
+  serveBareFastify(body: string): Promise<Serving & { httpPort: number }>;
+  /** Mosquitto, which stores nothing either and lets these devices in; where it is not installed it says so. */
+  serveMosquitto(devices: readonly Equipped[]): Promise<Serving | undefined>;
+}
+
+/** `endAll` ends those that have not been stopped: what a scenario that failed has left. */
+export function processes(): Processes & { endAll(): Promise<void> } {
+  const begun: Serving[] = [];
+  const kept = async <S extends Serving | undefined>(starting: Promise<S>): Promise<S> => {
+    const serving = await starting;
+    if (serving) begun.push(serving);
+    return serving;
+  };
+  return {
+    serve: (directory, env) => kept(serve(directory, env)),
+    serveBareAedes: () => kept(serveBareAedes()),
+    serveBareFastify: (body) => kept(serveBareFastify(body)),
+    serveMosquitto: (devices) => kept(serveMosquitto(devices)),
+    endAll: async () => {
+      for (const serving of begun.splice(0)) await serving.stop();
+    },
+  };
+}
+
+async function serve(directory: string, env: Record<string, string> = {}): Promise<ServingService> {
+  const child = start(startCommand(), {
     SLIPWAY_DATA_DIR: directory,
     SLIPWAY_HTTP_PORT: '0',
     SLIPWAY_MQTT_PORT: '0',
@@ -40,45 +81,44 @@ export async function serve(directory: string, env: Record<string, string> = {})
   return { ...serving(child, Number(port)), url };
 }
 
-/** Aedes alone: no rights, no store but its memory. */
-export async function serveBareAedes(): Promise<Serving> {
-  const child = start('./bare-aedes.js', {});
-  const [port] = /\d+/.exec(await printed(child, /\d+\n/)) ?? [];
-  return serving(child, Number(port));
+async function serveBareAedes(): Promise<Serving> {
+  const child = start([fileURLToPath(new URL('bare-aedes.js', import.meta.url))], {});
+  return serving(child, await printedPort(child));
 }
 
-/** Mosquitto, which stores nothing either, when it is installed; says so when it is not. */
-export async function serveMosquitto(): Promise<Serving | undefined> {
-  if (spawnSync('mosquitto', ['-h']).error) {
+async function serveBareFastify(body: string): Promise<Serving & { httpPort: number }> {
+  const child = start([fileURLToPath(new URL('bare-fastify.js', import.meta.url)), body], {});
+  return { ...serving(child, 0), httpPort: await printedPort(child) };
+}
+
+async function serveMosquitto(devices: readonly Equipped[]): Promise<Serving | undefined> {
+  if (mosquittoVersion() === undefined) {
     console.log('(Mosquitto is not installed: it is not measured.)');
     return undefined;
   }
   const port = await freePort();
-  const child = spawn('mosquitto', ['-p', String(port)], { stdio: 'ignore' });
-  const login = { username: '', password: '', clientId: 'ready' };
-  for (;;) {
+  const directory = mkdtempSync(join(tmpdir(), 'slipway-bench-mosquitto-'));
+  const child = startMosquitto(port, directory, devices);
+  child.once('exit', () => rmSync(directory, { recursive: true, force: true }));
+  const login = { username: 'nobody', password: '', clientId: 'ready' };
+  while (child.exitCode === null) {
     const link = await openLink({ port }, login).catch(() => undefined);
     link?.socket.destroy();
     if (link) return serving(child, port);
   }
+  throw new Error(`mosquitto ended with ${child.exitCode}`);
 }
 
-/** Logs the admin of a seeded registry in. */
-export async function adminToken({ url }: ServingService, accountId: string): Promise<string> {
-  const { email: emailAddress, password } = seedAdmin;
-  const response = await fetch(`${url}/auth/login-user`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ accountId, emailAddress, password }),
-  });
-  return ((await response.json()) as { jwt: string }).jwt;
-}
-
-function start(file: string, env: Record<string, string>): ChildProcess {
-  return spawn(process.execPath, [fileURLToPath(new URL(file, import.meta.url))], {
+function start(args: string[], env: Record<string, string>): ChildProcess {
+  return spawn(process.execPath, args, {
+    cwd: fileURLToPath(root),
     env: { PATH: process.env.PATH, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
+}
+
+async function printedPort(child: ChildProcess): Promise<number> {
+  return Number(/\d+/.exec(await printed(child, /\d+\n/))?.[0]);
 }
 
 function serving(child: ChildProcess, mqttPort: number): Serving {
@@ -94,6 +134,7 @@ function serving(child: ChildProcess, mqttPort: number): Serving {
       return (user + system) / ticksPerSecond;
     },
     stop: async () => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
       const ended = once(child, 'exit');
       if (child.kill('SIGTERM')) await ended;
     },

@@ -1,78 +1,89 @@
-/** A fleet with stored sessions comes back after a restart: how long it takes, and what others feel of it. */
-import type { Packet } from 'mqtt-packet';
+/** A fleet connects: for the first time beside bare Aedes, and with stored sessions after a restart, beside others who ask. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { logIn } from './api.js';
 import { startAsking } from './asker.js';
 import { type Equipped, equip } from './equip.js';
-import { at, described, verdict } from './figures.js';
-import { type Link, openLink } from './link.js';
-import { adminToken, type Serving, serve, serveBareAedes } from './processes.js';
+import { at, described, median, type Row } from './figures.js';
+import type { Serving } from './processes.js';
+import type { Bench } from './sizes.js';
+import { connectAll, type Stormed, subscribe } from './storm.js';
 
-/** Connections being made at once; more would wait in the backlog of the kernel. */
-const atOnce = 500;
+const ratioFigure = 0.9;
+/** Seconds until all are back, and milliseconds that a request may take meanwhile (p99). */
 const secondsFigure = 10;
 const restFigure = 500;
-const memoryFigure = 550;
-/** Milliseconds after the last CONNACK, for presence to be written and garbage to be collected. */
-const rest = 5000;
 
-export async function measureReconnect(directory: string, count: number): Promise<void> {
-  const devices = await equip(directory, count);
-  const first = await serve(directory);
-  console.log(`${count} devices with a stored session and one subscription each; idle: ${first.rss()} MB`);
-  const { links } = await connectAll(first, devices);
+export async function measureReconnect({ size, directory, serve, serveBareAedes }: Bench): Promise<Row[]> {
+  const seeded = await directory(size.fleet);
+  const devices = await equip(seeded, size.fleet);
+  const ours: number[] = [];
+  const theirs: number[] = [];
+  // In turns, so that a busy moment of the machine is nobody's alone; a process of its own each, so that nothing is known.
+  for (let round = 0; round < size.rounds; round += 1) {
+    ours.push(await storm('Slipway', await serve(seeded), devices));
+    theirs.push(await storm('bare Aedes', await serveBareAedes(), devices));
+  }
+  return [
+    {
+      what: 'CONNECTs, cold, authenticated',
+      ours: median(ours),
+      unit: '/s',
+      peer: { name: 'bare Aedes', value: median(theirs) },
+      figure: { ofPeer: ratioFigure },
+    },
+    ...(await comeBack(seeded, devices, serve, size.rest)),
+  ];
+}
+
+/** CONNECTs a second, with clean sessions. */
+async function storm(name: string, serving: Serving, devices: readonly Equipped[]): Promise<number> {
+  const stormed = await connectAll(serving, devices, { clean: true });
+  console.log(`  ${name.padEnd(12)} ${said(stormed)}`);
+  for (const { socket } of stormed.links.values()) socket.destroy();
+  await serving.stop();
+  return devices.length / stormed.seconds;
+}
+
+/** With a stored session and a subscription each, after a restart. */
+async function comeBack(
+  directory: string,
+  devices: readonly Equipped[],
+  serve: Bench['serve'],
+  rest: number,
+): Promise<Row[]> {
+  const [some] = devices;
+  const before = await serve(directory);
+  const { links } = await connectAll(before, devices);
   await Promise.all([...links].map(([device, link]) => subscribe(link, device.topic('chat'))));
-  await first.stop();
+  await before.stop();
   await Promise.all([...links.values()].map(({ closed }) => closed));
 
   const from = performance.now();
-  const second = await serve(directory);
-  console.log(`restarted in ${Math.round(performance.now() - from)} ms; idle with its sessions: ${second.rss()} MB`);
-  const token = await adminToken(second, devices[0]?.accountId ?? '');
-  const asking = startAsking(`${second.url}/devices/${devices[0]?.id}`, token);
-  const back = await connectAll(second, devices);
+  const service = await serve(directory);
+  console.log(`  restarted in ${Math.round(performance.now() - from)} ms; with its sessions ${service.rss()} MB`);
+  const { token } = await logIn(service, some?.accountId ?? '');
+  const asking = startAsking(`${service.url}/devices/${some?.id}`, token);
+  const back = await connectAll(service, devices);
   const times = await asking.stop();
   const present = [...back.links.values()].filter(({ sessionPresent }) => sessionPresent).length;
-  await new Promise((resolve) => setTimeout(resolve, rest));
-  const memory = second.rss();
+  await sleep(rest);
+  console.log(`  back         ${said(back)}; ${present} found their session; memory ${service.rss()} MB`);
+  console.log(`  GET a device meanwhile  ${described(times)}`);
   for (const { socket } of back.links.values()) socket.destroy();
-  await second.stop();
-
-  const bare = await serveBareAedes();
-  const peer = await connectAll(bare, devices);
-  for (const { socket } of peer.links.values()) socket.destroy();
-  await bare.stop();
-
-  const rate = ({ seconds, cpu }: { seconds: number; cpu: number }) =>
-    `${seconds.toFixed(1)} s, ${Math.round(count / seconds)} CONNECTs/s, ${cpu.toFixed(1)} s of CPU time`;
-  console.log(`\n  Slipway     ${rate(back)}, ${present} found their session`);
-  console.log(`  bare Aedes  ${rate(peer)}; ratio ${(peer.seconds / back.seconds).toFixed(2)}`);
-  console.log(`  GET a device meanwhile, with a token  ${described(times)}\n`);
-  verdict('all have CONNACK', back.seconds, 's', secondsFigure);
-  verdict('REST p99 meanwhile', at(times, 0.99), 'ms', restFigure);
-  verdict(`memory with ${count} connected`, memory, 'MB', memoryFigure);
+  await service.stop();
+  if (present < devices.length) throw new Error(`only ${present} found their session`);
+  return [
+    {
+      what: 'All back after a restart',
+      devices: devices.length,
+      ours: back.seconds,
+      unit: 's',
+      figure: { below: secondsFigure },
+    },
+    { what: 'GET a device meanwhile, p99', ours: at(times, 0.99), unit: 'ms', figure: { below: restFigure } },
+  ];
 }
 
-async function connectAll(
-  { mqttPort: port, cpu }: Serving,
-  devices: Equipped[],
-): Promise<{ links: Map<Equipped, Link>; seconds: number; cpu: number }> {
-  const links = new Map<Equipped, Link>();
-  const waiting = devices.values();
-  const [from, cpuBefore] = [performance.now(), cpu()];
-  const connectSome = async () => {
-    for (const device of waiting) {
-      const { id, secret } = device;
-      const link = await openLink({ port }, { username: id, password: secret, clientId: id, clean: false });
-      if (link.returnCode !== 0) throw new Error(`refused with ${link.returnCode}`);
-      links.set(device, link);
-    }
-  };
-  await Promise.all(Array.from({ length: atOnce }, connectSome));
-  return { links, seconds: (performance.now() - from) / 1000, cpu: cpu() - cpuBefore };
-}
-
-function subscribe(link: Link, topic: string): Promise<void> {
-  return new Promise((resolve) => {
-    link.socket.once('data', () => resolve());
-    link.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic, qos: 1 }] } as Packet);
-  });
+function said({ links, seconds, cpu }: Stormed): string {
+  return `${seconds.toFixed(1)} s, ${Math.round(links.size / seconds)} CONNECTs/s, ${cpu.toFixed(1)} s of CPU time`;
 }

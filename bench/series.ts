@@ -1,211 +1,184 @@
 /** Time-series of many points: pages, the latest, rollups, a month as CSV while devices publish. */
-import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Point, SeriesKey } from '../db/series.js';
-import { readConfig } from '../src/config.js';
-import { type Server, startServer } from '../src/server.js';
+import { MessageStore, type Point } from '../db/series.js';
+import { openSqlite } from '../db/sqlite.js';
+import { logIn } from './api.js';
+import { type Equipped, equip } from './equip.js';
+import { at, described, type Row } from './figures.js';
+import { flood } from './flood.js';
+import { askAgain } from './http-load.js';
+import { openLink } from './link.js';
+import type { ServingService } from './processes.js';
+import type { Bench } from './sizes.js';
 
-const password = 'a password for the bench';
-const rounds = 100;
 const day = 86_400_000;
 const month = 31;
-/** Publishing devices, and how long a rate is measured, in milliseconds. */
-const publishers = 20;
-const measured = 10_000;
+/** A month of one-second data, for one of so many devices; the others share what is left. */
+const longSeries = month * 86_400;
+const deviceCount = 100;
+const end = Date.UTC(2026, 1, 1);
 /** Points in one call to the store. */
 const atOnce = 5000;
+/** Publishing devices, what each has on its way, and milliseconds until they run smoothly. */
+const publishers = 20;
+const window = 50;
+const warmUp = 3000;
+/** How often what takes seconds is asked. */
+const slowAsks = 5;
 
-/** How many points the long series has: a month of one-second data. */
-const longSeries = month * 86_400;
-
-export async function measureSeries(directory: string, pointCount: number): Promise<void> {
-  const env = {
-    SLIPWAY_DATA_DIR: directory,
-    SLIPWAY_HTTP_PORT: '0',
-    SLIPWAY_MQTT_PORT: '0',
-    SLIPWAY_LOG_LEVEL: 'warn',
-    SLIPWAY_ADMIN_EMAIL: 'admin@bench.example',
-    SLIPWAY_ADMIN_PASSWORD: password,
-  };
-  const server = await startServer(readConfig(env));
+export async function measureSeries({ size, directory: lend, serve }: Bench): Promise<Row[]> {
+  const directory = await lend(1000);
+  const devices = await equip(directory, deviceCount);
+  const [long] = devices;
+  if (!long) throw new Error('no device');
+  const { start, count } = await fill(directory, devices, size.points);
+  const service = await serve(directory, { SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0' });
   try {
-    const account = await newAccount(server);
-    const end = Date.UTC(2026, 0, 1) + month * day;
-    const start = end - month * day;
-    await fill(server, account, start, pointCount);
-    const topic = account.topicOf(account.devices[0]?.id ?? '');
-    const path = `/api/v4/data/${topic}`;
-
+    const { token } = await logIn(service, long.accountId);
+    const port = Number(new URL(service.url).port);
+    const path = `/api/v4/data/${long.topic('temperature')}`;
     const iso = (time: number) => new Date(time).toISOString();
-    const somewhere = (span: number) => start + Math.floor((Math.random() * (end - start - span)) / 60_000) * 60_000;
-    const range = (span: number) => {
-      const from = somewhere(span);
-      return `startDateTime=${iso(from)}&endDateTime=${iso(from + span)}`;
-    };
     const all = `startDateTime=${iso(start)}&endDateTime=${iso(end)}`;
-    const get = account.get;
-    await measure('1,000 points of one series', 5, () => get(`${path}?${range(day)}&pageSize=1000`));
-    await measure('latest, one point', 2, () => get(`${path}/latest?pageSize=1`));
-    await measure('latest of a rare category', 2, () => get(`${path}/latest?pageSize=1&category=rare`));
-    await measure('latest 10 of a rare category', 2, () => get(`${path}/latest?pageSize=10&category=rare`));
-    await measure('latest of a category long gone', 2, () => get(`${path}/latest?pageSize=1&category=first`));
-    await measure('a day by minute', 50, () => get(`${path}?${range(day)}&rollup=1m&category=t`));
-    await measure('a day by minute, three categories', 50, () => get(`${path}?${range(day)}&rollup=1m`));
-    await measure(
-      'a month by hour, Berlin',
-      undefined,
-      () => get(`${path}?${all}&rollup=1h&timezone=Europe/Berlin`),
-      5,
-    );
-    await measureExport(server, account, `${path}?${all}&format=csv`);
+    const somewhere = () => {
+      const from = start + Math.floor((Math.random() * Math.max(0, end - start - day)) / 60_000) * 60_000;
+      return `startDateTime=${iso(from)}&endDateTime=${iso(from + day)}`;
+    };
+    const rows: Row[] = [];
+    const measure = async (what: string, figure: number | undefined, next: () => string, asks = size.asks) => {
+      const times: number[] = [];
+      for (let n = 0; n < asks; n += 1) {
+        const asked = await askAgain(port, next(), token, { warmUp: n === 0 ? 3 : 0, asks: 1 });
+        if (!asked.answer.startsWith('HTTP/1.1 200')) throw new Error(asked.answer.slice(0, 500));
+        times.push(...asked.times);
+      }
+      console.log(`  ${described(times)}  ${what}`);
+      rows.push({
+        what: `${what}, p95`,
+        ours: at(times, 0.95),
+        unit: 'ms',
+        ...(figure !== undefined && { figure: { below: figure } }),
+      });
+    };
+    await measure(`1,000 points out of ${count.toLocaleString('en')}`, 5, () => `${path}?${somewhere()}&pageSize=1000`);
+    await measure('Latest point of a series', 2, () => `${path}/latest?pageSize=1`);
+    await measure('Latest of a rare category', 2, () => `${path}/latest?pageSize=1&category=rare`);
+    await measure('Latest 10 of a rare category', 2, () => `${path}/latest?pageSize=10&category=rare`);
+    await measure('Latest of a category long gone', 2, () => `${path}/latest?pageSize=1&category=first`);
+    await measure('A day by minute', 50, () => `${path}?${somewhere()}&rollup=1m&category=t`);
+    await measure('A day by minute, three categories', 50, () => `${path}?${somewhere()}&rollup=1m`);
+    const monthly = () => `${path}?${all}&rollup=1h&timezone=Europe/Berlin`;
+    await measure('A month by hour, Berlin', undefined, monthly, slowAsks);
+    const csv = `${new URL(service.url).origin}${path}?${all}&format=csv`;
+    rows.push(...(await measureExport(service, devices.slice(1, 1 + publishers), csv, token, size.duration)));
+    return rows;
   } finally {
-    await server.close();
+    await service.stop();
   }
-}
-
-type Account = Awaited<ReturnType<typeof newAccount>>;
-
-/** A hundred devices with a stored channel; the first one's series is the long one. */
-async function newAccount(server: Server) {
-  const { id: accountId } = await server.ctx.registry.query
-    .selectFrom('accounts')
-    .select('id')
-    .executeTakeFirstOrThrow();
-  const headers: Record<string, string> = { 'content-type': 'application/json' };
-  const post = async (path: string, body: object) => {
-    const answer = await fetch(`${server.url}/api/v1${path}`, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify({ accountId, ...body }),
-    });
-    if (!answer.ok) throw new Error(`${path}: ${await answer.text()}`);
-    return (await answer.json()) as Record<string, Record<string, string> & string>;
-  };
-  const { jwt } = await post('/auth/login-user', { emailAddress: 'admin@bench.example', password });
-  headers.authorization = `Bearer ${jwt}`;
-  const { deviceTemplate } = await post('/devices/templates', { name: 'Bench' });
-  const channel = { entityId: deviceTemplate?.id, entityType: 'deviceTemplate', name: 'data' };
-  const { channelTemplate } = await post('/channels/templates', { ...channel, persistenceType: 'timeSeries' });
-  const devices: Array<{ id: string; secret: string }> = [];
-  for (let n = 0; n < 100; n += 1) {
-    const { device } = await post('/devices', { serialNumber: `${n}`, deviceTemplateId: deviceTemplate?.id });
-    const id = device?.id ?? '';
-    const { mqttCredential } = await post('/access/mqtt-credentials', { entityId: id, entityType: 'device' });
-    devices.push({ id, secret: mqttCredential?.secret ?? '' });
-  }
-  const get = async (path: string) => {
-    const answer = await fetch(server.url + path, { headers });
-    if (!answer.ok) throw new Error(`${path}: ${await answer.text()}`);
-    await answer.arrayBuffer();
-  };
-  const keyOf = (deviceId: string): SeriesKey => ({
-    accountId,
-    deviceId,
-    channelTemplateId: channelTemplate?.id ?? '',
-  });
-  const topicOf = (id: string) => `${server.ctx.config.topicRoot}/${accountId}/d/${id}/data`;
-  return { devices, get, keyOf, topicOf, authorization: headers.authorization };
 }
 
 /** The long series, one point a second in a handful of categories, and as many points in the others as are left. */
-async function fill({ ctx }: Server, { devices, keyOf }: Account, start: number, pointCount: number): Promise<void> {
+async function fill(
+  directory: string,
+  devices: readonly Equipped[],
+  points: number,
+): Promise<{ start: number; count: number }> {
+  const file = openSqlite(join(directory, 'registry.db'), { readonly: true });
+  const channelOf = file
+    .prepare<[string], string>(
+      `SELECT "id" FROM "channelTemplates" WHERE "name" = 'temperature'
+       AND "entityId" = (SELECT "deviceTemplateId" FROM "devices" WHERE "id" = ?)`,
+    )
+    .pluck();
+  const keys = devices.map(({ accountId, id }) => ({
+    accountId,
+    deviceId: id,
+    channelTemplateId: channelOf.get(id) ?? '',
+  }));
+  file.close();
   const began = performance.now();
-  const [long, ...others] = devices;
-  const perOther = Math.max(0, Math.ceil((pointCount - longSeries) / others.length));
+  const messages = await MessageStore.open(directory, { log: console, now: () => Date.now() });
+  const longCount = Math.min(longSeries, points);
+  const perOther = Math.ceil((points - longCount) / (devices.length - 1));
+  const start = end - longCount * 1000;
+  const write = (key: (typeof keys)[number], some: Point[]) =>
+    new Promise<void>((resolve, reject) => messages.append(key, some, (error) => (error ? reject(error) : resolve())));
   const categoryAt = (n: number) => (n < 10 ? 'first' : n % 100_000 === 0 ? 'rare' : n % 10 === 0 ? 'u' : 't');
-  const write = (deviceId: string, points: Point[]) =>
-    new Promise<void>((resolve, reject) =>
-      ctx.messages.append(keyOf(deviceId), points, (error) => (error ? reject(error) : resolve())),
-    );
-  const series = async (deviceId: string, count: number, pace: number) => {
-    for (let at = 0; at < count; at += atOnce) {
-      const points = Array.from({ length: Math.min(atOnce, count - at) }, (_, n) => ({
-        time: start + (at + n) * pace,
-        category: categoryAt(at + n),
-        numericValue: Math.round(2000 * Math.sin((at + n) / 5000) + Math.random() * 50) / 100,
+  const series = async (key: (typeof keys)[number] | undefined, length: number, pace: number) => {
+    if (!key) return;
+    for (let done = 0; done < length; done += atOnce) {
+      const some = Array.from({ length: Math.min(atOnce, length - done) }, (_, n) => ({
+        time: start + (done + n) * pace,
+        category: categoryAt(done + n),
+        numericValue: Math.round(2000 * Math.sin((done + n) / 5000) + Math.random() * 50) / 100,
         stringValue: null,
       }));
-      await write(deviceId, points);
+      await write(key, some);
     }
   };
-  await series(long?.id ?? '', longSeries, 1000);
-  await Promise.all(others.map(({ id }) => series(id, perOther, 30_000)));
-  const points = longSeries + perOther * others.length;
+  const [long, ...others] = keys;
+  await series(long, longCount, 1000);
+  await Promise.all(others.map((key) => series(key, perOther, 30_000)));
+  await messages.close();
+  const count = longCount + perOther * others.length;
   const seconds = (performance.now() - began) / 1000;
-  const bytes = statSync(join(ctx.config.dataDir, 'messages.db')).size;
-  console.log(`${points} points in ${seconds.toFixed(0)} s, ${Math.round(points / seconds)} a second`);
-  console.log(`${(bytes / points).toFixed(1)} bytes a point (figure: about 30)\n`);
-}
-
-async function measure(title: string, figure: number | undefined, work: () => Promise<void>, times = rounds) {
-  const taken: number[] = [];
-  const delay = monitorEventLoopDelay({ resolution: 1 });
-  for (let round = -3; round < times; round += 1) {
-    if (round === 0) delay.enable();
-    const from = performance.now();
-    await work();
-    if (round >= 0) taken.push(performance.now() - from);
-  }
-  delay.disable();
-  taken.sort((a, b) => a - b);
-  const at = (share: number) => taken[Math.min(taken.length - 1, Math.floor(taken.length * share))] ?? 0;
-  const verdict = figure === undefined || at(0.95) < figure ? '  ' : '! ';
-  const wanted = figure === undefined ? '' : `  (figure: p95 < ${figure} ms)`;
-  const blocked = (delay.max / 1e6).toFixed(0);
-  console.log(
-    `${verdict}p50 ${at(0.5).toFixed(1).padStart(8)}  p95 ${at(0.95).toFixed(1).padStart(8)}  loop held ${blocked.padStart(4)} ms  ${title}${wanted}`,
-  );
+  const bytes = statSync(join(directory, 'messages.db')).size;
+  console.log(`  ${count} points in ${seconds.toFixed(0)} s, ${(bytes / count).toFixed(1)} bytes a point\n`);
+  return { start, count };
 }
 
 /** The rate of acknowledged messages alone, and while a month is read as CSV; the memory meanwhile. */
-async function measureExport(server: Server, { devices, topicOf, authorization }: Account, path: string) {
-  const load = new URL('./series-load.js', import.meta.url);
-  const publishing = fork(load, ['publish'], { execArgv: [] });
-  const reading = fork(load, ['read'], { execArgv: [] });
-  try {
-    const clients = devices.slice(1, 1 + publishers).map(({ id, secret }) => ({ id, secret, topic: topicOf(id) }));
-    publishing.send({ url: `mqtt://127.0.0.1:${server.mqttPort}`, clients });
-    await once(publishing, 'message');
-    await pause(3000);
-    const alone = await rateOf(publishing, measured);
-    const memory = process.memoryUsage().rss;
-    let highest = memory;
-    const looking = setInterval(() => {
-      highest = Math.max(highest, process.memoryUsage().rss);
-    }, 100);
-    const began = performance.now();
-    reading.send({ url: server.url + path, authorization });
-    const done = once(reading, 'message') as Promise<[{ bytes: number }]>;
-    const before = await acknowledged(publishing);
-    const [{ bytes }] = await done;
-    const seconds = (performance.now() - began) / 1000;
-    const beside = ((await acknowledged(publishing)) - before) / seconds;
-    clearInterval(looking);
-    const megabytes = (number: number) => Math.round(number / 1024 / 1024);
-    console.log(`\nA month as CSV: ${megabytes(bytes)} MB in ${seconds.toFixed(1)} s`);
-    console.log(`memory ${megabytes(memory)} MB before, ${megabytes(highest)} MB at most`);
-    const fall = Math.round((1 - beside / alone) * 100);
-    console.log(
-      `${fall < 20 ? '  ' : '! '}${Math.round(alone)} acknowledged messages a second alone, ${Math.round(beside)} meanwhile: ${fall} % less (figure: < 20 %)`,
-    );
-  } finally {
-    publishing.kill();
-    reading.kill();
-  }
+async function measureExport(
+  service: ServingService,
+  devices: readonly Equipped[],
+  url: string,
+  token: string,
+  duration: number,
+): Promise<Row[]> {
+  const floods = await Promise.all(
+    devices.map(async ({ id, secret, topic }) => {
+      const link = await openLink({ port: service.mqttPort }, { username: id, password: secret, clientId: id });
+      return { link, ...flood(link, topic('temperature'), window) };
+    }),
+  );
+  const acknowledged = () => floods.reduce((sum, { count }) => sum + count(), 0);
+  const during = async <T>(work: Promise<T>) => {
+    const [before, from] = [acknowledged(), performance.now()];
+    const done = await work;
+    const seconds = (performance.now() - from) / 1000;
+    return { done, seconds, perSecond: (acknowledged() - before) / seconds };
+  };
+  await pause(warmUp);
+  const alone = await during(pause(duration));
+  const memory = service.rss();
+  let highest = memory;
+  const looking = setInterval(() => {
+    highest = Math.max(highest, service.rss());
+  }, 100);
+  const beside = await during(read(url, token));
+  clearInterval(looking);
+  for (const { link } of floods) link.socket.destroy();
+  console.log(
+    `\n  a month as CSV: ${Math.round(beside.done / 2 ** 20)} MB in ${beside.seconds.toFixed(1)} s; memory ${memory} MB before, ${highest} MB at most`,
+  );
+  return [
+    {
+      what: 'QoS 1 stored while a month is read as CSV',
+      ours: beside.perSecond,
+      unit: 'msg/s',
+      peer: { name: 'alone', value: alone.perSecond },
+      figure: { ofPeer: 0.8 },
+    },
+    { what: 'Memory that this adds', ours: highest - memory, unit: 'MB' },
+  ];
 }
 
-async function rateOf(publishing: ChildProcess, time: number): Promise<number> {
-  const before = await acknowledged(publishing);
-  await pause(time);
-  return ((await acknowledged(publishing)) - before) / (time / 1000);
-}
-
-async function acknowledged(publishing: ChildProcess): Promise<number> {
-  publishing.send('count');
-  const [count] = (await once(publishing, 'message')) as [number];
-  return count;
+/** Bytes. */
+async function read(url: string, token: string): Promise<number> {
+  const answer = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
+  if (!answer.ok) throw new Error(`${url} answered ${answer.status}`);
+  let bytes = 0;
+  for await (const chunk of answer.body ?? []) bytes += chunk.length;
+  return bytes;
 }

@@ -1,73 +1,83 @@
 /** QoS 1 on a channel whose messages are on disk before they are acknowledged, beside peers that store nothing. */
 import { type Equipped, equip } from './equip.js';
-import { described } from './figures.js';
+import { at, described, type Row } from './figures.js';
+import { flood } from './flood.js';
 import { type Link, openLink, publishBytes } from './link.js';
-import { type Serving, serve, serveBareAedes, serveMosquitto } from './processes.js';
+import type { Serving } from './processes.js';
+import type { Bench } from './sizes.js';
 
 const crowds = [1, 10, 50];
+/** The figure is one of many publishers: a single one waits for each commit with its own window. */
+const judgedCrowd = 50;
 /** Messages of one publisher on their way at once. */
 const window = 200;
-/** Milliseconds of warming up, and of measuring. */
+/** Milliseconds of warming up. */
 const warmUp = 1000;
-const duration = 5000;
+/** Acknowledgements a second, and of what Mosquitto does. */
+const figure = 50_000;
+const ratioFigure = 0.7;
 /** Messages a second of all publishers together, for the time to an acknowledgement. */
 const pace = 5000;
 /** Milliseconds between two handfuls of them. */
 const beat = 10;
 
-export async function measureStored(directory: string): Promise<void> {
-  const devices = await equip(directory, Math.max(...crowds));
-  const peers: Array<[string, Serving | undefined]> = [
-    ['Slipway, stored', await serve(directory, { SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0' })],
-    ['bare Aedes', await serveBareAedes()],
-    ['Mosquitto', await serveMosquitto()],
+export async function measureStored({ size, directory, serve, serveBareAedes, serveMosquitto }: Bench): Promise<Row[]> {
+  const seeded = await directory(1000);
+  const devices = await equip(seeded, Math.max(...crowds));
+  const ours = { name: 'Slipway, stored', serving: await serve(seeded, { SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0' }) };
+  const mosquitto = await serveMosquitto(devices);
+  const running = [
+    ours,
+    { name: 'bare Aedes', serving: await serveBareAedes() },
+    ...(mosquitto ? [{ name: 'Mosquitto', serving: mosquitto }] : []),
   ];
-  const running = peers.flatMap(([name, serving]) => (serving ? [{ name, serving }] : []));
+  const rows: Row[] = [];
   for (const crowd of crowds) {
     console.log(`\n${crowd} publishers, QoS 1, as fast as they can (${window} on their way at once)\n`);
-    let first: number | undefined;
+    const rates = new Map<string, number>();
     for (const { name, serving } of running) {
-      const perSecond = await flood(serving, devices.slice(0, crowd));
-      first ??= perSecond;
-      const ratio = first === perSecond ? '' : `  ratio ${(first / perSecond).toFixed(2)}`;
-      console.log(`  ${name.padEnd(16)} ${Math.round(perSecond).toString().padStart(7)} msg/s${ratio}`);
+      const perSecond = await rateOf(serving, devices.slice(0, crowd), size.duration);
+      rates.set(name, perSecond);
+      console.log(`  ${name.padEnd(16)} ${Math.round(perSecond).toString().padStart(7)} msg/s`);
     }
+    const [theirs, bare] = [rates.get('Mosquitto'), rates.get('bare Aedes') ?? Number.NaN];
+    const what = `QoS 1, stored before it is acknowledged, ${crowd} publisher${crowd === 1 ? '' : 's'}`;
+    const measured = { what, ours: rates.get(ours.name) ?? Number.NaN, unit: 'msg/s' };
+    rows.push({
+      ...measured,
+      ...(theirs !== undefined && { peer: { name: 'Mosquitto', value: theirs } }),
+      ...(crowd === judgedCrowd && { figure: { atLeast: figure, ofPeer: ratioFigure } }),
+    });
+    rows.push({ ...measured, peer: { name: 'bare Aedes', value: bare } });
   }
   console.log(`\n${devices.length} publishers, ${pace} msg/s together: from publish to PUBACK\n`);
-  for (const { name, serving } of running)
-    console.log(`  ${name.padEnd(16)} ${described(await paced(serving, devices))}`);
+  for (const { name, serving } of running) {
+    const times = await paced(serving, devices, size.duration);
+    console.log(`  ${name.padEnd(16)} ${described(times)}`);
+    if (serving === ours.serving)
+      rows.push({ what: 'Publish → PUBACK at 5,000 msg/s, p99', ours: at(times, 0.99), unit: 'ms' });
+  }
   for (const { serving } of running) await serving.stop();
+  return rows;
 }
 
 /** Acknowledgements a second. */
-async function flood({ mqttPort: port }: Serving, devices: Equipped[]): Promise<number> {
-  let acknowledged = 0;
-  const links = await Promise.all(
-    devices.map((device) => {
-      let n = 0;
-      const publish = (link: Link) => {
-        n += 1;
-        link.send(publishBytes(device.topic('temperature'), `,x,${n},`, { qos: 1, messageId: (n % 65_535) + 1 }));
-      };
-      return connect(port, device, (_, link) => {
-        acknowledged += 1;
-        publish(link);
-      }).then((link) => {
-        for (let sent = 0; sent < window; sent += 1) publish(link);
-        return link;
-      });
-    }),
+async function rateOf({ mqttPort: port }: Serving, devices: Equipped[], duration: number): Promise<number> {
+  const links = await Promise.all(devices.map((device) => connect(port, device)));
+  const floods = devices.flatMap((device, n) =>
+    links[n] ? [flood(links[n], device.topic('temperature'), window)] : [],
   );
+  const acknowledged = () => floods.reduce((sum, { count }) => sum + count(), 0);
   await passed(warmUp);
-  const [before, from] = [acknowledged, performance.now()];
+  const [before, from] = [acknowledged(), performance.now()];
   await passed(duration);
-  const perSecond = ((acknowledged - before) / (performance.now() - from)) * 1000;
+  const perSecond = ((acknowledged() - before) / (performance.now() - from)) * 1000;
   for (const { socket } of links) socket.destroy();
   return perSecond;
 }
 
 /** Milliseconds from each publish to its PUBACK. */
-async function paced({ mqttPort: port }: Serving, devices: Equipped[]): Promise<number[]> {
+async function paced({ mqttPort: port }: Serving, devices: Equipped[], duration: number): Promise<number[]> {
   const times: number[] = [];
   const sent = new Map<string, number>();
   const links = await Promise.all(
@@ -103,13 +113,9 @@ async function paced({ mqttPort: port }: Serving, devices: Equipped[]): Promise<
   return times.slice(warm);
 }
 
-function connect(
-  port: number,
-  { id, secret }: Equipped,
-  acknowledged: (messageId: number, link: Link) => void,
-): Promise<Link> {
-  return openLink({ port }, { username: id, password: secret, clientId: id }, ({ cmd, messageId = 0 }, link) => {
-    if (cmd === 'puback') acknowledged(messageId, link);
+function connect(port: number, { id, secret }: Equipped, acknowledged?: (messageId: number) => void): Promise<Link> {
+  return openLink({ port }, { username: id, password: secret, clientId: id }, ({ cmd, messageId = 0 }) => {
+    if (cmd === 'puback') acknowledged?.(messageId);
   });
 }
 

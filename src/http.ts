@@ -1,10 +1,10 @@
 /** The HTTP server: callers, bodies, error mapping, and the two families of endpoints. */
+import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import cookie from '@fastify/cookie';
 import cors from '@fastify/cors';
-import helmet from '@fastify/helmet';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { Ajv, type ValidateFunction } from 'ajv';
 import Fastify, {
@@ -16,7 +16,6 @@ import Fastify, {
   LogController,
   type RawServerDefault,
 } from 'fastify';
-import { v7 as uuidv7 } from 'uuid';
 import { isStoreFull } from '../db/index.js';
 import type { Row } from '../db/records.js';
 import type { Caller } from './access.js';
@@ -73,6 +72,7 @@ import { permissionRoutes } from './registry/permissions.js';
 import { refusalRoutes } from './registry/refusals.js';
 import { replacementRoutes } from './registry/replacement.js';
 import { templateRoutes } from './registry/templates.js';
+import { securityHeaders } from './security-headers.js';
 import { detailsOf, type Fault, isJson, jsonFault } from './validation.js';
 
 export type App = FastifyInstance<
@@ -116,7 +116,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     keepAliveTimeout: 65_000,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512 },
-    genReqId: () => uuidv7(),
+    genReqId: () => randomUUID(),
     frameworkErrors: (error, request, reply) => {
       fail(error, request as FastifyRequest, reply as FastifyReply);
     },
@@ -143,29 +143,28 @@ export async function buildHttp(ctx: Context): Promise<App> {
   app.setNotFoundHandler((request, reply) => {
     fail(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
   });
-  app.addHook('onSend', async ({ method }, _, payload) => {
-    if (method !== 'HEAD' || !(payload instanceof Readable)) return undefined;
+  app.addHook('onSend', ({ method }, _, payload, done) => {
+    if (method !== 'HEAD' || !(payload instanceof Readable)) return done();
     // Fastify would read it to its end for nobody, and a whole range of points is long.
     payload.destroy();
-    return Readable.from([]);
+    done(null, Readable.from([]));
   });
-  app.addHook('onSend', async (request, reply) => {
+  app.addHook('onSend', (request, reply, _, done) => {
     reply.header('x-request-id', request.id);
     // Answers are for whoever has asked, and often hold tokens.
     if (request.url.startsWith('/api/') && !reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
+    done();
   });
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     traffic.answered(request, reply);
     const { method, id: requestId } = request;
     const route = request.routeOptions.url;
     ctx.log.debug({ requestId, method, route, status: reply.statusCode, ms: reply.elapsedTime }, 'request');
+    done();
   });
 
-  await app.register(helmet, {
-    contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } },
-    // Without TLS here, telling browsers to insist on it would lock them out.
-    hsts: config.tls !== undefined,
-  });
+  // Without TLS here, telling browsers to insist on it would lock them out.
+  securityHeaders(app, { hsts: config.tls !== undefined });
   await app.register(cors, {
     origin: '*',
     strictPreflight: false,
@@ -408,7 +407,7 @@ function answerBadHttp(error: NodeJS.ErrnoException, socket: Socket): void {
   const { code, message } = new PlatformError(tooLarge ? 'tooLarge' : 'invalid', {
     message: tooLarge ? 'The headers are too large.' : 'The request cannot be read.',
   });
-  const requestId = uuidv7();
+  const requestId = randomUUID();
   const body = JSON.stringify({ error: { code, message, details: [] }, requestId });
   const head = [
     tooLarge ? 'HTTP/1.1 431 Request Header Fields Too Large' : 'HTTP/1.1 400 Bad Request',

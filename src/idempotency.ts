@@ -16,6 +16,12 @@ import type { App } from './http.js';
 /** How long an answer is kept, in milliseconds. */
 export const answerLifetime = 72 * 60 * 60 * 1000;
 
+/** The first request with a key, while it runs. */
+interface Started {
+  keyed: Keyed;
+  done(): void;
+}
+
 /** One request with a key, while it runs. */
 interface Keyed {
   key: string;
@@ -66,7 +72,7 @@ export function idempotentPosts(app: App, ctx: Context): void {
   const keptHeaders = ['etag', `${headerPrefix}-ignored-properties`, `${headerPrefix}-revocation`];
   /** A second request waits here for the first with its key. */
   const underWay = new Map<string, Promise<void>>();
-  const started = new WeakMap<FastifyRequest, { keyed: Keyed; done(): void }>();
+  const started = new WeakMap<FastifyRequest, Started>();
 
   app.addHook('preValidation', (request, reply, next) => {
     const key = request.headers['idempotency-key'];
@@ -136,9 +142,18 @@ export function idempotentPosts(app: App, ctx: Context): void {
     return done;
   }
 
-  app.addHook('onSend', async (request, reply, payload) => {
+  app.addHook('onSend', (request, reply, payload, next) => {
     const first = started.get(request);
-    if (!first) return;
+    if (!first) return next();
+    keepAnswer(request, reply, first, payload).then(() => next(), next);
+  });
+  // Also when the caller has gone away in the middle.
+  app.addHook('onResponse', (request, _, next) => {
+    started.get(request)?.done();
+    next();
+  });
+
+  async function keepAnswer(request: FastifyRequest, reply: FastifyReply, first: Started, payload: unknown) {
     const { statusCode } = reply;
     const isKept = statusCode < 500 && statusCode !== 429 && !reply.hasHeader('idempotent-replayed');
     try {
@@ -152,9 +167,7 @@ export function idempotentPosts(app: App, ctx: Context): void {
       // Here and not later: the caller may have gone away, and then there is no response to wait for.
       first.done();
     }
-  });
-  // Also when the caller has gone away in the middle.
-  app.addHook('onResponse', async (request) => started.get(request)?.done());
+  }
 
   async function keep({ keyHash, requestHash, created, made }: Keyed, status: number, answer: string) {
     if (made) {

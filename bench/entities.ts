@@ -1,0 +1,105 @@
+/** Single devices over HTTP: read by id beside a bare Fastify route with the same bytes, and made, on disk before the answer. */
+import { logIn } from './api.js';
+import { equip } from './equip.js';
+import { at, described, median, type Row } from './figures.js';
+import { getBytes, postBytes, rateOf } from './http-load.js';
+import type { Serving } from './processes.js';
+import type { Bench } from './sizes.js';
+
+const readers = 8;
+/** So many devices are read in turn, that not one row alone is warm. */
+const idsRead = 2000;
+const ratioFigure = 0.5;
+const writers = 32;
+const createFigure = 2500;
+
+export async function measureReads({ size, directory, serve, serveBareFastify }: Bench): Promise<Row[]> {
+  const seeded = await directory(size.registry);
+  const devices = await equip(seeded, Math.min(idsRead, size.registry));
+  const ids = devices.map(({ id }) => id);
+  const service = await serve(seeded);
+  const { token, call } = await logIn(service, devices[0]?.accountId ?? '');
+  const url = new URL(service.url);
+  const bare = await serveBareFastify(JSON.stringify(await call('GET', `/devices/${ids[0]}`)));
+  const requests = ids.map((id) => getBytes(`${url.pathname}/devices/${id}`, token));
+  const bareRequests = ids.map((id) => getBytes(`/devices/${id}`, token));
+  const ours: Measured[] = [];
+  const theirs: Measured[] = [];
+  // In turns, so that a busy moment of the machine is nobody's alone.
+  for (let round = 0; round < size.rounds; round += 1) {
+    ours.push(await measure('Slipway', service, Number(url.port), requests, size.duration));
+    theirs.push(await measure('bare Fastify', bare, bare.httpPort, bareRequests, size.duration));
+  }
+  await service.stop();
+  await bare.stop();
+  const middle = (all: Measured[], what: keyof Measured) => median(all.map((one) => one[what]));
+  const peer = (what: keyof Measured) => ({ name: 'bare Fastify', value: middle(theirs, what) });
+  return [
+    {
+      what: 'GET a device by id, JWT checked',
+      devices: size.registry,
+      ours: middle(ours, 'perSecond'),
+      unit: '/s',
+      peer: peer('perSecond'),
+      figure: { ofPeer: ratioFigure },
+    },
+    { what: 'CPU time of the server for a GET', ours: middle(ours, 'cpu'), unit: 'µs', peer: peer('cpu') },
+  ];
+}
+
+interface Measured {
+  perSecond: number;
+  /** Microseconds of the server a request. */
+  cpu: number;
+}
+
+async function measure(
+  name: string,
+  serving: Serving,
+  port: number,
+  requests: readonly Buffer[],
+  duration: number,
+): Promise<Measured> {
+  let asked = 0;
+  const next = () => {
+    asked += 1;
+    return requests[asked % requests.length] as Buffer;
+  };
+  const before = serving.cpu();
+  const { perSecond, times } = await rateOf(port, readers, duration, next);
+  const cpu = ((serving.cpu() - before) / asked) * 1e6;
+  console.log(
+    `  ${name.padEnd(14)} ${Math.round(perSecond)}/s, ${cpu.toFixed(0)} µs of CPU time each  ${described(times)}`,
+  );
+  return { perSecond, cpu };
+}
+
+export async function measureCreates({ size, directory, serve }: Bench): Promise<Row[]> {
+  const seeded = await directory(size.registry);
+  const [device] = await equip(seeded, 1);
+  const accountId = device?.accountId ?? '';
+  const service = await serve(seeded);
+  const { token } = await logIn(service, accountId);
+  const url = new URL(service.url);
+  let made = 0;
+  const next = () => {
+    made += 1;
+    return postBytes(`${url.pathname}/devices`, token, { accountId, serialNumber: `MADE-${made}` });
+  };
+  const before = service.cpu();
+  const { perSecond, times } = await rateOf(Number(url.port), writers, size.duration, next);
+  const cpu = ((service.cpu() - before) / made) * 1e6;
+  console.log(`  ${Math.round(perSecond)}/s over ${writers} connections  ${described(times)}`);
+  await service.stop();
+  return [
+    {
+      what: 'POST /devices, on disk before the answer',
+      devices: size.registry,
+      ours: perSecond,
+      unit: '/s',
+      figure: { atLeast: createFigure },
+    },
+    { what: 'POST /devices meanwhile, p99', ours: at(times, 0.99), unit: 'ms' },
+    { what: 'CPU time of the server for a POST', ours: cpu, unit: 'µs' },
+  ];
+}

@@ -1,0 +1,58 @@
+/** QoS 1 as fast as it is acknowledged, with so little work for each message that the load generator is not what limits. */
+import { type Link, publishBytes } from './link.js';
+
+/** Bytes of a PUBACK. */
+const pubackSize = 4;
+const payload = ',temperature,21.5,';
+
+export interface Flood {
+  /** Acknowledged so far. */
+  count(): number;
+  /** Sends no more; resolves when all that was sent is acknowledged. */
+  stop(): Promise<void>;
+  /** Resolves when as many as `until` have been acknowledged. */
+  readonly done: Promise<void>;
+}
+
+/** Keeps `window` messages in flight on a link that receives nothing but PUBACKs, at most `until` in all. */
+export function flood({ socket }: Link, topic: string, window: number, until = Number.POSITIVE_INFINITY): Flood {
+  const template = publishBytes(topic, payload, { qos: 1, messageId: 1 });
+  const idAt = template.length - payload.length - 2;
+  let [sent, bytes, most] = [0, 0, until];
+  let finish: () => void = () => {};
+  const done = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  const count = () => Math.floor(bytes / pubackSize);
+  const send = (more: number) => {
+    const some = Math.min(more, most - sent);
+    if (some <= 0) return;
+    const packets = Buffer.allocUnsafe(some * template.length);
+    for (let n = 0; n < some; n += 1) {
+      template.copy(packets, n * template.length);
+      packets.writeUInt16BE(((sent + n) % 65_535) + 1, n * template.length + idAt);
+    }
+    sent += some;
+    socket.write(packets);
+  };
+  const hear = (chunk: Buffer) => {
+    const before = count();
+    bytes += chunk.length;
+    send(count() - before);
+    if (count() === Math.min(sent, most)) end();
+  };
+  const end = () => {
+    socket.off('data', hear);
+    finish();
+  };
+  // The parser of the link would cost more than all of this.
+  socket.removeAllListeners('data');
+  socket.on('data', hear);
+  send(window);
+  const stop = () => {
+    most = sent;
+    if (count() === sent) end();
+    return done;
+  };
+  return { count, stop, done };
+}

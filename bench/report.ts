@@ -1,0 +1,75 @@
+/** Writes what runs have shown into docs/performance.md, between its two markers. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { cells, type Row, shown } from './figures.js';
+import { type Results, readResults } from './results.js';
+
+const page = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
+const [begin, end] = ['<!-- written by: npm run bench -- report -->', '<!-- end -->'];
+/** Of all versions, those that a figure may change with. */
+const telling = [
+  'slipway',
+  'node',
+  'sqlite',
+  'better-sqlite3',
+  'aedes',
+  'mqtt-packet',
+  'fastify',
+  'argon2',
+  'mosquitto',
+];
+
+/** Takes the results of these files; where a scenario is in several, the last has it. @throws Error for a page without markers. */
+export function writeReport(files: readonly string[]): void {
+  const runs = files.map(readResults);
+  const text = readFileSync(page, 'utf8');
+  const [from, to] = [text.indexOf(begin), text.indexOf(end)];
+  if (from < 0 || to < from) throw new Error(`${page} has no place for it`);
+  writeFileSync(page, `${text.slice(0, from + begin.length)}\n\n${tables(runs)}\n\n${text.slice(to)}`);
+}
+
+function tables(runs: readonly Results[]): string {
+  const scenarios = new Map(runs.flatMap(({ results }) => results.map((one) => [one.scenario, one] as const)));
+  const measured = [...scenarios.values()].filter(({ scenario }) => scenario !== 'growth');
+  const lines = measured.flatMap(({ scenario, rows, load, error }) =>
+    error === undefined
+      ? rows.map((row) => [`\`${scenario}\``, ...cells(row), String(load)])
+      : [[`\`${scenario}\``, 'failed', '', '', '', '', error, String(load)]],
+  );
+  const crash = 'Acknowledged messages or 2xx writes lost over 50 × kill -9 under load';
+  lines.push(['`npm run test:crash`', crash, '0', '', '', '', '', '']);
+  const headings = ['scenario', 'what', 'figure', 'Slipway', 'peer', 'ratio', '', 'load'];
+  return [
+    ...runs.map(described),
+    table(headings, lines),
+    'Load is that of the machine when the scenario began; on two cores, more than one spoils the times.',
+    ...grown(scenarios.get('growth')?.rows ?? []),
+  ].join('\n\n');
+}
+
+function described({ begun, scale, machine, versions }: Results): string {
+  const { cpu, cores, memoryGb, kernel } = machine;
+  const used = telling.map((name) => `${name} ${versions[name] ?? 'unknown'}`).join(', ');
+  const sizes = scale === 'full' ? '' : ` **With \`--${scale}\`: these figures say little.**`;
+  return `Measured ${begun.slice(0, 10)} on ${cores} cores (${cpu}), ${memoryGb} GB, Linux ${kernel}: ${used}.${sizes}`;
+}
+
+/** What was measured down, the numbers of devices across. */
+function grown(rows: readonly Row[]): string[] {
+  if (rows.length === 0) return [];
+  const numbers = [...new Set(rows.map(({ devices = 0 }) => devices))];
+  const names = [...new Set(rows.map(({ what }) => what))];
+  const lines = names.map((name) => [
+    name,
+    ...numbers.map((number) => {
+      const row = rows.find(({ what, devices }) => what === name && devices === number);
+      return row ? `${shown(row.ours)} ${row.unit}` : '';
+    }),
+  ]);
+  return ['### How cost grows', table(['', ...numbers.map((number) => `${shown(number)} devices`)], lines)];
+}
+
+function table(headings: string[], lines: string[][]): string {
+  const line = (all: string[]) => `| ${all.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
+  return [line(headings), line(headings.map(() => '---')), ...lines.map(line)].join('\n');
+}
