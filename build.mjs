@@ -23,6 +23,9 @@ const product = [
 const tests = [
   'test/**/*.test.ts',
   'test/crash/main.ts',
+  'test/fuzz/main.ts',
+  'test/soak/main.ts',
+  'test/soak/probe.ts',
   'test/db/killed-writer.ts',
   'test/factory/fixture.ts',
   'test/support/plain-loading.ts',
