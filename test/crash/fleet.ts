@@ -1,6 +1,7 @@
 /** Everybody who speaks to the service during the proof. */
 import type { Login } from '../../bench/link.js';
 import type { Api } from './api.js';
+import { Claimer, JobSender, StationWriter } from './factory-writers.js';
 import { Publisher } from './publisher.js';
 import { Subscriber } from './subscriber.js';
 import { Maker, Rekeyer, Renamer, type Writer } from './writers.js';
@@ -89,6 +90,7 @@ export async function makeFleet(api: Api): Promise<Fleet> {
   };
   const subscriber = (clientId: string) => new Subscriber({ ...visitor, clientId }, filters, read);
   const [named, keyed] = [await makeDevice('named'), await makeDevice('keyed')];
-  const writers = [new Renamer(api, named), new Maker(api), new Rekeyer(api, keyed)];
+  const factory = [JobSender, StationWriter, Claimer].map((Kind) => new Kind(api, deviceTemplate.id));
+  const writers = [new Renamer(api, named), new Maker(api), new Rekeyer(api, keyed), ...factory];
   return { sources, present: subscriber('present'), absent: subscriber('absent'), writers, visitor };
 }

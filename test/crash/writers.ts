@@ -123,7 +123,8 @@ export class Rekeyer implements Writer {
   }
 }
 
-async function untilGone(isOver: () => boolean, write: () => Promise<void>): Promise<number> {
+/** Writes until it is over or the service is gone. Resolves to the number of whole writes. */
+export async function untilGone(isOver: () => boolean, write: () => Promise<void>): Promise<number> {
   let answered = 0;
   try {
     while (!isOver()) {
