@@ -98,16 +98,16 @@ export class Authenticator {
     if (Buffer.byteLength(clientId) > longestClientId || (clientId === '' && !clean)) {
       // Aedes sends no CONNACK for a refusal here, and destroys the socket when it hears of it.
       const refusal = new ConnectRefused(connack.identifierRejected, 'client id refused');
-      void this.#limits.refused(refusal, this.#limits.addressOf(client.conn));
+      void this.#limits.refused(refusal, this.#limits.about(client.conn));
       client.conn.write(Buffer.from([0x20, 2, 0, refusal.returnCode]), () => done(refusal, false));
       return;
     }
     const { maxKeepaliveSeconds } = this.#services.config.mqtt;
     if (maxKeepaliveSeconds > 0 && (!packet.keepalive || packet.keepalive > maxKeepaliveSeconds)) {
       packet.keepalive = maxKeepaliveSeconds;
-      this.#limits.hit('max_keepalive_seconds');
+      this.#limits.hit('max_keepalive_seconds', this.#limits.about(client.conn));
     }
-    client.live = newLiveClient(client, clientId, this.#limits.addressOf(client.conn));
+    client.live = newLiveClient(client, clientId, this.#limits.about(client.conn));
     // Until the principal is known no id of a session may stand here: Aedes cleans up by it when a connection closes.
     this.#unproven += 1;
     packet.clientId = `${this.#nameless}/${this.#unproven}`;

@@ -61,7 +61,7 @@ export class DirectPublisher {
     } catch (error) {
       if (!(error instanceof ConnectRefused)) throw error;
       counters.failedBasics += 1;
-      await limits.failed(error, address);
+      await limits.failed(error, { address });
       const { message, limit, returnCode: code, isProven } = error;
       const { allowance } = error.about;
       const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;

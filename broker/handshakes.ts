@@ -31,6 +31,11 @@ export class Handshakes {
     return below;
   }
 
+  /** The socket below a handshake that has not ended well. */
+  of(socket: TLSSocket): Socket | undefined {
+    return this.#sockets.get(endsOf(socket) ?? '');
+  }
+
   end(): void {
     for (const socket of this.#sockets.values()) socket.destroy();
   }

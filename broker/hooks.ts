@@ -75,19 +75,22 @@ export class Hooks {
     done: (error: AuthenticateError | null, success: boolean | null) => void,
   ): Promise<void> {
     const { authenticator, limits, services } = this.#parts;
+    const about = limits.about(client.conn);
+    const { connectionId = '' } = about;
     let refusal: ConnectRefused | undefined;
     try {
-      await authenticator.authenticate(client, username, password);
+      await services.onBehalfOf({ connectionId }, () => authenticator.authenticate(client, username, password));
     } catch (error) {
-      if (!(error instanceof ConnectRefused)) services.log.error({ err: error }, 'a CONNECT could not be checked');
+      if (!(error instanceof ConnectRefused))
+        services.log.error({ err: error, ...about }, 'a CONNECT could not be checked');
       refusal =
         error instanceof ConnectRefused ? error : new ConnectRefused(connack.unavailable, 'the check has failed');
     }
-    if (refusal) await limits.refused(refusal, client.live?.address);
+    if (refusal) await limits.refused(refusal, about);
     try {
       done(refusal ?? null, refusal === undefined);
     } catch (error) {
-      services.log.error({ fault: faultOf(error) }, 'a CONNECT could not be answered');
+      services.log.error({ fault: faultOf(error), ...about }, 'a CONNECT could not be answered');
     }
     const { live } = client;
     // A client that has gone by itself was not refused.
@@ -111,11 +114,13 @@ export class Hooks {
   }
 
   connackSent(client: BrokerClient): void {
-    const { listeners, presence, signs } = this.#parts;
+    const { listeners, presence, services, signs } = this.#parts;
     listeners.ready(client.conn);
     const { live } = client;
     if (!live || live.ended) return;
     live.ready = true;
+    const { connectionId, address } = live;
+    services.log.debug({ connectionId, address, clientId: client.id }, 'connected');
     const device = deviceOf(live);
     if (device) presence.connected(device, live);
     if (device) signs.sign(device.deviceId);
@@ -123,14 +128,14 @@ export class Hooks {
   }
 
   /** Where two secrets are in force, the previous one ends when the new one has connected (decisions 6). */
-  #endPrevious({ identity }: LiveClient): void {
+  #endPrevious({ identity, connectionId }: LiveClient): void {
     if (identity?.generation === undefined) return;
     const { services, sessions, authenticator } = this.#parts;
     const { principal, generation } = identity;
     services
       .secretConnected(principal, generation)
       .then((hasEnded) => hasEnded && sessions.endOutdated(principal, (one) => authenticator.isCurrent(one)))
-      .catch((error) => services.log.error({ err: error }, 'a previous secret could not be ended'));
+      .catch((error) => services.log.error({ err: error, connectionId }, 'a previous secret could not be ended'));
   }
 
   ready({ live }: BrokerClient): void {
@@ -145,6 +150,7 @@ export class Hooks {
   }
 
   ended(live: LiveClient): void {
+    this.#parts.services.log.debug({ connectionId: live.connectionId }, 'disconnected');
     const device = deviceOf(live);
     if (device) this.#parts.presence.disconnected(device, live);
   }
@@ -185,7 +191,8 @@ export class Hooks {
     }
     if (decision.device) this.#note(live, 'publish', packet.topic, decision.rejection, decision.device);
     refusePublish(counters, decision.reason);
-    services.log.debug({ clientId: live.client.id, topic: packet.topic }, 'PUBLISH refused');
+    const { connectionId } = live;
+    services.log.debug({ connectionId, clientId: live.client.id, topic: packet.topic }, 'PUBLISH refused');
     // Aedes goes on with the same packet, so the refused one has to become something harmless.
     if (decision.device) this.#parts.channels.rewrite(decision.device, packet, decision.rejection);
     else silence(packet);
@@ -246,6 +253,7 @@ export class Hooks {
   subscribed({ live }: BrokerClient, subscriptions: Subscription[]): void {
     if (!live) return;
     refreshFilters(live);
+    const { connectionId } = live;
     const { channels, services, authority, listeners, persistence } = this.#parts;
     const isGranted = subscriptions.some(({ qos }) => (qos as number) <= 2);
     const answered = () => listeners.subscribed(live.client.conn);
@@ -259,7 +267,9 @@ export class Hooks {
       if ((qos as number) > 2) continue;
       channels
         .sendState(live, topic, qos)
-        .catch((error) => services.log.error({ err: error, topic }, 'the state of a device could not be sent'));
+        .catch((error) =>
+          services.log.error({ err: error, topic, connectionId }, 'the state of a device could not be sent'),
+        );
     }
   }
 

@@ -61,11 +61,17 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const { config, log, clock, access } = services;
 
   /** Nothing thrown in a hook or a listener may end the process. */
-  function guarded<R>(name: string, work: () => R, failed?: (error: Error) => void): R | undefined {
+  function guarded<R>(
+    name: string,
+    work: () => R,
+    failed?: (error: Error) => void,
+    client?: BrokerClient | null,
+  ): R | undefined {
     try {
       return work();
     } catch (error) {
-      log.error({ fault: faultOf(error), stack: (error as Error).stack }, `broker: ${name} failed`);
+      const about = client && limits.about(client.conn);
+      log.error({ fault: faultOf(error), stack: (error as Error).stack, ...about }, `broker: ${name} failed`);
       failed?.(new Error(`${name} failed`));
       return undefined;
     }
@@ -151,13 +157,13 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     guarded('unsubscribe', () => hooks.unsubscribed(client as BrokerClient, filters)),
   );
   aedes.on('clientError', (client, error) => {
-    limits.ended(error, limits.addressOf(client.conn));
+    limits.ended(error, client.conn);
     guarded('clientError', () => hooks.failed(client as BrokerClient, error));
-    log.debug({ fault: faultOf(error), clientId: client.id }, 'connection failed');
+    log.debug({ fault: faultOf(error), clientId: client.id, ...limits.about(client.conn) }, 'connection failed');
   });
   aedes.on('connectionError', ({ conn }, error) => {
-    limits.ended(error, limits.addressOf(conn));
-    log.debug({ fault: faultOf(error) }, 'connection failed before it was proven');
+    limits.ended(error, conn);
+    log.debug({ fault: faultOf(error), ...limits.about(conn) }, 'connection failed before it was proven');
   });
   // Without a listener, an error in the publish path would end the process.
   (aedes as NodeJS.EventEmitter).on('error', (error) => log.error({ fault: faultOf(error) }, 'broker error'));

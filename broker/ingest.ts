@@ -28,6 +28,8 @@ interface Message {
   client: BrokerClient | undefined;
   /** Where it is told what became of the message, besides `_rejected`. */
   outcome?: Outcome;
+  /** On whose behalf it is stored, when that is no connection. */
+  cause?: object | undefined;
   /** Whether its payload, or a part of it, was not taken. */
   isRejected?: boolean;
 }
@@ -121,7 +123,8 @@ export class Ingest {
   acceptDirect(caller: Caller, packet: Incoming, route: Route): Promise<Outcome> {
     const outcome: Outcome = { rejection: undefined, points: 0 };
     return new Promise((resolve, reject) => {
-      this.#store({ packet, route, caller, client: undefined, outcome }, (error) =>
+      const cause = this.#services.causeNow();
+      this.#store({ packet, route, caller, client: undefined, outcome, cause }, (error) =>
         error ? reject(error.cause ?? error) : inOrder(() => resolve(outcome)),
       );
     });
@@ -261,13 +264,14 @@ export class Ingest {
   }
 
   #setFields(message: Message, done: Done): void {
-    const { packet, route, caller } = message;
+    const { packet, route, caller, client } = message;
     if (!caller) {
       done(new Error('no caller'));
       return;
     }
-    this.#services
-      .setFields(caller, route.deviceId, packet.payload)
+    const { connectionId } = client?.live ?? {};
+    const set = () => this.#services.setFields(caller, route.deviceId, packet.payload);
+    (connectionId === undefined ? set() : this.#services.onBehalfOf({ connectionId }, set))
       .then((rejection) => {
         if (!rejection) {
           this.#keep(message, done);
@@ -282,11 +286,11 @@ export class Ingest {
 
   /** The store did not take it: no acknowledgement, so that the client sends it again; the reason on `_rejected`. */
   #failed(message: Message, error: Error, settled: Done): void {
-    const { packet } = message;
+    const { packet, client, cause = { connectionId: client?.live?.connectionId } } = message;
     const { log, messages } = this.#services;
     const isRefused = error === messages.full || error === messages.outboxFull;
     // Many come at once, and the log would take the last of the disk: the store itself has said it once.
-    log[isRefused ? 'debug' : 'error']({ err: error, topic: packet.topic }, 'a message could not be stored');
+    log[isRefused ? 'debug' : 'error']({ err: error, topic: packet.topic, ...cause }, 'a message could not be stored');
     const refused = once(() => settled(new Error('not stored', { cause: error })));
     try {
       this.#reject(message, isRefused ? { ...notStored, details: [{ message: error.message }] } : notStored, refused);

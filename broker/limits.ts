@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { v7 as uuidv7 } from 'uuid';
 import { boundedCache } from '../db/cache.js';
 import { type Allowance, Attempts, networkOf } from '../src/attempts.js';
 import type { BrokerServices } from '../src/context.js';
@@ -30,9 +31,17 @@ export class OverLimit extends Error {
 
 /** An open socket, and whatever stands on it. */
 interface Place {
+  /** Of the connection, in the log. */
+  id: string;
   address: string | undefined;
   /** What it is counted under. */
   network: string | undefined;
+}
+
+/** What the log says of a connection; of a request over HTTP it says the rest by itself. */
+export interface About {
+  address: string | undefined;
+  connectionId?: string | undefined;
 }
 
 /** A refused CONNECT as far as limits go. */
@@ -81,10 +90,10 @@ export class Limits {
   }
 
   /** Hears of every connection that has ended in an error, for those that a limit has ended. */
-  ended(error: Error, address: string | undefined): void {
-    if (error instanceof OverLimit) this.hit(error.limit, { address });
+  ended(error: Error, conn: Duplex): void {
+    if (error instanceof OverLimit) this.hit(error.limit, this.about(conn));
     // Aedes counts levels itself, and says no more than this.
-    else if (error.message === 'topic has too many levels') this.hit('max_topic_levels', { address });
+    else if (error.message === 'topic has too many levels') this.hit('max_topic_levels', this.about(conn));
   }
 
   // Sockets
@@ -95,11 +104,12 @@ export class Limits {
     // An HTTP connection on the TLS port is counted already when it is upgraded.
     if (this.#places.has(socket)) return true;
     const { maxConnections } = this.#settings;
+    const id = uuidv7();
     if (maxConnections > 0 && this.#open >= maxConnections) {
-      this.hit('max_connections');
+      this.hit('max_connections', { connectionId: id });
       return false;
     }
-    const place = { address: undefined, network: undefined };
+    const place = { id, address: undefined, network: undefined };
     this.#places.set(socket, place);
     this.#open += 1;
     socket.once('close', () => {
@@ -124,18 +134,19 @@ export class Limits {
     const { maxConnectionsPerAddress } = this.#settings;
     const others = this.#perNetwork.get(network) ?? 0;
     if (maxConnectionsPerAddress > 0 && others >= maxConnectionsPerAddress) {
-      this.hit('max_connections_per_address', { address });
+      this.hit('max_connections_per_address', this.about(socket));
       refuse('max_connections_per_address');
       return;
     }
     this.#perNetwork.set(network, others + 1);
     place.network = network;
-    this.#takeTurn(socket, place, network, go, refuse);
+    this.#takeTurn(socket, network, go, refuse);
   }
 
   /** Somebody at this address has sent far more in a TLS handshake than any device has to: each costs everybody time. */
-  shun(address: string | undefined): void {
-    this.#log.warn({ address }, 'a TLS handshake was outsized: no more from this address for ten minutes');
+  shun(conn: Duplex): void {
+    const { address } = this.about(conn);
+    this.#log.warn(this.about(conn), 'a TLS handshake was outsized: no more from this address for ten minutes');
     this.#shunned.set(networkOf(address ?? ''), performance.now() + shunned);
   }
 
@@ -154,6 +165,12 @@ export class Limits {
     return this.#places.get(conn)?.address;
   }
 
+  /** What the log says of a connection. */
+  about(conn: Duplex): About {
+    const place = this.#places.get(conn);
+    return { address: place?.address, connectionId: place?.id };
+  }
+
   #leave(place: Place): void {
     const { network } = place;
     if (network === undefined) return;
@@ -163,13 +180,7 @@ export class Limits {
     else this.#perNetwork.set(network, left);
   }
 
-  #takeTurn(
-    socket: Duplex,
-    { address }: Place,
-    network: string,
-    go: () => void,
-    refuse: (limit: LimitName) => void,
-  ): void {
+  #takeTurn(socket: Duplex, network: string, go: () => void, refuse: (limit: LimitName) => void): void {
     const { connectRatePerAddress: rate, connectTimeout } = this.#settings;
     if (rate === 0) {
       go();
@@ -179,7 +190,7 @@ export class Limits {
     const interval = 1000 / rate;
     const turn = Math.max(this.#turns.get(network) ?? 0, now);
     const wait = turn - now - (1000 - interval);
-    if (wait > 0) this.hit('connect_rate_per_address', { address });
+    if (wait > 0) this.hit('connect_rate_per_address', this.about(socket));
     if (wait > Math.min(mostWaiting * interval, connectTimeout || Number.POSITIVE_INFINITY)) {
       refuse('connect_rate_per_address');
       return;
@@ -245,22 +256,22 @@ export class Limits {
   }
 
   /** Counts a refused CONNECT; resolves when it may be answered, which is late where too many have failed. */
-  refused(refusal: Refusal, address: string | undefined): Promise<void> {
+  refused(refusal: Refusal, about: About): Promise<void> {
     this.#counters.refusedConnects[refusal.reason] += 1;
-    return this.failed(refusal, address);
+    return this.failed(refusal, about);
   }
 
   /** As refused, for a username and password that came without a CONNECT. */
-  async failed({ reason, limit }: Refusal, address: string | undefined): Promise<void> {
-    if (limit) this.hit(limit, { address });
+  async failed({ reason, limit }: Refusal, about: About): Promise<void> {
+    if (limit) this.hit(limit, about);
     const { failedConnectsPerAddress, connectTimeout } = this.#settings;
     if (reason !== 'bad_credentials' || failedConnectsPerAddress === 0) return;
-    const network = networkOf(address ?? '');
+    const network = networkOf(about.address ?? '');
     if (this.#failures.left(network).remaining > 0) {
       this.#failures.take(network);
       return;
     }
-    this.hit('failed_connects_per_address', { address });
+    this.hit('failed_connects_per_address', about);
     if (this.#late >= mostLate) return;
     this.#late += 1;
     // In time for the deadline, however short that is.

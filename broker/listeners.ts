@@ -237,7 +237,9 @@ export class Listeners {
     }
     this.#track(socket);
     this.#deadline(socket);
-    socket.on('error', (error) => this.#services.log.debug({ err: error }, 'a socket failed'));
+    socket.on('error', (error) =>
+      this.#services.log.debug({ err: error, ...this.#limits.about(socket) }, 'a socket failed'),
+    );
     const peer = peerAddress(socket);
     const locate = (address: string | undefined) =>
       this.#limits.locate(socket, address, go, () => {
@@ -260,7 +262,9 @@ export class Listeners {
       refuse('max_connections');
       return;
     }
-    socket.on('error', (error) => this.#services.log.debug({ err: error }, 'a socket failed'));
+    socket.on('error', (error) =>
+      this.#services.log.debug({ err: error, ...this.#limits.about(socket) }, 'a socket failed'),
+    );
     const peer = this.#limits.addressOf(socket) ?? peerAddress(socket);
     const address = forwardedAddress(peer, headers['x-forwarded-for'], this.#trusts);
     this.#limits.locate(socket, address, go, refuse);
@@ -271,7 +275,7 @@ export class Listeners {
     const { clock, config } = this.#services;
     const rate = new PublishRate(unlessOff(config.mqtt.publishRatePerClient), clock);
     const gate = new Gate(this.#packetLimits, rate, () => {
-      this.#limits.hit('publish_rate_per_client', { address: this.#limits.addressOf(conn) });
+      this.#limits.hit('publish_rate_per_client', this.#limits.about(conn));
     });
     gate.attach(conn);
     this.#gates.set(conn, gate);
@@ -291,20 +295,21 @@ export class Listeners {
   /** What becomes of a finished handshake, and of one that has failed. */
   #serveTls(server: TlsServer, http: HttpServer): void {
     const handshakes = new Handshakes(server, (socket) => {
-      if (socket.bytesRead > mostHandshakeBytes) this.#limits.shun(this.#limits.addressOf(socket));
+      if (socket.bytesRead > mostHandshakeBytes) this.#limits.shun(socket);
     });
     server.on('secureConnection', (socket) => {
       const below = handshakes.take(socket);
       if (below) this.#limits.follow(socket, below);
       if (!this.#peers.read(socket)) {
-        this.#limits.shun(this.#limits.addressOf(socket));
+        this.#limits.shun(socket);
         socket.destroy();
         return;
       }
       this.#tellApart(socket, this.#deadline(socket, below), http);
     });
     server.on('tlsClientError', (error, socket) => {
-      this.#services.log.debug({ err: error }, 'TLS handshake failed');
+      const below = handshakes.of(socket);
+      this.#services.log.debug({ err: error, ...(below && this.#limits.about(below)) }, 'TLS handshake failed');
       socket.destroy();
     });
   }
@@ -312,7 +317,8 @@ export class Listeners {
   /** Over TLS, native MQTT and HTTP share the port: the first byte says which it is. */
   #tellApart(socket: TLSSocket, deadline: NodeJS.Timeout | undefined, http: HttpServer): void {
     this.#track(socket);
-    const failed = (error: Error) => this.#services.log.debug({ err: error }, 'TLS connection failed');
+    const failed = (error: Error) =>
+      this.#services.log.debug({ err: error, ...this.#limits.about(socket) }, 'TLS connection failed');
     socket.on('error', failed);
     socket.once('readable', () => {
       const first: Buffer | null = socket.read();
@@ -338,7 +344,7 @@ export class Listeners {
     if (running) this.#deadlines.set(socket, running);
     if (running || connectTimeout === 0) return running;
     const timer = setTimeout(() => {
-      this.#limits.hit('connect_timeout_seconds', { address: this.#limits.addressOf(socket) });
+      this.#limits.hit('connect_timeout_seconds', this.#limits.about(socket));
       socket.destroy();
     }, connectTimeout);
     this.#deadlines.set(socket, timer);
@@ -353,7 +359,7 @@ export class Listeners {
     const count = (chunk: Buffer) => {
       seen += chunk.length;
       if (seen <= most || socket.destroyed) return;
-      this.#limits.hit('max_packet_bytes_before_connect', { address: this.#limits.addressOf(socket) });
+      this.#limits.hit('max_packet_bytes_before_connect', this.#limits.about(socket));
       socket.destroy();
     };
     socket.on('data', count);

@@ -10,7 +10,7 @@ const writeInterval = 250;
 const devicesPerWrite = 500;
 
 /** From where a connection comes, and what it calls itself. */
-type From = Pick<LiveClient, 'address' | 'clientId'>;
+type From = Pick<LiveClient, 'address' | 'clientId' | 'connectionId'>;
 
 /** What has happened to a device since the last write. */
 interface Change extends DeviceAddress {
@@ -165,7 +165,8 @@ export class Presence {
     return seen;
   }
 
-  #writeLog({ accountId, deviceId }: DeviceAddress, { address, clientId }: From, connected: boolean): void {
+  #writeLog({ accountId, deviceId }: DeviceAddress, from: From, connected: boolean): void {
+    const { address, clientId, connectionId } = from;
     const now = this.#services.clock.now();
     const entry = { accountId, deviceId, time: now, received: now, severity: 'lifecycle' as const };
     const message = connected ? 'connected' : 'disconnected';
@@ -176,7 +177,7 @@ export class Presence {
       if (!error) return;
       // A full store has said so once.
       log[error === messages.full ? 'debug' : 'error'](
-        { err: error, deviceId },
+        { err: error, deviceId, connectionId },
         'a lifecycle entry could not be stored',
       );
     });

@@ -116,7 +116,8 @@ export class Refusals {
     try {
       await this.#store(batch);
     } catch (error) {
-      this.#services.log.error({ err: error, rows }, 'refusals could not be written');
+      const { log, onBehalfOf } = this.#services;
+      onBehalfOf(undefined, () => log.error({ err: error, rows }, 'refusals could not be written'));
     }
     this.#writing = undefined;
     if (this.#waiting.size > 0) this.#schedule();

@@ -8,6 +8,8 @@ export interface LiveClient {
   /** The client id as it was sent; Aedes knows one that is private to the principal. */
   readonly clientId: string;
   readonly address: string | undefined;
+  /** In the log. */
+  readonly connectionId: string | undefined;
   /** Set once the credential is proven. */
   identity: ProvenIdentity | undefined;
   /** Whether CONNACK has been sent and the session is in use. */
@@ -200,11 +202,16 @@ export class Sessions {
 }
 
 /** The record of a connection whose CONNECT packet has arrived. */
-export function newLiveClient(client: BrokerClient, clientId: string, address: string | undefined): LiveClient {
+export function newLiveClient(
+  client: BrokerClient,
+  clientId: string,
+  { address, connectionId }: Pick<LiveClient, 'address'> & { connectionId?: string | undefined },
+): LiveClient {
   return {
     client,
     clientId,
     address,
+    connectionId,
     identity: undefined,
     ready: false,
     ended: false,

@@ -13,6 +13,7 @@ import { metaShape, nameIgnored } from './entity/routes.js';
 import { timestamp } from './entity/verbs.js';
 import { PlatformError } from './errors.js';
 import type { App } from './http.js';
+import { onBehalfOf } from './log.js';
 import { readDate } from './messages/query.js';
 
 export const auditEvents = [
@@ -110,7 +111,8 @@ export class Audit {
   /** Adds an entry soon, where nothing is written that it could go with. */
   note(entry: AuditEntry): void {
     this.#waiting.push(entry);
-    if (this.#waiting.length === 1) this.#writing = this.#writing.then(() => this.#write());
+    if (this.#waiting.length > 1) return;
+    this.#writing = onBehalfOf(undefined, () => this.#writing.then(() => this.#write()));
   }
 
   async #write(): Promise<void> {

@@ -2,7 +2,7 @@
 import type { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import { type Logger, pino } from 'pino';
+import type { Logger } from 'pino';
 import { openBroker } from '../broker/index.js';
 import { finishReplacement } from '../db/incoming.js';
 import { lockDirectory, type Placement, Registry } from '../db/index.js';
@@ -24,6 +24,7 @@ import { Sealing } from './identity/sealing.js';
 import { Secrets } from './identity/secrets.js';
 import { Sessions } from './identity/sessions.js';
 import { Tokens } from './identity/tokens.js';
+import { causeNow, onBehalfOf, openLog } from './log.js';
 import { Keeping } from './messages/keeping.js';
 import { readLogEntry, readPoints } from './messages/payload.js';
 import { Retention } from './messages/retention.js';
@@ -265,6 +266,9 @@ export interface BrokerServices {
   withinRetention(accountId: string, retentionDays: number | null, points: Point[]): { kept: Point[]; reason?: string };
   /** A log entry of a payload on `_log`; any payload makes one. */
   readLogEntry(payload: Buffer, now: number): LogInput;
+  /** What logs on behalf of a connection, and on whose behalf something is done now. */
+  onBehalfOf: typeof onBehalfOf;
+  causeNow: typeof causeNow;
   /** Applies a `_set/fields` payload, all or nothing; the rejection when it was refused. */
   setFields(caller: Caller, deviceId: string, payload: Buffer): Promise<Rejection | undefined>;
   /** The whole state of a device as `_updates/fields` shows it; undefined when it is gone. */
@@ -320,7 +324,7 @@ export interface Opened {
 /** Opens the data directory and builds everything. @throws ConfigError when the directory cannot be used. */
 export async function openContext(config: Config, overrides: Overrides = {}): Promise<Opened> {
   const clock = overrides.clock ?? { now: () => Date.now() };
-  const log = overrides.log ?? pino({ level: config.logLevel });
+  const log = overrides.log ?? openLog(config.logLevel);
   const closers: Array<() => unknown> = [];
   const close = async () => {
     for (const closer of closers.splice(0).reverse()) await closer();
@@ -427,6 +431,8 @@ function brokerServices(
     secretConnected: (entityId, generation) => base.overlaps.connected(entityId, generation),
     endPreviousSecrets: () => base.overlaps.endDue(),
     generationOf: (entityId) => registry.credential(entityId)?.generation,
+    onBehalfOf,
+    causeNow,
     readPoints,
     withinRetention: (accountId, days, points) => retention.split(accountId, days, points),
     readLogEntry,

@@ -46,6 +46,7 @@ import { profileRoutes } from './identity/profile.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from './identity/session-routes.js';
 import type { Authenticated } from './identity/sessions.js';
 import { registrationRoutes, userRoutes } from './identity/users.js';
+import { onBehalfOf } from './log.js';
 import { logRoutes } from './messages/logs.js';
 import { publishing, publishingAtRoot } from './messages/publish.js';
 import { retentionRoutes } from './messages/retention.js';
@@ -124,6 +125,11 @@ export async function buildHttp(ctx: Context): Promise<App> {
     ...(config.tls ? { https: { cert: config.tls.chain, key: config.tls.key } } : {}),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
 
+  // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
+  app.setChildLoggerFactory((logger) => logger);
+  app.addHook('onRequest', (request, _, done) => onBehalfOf({ requestId: request.id }, done));
+  // A body is read outside of what has begun with the request.
+  app.addHook('preValidation', (request, _, done) => onBehalfOf({ requestId: request.id }, done));
   app.decorate('headerPrefix', config.headerPrefix);
   app.decorateRequest('caller');
   app.decorateRequest('authenticated');

@@ -12,6 +12,7 @@ import {
 import type { Row } from '../../db/records.js';
 import type { Channel } from '../access.js';
 import type { Context } from '../context.js';
+import { onBehalfOf } from '../log.js';
 import { formatTopic } from '../topics.js';
 import { BestEffort } from './best-effort.js';
 import { Guaranteed } from './guaranteed.js';
@@ -310,14 +311,19 @@ export class Bridges {
   #delivered(bridge: Bridge, messages: number): void {
     this.counters.delivered += messages;
     bridge.lastDelivered = this.#ctx.clock.now();
-    if (bridge.failing) this.#ctx.log.info({ bridgeId: bridge.row.id }, 'a bridge delivers again');
+    // Deliveries go on long after the request that has begun them.
+    if (bridge.failing)
+      onBehalfOf(undefined, () => this.#ctx.log.info({ bridgeId: bridge.row.id }, 'a bridge delivers again'));
     bridge.failing = false;
   }
 
   #failed(bridge: Bridge, reason: string): void {
     this.counters.failed += 1;
     bridge.lastFailure = { time: this.#ctx.clock.now(), reason };
-    if (!bridge.failing) this.#ctx.log.warn({ bridgeId: bridge.row.id, reason }, 'a bridge could not deliver');
+    if (!bridge.failing)
+      onBehalfOf(undefined, () =>
+        this.#ctx.log.warn({ bridgeId: bridge.row.id, reason }, 'a bridge could not deliver'),
+      );
     bridge.failing = true;
   }
 

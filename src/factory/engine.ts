@@ -10,6 +10,7 @@ import { sql } from '../../db/kysely.js';
 import { insertMany } from '../../db/many.js';
 import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';
+import { onBehalfOf } from '../log.js';
 import { move, regenerate, remove, undoDelete, undoMove } from './bulk.js';
 import { Equipping } from './equipping.js';
 import { dropJob, endResults, forgetOldRows } from './expiry.js';
@@ -146,7 +147,7 @@ export class Jobs {
         if (this.#running.size === 0) await Promise.all([this.#equipping.close(), this.#ctx.registry.restLong()]);
         return;
       }
-      const ended = this.#run(job).finally(() => {
+      const ended = onBehalfOf({ jobId: job.id }, () => this.#run(job)).finally(() => {
         this.#running.delete(job.id);
         this.wake();
       });

@@ -8,11 +8,12 @@ import { filterRefusals, limitNames, publishRefusals } from '../../broker/counte
 import { type Fixture, fixture } from '../broker/fixture.js';
 import { hits, metric } from '../broker/metrics.js';
 import { connectPacket, rawClient } from '../broker/raw.js';
-import { type Answer, nextMessage, startService } from '../support/service.js';
+import { type Answer, closed, type Json, nextMessage, startService } from '../support/service.js';
 
 let f: Fixture;
+const logLines: string[] = [];
 t.before(async () => {
-  f = await fixture(t);
+  f = await fixture(t, {}, { logLines, mail: { send: () => Promise.reject(new Error('no mail today')) } });
 });
 const asked = (path: string, service = f.service) => service.http('GET', path, { token: null });
 
@@ -188,6 +189,100 @@ t.test('without room for messages it is not ready, and says why', async (t) => {
   t.equal((await asked('/health/live')).status, 200, 'a restart would not help');
   messages.diskReserveBytes = reserve;
   t.same((await until(200)).body.problems, []);
+});
+
+/** The lines that the log has got while `work` was done. */
+async function logged<R>(work: (begun: number) => Promise<R>): Promise<{ result: R; lines: Json[] }> {
+  const from = logLines.length;
+  const result = await work(from);
+  return { result, lines: logLines.slice(from).map((line) => JSON.parse(line)) };
+}
+
+/** Resolves when the log has such a line after those that it had before. */
+async function said(message: string, from: number): Promise<void> {
+  const isSaid = () => logLines.slice(from).some((line) => line.includes(`"${message}"`));
+  while (!isSaid()) await new Promise((resolve) => setTimeout(resolve, 10));
+}
+
+t.test('every line of the log says which request, connection or job it belongs to', async (t) => {
+  const { service } = f;
+  const holds = (lines: Json[], name: string, id: unknown, ...messages: string[]) => {
+    t.ok(id, `there is a ${name}`);
+    for (const line of lines) t.match(line, { [name]: id }, `${name} of: ${line.msg}`);
+    for (const message of messages)
+      t.ok(
+        lines.some(({ msg }) => msg === message),
+        message,
+      );
+  };
+  const organization = await service.organization();
+  const invited = await logged(() =>
+    service.http('POST', '/api/v1/end-users', {
+      body: {
+        accountId: service.accountId,
+        organizationId: organization.id,
+        createIdmUser: true,
+        idmUserEmail: 'nobody@example.com',
+      },
+    }),
+  );
+  holds(
+    invited.lines,
+    'requestId',
+    invited.result.headers.get('x-request-id'),
+    'a letter could not be sent',
+    'request',
+  );
+
+  const { messages } = service.server.ctx.config;
+  const reserve = messages.diskReserveBytes;
+  messages.diskReserveBytes = 999_999_999_999_999;
+  await until(503);
+  const posted = await logged(() =>
+    service.http('POST', `/messaging/publish/${f.topic('temperature')}`, {
+      body: ',c,1,',
+      headers: { 'content-type': 'text/plain', 'x-request-id': 'of-the-caller' },
+    }),
+  );
+  const requestId = posted.result.headers.get('x-request-id');
+  t.not(requestId, 'of-the-caller');
+  holds(posted.lines, 'requestId', requestId, 'a message could not be stored', 'request failed', 'request');
+
+  const spoken = await logged(async (begun) => {
+    const client = await service.connect(f.who);
+    await client.publishAsync(f.topic('nowhere'), 'x', { qos: 1 });
+    const end = closed(client);
+    client.publish(f.topic('temperature'), ',c,1,', { qos: 1 });
+    await end;
+    await said('disconnected', begun);
+  });
+  const { connectionId, address } = spoken.lines.find(({ msg }) => msg === 'connected') ?? {};
+  t.equal(address, '127.0.0.1');
+  const ended = ['a message could not be stored', 'connection failed', 'disconnected'];
+  holds(spoken.lines, 'connectionId', connectionId, 'PUBLISH refused', ...ended);
+  messages.diskReserveBytes = reserve;
+  await until(200);
+
+  const { audit } = service.server.ctx;
+  const { record } = audit;
+  audit.record = async (tx, entry) => {
+    if (entry.event !== 'jobFinished') return record.call(audit, tx, entry);
+    audit.record = record;
+    throw new Error('no record today');
+  };
+  const worked = await logged(async (begun) => {
+    const body = { accountId: service.accountId, action: 'delete', ids: [f.device.id], dryRun: true };
+    const { job } = (await service.http('POST', '/api/v1/devices/jobs', { body })).body;
+    await said('a job could not go on', begun);
+    return job;
+  });
+  const lines = worked.lines.filter(({ msg }) => msg !== 'request');
+  holds(lines, 'jobId', worked.result.id, 'a job could not go on');
+  t.ok(
+    worked.lines.every(
+      (line) => Object.keys(line).filter((key) => /^(request|connection|job)Id$/.test(key)).length === 1,
+    ),
+  );
 });
 
 t.test('while another program holds the registry it is not ready, and nobody waits for that', async (t) => {

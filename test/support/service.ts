@@ -1,9 +1,9 @@
 /** Boots the whole service on a temporary directory and speaks to it as clients do: real HTTP, real MQTT. */
 import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
-import { pino } from 'pino';
 import type { Test } from 'tap';
 import { readConfig } from '../../src/config.js';
 import type { Clock, Mail, Sms } from '../../src/context.js';
+import { openLog } from '../../src/log.js';
 import { type Server, startServer } from '../../src/server.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
@@ -73,7 +73,7 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
     options.logLines?.push(line);
     secrets.write(line);
   };
-  const log = pino({ level: 'trace' }, { write });
+  const log = openLog('trace', { write });
   const { clock, mail, sms } = options;
   const overrides = { ...(clock && { clock }), ...(mail && { mail }), ...(sms && { sms }), log };
   const server = await startServer(config, overrides);
