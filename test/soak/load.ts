@@ -41,7 +41,8 @@ export async function startLoad(api: Api, mqttPort: number, isOver: () => boolea
   const again = async (what: string, act: (time: number) => Promise<number>) => {
     for (let time = 1; !isOver(); time += 1)
       try {
-        load.done.set(what, (load.done.get(what) ?? 0) + (await act(time)));
+        const count = await act(time);
+        load.done.set(what, (load.done.get(what) ?? 0) + count);
       } catch (error) {
         load.failures.push(`${what}: ${error instanceof Error ? error.message : error}`);
         await sleep(1000);
