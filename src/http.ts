@@ -128,8 +128,6 @@ export async function buildHttp(ctx: Context): Promise<App> {
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
   app.setChildLoggerFactory((logger) => logger);
   app.addHook('onRequest', (request, _, done) => onBehalfOf({ requestId: request.id }, done));
-  // A body is read outside of what has begun with the request.
-  app.addHook('preValidation', (request, _, done) => onBehalfOf({ requestId: request.id }, done));
   app.decorate('headerPrefix', config.headerPrefix);
   app.decorateRequest('caller');
   app.decorateRequest('authenticated');

@@ -1,5 +1,7 @@
 /** What whoever operates the service asks it: metrics and health. */
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
@@ -116,13 +118,14 @@ t.test('requests are counted by the pattern of their route, errors by their kind
     'slipway_http_requests_total{method="any",route="none",status="404"}',
     'slipway_http_refusals_total{kind="notFound"}',
     'slipway_http_request_seconds_count{method="GET",route="/api/v1/devices/:id"}',
-    'slipway_store_commit_seconds_count{store="registry"}',
   ];
-  t.same(await grown(lines, () => f.service.ok('GET', `/api/v1/devices/${f.device.id}`)), [1, 0, 0, 0, 1, 0]);
+  t.same(await grown(lines, () => f.service.ok('GET', `/api/v1/devices/${f.device.id}`)), [1, 0, 0, 0, 1]);
   const absent = '/api/v1/devices/01890000-0000-7000-8000-000000000000';
-  t.same(await grown(lines, () => f.service.http('GET', absent)), [0, 1, 0, 1, 1, 0]);
-  t.same(await grown(lines, () => f.service.http('GET', '/made/up/by/a/caller')), [0, 0, 1, 1, 0, 0]);
-  t.same(await grown(lines, () => f.service.organization()), [0, 0, 0, 0, 0, 1]);
+  t.same(await grown(lines, () => f.service.http('GET', absent)), [0, 1, 0, 1, 1]);
+  t.same(await grown(lines, () => f.service.http('GET', '/made/up/by/a/caller')), [0, 0, 1, 1, 0]);
+  const commits = 'slipway_store_commit_seconds_count{store="registry"}';
+  const [committed = 0] = await grown([commits], () => f.service.organization());
+  t.ok(committed >= 1, 'others may have committed meanwhile');
   const { text } = await asked('/metrics');
   t.notMatch(text, 'made/up');
   t.ok(Number(await metric(f, 'slipway_event_loop_lag_seconds_count')) > 0);
@@ -198,6 +201,18 @@ async function logged<R>(work: (begun: number) => Promise<R>): Promise<{ result:
   return { result, lines: logLines.slice(from).map((line) => JSON.parse(line)) };
 }
 
+/** Posts with a body that comes after the head has been read; the id of the request. */
+async function postedSlowly(path: string, body: object): Promise<unknown> {
+  const headers = { authorization: `Bearer ${f.service.admin}`, 'content-type': 'application/json' };
+  const request = httpRequest(f.service.server.url + path, { method: 'POST', headers });
+  request.flushHeaders();
+  setTimeout(() => request.end(JSON.stringify(body)), 100);
+  const [response] = await once(request, 'response');
+  response.resume();
+  await once(response, 'end');
+  return response.headers['x-request-id'];
+}
+
 /** Resolves when the log has such a line after those that it had before. */
 async function said(message: string, from: number): Promise<void> {
   const isSaid = () => logLines.slice(from).some((line) => line.includes(`"${message}"`));
@@ -216,23 +231,14 @@ t.test('every line of the log says which request, connection or job it belongs t
       );
   };
   const organization = await service.organization();
-  const invited = await logged(() =>
-    service.http('POST', '/api/v1/end-users', {
-      body: {
-        accountId: service.accountId,
-        organizationId: organization.id,
-        createIdmUser: true,
-        idmUserEmail: 'nobody@example.com',
-      },
-    }),
-  );
-  holds(
-    invited.lines,
-    'requestId',
-    invited.result.headers.get('x-request-id'),
-    'a letter could not be sent',
-    'request',
-  );
+  const person = {
+    accountId: service.accountId,
+    organizationId: organization.id,
+    createIdmUser: true,
+    idmUserEmail: 'nobody@example.com',
+  };
+  const invited = await logged(() => postedSlowly('/api/v1/end-users', person));
+  holds(invited.lines, 'requestId', invited.result, 'a letter could not be sent', 'request');
 
   const { messages } = service.server.ctx.config;
   const reserve = messages.diskReserveBytes;
