@@ -341,6 +341,11 @@ export class Access {
     this.#organizations.set(id, { id, accountId, parentId, deleted });
   }
 
+  /** Of any id: one that is no organization's changes nothing. */
+  organizationPurged(id: string): void {
+    this.#organizations.delete(id);
+  }
+
   deviceChanged(deviceId: string): void {
     this.#placements.delete(deviceId);
   }

@@ -214,6 +214,10 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   const mqttPublicUrl = address('SLIPWAY_MQTT_PUBLIC_URL', 'mqtt:', 'mqtts:');
   if (mqttPublicUrl && new URL(mqttPublicUrl).username) fail('SLIPWAY_MQTT_PUBLIC_URL', 'must have no user in it.');
   const claimUrl = address('SLIPWAY_CLAIM_URL', 'http:', 'https:');
+  const smsWebhookUrl = address('SLIPWAY_SMS_WEBHOOK_URL', 'http:', 'https:');
+  // Nothing would be sent there, and each failure would put the password into the log.
+  if (smsWebhookUrl && /:\/\/[^/?#]*@/.test(smsWebhookUrl))
+    fail('SLIPWAY_SMS_WEBHOOK_URL', 'must have no user and no password in it.');
   const mailFrom = text('SLIPWAY_MAIL_FROM') ?? 'slipway@localhost';
   if (!/^[^\r\n]*[^\s@]+@[^\s@]+$/.test(mailFrom)) fail('SLIPWAY_MAIL_FROM', 'must be an e-mail address.');
   const trustedProxies = (text('SLIPWAY_TRUSTED_PROXIES') ?? '').split(',').flatMap((one) => one.trim() || []);
@@ -256,7 +260,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     },
     smtpUrl: address('SLIPWAY_SMTP_URL', 'smtp:', 'smtps:'),
     mailFrom,
-    smsWebhookUrl: address('SLIPWAY_SMS_WEBHOOK_URL', 'http:', 'https:'),
+    smsWebhookUrl,
     geoipDatabase: geoip && resolve(directory, geoip),
     dnsServers,
     metricsToken: text('SLIPWAY_METRICS_TOKEN'),

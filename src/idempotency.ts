@@ -115,17 +115,20 @@ export function idempotentPosts(app: App, ctx: Context): void {
   }
 
   /** What a request has made, as its caller sees it now: live, or in the trash when it is there. */
-  async function readBack({ headers, routeOptions }: FastifyRequest, entityId: string | null) {
+  async function readBack({ headers, routeOptions, address }: FastifyRequest, entityId: string | null) {
     const { authorization, cookie } = headers;
-    const caller = { ...(authorization && { authorization }), ...(cookie && { cookie }) };
+    const caller = {
+      headers: { ...(authorization && { authorization }), ...(cookie && { cookie }) },
+      remoteAddress: address,
+    };
     const { url, config } = routeOptions;
     const path = `${config.made ? `/api/v1${config.made.at}` : url}/${entityId}`;
-    const live = await app.inject({ method: 'GET', url: path, headers: caller });
+    const live = await app.inject({ method: 'GET', url: path, ...caller });
     if (live.statusCode === 200 && config.made)
       return { headers: live.headers, payload: live.payload, statusCode: config.made.status };
     if (live.statusCode !== 410) return live;
     const inTrash = path.replace('/api/v1/', '/api/v1/trash/');
-    const trashed = await app.inject({ method: 'GET', url: inTrash, headers: caller });
+    const trashed = await app.inject({ method: 'GET', url: inTrash, ...caller });
     // Not every kind has a trash that can be read.
     return trashed.statusCode === 200 ? trashed : live;
   }

@@ -47,6 +47,7 @@ for (const [name, value] of [
   ['SLIPWAY_SMTP_URL', 'smtp://user:pa#ss@host:587'],
   ['SLIPWAY_MAIL_FROM', 'nobody'],
   ['SLIPWAY_SMS_WEBHOOK_URL', 'ftp://host'],
+  ['SLIPWAY_SMS_WEBHOOK_URL', 'https://user:password@host/sms'],
   ['SLIPWAY_TRUSTED_PROXIES', '10.0.0.0/40'],
   ['SLIPWAY_TRUSTED_PROXIES', 'proxy'],
   ['SLIPWAY_DNS_SERVERS', 'dns.example.com'],

@@ -1,14 +1,7 @@
 /** Lists of entities (spec 4.1): match, reach, sort, page, count, and the parents and child counts beside them. */
 
 import type { Db } from '../../db/index.js';
-import {
-  type Expression,
-  type ExpressionBuilder,
-  type Kysely,
-  type SelectQueryBuilder,
-  type SqlBool,
-  sql,
-} from '../../db/kysely.js';
+import { type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from '../../db/kysely.js';
 import type { EntityTable, Row } from '../../db/records.js';
 import { contains, countContaining, seldomRows, type TextColumn } from '../../db/text.js';
 import { type TProperties, Type } from '../../db/typebox.js';
@@ -409,24 +402,48 @@ export async function parentsOf<T extends EntityTable, C extends string>(
   return new Map(rows.map((row) => [row.id, row as unknown as Row<T>]));
 }
 
-/** How many live rows of `table` name each of `ids` in `column`: direct children only (decisions 2). */
+/**
+ * How many live rows of `table` name each of `ids`, of one account, in `column`: direct children only (decisions 2). Of
+ * devices there may be a million, so that their counts are kept.
+ */
 export async function childCounts<T extends EntityTable>(
   db: Db,
   table: T,
   column: keyof Row<T> & string,
+  accountId: string,
   ids: readonly string[],
 ): Promise<Map<string, number>> {
   if (ids.length === 0) return new Map();
   const parent = sql.ref<string>(column);
-  const rows = await (db as unknown as Kysely<AnyTable>)
-    .selectFrom(table as EntityTable)
-    .select((eb: ExpressionBuilder<AnyTable, EntityTable>) => [
-      parent.as('parent'),
-      eb.fn.countAll<number>().as('count'),
-    ])
-    .where(parent, 'in', [...ids])
-    .where('deleted', 'is', null)
-    .groupBy(parent)
-    .execute();
+  const kept = db
+    .selectFrom(column === 'organizationId' ? 'placedDeviceCounts' : 'deviceCounts')
+    .select((eb) => [parent.as('parent'), eb.fn.sum<number>('count').as('count')]);
+  const counted = children(db, table).select((eb) => [parent.as('parent'), eb.fn.countAll<number>().as('count')]);
+  const rows =
+    table === 'devices'
+      ? await kept
+          .where('accountId', '=', accountId)
+          .where(parent, 'in', [...ids])
+          .groupBy(parent)
+          .execute()
+      : await counted
+          .where(parent, 'in', [...ids])
+          .groupBy(parent)
+          .execute();
   return new Map(rows.map((row) => [row.parent, Number(row.count)]));
+}
+
+/** Whether a live row of `table` names `id` in `column`. */
+export async function hasChildren<T extends EntityTable>(
+  db: Db,
+  table: T,
+  column: keyof Row<T> & string,
+  id: string,
+): Promise<boolean> {
+  const one = children(db, table).select('id').where(sql.ref<string>(column), '=', id).limit(1);
+  return (await one.executeTakeFirst()) !== undefined;
+}
+
+function children(db: Db, table: EntityTable) {
+  return (db as unknown as Kysely<AnyTable>).selectFrom(table).where('deleted', 'is', null);
 }

@@ -240,7 +240,7 @@ async function admit(
   provider: Provider,
   proof: Proof,
   { renewalType, version }: Login,
-  { ip: address }: FastifyRequest,
+  { address }: FastifyRequest,
   reply: FastifyReply,
 ): Promise<object> {
   const linked = await findLinked(ctx.registry.query, provider, proof);

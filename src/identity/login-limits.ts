@@ -88,11 +88,16 @@ export class LoginLimits {
     this.#shortCodes.clear(subject);
   }
 
-  /** The try was neither right nor wrong, such as one that failed on our side: it is not counted. */
-  forget({ subject, address }: LoginTry): void {
-    this.#perAddress.giveBack(networkOf(address));
-    this.#perIdentity.giveBack(`${subject}\0${networkOf(address)}`);
-    this.#fromAnywhere.giveBack(subject);
+  /** What `look` finds; where it fails, the try was neither right nor wrong, and is not counted. @throws what `look` does. */
+  async unlessItFails<R>({ subject, address }: LoginTry, look: () => Promise<R>): Promise<R> {
+    try {
+      return await look();
+    } catch (error) {
+      this.#perAddress.giveBack(networkOf(address));
+      this.#perIdentity.giveBack(`${subject}\0${networkOf(address)}`);
+      this.#fromAnywhere.giveBack(subject);
+      throw error;
+    }
   }
 
   async #isKnown(userId: string | undefined, address: string): Promise<boolean> {

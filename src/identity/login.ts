@@ -82,7 +82,9 @@ async function loginUser(ctx: Context, body: Static<typeof userBody>, address: s
   const identity = await findIdentity(ctx.registry.query, accountId, emailAddress);
   const attempt = { subject: `${accountId}\0${emailKey(emailAddress)}`, userId: identity?.id, address };
   sendAllowance(reply, await ctx.loginLimits.take(attempt));
-  const proven = await ctx.passwords.verify(identity?.passwordHash, password, networkOf(address));
+  const proven = await ctx.loginLimits.unlessItFails(attempt, () =>
+    ctx.passwords.verify(identity?.passwordHash, password, networkOf(address)),
+  );
   const caller = identity && proven ? ctx.access.callerOf(identity.id) : undefined;
   if (!identity || !caller) {
     await noteFailure(ctx, accountId, identity?.id, address);

@@ -201,7 +201,10 @@ async function changePassword(ctx: Context, caller: Caller, body: Static<typeof 
   } as const;
   const wrong = () => new PlatformError('badCredentials', { message: 'The old password is wrong.' });
   await loginLimits.take(attempt);
-  if (!(await passwords.verify(identity.passwordHash, oldPassword, networkOf(attempt.address)))) {
+  const isRight = await loginLimits.unlessItFails(attempt, () =>
+    passwords.verify(identity.passwordHash, oldPassword, networkOf(attempt.address)),
+  );
+  if (!isRight) {
     ctx.audit.note({ ...about, outcome: 'failure' });
     throw wrong();
   }

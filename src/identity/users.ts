@@ -154,12 +154,17 @@ async function readProfiles(ctx: Context, caller: Caller, userIds: readonly stri
  * @throws PlatformError 404/100, 400/104 while it is an account user or has live end-users.
  */
 async function deleteIdentity(ctx: Context, caller: Caller, userId: string): Promise<void> {
-  await writeAs(ctx, caller, undefined, async (tx) => {
+  const entityIds = await writeAs(ctx, caller, undefined, async (tx) => {
     const identities = tx.selectFrom('identities').select('accountId').where('id', '=', userId);
     if ((await identities.executeTakeFirst())?.accountId !== caller.accountId) throw new PlatformError('notFound');
     await demandUnused(tx, userId);
-    for (const table of ['endUsers', 'accountUsers'] as const)
-      await tx.deleteFrom(table).where('userId', '=', userId).execute();
+    const entityIds: string[] = [];
+    for (const table of ['endUsers', 'accountUsers'] as const) {
+      const gone = await tx.deleteFrom(table).where('userId', '=', userId).returning('id').execute();
+      entityIds.push(...gone.map(({ id }) => id));
+    }
+    // The purge, which looks for what is in the trash, would not find them any more.
+    for (const id of entityIds) await tx.deleteFrom('credentials').where('entityId', '=', id).execute();
     await tx.deleteFrom('identities').where('id', '=', userId).execute();
     await ctx.audit.record(tx, {
       event: 'identityDeleted',
@@ -168,7 +173,9 @@ async function deleteIdentity(ctx: Context, caller: Caller, userId: string): Pro
       actor: caller,
       target: { kind: 'identity', id: userId },
     });
+    return entityIds;
   });
+  for (const id of entityIds) ctx.registry.credentialChanged(id);
   ctx.access.identityChanged(userId);
   ctx.revocations.note(caller, ctx.broker.principalDeleted(caller.accountId, userId));
 }

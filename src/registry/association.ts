@@ -127,8 +127,9 @@ async function start(ctx: Context, caller: Caller, code: string, body: Static<ty
   if (found.deleted !== null) throw new PlatformError('association', { message: 'The device is deleted.' });
   if (found.organizationId !== null && !access.reaches(caller, caller.accountId, found.organizationId))
     throw new PlatformError('association', { message: 'The device belongs to another organization.' });
-  await associateDevice(ctx, caller, { id: found.id, from: found.organizationId, to: organizationId });
-  return found.id;
+  const { id, codeHash } = found;
+  await associateDevice(ctx, caller, { id, codeHash, from: found.organizationId, to: organizationId });
+  return id;
 }
 
 async function findByCode(ctx: Context, accountId: string, code: string) {
@@ -136,7 +137,7 @@ async function findByCode(ctx: Context, accountId: string, code: string) {
     const found = await ctx.registry.query
       .selectFrom('associationCodes')
       .innerJoin('devices', 'devices.id', 'associationCodes.deviceId')
-      .select(['devices.id', 'devices.deleted', 'devices.organizationId'])
+      .select(['devices.id', 'devices.deleted', 'devices.organizationId', 'associationCodes.codeHash'])
       .where('associationCodes.codeHash', '=', codeHash)
       .where('associationCodes.accountId', '=', accountId)
       .executeTakeFirst();

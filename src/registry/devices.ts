@@ -285,17 +285,28 @@ export async function recoverDevice(
   return recover(tx, 'devices', id, version, { caller, clock });
 }
 
+/** A device that was found by its code, and where it is to go. */
+interface Association {
+  id: string;
+  codeHash: string;
+  from: string | null;
+  to: string;
+}
+
 /**
- * Moves a device into an organization by association (spec 3.1), when it still stands where it was found.
- * @throws PlatformError 400/102 for an organization that is gone, 422 for a device that has been moved or deleted.
+ * Moves a device into an organization by association (spec 3.1), when its code still counts and it stands where it was found.
+ * @throws PlatformError 404/100 for a code that was replaced meanwhile, 400/102 for an organization that is gone, 422 for a
+ * device that has been moved or deleted.
  */
 export async function associateDevice(
-  ctx: Pick<Context, 'registry' | 'clock' | 'broker' | 'audit' | 'revocations'> & ShowContext,
+  ctx: ChangeContext & Pick<Context, 'audit'>,
   caller: Caller,
-  { id, from, to }: { id: string; from: string | null; to: string },
+  { id, codeHash, from, to }: Association,
 ): Promise<void> {
-  const { before, after } = await writeAs(ctx, caller, undefined, async (tx) => {
+  const changed = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandInto(tx, caller, 'organizationId', to);
+    const codes = tx.selectFrom('associationCodes').select('deviceId').where('deviceId', '=', id);
+    if (!(await codes.where('codeHash', '=', codeHash).executeTakeFirst())) throw new PlatformError('notFound');
     const before = await find(tx, 'devices', id);
     if (!before || before.deleted !== null || before.organizationId !== from) throw new PlatformError('association');
     if (!(await findLive(tx, 'organizations', caller.accountId, to))) throw unknownReference('organizationId');
@@ -311,9 +322,7 @@ export async function associateDevice(
     });
     return { before, after };
   });
-  ctx.access.deviceChanged(id);
-  ctx.revocations.note(caller, await ctx.broker.deviceMoved(after, before.organizationId));
-  ctx.broker.deviceUpdated(after, changedState(ctx, before, after));
+  await deviceChanged(ctx, caller, changed);
 }
 
 /** The fields of `_updates/fields` that differ. */

@@ -8,6 +8,7 @@ import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import {
   childCounts,
+  hasChildren,
   type Listing,
   type ListQuery,
   list,
@@ -196,6 +197,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     const expand = readNames('expand', query.expand, expandable);
     const count = readNames('count', query.count, countable);
     const db = registry.query;
+    const { accountId } = caller;
     const ids = rows.map((row) => row.id);
     const [parents, templates, accounts, devices, endUsers, children] = await Promise.all([
       expand.has('parent') ? parentsOf(db, 'organizations', rows, 'parentId') : undefined,
@@ -203,9 +205,9 @@ export function organizationRoutes(app: App, ctx: Context): void {
         ? parentsOf(db, 'organizationTemplates', rows, 'organizationTemplateId')
         : undefined,
       expand.has('account') ? accountOf(db, caller) : undefined,
-      count.has('devices') ? childCounts(db, 'devices', 'organizationId', ids) : undefined,
-      count.has('end-users') ? childCounts(db, 'endUsers', 'organizationId', ids) : undefined,
-      count.has('children') ? childCounts(db, 'organizations', 'parentId', ids) : undefined,
+      count.has('devices') ? childCounts(db, 'devices', 'organizationId', accountId, ids) : undefined,
+      count.has('end-users') ? childCounts(db, 'endUsers', 'organizationId', accountId, ids) : undefined,
+      count.has('children') ? childCounts(db, 'organizations', 'parentId', accountId, ids) : undefined,
     ]);
     return rows.map((row) => {
       const parent = parents?.get(row.parentId ?? '');
@@ -346,11 +348,10 @@ async function heightBelow(tx: Tx, id: string): Promise<number> {
 
 /** @throws PlatformError 400 with 104 when something live stands in the organization (decisions 3). */
 async function demandEmpty(tx: Tx, id: string): Promise<void> {
-  const counts = [
-    await childCounts(tx, 'organizations', 'parentId', [id]),
-    await childCounts(tx, 'devices', 'organizationId', [id]),
-    await childCounts(tx, 'endUsers', 'organizationId', [id]),
-  ];
-  if (counts.some((count) => count.size > 0))
+  const isEmpty =
+    !(await hasChildren(tx, 'organizations', 'parentId', id)) &&
+    !(await hasChildren(tx, 'devices', 'organizationId', id)) &&
+    !(await hasChildren(tx, 'endUsers', 'organizationId', id));
+  if (!isEmpty)
     throw new PlatformError('constraint', { message: 'The organization has live devices, end-users or children.' });
 }

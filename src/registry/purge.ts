@@ -2,13 +2,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Tx } from '../../db/index.js';
 import { type Kysely, sql } from '../../db/kysely.js';
-import type { EntityTable } from '../../db/records.js';
+import type { EntityTable, Row } from '../../db/records.js';
 import type { Context } from '../context.js';
-import { recoveryWindow, timestamp } from '../entity/verbs.js';
+import { find, recoveryWindow, timestamp } from '../entity/verbs.js';
 import { answerLifetime } from '../idempotency.js';
 import { expireMessages } from '../messages/retention.js';
 
-/** Rows of one transaction, so that other writers and the event loop get their turn in between. */
+/** Rows that one transaction looks at, so that other writers and the event loop get their turn in between. */
 const stepSize = 100;
 /** Milliseconds from one run to the next, and from the start to the first. */
 const interval = 60 * 60_000;
@@ -54,9 +54,11 @@ const holders: Record<string, { table: 'devices' | 'endUsers' | 'organizations' 
 /** Purges now and then until `stop`, which waits for the step under way. */
 export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
   let stopped = false;
-  let running = Promise.resolve();
+  let running: Promise<void> | undefined;
   const run = () => {
-    running = purge(ctx, () => stopped).catch((error) => ctx.log.error({ err: error }, 'the purge has failed'));
+    running ??= purge(ctx, () => stopped).finally(() => {
+      running = undefined;
+    });
   };
   const first = setTimeout(run, firstRun);
   const timer = setInterval(run, interval);
@@ -72,19 +74,25 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
   };
 }
 
-/** Purges everything that is due; `isStopped` is asked between the steps. */
+/** Does a little of the work; whether there may be more. */
+type Step = (ctx: PurgeContext) => Promise<boolean>;
+
+/** Purges everything that is due; `isStopped` is asked between the steps. What fails holds up nothing else; the log says it. */
 export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
-  const steps = [
+  const steps: Step[] = [
     purgeDevices,
     purgeChannels,
-    purgeFields,
+    fieldPurge(),
     purgeUnreferenced,
     purgeSessions,
     purgeExpired,
     purgeAnswers,
   ];
-  for (const step of steps) while (!isStopped() && (await step(ctx))) await nextTurn();
-  await expireMessages(ctx, isStopped);
+  const parts = steps.map((step) => async () => {
+    while (!isStopped() && (await step(ctx))) await nextTurn();
+  });
+  for (const part of [...parts, () => expireMessages(ctx, isStopped)])
+    await part().catch((error) => ctx.log.error({ err: error }, 'a part of the purge has failed'));
 }
 
 /** When a deletion is too old to be undone. */
@@ -133,38 +141,51 @@ async function purgeChannels(ctx: PurgeContext): Promise<boolean> {
   return true;
 }
 
-/** One share of the values of one field, or the field itself when there are none left. */
-async function purgeFields(ctx: PurgeContext): Promise<boolean> {
-  const [due] = await dueIds(ctx, 'customFields', 1);
-  if (!due) return false;
-  await ctx.registry.transaction(async (tx) => {
-    const field = await tx.selectFrom('customFields').selectAll().where('id', '=', due.id).executeTakeFirst();
-    const holder = field && holders[field.kind];
-    if (holder && (await stripValues(tx, holder.table, holder.column, field.templateId, field.id))) return;
-    await tx.deleteFrom('customFields').where('id', '=', due.id).execute();
-  });
-  return true;
+/** Purges one field after the other: its values, going through the entities in the order of their ids, and then itself. */
+function fieldPurge(): Step {
+  let walk: { field: Row<'customFields'>; after: string } | undefined;
+  return async (ctx) => {
+    const { field, after } = walk ?? { field: await dueField(ctx), after: '' };
+    if (!field) return false;
+    const last = await ctx.registry.transaction(async (tx) => {
+      const last = await stripValues(tx, field, after);
+      if (last === undefined) await tx.deleteFrom('customFields').where('id', '=', field.id).execute();
+      return last;
+    });
+    walk = last === undefined ? undefined : { field, after: last };
+    return true;
+  };
 }
 
-/** Removes a field's values from some of the entities that have one; false when none is left. */
-async function stripValues(tx: Tx, table: EntityTable, column: string, templateId: string, key: string) {
-  const rows = await (tx as unknown as Kysely<Record<string, { id: string; fields: string }>>)
-    .selectFrom(table)
-    .select(['id', 'fields'])
-    .where(sql.ref(column), '=', templateId)
-    .where('fields', 'like', `%"${key}":%`)
+async function dueField(ctx: PurgeContext): Promise<Row<'customFields'> | undefined> {
+  const [due] = await dueIds(ctx, 'customFields', 1);
+  return due && find(ctx.registry.query, 'customFields', due.id);
+}
+
+/**
+ * Removes a field's values from the entities of the next ids after `after`; the last of these ids, undefined at the end.
+ * Asking for the next that have a value would go through all before them each time: hours for a million.
+ */
+async function stripValues(tx: Tx, { id: key, kind, templateId }: Row<'customFields'>, after: string) {
+  const holder = holders[kind];
+  if (!holder) return undefined;
+  const rows = await (tx as unknown as Kysely<Record<string, { id: string; template: string; fields: string }>>)
+    .selectFrom(holder.table)
+    .select(['id', sql.ref<string>(holder.column).as('template'), 'fields'])
+    .where('id', '>', after)
+    .orderBy('id')
     .limit(stepSize)
     .execute();
-  for (const { id, fields } of rows) {
+  for (const { id, template, fields } of rows) {
+    if (template !== templateId || !fields.includes(`"${key}":`)) continue;
     const { [key]: _, ...rest } = JSON.parse(fields) as Record<string, unknown>;
     await tx
-      .updateTable(table as 'devices')
+      .updateTable(holder.table as 'devices')
       .set({ fields: JSON.stringify(rest) })
       .where('id', '=', id)
       .execute();
   }
-  // A text value may look like the key: then nothing is stripped, and asking again would never end.
-  return rows.some(({ fields }) => Object.hasOwn(JSON.parse(fields) as object, key));
+  return rows.length < stepSize ? undefined : rows.at(-1)?.id;
 }
 
 /** Entities to which nothing points any more; what belongs to a template goes with it. */
@@ -198,6 +219,7 @@ async function purgeUnreferenced(ctx: PurgeContext): Promise<boolean> {
       purged += numDeletedRows;
     });
     for (const id of dead) {
+      ctx.access.organizationPurged(id);
       ctx.access.channelsChanged(id);
       ctx.registry.credentialChanged(id);
       ctx.fields.changed(id);

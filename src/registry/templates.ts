@@ -5,7 +5,15 @@ import type { Row } from '../../db/records.js';
 import { type Static, Type } from '../../db/typebox.js';
 import type { Caller, EntityKind } from '../access.js';
 import type { Context } from '../context.js';
-import { childCounts, type Listing, type ListQuery, list, listSchema, readNames } from '../entity/listing.js';
+import {
+  childCounts,
+  hasChildren,
+  type Listing,
+  type ListQuery,
+  list,
+  listSchema,
+  readNames,
+} from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
@@ -117,13 +125,13 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   const show = (row: Row<TemplateTable>) =>
     table === 'deviceTemplates' ? showDeviceTemplate(ctx, row) : showTemplate(row);
 
-  async function withCounts(rows: Row<TemplateTable>[], count: string | undefined) {
+  async function withCounts({ accountId }: Caller, rows: Row<TemplateTable>[], count: string | undefined) {
     const { children, fields } = kind.counts;
     const wanted = readNames('count', count, [children[0], fields[0]]);
     const ids = rows.map((row) => row.id);
     const [ofChildren, ofFields] = await Promise.all([
-      wanted.has(children[0]) && childCounts(registry.query, kind.children, kind.childColumn as never, ids),
-      wanted.has(fields[0]) && childCounts(registry.query, 'customFields', 'templateId', ids),
+      wanted.has(children[0]) && childCounts(registry.query, kind.children, kind.childColumn as never, accountId, ids),
+      wanted.has(fields[0]) && childCounts(registry.query, 'customFields', 'templateId', accountId, ids),
     ]);
     return rows.map((row) => ({
       ...show(row),
@@ -150,7 +158,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   async function read(caller: Caller, id: string, { count }: Static<typeof counted>) {
     access.demand(caller, 'read', entity);
     const row = demandLive(await findReached(ctx, caller, table, id));
-    const [shown] = await withCounts([row], count);
+    const [shown] = await withCounts(caller, [row], count);
     return shown ?? show(row);
   }
 
@@ -172,8 +180,8 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const trashed = await trash(tx, table, id, version, clock);
       if (trashed.default === 1) throw new PlatformError('constraint', { message: 'A default template stays.' });
-      const children = await childCounts(tx, kind.children, kind.childColumn as never, [id]);
-      if (children.size > 0) throw new PlatformError('constraint', { message: 'The template has live entities.' });
+      if (await hasChildren(tx, kind.children, kind.childColumn as never, id))
+        throw new PlatformError('constraint', { message: 'The template has live entities.' });
       return trashed;
     });
     return show(row);
@@ -184,7 +192,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, listing, query, state);
     const sortBy = query.sortBy ?? (state === 'live' ? listing.defaultSort : 'deleted');
-    const results = rows && (await withCounts(rows, query.count));
+    const results = rows && (await withCounts(caller, rows, query.count));
     return { results, meta: meta && { ...meta, sortBy } };
   }
 

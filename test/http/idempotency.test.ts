@@ -6,7 +6,7 @@ import { type Json, type Service, startService } from '../support/service.js';
 let now = Date.parse('2026-05-01T00:00:00Z');
 let service: Service;
 t.before(async () => {
-  service = await startService(t, { clock: { now: () => now } });
+  service = await startService(t, { clock: { now: () => now }, env: { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' } });
 });
 
 const post = (path: string, body: object, key: string, token?: string) =>
@@ -153,6 +153,25 @@ t.test('a crash between the commit and the answer makes nothing twice', async (t
   t.same(again.body.device, first.body.device);
   t.equal(again.headers.get('etag'), first.headers.get('etag'));
   t.equal(await deviceCount(), before);
+});
+
+t.test('what is read back after a crash is read from where the caller is', async (t) => {
+  const { id, appToken } = await service.create('/applications', 'application', { name: 'Behind', kind: 'backEnd' });
+  const behind = { 'x-forwarded-for': '192.0.2.9' };
+  const { accountId } = service;
+  const login = { body: { appId: id, appToken, accountId }, token: null, headers: behind };
+  const { jwt: token } = await service.ok('POST', '/api/v1/auth/login-application', login);
+  const ask = () =>
+    service.ok('POST', '/api/v1/devices', {
+      body: { accountId, serialNumber: 'behind' },
+      token,
+      headers: { ...behind, 'idempotency-key': 'behind' },
+    });
+  await crash((await ask()).device.id);
+  t.equal((await ask()).device.serialNumber, 'behind');
+  await service.server.ctx.audit.close();
+  const { results } = (await service.ok('GET', `/api/v1/audit?accountId=${accountId}&actorId=${id}`)).auditRecords;
+  t.strictSame([...new Set(results.map(({ address }: Json) => address))], ['192.0.2.9']);
 });
 
 t.test('a secret whose answer was lost in a crash comes with its version', async (t) => {

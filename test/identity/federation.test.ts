@@ -23,7 +23,7 @@ t.before(async () => {
   service = await startService(t, {
     clock: { now: () => Date.now() + time.ahead },
     logLines,
-    env: { SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '0' },
+    env: { SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '0', SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' },
   });
   provider = await startProvider(t, service);
   known = await register(service, provider, { redirectUris: [app, 'com.example.app:/in'] });
@@ -87,6 +87,24 @@ t.test('a verified e-mail links a person once; from then on it is the subject th
     records.map((one: Json) => one.details.linked),
     [false, true],
   );
+});
+
+t.test('behind a proxy that is trusted a login counts for where the browser is', async (t) => {
+  const { userId } = await somebody();
+  const answer = await new Browser(service, { 'x-forwarded-for': '192.0.2.55' }).logIn(known.id);
+  t.equal(answer.status, 200, answer.text);
+  const records = (await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&actorId=${userId}`))
+    .auditRecords.results;
+  t.match(
+    records.map(({ event, address }: Json) => [event, address]),
+    [
+      ['login', '192.0.2.55'],
+      ['federatedLogin', '192.0.2.55'],
+    ],
+  );
+  const { query } = service.server.ctx.registry;
+  const session = query.selectFrom('sessions').select('address').where('userId', '=', userId);
+  t.match(await session.execute(), [{ address: '192.0.2.55' }], 'so that it is known there when strangers are slowed');
 });
 
 t.test('an address that somebody registered before its owner came is taken over, with nothing of theirs', async (t) => {

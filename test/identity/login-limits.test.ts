@@ -1,4 +1,5 @@
 import t from 'tap';
+import { PlatformError } from '../../src/errors.js';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
@@ -57,6 +58,18 @@ t.test('an identity that does not exist is limited like one that does', async (t
     return seen;
   };
   t.strictSame(await statuses({ emailAddress: 'nobody@example.com' }), await statuses(wrong));
+});
+
+t.test('a try for which there was no room is no wrong one', async (t) => {
+  const { service } = await boot(t);
+  const { passwords } = service.server.ctx;
+  const original = passwords.verify;
+  passwords.verify = () => Promise.reject(new PlatformError('tooMany'));
+  for (let n = 0; n < 12; n += 1) t.equal((await from(service, '192.0.2.1')).status, 429);
+  passwords.verify = original;
+  const answer = await from(service, '192.0.2.1', wrong);
+  t.equal(answer.status, 401);
+  t.equal(answer.headers.get('ratelimit-remaining'), '9');
 });
 
 t.test('a right password forgets what was wrong before it', async (t) => {

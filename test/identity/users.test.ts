@@ -145,6 +145,8 @@ t.test('a deleted identity is gone, with its sessions, its trash and its tokens,
     token: null,
     headers: { accesstoken: phoneApp.appToken },
   });
+  const holder = { accountId: service.accountId, entityId: who.endUser.id, entityType: 'endUser' };
+  await service.ok('POST', '/api/v1/access/mqtt-credentials', { body: holder });
   await toTrash(who.endUser);
   t.match(await service.http('GET', `/api/v1/profile/${userId}`, { token: who.token }), { status: 200 });
   t.strictSame((await remove(userId)).body, { success: true });
@@ -159,6 +161,8 @@ t.test('a deleted identity is gone, with its sessions, its trash and its tokens,
   const { query } = service.server.ctx.registry;
   for (const table of ['sessions', 'mailedTokens'] as const)
     t.strictSame(await query.selectFrom(table).selectAll().where('userId', '=', userId).execute(), [], table);
+  const secrets = query.selectFrom('credentials').select('id').where('entityId', '=', who.endUser.id);
+  t.strictSame(await secrets.execute(), [], 'the secret for the broker too');
   t.match(await register({ emailAddress: who.email }), { status: 200 });
   const audit = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${userId}`);
   t.match(audit.auditRecords.results[0], { event: 'identityDeleted', outcome: 'success' });

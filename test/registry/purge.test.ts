@@ -179,6 +179,27 @@ t.test('tokens that were mailed go when their time is over, and not before', asy
   t.match(await query.selectFrom('mailedTokens').selectAll().execute(), [{ tokenHash: 'good' }]);
 });
 
+t.test('what cannot be purged keeps nothing else from it', async (t) => {
+  const device = await service.create('/devices', 'device', { serialNumber: 'stuck' });
+  const organization = await service.organization();
+  await remove(`/devices/${device.id}`, device.version);
+  await remove(`/organizations/${organization.id}`, organization.version);
+  now += 30 * day + 1;
+  await service.login();
+  const { ctx } = service.server;
+  const { messages } = ctx;
+  const original = messages.deleteDevice;
+  messages.deleteDevice = () => Promise.reject(new Error('of the test'));
+  await purge(ctx);
+  messages.deleteDevice = original;
+  const left = async (table: 'devices' | 'organizations', id: string) =>
+    (await ctx.registry.query.selectFrom(table).select('id').where('id', '=', id).execute()).length;
+  t.equal(await left('organizations', organization.id), 0);
+  t.equal(await left('devices', device.id), 1);
+  await purge(ctx);
+  t.equal(await left('devices', device.id), 0, 'and it is tried again');
+});
+
 t.test('recovery after thirty days is refused even before the purge has come by', async (t) => {
   const device = await service.create('/devices', 'device', { serialNumber: 'late' });
   await remove(`/devices/${device.id}`, device.version);

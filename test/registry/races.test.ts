@@ -62,6 +62,20 @@ t.test('a device that is moved away in between is not written to, nor pulled bac
   t.match((await service.ok('GET', path)).device, { organizationId: away.id, name: null });
 });
 
+t.test('a code that is replaced in between moves nothing', async (t) => {
+  const { id: organizationId } = await service.organization();
+  const { device } = await service.device();
+  const make = () =>
+    service.ok('POST', '/api/v1/association/create-association-code', { body: { deviceId: device.id } });
+  const { associationCode } = await make();
+  beforeNextTransaction(service, make);
+  const answer = await service.http('POST', '/api/v1/association/start-association-with-code', {
+    body: { associationCode, organizationId },
+  });
+  t.match(answer, { status: 404, body: { error: { code: 100 } } });
+  t.match((await service.ok('GET', `/api/v1/devices/${device.id}`)).device, { organizationId: null });
+});
+
 t.test('a move of an organization is not undone by a change of its name', async (t) => {
   const [parent, child] = [await service.organization(), await service.organization()];
   const path = `/api/v1/organizations/${child.id}`;

@@ -117,7 +117,11 @@ export function register(
 export class Browser {
   readonly cookies = new Map<string, Map<string, string>>();
 
-  constructor(readonly service: Service) {}
+  /** `headers` go with every request to the service. */
+  constructor(
+    readonly service: Service,
+    readonly headers: Record<string, string> = {},
+  ) {}
 
   /** One request, no redirect followed; answers of the service are held against its document. */
   async visit(url: string): Promise<Answer> {
@@ -127,7 +131,11 @@ export class Browser {
     const headers = { cookie: [...kept].map(([name, value]) => `${name}=${value}`).join('; ') };
     const answer =
       origin === this.service.server.url
-        ? await this.service.http('GET', url.slice(origin.length), { token: null, headers, redirect: 'manual' })
+        ? await this.service.http('GET', url.slice(origin.length), {
+            token: null,
+            headers: { ...headers, ...this.headers },
+            redirect: 'manual',
+          })
         : await plainly(url, headers);
     for (const line of answer.headers.getSetCookie()) {
       const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? [];
