@@ -6,7 +6,7 @@ import type { Route } from './authorize.js';
 import { faultOf } from './fault.js';
 import type { Marks } from './marks.js';
 import type { SessionStore } from './persistence.js';
-import { principalOf, type Refusals, reasonOf } from './refusals.js';
+import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
 import type { ServiceChannels } from './service-channels.js';
 import type { LiveClient } from './sessions.js';
 
@@ -286,7 +286,7 @@ export class Ingest {
       code: rejection.code,
       address: client?.live?.address ?? caller?.address,
       clientId: client?.live?.clientId,
-      principal: caller && principalOf(caller),
+      principal: caller && refusedPrincipal(caller),
     });
   }
 
