@@ -3,9 +3,9 @@ import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
 import type { Allowance } from '../src/attempts.js';
 import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/context.js';
-import { formatTopic } from '../src/topics.js';
 import type { BrokerClient } from './aedes-types.js';
 import type { Authority } from './authorize.js';
+import { privateClientId } from './client-ids.js';
 import type { LimitName, RefusalReason } from './counters.js';
 import type { Limits } from './limits.js';
 import type { PeerCertificates } from './peer-certificates.js';
@@ -135,7 +135,7 @@ export class Authenticator {
     if (!identity) throw new ConnectRefused(connack.badCredentials, 'not proven');
     if (client._will && this.#authority.decidePublish(identity, client._will.topic).verdict !== 'accepted')
       throw new ConnectRefused(connack.notAuthorized, 'will topic not permitted');
-    client.id = `${identity.caller.accountId}/${identity.principal}/${live.clientId || client.id}`;
+    client.id = privateClientId(identity.caller.accountId, identity.principal, live.clientId || client.id);
   }
 
   /**
@@ -248,7 +248,7 @@ export class Authenticator {
       sessionId: undefined,
       certificateId: undefined,
       expires: Number.POSITIVE_INFINITY,
-      ownChannels: this.#ownChannelsOf(caller),
+      ownChannels: this.#authority.ownChannelsOf(caller),
     };
   }
 
@@ -270,12 +270,8 @@ export class Authenticator {
       sessionId: undefined,
       certificateId,
       expires,
-      ownChannels: this.#ownChannelsOf(caller),
+      ownChannels: this.#authority.ownChannelsOf(caller),
     };
-  }
-
-  #ownChannelsOf({ kind, accountId, id }: Caller): string | undefined {
-    return kind === 'device' ? formatTopic(this.#services.config.topicRoot, accountId, id, '') : undefined;
   }
 }
 

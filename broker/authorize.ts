@@ -5,6 +5,7 @@ import type { Access, Caller, Channel } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/context.js';
 import { type ChannelTopic, formatTopic, parseTopic } from '../src/topics.js';
 import type { Outgoing } from './aedes-types.js';
+import { principalIn, privateClientId } from './client-ids.js';
 import type { Counters, PublishRefusal } from './counters.js';
 import type { Reach } from './retained.js';
 import type { LiveClient, ProvenIdentity } from './sessions.js';
@@ -65,10 +66,13 @@ export class Authority {
       if (!isWellFormed(topic)) return 'malformed';
       return canMatch(this.#root, this.#access, caller, topic) ? 'granted' : 'refused';
     }
-    const own = caller.kind === 'device';
-    const ownChannels = own ? formatTopic(this.#root, caller.accountId, caller.id, '') : undefined;
-    const { verdict } = this.decidePublish({ caller, ownChannels }, topic);
+    const { verdict } = this.decidePublish({ caller, ownChannels: this.ownChannelsOf(caller) }, topic);
     return verdict === 'accepted' ? 'granted' : verdict;
+  }
+
+  /** `<root>/<account>/d/<device>/` of a device; undefined for everybody else. */
+  ownChannelsOf({ kind, accountId, id }: Caller): string | undefined {
+    return kind === 'device' ? formatTopic(this.#root, accountId, id, '') : undefined;
   }
 
   /** Why a well-formed filter was refused. */
@@ -142,12 +146,12 @@ export class Authority {
 
   /** Whether a device stands behind a private client id, live or not. */
   isDevice(clientId: string): boolean {
-    return this.#access.placement(principalOf(clientId)) !== undefined;
+    return this.#access.placement(principalIn(clientId)) !== undefined;
   }
 
   /** Whether there is still somebody to whom a stored session can belong, in the trash or not. */
   hasOwner(clientId: string): boolean {
-    const principal = principalOf(clientId);
+    const principal = principalIn(clientId);
     return this.#ownerOf(clientId) !== undefined || this.#services.registry.credential(principal) !== undefined;
   }
 
@@ -158,7 +162,7 @@ export class Authority {
     sessionId,
   }: Pick<StoredWill, 'clientId' | 'generation' | 'sessionId'>): ProvenIdentity | undefined {
     const owner = this.#ownerOf(clientId);
-    const principal = principalOf(clientId);
+    const principal = principalIn(clientId);
     if (!owner) return undefined;
     if (generation !== null && !this.#services.isInForce(principal, generation)) return undefined;
     const { isOpenSession, certificates } = this.#services;
@@ -178,7 +182,8 @@ export class Authority {
     const { id, accountId, sessionId, address } = caller;
     // The identity of who has proven a secret may reach more than that secret does.
     if (sessionId === undefined) return caller;
-    const identity = this.identityOf({ clientId: `${accountId}/${id}/`, generation: null, sessionId });
+    const clientId = privateClientId(accountId, id, '');
+    const identity = this.identityOf({ clientId, generation: null, sessionId });
     return identity && { ...identity.caller, sessionId, ...(address !== undefined && { address }) };
   }
 
@@ -190,14 +195,15 @@ export class Authority {
 
   /** The principal behind a private client id: what it may act as now. */
   #ownerOf(clientId: string): Pick<ProvenIdentity, 'caller' | 'ownChannels'> | undefined {
-    const principal = principalOf(clientId);
+    const principal = principalIn(clientId);
     // A user is no device: looking for one would read the disk for every message.
     const person = this.#people.has(principal) && this.#personOf(principal);
     if (person) return { caller: person, ownChannels: undefined };
     const device = this.#access.placement(principal);
     if (device) {
       const { id, accountId } = device;
-      return { caller: { kind: 'device', id, accountId }, ownChannels: formatTopic(this.#root, accountId, id, '') };
+      const caller = { kind: 'device', id, accountId } as const;
+      return { caller, ownChannels: this.ownChannelsOf(caller) };
     }
     const caller = this.#personOf(principal);
     if (!caller) return undefined;
@@ -249,7 +255,7 @@ export class Authority {
   }
 
   #refusal(caller: Caller, named: ChannelTopic | undefined): Decision {
-    const own = caller.kind === 'device' ? { accountId: caller.accountId, deviceId: caller.id } : undefined;
+    const own = deviceItself(caller);
     const reached = named && this.#access.reachableDevice(caller, named.deviceId) && this.#route(named);
     const device = own ?? (reached && { accountId: reached.accountId, deviceId: reached.deviceId });
     const absent = own && named ? noChannelOfItsOwn : noSuchChannel;
@@ -262,6 +268,11 @@ export class Authority {
     if (topic !== this.#parsed.topic) this.#parsed = { topic, parts: parseTopic(this.#root, topic) };
     return this.#parsed.parts;
   }
+}
+
+/** The device that a caller is; undefined for everybody else. */
+export function deviceItself({ kind, accountId, id }: Caller): DeviceAddress | undefined {
+  return kind === 'device' ? { accountId, deviceId: id } : undefined;
 }
 
 const notPermitted: Rejection = { code: 21, message: 'The caller is not permitted to do this.', details: [] };
@@ -283,9 +294,4 @@ function grantedQos(live: LiveClient, packet: Outgoing): 0 | 1 | 2 {
   // A packet with an id comes from the session's queue and leaves it by an acknowledgement only.
   if (granted === 0 && packet.messageId !== undefined) return 1;
   return Math.min(granted, packet.qos) as 0 | 1 | 2;
-}
-
-/** A private client id is account/principal/client id. */
-function principalOf(clientId: string): string {
-  return clientId.split('/', 2)[1] ?? '';
 }

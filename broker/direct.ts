@@ -1,15 +1,15 @@
 import type { Caller } from '../src/access.js';
 import { Attempts } from '../src/attempts.js';
 import type { BrokerServices, Direct, ProofRefusal, ProvenCaller, Published, Rejection } from '../src/context.js';
-import { formatTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
-import type { Authority, DeviceAddress } from './authorize.js';
+import { type Authority, type DeviceAddress, deviceItself } from './authorize.js';
+import { privateClientId } from './client-ids.js';
 import { type Counters, type PublishRefusal, refusePublish, variableOf } from './counters.js';
 import type { Ingest } from './ingest.js';
 import type { Limits } from './limits.js';
 import type { SessionStore } from './persistence.js';
-import { principalOf, type Refusal, type Refusals, reasonOf } from './refusals.js';
+import { type Refusal, type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
 import type { ServiceChannels } from './service-channels.js';
 
 const second = 1000;
@@ -55,7 +55,7 @@ export class DirectPublisher {
         generation = null,
         sessionId = null,
       } = await authenticator.prove(username, password, address);
-      const clientId = `${caller.accountId}/${principal}/`;
+      const clientId = privateClientId(caller.accountId, principal, '');
       const standing = () => authority.identityOf({ clientId, generation, sessionId })?.caller;
       return { caller, standing };
     } catch (error) {
@@ -82,14 +82,12 @@ export class DirectPublisher {
     this.#take(this.#perSecond, 'publish_rate_per_client', caller);
     const packet = toPacket(message);
     const { topic } = packet;
-    const own: DeviceAddress | undefined =
-      caller.kind === 'device' ? { accountId: caller.accountId, deviceId: caller.id } : undefined;
+    const own = deviceItself(caller);
     const { maxPayloadBytes } = services.config.mqtt;
     if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes)
       return this.#refuse(caller, packet, 'too_large', payloadTooLarge, own);
     if (!this.#isTopic(topic)) return this.#refuse(caller, packet, 'malformed', malformedTopic, own);
-    const ownChannels = own && formatTopic(services.config.topicRoot, own.accountId, own.deviceId, '');
-    const decision = authority.decidePublish({ caller, ownChannels }, topic);
+    const decision = authority.decidePublish({ caller, ownChannels: authority.ownChannelsOf(caller) }, topic);
     if (decision.verdict === 'malformed') return this.#refuse(caller, packet, 'malformed', malformedTopic, own);
     if (decision.verdict === 'refused')
       return this.#refuse(caller, packet, decision.reason, decision.rejection, decision.device);
@@ -120,7 +118,7 @@ export class DirectPublisher {
     if (!device) return { delivered: false, rejection };
     const { topic } = packet;
     const why = { reason: reasonOf(rejection), code: rejection.code };
-    const by = { address: caller.address, principal: principalOf(caller) };
+    const by = { address: caller.address, principal: refusedPrincipal(caller) };
     this.#note(device.deviceId, { action: 'publish', topic, ...why, ...by });
     this.#parts.channels.reject(device, packet, rejection);
     return { delivered: false, rejection };

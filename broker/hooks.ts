@@ -3,7 +3,7 @@ import type { StoredWill } from '../db/mqtt-changes.js';
 import type { BrokerServices, Rejection } from '../src/context.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
-import type { Authority, DeviceAddress } from './authorize.js';
+import { type Authority, type DeviceAddress, deviceItself } from './authorize.js';
 import { type Counters, type FilterRefusal, refusePublish, variableOf } from './counters.js';
 import type { DeviceSigns } from './device-signs.js';
 import { faultOf } from './fault.js';
@@ -13,7 +13,7 @@ import type { Listeners } from './listeners.js';
 import type { SessionStore } from './persistence.js';
 import type { Presence } from './presence.js';
 import type { Publications } from './publications.js';
-import { principalOf, type Refusals, reasonOf } from './refusals.js';
+import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
 import { unsubscribe } from './revocation.js';
 import { type ServiceChannels, silence } from './service-channels.js';
 import { type LiveClient, refreshFilters, type Sessions } from './sessions.js';
@@ -301,7 +301,7 @@ export class Hooks {
   ): void {
     if (!device) return;
     const { address, clientId, identity } = live;
-    const principal = identity && principalOf(identity.caller);
+    const principal = identity && refusedPrincipal(identity.caller);
     const why = { reason: reasonOf(rejection), code: rejection.code };
     this.#parts.refusals.note(device.deviceId, { action, topic, ...why, address, clientId, principal });
   }
@@ -338,6 +338,5 @@ const tooManyMessages = { code: -199, message: `${variableOf('publish_rate_per_c
 const malformedTopic = { code: 106, message: 'The topic is malformed; the connection ended.' };
 
 function deviceOf({ identity }: LiveClient): DeviceAddress | undefined {
-  const caller = identity?.caller;
-  return caller?.kind === 'device' ? { accountId: caller.accountId, deviceId: caller.id } : undefined;
+  return identity && deviceItself(identity.caller);
 }

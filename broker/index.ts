@@ -263,7 +263,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
         persistence.leave(live.client);
       }
       names.close();
-      await presence.flush();
+      await presence.close();
       await publications.flush();
       await refusals.flush();
       await persistence.destroy();

@@ -7,7 +7,7 @@ import type { ChannelKind, Counters } from './counters.js';
 import { faultOf } from './fault.js';
 import type { Marks } from './marks.js';
 import type { SessionStore } from './persistence.js';
-import { principalOf, type Refusals, reasonOf } from './refusals.js';
+import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
 import type { ServiceChannels } from './service-channels.js';
 import type { LiveClient } from './sessions.js';
 
@@ -317,7 +317,7 @@ export class Ingest {
       code: rejection.code,
       address: client?.live?.address ?? caller?.address,
       clientId: client?.live?.clientId,
-      principal: caller && principalOf(caller),
+      principal: caller && refusedPrincipal(caller),
     });
   }
 

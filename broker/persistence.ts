@@ -124,7 +124,7 @@ export class SessionStore {
     };
   }
 
-  // Revocation: `principal` is account/principal, with which its private client ids begin.
+  // Revocation: `owner` is the ownerId of a principal.
 
   /** Looks at every stored session of an account, in steps in which others get their turn. */
   async eachSession(accountId: string, look: (session: Session) => void): Promise<void> {
@@ -141,11 +141,11 @@ export class SessionStore {
    * steps, those of devices that `device` is true of. `removed` is told of each filter.
    */
   async forgetRefused(
-    principal: string,
+    owner: string,
     device: (deviceId: string) => boolean,
     removed: (clientId: string, filter: string) => void,
   ): Promise<void> {
-    const sessions = this.#sessions.of(principal);
+    const sessions = this.#sessions.of(owner);
     for (const session of sessions) {
       const { clientId, filters } = session;
       for (const filter of [...filters.keys()]) {
@@ -161,8 +161,8 @@ export class SessionStore {
   }
 
   /** Ends the stored sessions of a principal, queued messages included. `removed` is told of each filter. */
-  endSessionsOf(principal: string, removed: (clientId: string, filter: string) => void): void {
-    for (const session of this.#sessions.of(principal)) {
+  endSessionsOf(owner: string, removed: (clientId: string, filter: string) => void): void {
+    for (const session of this.#sessions.of(owner)) {
       for (const filter of session.filters.keys()) removed(session.clientId, filter);
       this.#sessions.end(session);
     }

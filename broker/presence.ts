@@ -6,6 +6,8 @@ import type { LiveClient } from './sessions.js';
 
 /** Milliseconds between two writes. */
 const writeInterval = 250;
+/** Milliseconds until what could not be written is tried again. */
+const retryDelay = 2000;
 /** Devices in one transaction; a reconnect storm is spread over several, so that other writers get their turn. */
 const devicesPerWrite = 500;
 
@@ -39,8 +41,10 @@ export class Presence {
   readonly #connections = new Map<string, number>();
   readonly #changes = new Map<string, Change>();
   #timer: NodeJS.Timeout | undefined;
-  #lastWrite = 0;
+  /** When the next write may be; milliseconds of `performance`. */
+  #nextWrite = 0;
   #writing: Promise<void> | undefined;
+  #closing = false;
 
   constructor(services: BrokerServices, channels: ServiceChannels, names: ReverseDns) {
     this.#services = services;
@@ -80,8 +84,9 @@ export class Presence {
     this.#writeLog(device, from, false);
   }
 
-  /** Writes everything that is waiting. */
-  async flush(): Promise<void> {
+  /** Writes everything that is waiting, for the last time: at the next start nothing is connected anyway. */
+  async close(): Promise<void> {
+    this.#closing = true;
     clearTimeout(this.#timer);
     this.#timer = undefined;
     await this.#writing;
@@ -98,7 +103,7 @@ export class Presence {
 
   #schedule(): void {
     if (this.#timer || this.#writing) return;
-    const wait = Math.max(0, this.#lastWrite + writeInterval - performance.now());
+    const wait = Math.max(0, this.#nextWrite - performance.now());
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       this.#writing = this.#write().finally(() => {
@@ -110,14 +115,22 @@ export class Presence {
   }
 
   async #write(): Promise<void> {
-    this.#lastWrite = performance.now();
+    this.#nextWrite = performance.now() + writeInterval;
     const changes = [...this.#changes.values()].slice(0, devicesPerWrite);
     for (const { deviceId } of changes) this.#changes.delete(deviceId);
     try {
       for (const [device, fields] of await this.#store(changes)) this.#channels.deviceUpdated(device, fields);
     } catch (error) {
       this.#services.log.error({ err: error, devices: changes.length }, 'presence could not be written');
+      if (!this.#closing) this.#putBack(changes);
     }
+  }
+
+  /** Nobody says it again: without it a device would be shown as it was until its next connection. */
+  #putBack(changes: readonly Change[]): void {
+    this.#nextWrite = performance.now() + retryDelay;
+    for (const change of changes)
+      this.#changes.set(change.deviceId, { ...change, ...this.#changes.get(change.deviceId) });
   }
 
   /** Stores the changes in one transaction; the fields of each device that are different from before. */

@@ -188,7 +188,7 @@ function toRow(deviceId: string, { time, action, topic, reason, code, address, c
 }
 
 /** A caller as a refusal names it. */
-export function principalOf({ kind, id }: Pick<Caller, 'kind' | 'id'>): RefusedPrincipal {
+export function refusedPrincipal({ kind, id }: Pick<Caller, 'kind' | 'id'>): RefusedPrincipal {
   if (kind === 'device') return { type: 'device', id };
   return { type: kind === 'backEnd' || kind === 'endUserApp' ? 'application' : 'user', id };
 }

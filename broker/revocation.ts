@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../src/access.js';
 import type { BrokerServices, ChannelAddress, Revoked } from '../src/context.js';
 import type { Authority, DeviceAddress } from './authorize.js';
+import { ownerId, principalIn } from './client-ids.js';
 import type { SessionStore } from './persistence.js';
 import type { LiveClient, ProvenIdentity, Sessions } from './sessions.js';
 import type { Streams } from './streams.js';
@@ -63,7 +64,7 @@ export class Revocation {
     const ended = sessions.endPrincipal(principal);
     const filters = new Filters();
     for (const { client, filters: held } of ended) for (const filter of held) filters.add(client.id, filter);
-    persistence.endSessionsOf(`${accountId}/${principal}`, (clientId, filter) => filters.add(clientId, filter));
+    persistence.endSessionsOf(ownerId(accountId, principal), (clientId, filter) => filters.add(clientId, filter));
     return sumOf({ connections: ended.length, subscriptions: filters.size }, streams.endPrincipal(principal));
   }
 
@@ -131,7 +132,7 @@ export class Revocation {
     const { sessions, authority, persistence } = this.#parts;
     const principals = new Set<string>();
     const isLoser = memoized((principal: string) => {
-      const person = authority.personBehind(`${accountId}/${principal}`);
+      const person = authority.personBehind(ownerId(accountId, principal));
       return person !== undefined && hasLost(person);
     });
     await persistence.eachSession(accountId, (session) => {
@@ -166,7 +167,7 @@ export class Revocation {
     const { sessions, persistence } = this.#parts;
     const unsubscribing = [...sessions.of(principal)].map((live) => this.#reviewLive(live, ended));
     const removed = (clientId: string, filter: string) => ended.add(clientId, filter);
-    await persistence.forgetRefused(`${accountId}/${principal}`, device, removed);
+    await persistence.forgetRefused(ownerId(accountId, principal), device, removed);
     await Promise.all(unsubscribing);
   }
 
@@ -208,11 +209,6 @@ class Filters {
   get size(): number {
     return this.#ended.size;
   }
-}
-
-/** The principal in a private client id. */
-function principalIn(clientId: string): string {
-  return clientId.split('/', 2)[1] ?? '';
 }
 
 function memoized(decide: (id: string) => boolean): (id: string) => boolean {

@@ -1,6 +1,7 @@
 import type { Subscription } from 'aedes';
 import type { MqttRows } from '../db/mqtt-rows.js';
 import type { BrokerClient } from './aedes-types.js';
+import { ownerIn } from './client-ids.js';
 import type { Counters } from './counters.js';
 import { FilterTree } from './filter-tree.js';
 import type { Journal } from './journal.js';
@@ -47,7 +48,7 @@ export class StoredSessions {
   readonly #journal: Journal;
   readonly #byClientId = new Map<string, Session>();
   /** Those of each principal, the longest left first. */
-  readonly #byPrincipal = new Map<string, Set<Session>>();
+  readonly #byOwner = new Map<string, Set<Session>>();
   /** The filters that queue messages. */
   readonly #filters = new FilterTree();
   #lastNumber = 0;
@@ -128,7 +129,7 @@ export class StoredSessions {
     this.#byClientId.delete(clientId);
     const siblings = this.#siblingsOf(session);
     siblings.delete(session);
-    if (siblings.size === 0) this.#byPrincipal.delete(principalOf(clientId));
+    if (siblings.size === 0) this.#byOwner.delete(ownerIn(clientId));
     for (const filter of filters.keys()) this.#filters.delete(filter, clientId);
     this.#journal.record({ kind: 'endSession', session: number, messages: Array.from(queue.values(), ({ id }) => id) });
   }
@@ -172,9 +173,9 @@ export class StoredSessions {
     return this.#filters.match(topic);
   }
 
-  /** The sessions of a principal (account/principal). */
-  of(principal: string): Session[] {
-    return [...(this.#byPrincipal.get(principal) ?? [])];
+  /** The sessions of a principal, by its ownerId. */
+  of(owner: string): Session[] {
+    return [...(this.#byOwner.get(owner) ?? [])];
   }
 
   /** All of them. */
@@ -210,11 +211,11 @@ export class StoredSessions {
   }
 
   #siblingsOf({ clientId }: Session): Set<Session> {
-    const principal = principalOf(clientId);
-    let siblings = this.#byPrincipal.get(principal);
+    const owner = ownerIn(clientId);
+    let siblings = this.#byOwner.get(owner);
     if (!siblings) {
       siblings = new Set();
-      this.#byPrincipal.set(principal, siblings);
+      this.#byOwner.set(owner, siblings);
     }
     return siblings;
   }
@@ -232,11 +233,6 @@ export class StoredSessions {
       return;
     }
   }
-}
-
-/** Account and principal, with which every private client id begins. */
-export function principalOf(clientId: string): string {
-  return clientId.split('/', 2).join('/');
 }
 
 /** QoS, retain handling, retain as published and no local in one number; a bridge says the last three. */

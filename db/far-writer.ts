@@ -1,7 +1,8 @@
 /** The thread that executes long transactions, seen from here, so that the event loop goes on; it starts when it is asked. */
-import { Worker } from 'node:worker_threads';
+import type { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
 import type { CompiledQuery, QueryResult } from './kysely.js';
+import { exitOf, startThread } from './threads.js';
 
 type Statement = Pick<CompiledQuery, 'sql' | 'parameters'>;
 export type Asked = Statement | { close: true };
@@ -50,7 +51,7 @@ export class FarWriter {
     if (!worker) return;
     // From now on whoever begins has another one: after this word the thread executes nothing.
     this.#worker = undefined;
-    const exited = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
+    const exited = exitOf(worker);
     await this.#open;
     worker.postMessage({ close: true } satisfies Asked);
     await exited;
@@ -67,9 +68,7 @@ export class FarWriter {
   }
 
   #start(): Worker {
-    // Without the loaders of the main thread (tests have some): each would start again in it.
-    const options = { workerData: { path: this.#path }, execArgv: [] };
-    const worker = new Worker(new URL('./far-writer-worker.js', import.meta.url), options);
+    const worker = startThread(new URL('./far-writer-worker.js', import.meta.url), { path: this.#path });
     const waiting: Waiting[] = [];
     this.#waiting.set(worker, waiting);
     let cause = new Error(hasEnded);

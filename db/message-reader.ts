@@ -1,7 +1,7 @@
 /** The thread that reads messages.db where the event loop would wait too long, seen from here. It starts when it is asked. */
-import { once } from 'node:events';
-import { Worker } from 'node:worker_threads';
+import type { Worker } from 'node:worker_threads';
 import type { Reads } from './message-reads.js';
+import { exitOf, startThread } from './threads.js';
 
 type Question<N extends keyof Reads> = Parameters<Reads[N]>[0];
 type AnswerOf<N extends keyof Reads> = ReturnType<Reads[N]>;
@@ -47,15 +47,13 @@ export class MessageReader {
     this.#closed = true;
     const worker = this.#worker;
     if (!worker) return;
-    const exited = once(worker, 'exit');
+    const exited = exitOf(worker);
     worker.postMessage({ close: true } satisfies Asked);
     await exited;
   }
 
   #start(): Worker {
-    // Without the loaders of the main thread (tests have some): each would start again in it.
-    const options = { workerData: { directory: this.#directory }, execArgv: [] };
-    const worker = new Worker(new URL('./message-reader-worker.js', import.meta.url), options);
+    const worker = startThread(new URL('./message-reader-worker.js', import.meta.url), { directory: this.#directory });
     let cause = new Error('The reader of the message store has ended.');
     worker.on('message', (answered: Answered) => {
       const waiting = this.#waiting.shift();

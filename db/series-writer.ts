@@ -1,8 +1,9 @@
 /** The thread that writes messages.db, seen from here: what is on its way to it, and its next life when it dies. */
-import { Worker } from 'node:worker_threads';
+import type { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
 import { Latency } from './latency.js';
 import type { Answer, Held, Order, Place, WorkerSettings } from './series-protocol.js';
+import { exitOf, startThread } from './threads.js';
 
 export interface StoreLog {
   error(details: object, message: string): void;
@@ -75,9 +76,7 @@ export class SeriesWriter {
   start(): Promise<void> {
     this.#starting = new Promise((resolve, reject) => {
       const settings: WorkerSettings = { path: this.#path };
-      // Without the loaders of the main thread (tests have some): each would start again in it.
-      const options = { workerData: settings, execArgv: [] };
-      const worker = new Worker(new URL('./series-worker.js', import.meta.url), options);
+      const worker = startThread(new URL('./series-worker.js', import.meta.url), settings);
       let cause = new Error('The writer of the message store has ended.');
       worker.on('message', (answer: Answer) => {
         if (!('failure' in answer)) this.#held = answer;
@@ -113,7 +112,7 @@ export class SeriesWriter {
     const worker = this.#worker;
     if (worker) {
       this.#worker = undefined;
-      const exited = new Promise((resolve) => worker.once('exit', resolve));
+      const exited = exitOf(worker);
       worker.postMessage({ close: true } satisfies Order);
       await exited;
     }

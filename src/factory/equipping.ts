@@ -1,6 +1,6 @@
 /** The thread that equips units, seen from here. It runs while there are jobs that need it. */
-import { once } from 'node:events';
-import { Worker } from 'node:worker_threads';
+import type { Worker } from 'node:worker_threads';
+import { exitOf, startThread } from '../../db/threads.js';
 import type { Job } from './job.js';
 
 /** A unit before it has a secret. */
@@ -61,18 +61,14 @@ export class Equipping {
     const worker = this.#worker;
     if (!worker) return;
     this.#worker = undefined;
-    const exited = once(worker, 'exit');
+    const exited = exitOf(worker);
     // Terminated in the middle of a hash it would end the process.
     worker.postMessage({ close: true } satisfies Asked);
     await exited;
   }
 
   #start(): Worker {
-    // Without the loaders of the main thread (tests have some): each would start again in it.
-    const worker = new Worker(new URL('./equip-worker.js', import.meta.url), {
-      workerData: { keys: this.#keys },
-      execArgv: [],
-    });
+    const worker = startThread(new URL('./equip-worker.js', import.meta.url), { keys: this.#keys });
     const waiting = new Map<number, Waiting>();
     this.#waiting.set(worker, waiting);
     let cause = new Error('The thread that equips units has ended.');

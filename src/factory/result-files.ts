@@ -135,10 +135,21 @@ function zipOf(entries: AsyncIterable<Entry>): Download {
       zip.addBuffer(content, name, { compress: false, mode: 0o100600 });
       // The archive writes one entry in a turn.
       await nextTurn();
-      if (body.writableNeedDrain) await Promise.race([once(body, 'drain'), once(body, 'close')]);
+      if (body.writableNeedDrain) await taken(body);
     }
     zip.end();
   };
   fill().catch((error) => body.destroy(error));
   return { type: 'application/zip', extension: 'zip', body };
+}
+
+/** Resolves when the reader has taken what there is, or is gone; a long archive waits very often. */
+async function taken(body: Readable): Promise<void> {
+  const waiting = new AbortController();
+  const { signal } = waiting;
+  try {
+    await Promise.race([once(body, 'drain', { signal }), once(body, 'close', { signal })]);
+  } finally {
+    waiting.abort();
+  }
 }

@@ -3,6 +3,7 @@
 import { renameSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
+import Sqlite from 'better-sqlite3';
 import { pino } from 'pino';
 import t, { type Test } from 'tap';
 import { Positions } from '../../src/positions.js';
@@ -19,6 +20,7 @@ const berlin = [52.52, 13.405] as [number, number];
 let now = Date.parse('2026-05-01T00:00:00Z');
 let dns: DnsServer;
 let f: Fixture;
+const logLines: string[] = [];
 /** Every state that `_updates/fields` tells the admin, by device. */
 const told = new Map<string, Json[]>();
 
@@ -28,7 +30,7 @@ t.before(async () => {
   writeFileSync(file, geoDatabase({ '127.0.0.2': berlin, '127.0.0.4': berlin, '127.0.0.6': undefined }));
   dns = await startDns(t);
   const env = { SLIPWAY_GEOIP_DATABASE: file, SLIPWAY_DNS_SERVERS: dns.address };
-  f = await fixture(t, env, { clock: { now: () => now } });
+  f = await fixture(t, env, { clock: { now: () => now }, logLines });
   const admin = await f.service.connect({ jwt: f.service.admin });
   admin.on('message', (topic, payload) => {
     const id = topic.split('/').at(-3) ?? '';
@@ -202,6 +204,26 @@ t.test('a takeover leaves the device connected', async (t) => {
   await first.closed;
   await connected(one, '127.0.0.3');
   t.match(await read(one), { connected: true, externalIp: '127.0.0.3' });
+});
+
+t.test('what the registry could not take is written when it can', async (t) => {
+  const [leaving, coming] = [await sibling(f), await sibling(f)];
+  const client = await from(t, '127.0.0.2', leaving);
+  await connected(leaving, '127.0.0.2');
+  const file = new Sqlite(join(f.service.directory, 'registry.db'));
+  t.teardown(() => file.close());
+  const failures = () => logLines.filter((line) => line.includes('presence could not be written')).length;
+  const before = failures();
+  file.exec(`CREATE TRIGGER "refusing" BEFORE UPDATE OF "connected" ON "devices" BEGIN SELECT RAISE(ABORT, 'no'); END`);
+  await leave(client);
+  await until(() => failures() > before);
+  await from(t, '127.0.0.3', coming);
+  await until(() => failures() > before + 1);
+  t.match(await read(leaving), { connected: true }, 'as it was');
+  file.exec('DROP TRIGGER "refusing"');
+  await until(() => known(leaving).connected === false && known(coming).connected === true);
+  t.match(await read(leaving), { connected: false });
+  t.match(await read(coming), { connected: true, externalIp: '127.0.0.3' });
 });
 
 t.test('a geo database that is replaced is read again, and a broken one leaves the former', async (t) => {

@@ -7,6 +7,7 @@ import { LogReader } from '../../db/log-reader.js';
 import type { LogSearch } from '../../db/log-search.js';
 import { wordsOf } from '../../db/log-terms.js';
 import { LogWriter } from '../../db/log-writer.js';
+import { MessageReader } from '../../db/message-reader.js';
 import { migrate } from '../../db/migrations/index.js';
 import { messageMigrations } from '../../db/migrations/messages.js';
 import { type LogEntry, type LogQuestion, MessageStore, type NewLogEntry } from '../../db/series.js';
@@ -207,4 +208,13 @@ t.test('the thread that reads closes with the store', async (t) => {
   t.strictSame(await texts(store, 'one'), ['one']);
   await store.close();
   await t.rejects(texts(store, 'one'), { message: /closed/ });
+});
+
+t.test('a reading thread that cannot open its files fails whoever asks it, and is closed all the same', async (t) => {
+  const reader = new MessageReader(join(t.testdir(), 'nothing here'));
+  const search = { ...question({}), from: 0, to: 1, severities: [] };
+  const asked = reader.ask('searchLogs', search);
+  const closed = reader.close();
+  await t.rejects(asked, { message: /directory does not exist/ });
+  await closed;
 });

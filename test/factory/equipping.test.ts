@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { Equipping } from '../../src/factory/equipping.js';
@@ -39,4 +40,15 @@ t.test('whoever asks for secrets gets their own, also when what was asked later 
       units.map(({ serialNumber }) => serialNumber),
     );
   }
+});
+
+t.test('a thread that cannot open its keys fails whoever asks it, and is closed all the same', async (t) => {
+  const keys = join(temporaryDirectory(t), 'no directory');
+  writeFileSync(keys, '');
+  const equipping = new Equipping(keys);
+  const job = { id: randomUUID(), accountId: randomUUID(), sealedKey: null };
+  const asked = equipping.equip(job, [{ row: 1, serialNumber: 'A', deviceTemplateId: randomUUID() }]);
+  const closed = equipping.close();
+  await t.rejects(asked, { code: /EEXIST|ENOTDIR/ });
+  await closed;
 });

@@ -1,11 +1,13 @@
 /** The results of jobs (decisions 6): for whoever made the job, until they are confirmed or a day has passed. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import { parse } from 'csv-parse/sync';
 import t, { type Test } from 'tap';
 import yauzl from 'yauzl';
 import { clearRows } from '../../src/factory/expiry.js';
+import { resultFile } from '../../src/factory/result-files.js';
 import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
@@ -107,6 +109,24 @@ t.test('labels show the code and never the secret, and end with the results', as
   for (const content of contents) t.notOk(units.some(({ secret }) => content.includes(secret)));
   await service.ok('POST', `${jobs}/${job.id}/results/confirm`);
   t.match(await service.http('GET', `${jobs}/${job.id}/labels`), gone);
+});
+
+t.test('a ZIP waits for its reader, however often, and leaves nothing behind by that', async (t) => {
+  const topics = { data: `slipway/v1/${'x'.repeat(2000)}` };
+  const unit = { serialNumber: 'Z', deviceId: 'd', accountId: 'a', secret: 's', associationCode: 'c', claimUrl: 'u' };
+  async function* many() {
+    for (let row = 1; row <= 200; row += 1) yield { row, ...unit, broker: 'mqtt://localhost', topics };
+  }
+  const { body } = resultFile('env', many());
+  const listeners: number[] = [];
+  const pieces: Buffer[] = [];
+  for await (const piece of body) {
+    pieces.push(piece as Buffer);
+    listeners.push(body.listenerCount('close'));
+    await pause(1);
+  }
+  t.equal((await unzipped(Buffer.concat(pieces))).size, 200);
+  t.ok(Math.max(...listeners) <= 5, `${Math.max(...listeners)} listeners in the end`);
 });
 
 t.test('only who made a job has its results; other admins see the job', async (t) => {

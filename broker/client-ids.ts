@@ -1,0 +1,23 @@
+/**
+ * Private client ids, `<account>/<principal>/<client id>`, under which Aedes and the store know a connection: the same
+ * client id of two principals never meets (decisions 5). Nothing else makes one or takes one apart.
+ */
+
+/** Account and principal, with which every private client id of the principal begins. */
+export function ownerId(accountId: string, principal: string): string {
+  return `${accountId}/${principal}`;
+}
+
+export function privateClientId(accountId: string, principal: string, clientId: string): string {
+  return `${ownerId(accountId, principal)}/${clientId}`;
+}
+
+/** The ownerId in a private client id. */
+export function ownerIn(privateId: string): string {
+  return privateId.split('/', 2).join('/');
+}
+
+/** The principal in a private client id, or in an ownerId. */
+export function principalIn(privateId: string): string {
+  return privateId.split('/', 2)[1] ?? '';
+}
