@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
+import { parse } from 'dotenv';
 
 /** The whole configuration (decisions 1 and 5). Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
 export interface Config {
@@ -329,11 +329,8 @@ export function loadClientConfig(
   };
 }
 
-/** Its reader is loaded where there is such a file: a command for one unit has no time for more than it needs. */
 function readVariables(file: string): Record<string, string> {
-  if (!existsSync(file)) return {};
-  const { parse } = createRequire(import.meta.url)('dotenv') as typeof import('dotenv');
-  return parse(readFileSync(file));
+  return existsSync(file) ? parse(readFileSync(file)) : {};
 }
 
 /** An address, with a port or without. */
