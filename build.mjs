@@ -3,10 +3,12 @@
  * modules one by one takes longer than all the rest of a start. Types are checked by `npm run types`, not here.
  * `node build.mjs` builds the product, `node build.mjs --tests` the tests and benchmarks too, and with
  * `--apart` each module by itself, with maps: slower, but stacks and coverage name lines of the sources.
+ * `node build.mjs --image DIR` puts into DIR all that the service needs to run, and nothing else: the Dockerfile takes it.
  */
-import { readFileSync, rmSync } from 'node:fs';
-import { dirname, relative } from 'node:path';
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 import { build } from 'esbuild';
 
 const root = dirname(fileURLToPath(import.meta.url));
@@ -42,7 +44,7 @@ import { fileURLToPath as bannerPath } from 'node:url';
 const require = bannerRequire(import.meta.url);
 const __filename = bannerPath(import.meta.url), __dirname = bannerDirname(__filename);`;
 
-const common = { absWorkingDir: root, outbase: '.', outdir: 'dist', format: 'esm', platform: 'node', target: 'node20' };
+const common = { absWorkingDir: root, outbase: '.', format: 'esm', platform: 'node', target: 'node20' };
 
 /** A module says where it lies by `import.meta.url`: in a chunk that is still the place it has in the source. */
 const ownPlaces = {
@@ -57,10 +59,11 @@ const ownPlaces = {
   },
 };
 
-function bundle(entryPoints, { chunks, sourcemap }) {
+function bundle(entryPoints, { outdir = 'dist', chunks, sourcemap }) {
   return build({
     ...common,
     entryPoints,
+    outdir,
     chunkNames: `${chunks}/[name]-[hash]`,
     bundle: true,
     splitting: true,
@@ -68,19 +71,84 @@ function bundle(entryPoints, { chunks, sourcemap }) {
     external,
     banner: { js: banner },
     plugins: [ownPlaces],
+    metafile: true,
     logLevel: 'warning',
   });
 }
 
 function transform(entryPoints) {
-  return build({ ...common, entryPoints, sourcemap: true, logLevel: 'warning' });
+  return build({ ...common, outdir: 'dist', entryPoints, sourcemap: true, logLevel: 'warning' });
 }
 
-rmSync(`${root}/dist`, { recursive: true, force: true });
-if (process.argv.includes('--apart'))
-  await transform(['src', 'broker', 'db', 'demo', 'bench', 'test'].map((folder) => `${folder}/**/*.ts`));
+/** The product without the demo, and of the packages beside it the files that run. What is missing shows in test/operations. */
+async function makeImage(directory) {
+  rmSync(directory, { recursive: true, force: true });
+  const ours = await bundle(
+    product.filter((one) => !one.startsWith('demo/')),
+    { outdir: join(directory, 'dist'), chunks: 'chunks', sourcemap: false },
+  );
+  for (const file of ['package.json', 'LICENSE']) cpSync(join(root, file), join(directory, file));
+  const imported = new Set(
+    Object.values(ours.metafile.outputs).flatMap(({ imports }) => imports.map(({ path }) => path)),
+  );
+  const theirs = await build({
+    absWorkingDir: root,
+    entryPoints: external.filter((name) => imported.has(name)),
+    bundle: true,
+    write: false,
+    metafile: true,
+    outdir: directory,
+    platform: 'node',
+    logLevel: 'error',
+  });
+  const loaded = packagesOf(theirs.metafile);
+  for (const [place, modules] of loaded) copyPackage(place, modules, directory);
+  writeFileSync(join(directory, 'LICENSES.txt'), licences([...packagesOf(ours.metafile).keys(), ...loaded.keys()]));
+}
+
+/** Where the packages lie whose modules have been read, with those modules. */
+function packagesOf({ inputs }) {
+  const packages = new Map();
+  for (const input of Object.keys(inputs)) {
+    const [, place, file] = /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\/(.+)$/.exec(input) ?? [];
+    if (place) packages.set(place, [...(packages.get(place) ?? []), file]);
+  }
+  return packages;
+}
+
+/** Of it go the modules, the code that was compiled for this machine, and the pages: packages are mostly other things. */
+function copyPackage(place, modules, directory) {
+  const from = join(root, place);
+  const to = join(directory, place.slice(place.indexOf('node_modules/')));
+  const asset = new RegExp(
+    `^(static/.+|(build/Release|prebuilds/${process.platform}-${process.arch})/[^/]+\\.node|(.+/)?package\\.json)$`,
+  );
+  for (const file of new Set([...modules, ...readdirSync(from, { recursive: true }).filter((one) => asset.test(one))]))
+    cpSync(join(from, file), join(to, file));
+}
+
+/** The texts that have to go with the code of others. */
+function licences(places) {
+  const texts = [...new Set(places)].sort().map((place) => {
+    const { name, version, license } = JSON.parse(readFileSync(join(root, place, 'package.json'), 'utf8'));
+    const files = readdirSync(join(root, place)).filter((file) => /^(licen[cs]e|notice)/i.test(file));
+    return [
+      `${name} ${version}: ${license}`,
+      ...files.map((file) => readFileSync(join(root, place, file), 'utf8')),
+    ].join('\n\n');
+  });
+  return `${texts.join(`\n\n${'-'.repeat(80)}\n\n`)}\n`;
+}
+
+const { values: asked } = parseArgs({
+  options: { tests: { type: 'boolean' }, apart: { type: 'boolean' }, image: { type: 'string' } },
+});
+if (asked.image !== undefined) await makeImage(asked.image);
 else {
-  await bundle(product, { chunks: 'chunks', sourcemap: true });
+  rmSync(`${root}/dist`, { recursive: true, force: true });
+  if (asked.apart)
+    await transform(['src', 'broker', 'db', 'demo', 'bench', 'test'].map((folder) => `${folder}/**/*.ts`));
+  else await bundle(product, { chunks: 'chunks', sourcemap: true });
   // Each test process would read the maps, with tap, whether it needs them or not.
-  if (process.argv.includes('--tests')) await bundle(tests, { chunks: 'test/chunks', sourcemap: false });
+  if (asked.tests && !asked.apart) await bundle(tests, { chunks: 'test/chunks', sourcemap: false });
 }

@@ -7,6 +7,8 @@ const usage = `slipway: device provisioning service
 
   slipway start                     run the server (configuration: environment variables, see the README)
 
+  slipway health [--ready]          ends 0 when the server of this configuration answers (--ready: and can do its work), else 1
+
   These work on the data directory, also beside a running server, and print JSON; --data-dir D where the
   configuration does not name it, --account A where there are several accounts.
 
@@ -56,6 +58,7 @@ type Command = (args: string[]) => Promise<void>;
 
 /** Each is loaded when it is asked for: a unit on the line does not wait for what manages accounts. */
 const commands: Record<string, () => Promise<Command>> = {
+  health: async () => (await import('./commands/health.js')).health,
   'account create': async () => (await import('./commands/accounts.js')).accountCreate,
   'account list': async () => (await import('./commands/accounts.js')).accountList,
   'admin list': async () => (await import('./commands/admins.js')).adminList,

@@ -1,11 +1,10 @@
 /** The ports, and a server that runs: whether it is ready, and how long it lets others wait. */
 import { existsSync } from 'node:fs';
-import { request as httpRequest } from 'node:http';
-import { request as httpsRequest } from 'node:https';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { lockDirectory } from '../../../db/index.js';
 import type { Config } from '../../config.js';
+import { ask, here } from '../own-server.js';
 import { type Finding, findings } from './finding.js';
 
 /** Milliseconds. */
@@ -96,31 +95,6 @@ function loopLag(metrics: string): number | undefined {
   );
   const known = values.filter((value) => Number.isFinite(value));
   return known.length > 0 ? Math.max(...known) : undefined;
-}
-
-/** This machine is asked, whatever name the certificate has. */
-function ask({ host, httpPort, tls, metricsToken }: Config, path: string): Promise<{ status: number; text: string }> {
-  const headers = metricsToken === undefined ? {} : { authorization: `Bearer ${metricsToken}` };
-  const options = { host: here(host), port: httpPort, path, headers, timeout: patience, rejectUnauthorized: false };
-  return new Promise((resolve, reject) => {
-    const request = (tls ? httpsRequest : httpRequest)(options, (response) => {
-      let text = '';
-      response.setEncoding('utf8');
-      response.on('data', (chunk) => {
-        text += chunk;
-      });
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
-      response.on('error', reject);
-    });
-    request.on('timeout', () => request.destroy(new Error(`no answer within ${patience / 1000} seconds`)));
-    request.on('error', reject);
-    request.end();
-  });
-}
-
-/** Where a server that listens on every address is found. */
-function here(host: string): string {
-  return { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
 }
 
 /** Why nobody answers at a port; undefined when somebody does. */

@@ -1,0 +1,35 @@
+/** Asks the server of this configuration, on this machine. */
+import { type IncomingMessage, request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
+import { text } from 'node:stream/consumers';
+import type { Config } from '../config.js';
+
+/** How long the server may take to answer, in milliseconds. */
+const patience = 4000;
+
+type Where = Pick<Config, 'host' | 'httpPort' | 'tls' | 'metricsToken'>;
+
+/** GET, with the operator's token when there is one. Rejects when nothing answers in time. */
+export async function ask(
+  { host, httpPort, tls, metricsToken }: Where,
+  path: string,
+): Promise<{ status: number; text: string }> {
+  const options = {
+    host: here(host),
+    port: httpPort,
+    path,
+    headers: metricsToken === undefined ? {} : { authorization: `Bearer ${metricsToken}` },
+    // This machine is asked, whatever name the certificate has.
+    rejectUnauthorized: false,
+    signal: AbortSignal.timeout(patience),
+  };
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    (tls ? requestHttps : requestHttp)(options, resolve).on('error', reject).end();
+  });
+  return { status: answer.statusCode ?? 0, text: await text(answer) };
+}
+
+/** Where a server that listens on every address is found. */
+export function here(host: string): string {
+  return { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
+}
