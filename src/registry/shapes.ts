@@ -201,24 +201,14 @@ export const organizationShape = Type.Object({
 
 export function showOrganization({ fields }: ShowContext, row: Row<'organizations'>) {
   const { organizationTemplateId, parentId, name } = row;
-  return {
-    ...showCommon(row),
-    organizationTemplateId,
-    parentId,
-    name,
-    ...showFields(fields.of('organizations', organizationTemplateId), row.fields),
-  };
+  const custom = showFields(fields.of('organizations', organizationTemplateId), row.fields);
+  return Object.assign(showCommon(row), { organizationTemplateId, parentId, name }, custom);
 }
 
 export function showEndUser({ fields }: ShowContext, row: Row<'endUsers'>) {
   const { endUserTemplateId, organizationId, userId } = row;
-  return {
-    ...showCommon(row),
-    endUserTemplateId,
-    organizationId,
-    userId,
-    ...showFields(fields.of('endUsers', endUserTemplateId), row.fields),
-  };
+  const custom = showFields(fields.of('endUsers', endUserTemplateId), row.fields);
+  return Object.assign(showCommon(row), { endUserTemplateId, organizationId, userId }, custom);
 }
 
 // Devices
