@@ -115,8 +115,8 @@ async function run(): Promise<void> {
   const started = processes();
   try {
     for (const name of names) {
-      const load = loadNow();
-      console.log(`\n── ${name}: ${scenarios[name]?.shows}; load ${load} on ${results.machine.cores} cores\n`);
+      const load = await loadNow();
+      console.log(`\n── ${name}: ${scenarios[name]?.shows}; others use ${load} of ${results.machine.cores} cores\n`);
       const from = performance.now();
       const directory = given === undefined ? (count: number) => directories.lend(count) : async () => given;
       const measured = await scenarios[name]?.run({ size, directory, ...started }).then(

@@ -42,7 +42,7 @@ function tables(runs: readonly Results[]): string {
   return [
     ...runs.map(described),
     table(headings, lines),
-    'Load is that of the machine when the scenario began; on two cores, more than one spoils the times.',
+    'Load: how many cores others were using just before the scenario; more than a third of one spoils the times.',
     ...grown(scenarios.get('growth')?.rows ?? []),
   ].join('\n\n');
 }

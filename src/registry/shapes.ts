@@ -30,9 +30,11 @@ type CommonRow = Pick<
   'id' | 'accountId' | 'created' | 'createdById' | 'lastModified' | 'lastModifiedById' | 'version' | 'deleted'
 >;
 
+type Stamped = 'id' | 'accountId' | 'created' | 'createdById' | 'lastModified' | 'lastModifiedById' | 'version';
+
 export function showCommon(row: CommonRow) {
   const { accountId, created, createdById, lastModified, lastModifiedById, version, deleted } = row;
-  return {
+  const shown: { deleted?: string } & Record<Stamped, string> = {
     id: row.id,
     accountId,
     created,
@@ -40,8 +42,9 @@ export function showCommon(row: CommonRow) {
     lastModified,
     lastModifiedById,
     version: formatVersion(version),
-    ...(deleted === null ? {} : { deleted }),
   };
+  if (deleted !== null) shown.deleted = deleted;
+  return shown;
 }
 
 /** Built-in custom fields as properties of a response: null by default. Those of the template stand beside them. */
@@ -198,24 +201,14 @@ export const organizationShape = Type.Object({
 
 export function showOrganization({ fields }: ShowContext, row: Row<'organizations'>) {
   const { organizationTemplateId, parentId, name } = row;
-  return {
-    ...showCommon(row),
-    organizationTemplateId,
-    parentId,
-    name,
-    ...showFields(fields.of('organizations', organizationTemplateId), row.fields),
-  };
+  const custom = showFields(fields.of('organizations', organizationTemplateId), row.fields);
+  return Object.assign(showCommon(row), { organizationTemplateId, parentId, name }, custom);
 }
 
 export function showEndUser({ fields }: ShowContext, row: Row<'endUsers'>) {
   const { endUserTemplateId, organizationId, userId } = row;
-  return {
-    ...showCommon(row),
-    endUserTemplateId,
-    organizationId,
-    userId,
-    ...showFields(fields.of('endUsers', endUserTemplateId), row.fields),
-  };
+  const custom = showFields(fields.of('endUsers', endUserTemplateId), row.fields);
+  return Object.assign(showCommon(row), { endUserTemplateId, organizationId, userId }, custom);
 }
 
 // Devices
@@ -248,7 +241,7 @@ export const deviceShape = Type.Object({
 
 /** What `_updates/fields` carries of a device (decisions 5). */
 export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>) {
-  return {
+  const state = {
     organizationId: row.organizationId,
     serialNumber: row.serialNumber,
     provisioningState: row.provisioningState,
@@ -261,22 +254,23 @@ export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Ro
     geoIpLatitude: row.geoIpLatitude,
     geoIpLongitude: row.geoIpLongitude,
     reverseDns: row.reverseDns,
-    ...showFields(fields.of('devices', row.deviceTemplateId), row.fields),
   };
+  return Object.assign(state, showFields(fields.of('devices', row.deviceTemplateId), row.fields));
 }
 
+/** Assigned and not spread: into so many properties that takes ten times as long, and a page shows a hundred devices. */
 export function showDevice(ctx: ShowContext, row: Row<'devices'>) {
   const { access, config } = ctx;
-  const channels = [...access.channelsOf(row.deviceTemplateId).values()];
-  return {
-    ...showCommon(row),
-    deviceTemplateId: row.deviceTemplateId,
-    ...showDeviceState(ctx, row),
-    channels: channels.map((channel) => ({
-      channelTemplateId: channel.id,
-      channelTemplateName: channel.name,
-      channel: formatTopic(config.topicRoot, row.accountId, row.id, channel.name),
-      ...showChannelProperties(channel),
-    })),
-  };
+  const { id, accountId, deviceTemplateId } = row;
+  const channels = [...access.channelsOf(deviceTemplateId).values()].map((channel) =>
+    Object.assign(
+      {
+        channelTemplateId: channel.id,
+        channelTemplateName: channel.name,
+        channel: formatTopic(config.topicRoot, accountId, id, channel.name),
+      },
+      showChannelProperties(channel),
+    ),
+  );
+  return Object.assign(showCommon(row), { deviceTemplateId }, showDeviceState(ctx, row), { channels });
 }

@@ -1,0 +1,25 @@
+/** How the bench judges, and what it writes of it. */
+import t from 'tap';
+import { cells, isMet, type Row } from '../../bench/figures.js';
+
+const measured = { what: 'messages', ours: 70, unit: '/s' };
+const peer = { name: 'peer', value: 100 };
+
+t.test('a figure is met or not by its value and by its ratio to the peer, and each of them counts', async (t) => {
+  const met = (row: Partial<Row>) => isMet({ ...measured, ...row });
+  t.equal(met({ figure: { atLeast: 70 } }), true);
+  t.equal(met({ figure: { atLeast: 71 } }), false);
+  t.equal(met({ figure: { below: 71 } }), true);
+  t.equal(met({ figure: { below: 70 } }), false);
+  t.equal(met({ peer, figure: { ofPeer: 0.7 } }), true);
+  t.equal(met({ peer, figure: { ofPeer: 0.71 } }), false);
+  t.equal(met({ peer, figure: { atLeast: 71, ofPeer: 0.7 } }), false);
+  t.equal(met({ peer, figure: { atLeast: 70, ofPeer: 0.71 } }), false);
+});
+
+t.test('without its peer a ratio is not judged, and the table says so', async (t) => {
+  const row: Row = { ...measured, ours: 1234.5, figure: { ofPeer: 0.7 } };
+  t.equal(isMet(row), undefined);
+  t.strictSame(cells(row), ['messages', '≥ 0.7 × peer', '1,235 /s', '', '', 'not judged']);
+  t.strictSame(cells(measured), ['messages', '', '70 /s', '', '', '']);
+});
