@@ -283,7 +283,8 @@ export class Access {
     const known = this.#placements.get(deviceId);
     if (known) return known;
     const placement = this.#registry.placement(deviceId);
-    if (placement) this.#placements.set(deviceId, placement);
+    // One in the trash is seldom asked for again, and would stay until a hundred thousand others have been.
+    if (placement && placement.deleted === null) this.#placements.set(deviceId, placement);
     return placement;
   }
 

@@ -21,7 +21,7 @@ export interface Load {
   ended: Promise<void>;
 }
 
-/** Makes the devices, and starts all parts. */
+/** Makes the devices, and starts all parts; each does its thing once, however short the time is. */
 export async function startLoad(api: Api, mqttPort: number, isOver: () => boolean): Promise<Load> {
   const { accountId } = api;
   const { deviceTemplate } = await api.ok('POST', '/api/v1/devices/templates', { name: 'Soak' });
@@ -39,7 +39,7 @@ export async function startLoad(api: Api, mqttPort: number, isOver: () => boolea
   const user = (clientId: string): Login => ({ username: 'Auth:JWT', password: api.token, clientId });
   const load: Load = { done: new Map(), failures: [], ended: Promise.resolve() };
   const again = async (what: string, act: (time: number) => Promise<number>) => {
-    for (let time = 1; !isOver(); time += 1)
+    for (let time = 1; time === 1 || !isOver(); time += 1)
       try {
         const count = await act(time);
         load.done.set(what, (load.done.get(what) ?? 0) + count);

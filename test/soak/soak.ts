@@ -67,9 +67,10 @@ export async function soak({ directory, seconds, every, say }: Settings): Promis
     const running = await launched.listening;
     api.url = running.url;
     await api.login();
-    const began = performance.now();
+    let began = Number.POSITIVE_INFINITY;
     const isOver = () => performance.now() - began > seconds * 1000;
     const load = await startLoad(api, running.mqttPort, isOver);
+    began = performance.now();
     const samples: Sample[] = [];
     say(line('s', (key) => columns[key].name));
     while (!isOver()) {
