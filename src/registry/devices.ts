@@ -13,10 +13,10 @@ import {
   type Changes,
   change,
   demandLive,
+  demandReference,
   demandTrashed,
   type Expected,
   find,
-  findLive,
   findReached,
   insert,
   recover,
@@ -36,7 +36,7 @@ import {
   showDeviceTemplate,
   showOrganization,
 } from './shapes.js';
-import { defaultTemplate } from './templates.js';
+import { templateFor } from './templates.js';
 
 const optionalText = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], maxLength: 255 }));
 const degrees = Type.Optional(
@@ -212,8 +212,8 @@ export async function updateDevice(
 
 /** That a device may be put there. @throws PlatformError 400/102. */
 async function demandPlace(tx: Tx, caller: Caller, organizationId: string | null): Promise<void> {
-  if (organizationId !== null && !(await findLive(tx, 'organizations', caller.accountId, organizationId)))
-    throw unknownReference('organizationId');
+  if (organizationId !== null)
+    await demandReference(tx, 'organizations', caller.accountId, organizationId, 'organizationId');
   await demandInto(tx, caller, 'organizationId', organizationId);
 }
 
@@ -277,10 +277,9 @@ export async function recoverDevice(
 ): Promise<Row<'devices'>> {
   const before = demandTrashed(await demandFound(tx, caller, id));
   if ('deleted' in expected && before.deleted !== expected.deleted) throw new PlatformError('notFound');
-  if (!(await findLive(tx, 'deviceTemplates', caller.accountId, before.deviceTemplateId)))
-    throw unknownReference('deviceTemplateId');
-  if (before.organizationId && !(await findLive(tx, 'organizations', caller.accountId, before.organizationId)))
-    throw unknownReference('organizationId');
+  const { accountId, deviceTemplateId, organizationId } = before;
+  await demandReference(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
+  if (organizationId !== null) await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
   const version = 'version' in expected ? expected.version : before.version;
   return recover(tx, 'devices', id, version, { caller, clock });
 }
@@ -309,7 +308,7 @@ export async function associateDevice(
     if (!(await codes.where('codeHash', '=', codeHash).executeTakeFirst())) throw new PlatformError('notFound');
     const before = await find(tx, 'devices', id);
     if (!before || before.deleted !== null || before.organizationId !== from) throw new PlatformError('association');
-    if (!(await findLive(tx, 'organizations', caller.accountId, to))) throw unknownReference('organizationId');
+    await demandReference(tx, 'organizations', caller.accountId, to, 'organizationId');
     const changes = { organizationId: to, provisioningState: 'associated' };
     const after = await change(tx, 'devices', id, 'latest', { caller, clock: ctx.clock }, changes);
     await ctx.audit.record(tx, {
@@ -339,16 +338,13 @@ export function deviceRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'device');
     access.demandAccount(caller, body.accountId);
     readSettable(body);
-    const { deviceTemplateId, organizationId: organization = null } = askedPlace(caller, body);
+    const { deviceTemplateId, organizationId = null } = askedPlace(caller, body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const template =
-        deviceTemplateId !== undefined
-          ? await findLive(tx, 'deviceTemplates', caller.accountId, deviceTemplateId)
-          : await defaultTemplate(tx, 'deviceTemplates', caller.accountId);
-      if (!template) throw unknownReference('deviceTemplateId');
-      if (organization !== null && !(await findLive(tx, 'organizations', caller.accountId, organization)))
-        throw unknownReference('organizationId');
-      const place = { deviceTemplateId: template.id, organizationId: organization, provisioningState: 'defined' };
+      const { accountId } = caller;
+      const template = await templateFor(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
+      if (organizationId !== null)
+        await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
+      const place = { deviceTemplateId: template.id, organizationId, provisioningState: 'defined' };
       const made = newDevice(ctx, caller, place, body);
       await demandNew(tx, caller, made);
       await reserve(tx, caller, 1, clock);

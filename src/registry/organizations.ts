@@ -23,9 +23,9 @@ import {
   type Changes,
   change,
   demandLive,
+  demandReference,
   demandTrashed,
   find,
-  findLive,
   findReached,
   insert,
   recover,
@@ -35,7 +35,7 @@ import {
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { fieldBody, organizationShape, showAccount, showEndUser, showOrganization, showTemplate } from './shapes.js';
-import { defaultTemplate } from './templates.js';
+import { templateFor } from './templates.js';
 
 /** A top-level organization is level 1 (spec 8, decisions 3). */
 const deepestLevel = 5;
@@ -91,11 +91,14 @@ export function organizationRoutes(app: App, ctx: Context): void {
     else demandPlace(caller, parent);
     const { row, endUser } = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandInto(tx, caller, 'parentId', parent);
-      const template =
-        body.organizationTemplateId !== undefined
-          ? await findLive(tx, 'organizationTemplates', caller.accountId, body.organizationTemplateId)
-          : await defaultTemplate(tx, 'organizationTemplates', caller.accountId);
-      if (!template) throw unknownReference('organizationTemplateId');
+      const { organizationTemplateId } = body;
+      const template = await templateFor(
+        tx,
+        'organizationTemplates',
+        caller.accountId,
+        organizationTemplateId,
+        'organizationTemplateId',
+      );
       const stamped = stamp(clock, caller);
       await demandDepth(tx, caller, stamped.id, parent);
       if (caller.kind === 'newcomer') await countOwnOrganization(tx, caller);
@@ -125,8 +128,9 @@ export function organizationRoutes(app: App, ctx: Context): void {
     organization: Row<'organizations'>,
     body: Static<typeof createBody>,
   ): Promise<Row<'endUsers'>> {
-    const template = await findLive(tx, 'endUserTemplates', caller.accountId, body.endUserTemplateId ?? '');
-    if (!template) throw unknownReference('endUserTemplateId');
+    const { accountId } = caller;
+    const given = body.endUserTemplateId ?? '';
+    const template = await demandReference(tx, 'endUserTemplates', accountId, given, 'endUserTemplateId');
     return insert(tx, 'endUsers', {
       ...stamp(clock, caller),
       endUserTemplateId: template.id,
@@ -234,8 +238,9 @@ export function organizationRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'delete', 'organization');
     const before = demandTrashed(await findReached(ctx, caller, 'organizations', id));
     const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
-      const template = await findLive(tx, 'organizationTemplates', caller.accountId, before.organizationTemplateId);
-      if (!template) throw unknownReference('organizationTemplateId');
+      const { accountId, organizationTemplateId } = before;
+      const path = 'organizationTemplateId';
+      await demandReference(tx, 'organizationTemplates', accountId, organizationTemplateId, path);
       const recovered = await recover(tx, 'organizations', id, version, { caller, clock });
       await demandDepth(tx, caller, id, recovered.parentId);
       return recovered;
@@ -327,8 +332,7 @@ async function demandDepth(tx: Tx, caller: Caller, id: string, parent: string | 
   let level = 1;
   for (let above = parent; above !== null; level += 1) {
     if (above === id) throw invalid('parentId', 'must not be the organization itself or below it');
-    const row: Row<'organizations'> | undefined = await findLive(tx, 'organizations', caller.accountId, above);
-    if (!row) throw unknownReference('parentId');
+    const row: Row<'organizations'> = await demandReference(tx, 'organizations', caller.accountId, above, 'parentId');
     above = row.parentId;
   }
   if (level + (await heightBelow(tx, id)) > deepestLevel) throw new PlatformError('tooDeep');

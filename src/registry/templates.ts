@@ -20,6 +20,7 @@ import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
   demandLive,
+  demandReference,
   demandTrashed,
   find,
   findReached,
@@ -96,10 +97,21 @@ const counted = Type.Object({
   count: Type.Optional(Type.String({ description: 'Comma-separated child counts to include.' })),
 });
 
-/** The live default template of a kind, for entities created without one. */
+/** The live default template of a kind. */
 export async function defaultTemplate(db: Db, table: TemplateTable, accountId: string): Promise<Row<TemplateTable>> {
   const rows = db.selectFrom(table as 'deviceTemplates').selectAll();
   return rows.where('accountId', '=', accountId).where('default', '=', 1).executeTakeFirstOrThrow();
+}
+
+/** The template of a new entity: the live one that `path` names, or the default one. @throws PlatformError 400/102. */
+export async function templateFor(
+  db: Db,
+  table: TemplateTable,
+  accountId: string,
+  id: string | undefined,
+  path: string,
+): Promise<Row<TemplateTable>> {
+  return id === undefined ? defaultTemplate(db, table, accountId) : demandReference(db, table, accountId, id, path);
 }
 
 export function templateRoutes(app: App, ctx: Context): void {
