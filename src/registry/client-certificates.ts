@@ -5,7 +5,7 @@ import type { AuthorityRow } from '../../db/index.js';
 import type { CertificateCheck, Context, PresentedCertificate } from '../context.js';
 import { find, findLive, insert } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
-import { newDevice } from './devices.js';
+import { newDevice } from './device-changes.js';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.js';
 
 /** CAs that may stand between a registered one and a device. */
