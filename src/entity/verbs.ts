@@ -20,11 +20,11 @@ type Common = Pick<
 type SystemField = keyof Common;
 
 /** Any entity table, seen through the fields they share, so that one statement serves them all. */
-function shared(db: Db): Kysely<{ entity: Common }> {
+export function shared(db: Db): Kysely<{ entity: Common }> {
   return db as unknown as Kysely<{ entity: Common }>;
 }
 
-function named(table: EntityTable): 'entity' {
+export function named(table: EntityTable): 'entity' {
   return table as unknown as 'entity';
 }
 

@@ -6,16 +6,8 @@ import type { Row } from '../../db/records.js';
 import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
-import {
-  childCounts,
-  hasChildren,
-  type Listing,
-  type ListQuery,
-  list,
-  listSchema,
-  parentsOf,
-  readNames,
-} from '../entity/listing.js';
+import { childCounts, hasChildren, parentsOf, readNames } from '../entity/beside.js';
+import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
 import { demandInto, writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
