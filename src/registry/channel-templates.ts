@@ -127,14 +127,14 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, 'read', 'channelTemplate');
+    access.demand(caller, state === 'live' ? 'read' : 'delete', 'channelTemplate');
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, listing, query, state);
     return { results: rows?.map(showChannelTemplate), meta };
   }
 
   async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'channelTemplate');
+    access.demand(caller, 'delete', 'channelTemplate');
     return showChannelTemplate(demandTrashed(await findReached(ctx, caller, 'channelTemplates', id)));
   }
 

@@ -230,12 +230,12 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
   }
 
   async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'customField');
+    access.demand(caller, 'delete', 'customField');
     return show(demandTrashed(await own(caller, id)));
   }
 
   async function listTrash(caller: Caller, query: ListQuery) {
-    access.demand(caller, 'read', 'customField');
+    access.demand(caller, 'delete', 'customField');
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, listing, query, 'trash');
     return { results: rows?.map(show), meta };

@@ -126,7 +126,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, 'read', 'device');
+    access.demand(caller, state === 'live' ? 'read' : 'delete', 'device');
     access.demandAccount(caller, query.accountId);
     if (caller.kind === 'station' && typeof query.serialNumber !== 'string')
       throw invalid('serialNumber', 'is required: a station finds its devices by their whole serial number');
@@ -162,11 +162,6 @@ export function deviceRoutes(app: App, ctx: Context): void {
     return showOne(demandTrashed(await findReached(ctx, caller, 'devices', id)));
   }
 
-  async function listTrash(caller: Caller, query: ListQuery) {
-    access.demand(caller, 'delete', 'device');
-    return page(caller, query, 'trash');
-  }
-
   async function bringBack(caller: Caller, id: string, version: number) {
     access.demand(caller, 'delete', 'device');
     demandTrashed(await findReached(ctx, caller, 'devices', id));
@@ -193,7 +188,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
       run: (caller, query) => page(caller, query as ListQuery, 'live'),
     },
     readTrash,
-    listTrash,
+    listTrash: (caller, query) => page(caller, query, 'trash'),
     recover: bringBack,
   });
 }

@@ -142,7 +142,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, 'read', 'endUser');
+    access.demand(caller, state === 'live' ? 'read' : 'delete', 'endUser');
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, listing, query, state);
     return { results: rows && (await show(caller, rows, query)), meta };
@@ -169,7 +169,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
   }
 
   async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'endUser');
+    access.demand(caller, 'delete', 'endUser');
     return showOne(demandTrashed(await findReached(ctx, caller, 'endUsers', id)));
   }
 

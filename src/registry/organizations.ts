@@ -183,7 +183,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, 'read', 'organization');
+    access.demand(caller, state === 'live' ? 'read' : 'delete', 'organization');
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, state === 'live' ? listing : trashListing, query, state);
     return { results: rows && (await show(caller, rows, query)), meta };
@@ -222,7 +222,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
   }
 
   async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'organization');
+    access.demand(caller, 'delete', 'organization');
     return showOne(demandTrashed(await findReached(ctx, caller, 'organizations', id)));
   }
 

@@ -193,7 +193,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, 'read', entity);
+    access.demand(caller, state === 'live' ? 'read' : 'delete', entity);
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, listing, query, state);
     const sortBy = query.sortBy ?? (state === 'live' ? listing.defaultSort : 'deleted');
@@ -202,7 +202,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   }
 
   async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'read', entity);
+    access.demand(caller, 'delete', entity);
     return show(demandTrashed(await findReached(ctx, caller, table, id)));
   }
 
