@@ -88,7 +88,7 @@ export class LoginLimits {
     this.#shortCodes.clear(subject);
   }
 
-  /** What `look` finds; where it fails, the try was neither right nor wrong, and is not counted. @throws what `look` does. */
+  /** What `look` finds; where it fails, the try was neither right nor wrong and is not counted. @throws what `look` does. */
   async unlessItFails<R>({ subject, address }: LoginTry, look: () => Promise<R>): Promise<R> {
     try {
       return await look();

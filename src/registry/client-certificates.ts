@@ -14,7 +14,7 @@ const mostBetween = 3;
 const provenKept = 100_000;
 /** CAs in between that are remembered: a resumed TLS session has the device's own certificate only. */
 const betweenKept = 2000;
-/** In the place of an account, for devices that are not there yet; what one account's CA has signed may stand in another's place here. */
+/** In the place of an account, for devices that are not there yet: what CAs of different accounts have signed meets here. */
 const everyAccount = 'all';
 const authoritiesKept = 1000;
 const longestSerialNumber = 255;

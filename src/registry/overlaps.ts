@@ -1,4 +1,4 @@
-/** Secrets that overlap (decisions 6, `graceSeconds`): the previous one works until the new one has connected, or for a time. */
+/** Secrets that overlap (decisions 6, `graceSeconds`): the previous one works for a time, or until the new one connects. */
 import type { CredentialRow, Registry } from '../../db/index.js';
 import type { Clock } from '../context.js';
 
