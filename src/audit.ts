@@ -15,7 +15,7 @@ import { PlatformError } from './errors.js';
 import type { App } from './http.js';
 import { readDate } from './messages/query.js';
 
-export const auditEvents = [
+const auditEvents = [
   'login',
   'logout',
   'mfaRequired',
@@ -55,7 +55,7 @@ export const auditEvents = [
 export type AuditEvent = (typeof auditEvents)[number];
 
 /** One event. Without an actor it was somebody unknown; `address` is where the actor spoke from. */
-export interface AuditEntry {
+interface AuditEntry {
   event: AuditEvent;
   outcome: 'success' | 'failure';
   accountId: string;

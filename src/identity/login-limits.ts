@@ -16,7 +16,7 @@ const strangerPause = 10_000;
 const shortCodes = 30;
 
 /** One try to log in. `subject` names the identity, existing or not, so that both are counted alike. */
-export interface LoginTry {
+interface LoginTry {
   subject: string;
   userId: string | undefined;
   address: string;

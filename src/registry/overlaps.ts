@@ -9,7 +9,7 @@ const rowsAtOnce = 500;
 export const noPrevious = { previousHash: null, previousGeneration: null, previousUntil: null };
 
 /** A secret that is in force: its hash, and the generation that a connection made with it bears. */
-export interface InForce {
+interface InForce {
   hash: string;
   generation: number;
 }
