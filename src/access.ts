@@ -28,7 +28,7 @@ interface Known {
 
 /** Programs that have an appToken (decisions 4). */
 export const applicationKinds = ['endUserApp', 'backEnd', 'station'] as const;
-export type ApplicationKind = (typeof applicationKinds)[number];
+type ApplicationKind = (typeof applicationKinds)[number];
 
 /** Who acts. */
 export type Caller =

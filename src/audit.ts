@@ -16,7 +16,7 @@ import type { App } from './http.js';
 import { onBehalfOf } from './log.js';
 import { readDate } from './messages/query.js';
 
-export const auditEvents = [
+const auditEvents = [
   'login',
   'logout',
   'mfaRequired',
@@ -56,7 +56,7 @@ export const auditEvents = [
 export type AuditEvent = (typeof auditEvents)[number];
 
 /** One event. Without an actor it was somebody unknown; `address` is where the actor spoke from. */
-export interface AuditEntry {
+interface AuditEntry {
   event: AuditEvent;
   outcome: 'success' | 'failure';
   accountId: string;

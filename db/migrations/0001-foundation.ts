@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 const commonButId = `
   "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
@@ -130,7 +131,5 @@ const statements = `
 export const name = '0001-foundation';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of statements.split(';')) {
-    if (statement.trim()) await sql.raw(statement).execute(db);
-  }
+  await executeAll(db, statements.split(';'));
 }

@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 const statements = `
   CREATE TABLE "customFields" (
@@ -53,7 +54,5 @@ const statements = `
 export const name = '0002-registry';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of statements.split(';')) {
-    if (statement.trim()) await sql.raw(statement).execute(db);
-  }
+  await executeAll(db, statements.split(';'));
 }

@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 /** Orders of GET /devices (spec 4.3): each is read from an index, ties by id. */
 const sorts = [
@@ -93,5 +94,5 @@ const statements = [
 export const name = '0003-device-lists';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of statements) await sql.raw(statement).execute(db);
+  await executeAll(db, statements);
 }

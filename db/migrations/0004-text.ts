@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 const columns = ['serialNumber', 'firmwareVersion'];
 type Row = 'new' | 'old';
@@ -98,5 +99,5 @@ export const name = '0004-text';
 export const mayLose = ['deviceCounts'];
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of statements) await sql.raw(statement).execute(db);
+  await executeAll(db, statements);
 }

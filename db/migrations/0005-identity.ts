@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 /** Fields of every entity (spec 2.1). */
 const common = `
@@ -165,6 +166,5 @@ const newPassword = `CREATE TRIGGER "identities_new_password" AFTER UPDATE OF "p
 export const name = '0005-identity';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of [...statements.split(';'), ...appendOnly, newPassword])
-    if (statement.trim()) await sql.raw(statement).execute(db);
+  await executeAll(db, [...statements.split(';'), ...appendOnly, newPassword]);
 }

@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 const statements = `
   CREATE TABLE "series" (
@@ -46,7 +47,5 @@ const statements = `
 export const name = 'messages-0001';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of statements.split(';')) {
-    if (statement.trim()) await sql.raw(statement).execute(db);
-  }
+  await executeAll(db, statements.split(';'));
 }

@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 /**
  * MQTT sessions and what is kept for them. A message for several sessions is stored once; the queue is clustered by
@@ -55,7 +56,5 @@ const statements = `
 export const name = 'messages-0002';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of statements.split(';')) {
-    if (statement.trim()) await sql.raw(statement).execute(db);
-  }
+  await executeAll(db, statements.split(';'));
 }

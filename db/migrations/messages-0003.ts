@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 const statements = [
   'CREATE INDEX "logs_account" ON "logs" ("accountId", "time", "severity", "deviceId")',
@@ -18,5 +19,5 @@ const statements = [
 export const name = 'messages-0003';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of statements) await sql.raw(statement).execute(db);
+  await executeAll(db, statements);
 }

@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 /**
  * Messages on their way to bridges (decisions 7). `state` is 0 pending, 1 delivered, 2 dead, and `since` the time of
@@ -27,7 +28,5 @@ const statements = `
 export const name = 'messages-0004';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of statements.split(';')) {
-    if (statement.trim()) await sql.raw(statement).execute(db);
-  }
+  await executeAll(db, statements.split(';'));
 }

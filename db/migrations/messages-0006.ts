@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 /**
  * Where in a series a category is (series-marks.ts): every point lies in a mark of its series and category, and the marks
@@ -22,5 +23,5 @@ const statements = [
 export const name = 'messages-0006';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of statements) await sql.raw(statement).execute(db);
+  await executeAll(db, statements);
 }

@@ -1,4 +1,5 @@
-import { type Kysely, sql } from '../kysely.js';
+import type { Kysely } from '../kysely.js';
+import { executeAll } from './execute.js';
 
 /**
  * What those who come back to a stream have missed, in the order in which it came: log entries and series by account, and
@@ -28,5 +29,5 @@ const statements = [
 export const name = 'messages-0007';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
-  for (const statement of statements) await sql.raw(statement).execute(db);
+  await executeAll(db, statements);
 }

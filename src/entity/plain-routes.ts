@@ -33,7 +33,7 @@ interface Said {
 }
 
 /** One kind: where it lives, what it is called, its schemas and its verbs; the rights are asked for before each verb. */
-export interface PlainKind<T extends EntityTable, C extends TObject, U extends TObject> {
+interface PlainKind<T extends EntityTable, C extends TObject, U extends TObject> {
   path: string;
   tag: string;
   /** What it is called in the table of rights. */

@@ -13,7 +13,7 @@ export interface Wire {
   version: string;
 }
 
-export interface WirePage {
+interface WirePage {
   results: Wire[] | undefined;
   meta: Meta | undefined;
 }

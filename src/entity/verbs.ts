@@ -6,7 +6,7 @@ import type { Kysely } from '../../db/kysely.js';
 import type { EntityTable, Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Clock, Context } from '../context.js';
-import { PlatformError } from '../errors.js';
+import { PlatformError, unknownReference } from '../errors.js';
 import { noteMade } from '../idempotency.js';
 
 /** How long a deleted entity can be recovered (spec 3.2), in milliseconds. */
@@ -20,11 +20,11 @@ type Common = Pick<
 type SystemField = keyof Common;
 
 /** Any entity table, seen through the fields they share, so that one statement serves them all. */
-function shared(db: Db): Kysely<{ entity: Common }> {
+export function shared(db: Db): Kysely<{ entity: Common }> {
   return db as unknown as Kysely<{ entity: Common }>;
 }
 
-function named(table: EntityTable): 'entity' {
+export function named(table: EntityTable): 'entity' {
   return table as unknown as 'entity';
 }
 
@@ -66,7 +66,7 @@ export async function find<T extends EntityTable>(db: Db, table: T, id: string):
   return row as unknown as Row<T> | undefined;
 }
 
-/** A live entity of the account, for references in a body; undefined is what the caller turns into 102. */
+/** A live entity of the account. */
 export async function findLive<T extends EntityTable>(
   db: Db,
   table: T,
@@ -75,6 +75,19 @@ export async function findLive<T extends EntityTable>(
 ): Promise<Row<T> | undefined> {
   const row = await find(db, table, id);
   return row && row.accountId === accountId && row.deleted === null ? row : undefined;
+}
+
+/** The live entity of the account that `path` of a body names. @throws PlatformError 400/102 naming `path`. */
+export async function demandReference<T extends EntityTable>(
+  db: Db,
+  table: T,
+  accountId: string,
+  id: string,
+  path: string,
+): Promise<Row<T>> {
+  const row = await findLive(db, table, accountId, id);
+  if (!row) throw unknownReference(path);
+  return row;
 }
 
 /**

@@ -8,7 +8,7 @@ import { find, findLive, timestamp } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import { makeSecret } from '../identity/secrets.js';
 import { secretStored, storeSecret } from '../registry/credentials.js';
-import { deviceChanged, deviceTrashed, moveDevice, recoverDevice, trashDevice } from '../registry/devices.js';
+import { deviceChanged, deviceTrashed, moveDevice, recoverDevice, trashDevice } from '../registry/device-changes.js';
 import {
   failedRow,
   type GivenRow,

@@ -11,7 +11,7 @@ import { findUnstorable, unstorable } from '../entity/values.js';
 import { findLive, timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import { newCredential } from '../registry/credentials.js';
-import { newDevice, newDeviceShape } from '../registry/devices.js';
+import { newDevice, newDeviceShape } from '../registry/device-changes.js';
 import { defaultTemplate } from '../registry/templates.js';
 import { askedPlace, remaining, reserve } from './station-limits.js';
 import {

@@ -9,8 +9,8 @@ import { type Listing, oneOf } from '../entity/listing.js';
 import { plainRoutes } from '../entity/plain-routes.js';
 import { writeAs } from '../entity/standing.js';
 import { parseDate } from '../entity/values.js';
-import { find, findLive, insert, stamp, trash } from '../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../errors.js';
+import { demandReference, find, insert, stamp, trash } from '../entity/verbs.js';
+import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
 import { makeSecret } from './secrets.js';
@@ -165,9 +165,8 @@ async function readStation(
   const expires = parseDate(expiresAt);
   if (expires === undefined) throw invalid('expiresAt', 'must be an ISO 8601 date, and is required for a station');
   if (expires <= clock.now()) throw invalid('expiresAt', 'must be in the future');
-  if (!(await findLive(tx, 'deviceTemplates', accountId, deviceTemplateId))) throw unknownReference('deviceTemplateId');
-  if (organizationId !== null && !(await findLive(tx, 'organizations', accountId, organizationId)))
-    throw unknownReference('organizationId');
+  await demandReference(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
+  if (organizationId !== null) await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
   return { deviceTemplateId, organizationId, maxDevices, expiresAt: new Date(expires).toISOString() };
 }
 

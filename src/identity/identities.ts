@@ -47,7 +47,7 @@ export function newIdentity(
 }
 
 /** What a body says of the identity that is to be made (spec 4.4, decisions 3). */
-export interface NewUserBody {
+interface NewUserBody {
   createIdmUser?: boolean;
   idmUserEmail?: string;
   idmUserPassword?: string;

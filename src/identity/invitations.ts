@@ -25,7 +25,7 @@ export const invitationSent = Type.Optional(
 );
 
 /** An identity that has been made and has no password yet; the token stands nowhere else. */
-export interface Invitation {
+interface Invitation {
   identity: Row<'identities'>;
   token: string;
   /** Takes back that the letter was counted, when it does not go out. */

@@ -16,7 +16,7 @@ const strangerPause = 10_000;
 const shortCodes = 30;
 
 /** One try to log in. `subject` names the identity, existing or not, so that both are counted alike. */
-export interface LoginTry {
+interface LoginTry {
   subject: string;
   userId: string | undefined;
   address: string;
@@ -88,7 +88,7 @@ export class LoginLimits {
     this.#shortCodes.clear(subject);
   }
 
-  /** What `look` finds; where it fails, the try was neither right nor wrong, and is not counted. @throws what `look` does. */
+  /** What `look` finds; where it fails, the try was neither right nor wrong and is not counted. @throws what `look` does. */
   async unlessItFails<R>({ subject, address }: LoginTry, look: () => Promise<R>): Promise<R> {
     try {
       return await look();

@@ -12,7 +12,7 @@ import { makeSecret } from './secrets.js';
 const hour = 60 * 60_000;
 
 /** How long each lasts, in milliseconds; an invitation is a token for the first password. */
-export const tokenLifetimes = { reset: hour, invitation: 7 * 24 * hour, email: 24 * hour };
+const tokenLifetimes = { reset: hour, invitation: 7 * 24 * hour, email: 24 * hour };
 
 interface Wanted {
   userId: string;

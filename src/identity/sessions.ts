@@ -15,11 +15,11 @@ const minute = 60_000;
 const day = 24 * 60 * minute;
 
 /** How long a session lasts by `renewalType`, in milliseconds (spec 4.2, 8). */
-export const sessionLengths = { default: 14 * day, short: 30 * minute, remembered: 7 * day, extended: 100 * day };
+const sessionLengths = { default: 14 * day, short: 30 * minute, remembered: 7 * day, extended: 100 * day };
 export type RenewalType = Exclude<keyof typeof sessionLengths, 'default'>;
 
 /** How long a token lasts without a renewal, in milliseconds (spec 8). */
-export const tokenLifetime = 20 * minute;
+const tokenLifetime = 20 * minute;
 
 /** An answer carries a fresh token once the caller's is older than this, in milliseconds. */
 const renewAfter = minute;

@@ -8,7 +8,7 @@ import { PlatformError } from '../errors.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
 import type { Passwords } from '../identity/passwords.js';
 
-export interface NewAccount {
+interface NewAccount {
   id?: string | undefined;
   name: string;
   adminEmail: string;

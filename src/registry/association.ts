@@ -12,7 +12,7 @@ import { find, findLive, timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { checkCharacter, codeLength, hashesOfCode, hashOfCode, makeCode } from './association-codes.js';
-import { associateDevice } from './devices.js';
+import { associateDevice } from './device-changes.js';
 
 /** Wrong codes that a caller may try in `tryWindow` milliseconds. */
 const tries = 10;

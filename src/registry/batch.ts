@@ -10,6 +10,8 @@ import type { App } from '../http.js';
 const mostRequests = 50;
 /** Headers of the outer request by which the caller is known. */
 const callerHeaders = ['authorization', 'cookie'];
+/** Headers that a sub-request cannot have: they say how it came, and it came with the batch. */
+const wayHeaders = ['content-length', 'transfer-encoding', 'host', 'connection', 'x-forwarded-for'];
 /** Marks a sub-request. A caller that sends it itself is refused a batch, and nothing else. */
 const insideBatch = 'slipway-inside-batch';
 
@@ -118,10 +120,10 @@ function localPath(path: string): string | undefined {
 }
 
 function lowerCased(headers: Record<string, string> = {}): Record<string, string> {
-  const identity = new Set([...callerHeaders, 'content-length', 'transfer-encoding', 'host', 'connection']);
+  const refused = new Set([...callerHeaders, ...wayHeaders]);
   return Object.fromEntries(
     Object.entries(headers)
       .map(([name, value]) => [name.toLowerCase(), value] as const)
-      .filter(([name]) => !identity.has(name)),
+      .filter(([name]) => !refused.has(name)),
   );
 }

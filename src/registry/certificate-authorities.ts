@@ -9,8 +9,8 @@ import type { Context } from '../context.js';
 import type { Listing } from '../entity/listing.js';
 import { plainRoutes } from '../entity/plain-routes.js';
 import { writeAs } from '../entity/standing.js';
-import { change, find, findLive, insert, stamp, trash } from '../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../errors.js';
+import { change, demandReference, find, insert, stamp, trash } from '../entity/verbs.js';
+import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { certificateShape, pem, readValid, storedForm } from './certificates.js';
 import { commonShape, showCommon } from './shapes.js';
@@ -162,10 +162,9 @@ async function demandLiving(
   { accountId }: Caller,
   { deviceTemplateId, organizationId }: Pick<Making, 'deviceTemplateId' | 'organizationId'>,
 ): Promise<void> {
-  if (deviceTemplateId !== null && !(await findLive(tx, 'deviceTemplates', accountId, deviceTemplateId)))
-    throw unknownReference('deviceTemplateId');
-  if (organizationId !== null && !(await findLive(tx, 'organizations', accountId, organizationId)))
-    throw unknownReference('organizationId');
+  if (deviceTemplateId !== null)
+    await demandReference(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
+  if (organizationId !== null) await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
 }
 
 function record(

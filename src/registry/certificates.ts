@@ -7,8 +7,8 @@ import type { Clock, Context } from '../context.js';
 import { type Listing, oneOf } from '../entity/listing.js';
 import { plainRoutes } from '../entity/plain-routes.js';
 import { writeAs } from '../entity/standing.js';
-import { findLive, insert, stamp, trash } from '../entity/verbs.js';
-import { invalid, unknownReference } from '../errors.js';
+import { demandReference, insert, stamp, trash } from '../entity/verbs.js';
+import { invalid } from '../errors.js';
 import type { App } from '../http.js';
 import { activate } from './credentials.js';
 import { commonShape, showCommon } from './shapes.js';
@@ -92,8 +92,7 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
   if (weakness !== undefined) throw invalid('certificate', weakness);
   const stamped = stamp(clock, caller);
   const { row, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
-    const device = await findLive(tx, 'devices', caller.accountId, body.entityId);
-    if (!device) throw unknownReference('entityId');
+    const device = await demandReference(tx, 'devices', caller.accountId, body.entityId, 'entityId');
     const others = tx.selectFrom('certificates').select('id').where('entityId', '=', device.id);
     if ((await others.where('deleted', 'is', null).limit(mostOfDevice).execute()).length === mostOfDevice)
       throw invalid('entityId', `has ${mostOfDevice} certificates, which is the most`);

@@ -11,15 +11,15 @@ import { writeAs } from '../entity/standing.js';
 import {
   change,
   demandLive,
+  demandReference,
   demandTrashed,
-  findLive,
   findReached,
   insert,
   recover,
   stamp,
   trash,
 } from '../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../errors.js';
+import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import { channelTemplateShape, showChannelTemplate } from './shapes.js';
 
@@ -76,8 +76,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
     checkName(body.name);
     checkRetention(retentionDays, persistenceType);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const template = await findLive(tx, 'deviceTemplates', caller.accountId, body.entityId);
-      if (!template) throw unknownReference('entityId');
+      const template = await demandReference(tx, 'deviceTemplates', caller.accountId, body.entityId, 'entityId');
       return insert(tx, 'channelTemplates', {
         ...stamp(clock, caller),
         entityId: template.id,
@@ -128,14 +127,14 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, 'read', 'channelTemplate');
+    access.demand(caller, state === 'live' ? 'read' : 'delete', 'channelTemplate');
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, listing, query, state);
     return { results: rows?.map(showChannelTemplate), meta };
   }
 
   async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'channelTemplate');
+    access.demand(caller, 'delete', 'channelTemplate');
     return showChannelTemplate(demandTrashed(await findReached(ctx, caller, 'channelTemplates', id)));
   }
 
@@ -143,8 +142,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'delete', 'channelTemplate');
     const before = await findReached(ctx, caller, 'channelTemplates', id);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const template = await findLive(tx, 'deviceTemplates', caller.accountId, before.entityId);
-      if (!template) throw unknownReference('entityId');
+      await demandReference(tx, 'deviceTemplates', caller.accountId, before.entityId, 'entityId');
       return recover(tx, 'channelTemplates', id, version, { caller, clock });
     });
     access.channelsChanged(row.entityId);

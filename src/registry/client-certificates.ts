@@ -5,7 +5,7 @@ import type { AuthorityRow } from '../../db/index.js';
 import type { CertificateCheck, Context, PresentedCertificate } from '../context.js';
 import { find, findLive, insert } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
-import { newDevice } from './devices.js';
+import { newDevice } from './device-changes.js';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.js';
 
 /** CAs that may stand between a registered one and a device. */
@@ -14,7 +14,7 @@ const mostBetween = 3;
 const provenKept = 100_000;
 /** CAs in between that are remembered: a resumed TLS session has the device's own certificate only. */
 const betweenKept = 2000;
-/** In the place of an account, for devices that are not there yet; what one account's CA has signed may stand in another's place here. */
+/** In the place of an account, for devices that are not there yet: what CAs of different accounts have signed meets here. */
 const everyAccount = 'all';
 const authoritiesKept = 1000;
 const longestSerialNumber = 255;

@@ -84,7 +84,7 @@ export function credentialRoutes(app: App, ctx: Context): void {
  * @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for an entity that is not there, or is not the caller's
  * own where it is an end-user.
  */
-export async function createCredential(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+async function createCredential(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
   const { access, clock } = ctx;
   access.demand(caller, 'create', 'mqttCredential');
   access.demandAccount(caller, body.accountId);

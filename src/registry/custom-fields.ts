@@ -11,15 +11,15 @@ import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entit
 import {
   change,
   demandLive,
+  demandReference,
   demandTrashed,
-  findLive,
   findReached,
   insert,
   recover,
   stamp,
   trash,
 } from '../entity/verbs.js';
-import { type FailureKind, invalid, PlatformError, unknownReference } from '../errors.js';
+import { type FailureKind, invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
 import {
   commonShape,
@@ -172,8 +172,7 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
     const { description = null, required = 0, default: fallback = null, ...set } = readBody(given);
     const parent = templateOf(caller, given);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      if (template && !(await findLive(tx, template.table, caller.accountId, parent)))
-        throw unknownReference(template.property);
+      if (template) await demandReference(tx, template.table, caller.accountId, parent, template.property);
       return insert(tx, 'customFields', {
         ...stamp(clock, caller),
         kind: kind.kind,
@@ -231,12 +230,12 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
   }
 
   async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'customField');
+    access.demand(caller, 'delete', 'customField');
     return show(demandTrashed(await own(caller, id)));
   }
 
   async function listTrash(caller: Caller, query: ListQuery) {
-    access.demand(caller, 'read', 'customField');
+    access.demand(caller, 'delete', 'customField');
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, listing, query, 'trash');
     return { results: rows?.map(show), meta };
@@ -246,8 +245,7 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
     access.demand(caller, 'delete', 'customField');
     const before = demandTrashed(await own(caller, id));
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      if (template && !(await findLive(tx, template.table, caller.accountId, before.templateId)))
-        throw unknownReference(template.property);
+      if (template) await demandReference(tx, template.table, caller.accountId, before.templateId, template.property);
       return recover(tx, 'customFields', id, version, { caller, clock });
     });
     ctx.fields.changed(row.templateId);

@@ -5,7 +5,7 @@ import type { Context, Rejection } from '../context.js';
 import { findUnstorable, unstorable } from '../entity/values.js';
 import { find } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
-import { stateShape, updateDevice } from './devices.js';
+import { stateShape, updateDevice } from './device-changes.js';
 import { type ShowContext, showDeviceState } from './shapes.js';
 
 const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;

@@ -5,16 +5,17 @@ import type { Row } from '../../db/records.js';
 import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context, Revoked } from '../context.js';
-import { type Listing, type ListQuery, list, listSchema, parentsOf, readNames } from '../entity/listing.js';
+import { parentsOf, readNames } from '../entity/beside.js';
+import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
 import { demandInto, writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
   demandLive,
+  demandReference,
   demandTrashed,
   find,
-  findLive,
   findReached,
   insert,
   recover,
@@ -28,7 +29,7 @@ import { Invitations } from '../identity/invitations.js';
 import { longestPassword } from '../identity/passwords.js';
 import { accountOf } from './organizations.js';
 import { endUserShape, fieldBody, showEndUser, showOrganization, showTemplate } from './shapes.js';
-import { defaultTemplate } from './templates.js';
+import { templateFor } from './templates.js';
 
 const fields = fieldBody('endUsers');
 const createBody = Type.Object({
@@ -75,13 +76,10 @@ export function endUserRoutes(app: App, ctx: Context): void {
     if (identity) invitations.demandRoom(caller, identity);
     const { row, invitation } = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandInto(tx, caller, 'organizationId', body.organizationId);
-      const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
-      if (!organization) throw unknownReference('organizationId');
-      const template =
-        body.endUserTemplateId !== undefined
-          ? await findLive(tx, 'endUserTemplates', caller.accountId, body.endUserTemplateId)
-          : await defaultTemplate(tx, 'endUserTemplates', caller.accountId);
-      if (!template) throw unknownReference('endUserTemplateId');
+      const { accountId } = caller;
+      const { organizationId, endUserTemplateId } = body;
+      const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
+      const template = await templateFor(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
       const invitation = identity && (await invitations.makeIdentity(tx, caller, identity));
       const row = await insert(tx, 'endUsers', {
         ...stamp(clock, caller),
@@ -115,8 +113,9 @@ export function endUserRoutes(app: App, ctx: Context): void {
     const values = readFields(ctx.fields.of('endUsers', before.endUserTemplateId), body);
     const row = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
       await demandInto(tx, caller, 'organizationId', body.organizationId);
-      const organization = await findLive(tx, 'organizations', caller.accountId, body.organizationId);
-      if (!organization) throw unknownReference('organizationId');
+      const { accountId } = caller;
+      const { organizationId } = body;
+      const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
       const stored = (await find(tx, 'endUsers', id)) ?? before;
       return change(
         tx,
@@ -143,7 +142,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, 'read', 'endUser');
+    access.demand(caller, state === 'live' ? 'read' : 'delete', 'endUser');
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, listing, query, state);
     return { results: rows && (await show(caller, rows, query)), meta };
@@ -170,7 +169,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
   }
 
   async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'endUser');
+    access.demand(caller, 'delete', 'endUser');
     return showOne(demandTrashed(await findReached(ctx, caller, 'endUsers', id)));
   }
 
@@ -178,10 +177,9 @@ export function endUserRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'delete', 'endUser');
     const before = demandTrashed(await findReached(ctx, caller, 'endUsers', id));
     const row = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
-      const organization = await findLive(tx, 'organizations', caller.accountId, before.organizationId);
-      if (!organization) throw unknownReference('organizationId');
-      const template = await findLive(tx, 'endUserTemplates', caller.accountId, before.endUserTemplateId);
-      if (!template) throw unknownReference('endUserTemplateId');
+      const { accountId, organizationId, endUserTemplateId } = before;
+      await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
+      await demandReference(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
       if (await isAccountUser(tx, before.userId)) throw new PlatformError('userExists');
       return recover(tx, 'endUsers', id, version, { caller, clock });
     });

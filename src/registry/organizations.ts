@@ -6,16 +6,8 @@ import type { Row } from '../../db/records.js';
 import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
-import {
-  childCounts,
-  hasChildren,
-  type Listing,
-  type ListQuery,
-  list,
-  listSchema,
-  parentsOf,
-  readNames,
-} from '../entity/listing.js';
+import { childCounts, hasChildren, parentsOf, readNames } from '../entity/beside.js';
+import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
 import { demandInto, writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
@@ -23,9 +15,9 @@ import {
   type Changes,
   change,
   demandLive,
+  demandReference,
   demandTrashed,
   find,
-  findLive,
   findReached,
   insert,
   recover,
@@ -35,7 +27,7 @@ import {
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http.js';
 import { fieldBody, organizationShape, showAccount, showEndUser, showOrganization, showTemplate } from './shapes.js';
-import { defaultTemplate } from './templates.js';
+import { templateFor } from './templates.js';
 
 /** A top-level organization is level 1 (spec 8, decisions 3). */
 const deepestLevel = 5;
@@ -91,11 +83,14 @@ export function organizationRoutes(app: App, ctx: Context): void {
     else demandPlace(caller, parent);
     const { row, endUser } = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandInto(tx, caller, 'parentId', parent);
-      const template =
-        body.organizationTemplateId !== undefined
-          ? await findLive(tx, 'organizationTemplates', caller.accountId, body.organizationTemplateId)
-          : await defaultTemplate(tx, 'organizationTemplates', caller.accountId);
-      if (!template) throw unknownReference('organizationTemplateId');
+      const { organizationTemplateId } = body;
+      const template = await templateFor(
+        tx,
+        'organizationTemplates',
+        caller.accountId,
+        organizationTemplateId,
+        'organizationTemplateId',
+      );
       const stamped = stamp(clock, caller);
       await demandDepth(tx, caller, stamped.id, parent);
       if (caller.kind === 'newcomer') await countOwnOrganization(tx, caller);
@@ -125,8 +120,9 @@ export function organizationRoutes(app: App, ctx: Context): void {
     organization: Row<'organizations'>,
     body: Static<typeof createBody>,
   ): Promise<Row<'endUsers'>> {
-    const template = await findLive(tx, 'endUserTemplates', caller.accountId, body.endUserTemplateId ?? '');
-    if (!template) throw unknownReference('endUserTemplateId');
+    const { accountId } = caller;
+    const given = body.endUserTemplateId ?? '';
+    const template = await demandReference(tx, 'endUserTemplates', accountId, given, 'endUserTemplateId');
     return insert(tx, 'endUsers', {
       ...stamp(clock, caller),
       endUserTemplateId: template.id,
@@ -187,7 +183,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, 'read', 'organization');
+    access.demand(caller, state === 'live' ? 'read' : 'delete', 'organization');
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, state === 'live' ? listing : trashListing, query, state);
     return { results: rows && (await show(caller, rows, query)), meta };
@@ -226,7 +222,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
   }
 
   async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'organization');
+    access.demand(caller, 'delete', 'organization');
     return showOne(demandTrashed(await findReached(ctx, caller, 'organizations', id)));
   }
 
@@ -234,8 +230,9 @@ export function organizationRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'delete', 'organization');
     const before = demandTrashed(await findReached(ctx, caller, 'organizations', id));
     const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
-      const template = await findLive(tx, 'organizationTemplates', caller.accountId, before.organizationTemplateId);
-      if (!template) throw unknownReference('organizationTemplateId');
+      const { accountId, organizationTemplateId } = before;
+      const path = 'organizationTemplateId';
+      await demandReference(tx, 'organizationTemplates', accountId, organizationTemplateId, path);
       const recovered = await recover(tx, 'organizations', id, version, { caller, clock });
       await demandDepth(tx, caller, id, recovered.parentId);
       return recovered;
@@ -327,8 +324,7 @@ async function demandDepth(tx: Tx, caller: Caller, id: string, parent: string | 
   let level = 1;
   for (let above = parent; above !== null; level += 1) {
     if (above === id) throw invalid('parentId', 'must not be the organization itself or below it');
-    const row: Row<'organizations'> | undefined = await findLive(tx, 'organizations', caller.accountId, above);
-    if (!row) throw unknownReference('parentId');
+    const row: Row<'organizations'> = await demandReference(tx, 'organizations', caller.accountId, above, 'parentId');
     above = row.parentId;
   }
   if (level + (await heightBelow(tx, id)) > deepestLevel) throw new PlatformError('tooDeep');

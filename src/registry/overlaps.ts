@@ -1,4 +1,4 @@
-/** Secrets that overlap (decisions 6, `graceSeconds`): the previous one works until the new one has connected, or for a time. */
+/** Secrets that overlap (decisions 6, `graceSeconds`): the previous one works for a time, or until the new one connects. */
 import type { CredentialRow, Registry } from '../../db/index.js';
 import type { Clock } from '../context.js';
 
@@ -9,7 +9,7 @@ const rowsAtOnce = 500;
 export const noPrevious = { previousHash: null, previousGeneration: null, previousUntil: null };
 
 /** A secret that is in force: its hash, and the generation that a connection made with it bears. */
-export interface InForce {
+interface InForce {
   hash: string;
   generation: number;
 }

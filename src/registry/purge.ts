@@ -77,7 +77,7 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
 /** Does a little of the work; whether there may be more. */
 type Step = (ctx: PurgeContext) => Promise<boolean>;
 
-/** Purges everything that is due; `isStopped` is asked between the steps. What fails holds up nothing else; the log says it. */
+/** Purges all that is due; `isStopped` is asked between the steps. What fails stands in the log and holds up nothing else. */
 export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
   const steps: Step[] = [
     purgeDevices,

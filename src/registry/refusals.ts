@@ -69,7 +69,7 @@ export function refusalRoutes(app: App, ctx: Context): void {
  * One page of the last refusals of a device, newest first.
  * @throws PlatformError 403/21, 404/100, 410/107 for the device; 416/109 past the last page.
  */
-export async function readRefusals(ctx: Context, caller: Caller, deviceId: string, wanted: Static<typeof query>) {
+async function readRefusals(ctx: Context, caller: Caller, deviceId: string, wanted: Static<typeof query>) {
   const { access, registry, broker } = ctx;
   access.demand(caller, 'subscribe', 'device');
   demandLive(await findReached(ctx, caller, 'devices', deviceId));

@@ -10,7 +10,7 @@ import type { App } from '../http.js';
 import { noteSecret } from '../idempotency.js';
 import { makeSecret } from '../identity/secrets.js';
 import { credentialShape, secretStored, showCredential, storeSecret } from './credentials.js';
-import { changedState, serialNumber } from './devices.js';
+import { changedState, serialNumber } from './device-changes.js';
 import { deviceShape, showDevice } from './shapes.js';
 
 const body = Type.Object({ serialNumber });

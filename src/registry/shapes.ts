@@ -79,8 +79,6 @@ export type ShowContext = Pick<Context, 'access' | 'config' | 'fields'>;
 
 // Accounts
 
-export const accountShape = Type.Object({ id: Id, name: Type.String(), created: DateText });
-
 export function showAccount({ id: accountId, name, created }: Row<'accounts'>) {
   return { id: accountId, name, created };
 }

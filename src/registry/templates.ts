@@ -5,21 +5,15 @@ import type { Row } from '../../db/records.js';
 import { type Static, Type } from '../../db/typebox.js';
 import type { Caller, EntityKind } from '../access.js';
 import type { Context } from '../context.js';
-import {
-  childCounts,
-  hasChildren,
-  type Listing,
-  type ListQuery,
-  list,
-  listSchema,
-  readNames,
-} from '../entity/listing.js';
+import { childCounts, hasChildren, readNames } from '../entity/beside.js';
+import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
   demandLive,
+  demandReference,
   demandTrashed,
   find,
   findReached,
@@ -96,10 +90,21 @@ const counted = Type.Object({
   count: Type.Optional(Type.String({ description: 'Comma-separated child counts to include.' })),
 });
 
-/** The live default template of a kind, for entities created without one. */
+/** The live default template of a kind. */
 export async function defaultTemplate(db: Db, table: TemplateTable, accountId: string): Promise<Row<TemplateTable>> {
   const rows = db.selectFrom(table as 'deviceTemplates').selectAll();
   return rows.where('accountId', '=', accountId).where('default', '=', 1).executeTakeFirstOrThrow();
+}
+
+/** The template of a new entity: the live one that `path` names, or the default one. @throws PlatformError 400/102. */
+export async function templateFor(
+  db: Db,
+  table: TemplateTable,
+  accountId: string,
+  id: string | undefined,
+  path: string,
+): Promise<Row<TemplateTable>> {
+  return id === undefined ? defaultTemplate(db, table, accountId) : demandReference(db, table, accountId, id, path);
 }
 
 export function templateRoutes(app: App, ctx: Context): void {
@@ -188,7 +193,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   }
 
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, 'read', entity);
+    access.demand(caller, state === 'live' ? 'read' : 'delete', entity);
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(registry.query, caller, listing, query, state);
     const sortBy = query.sortBy ?? (state === 'live' ? listing.defaultSort : 'deleted');
@@ -197,7 +202,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   }
 
   async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'read', entity);
+    access.demand(caller, 'delete', entity);
     return show(demandTrashed(await findReached(ctx, caller, table, id)));
   }
 

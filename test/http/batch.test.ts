@@ -5,7 +5,7 @@ import { type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await startService(t, { env: { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' } });
 });
 
 const batch = (requests: object[], request: object = {}, query = '') =>
@@ -93,6 +93,21 @@ const devicesNamed = async (serialNumber: string): Promise<number> => {
   const query = `accountId=${service.accountId}&serialNumber=${serialNumber}&results=false`;
   return (await service.ok('GET', `/api/v1/devices?${query}`)).devices.meta.count;
 };
+
+t.test('every part of a batch comes from where the batch comes from, whatever it says', async (t) => {
+  const { token, endUser } = await service.endUser((await service.organization()).id);
+  const refused = {
+    method: 'POST',
+    path: '/api/v1/devices',
+    payload: { accountId: service.accountId, serialNumber: 'x' },
+    headers: { 'X-Forwarded-For': '203.0.113.9' },
+  };
+  t.match((await batch([refused], { token })).body, [{ error: { code: 21 } }]);
+  await service.server.ctx.audit.close();
+  const query = `accountId=${service.accountId}&actorId=${endUser.userId}&event=permissionRefused`;
+  const { results } = (await service.ok('GET', `/api/v1/audit?${query}`)).auditRecords;
+  t.match(results, [{ address: '127.0.0.1' }]);
+});
 
 t.test('large answers stand in the array letter by letter as they would alone', async (t) => {
   const { device } = await service.device({ name: 'with \u2028 "quotes" \u00e9' });

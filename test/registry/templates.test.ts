@@ -54,9 +54,15 @@ t.test('a template in use stays; its children are counted when asked for', async
   const template = await service.template({ make: 'Acme', description: 'x'.repeat(1000) });
   t.equal(template.make, 'Acme');
   t.equal(template.category, null);
-  const { device } = await service.device({ deviceTemplateId: template.id });
+  const of = { deviceTemplateId: template.id };
+  const { device } = await service.device(of);
+  const { id: organizationId } = await service.organization();
+  const defined = await service.create('/devices', 'device', { ...of, serialNumber: 'counted', organizationId });
   const path = `/api/v1/devices/templates/${template.id}`;
-  t.equal((await service.ok('GET', `${path}?count=devices`)).deviceTemplate.deviceCount, 1);
+  const count = async () => (await service.ok('GET', `${path}?count=devices`)).deviceTemplate.deviceCount;
+  t.equal(await count(), 2, 'in whatever state and place');
+  await service.ok('DELETE', `/api/v1/devices/${defined.id}`, { headers: { etag: defined.version } });
+  t.equal(await count(), 1, 'live ones only');
   t.notOk('deviceCount' in (await service.ok('GET', path)).deviceTemplate);
   const remove = () => service.http('DELETE', path, { headers: { etag: template.version } });
   t.match(await remove(), { status: 400, body: { error: { code: 104 } } });
