@@ -315,11 +315,11 @@ export class Guaranteed {
     this.#ageing = true;
     const why = `not delivered for too long: ${reason}`;
     let after = 0;
-    for (;;) {
+    while (!this.#stopped) {
       const places = messages.outbox.places(this.#bridgeId, 'pending', after, windowSize);
       const limit = clock.now() - retryAge;
       const old = places.filter(({ since, sequence }) => since < limit && !this.#taken.has(sequence));
-      if (old.length === 0 || this.#stopped) break;
+      if (old.length === 0) break;
       after = old.at(-1)?.sequence ?? after;
       const sequences = sequencesOf(old);
       const gone = new Set(sequences);
