@@ -9,6 +9,7 @@ import type { BrokerServices } from '../src/context.js';
 import type { BrokerClient } from './aedes-types.js';
 import type { LimitName } from './counters.js';
 import { upgradeDecliner } from './declined-upgrade.js';
+import { faultOf } from './fault.js';
 import { Gate, type PacketLimits } from './gate.js';
 import { Handshakes } from './handshakes.js';
 import type { Limits } from './limits.js';
@@ -241,8 +242,17 @@ export class Listeners {
       this.#services.log.debug({ err: error, ...this.#limits.about(socket) }, 'a socket failed'),
     );
     const peer = peerAddress(socket);
+    // Nobody is above who would take an error of what has to be read then: it would end the process.
+    const enter = () => {
+      try {
+        go();
+      } catch (error) {
+        this.#services.log.error({ fault: faultOf(error) }, 'a socket could not be taken');
+        socket.destroy();
+      }
+    };
     const locate = (address: string | undefined) =>
-      this.#limits.locate(socket, address, go, () => {
+      this.#limits.locate(socket, address, enter, () => {
         socket.destroy();
       });
     if (peer === undefined || !this.#trusts(peer)) {

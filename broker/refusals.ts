@@ -131,7 +131,10 @@ export class Refusals {
       const existing = new Set(rows.map(({ id }) => id));
       for (const [deviceId, noted] of batch) {
         if (!existing.has(deviceId)) continue;
-        for (const one of noted) await tx.insertInto('refusals').values(toRow(deviceId, one)).execute();
+        await tx
+          .insertInto('refusals')
+          .values(noted.map((one) => toRow(deviceId, one)))
+          .execute();
         await forgetOld(tx, deviceId);
       }
     });

@@ -1,6 +1,6 @@
 /** What has been stored after a place, for those who were away: read in small shares, so that nobody waits for long. */
 import type Sqlite from 'better-sqlite3';
-import type { Cursor, LogEntry, StoredPoint } from './series.js';
+import type { Cursor, LogEntry, StoredPoint } from './message-types.js';
 import type { LogRow } from './series-protocol.js';
 import { fromLogRow, fromPointRow, type PointRow, selectPoints } from './series-rows.js';
 

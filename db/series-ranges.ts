@@ -1,7 +1,7 @@
 /** Reading much of a series: pages of one category, sums by buckets of time. All of it in steps of few rows. */
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from './cache.js';
-import type { Cursor, Range, StoredPoint } from './series.js';
+import type { Cursor, Range, StoredPoint } from './message-types.js';
 import { fromPointRow, type PointRow, selectPoints } from './series-rows.js';
 import type { Slices } from './slices.js';
 

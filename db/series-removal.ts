@@ -1,5 +1,6 @@
 /** Takes points and log entries away, in steps short enough that what arrives can wait for them. */
 import type Sqlite from 'better-sqlite3';
+import { everything } from './message-types.js';
 import type { OutboxWriter } from './outbox-writer.js';
 import type { SeriesCounts } from './series-counts.js';
 import type { Eviction, Expired, Purged } from './series-protocol.js';
@@ -9,7 +10,7 @@ const stepTime = 10;
 const pointsAtOnce = 5000;
 const logsAtOnce = 500;
 /** Later than every point and every entry. */
-const end = 8.64e15 + 1;
+const end = everything.to;
 /**
  * Eviction takes from one series after the other what is older than this share of the whole span. It grows while a
  * visit yields few points: with very many small series the oldest is then taken less exactly, but as fast.

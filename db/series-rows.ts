@@ -1,7 +1,5 @@
 /** Points and log entries between the API and the rows of messages.db: what is collected, checked and read. */
 import type Sqlite from 'better-sqlite3';
-import type { MqttChange } from './mqtt-changes.js';
-import type { OutboxChange } from './outbox.js';
 import {
   type LogEntry,
   type NewLogEntry,
@@ -10,7 +8,9 @@ import {
   type StoredPoint,
   severities,
   timeLimit,
-} from './series.js';
+} from './message-types.js';
+import type { MqttChange } from './mqtt-changes.js';
+import type { OutboxChange } from './outbox.js';
 import { type Batch, type LogRow, type Place, pointWidth } from './series-protocol.js';
 
 /** What is collected for the next transaction. */

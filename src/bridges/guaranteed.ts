@@ -7,7 +7,7 @@
  */
 import type { OutboxChange, OutboxRow } from '../../db/outbox.js';
 import type { MessageStore } from '../../db/series.js';
-import type { Clock } from '../context.js';
+import type { Clock, Context } from '../context.js';
 import type { Reports } from './best-effort.js';
 import { Alarm, pauseAfter } from './pace.js';
 import type { Outcome, Target } from './target.js';
@@ -54,6 +54,7 @@ interface Held {
 export interface Surroundings {
   messages: Pick<MessageStore, 'outbox' | 'recordOutbox'>;
   clock: Clock;
+  log: Pick<Context['log'], 'error'>;
   /** Milliseconds from the acceptance of a message until a failure makes it a dead letter, and for which it stays to be replayed. */
   retryAge: number;
   deliveredAge: number;
@@ -121,7 +122,22 @@ export class Guaranteed {
     this.#alarm.stop();
   }
 
+  /** Called by timers, where an error would end the process. */
   #pump(): void {
+    try {
+      this.#sendWhatMay();
+    } catch (error) {
+      this.#unread(error);
+      this.#pause(1);
+      this.#alarm.later();
+    }
+  }
+
+  #unread(error: unknown): void {
+    this.#around.log.error({ err: error, bridgeId: this.#bridgeId }, 'the outbox of a bridge could not be read');
+  }
+
+  #sendWhatMay(): void {
     const { clock } = this.#around;
     while (!this.#stopped && this.#underWay < this.#room() && clock.now() >= this.#pausedUntil) {
       // After a failure others come first, or a device that fails for ever would be all that is tried.
@@ -308,18 +324,27 @@ export class Guaranteed {
     return { deviceId, width: 1, ...trusted, deliveriesBefore: this.#deliveries };
   }
 
-  /** What has been pending for too long goes, in steps, when nothing has passed for a while. */
+  /** What has been pending for too long goes when nothing has passed for a while. Never rejects. */
   async #endOld(reason: string): Promise<void> {
-    const { clock, messages, retryAge, reports } = this.#around;
+    const { clock, retryAge } = this.#around;
     if (this.#ageing || clock.now() - this.#lastPassed < Math.min(patience, retryAge)) return;
     this.#ageing = true;
-    const why = `not delivered for too long: ${reason}`;
+    try {
+      await this.#buryOld(`not delivered for too long: ${reason}`);
+    } catch (error) {
+      this.#unread(error);
+    }
+    this.#ageing = false;
+  }
+
+  async #buryOld(why: string): Promise<void> {
+    const { clock, messages, retryAge, reports } = this.#around;
     let after = 0;
-    for (;;) {
+    while (!this.#stopped) {
       const places = messages.outbox.places(this.#bridgeId, 'pending', after, windowSize);
       const limit = clock.now() - retryAge;
       const old = places.filter(({ since, sequence }) => since < limit && !this.#taken.has(sequence));
-      if (old.length === 0 || this.#stopped) break;
+      if (old.length === 0) break;
       after = old.at(-1)?.sequence ?? after;
       const sequences = sequencesOf(old);
       const gone = new Set(sequences);
@@ -328,7 +353,6 @@ export class Guaranteed {
       reports.died(sequences.length, why);
       await this.#write({ kind: 'move', from: 'pending', to: 'dead', sequences, time: clock.now(), reason: why });
     }
-    this.#ageing = false;
   }
 
   /** Resolves when it is on disk; it is tried again until then, for otherwise a restart would deliver again. */

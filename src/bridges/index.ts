@@ -263,7 +263,7 @@ export class Bridges {
   }
 
   #add(row: BridgeRow, target: Target): void {
-    const { clock, messages, config } = this.#ctx;
+    const { clock, log, messages, config } = this.#ctx;
     const reports = {
       delivered: (count: number) => this.#delivered(bridge, count),
       failed: (reason: string) => this.#failed(bridge, reason),
@@ -276,7 +276,7 @@ export class Bridges {
       },
     };
     const show = (stored: OutboxRow) => this.#named(row.accountId, stored);
-    const around = { clock, messages, reports, show, ...config.bridges };
+    const around = { clock, log, messages, reports, show, ...config.bridges };
     const bridge: Bridge = {
       row,
       target,

@@ -131,7 +131,7 @@ export async function list<T extends EntityTable>(
   const count =
     (await keptCount(db, caller, listing, query, state)) ??
     (await countRows(await narrow(db, caller, listing, query, state)));
-  if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
+  demandPage(page, pageSize, count);
   const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize };
   const found = results ? await findRows(db, caller, listing, query, state, wanted, count) : undefined;
   return {
@@ -371,4 +371,9 @@ function condition(column: string, match: Match, value: unknown): Expression<Sql
     case 'exact':
       return sql<SqlBool>`${reference} = ${text}`;
   }
+}
+
+/** @throws PlatformError 416/109 for a page (from 1) past the last; the first one of nothing is empty. */
+export function demandPage(page: number, pageSize: number, count: number): void {
+  if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
 }

@@ -73,3 +73,12 @@ async function reaches(tx: Tx, caller: Caller, organizationId: string | null): P
   }
   return false;
 }
+
+/** As what somebody may act now who has begun to read or to listen; undefined after a logout, and when it is gone. */
+export function currentCaller(
+  { access, sessions }: Pick<Context, 'access' | 'sessions'>,
+  { id, sessionId }: Caller,
+): Caller | undefined {
+  if (sessionId !== undefined && !sessions.isOpen(sessionId)) return undefined;
+  return access.callerOf(id) ?? access.callerOfApplication(id);
+}

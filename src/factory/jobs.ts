@@ -6,10 +6,11 @@ import { Slices } from '../../db/slices.js';
 import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
-import { oneOf } from '../entity/listing.js';
+import { demandPage, oneOf } from '../entity/listing.js';
 import { idParams, listResponse, type metaShape, nameIgnored } from '../entity/routes.js';
 import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
+import { eventsAnswer, sendEvents } from '../events.js';
 import type { App } from '../http.js';
 import { isInsideBatch } from '../registry/batch.js';
 import { endKey } from './expiry.js';
@@ -120,10 +121,7 @@ export function jobRoutes(app: App, ctx: Context): void {
           'Each event is `event: job` with the job as `data`: one at once, one whenever it has come further, four a second at most. The last one is that of its end. Not in a batch.',
         params: idParams,
         response: {
-          200: {
-            description: 'Events, and a comment every 15 seconds. It ends with the job, the session, or the right.',
-            content: { 'text/event-stream': { schema: Type.Unsafe<Readable>({ type: 'string' }) } },
-          },
+          200: eventsAnswer('Events, and a comment every 15 seconds. It ends with the job, the session, or the right.'),
         },
       },
     },
@@ -131,9 +129,7 @@ export function jobRoutes(app: App, ctx: Context): void {
       access.demand(request.caller, 'read', 'job');
       await currentJob(ctx, request.caller, request.params.id);
       demandOutsideBatch(request);
-      const body = await streams.open(request.caller, request.params.id);
-      reply.type('text/event-stream; charset=utf-8').header('cache-control', 'no-store');
-      return reply.header('x-accel-buffering', 'no').send(body);
+      return sendEvents(reply, await streams.open(request.caller, request.params.id));
     },
   );
   changingRoutes(app, ctx);
@@ -301,7 +297,7 @@ async function listJobs({ registry }: Context, caller: Caller, query: Static<typ
   if (state) matching = matching.where('state', '=', state);
   if (action) matching = matching.where('action', '=', action);
   const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
-  if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
+  demandPage(page, pageSize, count);
   const rows = await matching
     .selectAll()
     .orderBy('created', sortOrder)
@@ -319,7 +315,7 @@ async function listRows({ registry }: Context, job: Job, { state, page = 1, page
   let matching = registry.query.selectFrom('jobRows').where('jobId', '=', job.id);
   if (state) matching = matching.where('state', 'in', states as string[]);
   const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
-  if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
+  demandPage(page, pageSize, count);
   const rows = await matching
     .select('row')
     .orderBy('row')

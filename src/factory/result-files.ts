@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import yazl from 'yazl';
-import { flashFile } from './formats.js';
+import { csvCell, flashFile } from './formats.js';
 import { labelPng, labelSheet, labelSvg } from './labels.js';
 import type { FlashFormat, Label, Unit } from './unit.js';
 
@@ -71,12 +71,8 @@ async function* csvOf(units: AsyncIterable<Unit>): AsyncGenerator<string> {
     const cells = csvColumns.map((column) =>
       column === 'topics' ? JSON.stringify(unit.topics) : String(unit[column]),
     );
-    yield `${cells.map(quoted).join(',')}\n`;
+    yield `${cells.map(csvCell).join(',')}\n`;
   }
-}
-
-function quoted(cell: string): string {
-  return /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
 }
 
 async function* linesOf(units: AsyncIterable<Unit>): AsyncGenerator<string> {

@@ -3,6 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { inGroups } from '../crockford.js';
+import { currentCaller } from '../entity/standing.js';
 import { invalid, PlatformError } from '../errors.js';
 import { formatTopic } from '../topics.js';
 import { brokerUrl, claimUrl } from './addresses.js';
@@ -54,11 +55,10 @@ export async function* unitsOf(ctx: Context, caller: Caller, job: Job, seal: Res
 }
 
 /** Long reading outlives neither the session nor the results. */
-async function demandStill({ access, sessions, registry }: Context, { id, sessionId }: Caller, job: Job) {
-  const current = access.callerOf(id) ?? access.callerOfApplication(id);
-  if (!current || !access.may(current, 'read', 'job')) throw new PlatformError('tokenInvalid');
-  if (sessionId !== undefined && !sessions.isOpen(sessionId)) throw new PlatformError('tokenInvalid');
-  const stored = registry.query.selectFrom('jobs').select('sealedKey').where('id', '=', job.id);
+async function demandStill(ctx: Context, caller: Caller, job: Job) {
+  const current = currentCaller(ctx, caller);
+  if (!current || !ctx.access.may(current, 'read', 'job')) throw new PlatformError('tokenInvalid');
+  const stored = ctx.registry.query.selectFrom('jobs').select('sealedKey').where('id', '=', job.id);
   if ((await stored.executeTakeFirst())?.sealedKey !== job.sealedKey) throw new PlatformError('resultsGone');
 }
 

@@ -5,7 +5,7 @@ import { DateText, Id, type Row } from '../../db/records.js';
 import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context, DeviceSign, DeviceWatch } from '../context.js';
-import { oneOf } from '../entity/listing.js';
+import { demandPage, oneOf } from '../entity/listing.js';
 import { listResponse, nameIgnored } from '../entity/routes.js';
 import { writeAs } from '../entity/standing.js';
 import { demandLive, find, findReached, timestamp } from '../entity/verbs.js';
@@ -207,7 +207,7 @@ async function readVerifications({ registry }: Context, asked: Static<typeof que
   }
   if (asked.passed !== undefined) matching = matching.where('passed', '=', asked.passed ? 1 : 0);
   const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
-  if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
+  demandPage(page, pageSize, count);
   const rows = await matching
     .selectAll()
     .orderBy('time', sortOrder)

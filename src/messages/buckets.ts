@@ -1,4 +1,5 @@
 /** Buckets of time (decisions 7): `5m`, `1h`, `1d`; those of days and longer begin at midnight where the reader is. */
+import { timeLimit } from '../../db/message-types.js';
 import type { Slices } from '../../db/slices.js';
 
 const minute = 60_000;
@@ -123,7 +124,7 @@ export class TimeZone {
     const known = this.#offsets.get(time);
     if (known !== undefined) return known;
     // Past the end of dates nobody has a clock.
-    const bounded = Math.min(8.64e15, Math.max(-8.64e15, time));
+    const bounded = Math.min(timeLimit, Math.max(-timeLimit, time));
     const [, sign, hours = '0', minutes = '0', seconds = '0'] =
       /GMT([+-])(\d{2}):(\d{2})(?::(\d{2}))?$/.exec(this.#format.format(bounded)) ?? [];
     const ahead = ((Number(hours) * 60 + Number(minutes)) * 60 + Number(seconds)) * 1000;

@@ -6,6 +6,7 @@ import { longestLogEntry, type Severity, severities } from '../../db/series.js';
 import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
+import { demandPage } from '../entity/listing.js';
 import { idParams, metaShape, nameIgnored, sayIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';
@@ -150,7 +151,7 @@ export async function readLogs(
   demandDevice(access, caller, deviceId);
   if (!read) throw invalid('text', 'is looked for in too many entries: narrow it down with from and to');
   const { entries, total } = read;
-  if (page > 1 && (page - 1) * pageSize >= total) throw new PlatformError('pageOutside');
+  demandPage(page, pageSize, total);
   return { logs: { results: entries.map(showLog), meta: { count: total, page, pageSize, sortOrder: 'desc' } } };
 }
 

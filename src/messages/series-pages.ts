@@ -1,5 +1,5 @@
 /** Points of a channel in pages, and the latest ones (decisions 7). */
-import { type Cursor, everything, type Range } from '../../db/series.js';
+import { type Cursor, everything, type Range, timeLimit } from '../../db/series.js';
 import type { Caller } from '../access.js';
 import { invalid } from '../errors.js';
 import {
@@ -85,5 +85,5 @@ function parseToken(text: string): Token {
 }
 
 function isDate(time: number | undefined): time is number {
-  return time !== undefined && Math.abs(time) <= 8.64e15;
+  return time !== undefined && Math.abs(time) <= timeLimit;
 }

@@ -6,6 +6,7 @@ import { type Static, type TObject, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
+import { currentCaller } from '../entity/standing.js';
 import { invalid, PlatformError } from '../errors.js';
 import { parseTopic } from '../topics.js';
 import { isoDates } from './iso-dates.js';
@@ -156,10 +157,9 @@ export function findSeries(
  * Looks again whether the caller may read, in the middle of long reading.
  * @throws PlatformError 401/31 when its session has ended, and as findSeries.
  */
-export function demandStill(services: Services, { id, sessionId }: Caller, topic: string): void {
-  const { access, sessions } = services;
-  const current = access.callerOf(id) ?? access.callerOfApplication(id);
-  if (!current || (sessionId !== undefined && !sessions.isOpen(sessionId))) throw new PlatformError('tokenInvalid');
+export function demandStill(services: Services, caller: Caller, topic: string): void {
+  const current = currentCaller(services, caller);
+  if (!current) throw new PlatformError('tokenInvalid');
   findSeries(services, current, topic);
 }
 

@@ -1,10 +1,10 @@
 /** Live messages as server-sent events (decisions 7). */
-import type { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from '../../db/typebox.js';
 import type { Context, StreamRefusal } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
+import { eventsAnswer, sendEvents } from '../events.js';
 import type { App } from '../http.js';
 import { isInsideBatch } from '../registry/batch.js';
 
@@ -31,10 +31,9 @@ export function streamRoutes(app: App, ctx: Context): void {
           'Each event has an `id`, `event: message` and as `data` the JSON `{"topic","payload","time"}`, with `payloadBase64` where the payload is no UTF-8. With the header `Last-Event-ID` the points and log entries stored since come first, with `"replayed":true`, a point as a line of CSV; `event: gap` with `{"since"}` stands for more than can be sent. Not in a batch. docs/messages.md has the details.',
         querystring: query,
         response: {
-          200: {
-            description: 'Events, and a comment every 15 seconds. It ends with the session, or with the last right.',
-            content: { 'text/event-stream': { schema: Type.Unsafe<Readable>({ type: 'string' }) } },
-          },
+          200: eventsAnswer(
+            'Events, and a comment every 15 seconds. It ends with the session, or with the last right.',
+          ),
         },
       },
     },
@@ -52,9 +51,7 @@ export function streamRoutes(app: App, ctx: Context): void {
         opened.destroy();
         throw invalid('path', 'must not be a stream');
       }
-      reply.type('text/event-stream; charset=utf-8').header('cache-control', 'no-store');
-      // Some proxies keep answers back until they are long.
-      return reply.header('x-accel-buffering', 'no').send(opened);
+      return sendEvents(reply, opened);
     },
   );
 }

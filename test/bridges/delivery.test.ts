@@ -278,6 +278,26 @@ t.test('a device whose messages fail waits alone, and goes on in order', async (
   await until(() => receiver.messages.some((message) => textOf(message) === 'after it'));
 });
 
+t.test('what cannot be read of the outbox is read later, and ends nothing', async (t) => {
+  const { receiver } = await bridged(t);
+  const { say } = await speaker();
+  const { outbox } = service.server.ctx.messages;
+  const original = outbox.pending.bind(outbox);
+  let failures = 0;
+  outbox.pending = () => {
+    failures += 1;
+    throw new Error('disk I/O error');
+  };
+  await say('sure', '1');
+  await until(() => failures > 0);
+  outbox.pending = original;
+  await until(() => {
+    offset += 100;
+    return receiver.messages.length > 0;
+  });
+  t.strictSame(receiver.messages.map(textOf), ['1']);
+});
+
 t.test('behind a target that is away messages wait, for three days', async (t) => {
   const receiver = await startReceiver(t);
   const { bridge } = await bridged(t, receiver);

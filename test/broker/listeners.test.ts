@@ -73,6 +73,15 @@ t.test('with a certificate, one TLS port serves native MQTT and MQTT over WebSoc
   client.send(connectPacket({ username: f.device.id, password: Buffer.from('wrong') }));
   t.match(await client.next(), { cmd: 'connack', returnCode: 4 }, 'the refusal arrives before the end');
   await client.closed;
+  const { registry } = f.service.server.ctx;
+  const original = registry.hasCertificates.bind(registry);
+  registry.hasCertificates = () => {
+    throw new Error('disk I/O error');
+  };
+  const unlucky = connect(port, '127.0.0.1').resume();
+  await new Promise((resolve) => unlucky.once('close', resolve));
+  registry.hasCertificates = original;
+  await echo(t, `mqtts://127.0.0.1:${port}`, login, f.topic('chat'), 'what cannot be read ends one socket alone');
   const old = connectTls({
     host: '127.0.0.1',
     port,

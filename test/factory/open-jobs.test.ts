@@ -1,7 +1,8 @@
 /** Jobs wait for their turn: only so many at once, so that nobody's hold up those of others. */
 import t from 'tap';
+import { createAccount } from '../../src/registry/accounts.js';
 import { follow, postRows } from '../support/jobs.js';
-import { startService } from '../support/service.js';
+import { type Json, startService } from '../support/service.js';
 
 t.test(
   'of one caller only so many jobs are open at once; others, and what was made before, are not held up',
@@ -30,13 +31,21 @@ t.test(
     t.equal((await service.http('POST', '/api/v1/devices/jobs', { body: bulk })).status, 429);
     const others = await postRows(service, [{ serialNumber: 'X' }], '?dryRun=true', { token });
     t.equal(others.status, 202);
-    const { results } = (
-      await service.ok('GET', `/api/v1/provisioning/jobs?accountId=${service.accountId}&pageSize=1000`)
-    ).jobs;
+    const neighbour = { name: 'Neighbour', adminEmail: 'neighbour@example.com' };
+    const { accountId, adminEmail, adminPassword } = await createAccount(service.server.ctx, neighbour);
+    const { jwt } = await service.loginAs(adminEmail, adminPassword, accountId);
+    const next = await postRows(service, [{ serialNumber: 'next' }], '?dryRun=true', { token: jwt });
+    const jobsOf = async (state = ''): Promise<Json[]> =>
+      (await service.ok('GET', `/api/v1/provisioning/jobs?accountId=${service.accountId}&pageSize=1000${state}`)).jobs
+        .results;
+    const results = await jobsOf();
     t.equal(results.length, made.length + 3, 'nothing is left of what was refused');
     for (const { id, total } of results)
       if (total === 20_000) await service.ok('POST', `/api/v1/provisioning/jobs/${id}/cancel`);
-    await Promise.all(results.slice(0, 10).map(({ id }: { id: string }) => follow(service, id)));
+    t.match((await follow(service, next.body.job.id, jwt)).at(-1), { state: 'succeeded' });
+    const waiting = (await jobsOf('&state=pending')).length;
+    t.ok(waiting > 100, `another account is next, though ${waiting} jobs were made before its own`);
+    await Promise.all(results.slice(0, 10).map(({ id }) => follow(service, id)));
     t.equal((await postRows(service, [{ serialNumber: 'after' }], '?dryRun=true')).status, 202, 'there is room again');
   },
 );

@@ -391,6 +391,21 @@ t.test('jobs are listed by state and action, newest first, and stand in the audi
   ]);
 });
 
+t.test('its events end when it cannot be read who may have them, and nothing else does', async (t) => {
+  const { job } = (await postRows(service, numbered('UNSEEN-', 3000))).body;
+  const events = await fetch(`${service.server.url}${jobs}/${job.id}/events`, {
+    headers: { authorization: `Bearer ${service.admin}` },
+  });
+  const { sessions } = service.server.ctx;
+  const isOpen = sessions.isOpen.bind(sessions);
+  sessions.isOpen = () => {
+    throw new Error('disk I/O error');
+  };
+  await t.rejects(events.text());
+  sessions.isOpen = isOpen;
+  t.equal((await follow(service, job.id)).at(-1).done, 3000, 'the job goes on');
+});
+
 t.test('its events end with the session of the reader', async (t) => {
   const { job } = (await postRows(service, numbered('E-', 3000))).body;
   const second = await service.create('/account-users', 'accountUser', {
