@@ -1,4 +1,3 @@
-import { isUtf8 } from 'node:buffer';
 import { Readable } from 'node:stream';
 import type { AedesPublishPacket } from 'aedes';
 import type { Place } from '../db/series-protocol.js';
@@ -12,6 +11,7 @@ import { FilterTree } from './filter-tree.js';
 import type { Limits } from './limits.js';
 import { isBefore, type Marks } from './marks.js';
 import { type Missed, readMissed, TooMuchMissed } from './missed.js';
+import { type Event, eventOf, formatId, missedEvent, parseId } from './stream-events.js';
 import { canMatch, isWellFormed } from './topics.js';
 
 /** Milliseconds between two heartbeats (decisions 7). */
@@ -29,16 +29,6 @@ export interface StreamParts {
   counters: Counters;
   limits: Limits;
   marks: Marks;
-}
-
-/** An event on its way to readers: the same bytes for all of them, its id in the first line. */
-interface Event {
-  topic: string;
-  mark: Readonly<Place>;
-  id: Buffer;
-  rest: Buffer;
-  bytes: number;
-  payload: Buffer;
 }
 
 /** One reader of server-sent events. */
@@ -236,7 +226,7 @@ export class Streams {
       for (const id of this.#filters.match(packet.topic).keys()) {
         const stream = this.#byId.get(id);
         if (!stream || !this.#mayHear(stream, packet.topic)) continue;
-        event ??= this.#eventOf(packet.topic, payload);
+        event ??= eventOf(packet.topic, payload, marks.mark(), services.clock.now());
         stream.waiting.push(event);
         stream.waitingBytes += event.bytes;
         this.#schedule(stream);
@@ -244,16 +234,6 @@ export class Streams {
     } catch (error) {
       services.log.error({ fault: faultOf(error) }, 'a message could not be streamed');
     }
-  }
-
-  #eventOf(topic: string, payload: Buffer): Event {
-    const now = this.#parts.services.clock.now();
-    const mark = this.#parts.marks.mark();
-    const said = isUtf8(payload) ? { payload: payload.toString() } : { payloadBase64: payload.toString('base64') };
-    const data = JSON.stringify({ topic, ...said, time: new Date(now).toISOString() });
-    const id = Buffer.from(`id: ${formatId(mark, now)}\n`);
-    const rest = Buffer.from(`event: message\ndata: ${data}\n\n`);
-    return { topic, mark, id, rest, bytes: id.length + rest.length, payload };
   }
 
   #id(): string {
@@ -407,19 +387,4 @@ function taken(stream: Stream): Promise<void> {
   return new Promise((resolve) => {
     stream.wake = resolve;
   });
-}
-
-function missedEvent({ topic, payload, time, place }: Missed, since: number): string {
-  const data = JSON.stringify({ topic, payload, time: new Date(time).toISOString(), replayed: true });
-  return `id: ${formatId(place, since)}\nevent: message\ndata: ${data}\n\n`;
-}
-
-/** A place in the store and the time at which it was the last one. */
-function formatId({ points, logs }: Readonly<Place>, time: number): string {
-  return `${points}-${logs}-${time}`;
-}
-
-function parseId(text: string): (Place & { time: number }) | undefined {
-  const [, points, logs, time] = /^(\d{1,15})-(\d{1,15})-(\d{1,15})$/.exec(text) ?? [];
-  return time === undefined ? undefined : { points: Number(points), logs: Number(logs), time: Number(time) };
 }
