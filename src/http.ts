@@ -1,6 +1,6 @@
 /** The HTTP server: callers, bodies, error mapping, and the two families of endpoints. */
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import cookie from '@fastify/cookie';
@@ -378,7 +378,7 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply)
   }
   const errorCode = identityErrorCode(failure.kind);
   const attributes = { errorCode, error: message, details };
-  reply.status(status).send({ statusCode: status, error: reasons[status] ?? 'Error', message, attributes, requestId });
+  reply.status(status).send({ statusCode: status, error: STATUS_CODES[status] ?? 'Error', message, attributes, requestId });
   return failure.kind;
 }
 
@@ -390,16 +390,6 @@ function noteFailure({ messages }: Context, error: unknown, { id: requestId, log
   const level = isSaid ? 'debug' : isNamed ? 'warn' : 'error';
   log[level]({ requestId, err: error }, 'request failed');
 }
-
-const reasons: Record<number, string> = {
-  400: 'Bad Request',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  404: 'Not Found',
-  429: 'Too Many Requests',
-  500: 'Internal Server Error',
-  502: 'Bad Gateway',
-};
 
 /** Answers bytes that are no HTTP, or too much of it, in the shape of every other error, and closes. */
 function answerBadHttp(error: NodeJS.ErrnoException, socket: Socket): void {
