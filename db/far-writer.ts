@@ -1,7 +1,7 @@
 /** The thread that executes long transactions, seen from here, so that the event loop goes on; it starts when it is asked. */
 import type { Worker } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
-import type { CompiledQuery, QueryResult } from './kysely.js';
+import type { CompiledQuery, QueryResult } from 'kysely';
 import { exitOf, startThread } from './threads.js';
 
 type Statement = Pick<CompiledQuery, 'sql' | 'parameters'>;

@@ -1,9 +1,9 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
+import { Kysely, type Transaction } from 'kysely';
 import { boundedCache } from './cache.js';
 import { FarWriter } from './far-writer.js';
-import { Kysely, type Transaction } from './kysely.js';
 import type { Row, Tables } from './records.js';
 import { bringUpToDate } from './schema.js';
 import { openSqlite, openWriter, SqliteDialect, transact } from './sqlite.js';

@@ -1,7 +1,7 @@
 /** Many rows at once: a few statements of fixed sizes, each prepared once, instead of one for each row. */
 
+import { CompiledQuery } from 'kysely';
 import type { Tx } from './index.js';
-import { CompiledQuery } from './kysely.js';
 import type { Row, Tables } from './records.js';
 
 /** Rows of one statement, the largest first. */

@@ -2,8 +2,8 @@
  * Each stored record as one TypeBox object: the row type of its table and the base of its wire shape.
  * Columns bear the names of the spec, so that a row needs no translation. Ids and dates are text.
  */
-import type { Generated } from './kysely.js';
-import { type Static, type TSchema, Type } from './typebox.js';
+import type { Generated } from 'kysely';
+import { type Static, type TSchema, Type } from 'typebox';
 
 /** A type that may be null, written as `type: [..., 'null']`, which validators and OpenAPI 3.1 read without a union. */
 export const Nullable = <T extends TSchema>(schema: T) =>

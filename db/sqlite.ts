@@ -1,8 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import Sqlite from 'better-sqlite3';
-import { LRUCache } from 'lru-cache';
-import type { FarTransaction, FarWriter } from './far-writer.js';
-import { fold } from './fold.js';
 import {
   type CompiledQuery,
   type DatabaseConnection,
@@ -16,7 +13,10 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
   type Transaction,
-} from './kysely.js';
+} from 'kysely';
+import { LRUCache } from 'lru-cache';
+import type { FarTransaction, FarWriter } from './far-writer.js';
+import { fold } from './fold.js';
 import { Latency } from './latency.js';
 
 /** How many transactions share one commit, and for how long (milliseconds) it may be held open for more. */

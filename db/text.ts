@@ -1,7 +1,7 @@
 /** Texts that contain a text, ignoring case: one folding for all letters, and an index of the columns that need one. */
 
+import { type Expression, type Kysely, type RawBuilder, type SqlBool, sql } from 'kysely';
 import { fold } from './fold.js';
-import { type Expression, type Kysely, type RawBuilder, type SqlBool, sql } from './kysely.js';
 import type { Tables } from './records.js';
 import { isStoreFull, transact } from './sqlite.js';
 

@@ -1,11 +1,11 @@
 /** The audit record: who did what to whose security, when and from where. It is only added to, and holds no secret. */
 
+import type { Selectable } from 'kysely';
+import { type Static, Type } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
 import { boundedCache } from '../db/cache.js';
 import type { Db } from '../db/index.js';
-import type { Selectable } from '../db/kysely.js';
 import { DateText, Id, Nullable, type Row } from '../db/records.js';
-import { type Static, Type } from '../db/typebox.js';
 import type { Caller, EntityKind } from './access.js';
 import type { Context } from './context.js';
 import { oneOf } from './entity/listing.js';

@@ -1,4 +1,4 @@
-import { Type } from '../db/typebox.js';
+import { Type } from 'typebox';
 
 /** Every failure the platform reports: its code (spec 7.2), its HTTP status (spec 7.1, decisions 2) and its sentence. */
 const failures = {

@@ -1,7 +1,7 @@
 /** Server-sent events as an answer: what the document says of it, and how it is sent. */
 import type { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
-import { Type } from '../db/typebox.js';
+import { Type } from 'typebox';
 
 export function eventsAnswer(description: string) {
   return { description, content: { 'text/event-stream': { schema: Type.Unsafe<Readable>({ type: 'string' }) } } };

@@ -378,7 +378,9 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply)
   }
   const errorCode = identityErrorCode(failure.kind);
   const attributes = { errorCode, error: message, details };
-  reply.status(status).send({ statusCode: status, error: STATUS_CODES[status] ?? 'Error', message, attributes, requestId });
+  reply
+    .status(status)
+    .send({ statusCode: status, error: STATUS_CODES[status] ?? 'Error', message, attributes, requestId });
   return failure.kind;
 }
 

@@ -5,7 +5,7 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifySchema, RouteOptions } from 'fastify';
-import { type TSchema, Type } from '../db/typebox.js';
+import { type TSchema, Type } from 'typebox';
 import type { Access, Action, Caller, EntityKind } from './access.js';
 import type { Context } from './context.js';
 import {

@@ -1,4 +1,4 @@
-import type { Kysely } from '../kysely.js';
+import type { Kysely } from 'kysely';
 import { executeAll } from './execute.js';
 
 /** Orders of GET /devices (spec 4.3): each is read from an index, ties by id. */

@@ -1,4 +1,4 @@
-import { type Kysely, sql } from '../kysely.js';
+import { type Kysely, sql } from 'kysely';
 
 /** How many days messages are kept (decisions 7): of a channel, of an account. Null is what stands above; 0 is forever. */
 export const name = '0009-retention';

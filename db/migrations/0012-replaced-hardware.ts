@@ -1,4 +1,4 @@
-import { type Kysely, sql } from '../kysely.js';
+import { type Kysely, sql } from 'kysely';
 
 /** When the hardware of a device was replaced last (decisions 6). */
 export const name = '0012-replaced-hardware';

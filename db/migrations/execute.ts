@@ -1,4 +1,4 @@
-import { type Kysely, sql } from '../kysely.js';
+import { type Kysely, sql } from 'kysely';
 
 /** Executes statements one after the other; blank ones are left out. */
 export async function executeAll(db: Kysely<unknown>, statements: readonly string[]): Promise<void> {

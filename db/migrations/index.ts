@@ -1,5 +1,5 @@
 import type Sqlite from 'better-sqlite3';
-import { Kysely } from '../kysely.js';
+import { Kysely } from 'kysely';
 import { openSqlite, SqliteDialect } from '../sqlite.js';
 import * as foundation from './0001-foundation.js';
 import * as registry from './0002-registry.js';

@@ -1,4 +1,4 @@
-import type { Kysely } from '../kysely.js';
+import type { Kysely } from 'kysely';
 import { executeAll } from './execute.js';
 
 const statements = `

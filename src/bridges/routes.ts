@@ -1,7 +1,7 @@
 /** Bridges (decisions 7): where messages of channels with a `streamBridgeDelivery` are sent on to. */
 
+import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, oneOf } from '../entity/listing.js';

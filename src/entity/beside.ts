@@ -1,7 +1,7 @@
 /** What stands beside an entity when it is asked for (spec 4.1): parents by `expand`, counts of children by `count`. */
 
+import { sql } from 'kysely';
 import type { Db } from '../../db/index.js';
-import { sql } from '../../db/kysely.js';
 import type { EntityTable, Row } from '../../db/records.js';
 import { invalid } from '../errors.js';
 import { named, shared } from './verbs.js';

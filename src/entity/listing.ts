@@ -1,10 +1,10 @@
 /** Lists of entities (spec 4.1): match, reach, sort, page and count. */
 
+import { type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
+import { type TProperties, Type } from 'typebox';
 import type { Db } from '../../db/index.js';
-import { type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from '../../db/kysely.js';
 import type { EntityTable, Row } from '../../db/records.js';
 import { contains, countContaining, seldomRows, type TextColumn } from '../../db/text.js';
-import { type TProperties, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';

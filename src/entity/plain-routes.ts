@@ -1,7 +1,7 @@
 /** The URLs of kinds without a trash: made, read, listed, perhaps updated, and deleted for good (decisions 2). */
 
+import type { Static, TObject, TSchema } from 'typebox';
 import type { EntityTable, Row } from '../../db/records.js';
-import type { Static, TObject, TSchema } from '../../db/typebox.js';
 import type { Action, Caller, EntityKind } from '../access.js';
 import type { Context } from '../context.js';
 import type { FailureKind } from '../errors.js';

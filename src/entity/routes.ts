@@ -1,6 +1,6 @@
 /** The eight URLs of an entity kind (spec 4.3 to 4.8): etag header, envelope and schemas around the resource's functions. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type Static, type TObject, type TSchema, Type } from '../../db/typebox.js';
+import { type Static, type TObject, type TSchema, Type } from 'typebox';
 import type { Action, Caller, EntityKind } from '../access.js';
 import { type FailureKind, PlatformError } from '../errors.js';
 import type { App } from '../http.js';

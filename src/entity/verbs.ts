@@ -1,8 +1,8 @@
 /** What can be done to any entity: stamp, find, change, trash, recover. A resource calls these; they call no resource. */
 
+import type { Kysely } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
 import { type Db, isUniqueViolation, type Tx } from '../../db/index.js';
-import type { Kysely } from '../../db/kysely.js';
 import type { EntityTable, Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import type { Clock, Context } from '../context.js';

@@ -1,5 +1,5 @@
 /** Where units connect and where they are claimed (decisions 6): the same for units of a job and for single ones. */
-import { Type } from '../../db/typebox.js';
+import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import type { App } from '../http.js';
 

@@ -1,6 +1,6 @@
 /** POST /devices/jobs (decisions 6): devices that are there are deleted, moved or given new secrets; and the way back. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Static, Type } from '../../db/typebox.js';
+import { type Static, Type } from 'typebox';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { idsOf, type ListQuery, listSchema, oneOf } from '../entity/listing.js';

@@ -1,7 +1,7 @@
 /** Rows to changes of devices that are there (decisions 6): each as the single call makes it, whatever the version. */
 
+import { sql } from 'kysely';
 import type { Tx } from '../../db/index.js';
-import { sql } from '../../db/kysely.js';
 import type { Row } from '../../db/records.js';
 import type { Caller } from '../access.js';
 import { find, findLive, timestamp } from '../entity/verbs.js';

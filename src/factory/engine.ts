@@ -5,8 +5,8 @@
 import { AsyncResource } from 'node:async_hooks';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import { sql } from 'kysely';
 import { type Db, isStoreBusy, type Tx } from '../../db/index.js';
-import { sql } from '../../db/kysely.js';
 import { insertMany } from '../../db/many.js';
 import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';

@@ -1,9 +1,9 @@
 /** How a job comes to be, and what can be done to it: cancel, retry, confirm. */
 import { createHash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { sql } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
 import { type Db, isUniqueViolation, type Tx } from '../../db/index.js';
-import { sql } from '../../db/kysely.js';
 import { insertMany } from '../../db/many.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';

@@ -1,8 +1,8 @@
 /** A job (decisions 6): work on many devices, as a row of the registry and on the wire. */
 
+import { Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import { DateText, Id, Nullable, type Row } from '../../db/records.js';
-import { Type } from '../../db/typebox.js';
 import { type Action, type Caller, type EntityKind, isAccountWide } from '../access.js';
 import type { Clock, Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';

@@ -1,9 +1,9 @@
 /** Jobs (decisions 6): what they are, how far they have come, what they have made, and what can be done to them. */
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/records.js';
 import { Slices } from '../../db/slices.js';
-import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { demandPage, oneOf } from '../entity/listing.js';

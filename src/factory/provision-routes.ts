@@ -1,5 +1,5 @@
 /** POST /provisioning/jobs (decisions 6): rows come in, and a job is made of them. */
-import { type Static, Type } from '../../db/typebox.js';
+import { type Static, Type } from 'typebox';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { invalid } from '../errors.js';

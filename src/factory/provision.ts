@@ -1,7 +1,7 @@
 /** Rows to devices, each with its credential and its association code (decisions 6). */
 import { Ajv, type ErrorObject } from 'ajv';
+import { sql } from 'kysely';
 import type { Db, Tx } from '../../db/index.js';
-import { sql } from '../../db/kysely.js';
 import { insertMany } from '../../db/many.js';
 import type { Row } from '../../db/records.js';
 import { Slices } from '../../db/slices.js';

@@ -1,8 +1,8 @@
 /** Does a unit on the line really connect and publish (decisions 6)? Waited for, answered and kept. */
 import type { FastifyReply } from 'fastify';
+import { type Static, Type } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
 import { DateText, Id, type Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context, DeviceSign, DeviceWatch } from '../context.js';
 import { demandPage, oneOf } from '../entity/listing.js';

@@ -1,8 +1,8 @@
 /** Applications (decisions 4): programs that call. The appToken is shown once and stored hashed. */
 import { createHash } from 'node:crypto';
+import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/index.js';
 import { DateText, Id, Nullable, type Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import { applicationKinds, type Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, oneOf } from '../entity/listing.js';

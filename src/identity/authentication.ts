@@ -1,7 +1,7 @@
 /** Who calls: the token of a request, checked and renewed (spec 5, decisions 4). */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import type { Row } from '../../db/records.js';
-import { Type } from '../../db/typebox.js';
 import { Attempts, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';
 import { PlatformError } from '../errors.js';

@@ -3,8 +3,8 @@
  * by an admin at once. Nobody gets an address that somebody else of the account has, and the former one is told.
  */
 
+import { Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
-import { Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';

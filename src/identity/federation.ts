@@ -4,9 +4,9 @@
  */
 import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import { Attempts, networkOf, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';
 import { find, timestamp } from '../entity/verbs.js';

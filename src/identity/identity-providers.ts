@@ -1,8 +1,8 @@
 /** OpenID providers of an account (decisions 4): where its people may log in as well. */
 
+import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import { Nullable, type Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import type { Listing } from '../entity/listing.js';

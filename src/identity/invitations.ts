@@ -3,9 +3,9 @@
  * first one. A mail server that fails undoes nothing: the answer says so, and a password reset sends another token.
  */
 
+import { Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import { Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';

@@ -1,7 +1,7 @@
 /** Login of people by e-mail and password, and of applications by their appToken (spec 4.2, decisions 4). */
 import type { FastifyReply } from 'fastify';
+import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import { networkOf, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';

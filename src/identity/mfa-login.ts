@@ -1,9 +1,9 @@
 /** The second step of a login: a code of a second factor (spec 4.2, 5.5, decisions 4). */
 import { randomUUID } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import { sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';

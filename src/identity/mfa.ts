@@ -1,8 +1,8 @@
 /** Second factors of an identity: enrolment, confirmation, removal (decisions 4). */
 
+import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import { sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';

@@ -3,8 +3,8 @@
  * the answer to a back-end that mails by itself; whoever has the token sets a password with it.
  */
 
+import { type Static, Type } from 'typebox';
 import { Id, type Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import { Attempts, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';

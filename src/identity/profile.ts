@@ -4,8 +4,8 @@
  * end-users.
  */
 
+import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { networkOf } from '../attempts.js';
 import type { Context } from '../context.js';

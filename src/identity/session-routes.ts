@@ -1,5 +1,5 @@
 /** Sessions once they are there: logout, renewal, what a token is worth, public keys (spec 3.3, 4.2, decisions 4). */
-import { Type } from '../../db/typebox.js';
+import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import type { App } from '../http.js';

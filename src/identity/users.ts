@@ -1,8 +1,8 @@
 /** Identities as others see them: self-registration through an application, looking up several, deletion (decisions 4). */
 
+import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import { DateText, Id } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import { Attempts, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';

@@ -1,9 +1,9 @@
 /** POST /logs/search: entries of all devices in reach, asked for with a part of Elasticsearch's query language (decisions 7). */
 
+import { Type } from 'typebox';
 import { type LogCondition, mostFound, type TextField, textFields } from '../../db/log-search.js';
 import { wordsOf } from '../../db/log-terms.js';
 import { type LogQuestion, type Severity, severities, timeLimit } from '../../db/series.js';
-import { Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { parseDate } from '../entity/values.js';

@@ -1,9 +1,9 @@
 /** The log of a device over HTTP (decisions 7): reading it, and writing to it. */
 
+import { type Static, Type } from 'typebox';
 import type { Placement } from '../../db/index.js';
 import { mostFound } from '../../db/log-search.js';
 import { longestLogEntry, type Severity, severities } from '../../db/series.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { demandPage } from '../entity/listing.js';

@@ -1,6 +1,6 @@
 /** Publishing over HTTP (decisions 7), with what MQTT takes as well: a username and password, or a token. */
 import type { FastifyRequest } from 'fastify';
-import { Type } from '../../db/typebox.js';
+import { Type } from 'typebox';
 import type { Caller } from '../access.js';
 import type { Context, ProofRefusal, ProvenCaller, Rejection } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';

@@ -1,8 +1,8 @@
 /** How long points and log entries are kept (decisions 7): as the channel says, else the account, else the service. */
 import { setTimeout as pause } from 'node:timers/promises';
+import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/records.js';
 import type { Point } from '../../db/series.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import { type Config, longestRetention } from '../config.js';
 import type { Context } from '../context.js';

@@ -1,8 +1,8 @@
 /** What the ways of reading a time-series share: the channel, the range, how points look (decisions 7). */
 
+import { type Static, type TObject, Type } from 'typebox';
 import type { Point, SeriesKey } from '../../db/series.js';
 import { aggregates } from '../../db/series-ranges.js';
-import { type Static, type TObject, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';

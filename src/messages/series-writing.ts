@@ -1,5 +1,5 @@
 /** POST /data/{topic} (decisions 7): points over HTTP, on the way of a PUBLISH. */
-import { Type } from '../../db/typebox.js';
+import { Type } from 'typebox';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { invalid, PlatformError } from '../errors.js';

@@ -1,6 +1,6 @@
 /** Live messages as server-sent events (decisions 7). */
 import type { FastifyRequest } from 'fastify';
-import { type Static, Type } from '../../db/typebox.js';
+import { type Static, Type } from 'typebox';
 import type { Context, StreamRefusal } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';

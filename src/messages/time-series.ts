@@ -1,6 +1,6 @@
 /** Time-series over HTTP (decisions 7): each way of reading one has a file of its own, writing has series-writing.ts. */
 import type { Readable } from 'node:stream';
-import { Type } from '../../db/typebox.js';
+import { Type } from 'typebox';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { invalid } from '../errors.js';

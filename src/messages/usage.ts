@@ -1,7 +1,7 @@
 /** GET /usage (decisions 7): what the messages of an account take, and what is left. */
 
+import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import type { App } from '../http.js';

@@ -1,8 +1,8 @@
 /** Account users: the admins of an account (decisions 2). All are equal; the last one stays. */
 
+import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import { Id, type Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { AuditEvent } from '../audit.js';
 import type { Context } from '../context.js';

@@ -1,7 +1,7 @@
 /** Association (spec 3.1, decisions 6): whoever holds a device's code may move it into an organization in its reach. */
 
+import { type Static, Type } from 'typebox';
 import { Id } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
-import { type Static, Type } from '../../db/typebox.js';
+import { type Static, Type } from 'typebox';
 import { oneOf } from '../entity/listing.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http.js';

@@ -1,8 +1,8 @@
 /** CAs of an account (decisions 6): what they sign lets in the device that it names; they may make it, too. */
 
+import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import { Nullable, type Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { AuditEvent } from '../audit.js';
 import type { Context } from '../context.js';

@@ -1,7 +1,7 @@
 /** Client certificates of devices (spec 3.1, decisions 6): registered by an admin, held against at CONNECT. */
 
+import { type Static, Type } from 'typebox';
 import { DateText, Id, type Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Clock, Context } from '../context.js';
 import { type Listing, oneOf } from '../entity/listing.js';

@@ -1,7 +1,7 @@
 /** Channel templates (spec 2.8, 4.8): a channel on a device template is a channel on each of its devices, at once. */
 
+import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import { longestRetention } from '../config.js';
 import type { Context } from '../context.js';

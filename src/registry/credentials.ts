@@ -1,10 +1,10 @@
 /** Broker secrets of devices, end-users and account users (spec 4.9, decisions 5): each leaves the service once. */
 
+import { sql } from 'kysely';
+import { type Static, Type } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
 import type { Tx } from '../../db/index.js';
-import { sql } from '../../db/kysely.js';
 import { DateText, Id, type Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context, SecretCheck } from '../context.js';
 import { oneOf } from '../entity/listing.js';

@@ -1,7 +1,7 @@
 /** Custom fields (spec 2.7, 4.7): one shape for devices, end-users, organizations, and device templates themselves. */
 
+import { type Static, type TObject, Type } from 'typebox';
 import { Nullable, type Row } from '../../db/records.js';
-import { type Static, type TObject, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';

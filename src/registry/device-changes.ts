@@ -1,8 +1,8 @@
 /** What happens to a device, whoever asks for it: it is made, changed, moved, deleted, recovered (spec 3.1, 4.3). */
 
+import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { demandInto, writeAs } from '../entity/standing.js';

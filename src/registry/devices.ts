@@ -1,7 +1,7 @@
 /** Devices (spec 2.2, 4.3). */
 
+import { type Static, Type } from 'typebox';
 import type { Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { parentsOf, readNames } from '../entity/beside.js';

@@ -1,8 +1,8 @@
 /** End-users (spec 2.3, 4.4): a person in an organization, tied to an identity that logs in. */
 
+import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context, Revoked } from '../context.js';
 import { parentsOf, readNames } from '../entity/beside.js';

@@ -1,9 +1,9 @@
 /** Organizations (spec 2.4, 4.5): a tree at most five deep; rights cascade from parents to children. */
 
+import { sql } from 'kysely';
+import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/index.js';
-import { sql } from '../../db/kysely.js';
 import type { Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { childCounts, hasChildren, parentsOf, readNames } from '../entity/beside.js';

@@ -1,7 +1,7 @@
 /** May they, and why (decisions 5): asks the functions that decide, for a caller who is somebody else. */
 
+import { type Static, Type } from 'typebox';
 import type { EntityTable, Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import { type Action, applicationCaller, type Caller, isAccountWide, type Station } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';

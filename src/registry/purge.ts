@@ -1,7 +1,7 @@
 /** The end of what has been in the trash for 30 days (spec 3.2, decisions 3), in small steps, with all that belongs to it. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Kysely, sql } from 'kysely';
 import type { Tx } from '../../db/index.js';
-import { type Kysely, sql } from '../../db/kysely.js';
 import type { EntityTable, Row } from '../../db/records.js';
 import type { Context } from '../context.js';
 import { find, recoveryWindow, timestamp } from '../entity/verbs.js';

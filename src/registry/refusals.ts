@@ -1,7 +1,7 @@
 /** Reading why something of a device was refused (decisions 5); broker/refusals.ts notes it. */
 
+import { type Static, Type } from 'typebox';
 import { DateText, Nullable, type Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';

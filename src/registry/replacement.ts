@@ -1,5 +1,5 @@
 /** Another piece of hardware in the place of a device (decisions 6): the same device, with its id and its history. */
-import { type Static, Type } from '../../db/typebox.js';
+import { type Static, Type } from 'typebox';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { etagHeaders, etagOf, idParams, nameIgnored, readEtag } from '../entity/routes.js';

@@ -1,8 +1,8 @@
 /** Device, end-user and organization templates (spec 2.5, 2.6, 4.6): one shape, three times. */
 
+import { type Static, Type } from 'typebox';
 import type { Db } from '../../db/index.js';
 import type { Row } from '../../db/records.js';
-import { type Static, Type } from '../../db/typebox.js';
 import type { Caller, EntityKind } from '../access.js';
 import type { Context } from '../context.js';
 import { childCounts, hasChildren, readNames } from '../entity/beside.js';

@@ -2,9 +2,9 @@
 
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Kysely, sql } from 'kysely';
 import t from 'tap';
 import { FarWriter } from '../../db/far-writer.js';
-import { Kysely, sql } from '../../db/kysely.js';
 import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite.js';
 import { temporaryDirectory } from '../support/directory.js';
 

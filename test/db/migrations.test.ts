@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
+import { sql } from 'kysely';
 import t, { type Test } from 'tap';
-import { sql } from '../../db/kysely.js';
 import { type Migration, migrate, registryMigrations } from '../../db/migrations/index.js';
 import { bringUpToDate, stepsHad } from '../../db/schema.js';
 import { snapshotsOf } from '../../db/snapshots.js';

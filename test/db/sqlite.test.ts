@@ -1,6 +1,6 @@
 import { join } from 'node:path';
+import { Kysely, sql } from 'kysely';
 import t from 'tap';
-import { Kysely, sql } from '../../db/kysely.js';
 import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite.js';
 import { temporaryDirectory } from '../support/directory.js';
 

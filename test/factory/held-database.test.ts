@@ -2,9 +2,9 @@
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
+import { sql } from 'kysely';
 import t from 'tap';
 import type { Tx } from '../../db/index.js';
-import { sql } from '../../db/kysely.js';
 import { follow, postRows } from '../support/jobs.js';
 import { type Service, startService } from '../support/service.js';
 import { serials } from './command.js';

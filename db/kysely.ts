@@ -1,2 +1,0 @@
-/** Kysely, for everybody: the build makes one file of this, because its 260 modules take ten times as long to load. */
-export * from 'kysely';
