@@ -306,14 +306,19 @@ export class Hooks {
     this.#parts.refusals.note(device.deviceId, { action, topic, ...why, address, clientId, principal });
   }
 
-  /** A CONNECT is noted when its name is that of a device, proven or not. */
+  /** A CONNECT is noted when its name is that of a device, proven or not. Never throws: it has been answered already. */
   #noteConnect(
     name: string,
     { address, clientId }: Pick<LiveClient, 'address' | 'clientId'>,
     { limit, message, returnCode: code, isProven }: ConnectRefused,
   ): void {
     const { refusals, services } = this.#parts;
-    if (!services.access.placement(name)) return;
+    try {
+      if (!services.access.placement(name)) return;
+    } catch (error) {
+      services.log.error({ err: error }, 'a refused CONNECT could not be noted');
+      return;
+    }
     const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
     const principal = isProven ? ({ type: 'device', id: name } as const) : undefined;
     refusals.note(name, { action: 'connect', topic: null, reason, code, address, clientId, principal });

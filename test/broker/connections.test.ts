@@ -186,6 +186,14 @@ t.test('nothing that is thrown in a hook, and no error of the broker itself, end
   t.match(await late.next(), { cmd: 'connack' }, 'a listener that throws ends nothing either');
   ctx.clock.now = now;
 
+  const placement = ctx.access.placement.bind(ctx.access);
+  ctx.access.placement = fault;
+  const refused = await rawClient(t, mqttPort);
+  refused.send(connectPacket({ username: 'nobody', clientId: 'x'.repeat(200) }));
+  t.match(await refused.next(), { cmd: 'connack', returnCode: 2 });
+  await refused.closed;
+  ctx.access.placement = placement;
+
   aedes.emit('error' as 'closed', new Error('a fault') as never);
   await alive(t, witness);
 });
