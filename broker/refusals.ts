@@ -61,7 +61,7 @@ export class Refusals {
     const origin = originOf({ ...refusal, isProven: refusal.principal !== undefined });
     const leaving = leavingFor(origin, noted);
     if (leaving) noted.splice(noted.indexOf(leaving), 1);
-    noted.push({ ...refusal, time, origin });
+    noted.push({ ...shortened(refusal), time, origin });
     this.#rows += noted.length;
     this.#waiting.delete(deviceId);
     this.#waiting.set(deviceId, noted);
@@ -75,7 +75,11 @@ export class Refusals {
   /** Resolves when what has been noted of a device is in the registry. */
   async stored(deviceId: string): Promise<void> {
     await this.#writing;
-    if (this.#waiting.has(deviceId)) await this.flush();
+    // So many writes take all that can wait: what comes meanwhile holds nobody up.
+    for (let writes = mostWaiting / rowsPerWrite; writes >= 0 && this.#waiting.has(deviceId); writes -= 1) {
+      this.#writing ??= this.#write();
+      await this.#writing;
+    }
   }
 
   /** Writes everything that is waiting. */
@@ -175,16 +179,31 @@ function originOf(refusal: { action: string; isProven: boolean; address?: string
   return `${networkOf(refusal.address ?? '')} ${refusal.reason}`;
 }
 
+/** What is kept of it, cut when it is noted: thousands that wait have topics of up to 64 KiB each. */
+function shortened(refusal: Refusal): Refusal {
+  return {
+    ...refusal,
+    topic: refusal.topic === null ? null : cut(refusal.topic, longestTopic),
+    reason: cut(refusal.reason, longestReason),
+    clientId: refusal.clientId === undefined ? undefined : cut(refusal.clientId, longestClientId),
+  };
+}
+
+/** A copy: a slice alone would keep the whole text in memory. */
+function cut(text: string, most: number): string {
+  return text.length <= most ? text : Buffer.from(text.slice(0, most).toWellFormed()).toString();
+}
+
 function toRow(deviceId: string, { time, action, topic, reason, code, address, clientId, principal }: Noted) {
   return {
     deviceId,
     time,
     action,
-    topic: topic?.slice(0, longestTopic).toWellFormed() ?? null,
-    reason: reason.slice(0, longestReason).toWellFormed(),
+    topic,
+    reason,
     code,
     address: address ?? null,
-    clientId: clientId?.slice(0, longestClientId).toWellFormed() ?? null,
+    clientId: clientId ?? null,
     principalType: principal?.type ?? null,
     principalId: principal?.id ?? null,
   };
