@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
 import type { Allowance } from '../src/attempts.js';
-import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/context.js';
+import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-seam.js';
 import type { BrokerClient } from './aedes-types.js';
 import type { Authority } from './authorize.js';
 import { privateClientId } from './client-ids.js';

@@ -2,7 +2,7 @@ import type { Subscription } from 'aedes';
 import { boundedCache } from '../db/cache.js';
 import type { StoredWill } from '../db/mqtt-changes.js';
 import type { Access, Caller, Channel } from '../src/access.js';
-import type { BrokerServices, Rejection } from '../src/context.js';
+import type { BrokerServices, Rejection } from '../src/broker-seam.js';
 import { type ChannelTopic, formatTopic, parseTopic } from '../src/topics.js';
 import type { Outgoing } from './aedes-types.js';
 import { principalIn, privateClientId } from './client-ids.js';

@@ -1,5 +1,5 @@
 import type { Caller } from '../src/access.js';
-import type { DeviceSign, DeviceWatch } from '../src/context.js';
+import type { DeviceSign, DeviceWatch } from '../src/broker-seam.js';
 
 /** Waits of one caller at once. */
 const mostWatches = 100;

@@ -1,6 +1,6 @@
 import type { Caller } from '../src/access.js';
 import { Attempts } from '../src/attempts.js';
-import type { BrokerServices, Direct, ProofRefusal, ProvenCaller, Published, Rejection } from '../src/context.js';
+import type { BrokerServices, Direct, ProofRefusal, ProvenCaller, Published, Rejection } from '../src/broker-seam.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from './authorize.js';

@@ -1,6 +1,6 @@
 import type { AuthenticateError, ConnectPacket, Subscription } from 'aedes';
 import type { StoredWill } from '../db/mqtt-changes.js';
-import type { BrokerServices, Rejection } from '../src/context.js';
+import type { BrokerServices, Rejection } from '../src/broker-seam.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from './authorize.js';

@@ -1,7 +1,7 @@
 /** The MQTT broker: Aedes with our hooks. README, "flows walked", follows a message through this folder. */
 import type { Server as HttpServer } from 'node:http';
 import { Aedes } from 'aedes';
-import type { Broker, BrokerServices } from '../src/context.js';
+import type { Broker, BrokerServices } from '../src/broker-seam.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
 import { Authenticator } from './authenticate.js';
 import { Authority } from './authorize.js';

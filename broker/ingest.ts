@@ -1,6 +1,6 @@
 import { longestLogEntry } from '../db/series.js';
 import type { Caller } from '../src/access.js';
-import type { BrokerServices, Rejection } from '../src/context.js';
+import type { BrokerServices, Rejection } from '../src/broker-seam.js';
 import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
 import type { ChannelKind, Counters } from './counters.js';

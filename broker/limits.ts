@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { v7 as uuidv7 } from 'uuid';
 import { boundedCache } from '../db/cache.js';
 import { type Allowance, Attempts, networkOf } from '../src/attempts.js';
-import type { BrokerServices } from '../src/context.js';
+import type { BrokerServices } from '../src/broker-seam.js';
 import type { Counters, LimitName, RefusalReason } from './counters.js';
 
 const minute = 60_000;

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { everything, type LogEntry, type StoredPoint } from '../db/series.js';
 import { mostMissed, type SeriesRow } from '../db/series-missed.js';
 import type { Place } from '../db/series-protocol.js';
-import type { BrokerServices } from '../src/context.js';
+import type { BrokerServices } from '../src/broker-seam.js';
 import { formatTopic } from '../src/topics.js';
 import { matches } from './topics.js';
 

@@ -1,6 +1,6 @@
 import type { X509Certificate } from 'node:crypto';
 import { TLSSocket } from 'node:tls';
-import type { PresentedCertificate } from '../src/context.js';
+import type { PresentedCertificate } from '../src/broker-seam.js';
 import type { BrokerClient } from './aedes-types.js';
 
 /** Certificates besides its own that are looked at: no device needs more. */

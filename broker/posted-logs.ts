@@ -1,5 +1,5 @@
 import type { LogInput } from '../db/series.js';
-import type { BrokerServices } from '../src/context.js';
+import type { BrokerServices } from '../src/broker-seam.js';
 import { formatTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';

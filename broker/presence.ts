@@ -1,4 +1,4 @@
-import type { BrokerServices } from '../src/context.js';
+import type { BrokerServices } from '../src/broker-seam.js';
 import type { DeviceAddress } from './authorize.js';
 import type { ReverseDns } from './reverse-dns.js';
 import type { ServiceChannels } from './service-channels.js';

@@ -1,5 +1,5 @@
 import type { Tx } from '../db/index.js';
-import type { BrokerServices } from '../src/context.js';
+import type { BrokerServices } from '../src/broker-seam.js';
 import type { DeviceSigns } from './device-signs.js';
 import type { LiveClient } from './sessions.js';
 

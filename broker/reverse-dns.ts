@@ -2,7 +2,7 @@ import { NODATA, NOTFOUND } from 'node:dns';
 import { Resolver } from 'node:dns/promises';
 import ipaddr from 'ipaddr.js';
 import { boundedCache } from '../db/cache.js';
-import type { BrokerServices } from '../src/context.js';
+import type { BrokerServices } from '../src/broker-seam.js';
 
 /** Milliseconds that one server may take. */
 const timeout = 2000;

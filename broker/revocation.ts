@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../src/access.js';
-import type { BrokerServices, ChannelAddress, Revoked } from '../src/context.js';
+import type { BrokerServices, ChannelAddress, Revoked } from '../src/broker-seam.js';
 import type { Authority, DeviceAddress } from './authorize.js';
 import { ownerId, principalIn } from './client-ids.js';
 import type { SessionStore } from './persistence.js';

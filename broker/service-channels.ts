@@ -1,4 +1,4 @@
-import type { BrokerServices, Rejection } from '../src/context.js';
+import type { BrokerServices, Rejection } from '../src/broker-seam.js';
 import { formatTopic, parseTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';

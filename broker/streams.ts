@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import type { AedesPublishPacket } from 'aedes';
 import type { Place } from '../db/series-protocol.js';
 import type { Caller } from '../src/access.js';
-import type { BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../src/context.js';
+import type { BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../src/broker-seam.js';
 import type { BrokerCore } from './aedes-types.js';
 import type { Authority } from './authorize.js';
 import type { Counters } from './counters.js';

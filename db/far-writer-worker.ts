@@ -2,7 +2,8 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import Sqlite from 'better-sqlite3';
 import type { Answered, Asked } from './far-writer.js';
-import { openWriter, StatementCache } from './sqlite.js';
+import { openWriter } from './sqlite.js';
+import { StatementCache } from './statements.js';
 
 const port = parentPort;
 if (!port) throw new Error('far-writer-worker runs as a worker thread only.');

@@ -1,5 +1,5 @@
 import type { Caller } from './access.js';
-import type { Revoked } from './context.js';
+import type { Revoked } from './broker-seam.js';
 
 /** What each request has ended over MQTT, for the header of its answer (decisions 5). */
 export class Revocations {

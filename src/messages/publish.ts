@@ -2,7 +2,8 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Caller } from '../access.js';
-import type { Context, ProofRefusal, ProvenCaller, Rejection } from '../context.js';
+import type { ProofRefusal, ProvenCaller, Rejection } from '../broker-seam.js';
+import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { type FailureKind, invalid, PlatformError, tooLarge } from '../errors.js';
 import type { App } from '../http.js';

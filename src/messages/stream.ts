@@ -1,7 +1,8 @@
 /** Live messages as server-sent events (decisions 7). */
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import type { Context, StreamRefusal } from '../context.js';
+import type { StreamRefusal } from '../broker-seam.js';
+import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
 import { eventsAnswer, sendEvents } from '../events.js';

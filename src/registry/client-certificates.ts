@@ -2,7 +2,8 @@
 import { X509Certificate } from 'node:crypto';
 import { boundedCache } from '../../db/cache.js';
 import type { AuthorityRow } from '../../db/index.js';
-import type { CertificateCheck, Context, PresentedCertificate } from '../context.js';
+import type { CertificateCheck, PresentedCertificate } from '../broker-seam.js';
+import type { Context } from '../context.js';
 import { find, findLive, insert } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { newDevice } from './device-changes.js';

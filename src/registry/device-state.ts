@@ -1,7 +1,8 @@
 /** What a device's state is on the broker (decisions 5): `_set/fields` changes it, `_updates/fields` shows it. */
 import { Ajv } from 'ajv';
 import type { Caller } from '../access.js';
-import type { Context, Rejection } from '../context.js';
+import type { Rejection } from '../broker-seam.js';
+import type { Context } from '../context.js';
 import { findUnstorable, unstorable } from '../entity/values.js';
 import { find } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';

@@ -1,0 +1,161 @@
+import { Latency } from './latency.js';
+import type { StatementCache } from './statements.js';
+
+/** How many transactions share one commit, and for how long (milliseconds) it may be held open for more. */
+const groupSize = 256;
+const groupAge = 10;
+
+/** Waits for the commit that makes the transactions of one group durable. */
+class Group {
+  readonly begun = Date.now();
+  size = 0;
+  readonly durable: Promise<void>;
+  succeed!: () => void;
+  fail!: (error: unknown) => void;
+
+  constructor() {
+    this.durable = new Promise((resolve, reject) => {
+      this.succeed = resolve;
+      this.fail = reject;
+    });
+    // Every member awaits this itself; without members nobody needs to hear of it.
+    this.durable.catch(() => {});
+  }
+}
+
+/**
+ * The one writer. Transactions take turns; those that come one after another share a commit (each in a savepoint of
+ * its own), so that many small writes cost one fsync, and none returns before it is on disk.
+ */
+export class Writer {
+  /** How long COMMIT has taken, of long transactions as well. */
+  readonly commits = new Latency();
+  /** When something was committed last, in milliseconds of `performance`. */
+  committedAt = Number.NEGATIVE_INFINITY;
+  readonly #waiting: Array<() => void> = [];
+  #busy = false;
+  #group: Group | undefined;
+
+  constructor(readonly statements: StatementCache) {}
+
+  /** Transactions that wait for their turn. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** A COMMIT that was begun at `from` (milliseconds of `performance`) has ended. */
+  committed(from: number): void {
+    this.committedAt = performance.now();
+    this.commits.observe(this.committedAt - from);
+  }
+
+  async begin(): Promise<void> {
+    if (this.#busy) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    this.#busy = true;
+    try {
+      if (!this.#group) {
+        this.#run('BEGIN IMMEDIATE');
+        this.#group = new Group();
+      }
+      this.#run('SAVEPOINT member');
+    } catch (error) {
+      this.#next();
+      throw error;
+    }
+  }
+
+  /** Keeps the member's work and returns when the whole group is on disk. */
+  commit(): Promise<void> {
+    const group = this.#group as Group;
+    try {
+      this.#run('RELEASE member');
+    } catch (error) {
+      this.#abandon(error);
+      this.#next();
+      return Promise.reject(error);
+    }
+    group.size += 1;
+    this.#next();
+    return group.durable;
+  }
+
+  rollback(): void {
+    try {
+      this.#run('ROLLBACK TO member');
+      this.#run('RELEASE member');
+    } catch (error) {
+      // SQLite itself ended the transaction (disk full, I/O error): nobody in the group has been kept.
+      this.#abandon(error);
+    }
+    this.#next();
+  }
+
+  /** Waits for a turn and gives it away to another connection: nothing of ours is open until the answer is called. */
+  async lend(): Promise<() => void> {
+    if (this.#busy) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    this.#busy = true;
+    this.#commitGroup();
+    return () => this.#next();
+  }
+
+  /** Commits what changes nothing, in a turn of its own; no other program is waited for, because the event loop would stand. */
+  async prove(): Promise<void> {
+    const giveBack = await this.lend();
+    const { file } = this.statements;
+    const patience = file.pragma('busy_timeout', { simple: true });
+    try {
+      file.pragma('busy_timeout = 0');
+      const from = performance.now();
+      file.exec('UPDATE "migrations" SET "applied" = "applied"');
+      this.committed(from);
+    } finally {
+      file.pragma(`busy_timeout = ${patience}`);
+      giveBack();
+    }
+  }
+
+  /** Commits what is open; used at close. */
+  flush(): void {
+    if (!this.#busy) this.#commitGroup();
+  }
+
+  #next(): void {
+    const group = this.#group;
+    if (group && (group.size >= groupSize || Date.now() - group.begun >= groupAge)) this.#commitGroup();
+    const waiting = this.#waiting.shift();
+    if (waiting) {
+      waiting();
+      return;
+    }
+    this.#busy = false;
+    // Requests that are already on their way in this turn of the loop join the group.
+    setImmediate(() => {
+      if (!this.#busy && this.#group === group) this.#commitGroup();
+    });
+  }
+
+  #commitGroup(): void {
+    const group = this.#group;
+    if (!group) return;
+    this.#group = undefined;
+    try {
+      const from = performance.now();
+      this.#run('COMMIT');
+      this.committed(from);
+      group.succeed();
+    } catch (error) {
+      group.fail(error);
+      if (this.statements.file.inTransaction) this.#run('ROLLBACK');
+    }
+  }
+
+  #abandon(error: unknown): void {
+    this.#group?.fail(error);
+    this.#group = undefined;
+    if (this.statements.file.inTransaction) this.#run('ROLLBACK');
+  }
+
+  #run(sql: string): void {
+    this.statements.run({ sql, parameters: [] });
+  }
+}
