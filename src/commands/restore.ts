@@ -1,11 +1,11 @@
 /** `slipway restore FILE [--force]`: a backup becomes the data directory, whole or not at all. */
 import { existsSync, readdirSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { databaseNames, databasesIn, sync } from '../../db/copies.js';
+import { type DatabaseName, databaseNames, databasesIn, sync } from '../../db/copies.js';
 import { abandon, finishReplacement, gather, replaceBy } from '../../db/incoming.js';
 import { unknownSteps } from '../../db/schema.js';
 import { snapshotsName, versionName } from '../../db/snapshots.js';
-import { openArchive } from './archive.js';
+import { damaged, openArchive } from './archive.js';
 import { holdForCommand, onFiles, print } from './files.js';
 import { UsageError } from './usage.js';
 
@@ -25,7 +25,7 @@ export async function restore(args: string[]): Promise<void> {
       const staged = gather(dataDir);
       await archive.extract(staged);
       for (const name of databasesIn(staged)) {
-        const [unknown] = unknownSteps(staged, name);
+        const [unknown] = readUnknownSteps(staged, name);
         if (unknown)
           throw new UsageError(`This backup is of a newer version of Slipway, ${slipway}: ${name} has had ${unknown}.`);
       }
@@ -43,6 +43,15 @@ export async function restore(args: string[]): Promise<void> {
     }
   } finally {
     archive.close();
+  }
+}
+
+/** @throws UsageError when it is no database. */
+function readUnknownSteps(directory: string, name: DatabaseName): string[] {
+  try {
+    return unknownSteps(directory, name);
+  } catch (error) {
+    throw damaged(`${name}: ${(error as Error).message}`);
   }
 }
 
