@@ -240,6 +240,17 @@ t.test('after an upgrade, rollback puts back what was there for the version that
     'what was written since is kept beside it',
   );
   lost.close();
+
+  // As a kill leaves it, with another upgrade before.
+  const earlier = join(directory, 'snapshots', '0.0.8-20200101T000000000Z');
+  mkdirSync(earlier, { recursive: true });
+  renameSync(join(directory, 'messages.db'), join(earlier, 'messages.db'));
+  mkdirSync(join(directory, 'incoming'));
+  writeFileSync(join(directory, 'incoming', 'plan.json'), JSON.stringify({ going: [], coming: [], aside: 'none' }));
+  const again = await slipway(directory, 'rollback');
+  t.equal(again.code, 0, again.stderr);
+  t.same(JSON.parse(again.stdout), { finished: true, needs: '0.0.9' });
+  t.ok(existsSync(join(earlier, 'messages.db')), 'what was broken off is ended, and no more is rolled back');
 });
 
 const devices = (asked: Service, token = asked.admin) =>
