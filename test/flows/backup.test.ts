@@ -141,6 +141,11 @@ t.test('a backup that is not whole is refused, and nothing is touched', async (t
 });
 
 t.test('what the disk refuses is told in a sentence', async (t) => {
+  const bomb = join(shelf, 'bomb.zip');
+  writeFileSync(bomb, await zipOf({ files: [{ name: 'registry.db', bytes: 2 ** 52, sha256: '' }] }));
+  const tooLarge = await slipway(target, 'restore', bomb, '--force');
+  t.equal(tooLarge.code, 2);
+  t.match(tooLarge.stderr, /^There is no room in .*: it takes 4503599627370496 bytes/, 'before anything is written');
   const { code, stderr } = await slipway(service.directory, 'backup', join(file, 'b.zip'));
   t.equal(code, 3);
   t.match(stderr, /^It could not be done \(ENOTDIR\): .*\n$/);
