@@ -5,7 +5,7 @@
  * `--apart` each module by itself, with maps: slower, but stacks and coverage name lines of the sources.
  * `node build.mjs --image DIR` puts into DIR all that the service needs to run, and nothing else: the Dockerfile takes it.
  */
-import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -82,7 +82,9 @@ function transform(entryPoints) {
 
 /** The product without the demo, and of the packages beside it the files that run. What is missing shows in test/operations. */
 async function makeImage(directory) {
-  rmSync(directory, { recursive: true, force: true });
+  // Never emptied: whoever mistypes it would lose what is there, this repository even.
+  if (directory === '' || (existsSync(directory) && readdirSync(directory).length > 0))
+    throw new Error(`--image takes a directory that is empty or not there yet, not "${directory}".`);
   const ours = await bundle(
     product.filter((one) => !one.startsWith('demo/')),
     { outdir: join(directory, 'dist'), chunks: 'chunks', sourcemap: false },

@@ -61,6 +61,13 @@ export function finishReplacement(directory: string): void {
   abandon(directory);
   if (!isUnfinished(directory)) return;
   const from = decided(directory);
+  // The plan is there before anything is decided. Without it everything is in its place, and what ended was the removal below.
+  if (existsSync(join(from, planName))) carryOut(directory, from);
+  rmSync(from, { recursive: true });
+  sync(directory);
+}
+
+function carryOut(directory: string, from: string): void {
   const { going, coming, aside } = JSON.parse(readFileSync(join(from, planName), 'utf8')) as Plan;
   for (const name of going) {
     const comes = coming.includes(name);
@@ -69,8 +76,6 @@ export function finishReplacement(directory: string): void {
     for (const former of [...companions.map((end) => name + end), name]) setAside(directory, former, aside);
     if (comes) renameSync(join(from, name), join(directory, name));
   }
-  sync(directory);
-  rmSync(from, { recursive: true });
   sync(directory);
 }
 

@@ -68,10 +68,10 @@ const commands: Record<string, () => Promise<Command>> = {
   'app create': async () => (await import('./commands/applications.js')).appCreate,
   'app revoke': async () => (await import('./commands/applications.js')).appRevoke,
   'keys rotate': async () => (await import('./commands/keys.js')).keysRotate,
-  backup: async () => (await import('./commands/backup.js')).backup,
-  restore: async () => (await import('./commands/restore.js')).restore,
+  backup: async () => onTheDisk((await import('./commands/backup.js')).backup),
+  restore: async () => onTheDisk((await import('./commands/restore.js')).restore),
   doctor: async () => (await import('./commands/doctor/index.js')).doctor,
-  rollback: async () => (await import('./commands/rollback.js')).rollback,
+  rollback: async () => onTheDisk((await import('./commands/rollback.js')).rollback),
   'provision one': async () => forTheLine((await import('./commands/provision-one.js')).provisionOne),
   provision: async () => forTheLine((await import('./commands/provision.js')).provision),
   verify: async () => forTheLine((await import('./commands/verify.js')).verify),
@@ -94,6 +94,19 @@ function forTheLine(command: Command): Command {
     } catch (error) {
       if (isKnown(error)) throw error;
       throw new Ending(exitCodes.trouble, `${(error as Error).stack}`);
+    }
+  };
+}
+
+/** A disk that is full or may not be written is told in a sentence, to somebody who has trouble enough. */
+function onTheDisk(command: Command): Command {
+  return async (args) => {
+    try {
+      await command(args);
+    } catch (error) {
+      const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+      if (isKnown(error) || !/^(E[A-Z]+|SQLITE_[A-Z_]+)$/.test(code)) throw error;
+      throw new Ending(exitCodes.trouble, `It could not be done (${code}): ${(error as Error).message}.`);
     }
   };
 }

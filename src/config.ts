@@ -229,6 +229,10 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     if (!isServer(one))
       fail('SLIPWAY_DNS_SERVERS', 'must be addresses such as 10.0.0.1, 10.0.0.1:5353 or [fd00::1]:5353.');
   const geoip = text('SLIPWAY_GEOIP_DATABASE');
+  const metricsToken = text('SLIPWAY_METRICS_TOKEN');
+  // Nobody could send it: health checks would fail for ever.
+  if (metricsToken && !/^[!-~]+$/.test(metricsToken))
+    fail('SLIPWAY_METRICS_TOKEN', 'must be of visible ASCII characters, without blanks.');
 
   const config = {
     host,
@@ -263,7 +267,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     smsWebhookUrl,
     geoipDatabase: geoip && resolve(directory, geoip),
     dnsServers,
-    metricsToken: text('SLIPWAY_METRICS_TOKEN'),
+    metricsToken,
     shutdownDelay: 1000 * whole('SLIPWAY_SHUTDOWN_DELAY_SECONDS', 0, 0, 600),
     bridges: {
       allowPrivate: flag('SLIPWAY_BRIDGE_ALLOW_PRIVATE'),

@@ -51,6 +51,7 @@ for (const [name, value] of [
   ['SLIPWAY_TRUSTED_PROXIES', '10.0.0.0/40'],
   ['SLIPWAY_TRUSTED_PROXIES', 'proxy'],
   ['SLIPWAY_DNS_SERVERS', 'dns.example.com'],
+  ['SLIPWAY_METRICS_TOKEN', 'two words'],
   ['SLIPWAY_DNS_SERVERS', '10.0.0.1:99999'],
   ['SLIPWAY_DNS_SERVERS', '10.0.0.1,[fd00::1'],
 ] as const) {

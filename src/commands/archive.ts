@@ -24,6 +24,8 @@ const manifestBytes = 1024 * 1024;
 const mostEntries = 10_000;
 /** What may stand in one; nothing leads out of the directory into which it is restored. */
 const entryName = /^(registry\.db|messages\.db|keys\/[A-Za-z0-9_-][A-Za-z0-9._-]{0,99})$/;
+/** A version; snapshots are called by it. Empty: none is known. */
+const versionText = /^[\w.+-]{0,100}$/;
 /** Fast: time-series become a third with it, and more would take the processor from a server beside it. */
 const compressionLevel = 1;
 
@@ -180,18 +182,25 @@ function isOfLaterFormat(value: unknown): boolean {
 function isManifest(value: unknown): value is Manifest {
   if (typeof value !== 'object' || value === null) return false;
   const { format: given, slipway, time, schema, files } = value as Partial<Manifest>;
-  if (given !== format || typeof slipway !== 'string' || typeof time !== 'string' || !Array.isArray(files))
+  if (
+    given !== format ||
+    typeof slipway !== 'string' ||
+    !versionText.test(slipway) ||
+    typeof time !== 'string' ||
+    !Array.isArray(files)
+  )
     return false;
   if (typeof schema !== 'object' || schema === null || Number.isNaN(Date.parse(time))) return false;
-  const names = new Set(files.map(({ name }) => name));
   const areFiles = files.every(
-    (file) =>
-      typeof file.name === 'string' &&
-      entryName.test(file.name) &&
-      Number.isSafeInteger(file.bytes) &&
-      typeof file.sha256 === 'string',
+    (file: unknown) => typeof file === 'object' && file !== null && isManifestFile(file as Partial<ManifestFile>),
   );
-  return areFiles && names.size === files.length && names.has('registry.db');
+  if (!areFiles) return false;
+  const names = new Set(files.map(({ name }) => name));
+  return names.size === files.length && names.has('registry.db');
+}
+
+function isManifestFile({ name, bytes, sha256 }: Partial<ManifestFile>): boolean {
+  return typeof name === 'string' && entryName.test(name) && Number.isSafeInteger(bytes) && typeof sha256 === 'string';
 }
 
 async function extractFile(zip: yauzl.ZipFile, entry: yauzl.Entry, file: ManifestFile, path: string): Promise<void> {
@@ -228,6 +237,7 @@ function openEntry(zip: yauzl.ZipFile, entry: yauzl.Entry): Promise<Readable> {
   );
 }
 
-function damaged(why: string): UsageError {
+/** What a file that is no whole backup is refused with. */
+export function damaged(why: string): UsageError {
   return new UsageError(`This is no backup of Slipway, or a damaged one: ${why}. Nothing has been changed.`);
 }

@@ -46,17 +46,19 @@ export async function backup(args: string[]): Promise<void> {
   }
 }
 
-/** What processes have left that were killed. */
+/** What processes have left that were killed, and nothing that somebody else has called nearly so. */
 function clearLeftovers(prefix: string): void {
   const directory = dirname(prefix);
   for (const name of readdirSync(directory)) {
     const path = join(directory, name);
-    if (path.startsWith(prefix) && !isRunning(Number(path.slice(prefix.length))))
-      rmSync(path, { recursive: true, force: true });
+    const pid = path.startsWith(prefix) ? path.slice(prefix.length) : '';
+    if (/^[1-9]\d{0,9}$/.test(pid) && !isRunning(Number(pid))) rmSync(path, { recursive: true, force: true });
   }
 }
 
+/** In a container that was started again numbers come back: this one's own was another's. */
 function isRunning(pid: number): boolean {
+  if (pid === process.pid) return false;
   try {
     return process.kill(pid, 0);
   } catch (error) {

@@ -1,11 +1,11 @@
 /** `slipway restore FILE [--force]`: a backup becomes the data directory, whole or not at all. */
-import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { databaseNames, databasesIn, sync } from '../../db/copies.js';
+import { type DatabaseName, databaseNames, databasesIn, sync } from '../../db/copies.js';
 import { abandon, finishReplacement, gather, replaceBy } from '../../db/incoming.js';
 import { unknownSteps } from '../../db/schema.js';
 import { snapshotsName, versionName } from '../../db/snapshots.js';
-import { openArchive } from './archive.js';
+import { damaged, type ManifestFile, openArchive } from './archive.js';
 import { holdForCommand, onFiles, print } from './files.js';
 import { UsageError } from './usage.js';
 
@@ -22,10 +22,11 @@ export async function restore(args: string[]): Promise<void> {
           `${dataDir} holds data. With --force the backup takes its place, and what is there now is kept beside it.`,
         );
       const { slipway, time, files } = archive.manifest;
+      demandRoom(dataDir, files);
       const staged = gather(dataDir);
       await archive.extract(staged);
       for (const name of databasesIn(staged)) {
-        const [unknown] = unknownSteps(staged, name);
+        const [unknown] = readUnknownSteps(staged, name);
         if (unknown)
           throw new UsageError(`This backup is of a newer version of Slipway, ${slipway}: ${name} has had ${unknown}.`);
       }
@@ -43,6 +44,23 @@ export async function restore(args: string[]): Promise<void> {
     }
   } finally {
     archive.close();
+  }
+}
+
+/** @throws UsageError when the files do not fit on the disk: others may need the rest of it. */
+function demandRoom(directory: string, files: readonly ManifestFile[]): void {
+  const { bavail, bsize } = statfsSync(directory);
+  const needed = files.reduce((sum, { bytes }) => sum + bytes, 0);
+  if (needed > bavail * bsize)
+    throw new UsageError(`There is no room in ${directory}: it takes ${needed} bytes, and ${bavail * bsize} are free.`);
+}
+
+/** @throws UsageError when it is no database. */
+function readUnknownSteps(directory: string, name: DatabaseName): string[] {
+  try {
+    return unknownSteps(directory, name);
+  } catch (error) {
+    throw damaged(`${name}: ${(error as Error).message}`);
   }
 }
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { databaseNames } from '../../db/copies.js';
 import { finishReplacement, isUnfinished, replaceBy } from '../../db/incoming.js';
 import { stepsHad } from '../../db/schema.js';
-import { filesOf, snapshotsOf } from '../../db/snapshots.js';
+import { dataVersion, filesOf, snapshotsOf } from '../../db/snapshots.js';
 import { demandRegistry, holdForCommand, onFiles, print } from './files.js';
 import { UsageError } from './usage.js';
 
@@ -13,7 +13,8 @@ export async function rollback(args: string[]): Promise<void> {
   if (!isUnfinished(dataDir)) demandRegistry(dataDir);
   const lock = holdForCommand(dataDir);
   try {
-    finishReplacement(dataDir);
+    // Whoever calls it again after it was broken off means that one, not the upgrade before.
+    if (isUnfinished(dataDir)) return finish(dataDir);
     const [snapshot] = snapshotsOf(dataDir);
     if (!snapshot)
       throw new UsageError(
@@ -35,6 +36,16 @@ export async function rollback(args: string[]): Promise<void> {
   } finally {
     lock.release();
   }
+}
+
+function finish(dataDir: string): void {
+  finishReplacement(dataDir);
+  const needs = dataVersion(dataDir);
+  process.stderr.write(
+    `A rollback or restore that was broken off has come to its end: the data needs Slipway ${needs || 'of an unknown version'}.\n` +
+      'Nothing else was rolled back.\n',
+  );
+  print({ finished: true, needs });
 }
 
 function isDatabase(name: string): boolean {

@@ -4,14 +4,23 @@ import { type Latency, latencyBounds } from '../../db/latency.js';
 
 type Labels = Record<string, string>;
 
-/** `read` may give NaN for what is not known. */
+/** A store that cannot be read is when the rest of the metrics is needed most. */
+async function attempt<R>(read: () => R | Promise<R>, unknown: R): Promise<R> {
+  try {
+    return await read();
+  } catch {
+    return unknown;
+  }
+}
+
+/** `read` may give NaN for what is not known, which is what stands there when it fails. */
 export function gauge(registry: Registry, name: string, help: string, read: () => number | Promise<number>): void {
   new Gauge({
     name,
     help,
     registers: [registry],
     async collect() {
-      this.set(await read());
+      this.set(await attempt(read, Number.NaN));
     },
   });
 }
@@ -48,7 +57,7 @@ export function counterBy(
   });
 }
 
-/** One line for each that `read` gives. */
+/** One line for each that `read` gives; none when it fails. */
 export function gaugeBy(
   registry: Registry,
   name: string,
@@ -62,7 +71,7 @@ export function gaugeBy(
     labelNames,
     registers: [registry],
     async collect() {
-      const lines = await read();
+      const lines = await attempt(read, []);
       this.reset();
       for (const [labels, value] of lines) this.set(labels, value);
     },

@@ -1,5 +1,5 @@
 /** What the process counts, in the text form of Prometheus at /metrics (decisions 5). */
-import { Gauge, Registry } from 'prom-client';
+import { Registry } from 'prom-client';
 import type { Context } from '../context.js';
 import type { App } from '../http.js';
 import { demandToken } from '../operator-token.js';
@@ -65,7 +65,8 @@ function queueMetrics(
   gaugeBy(registry, 'slipway_queue_depth', 'What waits in a queue.', ['queue'], async () => {
     const depths = {
       ...broker.queues,
-      jobs: await jobs.waiting(),
+      // The one that has to be read: the others are told without it.
+      jobs: await jobs.waiting().catch(() => Number.NaN),
       messages_writer: messages.pending,
       messages_reader: messages.reading,
       registry_writer: entities.writer.waiting,
@@ -78,17 +79,14 @@ function queueMetrics(
 
 /** Of all accounts, certificates of devices and CAs: counted when asked for, in an index, and to a hundred thousand. */
 function certificateMetrics(registry: Registry, ctx: Pick<Context, 'registry' | 'clock'>): void {
-  new Gauge({
-    name: 'slipway_certificates_expiring',
-    help: 'Registered certificates that expire soon.',
-    labelNames: ['kind', 'within'],
-    registers: [registry],
-    collect() {
-      const { certificates, authorities } = expiringSoon(ctx);
-      const within = `${warnedDays}d`;
-      this.set({ kind: 'device', within }, certificates.count);
-      this.set({ kind: 'authority', within }, authorities.count);
-    },
+  const labels = ['kind', 'within'];
+  gaugeBy(registry, 'slipway_certificates_expiring', 'Registered certificates that expire soon.', labels, () => {
+    const { certificates, authorities } = expiringSoon(ctx);
+    const within = `${warnedDays}d`;
+    return [
+      [{ kind: 'device', within }, certificates.count],
+      [{ kind: 'authority', within }, authorities.count],
+    ];
   });
 }
 
@@ -100,13 +98,11 @@ function bridgeMetrics(registry: Registry, { bridges }: Pick<Context, 'bridges'>
   count('failed_batches', 'Batches that were not accepted.', () => counters.failed);
   count('dropped_messages', 'Best-effort messages that were not delivered.', () => counters.dropped);
   count('dead_letters', 'Guaranteed messages that could not be delivered.', () => counters.dead);
-  new Gauge({
-    name: 'slipway_bridge_pending_messages',
-    help: 'Guaranteed messages on their way; 100000 is that or more.',
-    labelNames: ['kind'],
-    registers: [registry],
-    collect() {
-      for (const [kind, pending] of Object.entries(bridges.pendingByKind())) this.set({ kind }, pending);
-    },
-  });
+  gaugeBy(
+    registry,
+    'slipway_bridge_pending_messages',
+    'Guaranteed messages on their way; 100000 is that or more.',
+    ['kind'],
+    () => Object.entries(bridges.pendingByKind()).map(([kind, pending]) => [{ kind }, pending]),
+  );
 }

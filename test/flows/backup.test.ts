@@ -1,10 +1,13 @@
 /** What survives the machine: backups under load, restores elsewhere, and the way back from an upgrade. */
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, watch, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
 import { inflateRawSync } from 'node:zlib';
 import t from 'tap';
+import yazl from 'yazl';
 import { type Login, openLink } from '../../bench/link.js';
 import { migrate, registryMigrations } from '../../db/migrations/index.js';
 import { messageMigrations } from '../../db/migrations/messages.js';
@@ -124,6 +127,9 @@ t.test('a backup that is not whole is refused, and nothing is touched', async (t
     ['the end is missing', whole.subarray(0, whole.length - 1000)],
     ['a name leads elsewhere', Buffer.from(other, 'latin1')],
     ['it is no backup at all', Buffer.from('PK')],
+    ['its manifest names nothing', await zipOf({ files: [null] })],
+    ['its version is a path, by which a snapshot would be called', await zipOf({ slipway: '../../elsewhere' })],
+    ['what it holds is no database', await zipOf({})],
   ] as const) {
     const broken = join(shelf, 'broken.zip');
     writeFileSync(broken, bytes);
@@ -132,6 +138,17 @@ t.test('a backup that is not whole is refused, and nothing is touched', async (t
     t.match(stderr, /no backup of Slipway, or a damaged one: .* Nothing has been changed/, what);
     t.same(contents(target), before, what);
   }
+});
+
+t.test('what the disk refuses is told in a sentence', async (t) => {
+  const bomb = join(shelf, 'bomb.zip');
+  writeFileSync(bomb, await zipOf({ files: [{ name: 'registry.db', bytes: 2 ** 52, sha256: '' }] }));
+  const tooLarge = await slipway(target, 'restore', bomb, '--force');
+  t.equal(tooLarge.code, 2);
+  t.match(tooLarge.stderr, /^There is no room in .*: it takes 4503599627370496 bytes/, 'before anything is written');
+  const { code, stderr } = await slipway(service.directory, 'backup', join(file, 'b.zip'));
+  t.equal(code, 3);
+  t.match(stderr, /^It could not be done \(ENOTDIR\): .*\n$/);
 });
 
 t.test('a restore takes the place of data only when it is told to, and never beside a server', async (t) => {
@@ -165,6 +182,14 @@ t.test('a restore that was broken off when it had been decided is ended by the n
   t.equal((await devices(ended)).status, 200);
   t.equal(readFileSync(join(target, 'replaced-x', 'messages.db'), 'utf8'), 'the former one');
   t.notOk(existsSync(incoming));
+
+  // A kill, or a break of power, that came while it was cleared away.
+  await ended.close();
+  mkdirSync(incoming);
+  writeFileSync(join(incoming, 'registry.db-shm'), '');
+  const started = await startService(t, { directory: target });
+  t.equal((await devices(started)).status, 200);
+  t.notOk(existsSync(incoming));
 });
 
 for (const signal of ['SIGKILL', 'SIGTERM'] as const)
@@ -187,8 +212,13 @@ for (const signal of ['SIGKILL', 'SIGTERM'] as const)
       t.same(readdirSync(directory), []);
       return;
     }
-    t.equal((await slipway(service.directory, 'backup', begunFile)).code, 0);
-    t.same(readdirSync(directory), ['b.zip'], 'what the first one left is gone');
+    mkdirSync(`${begunFile}.partial-notes`);
+    // In a container that was started again the next backup has the number of the one that was killed.
+    const script = 'mkdir "$0.partial-$$" && exec "$@"';
+    const again = spawn('sh', ['-c', script, begunFile, 'env', ...args], { env: { PATH: process.env.PATH } });
+    t.same(await once(again, 'exit'), [0, null]);
+    const left = readdirSync(directory);
+    t.same(left, ['b.zip', 'b.zip.partial-notes'], 'what was killed has left nothing, and what is not ours is there');
   });
 
 t.test('after an upgrade, rollback puts back what was there for the version that ran on it', async (t) => {
@@ -215,6 +245,17 @@ t.test('after an upgrade, rollback puts back what was there for the version that
     'what was written since is kept beside it',
   );
   lost.close();
+
+  // As a kill leaves it, with another upgrade before.
+  const earlier = join(directory, 'snapshots', '0.0.8-20200101T000000000Z');
+  mkdirSync(earlier, { recursive: true });
+  renameSync(join(directory, 'messages.db'), join(earlier, 'messages.db'));
+  mkdirSync(join(directory, 'incoming'));
+  writeFileSync(join(directory, 'incoming', 'plan.json'), JSON.stringify({ going: [], coming: [], aside: 'none' }));
+  const again = await slipway(directory, 'rollback');
+  t.equal(again.code, 0, again.stderr);
+  t.same(JSON.parse(again.stdout), { finished: true, needs: '0.0.9' });
+  t.ok(existsSync(join(earlier, 'messages.db')), 'what was broken off is ended, and no more is rolled back');
 });
 
 const devices = (asked: Service, token = asked.admin) =>
@@ -238,6 +279,19 @@ function withOtherBit(zip: Buffer): Buffer {
       // This bit was one that the form needs.
     }
   }
+}
+
+/** A backup of something that is no database, of which the manifest says what is `said` in place of what it should. */
+async function zipOf(said: object): Promise<Buffer> {
+  const bytes = Buffer.from('no database');
+  const sha256 = createHash('sha256').update(bytes).digest('hex');
+  const files = [{ name: 'registry.db', bytes: bytes.length, sha256 }];
+  const manifest = { format: 1, slipway: '0.1.0', time: new Date().toISOString(), schema: {}, files, ...said };
+  const zip = new yazl.ZipFile();
+  zip.addBuffer(bytes, 'registry.db');
+  zip.addBuffer(Buffer.from(JSON.stringify(manifest)), 'manifest.json');
+  zip.end();
+  return buffer(zip.outputStream);
 }
 
 /** Devices that only the messages know. */

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
 import t from 'tap';
 import { filterRefusals, limitNames, publishRefusals } from '../../broker/counters.js';
+import { openSqlite } from '../../db/sqlite.js';
 import { type Fixture, fixture } from '../broker/fixture.js';
 import { hits, metric } from '../broker/metrics.js';
 import { connectPacket, rawClient } from '../broker/raw.js';
@@ -331,4 +332,12 @@ t.test('with a token, only whoever sends it reads them', async (t) => {
   await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}`);
   hurry.abort();
   await announced;
+
+  // As when the disk under a table is damaged: then the metrics are needed, not an error in their place.
+  const registry = openSqlite(join(service.directory, 'registry.db'));
+  t.teardown(() => registry.close());
+  registry.exec('ALTER TABLE "jobs" RENAME TO "gone"');
+  const without = await get('scrape-me-gently');
+  t.match(without, { status: 200, text: /^slipway_queue_depth\{queue="jobs"\} Nan$/m });
+  t.match(without.text, /^slipway_queue_depth\{queue="ingest"\} 0$/m);
 });

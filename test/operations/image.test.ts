@@ -69,7 +69,10 @@ t.before(async () => {
   const app = join(directory, 'app');
   const [, target = ''] = /^node build\.mjs --image (\S+)$/.exec(all('RUN').at(-2) ?? '') ?? [];
   t.equal(last('COPY'), `--from=build ${target} ./`);
-  await run('env', ['-u', 'NODE_OPTIONS', process.execPath, 'build.mjs', '--image', app], { cwd: context });
+  const build = ['-u', 'NODE_OPTIONS', process.execPath, 'build.mjs', '--image'];
+  await run('env', [...build, app], { cwd: context });
+  await t.rejects(run('env', [...build, context], { cwd: context }), 'what is there already is not taken away');
+  t.ok(existsSync(join(context, 'build.mjs')));
   const [, command = '', name = ''] = /ln -s (\S+) \/usr\/local\/bin\/(\w+) /.exec(last('RUN')) ?? [];
   const bin = join(directory, 'bin');
   mkdirSync(bin);
