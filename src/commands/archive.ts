@@ -229,5 +229,7 @@ function openEntry(zip: yauzl.ZipFile, entry: yauzl.Entry): Promise<Readable> {
 }
 
 function damaged(why: string): UsageError {
-  return new UsageError(`This is no backup of Slipway, or a damaged one: ${why}. Nothing has been changed.`);
+  return new UsageError(
+    `This is no backup of Slipway, or a damaged one: ${why.replace(/[.]+$/, '')}. Nothing has been changed.`,
+  );
 }

@@ -7,7 +7,7 @@ import { stepsHad } from '../../db/schema.js';
 import { dataVersion } from '../../db/snapshots.js';
 import { writeArchive } from './archive.js';
 import { demandRegistry, demandWhole, onFiles, print } from './files.js';
-import { UsageError } from './usage.js';
+import { Ending, exitCodes, UsageError } from './usage.js';
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
@@ -41,6 +41,10 @@ export async function backup(args: string[]): Promise<void> {
     const { files } = await writeArchive(archive, { directory: work, databases, keys: join(dataDir, 'keys') }, about);
     publish(archive, file);
     print({ backup: file, ...about, files: files.map(({ name, bytes }) => ({ name, bytes })) });
+  } catch (error) {
+    // Of the system or of SQLite: a full disk, no right to write there, a damaged database.
+    if (!(error instanceof Error && 'code' in error)) throw error;
+    throw new Ending(exitCodes.failed, `No backup was made: ${error.message}. Nothing is left of it at ${file}.`);
   } finally {
     clear();
   }

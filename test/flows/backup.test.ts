@@ -129,9 +129,15 @@ t.test('a backup that is not whole is refused, and nothing is touched', async (t
     writeFileSync(broken, bytes);
     const { code, stderr } = await slipway(target, 'restore', broken, '--force');
     t.equal(code, 2, what);
-    t.match(stderr, /no backup of Slipway, or a damaged one: .* Nothing has been changed/, what);
+    t.match(stderr, /no backup of Slipway, or a damaged one: .*[^.]\. Nothing has been changed/, what);
     t.same(contents(target), before, what);
   }
+});
+
+t.test('a backup that cannot be written says so, in a sentence', async (t) => {
+  const { code, stderr } = await slipway(service.directory, 'backup', '/proc/slipway.zip');
+  t.equal(code, 1);
+  t.match(stderr, /^No backup was made: .* Nothing is left of it at \/proc\/slipway.zip\.\n$/);
 });
 
 t.test('a restore takes the place of data only when it is told to, and never beside a server', async (t) => {
