@@ -239,5 +239,7 @@ function openEntry(zip: yauzl.ZipFile, entry: yauzl.Entry): Promise<Readable> {
 
 /** What a file that is no whole backup is refused with. */
 export function damaged(why: string): UsageError {
-  return new UsageError(`This is no backup of Slipway, or a damaged one: ${why}. Nothing has been changed.`);
+  return new UsageError(
+    `This is no backup of Slipway, or a damaged one: ${why.replace(/[.]+$/, '')}. Nothing has been changed.`,
+  );
 }

@@ -108,7 +108,8 @@ export function onFiles(args: string[], options: Options, names: readonly string
     allowPositionals: names.length > 0,
   });
   const { positionals } = parsed;
-  if (positionals.length !== names.length) throw new UsageError(`It is to be called with ${names.join(' ')}.`);
+  if (positionals.length !== names.length)
+    throw new UsageError(`It takes ${names.join(' ')}, and no other word: see slipway --help.`);
   const given = Object.entries<unknown>(parsed.values);
   const values = Object.fromEntries(
     given.flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])),

@@ -1,7 +1,7 @@
 /** `slipway health`: whether the server of this configuration answers. What the health check of the image runs. */
 import { parseArgs } from 'node:util';
 import { loadConfig } from '../config.js';
-import { ask } from './own-server.js';
+import { ask, doubt } from './own-server.js';
 import { Ending, exitCodes, UsageError } from './usage.js';
 
 /** Prints the server's answer. @throws Ending with exit code 1 when it gives none, or another than 200. */
@@ -10,7 +10,7 @@ export async function health(args: string[]): Promise<void> {
   const config = loadConfig();
   if (config.httpPort === 0) throw new UsageError('SLIPWAY_HTTP_PORT is 0: nobody knows where the server listens.');
   const { status, text } = await ask(config, ready ? '/health/ready' : '/health/live').catch((error: Error) => {
-    throw new Ending(exitCodes.failed, `The server does not answer: ${error.message}`);
+    throw new Ending(exitCodes.failed, `The server does not answer: ${error.message}. ${doubt}`);
   });
   if (status !== 200) throw new Ending(exitCodes.failed, `The server answers ${status}: ${text}`);
   process.stdout.write(`${text}\n`);

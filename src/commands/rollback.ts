@@ -18,7 +18,7 @@ export async function rollback(args: string[]): Promise<void> {
     const [snapshot] = snapshotsOf(dataDir);
     if (!snapshot)
       throw new UsageError(
-        `There is no snapshot in ${dataDir}: no upgrade has changed the databases since they were made.`,
+        `There is no snapshot in ${dataDir}: no upgrade has changed the databases since they were made or put back.`,
       );
     const { path, version, time } = snapshot;
     const coming = filesOf(snapshot);

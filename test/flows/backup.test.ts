@@ -135,7 +135,7 @@ t.test('a backup that is not whole is refused, and nothing is touched', async (t
     writeFileSync(broken, bytes);
     const { code, stderr } = await slipway(target, 'restore', broken, '--force');
     t.equal(code, 2, what);
-    t.match(stderr, /no backup of Slipway, or a damaged one: .* Nothing has been changed/, what);
+    t.match(stderr, /no backup of Slipway, or a damaged one: .*[^.]\. Nothing has been changed/, what);
     t.same(contents(target), before, what);
   }
 });

@@ -1,5 +1,6 @@
 /** `slipway doctor`: each trouble is found by itself, beside a running server too. */
 import { chmodSync, mkdirSync, openSync, readdirSync, utimesSync, writeFileSync, writeSync } from 'node:fs';
+import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
@@ -9,6 +10,7 @@ import { openSqlite } from '../../db/sqlite.js';
 import { lookAtClock } from '../../src/commands/doctor/clock.js';
 import { lookAtDisk } from '../../src/commands/doctor/disk.js';
 import type { Finding } from '../../src/commands/doctor/finding.js';
+import { lookAtServer } from '../../src/commands/doctor/server.js';
 import { lookAtTls } from '../../src/commands/doctor/tls.js';
 import { readConfig } from '../../src/config.js';
 import { makeAuthority, makeCertificate } from '../support/certificates.js';
@@ -107,6 +109,23 @@ t.test('a certificate that ends soon, has ended, or is not for the host is found
   const old = await makeAuthority({ keysOf: ca, from: now - 3 * day, to: now - day });
   t.match(await look({}, old.cert), /^error The CA ".*" expired/);
 });
+
+t.test(
+  'a certificate that was renewed without a restart is found, and settings that are not those of the server',
+  async (t) => {
+    const [shown, renewed] = [await makeCertificate(), await makeCertificate()];
+    const ready = createSecureServer({ cert: shown.cert, key: shown.key }, (_request, response) => response.end('{}'));
+    await new Promise<void>((resolve) => ready.listen(0, '127.0.0.1', resolve));
+    t.teardown(() => ready.close());
+    const { port } = ready.address() as AddressInfo;
+    const config = readConfig({ SLIPWAY_HTTP_PORT: `${port}` });
+    const look = async (tls: typeof config.tls) => wrong(await lookAtServer({ ...config, tls }, true), 'server').join();
+    const given = ({ cert, key }: typeof shown) => ({ cert, key, ca: undefined, chain: cert });
+    t.equal(await look(given(shown)), '');
+    t.match(await look(given(renewed)), /^warning The server shows a certificate that ends on .* Restart it/);
+    t.match(await look(undefined), /^error The server does not answer: .* other settings/);
+  },
+);
 
 t.test('how long the disk will do is told from what has come since the file was made', async (t) => {
   const dataDir = temporaryDirectory(t);

@@ -22,7 +22,11 @@ export function lookAtDisk({ dataDir, messages }: Settings, now: number, disk = 
   const room = free - messages.diskReserveBytes;
   const said = `${size(free)} of ${size(whole)} are free, SLIPWAY_DISK_RESERVE_BYTES keeps ${size(messages.diskReserveBytes)}`;
   if (room <= 0)
-    return [error(`${said}: messages are refused. Make room, or remove messages by SLIPWAY_RETENTION_DAYS.`)];
+    return [
+      error(
+        `${said}: messages are refused. Make room on the disk; a retention or a cap makes none, it only ends the growth.`,
+      ),
+    ];
   const found: Finding[] = [];
   if (messages.maxBytes > whole - messages.diskReserveBytes)
     found.push(warning('SLIPWAY_MESSAGES_MAX_BYTES is more than the disk has beside its reserve: it bounds nothing.'));

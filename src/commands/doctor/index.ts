@@ -40,7 +40,10 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
     config = loadConfig();
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return [wrong(`${error.message} The server does not start with it.`), ...(given ? filesOf(given, costly) : [])];
+    return [
+      wrong(`${error.message.replace(/\.?$/, '.')} The server does not start with it.`),
+      ...(given ? filesOf(given, costly) : []),
+    ];
   }
   const dataDir = given === undefined ? config.dataDir : resolve(given);
   const own = { ...config, dataDir };

@@ -1,10 +1,11 @@
 /** The ports, and a server that runs: whether it is ready, and how long it lets others wait. */
+import { X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { lockDirectory } from '../../../db/index.js';
 import type { Config } from '../../config.js';
-import { ask, here } from '../own-server.js';
+import { ask, doubt, here } from '../own-server.js';
 import { type Finding, findings } from './finding.js';
 
 /** Milliseconds. */
@@ -73,9 +74,16 @@ export async function lookAtServer(config: Config, served: boolean): Promise<Fin
       found.push(error('Messages are refused for want of space: see disk.'));
     if (metrics.status === 401)
       found.push(warning('SLIPWAY_METRICS_TOKEN is another one than the server has: this is not its environment.'));
+    const { certificate } = ready;
+    if (certificate && config.tls && certificate.fingerprint256 !== new X509Certificate(config.tls.cert).fingerprint256)
+      found.push(
+        warning(
+          `The server shows a certificate that ends on ${certificate.validTo}, and SLIPWAY_TLS_CERT is another one: certificates are read at the start. Restart it.`,
+        ),
+      );
     return found.length > 0 ? found : [ok(`${ready.status === 200 ? 'ready; ' : ''}${said}`)];
   } catch (fault) {
-    return [error(`The server does not answer: ${(fault as Error).message}`)];
+    return [error(`The server does not answer: ${(fault as Error).message}. ${doubt}`)];
   }
 }
 
