@@ -195,12 +195,14 @@ async function job(api: Api, path: string, body: object): Promise<string> {
   const answer = await api.ask('POST', path, body);
   if (answer.status !== 202) throw new Error(`${path} answered ${answer.status}: ${JSON.stringify(answer.body)}`);
   const { id } = answer.body.job;
-  for (const until = performance.now() + patience; performance.now() < until; await sleep(200)) {
-    const { state } = (await api.ok('GET', `/api/v1/provisioning/jobs/${id}`)).job;
-    if (state === 'succeeded') return id;
-    if (state === 'failed') throw new Error('a job failed');
+  const until = performance.now() + patience;
+  for (;;) {
+    const { job } = await api.ok('GET', `/api/v1/provisioning/jobs/${id}`);
+    if (job.state === 'succeeded') return id;
+    if (job.state === 'failed' || performance.now() > until)
+      throw new Error(`a job did not succeed: ${JSON.stringify(job)}`);
+    await sleep(200);
   }
-  throw new Error('a job did not end in time');
 }
 
 /** @throws Error when it takes too long. */

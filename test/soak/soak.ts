@@ -83,6 +83,13 @@ export async function soak({ directory, seconds, every, say }: Settings): Promis
     await load.ended;
     const code = await running.stop('SIGTERM');
     if (code !== 0) load.failures.push(`SIGTERM ended it with ${code}`);
+    // At the level `warn`, which the service has here, each line says of something that should not be.
+    load.failures.push(
+      ...running
+        .output()
+        .split('\n')
+        .filter((one) => one.startsWith('{')),
+    );
     const warm = samples.filter(({ at }) => at > warmUp * seconds);
     const verdicts = names.flatMap((key) => {
       const { name, floor, unit } = columns[key];
