@@ -106,6 +106,15 @@ export async function buildHttp(ctx: Context): Promise<App> {
   const fail = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     traffic.refusals[sendError(error, request, reply)] += 1;
   };
+  // Without TLS here, telling browsers to insist on it would lock them out.
+  const secure = securityHeaders({ hsts: config.tls !== undefined });
+  /** No hook runs for a URL that cannot be read: what every answer has, and is counted by, comes from here. */
+  const answerBadUrl = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    secure(reply.raw);
+    identify(request, reply);
+    reply.raw.once('finish', () => traffic.answered(request, reply));
+    fail(error, request, reply);
+  };
   const app = Fastify({
     // Fastify's own line about listening would stand in the middle of ours.
     loggerInstance: ctx.log.child({}, { level: quieter(ctx.log.level) }) as FastifyBaseLogger,
@@ -118,9 +127,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 512 },
     genReqId: () => randomUUID(),
-    frameworkErrors: (error, request, reply) => {
-      fail(error, request as FastifyRequest, reply as FastifyReply);
-    },
+    frameworkErrors: (error, ...[request, reply]: unknown[]) =>
+      answerBadUrl(error, request as FastifyRequest, reply as FastifyReply),
     clientErrorHandler: answerBadHttp,
     ...(config.tls ? { https: { cert: config.tls.chain, key: config.tls.key } } : {}),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
@@ -154,9 +162,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     done(null, Readable.from([]));
   });
   app.addHook('onSend', (request, reply, _, done) => {
-    reply.header('x-request-id', request.id);
-    // Answers are for whoever has asked, and often hold tokens.
-    if (request.url.startsWith('/api/') && !reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
+    identify(request, reply);
     done();
   });
   app.addHook('onResponse', (request, reply, done) => {
@@ -167,8 +173,11 @@ export async function buildHttp(ctx: Context): Promise<App> {
     done();
   });
 
-  // Without TLS here, telling browsers to insist on it would lock them out.
-  securityHeaders(app, { hsts: config.tls !== undefined });
+  app.addHook('onRequest', (_, reply, done) => {
+    // On the response itself: what is sent past Fastify, as streams are, has them too.
+    secure(reply.raw);
+    done();
+  });
   await app.register(cors, {
     origin: '*',
     strictPreflight: false,
@@ -258,6 +267,12 @@ export async function buildHttp(ctx: Context): Promise<App> {
   await app.register(async (scope) => publishingAtRoot(scope as App, ctx));
   await app.ready();
   return app;
+}
+
+/** The headers of an answer that say which it is, and that it is for whoever has asked: it often holds tokens. */
+function identify({ id, url }: FastifyRequest, reply: FastifyReply): void {
+  reply.header('x-request-id', id);
+  if (url.startsWith('/api/') && !reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
 }
 
 function quieter(level: string): string {

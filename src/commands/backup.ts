@@ -16,13 +16,13 @@ export async function backup(args: string[]): Promise<void> {
   const file = resolve(positionals[0] as string);
   demandRegistry(dataDir);
   demandWhole(dataDir);
-  if (existsSync(file)) throw new UsageError(`${file} exists already: a backup overwrites nothing.`);
   if (!existsSync(dirname(file))) throw new UsageError(`There is no directory ${dirname(file)}.`);
+  const prefix = `${file}.partial-`;
+  clearLeftovers(prefix);
+  if (existsSync(file)) throw new UsageError(`${file} exists already: a backup overwrites nothing.`);
   // A server beside it goes first, also for the threads that compress.
   setPriority(constants.priority.PRIORITY_LOW);
 
-  const prefix = `${file}.partial-`;
-  clearLeftovers(prefix);
   // Beside the file: the copies take the room of the disk that it is for, and renaming is all that is left to do.
   const work = `${prefix}${process.pid}`;
   const clear = () => rmSync(work, { recursive: true, force: true });

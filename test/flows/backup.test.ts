@@ -84,7 +84,9 @@ t.test('a backup under load, restored elsewhere, has everything that was acknowl
   t.match(JSON.parse(stdout), { backup: file, slipway: /^\d/, schema: { 'registry.db': /^\d{4}-/ } });
   t.equal(statSync(file).mode & 0o777, 0o600, 'only its owner reads it: the keys are in it');
   t.same(readdirSync(shelf), ['all.zip'], 'nothing else is left');
+  mkdirSync(`${file}.partial-999999999`);
   t.equal((await slipway(service.directory, 'backup', file)).code, 2, 'it is not overwritten');
+  t.same(readdirSync(shelf), ['all.zip'], 'a kill that came when it was there already has left nothing either');
 
   const elsewhere = temporaryDirectory(t);
   const restored = await slipway(elsewhere, 'restore', file);

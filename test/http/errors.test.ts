@@ -25,7 +25,22 @@ t.test('unknown endpoints and methods answer 404 with 100', async (t) => {
     ['GET', '/api/v2/devices'],
   ] as const)
     t.match(await service.http(method, path), { status: 404, body: { error: { code: 100 } } }, path);
-  t.match(await service.http('GET', '/api/v1/devices/%zz'), { status: 400, body: { error: { code: 106 } } });
+});
+
+t.test('a URL that cannot be read is answered, told and counted as everything else', async (t) => {
+  const counted = async () => {
+    const { text } = await service.http('GET', '/metrics', { token: null });
+    const [, count] = /^slipway_http_requests_total\{method="any",route="none",status="400"\} (\d+)$/m.exec(text) ?? [];
+    return Number(count ?? 0);
+  };
+  const before = await counted();
+  for (const path of ['%zz', 'x'.repeat(600)]) {
+    const { status, body, headers } = await service.http('GET', `/api/v1/devices/${path}`);
+    t.match({ status, body }, { status: 400, body: { error: { code: 106 } } });
+    t.equal(headers.get('x-request-id'), body.requestId);
+    t.equal(headers.get('x-content-type-options'), 'nosniff');
+  }
+  t.equal(await counted(), before + 2);
 });
 
 t.test('bodies that cannot be read get the documented error', async (t) => {

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
 import t from 'tap';
 import { filterRefusals, limitNames, publishRefusals } from '../../broker/counters.js';
-import { openSqlite } from '../../db/sqlite.js';
+import { isStoreBusy, openSqlite } from '../../db/sqlite.js';
 import { type Fixture, fixture } from '../broker/fixture.js';
 import { hits, metric } from '../broker/metrics.js';
 import { connectPacket, rawClient } from '../broker/raw.js';
@@ -292,10 +292,20 @@ t.test('every line of the log says which request, connection or job it belongs t
   );
 });
 
+async function tryToHold(file: Sqlite.Database): Promise<void> {
+  try {
+    file.exec('BEGIN IMMEDIATE');
+  } catch (error) {
+    if (!isStoreBusy(error)) throw error;
+    await new Promise(setImmediate);
+  }
+}
+
 t.test('while another program holds the registry it is not ready, and nobody waits for that', async (t) => {
   const { writer } = f.service.server.ctx.registry;
-  const other = new Sqlite(join(f.service.directory, 'registry.db'));
-  other.exec('BEGIN IMMEDIATE');
+  const other = new Sqlite(join(f.service.directory, 'registry.db'), { timeout: 0 });
+  // A transaction of the service ends only when this thread goes on.
+  while (!other.inTransaction) await tryToHold(other);
   writer.committedAt = Number.NEGATIVE_INFINITY;
   const begun = performance.now();
   const { body } = await until(503);
