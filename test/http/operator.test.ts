@@ -206,8 +206,10 @@ async function logged<R>(work: (begun: number) => Promise<R>): Promise<{ result:
 async function postedSlowly(path: string, body: object): Promise<unknown> {
   const headers = { authorization: `Bearer ${f.service.admin}`, 'content-type': 'application/json' };
   const request = httpRequest(f.service.server.url + path, { method: 'POST', headers });
+  const arrived = once(f.service.server.app.server, 'request');
   request.flushHeaders();
-  setTimeout(() => request.end(JSON.stringify(body)), 100);
+  await arrived;
+  request.end(JSON.stringify(body));
   const [response] = await once(request, 'response');
   response.resume();
   await once(response, 'end');
