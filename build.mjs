@@ -44,7 +44,7 @@ import { fileURLToPath as bannerPath } from 'node:url';
 const require = bannerRequire(import.meta.url);
 const __filename = bannerPath(import.meta.url), __dirname = bannerDirname(__filename);`;
 
-const common = { absWorkingDir: root, outbase: '.', format: 'esm', platform: 'node', target: 'node20' };
+const common = { absWorkingDir: root, outbase: '.', format: 'esm', platform: 'node', target: 'node22' };
 
 /** A module says where it lies by `import.meta.url`: in a chunk that is still the place it has in the source. */
 const ownPlaces = {
