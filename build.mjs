@@ -16,10 +16,10 @@ const root = dirname(fileURLToPath(import.meta.url));
 const product = [
   'src/main.ts',
   'src/cli.ts',
-  'src/factory/equip-worker.ts',
-  'db/far-writer-worker.ts',
-  'db/message-reader-worker.ts',
-  'db/series-worker.ts',
+  'src/factory/provisioning/equip-worker.ts',
+  'db/sqlite/writer-thread-worker.ts',
+  'db/messages/threads/reader-worker.ts',
+  'db/messages/threads/writer-worker.ts',
   'demo/demo.ts',
 ];
 const tests = [

@@ -1,8 +1,8 @@
 /** Gives devices of a seeded registry what they need to speak: secrets, and channels on their templates. */
 import { join } from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
-import { openSqlite } from '../db/sqlite.js';
-import { makeSecret, Secrets } from '../src/identity/secrets.js';
+import { openSqlite } from '../db/sqlite/dialect.js';
+import { makeSecret, Secrets } from '../src/identity/secrets/secrets.js';
 
 export interface Equipped {
   accountId: string;

@@ -1,7 +1,7 @@
 /** What it costs the writer to stay below the cap: the same points into a store without one, and into one that is full. */
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { MessageStore, type Point } from '../db/series.js';
+import { MessageStore, type Point } from '../db/messages/store.js';
 import { readConfig } from '../src/config.js';
 import { Keeping } from '../src/messages/keeping.js';
 import { at, type Row } from './figures.js';

@@ -2,8 +2,8 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
-import { MessageStore, type NewLogEntry, severities } from '../db/series.js';
-import { openSqlite } from '../db/sqlite.js';
+import { MessageStore, type NewLogEntry, severities } from '../db/messages/store.js';
+import { openSqlite } from '../db/sqlite/dialect.js';
 import { logIn } from './api.js';
 import { at, described, type Row } from './figures.js';
 import type { ServingService } from './processes.js';

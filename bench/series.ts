@@ -2,8 +2,8 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { MessageStore, type Point } from '../db/series.js';
-import { openSqlite } from '../db/sqlite.js';
+import { MessageStore, type Point } from '../db/messages/store.js';
+import { openSqlite } from '../db/sqlite/dialect.js';
 import { logIn } from './api.js';
 import { type Equipped, equip } from './equip.js';
 import { at, described, type Row } from './figures.js';

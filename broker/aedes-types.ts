@@ -1,6 +1,6 @@
 /** What the published types of Aedes 1.2 leave out and this folder relies on. Nothing else reaches into Aedes. */
 import type { Aedes, AedesPublishPacket, Client, PublishPacket } from 'aedes';
-import type { LiveClient } from './sessions.js';
+import type { LiveClient } from './live-clients.js';
 
 /** A will as the CONNECT packet carries it: a PUBLISH without `cmd`. */
 export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload'> & { payload: Buffer };

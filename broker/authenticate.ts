@@ -2,14 +2,14 @@ import { randomUUID } from 'node:crypto';
 import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
 import type { Allowance } from '../src/attempts.js';
-import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-seam.js';
+import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.js';
 import type { BrokerClient } from './aedes-types.js';
 import type { Authority } from './authorize.js';
 import { privateClientId } from './client-ids.js';
-import type { LimitName, RefusalReason } from './counters.js';
-import type { Limits } from './limits.js';
-import type { PeerCertificates } from './peer-certificates.js';
-import { type LiveClient, newLiveClient, type ProvenIdentity, type Sessions } from './sessions.js';
+import type { LimitName, RefusalReason } from './connections/counters.js';
+import type { Limits } from './connections/limits.js';
+import type { PeerCertificates } from './connections/peer-certificates.js';
+import { type LiveClient, newLiveClient, type ProvenIdentity, type Sessions } from './live-clients.js';
 import { hasForbiddenCharacter } from './topics.js';
 
 /** Bytes, in MQTT 3.1 too (decisions 5). */

@@ -1,14 +1,14 @@
 import type { Subscription } from 'aedes';
-import { boundedCache } from '../db/cache.js';
-import type { StoredWill } from '../db/mqtt-changes.js';
+import type { StoredWill } from '../db/messages/sessions/changes.js';
+import { boundedCache } from '../db/sqlite/cache.js';
 import type { Access, Caller, Channel } from '../src/access.js';
-import type { BrokerServices, Rejection } from '../src/broker-seam.js';
+import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import { type ChannelTopic, formatTopic, parseTopic } from '../src/topics.js';
 import type { Outgoing } from './aedes-types.js';
 import { principalIn, privateClientId } from './client-ids.js';
-import type { Counters, PublishRefusal } from './counters.js';
-import type { Reach } from './retained.js';
-import type { LiveClient, ProvenIdentity } from './sessions.js';
+import type { Counters, PublishRefusal } from './connections/counters.js';
+import type { LiveClient, ProvenIdentity } from './live-clients.js';
+import type { Reach } from './sessions/retained.js';
 import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.js';
 
 /** A device as messages name it. */

@@ -1,22 +1,22 @@
 import type { AuthenticateError, ConnectPacket, Subscription } from 'aedes';
-import type { StoredWill } from '../db/mqtt-changes.js';
-import type { BrokerServices, Rejection } from '../src/broker-seam.js';
+import type { StoredWill } from '../db/messages/sessions/changes.js';
+import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from './authorize.js';
-import { type Counters, type FilterRefusal, refusePublish, variableOf } from './counters.js';
-import type { DeviceSigns } from './device-signs.js';
-import { faultOf } from './fault.js';
+import { type Counters, type FilterRefusal, refusePublish, variableOf } from './connections/counters.js';
+import { type Limits, OverLimit } from './connections/limits.js';
+import type { Listeners } from './connections/listeners.js';
+import type { DeviceSigns } from './http/device-signs.js';
 import type { Ingest } from './ingest.js';
-import { type Limits, OverLimit } from './limits.js';
-import type { Listeners } from './listeners.js';
-import type { SessionStore } from './persistence.js';
+import { type LiveClient, refreshFilters, type Sessions } from './live-clients.js';
 import type { Presence } from './presence.js';
 import type { Publications } from './publications.js';
 import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
 import { unsubscribe } from './revocation.js';
+import { faultOf } from './safe-error.js';
 import { type ServiceChannels, silence } from './service-channels.js';
-import { type LiveClient, refreshFilters, type Sessions } from './sessions.js';
+import type { SessionStore } from './sessions/persistence.js';
 
 /** What the hooks work with. */
 export interface Parts {

@@ -1,30 +1,30 @@
 /** The MQTT broker: Aedes with our hooks. README, "Three flows", follows a message through this folder. */
 import type { Server as HttpServer } from 'node:http';
 import { Aedes } from 'aedes';
-import type { Broker, BrokerServices } from '../src/broker-seam.js';
+import type { Broker, BrokerServices } from '../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
 import { Authenticator } from './authenticate.js';
 import { Authority } from './authorize.js';
-import { type Counters, newCounters } from './counters.js';
-import { DeviceSigns } from './device-signs.js';
-import { DirectPublisher } from './direct.js';
-import { faultOf } from './fault.js';
+import { type Counters, newCounters } from './connections/counters.js';
+import { Limits } from './connections/limits.js';
+import { Listeners } from './connections/listeners.js';
+import { PeerCertificates } from './connections/peer-certificates.js';
 import { Hooks } from './hooks.js';
+import { DeviceSigns } from './http/device-signs.js';
+import { DirectPublisher } from './http/direct.js';
+import { Marks } from './http/marks.js';
+import { PostedLogs } from './http/posted-logs.js';
+import { Streams } from './http/streams.js';
 import { Ingest } from './ingest.js';
-import { Limits } from './limits.js';
-import { Listeners } from './listeners.js';
-import { Marks } from './marks.js';
-import { PeerCertificates } from './peer-certificates.js';
-import { SessionStore } from './persistence.js';
-import { PostedLogs } from './posted-logs.js';
+import { Sessions } from './live-clients.js';
 import { Presence } from './presence.js';
 import { Publications } from './publications.js';
 import { Refusals } from './refusals.js';
 import { ReverseDns } from './reverse-dns.js';
 import { Revocation } from './revocation.js';
+import { faultOf } from './safe-error.js';
 import { ServiceChannels } from './service-channels.js';
-import { Sessions } from './sessions.js';
-import { Streams } from './streams.js';
+import { SessionStore } from './sessions/persistence.js';
 
 /** Milliseconds that a subscriber may take to read a QoS 1 or 2 message before it is disconnected. */
 const drainTimeout = 5000;

@@ -1,15 +1,15 @@
-import { longestLogEntry } from '../db/series.js';
+import { longestLogEntry } from '../db/messages/store.js';
 import type { Caller } from '../src/access.js';
-import type { BrokerServices, Rejection } from '../src/broker-seam.js';
+import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
-import type { ChannelKind, Counters } from './counters.js';
-import { faultOf } from './fault.js';
-import type { Marks } from './marks.js';
-import type { SessionStore } from './persistence.js';
+import type { ChannelKind, Counters } from './connections/counters.js';
+import type { Marks } from './http/marks.js';
+import type { LiveClient } from './live-clients.js';
 import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
+import { faultOf } from './safe-error.js';
 import type { ServiceChannels } from './service-channels.js';
-import type { LiveClient } from './sessions.js';
+import type { SessionStore } from './sessions/persistence.js';
 
 type Done = (error?: Error) => void;
 

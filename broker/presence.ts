@@ -1,8 +1,8 @@
-import type { BrokerServices } from '../src/broker-seam.js';
+import type { BrokerServices } from '../src/broker-ports.js';
 import type { DeviceAddress } from './authorize.js';
+import type { LiveClient } from './live-clients.js';
 import type { ReverseDns } from './reverse-dns.js';
 import type { ServiceChannels } from './service-channels.js';
-import type { LiveClient } from './sessions.js';
 
 /** Milliseconds between two writes. */
 const writeInterval = 250;

@@ -1,7 +1,7 @@
-import type { Tx } from '../db/index.js';
+import type { Tx } from '../db/registry/index.js';
 import type { Caller } from '../src/access.js';
 import { networkOf } from '../src/attempts.js';
-import type { BrokerServices, Rejection } from '../src/broker-seam.js';
+import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 
 /** Kept of each device (decisions 5); more than that at once are not worth writing. */
 const keptPerDevice = 50;

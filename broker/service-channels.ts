@@ -1,9 +1,9 @@
-import type { BrokerServices, Rejection } from '../src/broker-seam.js';
+import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import { formatTopic, parseTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
-import { faultOf } from './fault.js';
-import type { LiveClient } from './sessions.js';
+import type { LiveClient } from './live-clients.js';
+import { faultOf } from './safe-error.js';
 
 /** Topic characters that an explanation repeats at most. */
 const repeatedTopic = 1024;

@@ -2,7 +2,7 @@
  * Who reaches what. HTTP and MQTT ask the same functions; all of them answer at once, from memory. The table says what a
  * kind of caller may do to a kind of thing; the tree of organizations says which of those things are in its reach.
  */
-import { boundedCache } from '../db/cache.js';
+
 import type {
   ApplicationRow,
   ChannelRow,
@@ -11,8 +11,9 @@ import type {
   Placement,
   Registry,
   Roles,
-} from '../db/index.js';
-import type { Row } from '../db/records.js';
+} from '../db/registry/index.js';
+import type { Row } from '../db/registry/records.js';
+import { boundedCache } from '../db/sqlite/cache.js';
 import { PlatformError } from './errors.js';
 
 /**

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyReply } from 'fastify';
 import ipaddr from 'ipaddr.js';
-import { boundedCache } from '../db/cache.js';
+import { boundedCache } from '../db/sqlite/cache.js';
 import type { Clock } from './context.js';
 import { type Allowance, PlatformError } from './errors.js';
 

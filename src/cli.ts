@@ -118,7 +118,7 @@ async function main(args: string[]): Promise<void> {
     return;
   }
   if (command === '--version') {
-    console.log((await import('../db/version.js')).version);
+    console.log((await import('../db/files/version.js')).version);
     return;
   }
   // As the value of another flag it is none: a unit called so has not passed.

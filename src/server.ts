@@ -3,9 +3,9 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConfigError } from './config.js';
 import { createFirstAccount, type Opened, openContext } from './context.js';
-import { type App, buildHttp } from './http.js';
+import { type App, buildHttp } from './http/server.js';
 import type { CreatedAccount } from './registry/accounts.js';
-import { startExpiryWarnings } from './registry/certificate-expiry.js';
+import { startExpiryWarnings } from './registry/certificates/expiry.js';
 import { startPurge } from './registry/purge.js';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */

@@ -4,7 +4,7 @@ import { executeAll } from './execute.js';
 const columns = ['serialNumber', 'firmwareVersion'];
 type Row = 'new' | 'old';
 
-/** As `contains` of db/text.ts folds it; `fold` is a function of ours on every connection. */
+/** As `contains` of db/registry/text.ts folds it; `fold` is a function of ours on every connection. */
 const folded = (value: string) =>
   `CASE WHEN octet_length(${value}) > length(${value}) THEN fold(${value}) ELSE lower(${value}) END`;
 

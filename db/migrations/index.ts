@@ -1,6 +1,6 @@
 import type Sqlite from 'better-sqlite3';
 import { Kysely } from 'kysely';
-import { openSqlite, SqliteDialect } from '../sqlite.js';
+import { openSqlite, SqliteDialect } from '../sqlite/dialect.js';
 import * as foundation from './0001-foundation.js';
 import * as registry from './0002-registry.js';
 import * as deviceLists from './0003-device-lists.js';
@@ -36,7 +36,7 @@ export const registryMigrations: readonly Migration[] = [
 ];
 
 /**
- * Brings the file at `path` up to date; who calls it has seen to a snapshot (db/schema.ts). Foreign keys are off meanwhile
+ * Brings the file at `path` up to date; who calls it has seen to a snapshot (db/files/schema.ts). Foreign keys are off meanwhile
  * and checked afterwards, and no table may lose rows unless the step says so. A failure leaves the file as it was.
  */
 export async function migrate(path: string, migrations: readonly Migration[]): Promise<void> {

@@ -3,7 +3,7 @@ import { executeAll } from './execute.js';
 
 const statements = [
   'CREATE INDEX "logs_account" ON "logs" ("accountId", "time", "severity", "deviceId")',
-  // Terms and no positions: what is found is looked at again (db/log-terms.ts).
+  // Terms and no positions: what is found is looked at again (db/messages/logs/terms.ts).
   `CREATE VIRTUAL TABLE "logsText"
    USING fts5("terms", tokenize = 'ascii', content = '', contentless_delete = 1, detail = none)`,
   // Whoever removes entries, for whatever reason, removes them from the index.

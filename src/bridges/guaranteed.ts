@@ -5,8 +5,8 @@
  * that fails is tried again smaller, down to one message, so that the one to blame is found and the others pass. Its
  * device is then held back: its rows are passed over, and read again by device when its time has come.
  */
-import type { OutboxChange, OutboxRow } from '../../db/outbox.js';
-import type { MessageStore } from '../../db/series.js';
+import type { OutboxChange, OutboxRow } from '../../db/messages/outbox/rows.js';
+import type { MessageStore } from '../../db/messages/store.js';
 import type { Clock, Context } from '../context.js';
 import type { Reports } from './best-effort.js';
 import { Alarm, pauseAfter } from './pace.js';

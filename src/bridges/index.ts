@@ -8,8 +8,8 @@ import {
   type OutboxRow,
   type OutboxState,
   outboxStates,
-} from '../../db/outbox.js';
-import type { Row } from '../../db/records.js';
+} from '../../db/messages/outbox/rows.js';
+import type { Row } from '../../db/registry/records.js';
 import type { Channel } from '../access.js';
 import type { Context } from '../context.js';
 import { onBehalfOf } from '../log.js';

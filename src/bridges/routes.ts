@@ -1,17 +1,17 @@
 /** Bridges (decisions 7): where messages of channels with a `streamBridgeDelivery` are sent on to. */
 
 import { type Static, Type } from 'typebox';
-import { DateText, Id, Nullable } from '../../db/records.js';
+import { DateText, Id, Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, oneOf } from '../entity/listing.js';
 import { plainRoutes } from '../entity/plain-routes.js';
 import { idParams, listResponse, nameIgnored } from '../entity/routes.js';
-import { writeAs } from '../entity/standing.js';
 import { change, demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http.js';
-import { makeSecret } from '../identity/secrets.js';
+import type { App } from '../http/server.js';
+import { makeSecret } from '../identity/secrets/secrets.js';
 import { readDate } from '../messages/query.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
 import { type BridgeRow, kinds, secretOwner, urlOwner } from './index.js';

@@ -1,5 +1,5 @@
 /** `slipway account create|list`: accounts are made on the machine of the service, never over HTTP. */
-import { Passwords } from '../identity/passwords.js';
+import { Passwords } from '../identity/secrets/passwords.js';
 import { createAccount } from '../registry/accounts.js';
 import { demanded, print, withNewRegistry, withRegistry } from './files.js';
 

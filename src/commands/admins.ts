@@ -1,8 +1,8 @@
 /** `slipway admin create|reset-password`: the way back in for whoever has the machine (decisions 4). */
 import { insert, stamp } from '../entity/verbs.js';
 import { findIdentity, insertIdentity, newIdentity } from '../identity/identities.js';
-import { Passwords } from '../identity/passwords.js';
-import { endSessions } from '../identity/sessions.js';
+import { Passwords } from '../identity/secrets/passwords.js';
+import { endSessions } from '../identity/sessions/sessions.js';
 import { accountOf, demanded, print, UsageError, withRegistry } from './files.js';
 
 const options = { account: 'string', email: 'string', password: 'string' } as const;

@@ -1,7 +1,7 @@
 /** `slipway app create|revoke`: applications without a login, for scripts that set a machine up. */
 import { applicationKinds } from '../access.js';
 import { insertApplication, revokeApplication } from '../identity/applications.js';
-import { makeSecret } from '../identity/secrets.js';
+import { makeSecret } from '../identity/secrets/secrets.js';
 import { accountOf, demanded, print, UsageError, withRegistry } from './files.js';
 
 /** Whoever has the machine acts for nobody in particular. */

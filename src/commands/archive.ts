@@ -14,7 +14,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import yauzl from 'yauzl';
 import yazl from 'yazl';
-import { sync } from '../../db/copies.js';
+import { sync } from '../../db/files/copies.js';
 import { UsageError } from './usage.js';
 
 const format = 1;

@@ -2,9 +2,9 @@
 import { existsSync, linkSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { constants, setPriority } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { copyDatabases, sync } from '../../db/copies.js';
-import { stepsHad } from '../../db/schema.js';
-import { dataVersion } from '../../db/snapshots.js';
+import { copyDatabases, sync } from '../../db/files/copies.js';
+import { stepsHad } from '../../db/files/schema.js';
+import { dataVersion } from '../../db/files/snapshots.js';
 import { writeArchive } from './archive.js';
 import { demandRegistry, demandWhole, onFiles, print } from './files.js';
 import { UsageError } from './usage.js';

@@ -2,10 +2,10 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { isUnfinished } from '../../db/incoming.js';
-import { lockDirectory, Registry } from '../../db/index.js';
-import { behind } from '../../db/schema.js';
-import { Audit } from '../audit.js';
+import { isUnfinished } from '../../db/files/incoming.js';
+import { behind } from '../../db/files/schema.js';
+import { lockDirectory, Registry } from '../../db/registry/index.js';
+import { Audit } from '../audit/index.js';
 import { announceChange } from '../changes.js';
 import { loadConfig } from '../config.js';
 import type { Clock, Context } from '../context.js';

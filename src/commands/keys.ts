@@ -1,6 +1,6 @@
 /** `slipway keys rotate`: a new signing key; the old ones verify until the last token they signed is over (decisions 4). */
 import { join } from 'node:path';
-import { rotateKeys } from '../identity/tokens.js';
+import { rotateKeys } from '../identity/sessions/tokens.js';
 import { print, withRegistry } from './files.js';
 
 export async function keysRotate(args: string[]): Promise<void> {

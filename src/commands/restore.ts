@@ -1,10 +1,10 @@
 /** `slipway restore FILE [--force]`: a backup becomes the data directory, whole or not at all. */
 import { existsSync, readdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { type DatabaseName, databaseNames, databasesIn, sync } from '../../db/copies.js';
-import { abandon, finishReplacement, gather, replaceBy } from '../../db/incoming.js';
-import { unknownSteps } from '../../db/schema.js';
-import { snapshotsName, versionName } from '../../db/snapshots.js';
+import { type DatabaseName, databaseNames, databasesIn, sync } from '../../db/files/copies.js';
+import { abandon, finishReplacement, gather, replaceBy } from '../../db/files/incoming.js';
+import { unknownSteps } from '../../db/files/schema.js';
+import { snapshotsName, versionName } from '../../db/files/snapshots.js';
 import { damaged, type ManifestFile, openArchive } from './archive.js';
 import { holdForCommand, onFiles, print } from './files.js';
 import { UsageError } from './usage.js';

@@ -1,10 +1,10 @@
 /** `slipway rollback`: the data as it was before the last upgrade, for the version that ran on it. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { databaseNames } from '../../db/copies.js';
-import { finishReplacement, isUnfinished, replaceBy } from '../../db/incoming.js';
-import { stepsHad } from '../../db/schema.js';
-import { dataVersion, filesOf, snapshotsOf } from '../../db/snapshots.js';
+import { databaseNames } from '../../db/files/copies.js';
+import { finishReplacement, isUnfinished, replaceBy } from '../../db/files/incoming.js';
+import { stepsHad } from '../../db/files/schema.js';
+import { dataVersion, filesOf, snapshotsOf } from '../../db/files/snapshots.js';
 import { demandRegistry, holdForCommand, onFiles, print } from './files.js';
 import { UsageError } from './usage.js';
 

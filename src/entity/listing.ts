@@ -2,9 +2,9 @@
 
 import { type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
 import { type TProperties, Type } from 'typebox';
-import type { Db } from '../../db/index.js';
-import type { EntityTable, Row } from '../../db/records.js';
-import { contains, countContaining, seldomRows, type TextColumn } from '../../db/text.js';
+import type { Db } from '../../db/registry/index.js';
+import type { EntityTable, Row } from '../../db/registry/records.js';
+import { contains, countContaining, seldomRows, type TextColumn } from '../../db/registry/text.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';

@@ -1,11 +1,11 @@
 /** The URLs of kinds without a trash: made, read, listed, perhaps updated, and deleted for good (decisions 2). */
 
 import type { Static, TObject, TSchema } from 'typebox';
-import type { EntityTable, Row } from '../../db/records.js';
+import type { EntityTable, Row } from '../../db/registry/records.js';
 import type { Action, Caller, EntityKind } from '../access.js';
 import type { Context } from '../context.js';
 import type { FailureKind } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import { type Listing, type ListQuery, list, listSchema } from './listing.js';
 import {
   entityResponse,

@@ -2,12 +2,12 @@
 
 import type { Kysely } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
-import { type Db, isUniqueViolation, type Tx } from '../../db/index.js';
-import type { EntityTable, Row } from '../../db/records.js';
+import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
+import type { EntityTable, Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Clock, Context } from '../context.js';
 import { PlatformError, unknownReference } from '../errors.js';
-import { noteMade } from '../idempotency.js';
+import { noteMade } from '../http/idempotency.js';
 
 /** How long a deleted entity can be recovered (spec 3.2), in milliseconds. */
 export const recoveryWindow = 30 * 24 * 60 * 60 * 1000;

@@ -1,6 +1,6 @@
 /** What a station may make (decisions 6): devices of its own template in its own organization, so many, until it expires. */
-import type { Tx } from '../../db/index.js';
-import type { Row } from '../../db/records.js';
+import type { Tx } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Clock } from '../context.js';
 import { timestamp } from '../entity/verbs.js';

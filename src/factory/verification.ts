@@ -2,17 +2,17 @@
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
-import { DateText, Id, type Row } from '../../db/records.js';
+import { DateText, Id, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
-import type { DeviceSign, DeviceWatch } from '../broker-seam.js';
+import type { DeviceSign, DeviceWatch } from '../broker-ports.js';
 import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
 import { demandPage, oneOf } from '../entity/listing.js';
 import { listResponse, nameIgnored } from '../entity/routes.js';
-import { writeAs } from '../entity/standing.js';
 import { demandLive, find, findReached, timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http.js';
-import { isInsideBatch } from '../registry/batch.js';
+import { isInsideBatch } from '../http/batch.js';
+import type { App } from '../http/server.js';
 
 /** Seconds that a verification waits. */
 const longestWait = 60;

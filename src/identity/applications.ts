@@ -1,19 +1,19 @@
 /** Applications (decisions 4): programs that call. The appToken is shown once and stored hashed. */
 import { createHash } from 'node:crypto';
 import { type Static, Type } from 'typebox';
-import type { Db, Tx } from '../../db/index.js';
-import { DateText, Id, Nullable, type Row } from '../../db/records.js';
+import type { Db, Tx } from '../../db/registry/index.js';
+import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import { applicationKinds, type Caller } from '../access.js';
 import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, oneOf } from '../entity/listing.js';
 import { plainRoutes } from '../entity/plain-routes.js';
-import { writeAs } from '../entity/standing.js';
 import { parseDate } from '../entity/values.js';
 import { demandReference, find, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
-import { makeSecret } from './secrets.js';
+import { makeSecret } from './secrets/secrets.js';
 
 const lifetime = { minimum: 60, maximum: 30 * 24 * 60 * 60 };
 const createBody = Type.Object({

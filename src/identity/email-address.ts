@@ -4,17 +4,17 @@
  */
 
 import { Type } from 'typebox';
-import type { Tx } from '../../db/index.js';
+import type { Tx } from '../../db/registry/index.js';
 import type { Caller } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';
-import { writeAs } from '../entity/standing.js';
+import { confirmationLetter, farewellLetter, headingFor, sendLetter } from '../emails/texts.js';
+import { writeAs } from '../entity/authorized-write.js';
 import { PlatformError } from '../errors.js';
-import type { App } from '../http.js';
-import { confirmationLetter, farewellLetter, headingFor, sendLetter } from '../senders/letters.js';
+import type { App } from '../http/server.js';
 import { demandEmail, demandFree, emailKey, isAccountUser, type Person } from './identities.js';
-import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
 import { findOwn } from './profile.js';
+import { findMailedToken, makeMailedToken, spendMailedToken } from './secrets/mailed-tokens.js';
 
 const tag = 'Identity';
 const family = 'identity';

@@ -1,7 +1,7 @@
 /** Identities: the people who can log in. An e-mail address is one identity of its account, in any letter case. */
 import { v7 as uuidv7 } from 'uuid';
-import { type Db, isUniqueViolation, type Tx } from '../../db/index.js';
-import type { Row } from '../../db/records.js';
+import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
 import type { Clock, Context } from '../context.js';
 import { isEmail } from '../entity/values.js';
 import { timestamp } from '../entity/verbs.js';

@@ -4,14 +4,14 @@
  */
 
 import { Type } from 'typebox';
-import type { Tx } from '../../db/index.js';
-import type { Row } from '../../db/records.js';
+import type { Tx } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';
-import { headingFor, invitationLetter, sendLetter } from '../senders/letters.js';
+import { headingFor, invitationLetter, sendLetter } from '../emails/texts.js';
 import { insertIdentity } from './identities.js';
-import { makeMailedToken } from './mailed-tokens.js';
+import { makeMailedToken } from './secrets/mailed-tokens.js';
 
 const hour = 60 * 60_000;
 /** Invitations that an end-user may send in an hour: the addresses are of its choice, the mail server is ours. */

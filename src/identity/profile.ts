@@ -5,16 +5,16 @@
  */
 
 import { type Static, Type } from 'typebox';
-import { DateText, Id, Nullable, type Row } from '../../db/records.js';
+import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { networkOf } from '../attempts.js';
 import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
-import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import { setPassword } from './identities.js';
-import { longestPassword } from './passwords.js';
+import { longestPassword } from './secrets/passwords.js';
 
 const tag = 'Identity';
 const family = 'identity';

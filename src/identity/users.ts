@@ -1,18 +1,18 @@
 /** Identities as others see them: self-registration through an application, looking up several, deletion (decisions 4). */
 
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../db/index.js';
-import { DateText, Id } from '../../db/records.js';
+import type { Tx } from '../../db/registry/index.js';
+import { DateText, Id } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { Attempts, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
-import { writeAs } from '../entity/standing.js';
 import { PlatformError } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import { insertIdentity, longestEmail, newIdentity } from './identities.js';
-import { longestPassword } from './passwords.js';
 import { names, profileShape, seenAsEndUsers, showProfile } from './profile.js';
+import { longestPassword } from './secrets/passwords.js';
 
 const tag = 'Identity';
 const family = 'identity';

@@ -1,6 +1,6 @@
 /** Buckets of time (decisions 7): `5m`, `1h`, `1d`; those of days and longer begin at midnight where the reader is. */
-import { timeLimit } from '../../db/message-types.js';
-import type { Slices } from '../../db/slices.js';
+import { timeLimit } from '../../db/messages/types.js';
+import type { Slices } from '../../db/sqlite/slices.js';
 
 const minute = 60_000;
 const hour = 60 * minute;

@@ -1,7 +1,7 @@
 /** A log entry as it is shown over HTTP (decisions 7). */
 
 import { type Static, Type } from 'typebox';
-import { type LogEntry, severities } from '../../db/series.js';
+import { type LogEntry, severities } from '../../db/messages/store.js';
 import { oneOf } from '../entity/listing.js';
 
 const text = Type.Union([Type.String(), Type.Null()]);

@@ -1,15 +1,15 @@
 /** POST /logs/search: entries of all devices in reach, asked for with a part of Elasticsearch's query language (decisions 7). */
 
 import { Type } from 'typebox';
-import { type LogCondition, mostFound, type TextField, textFields } from '../../db/log-search.js';
-import { wordsOf } from '../../db/log-terms.js';
-import { type LogQuestion, type Severity, severities, timeLimit } from '../../db/series.js';
+import { type LogCondition, mostFound, type TextField, textFields } from '../../db/messages/logs/search.js';
+import { wordsOf } from '../../db/messages/logs/terms.js';
+import { type LogQuestion, type Severity, severities, timeLimit } from '../../db/messages/store.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { parseDate } from '../entity/values.js';
 import { invalid } from '../errors.js';
-import type { App } from '../http.js';
-import type { FairQueue } from '../identity/fair-queue.js';
+import type { FairQueue } from '../fair-queue.js';
+import type { App } from '../http/server.js';
 import { logShape, showLog, type WireLog } from './log-entry.js';
 import { readSeverity } from './payload.js';
 

@@ -1,16 +1,16 @@
 /** The log of a device over HTTP (decisions 7): reading it, and writing to it. */
 
 import { type Static, Type } from 'typebox';
-import type { Placement } from '../../db/index.js';
-import { mostFound } from '../../db/log-search.js';
-import { longestLogEntry, type Severity, severities } from '../../db/series.js';
+import { mostFound } from '../../db/messages/logs/search.js';
+import { longestLogEntry, type Severity, severities } from '../../db/messages/store.js';
+import type { Placement } from '../../db/registry/index.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { demandPage } from '../entity/listing.js';
 import { idParams, metaShape, nameIgnored, sayIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http.js';
-import { FairQueue } from '../identity/fair-queue.js';
+import { FairQueue } from '../fair-queue.js';
+import type { App } from '../http/server.js';
 import { logShape, showLog, type WireLog } from './log-entry.js';
 import { logSearchRoutes } from './log-search.js';
 import { identifying, readLogEntry, readSeverity, readSourceTime } from './payload.js';

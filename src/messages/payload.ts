@@ -1,5 +1,5 @@
 /** What the payload of a message says: points on a stored channel, an entry on `_log` (decisions 7). */
-import { type LogInput, type Point, type Severity, severities } from '../../db/series.js';
+import { type LogInput, type Point, type Severity, severities } from '../../db/messages/store.js';
 import { parseDate } from '../entity/values.js';
 
 /** The points of a payload, or why it holds none. */

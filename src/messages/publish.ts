@@ -2,13 +2,13 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Caller } from '../access.js';
-import type { ProofRefusal, ProvenCaller, Rejection } from '../broker-seam.js';
+import type { ProofRefusal, ProvenCaller, Rejection } from '../broker-ports.js';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { type FailureKind, invalid, PlatformError, tooLarge } from '../errors.js';
-import type { App } from '../http.js';
-import { idempotentPosts } from '../idempotency.js';
-import { requestRate, requireCaller } from '../identity/authentication.js';
+import { idempotentPosts } from '../http/idempotency.js';
+import type { App } from '../http/server.js';
+import { requestRate, requireCaller } from '../identity/sessions/authentication.js';
 
 const query = Type.Object({
   qos: Type.Optional(

@@ -1,14 +1,14 @@
 /** How long points and log entries are kept (decisions 7): as the channel says, else the account, else the service. */
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
-import { Nullable } from '../../db/records.js';
-import type { Point } from '../../db/series.js';
+import type { Point } from '../../db/messages/store.js';
+import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { type Config, longestRetention } from '../config.js';
 import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
-import { writeAs } from '../entity/standing.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 
 const day = 24 * 60 * 60_000;
 /** Milliseconds between two steps of removing, so that what arrives has most of the writer's time. */

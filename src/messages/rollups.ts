@@ -1,6 +1,6 @@
 /** Rollups (decisions 7): the points of a range as aggregates by bucket of time and category. */
-import { type Aggregate, aggregates, type Sum } from '../../db/series-ranges.js';
-import { Slices } from '../../db/slices.js';
+import { type Aggregate, aggregates, type Sum } from '../../db/messages/series/ranges.js';
+import { Slices } from '../../db/sqlite/slices.js';
 import type { Caller } from '../access.js';
 import { invalid } from '../errors.js';
 import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from './buckets.js';

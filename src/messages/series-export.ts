@@ -3,8 +3,8 @@
  * a page; a rollup is within its limits.
  */
 import { Readable } from 'node:stream';
-import type { Cursor, Point, Range } from '../../db/series.js';
-import { Slices } from '../../db/slices.js';
+import type { Cursor, Point, Range } from '../../db/messages/store.js';
+import { Slices } from '../../db/sqlite/slices.js';
 import type { Caller } from '../access.js';
 import type { Config } from '../config.js';
 import { parseTopic } from '../topics.js';

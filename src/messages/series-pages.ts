@@ -1,5 +1,5 @@
 /** Points of a channel in pages, and the latest ones (decisions 7). */
-import { type Cursor, everything, type Range, timeLimit } from '../../db/series.js';
+import { type Cursor, everything, type Range, timeLimit } from '../../db/messages/store.js';
 import type { Caller } from '../access.js';
 import { invalid } from '../errors.js';
 import {

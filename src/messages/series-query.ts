@@ -1,12 +1,12 @@
 /** What the ways of reading a time-series share: the channel, the range, how points look (decisions 7). */
 
 import { type Static, type TObject, Type } from 'typebox';
-import type { Point, SeriesKey } from '../../db/series.js';
-import { aggregates } from '../../db/series-ranges.js';
+import { aggregates } from '../../db/messages/series/ranges.js';
+import type { Point, SeriesKey } from '../../db/messages/store.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
+import { currentCaller } from '../entity/authorized-write.js';
 import { oneOf } from '../entity/listing.js';
-import { currentCaller } from '../entity/standing.js';
 import { invalid, PlatformError } from '../errors.js';
 import { parseTopic } from '../topics.js';
 import { isoDates } from './iso-dates.js';

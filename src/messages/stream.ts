@@ -1,13 +1,13 @@
 /** Live messages as server-sent events (decisions 7). */
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import type { StreamRefusal } from '../broker-seam.js';
+import type { StreamRefusal } from '../broker-ports.js';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
-import { eventsAnswer, sendEvents } from '../events.js';
-import type { App } from '../http.js';
-import { isInsideBatch } from '../registry/batch.js';
+import { isInsideBatch } from '../http/batch.js';
+import { eventsAnswer, sendEvents } from '../http/events.js';
+import type { App } from '../http/server.js';
 
 const query = Type.Object({
   topics: Type.String({ minLength: 1, maxLength: 65_536, description: 'Topic filters as in MQTT, comma-separated.' }),

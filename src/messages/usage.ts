@@ -1,10 +1,10 @@
 /** GET /usage (decisions 7): what the messages of an account take, and what is left. */
 
 import { type Static, Type } from 'typebox';
-import { Nullable } from '../../db/records.js';
+import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 
 const answer = Type.Object(
   {

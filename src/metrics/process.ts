@@ -1,7 +1,7 @@
 /** The process itself: memory, descriptors, processor time, and how late the event loop is. */
 import { readdir, readFile } from 'node:fs/promises';
 import type { Registry } from 'prom-client';
-import { Latency } from '../../db/latency.js';
+import { Latency } from '../../db/sqlite/latency.js';
 import { countersBy, gauge, gaugeBy, histogram } from './exposing.js';
 
 /** Milliseconds between two looks at the event loop. */

@@ -1,20 +1,20 @@
 /** Account users: the admins of an account (decisions 2). All are equal; the last one stays. */
 
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../db/index.js';
-import { Id, type Row } from '../../db/records.js';
+import type { Tx } from '../../db/registry/index.js';
+import { Id, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
-import type { AuditEvent } from '../audit.js';
+import type { AuditEvent } from '../audit/index.js';
 import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
 import type { Listing } from '../entity/listing.js';
 import { plainRoutes } from '../entity/plain-routes.js';
-import { writeAs } from '../entity/standing.js';
 import { insert, stamp, trash } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import { identityFor, longestEmail } from '../identity/identities.js';
 import { Invitations, invitationSent } from '../identity/invitations.js';
-import { longestPassword } from '../identity/passwords.js';
+import { longestPassword } from '../identity/secrets/passwords.js';
 import { commonShape, showCommon } from './shapes.js';
 
 const createBody = Type.Object({

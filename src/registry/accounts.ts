@@ -1,12 +1,12 @@
 /** Accounts: a hard wall around everything of one customer of the service (decisions 1). */
 import { v7 as uuidv7 } from 'uuid';
-import type { Row } from '../../db/records.js';
+import type { Row } from '../../db/registry/records.js';
 import { serviceChannelNames } from '../access.js';
 import type { Context } from '../context.js';
 import { insert, stamp, timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
-import type { Passwords } from '../identity/passwords.js';
+import type { Passwords } from '../identity/secrets/passwords.js';
 
 interface NewAccount {
   id?: string | undefined;

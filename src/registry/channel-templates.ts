@@ -1,13 +1,13 @@
 /** Channel templates (spec 2.8, 4.8): a channel on a device template is a channel on each of its devices, at once. */
 
 import { type Static, Type } from 'typebox';
-import { Nullable } from '../../db/records.js';
+import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { longestRetention } from '../config.js';
 import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
-import { writeAs } from '../entity/standing.js';
 import {
   change,
   demandLive,
@@ -20,7 +20,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import { channelTemplateShape, showChannelTemplate } from './shapes.js';
 
 const streamBridgeDelivery = Type.Integer({

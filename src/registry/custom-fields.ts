@@ -1,12 +1,12 @@
 /** Custom fields (spec 2.7, 4.7): one shape for devices, end-users, organizations, and device templates themselves. */
 
 import { type Static, type TObject, Type } from 'typebox';
-import { Nullable, type Row } from '../../db/records.js';
+import { Nullable, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
-import { writeAs } from '../entity/standing.js';
 import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.js';
 import {
   change,
@@ -20,7 +20,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { type FailureKind, invalid, PlatformError } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import {
   commonShape,
   deviceShape,

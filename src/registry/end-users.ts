@@ -1,15 +1,15 @@
 /** End-users (spec 2.3, 4.4): a person in an organization, tied to an identity that logs in. */
 
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../db/index.js';
-import type { Row } from '../../db/records.js';
+import type { Tx } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../access.js';
-import type { Revoked } from '../broker-seam.js';
+import type { Revoked } from '../broker-ports.js';
 import type { Context } from '../context.js';
-import { parentsOf, readNames } from '../entity/beside.js';
+import { demandInto, writeAs } from '../entity/authorized-write.js';
+import { parentsOf, readNames } from '../entity/expand.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
-import { demandInto, writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
@@ -24,10 +24,10 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import { identityFor, isAccountUser, longestEmail } from '../identity/identities.js';
 import { Invitations } from '../identity/invitations.js';
-import { longestPassword } from '../identity/passwords.js';
+import { longestPassword } from '../identity/secrets/passwords.js';
 import { accountOf } from './organizations.js';
 import { endUserShape, fieldBody, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { templateFor } from './templates.js';

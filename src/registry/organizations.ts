@@ -2,14 +2,14 @@
 
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import type { Db, Tx } from '../../db/index.js';
-import type { Row } from '../../db/records.js';
+import type { Db, Tx } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
-import { childCounts, hasChildren, parentsOf, readNames } from '../entity/beside.js';
+import { demandInto, writeAs } from '../entity/authorized-write.js';
+import { childCounts, hasChildren, parentsOf, readNames } from '../entity/expand.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
-import { demandInto, writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   type Changes,
@@ -25,7 +25,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import { fieldBody, organizationShape, showAccount, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { templateFor } from './templates.js';
 

@@ -1,14 +1,14 @@
 /** May they, and why (decisions 5): asks the functions that decide, for a caller who is somebody else. */
 
 import { type Static, Type } from 'typebox';
-import type { EntityTable, Row } from '../../db/records.js';
+import type { EntityTable, Row } from '../../db/registry/records.js';
 import { type Action, applicationCaller, type Caller, isAccountWide, type Station } from '../access.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import { nameIgnored } from '../entity/routes.js';
 import { find, placeOf } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import { parseTopic } from '../topics.js';
 import { hasFirstOrganizationsLeft, isAttached } from './organizations.js';
 

@@ -1,11 +1,11 @@
 /** The end of what has been in the trash for 30 days (spec 3.2, decisions 3), in small steps, with all that belongs to it. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Kysely, sql } from 'kysely';
-import type { Tx } from '../../db/index.js';
-import type { EntityTable, Row } from '../../db/records.js';
+import type { Tx } from '../../db/registry/index.js';
+import type { EntityTable, Row } from '../../db/registry/records.js';
 import type { Context } from '../context.js';
 import { find, recoveryWindow, timestamp } from '../entity/verbs.js';
-import { answerLifetime } from '../idempotency.js';
+import { answerLifetime } from '../http/idempotency.js';
 import { expireMessages } from '../messages/retention.js';
 
 /** Rows that one transaction looks at, so that other writers and the event loop get their turn in between. */

@@ -1,7 +1,7 @@
 /** How each kind looks on the wire (spec 2): its schema, and the function that shows a stored record so. */
 
 import { type TProperties, Type } from 'typebox';
-import { DateText, Id, Nullable, type Row } from '../../db/records.js';
+import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import type { Channel } from '../access.js';
 import type { Context } from '../context.js';
 import { builtInFields, type Field, type FieldKind, showFields } from '../entity/values.js';

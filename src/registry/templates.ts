@@ -1,14 +1,14 @@
 /** Device, end-user and organization templates (spec 2.5, 2.6, 4.6): one shape, three times. */
 
 import { type Static, Type } from 'typebox';
-import type { Db } from '../../db/index.js';
-import type { Row } from '../../db/records.js';
+import type { Db } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
 import type { Caller, EntityKind } from '../access.js';
 import type { Context } from '../context.js';
-import { childCounts, hasChildren, readNames } from '../entity/beside.js';
+import { writeAs } from '../entity/authorized-write.js';
+import { childCounts, hasChildren, readNames } from '../entity/expand.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
-import { writeAs } from '../entity/standing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
@@ -23,7 +23,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
-import type { App } from '../http.js';
+import type { App } from '../http/server.js';
 import { serviceChannels } from './accounts.js';
 import {
   deviceTemplateShape,

@@ -1,6 +1,6 @@
 /** What we rely on although Aedes 1.2 behaves otherwise when left alone. Each test fails when the fault comes back. */
 import t from 'tap';
-import type { Point } from '../../db/series.js';
+import type { Point } from '../../db/messages/store.js';
 import { nextMessage, type Service } from '../support/service.js';
 import { fixture, rawConnected, sibling, stored, versionOf } from './fixture.js';
 import { connectPacket, publishPacket, rawClient, subscribePacket } from './raw.js';

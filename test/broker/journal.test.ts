@@ -1,6 +1,6 @@
 import t from 'tap';
-import { Journal } from '../../broker/journal.js';
-import type { MqttChange } from '../../db/mqtt-changes.js';
+import { Journal } from '../../broker/sessions/journal.js';
+import type { MqttChange } from '../../db/messages/sessions/changes.js';
 
 type Answer = (error?: Error) => void;
 

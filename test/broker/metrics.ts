@@ -1,5 +1,5 @@
 /** What /metrics says, for tests that watch it. */
-import type { LimitName } from '../../broker/counters.js';
+import type { LimitName } from '../../broker/connections/counters.js';
 import type { Fixture } from './fixture.js';
 
 /** The value of a line of /metrics, its labels included. */

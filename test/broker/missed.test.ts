@@ -1,10 +1,10 @@
 /** What is found for a reader that comes back: everything that came meanwhile, whatever the clocks of devices say. */
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { readMissed, TooMuchMissed } from '../../broker/missed.js';
-import { MessageStore, type Point } from '../../db/series.js';
-import { mostMissed } from '../../db/series-missed.js';
-import type { Place } from '../../db/series-protocol.js';
+import { readMissed, TooMuchMissed } from '../../broker/http/missed.js';
+import { mostMissed } from '../../db/messages/series/missed.js';
+import { MessageStore, type Point } from '../../db/messages/store.js';
+import type { Place } from '../../db/messages/threads/protocol.js';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const centuries = { from: Date.UTC(1900), to: Date.UTC(2300) };

@@ -4,7 +4,7 @@ import { connect as connectTls } from 'node:tls';
 import mqtt from 'mqtt';
 import mqttPacket from 'mqtt-packet';
 import t, { type Test } from 'tap';
-import { readProxyHeader } from '../../broker/proxy-protocol.js';
+import { readProxyHeader } from '../../broker/connections/proxy-protocol.js';
 import { certificate } from './certificate.js';
 import { type Fixture, fixture, rawConnected } from './fixture.js';
 import { hits } from './metrics.js';

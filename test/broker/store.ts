@@ -2,9 +2,9 @@
 import assert from 'node:assert';
 import type { Test } from 'tap';
 import type { BrokerClient } from '../../broker/aedes-types.js';
-import { type Counters, newCounters } from '../../broker/counters.js';
-import { type PersistenceRules, SessionStore } from '../../broker/persistence.js';
-import { MessageStore } from '../../db/series.js';
+import { type Counters, newCounters } from '../../broker/connections/counters.js';
+import { type PersistenceRules, SessionStore } from '../../broker/sessions/persistence.js';
+import { MessageStore } from '../../db/messages/store.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 export interface OpenStore {

@@ -2,8 +2,8 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
-import { copyDatabases } from '../../db/copies.js';
-import { openSqlite } from '../../db/sqlite.js';
+import { copyDatabases } from '../../db/files/copies.js';
+import { openSqlite } from '../../db/sqlite/dialect.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 t.test('copies are of one moment, whatever is written to either file meanwhile', async (t) => {

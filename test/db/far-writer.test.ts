@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, sql } from 'kysely';
 import t from 'tap';
-import { FarWriter } from '../../db/far-writer.js';
-import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite.js';
+import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
+import { FarWriter } from '../../db/sqlite/writer-thread.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 interface Schema {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { fold } from '../../db/fold.js';
+import { fold } from '../../db/sqlite/fold.js';
 
 t.test('every letter is the same in either case, and however it is composed', (t) => {
   const wrong: string[] = [];

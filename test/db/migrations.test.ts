@@ -2,10 +2,10 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import t, { type Test } from 'tap';
+import { bringUpToDate, stepsHad } from '../../db/files/schema.js';
+import { snapshotsOf } from '../../db/files/snapshots.js';
 import { type Migration, migrate, registryMigrations } from '../../db/migrations/index.js';
-import { bringUpToDate, stepsHad } from '../../db/schema.js';
-import { snapshotsOf } from '../../db/snapshots.js';
-import { openSqlite } from '../../db/sqlite.js';
+import { openSqlite } from '../../db/sqlite/dialect.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 const step = (name: string, ...statements: string[]): Migration => ({

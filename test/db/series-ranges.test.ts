@@ -3,11 +3,18 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
+import { SeriesMarks } from '../../db/messages/series/marks.js';
+import { aggregates, type Sum } from '../../db/messages/series/ranges.js';
+import {
+  everything,
+  MessageStore,
+  type Point,
+  type Range,
+  type SeriesKey,
+  type StoredPoint,
+} from '../../db/messages/store.js';
 import { migrate } from '../../db/migrations/index.js';
 import { messageMigrations } from '../../db/migrations/messages.js';
-import { everything, MessageStore, type Point, type Range, type SeriesKey, type StoredPoint } from '../../db/series.js';
-import { SeriesMarks } from '../../db/series-marks.js';
-import { aggregates, type Sum } from '../../db/series-ranges.js';
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const day = 86_400_000;

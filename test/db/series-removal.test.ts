@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { MessageStore, type NewLogEntry, type Point, type SeriesKey } from '../../db/series.js';
+import { MessageStore, type NewLogEntry, type Point, type SeriesKey } from '../../db/messages/store.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');

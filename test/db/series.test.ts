@@ -14,7 +14,7 @@ import {
   type Point,
   type SeriesKey,
   type Severity,
-} from '../../db/series.js';
+} from '../../db/messages/store.js';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const accountId = '018f0000-0000-7000-8000-00000000000a';

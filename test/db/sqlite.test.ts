@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { Kysely, sql } from 'kysely';
 import t from 'tap';
-import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite.js';
+import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 interface Schema {

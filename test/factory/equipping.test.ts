@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { Equipping } from '../../src/factory/equipping.js';
-import { makeResultKey, ResultSeal } from '../../src/factory/results.js';
-import { Sealing } from '../../src/identity/sealing.js';
+import { Equipping } from '../../src/factory/provisioning/equipping.js';
+import { makeResultKey, ResultSeal } from '../../src/factory/results/store.js';
+import { Sealing } from '../../src/identity/secrets/sealing.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 t.test('whoever asks for secrets gets their own, also when what was asked later is answered first', async (t) => {

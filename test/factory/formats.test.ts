@@ -5,8 +5,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import t from 'tap';
-import { type FlashExtra, flashFile } from '../../src/factory/formats.js';
-import type { Unit } from '../../src/factory/unit.js';
+import type { Unit } from '../../src/factory/provisioning/unit.js';
+import { type FlashExtra, flashFile } from '../../src/factory/results/formats.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { nvsText, readNvs } from './nvs.js';
 

@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import { sql } from 'kysely';
 import t from 'tap';
-import type { Tx } from '../../db/index.js';
+import type { Tx } from '../../db/registry/index.js';
 import { follow, postRows } from '../support/jobs.js';
 import { type Service, startService } from '../support/service.js';
 import { serials } from './command.js';

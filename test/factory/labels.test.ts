@@ -2,8 +2,8 @@
 import { inflateSync } from 'node:zlib';
 import QRCode from 'qrcode';
 import t from 'tap';
-import { labelPng, labelSheet, labelSvg } from '../../src/factory/labels.js';
-import type { Label } from '../../src/factory/unit.js';
+import type { Label } from '../../src/factory/provisioning/unit.js';
+import { labelPng, labelSheet, labelSvg } from '../../src/factory/results/labels.js';
 
 const label: Label = {
   serialNumber: 'SN-0001',

@@ -1,7 +1,7 @@
 /** Provisioning jobs (decisions 6): rows to devices, once each, with what is said of every row. */
 import { hash } from 'argon2';
 import t from 'tap';
-import { mostShareBytes, pendingRows } from '../../src/factory/engine.js';
+import { mostShareBytes, pendingRows } from '../../src/factory/jobs/engine.js';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { type Json, type Service, startService } from '../support/service.js';
 

@@ -6,8 +6,8 @@ import Sqlite from 'better-sqlite3';
 import { parse } from 'csv-parse/sync';
 import t, { type Test } from 'tap';
 import yauzl from 'yauzl';
-import { clearRows } from '../../src/factory/expiry.js';
-import { resultFile } from '../../src/factory/result-files.js';
+import { clearRows } from '../../src/factory/results/expiry.js';
+import { resultFile } from '../../src/factory/results/files.js';
 import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { type Json, type Service, startService } from '../support/service.js';
 

@@ -1,6 +1,6 @@
 import Sqlite from 'better-sqlite3';
 import t from 'tap';
-import { checkCharacter } from '../../src/registry/association-codes.js';
+import { checkCharacter } from '../../src/registry/credentials/association-codes.js';
 import { type Answer, type Json, type Service, startService } from '../support/service.js';
 
 /** The codes of spec 7.2. */

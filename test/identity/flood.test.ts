@@ -1,6 +1,6 @@
 /** What a flood of logins costs: neither the process nor somebody else's turn. */
 import t from 'tap';
-import { FairQueue } from '../../src/identity/fair-queue.js';
+import { FairQueue } from '../../src/fair-queue.js';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 
 let service: Service;

@@ -1,7 +1,7 @@
 import { strictEqual } from 'node:assert';
 import fc from 'fast-check';
 import t from 'tap';
-import { timeLimit } from '../../db/series.js';
+import { timeLimit } from '../../db/messages/store.js';
 import { isoDates } from '../../src/messages/iso-dates.js';
 
 const day = 86_400_000;

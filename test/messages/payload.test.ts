@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import type { Point } from '../../db/series.js';
+import type { Point } from '../../db/messages/store.js';
 import { readLogEntry, readPoints } from '../../src/messages/payload.js';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { checkCharacter } from '../../src/registry/association-codes.js';
+import { checkCharacter } from '../../src/registry/credentials/association-codes.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
 let now = Date.parse('2026-05-01T00:00:00Z');

@@ -1,7 +1,7 @@
 /** Certificates and CAs over HTTP: what is taken, what is shown, when it ends. */
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
-import { warnOfExpiry } from '../../src/registry/certificate-expiry.js';
+import { warnOfExpiry } from '../../src/registry/certificates/expiry.js';
 import { purge } from '../../src/registry/purge.js';
 import { metric } from '../broker/metrics.js';
 import {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import t from 'tap';
 import { v7 as uuidv7 } from 'uuid';
-import { openSqlite } from '../../db/sqlite.js';
+import { openSqlite } from '../../db/sqlite/dialect.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { purge } from '../../src/registry/purge.js';
 import { type Json, type Service, startService } from '../support/service.js';

@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
-import type { OutboxChange } from '../../db/outbox.js';
+import type { OutboxChange } from '../../db/messages/outbox/rows.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { makeAuthority } from '../support/certificates.js';
 import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';

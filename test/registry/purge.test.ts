@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { EntityTable } from '../../db/records.js';
+import type { EntityTable } from '../../db/registry/records.js';
 import { purge } from '../../src/registry/purge.js';
 import { type Json, type Service, startService } from '../support/service.js';
 

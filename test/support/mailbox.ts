@@ -1,6 +1,6 @@
 /** The mail server of a test: keeps what it is given, or refuses it. */
 import type { Mail } from '../../src/context.js';
-import type { Letter } from '../../src/senders/letters.js';
+import type { Letter } from '../../src/emails/texts.js';
 
 export class Mailbox implements Mail {
   readonly letters: Letter[] = [];

@@ -1,8 +1,8 @@
 /** Room on the disk, and how long it will do. */
 import { statfsSync } from 'node:fs';
 import { join } from 'node:path';
-import { databasesIn } from '../../../db/copies.js';
-import { openSqlite } from '../../../db/sqlite.js';
+import { databasesIn } from '../../../db/files/copies.js';
+import { openSqlite } from '../../../db/sqlite/dialect.js';
 import type { Config } from '../../config.js';
 import { type Finding, findings, size } from './finding.js';
 

@@ -1,11 +1,11 @@
 /** The files of a data directory: who may read them, what steps they have had, whether they are sound. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { databasesIn } from '../../../db/copies.js';
-import { isUnfinished } from '../../../db/incoming.js';
-import { behind, unknownSteps } from '../../../db/schema.js';
-import { dataVersion } from '../../../db/snapshots.js';
-import { openSqlite } from '../../../db/sqlite.js';
+import { databasesIn } from '../../../db/files/copies.js';
+import { isUnfinished } from '../../../db/files/incoming.js';
+import { behind, unknownSteps } from '../../../db/files/schema.js';
+import { dataVersion } from '../../../db/files/snapshots.js';
+import { openSqlite } from '../../../db/sqlite/dialect.js';
 import { type Finding, findings, size } from './finding.js';
 
 /** Larger than it ever is while checkpoints can run; a reader that never ends holds them up. */

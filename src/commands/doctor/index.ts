@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { databasesIn } from '../../../db/copies.js';
+import { databasesIn } from '../../../db/files/copies.js';
 import { ConfigError, loadConfig } from '../../config.js';
 import { lookAtClock } from './clock.js';
 import { lookAtConfiguration } from './configuration.js';

@@ -1,6 +1,6 @@
 /** Chunks of units by provisioning jobs: asked for, awaited, written, and only then confirmed. */
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Unit } from '../../factory/unit.js';
+import type { Unit } from '../../factory/provisioning/unit.js';
 import { refused, trouble, UsageError } from '../usage.js';
 import { type Answer, type Client, reasonOf } from './client.js';
 import type { Chunk, ChunkState, FailedUnit } from './journal.js';

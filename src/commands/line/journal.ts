@@ -5,7 +5,7 @@
 import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import type { FlashFormat } from '../../factory/unit.js';
+import type { FlashFormat } from '../../factory/provisioning/unit.js';
 import { Ending, trouble, UsageError } from '../usage.js';
 import type { LabelForm } from './line.js';
 import { makeFolder } from './unit-files.js';

@@ -4,8 +4,8 @@ import { createHash, createPrivateKey, randomUUID, X509Certificate } from 'node:
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { type FlashExtra, flashFile } from '../../factory/formats.js';
-import { type FlashFormat, flashFormats, type Unit } from '../../factory/unit.js';
+import { type FlashFormat, flashFormats, type Unit } from '../../factory/provisioning/unit.js';
+import { type FlashExtra, flashFile } from '../../factory/results/formats.js';
 import { Ending, refused, trouble, UsageError } from '../usage.js';
 import type { Client } from './client.js';
 import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
@@ -225,7 +225,7 @@ interface Named {
 }
 
 async function sheetOf(path: string, named: readonly Named[]): Promise<File> {
-  const { labelSheet } = await import('../../factory/labels.js');
+  const { labelSheet } = await import('../../factory/results/labels.js');
   const units = (async function* () {
     for (const { unit } of named) yield unit;
   })();
@@ -237,7 +237,7 @@ async function sheetOf(path: string, named: readonly Named[]): Promise<File> {
 /** Labels that are files of their own. */
 async function labelsOf({ labels }: Line, named: readonly Named[]): Promise<File[]> {
   if (labels !== 'svg' && labels !== 'png') return [];
-  const { labelPng, labelSvg } = await import('../../factory/labels.js');
+  const { labelPng, labelSvg } = await import('../../factory/results/labels.js');
   const files: File[] = [];
   for (const { file, unit } of named)
     files.push({

@@ -2,7 +2,7 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { withCode } from '../../factory/claim-url.js';
-import type { Unit } from '../../factory/unit.js';
+import type { Unit } from '../../factory/provisioning/unit.js';
 import { refused, trouble, UsageError } from '../usage.js';
 import { type Answer, type Client, reasonOf } from './client.js';
 import type { Chunk, ChunkState, FailedUnit, UnitRow } from './journal.js';

@@ -1,0 +1,285 @@
+import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { v7 as uuidv7 } from 'uuid';
+import { boundedCache } from '../../db/sqlite/cache.js';
+import { type Allowance, Attempts, networkOf } from '../../src/attempts.js';
+import type { BrokerServices } from '../../src/broker-ports.js';
+import type { Counters, LimitName, RefusalReason } from './counters.js';
+
+const minute = 60_000;
+/** Milliseconds by which a failed CONNECT is answered late. */
+const lateness = 3000;
+/** Answers that may be late at once; one more is given at once, and its socket with it. */
+const mostLate = 1000;
+/** Sockets of one address that may wait for their turn; who would wait longer than the deadline is closed as well. */
+const mostWaiting = 1000;
+const networksKept = 100_000;
+/** How long nobody of a network gets a TLS handshake after one that was outsized, in milliseconds. */
+const shunned = 10 * minute;
+
+/** Ends a connection that is past a limit. */
+export class OverLimit extends Error {
+  override name = 'OverLimit';
+
+  constructor(
+    readonly limit: LimitName,
+    message = `over the limit ${limit}`,
+  ) {
+    super(message);
+  }
+}
+
+/** An open socket, and whatever stands on it. */
+interface Place {
+  /** Of the connection, in the log. */
+  id: string;
+  address: string | undefined;
+  /** What it is counted under. */
+  network: string | undefined;
+}
+
+/** What the log says of a connection; of a request over HTTP it says the rest by itself. */
+export interface About {
+  address: string | undefined;
+  connectionId?: string | undefined;
+}
+
+/** A refused CONNECT as far as limits go. */
+interface Refusal {
+  reason: RefusalReason;
+  limit?: LimitName;
+}
+
+type Needed = Pick<BrokerServices, 'config' | 'clock' | 'log'>;
+
+/** The limits on connections (decisions 5): how many, how fast, and how often one may fail to prove who it is. */
+export class Limits {
+  readonly #settings: BrokerServices['config']['mqtt'];
+  readonly #log: BrokerServices['log'];
+  readonly #counters: Counters;
+  #open = 0;
+  readonly #perNetwork = new Map<string, number>();
+  readonly #places = new WeakMap<Duplex, Place>();
+  /** When the next turn of a network would be, if it had no second's worth in hand; milliseconds of `performance`. */
+  readonly #turns = boundedCache<string, number>(networksKept);
+  /** Until when a network is shunned; milliseconds of `performance`. */
+  readonly #shunned = boundedCache<string, number>(networksKept);
+  readonly #failures: Attempts;
+  readonly #guesses: Attempts;
+  /** Tries whose outcome is not known yet, and who waits for it. */
+  readonly #guessing = new Map<string, { running: number; waiting: Array<() => void> }>();
+  #late = 0;
+
+  constructor({ config, clock, log }: Needed, counters: Counters) {
+    this.#settings = config.mqtt;
+    this.#log = log;
+    this.#counters = counters;
+    this.#failures = new Attempts(clock, config.mqtt.failedConnectsPerAddress, minute);
+    this.#guesses = new Attempts(clock, config.mqtt.failedConnectsPerPrincipal, minute);
+  }
+
+  /** Sockets that are counted now. */
+  get open(): number {
+    return this.#open;
+  }
+
+  /** Counts and logs that a limit has been reached. */
+  hit(limit: LimitName, about: object = {}): void {
+    this.#counters.limitHits[limit] += 1;
+    this.#log.debug({ limit, ...about }, 'a limit was reached');
+  }
+
+  /** Hears of every connection that has ended in an error, for those that a limit has ended. */
+  ended(error: Error, conn: Duplex): void {
+    if (error instanceof OverLimit) this.hit(error.limit, this.about(conn));
+    // Aedes counts levels itself, and says no more than this.
+    else if (error.message === 'topic has too many levels') this.hit('max_topic_levels', this.about(conn));
+  }
+
+  // Sockets
+
+  /** Counts a socket until it closes; false when it has to be closed at once. */
+  enter(socket: Duplex): boolean {
+    if (socket.destroyed) return false;
+    // An HTTP connection on the TLS port is counted already when it is upgraded.
+    if (this.#places.has(socket)) return true;
+    const { maxConnections } = this.#settings;
+    const id = uuidv7();
+    if (maxConnections > 0 && this.#open >= maxConnections) {
+      this.hit('max_connections', { connectionId: id });
+      return false;
+    }
+    const place = { id, address: undefined, network: undefined };
+    this.#places.set(socket, place);
+    this.#open += 1;
+    socket.once('close', () => {
+      this.#open -= 1;
+      this.#leave(place);
+    });
+    return true;
+  }
+
+  /** Says where a counted socket comes from, and calls `go` at its turn, at once most of the time, or `refuse`. */
+  locate(socket: Duplex, address: string | undefined, go: () => void, refuse: (limit: LimitName) => void): void {
+    const place = this.#places.get(socket);
+    if (!place || socket.destroyed) return;
+    const network = networkOf(address ?? '');
+    if (place.network === network) {
+      place.address = address;
+      go();
+      return;
+    }
+    this.#leave(place);
+    place.address = address;
+    const { maxConnectionsPerAddress } = this.#settings;
+    const others = this.#perNetwork.get(network) ?? 0;
+    if (maxConnectionsPerAddress > 0 && others >= maxConnectionsPerAddress) {
+      this.hit('max_connections_per_address', this.about(socket));
+      refuse('max_connections_per_address');
+      return;
+    }
+    this.#perNetwork.set(network, others + 1);
+    place.network = network;
+    this.#takeTurn(socket, network, go, refuse);
+  }
+
+  /** Somebody at this address has sent far more in a TLS handshake than any device has to: each costs everybody time. */
+  shun(conn: Duplex): void {
+    const { address } = this.about(conn);
+    this.#log.warn(this.about(conn), 'a TLS handshake was outsized: no more from this address for ten minutes');
+    this.#shunned.set(networkOf(address ?? ''), performance.now() + shunned);
+  }
+
+  isShunned(address: string | undefined): boolean {
+    return (this.#shunned.get(networkOf(address ?? '')) ?? 0) > performance.now();
+  }
+
+  /** What stands on a socket (TLS, WebSocket) comes from where the socket comes from. */
+  follow(above: Duplex, socket: Duplex): void {
+    const place = this.#places.get(socket);
+    if (place) this.#places.set(above, place);
+  }
+
+  /** Where a connection comes from, behind the proxies that are trusted. */
+  addressOf(conn: Duplex): string | undefined {
+    return this.#places.get(conn)?.address;
+  }
+
+  /** What the log says of a connection. */
+  about(conn: Duplex): About {
+    const place = this.#places.get(conn);
+    return { address: place?.address, connectionId: place?.id };
+  }
+
+  #leave(place: Place): void {
+    const { network } = place;
+    if (network === undefined) return;
+    place.network = undefined;
+    const left = (this.#perNetwork.get(network) ?? 1) - 1;
+    if (left === 0) this.#perNetwork.delete(network);
+    else this.#perNetwork.set(network, left);
+  }
+
+  #takeTurn(socket: Duplex, network: string, go: () => void, refuse: (limit: LimitName) => void): void {
+    const { connectRatePerAddress: rate, connectTimeout } = this.#settings;
+    if (rate === 0) {
+      go();
+      return;
+    }
+    const now = performance.now();
+    const interval = 1000 / rate;
+    const turn = Math.max(this.#turns.get(network) ?? 0, now);
+    const wait = turn - now - (1000 - interval);
+    if (wait > 0) this.hit('connect_rate_per_address', this.about(socket));
+    if (wait > Math.min(mostWaiting * interval, connectTimeout || Number.POSITIVE_INFINITY)) {
+      refuse('connect_rate_per_address');
+      return;
+    }
+    this.#turns.set(network, turn + interval);
+    if (wait <= 0) {
+      go();
+      return;
+    }
+    const forget = () => clearTimeout(timer);
+    const timer = setTimeout(() => {
+      socket.off('close', forget);
+      go();
+    }, wait);
+    socket.once('close', forget);
+  }
+
+  // CONNECT
+
+  /** Whether a principal has as many connections as it may, given the number of its others. */
+  isFull(others: number): boolean {
+    const { maxConnectionsPerPrincipal } = this.#settings;
+    return maxConnectionsPerPrincipal > 0 && others >= maxConnectionsPerPrincipal;
+  }
+
+  /**
+   * Resolves to whether a secret may be tried: false once too many were wrong. By address: whoever guesses elsewhere does
+   * not lock the device out here. No more are tried at once than may be wrong; the others wait for the outcome.
+   * Call `guessed` after each that was true.
+   */
+  async mayGuess(principal: string, address: string | undefined): Promise<boolean> {
+    if (this.#settings.failedConnectsPerPrincipal === 0) return true;
+    const key = guessKey(principal, address);
+    for (;;) {
+      const { remaining } = this.#guesses.left(key);
+      if (remaining === 0) return false;
+      const guessing = this.#guessing.get(key) ?? { running: 0, waiting: [] };
+      this.#guessing.set(key, guessing);
+      if (guessing.running < remaining) {
+        guessing.running += 1;
+        return true;
+      }
+      await new Promise<void>((resolve) => guessing.waiting.push(resolve));
+    }
+  }
+
+  /** How many guesses are left, and when they begin anew. */
+  guessesLeft(principal: string, address: string | undefined): Allowance {
+    return this.#guesses.left(guessKey(principal, address));
+  }
+
+  /** Says how a try has ended. */
+  guessed(principal: string, address: string | undefined, outcome: 'right' | 'wrong'): void {
+    const key = guessKey(principal, address);
+    const guessing = this.#guessing.get(key);
+    if (!guessing) return;
+    guessing.running -= 1;
+    if (outcome === 'wrong' && this.#guesses.left(key).remaining > 0) this.#guesses.take(key);
+    if (guessing.running === 0) this.#guessing.delete(key);
+    // A right one makes room for one more; with the last wrong one all hear that nothing is left.
+    const isLast = guessing.running === 0 || this.#guesses.left(key).remaining === 0;
+    for (const goOn of guessing.waiting.splice(0, isLast ? guessing.waiting.length : 1)) goOn();
+  }
+
+  /** Counts a refused CONNECT; resolves when it may be answered, which is late where too many have failed. */
+  refused(refusal: Refusal, about: About): Promise<void> {
+    this.#counters.refusedConnects[refusal.reason] += 1;
+    return this.failed(refusal, about);
+  }
+
+  /** As refused, for a username and password that came without a CONNECT. */
+  async failed({ reason, limit }: Refusal, about: About): Promise<void> {
+    if (limit) this.hit(limit, about);
+    const { failedConnectsPerAddress, connectTimeout } = this.#settings;
+    if (reason !== 'bad_credentials' || failedConnectsPerAddress === 0) return;
+    const network = networkOf(about.address ?? '');
+    if (this.#failures.left(network).remaining > 0) {
+      this.#failures.take(network);
+      return;
+    }
+    this.hit('failed_connects_per_address', about);
+    if (this.#late >= mostLate) return;
+    this.#late += 1;
+    // In time for the deadline, however short that is.
+    await sleep(Math.min(lateness, connectTimeout / 2 || lateness), undefined, { ref: false });
+    this.#late -= 1;
+  }
+}
+
+function guessKey(principal: string, address: string | undefined): string {
+  return `${networkOf(address ?? '')} ${principal}`;
+}

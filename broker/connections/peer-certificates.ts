@@ -1,0 +1,38 @@
+import type { X509Certificate } from 'node:crypto';
+import { TLSSocket } from 'node:tls';
+import type { PresentedCertificate } from '../../src/broker-ports.js';
+import type { BrokerClient } from '../aedes-types.js';
+
+/** Certificates besides its own that are looked at: no device needs more. */
+const mostOthers = 4;
+
+/** What clients have shown in their TLS handshakes, until their CONNECT is looked at. */
+export class PeerCertificates {
+  readonly #shown = new WeakMap<TLSSocket, PresentedCertificate>();
+
+  /**
+   * Reads what has been shown, once: Node gives the certificates that were sent along only the first time. False when a
+   * client has sent more than any device has to; OpenSSL has checked the signatures of all of them by then.
+   */
+  read(socket: TLSSocket): boolean {
+    const own = socket.destroyed ? undefined : socket.getPeerX509Certificate();
+    if (!own) return true;
+    const others: X509Certificate[] = [];
+    // As they were sent, one after the other, whoever has issued them.
+    for (let next = own.issuerCertificate; next; next = next.issuerCertificate) {
+      if (others.length === mostOthers) return false;
+      others.push(next);
+    }
+    this.#shown.set(socket, { own, others });
+    return true;
+  }
+
+  /** What a client has shown, once; undefined without TLS, or without a certificate. */
+  take({ conn, req }: BrokerClient): PresentedCertificate | undefined {
+    const socket = req?.socket ?? conn;
+    if (!(socket instanceof TLSSocket)) return undefined;
+    const shown = this.#shown.get(socket);
+    this.#shown.delete(socket);
+    return shown;
+  }
+}

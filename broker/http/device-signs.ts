@@ -1,0 +1,95 @@
+import type { Caller } from '../../src/access.js';
+import type { DeviceSign, DeviceWatch } from '../../src/broker-ports.js';
+
+/** Waits of one caller at once. */
+const mostWatches = 100;
+
+interface Watch {
+  deviceId: string;
+  /** Whose it is: the identity or the application. */
+  principal: string;
+  sessionId: string | undefined;
+  /** Milliseconds since 1970; the end of the login session. */
+  expires: number;
+  heard(sign: DeviceSign): void;
+}
+
+/** Who waits for a device to do something; told at once, and cut off with its own login. */
+export class DeviceSigns {
+  readonly #watches = new Map<string, Set<Watch>>();
+  readonly #perPrincipal = new Map<string, number>();
+
+  /** Undefined when the caller waits for too much already. `isConnected` looks at the device. */
+  open(caller: Caller, deviceId: string, expires: number, isConnected: () => boolean): DeviceWatch | undefined {
+    const { id: principal, sessionId } = caller;
+    const others = this.#perPrincipal.get(principal) ?? 0;
+    if (others >= mostWatches) return undefined;
+    this.#perPrincipal.set(principal, others + 1);
+    let waiting: Array<(sign: DeviceSign) => void> = [];
+    let end: DeviceSign | undefined;
+    const heard = (sign: DeviceSign) => {
+      if (sign !== 'sign') end = sign;
+      for (const resolve of waiting.splice(0)) resolve(sign);
+    };
+    const watch: Watch = { deviceId, principal, sessionId, expires, heard };
+    const watches = this.#watches.get(deviceId) ?? new Set();
+    this.#watches.set(deviceId, watches.add(watch));
+    return {
+      get isConnected() {
+        return isConnected();
+      },
+      next: () => (end ? Promise.resolve(end) : new Promise((resolve) => waiting.push(resolve))),
+      close: () => {
+        waiting = [];
+        this.#close(watch);
+      },
+    };
+  }
+
+  /** Something has happened to a device: it has connected, or its first message is on record. */
+  sign(deviceId: string): void {
+    for (const watch of this.#watches.get(deviceId) ?? []) watch.heard('sign');
+  }
+
+  /** Whether anybody waits for this device. */
+  isWatched(deviceId: string): boolean {
+    return this.#watches.has(deviceId);
+  }
+
+  endPrincipal(principal: string): void {
+    this.#endWhere((watch) => watch.principal === principal, 'cutOff');
+  }
+
+  endSession(sessionId: string): void {
+    this.#endWhere((watch) => watch.sessionId === sessionId, 'cutOff');
+  }
+
+  /** Ends the waits of login sessions that are not open any more. */
+  endClosed(isOpen: (sessionId: string) => boolean): void {
+    this.#endWhere(({ sessionId }) => sessionId !== undefined && !isOpen(sessionId), 'cutOff');
+  }
+
+  /** Ends the waits whose login session is over at `now` (milliseconds). */
+  endExpired(now: number): void {
+    this.#endWhere(({ expires }) => expires <= now, 'cutOff');
+  }
+
+  /** The process ends. */
+  endAll(): void {
+    this.#endWhere(() => true, 'stopping');
+  }
+
+  #endWhere(matches: (watch: Watch) => boolean, sign: DeviceSign): void {
+    for (const watches of this.#watches.values()) for (const watch of watches) if (matches(watch)) watch.heard(sign);
+  }
+
+  #close(watch: Watch): void {
+    const { deviceId, principal } = watch;
+    const watches = this.#watches.get(deviceId);
+    if (!watches?.delete(watch)) return;
+    if (watches.size === 0) this.#watches.delete(deviceId);
+    const others = (this.#perPrincipal.get(principal) ?? 1) - 1;
+    if (others === 0) this.#perPrincipal.delete(principal);
+    else this.#perPrincipal.set(principal, others);
+  }
+}

@@ -1,0 +1,159 @@
+import type { Caller } from '../../src/access.js';
+import { Attempts } from '../../src/attempts.js';
+import type {
+  BrokerServices,
+  Direct,
+  ProofRefusal,
+  ProvenCaller,
+  Published,
+  Rejection,
+} from '../../src/broker-ports.js';
+import type { BrokerCore, Incoming } from '../aedes-types.js';
+import { type Authenticator, ConnectRefused, connack } from '../authenticate.js';
+import { type Authority, type DeviceAddress, deviceItself } from '../authorize.js';
+import { privateClientId } from '../client-ids.js';
+import { type Counters, type PublishRefusal, refusePublish, variableOf } from '../connections/counters.js';
+import type { Limits } from '../connections/limits.js';
+import type { Ingest } from '../ingest.js';
+import { type Refusal, type Refusals, reasonOf, refusedPrincipal } from '../refusals.js';
+import type { ServiceChannels } from '../service-channels.js';
+import type { SessionStore } from '../sessions/persistence.js';
+
+const second = 1000;
+const minute = 60_000;
+
+/** What messages of callers without an MQTT connection pass through. */
+export interface DirectParts {
+  services: BrokerServices;
+  aedes: BrokerCore;
+  counters: Counters;
+  authenticator: Pick<Authenticator, 'prove'>;
+  authority: Authority;
+  limits: Limits;
+  persistence: Pick<SessionStore, 'durable'>;
+  channels: ServiceChannels;
+  ingest: Ingest;
+  refusals: Refusals;
+}
+
+/** Messages that come over HTTP: the rules, refusals and promises of a PUBLISH, without a connection (decisions 7). */
+export class DirectPublisher {
+  readonly #parts: DirectParts;
+  readonly #perSecond: Attempts;
+  readonly #refusedPerMinute: Attempts;
+
+  constructor(parts: DirectParts) {
+    this.#parts = parts;
+    const { clock, config } = parts.services;
+    const { publishRatePerClient, refusalsPerMinute } = config.mqtt;
+    const tooFast = `${variableOf('publish_rate_per_client')}: too many messages of one client.`;
+    this.#perSecond = new Attempts(clock, publishRatePerClient, second, tooFast);
+    const tooOften = `${variableOf('refusals_per_minute')}: refused too often.`;
+    this.#refusedPerMinute = new Attempts(clock, refusalsPerMinute, minute, tooOften);
+  }
+
+  /** As `prove` of the Broker interface. */
+  async prove(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal> {
+    const { authenticator, authority, limits, counters } = this.#parts;
+    try {
+      const {
+        caller,
+        principal,
+        generation = null,
+        sessionId = null,
+      } = await authenticator.prove(username, password, address);
+      const clientId = privateClientId(caller.accountId, principal, '');
+      const standing = () => authority.identityOf({ clientId, generation, sessionId })?.caller;
+      return { caller, standing };
+    } catch (error) {
+      if (!(error instanceof ConnectRefused)) throw error;
+      counters.failedBasics += 1;
+      await limits.failed(error, { address });
+      const { message, limit, returnCode: code, isProven } = error;
+      const { allowance } = error.about;
+      const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
+      const principal = isProven ? ({ type: 'device', id: username } as const) : undefined;
+      this.#note(username, { action: 'connect', topic: null, reason, code, address, principal });
+      if (limit !== undefined && allowance) return { refused: 'tooMany', limit: variableOf(limit), allowance };
+      return { refused: code === connack.badCredentials ? 'wrong' : 'notNow' };
+    }
+  }
+
+  /** As `publish` of the Broker interface. */
+  async publish(given: Caller, message: Direct): Promise<Published> {
+    const { services, authority, ingest, aedes, persistence } = this.#parts;
+    if (aedes.closed) throw new Error('the broker is closed');
+    // Bodies arrive slowly.
+    const caller = authority.standing(given);
+    if (!caller) return { delivered: false, rejection: loggedOut };
+    this.#take(this.#perSecond, 'publish_rate_per_client', caller);
+    const packet = toPacket(message);
+    const { topic } = packet;
+    const own = deviceItself(caller);
+    const { maxPayloadBytes } = services.config.mqtt;
+    if (maxPayloadBytes > 0 && packet.payload.length > maxPayloadBytes)
+      return this.#refuse(caller, packet, 'too_large', payloadTooLarge, own);
+    if (!this.#isTopic(topic)) return this.#refuse(caller, packet, 'malformed', malformedTopic, own);
+    const decision = authority.decidePublish({ caller, ownChannels: authority.ownChannelsOf(caller) }, topic);
+    if (decision.verdict === 'malformed') return this.#refuse(caller, packet, 'malformed', malformedTopic, own);
+    if (decision.verdict === 'refused')
+      return this.#refuse(caller, packet, decision.reason, decision.rejection, decision.device);
+    const { rejection, points } = await ingest.acceptDirect(caller, packet, decision.route);
+    await new Promise<void>((resolve, reject) => aedes.publish(packet, (error) => (error ? reject(error) : resolve())));
+    // A retained message of QoS 1 is on disk before; this one is promised nothing over MQTT (decisions 5).
+    if (packet.retain && packet.qos === 0) await persistence.durable();
+    // What was refused on `_set/fields` has become its own explanation.
+    return { delivered: packet.topic === topic, rejection, points };
+  }
+
+  #isTopic(topic: string): boolean {
+    const { maxTopicLevels } = this.#parts.services.config.mqtt;
+    if (topic === '' || /[+#]/.test(topic)) return false;
+    return maxTopicLevels === 0 || topic.split('/').length <= maxTopicLevels;
+  }
+
+  /** Explains a refusal where MQTT does; `device` is undefined when nobody may notice. */
+  #refuse(
+    caller: Caller,
+    packet: Incoming,
+    reason: PublishRefusal,
+    rejection: Rejection,
+    device: DeviceAddress | undefined,
+  ): Published {
+    refusePublish(this.#parts.counters, reason);
+    this.#take(this.#refusedPerMinute, 'refusals_per_minute', caller);
+    if (!device) return { delivered: false, rejection };
+    const { topic } = packet;
+    const why = { reason: reasonOf(rejection), code: rejection.code };
+    const by = { address: caller.address, principal: refusedPrincipal(caller) };
+    this.#note(device.deviceId, { action: 'publish', topic, ...why, ...by });
+    this.#parts.channels.reject(device, packet, rejection);
+    return { delivered: false, rejection };
+  }
+
+  /** Into the list of a device, if it is one. */
+  #note(deviceId: string, refusal: Omit<Refusal, 'clientId'>): void {
+    const { services, refusals } = this.#parts;
+    if (services.access.placement(deviceId)) refusals.note(deviceId, { clientId: undefined, ...refusal });
+  }
+
+  /** @throws PlatformError 429 when nothing is left. */
+  #take(attempts: Attempts, limit: 'publish_rate_per_client' | 'refusals_per_minute', { id, address }: Caller): void {
+    const { limit: most, remaining } = attempts.left(id);
+    if (most > 0 && remaining === 0) this.#parts.limits.hit(limit, { address });
+    attempts.take(id);
+  }
+}
+
+/** With a buffer object of its own: a message that is kept for sessions is known again by it. */
+function toPacket({ topic, payload, qos, retain }: Direct): Incoming {
+  return { cmd: 'publish', dup: false, topic, qos, retain, payload: payload.subarray() };
+}
+
+const loggedOut: Rejection = { code: 31, message: 'The token is invalid, expired or revoked.', details: [] };
+const payloadTooLarge: Rejection = {
+  code: 106,
+  message: `${variableOf('max_payload_bytes')}: the payload is too large.`,
+  details: [],
+};
+const malformedTopic: Rejection = { code: 106, message: 'The topic is malformed.', details: [] };

@@ -1,0 +1,77 @@
+import type { Place } from '../../db/messages/threads/protocol.js';
+
+/** Milliseconds after which a stored message is not waited for any more: its publisher has gone before it was passed on. */
+const longestWay = 10_000;
+
+/** A stored message that has not been handed on. */
+interface UnderWay {
+  /** Where the one before it ended. */
+  before: Place;
+  since: number;
+}
+
+/**
+ * How far stored messages have been handed on. Most are handed on as soon as they are on disk, in the same order; one
+ * that waits for its turn holds the mark back, so that who comes back with the mark misses nothing.
+ */
+export class Marks {
+  readonly #store: { readonly end: Readonly<Place> };
+  /** In the order in which they were stored, by payload: packets are copied on their way. */
+  readonly #underWay = new Map<Buffer, UnderWay>();
+  readonly #places = new WeakMap<Buffer, number>();
+  /** QoS 0 is handed on before it is stored. */
+  readonly #handedOn = new WeakSet<Buffer>();
+  #active = false;
+
+  constructor(store: { readonly end: Readonly<Place> }) {
+    this.#store = store;
+  }
+
+  /** From the first reader on; before it, marks would be work for nobody. */
+  activate(): void {
+    this.#active = true;
+  }
+
+  get active(): boolean {
+    return this.#active;
+  }
+
+  /** A message is on disk: `end` is its own, `added` what it holds. */
+  stored(payload: Buffer, end: Readonly<Place>, added: Readonly<Place>): void {
+    if (!this.#active) return;
+    this.#places.set(payload, orderOf(end));
+    if (this.#handedOn.has(payload)) return;
+    const before = { points: end.points - added.points, logs: end.logs - added.logs };
+    this.#underWay.set(payload, { before, since: performance.now() });
+  }
+
+  /** A message is being handed on. */
+  handedOn(payload: Buffer, qos: number): void {
+    if (!this.#underWay.delete(payload) && qos === 0) this.#handedOn.add(payload);
+  }
+
+  /** The place up to which everything has been handed on. */
+  mark(): Readonly<Place> {
+    const tooLong = performance.now() - longestWay;
+    for (const [payload, { before, since }] of this.#underWay) {
+      if (since > tooLong) return before;
+      this.#underWay.delete(payload);
+    }
+    return this.#store.end;
+  }
+
+  /** Whether a message has been stored at `place` or before it. */
+  isWithin(payload: Buffer, place: Readonly<Place>): boolean {
+    const order = this.#places.get(payload);
+    return order !== undefined && order <= orderOf(place);
+  }
+}
+
+export function isBefore(one: Readonly<Place>, other: Readonly<Place>): boolean {
+  return orderOf(one) < orderOf(other);
+}
+
+/** Points and log entries have sequences of their own, both of which grow with every commit. */
+function orderOf({ points, logs }: Readonly<Place>): number {
+  return points + logs;
+}

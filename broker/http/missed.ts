@@ -1,0 +1,179 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { mostMissed, type SeriesRow } from '../../db/messages/series/missed.js';
+import { everything, type LogEntry, type StoredPoint } from '../../db/messages/store.js';
+import type { Place } from '../../db/messages/threads/protocol.js';
+import type { BrokerServices } from '../../src/broker-ports.js';
+import { formatTopic } from '../../src/topics.js';
+import { matches } from '../topics.js';
+
+/** Characters in the messages that are sent again at most; who has missed more is told so. */
+const mostCharacters = 4 * 1024 * 1024;
+/** Series and log entries that are looked at for one reader; what a series that is meant costs of them; rows in one go. */
+const mostLooks = 1_000_000;
+const looksOfSeries = 5;
+const rowsAtOnce = 1000;
+
+/** A stored message, as it is sent again; `place` is its own. */
+export interface Missed {
+  topic: string;
+  payload: string;
+  time: number;
+  place: Place;
+}
+
+/** Who was away, and from where to where. */
+export interface Absence {
+  accountId: string;
+  filters: readonly string[];
+  mayHear(topic: string): boolean;
+  from: Readonly<Place>;
+  to: Readonly<Place>;
+}
+
+/** Thrown when there is more than is sent again. */
+export class TooMuchMissed extends Error {}
+
+/** What one reader may still cost. */
+interface Budget {
+  looks: number;
+  characters: number;
+}
+
+type Needed = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
+
+/**
+ * What was stored during an absence: points in the order in which they came, then log entries. In steps between which
+ * others get their turn. @throws TooMuchMissed
+ */
+export async function readMissed(services: Needed, absence: Absence): Promise<Missed[]> {
+  const found: Missed[] = [];
+  const budget = { looks: mostLooks, characters: mostCharacters };
+  if (absence.from.points < absence.to.points)
+    for await (const { row, topic } of seriesOf(services, absence, budget))
+      await addPoints(services, absence, row, topic, found, budget);
+  found.sort((a, b) => a.place.points - b.place.points);
+  if (absence.from.logs < absence.to.logs) await addLogs(services, absence, found, budget);
+  return found;
+}
+
+/** The series that the filters can mean and that may be heard now. */
+async function* seriesOf({ messages, access, config }: Needed, absence: Absence, budget: Budget) {
+  const { accountId, filters } = absence;
+  const depth = config.topicRoot.split('/').length + 2;
+  const devices = new Set(filters.map((filter) => filter.split('/')[depth] ?? '#'));
+  const isWide = filters.some((filter) => filter.split('/').slice(0, depth).includes('#'));
+  const topicOf = ({ deviceId, channelTemplateId }: SeriesRow): string | undefined => {
+    const template = access.placement(deviceId)?.deviceTemplateId;
+    if (template === undefined) return undefined;
+    for (const { id, name, persistenceType } of access.channelsOf(template).values())
+      if (id === channelTemplateId && persistenceType === 'timeSeries')
+        return formatTopic(config.topicRoot, accountId, deviceId, name);
+    return undefined;
+  };
+  const mayBeMeant = (topic: string) => filters.some((filter) => matches(filter, topic)) && absence.mayHear(topic);
+  if (!isWide && !devices.has('+') && !devices.has('#')) {
+    for (const deviceId of devices)
+      for (const row of messages.missed.seriesOf(accountId, deviceId)) {
+        const topic = topicOf(row);
+        if (topic !== undefined && mayBeMeant(topic)) yield { row, topic };
+      }
+    return;
+  }
+  for (let after = 0; ; ) {
+    const page = messages.missed.seriesAfter(accountId, after, rowsAtOnce);
+    spend(budget, page.length);
+    for (const row of page) {
+      const topic = topicOf(row);
+      if (topic !== undefined && mayBeMeant(topic)) yield { row, topic };
+    }
+    const last = page.at(-1);
+    if (!last) return;
+    after = last.id;
+    await nextTurn();
+  }
+}
+
+/**
+ * The newest points by time, back to the first that is known: whatever came since is behind it, or listed as late. So
+ * nothing else is read, whatever the clocks of devices say.
+ */
+async function addPoints(
+  { messages: { missed } }: Needed,
+  { from, to }: Absence,
+  { id, lateAfter }: SeriesRow,
+  topic: string,
+  found: Missed[],
+  budget: Budget,
+): Promise<void> {
+  const take = (points: readonly StoredPoint[]) => {
+    spend(budget, points.length);
+    for (const point of points) {
+      if (point.sequence > to.points) continue;
+      const place = { points: point.sequence, logs: from.logs };
+      add(found, { topic, payload: pointPayload(point), time: point.time, place }, budget);
+    }
+  };
+  spend(budget, looksOfSeries);
+  let newest = missed.newest(id, from.points, { time: everything.to, sequence: 0 }, rowsAtOnce);
+  while (newest.known === undefined) {
+    const last = newest.points.at(-1);
+    if (!last) return;
+    take(newest.points);
+    await nextTurn();
+    newest = missed.newest(id, from.points, last, rowsAtOnce);
+  }
+  take(newest.points);
+  const { known } = newest;
+  if (from.points < lateAfter) throw new TooMuchMissed();
+  for (let late = missed.late(id, from.points, rowsAtOnce); late.length > 0; ) {
+    take(late.filter(({ time }) => time < known));
+    await nextTurn();
+    late = missed.late(id, late.at(-1)?.sequence ?? 0, rowsAtOnce);
+  }
+}
+
+async function addLogs({ messages, config }: Needed, absence: Absence, found: Missed[], budget: Budget): Promise<void> {
+  const { accountId, filters, from, to } = absence;
+  for (let after = from.logs; after < to.logs; ) {
+    const page = messages.missed.logs(accountId, after, rowsAtOnce);
+    spend(budget, page.length);
+    for (const entry of page) {
+      // The service's own entries about connections are never published.
+      if (entry.sequence > to.logs || entry.byService) continue;
+      const topic = formatTopic(config.topicRoot, accountId, entry.deviceId, '_log');
+      if (!filters.some((filter) => matches(filter, topic)) || !absence.mayHear(topic)) continue;
+      const place = { points: to.points, logs: entry.sequence };
+      add(found, { topic, payload: logPayload(entry), time: entry.received, place }, budget);
+    }
+    const last = page.at(-1);
+    if (!last) return;
+    after = last.sequence;
+    await nextTurn();
+  }
+}
+
+function add(found: Missed[], missed: Missed, budget: Budget): void {
+  budget.characters -= missed.payload.length;
+  if (found.length >= mostMissed || budget.characters < 0) throw new TooMuchMissed();
+  found.push(missed);
+}
+
+function spend(budget: Budget, looks: number): void {
+  budget.looks -= looks;
+  if (budget.looks < 0) throw new TooMuchMissed();
+}
+
+/** A line of CSV, or SenML (RFC 8428) where a line cannot say it. */
+function pointPayload({ time, category, numericValue, stringValue }: StoredPoint): string {
+  const plain = !/[,\r\n]|^\s|\s$/.test(category) && !/[\r\n]|^\s|\s$/.test(stringValue ?? '');
+  if (plain) return `${time},${category},${numericValue ?? ''},${stringValue ?? ''}`;
+  const value = { ...(numericValue !== null && { v: numericValue }), ...(stringValue !== null && { vs: stringValue }) };
+  return JSON.stringify([{ n: category, t: time / 1000, ...value }]);
+}
+
+/** As `_log` takes it. */
+function logPayload({ message, details, severity, code, tags, custom, time }: LogEntry): string {
+  const texts = Object.entries({ message, details, code }).filter(([, text]) => text !== null);
+  const about = { ...Object.fromEntries(texts), severity, ...(tags.length > 0 && { tags }), ...(custom && { custom }) };
+  return JSON.stringify({ ...about, sourceTimestamp: new Date(time).toISOString() });
+}

@@ -1,0 +1,47 @@
+import type { LogInput } from '../../db/messages/store.js';
+import type { BrokerServices } from '../../src/broker-ports.js';
+import { formatTopic } from '../../src/topics.js';
+import type { BrokerCore, Incoming } from '../aedes-types.js';
+import type { DeviceAddress } from '../authorize.js';
+import { afterBoth, inOrder } from '../ingest.js';
+import type { SessionStore } from '../sessions/persistence.js';
+import type { Marks } from './marks.js';
+
+/** Log entries that came over HTTP: whoever listens to a device's `_log` hears them like those of the device. */
+export class PostedLogs {
+  readonly #services: BrokerServices;
+  readonly #aedes: BrokerCore;
+  readonly #persistence: Pick<SessionStore, 'keep'>;
+  readonly #marks: Marks;
+
+  constructor(services: BrokerServices, aedes: BrokerCore, persistence: Pick<SessionStore, 'keep'>, marks: Marks) {
+    this.#services = services;
+    this.#aedes = aedes;
+    this.#persistence = persistence;
+    this.#marks = marks;
+  }
+
+  /** Stores an entry and its places in stored sessions, in one transaction; its id when that is on disk. */
+  async take(
+    { accountId, deviceId }: DeviceAddress,
+    entry: LogInput & { received: number },
+    payload: Buffer,
+  ): Promise<string> {
+    const { messages, config } = this.#services;
+    const topic = formatTopic(config.topicRoot, accountId, deviceId, '_log');
+    const packet: Incoming = { cmd: 'publish', topic, payload, qos: 1, retain: false, dup: false };
+    const id = await new Promise<string>((resolve, reject) => {
+      const stored = afterBoth((error) => {
+        if (error) reject(error);
+        else inOrder(() => resolve(given));
+      });
+      const given = messages.appendLog({ ...entry, accountId, deviceId }, (error, end) => {
+        if (end && !error) this.#marks.stored(payload, end, { points: 0, logs: 1 });
+        stored(error);
+      });
+      this.#persistence.keep(undefined, packet, stored);
+    });
+    if (!this.#aedes.closed) this.#aedes.publish(packet, () => {});
+    return id;
+  }
+}

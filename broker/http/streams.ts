@@ -1,0 +1,390 @@
+import { Readable } from 'node:stream';
+import type { AedesPublishPacket } from 'aedes';
+import type { Place } from '../../db/messages/threads/protocol.js';
+import type { Caller } from '../../src/access.js';
+import type { BrokerServices, Revoked, StreamRefusal, StreamRequest } from '../../src/broker-ports.js';
+import type { BrokerCore } from '../aedes-types.js';
+import type { Authority } from '../authorize.js';
+import type { Counters } from '../connections/counters.js';
+import type { Limits } from '../connections/limits.js';
+import { faultOf } from '../safe-error.js';
+import { FilterTree } from '../sessions/filter-tree.js';
+import { canMatch, isWellFormed } from '../topics.js';
+import { isBefore, type Marks } from './marks.js';
+import { type Missed, readMissed, TooMuchMissed } from './missed.js';
+import { type Event, eventOf, formatId, missedEvent, parseId } from './stream-events.js';
+
+/** Milliseconds between two heartbeats (decisions 7). */
+const heartbeatInterval = 15_000;
+/** Milliseconds after which a reader shall come back. */
+const retry = 3000;
+/** Bytes that may wait for a reader; one that is further behind is cut off, and can come back with its last id. */
+const mostWaiting = 1024 * 1024;
+
+/** What streams need of the rest of the broker. */
+export interface StreamParts {
+  services: BrokerServices;
+  aedes: BrokerCore;
+  authority: Authority;
+  counters: Counters;
+  limits: Limits;
+  marks: Marks;
+}
+
+/** One reader of server-sent events. */
+interface Stream {
+  readonly id: string;
+  /** Whose it is: the identity or the application. */
+  readonly principal: string;
+  readonly sessionId: string | undefined;
+  /** Milliseconds since 1970; the end of the login session. */
+  readonly expires: number;
+  readonly body: Readable;
+  readonly filters: Set<string>;
+  caller: Caller;
+  /** What waits for the end of this turn; while what was missed is sent, all that comes. */
+  waiting: Event[];
+  waitingBytes: number;
+  catchingUp: boolean;
+  /** Up to where it has been sent what it missed; until everything before it has been handed on to others, too. */
+  until: Readonly<Place> | undefined;
+  /** Waits until the reader has taken what was pushed. */
+  wake: (() => void) | undefined;
+  ended: boolean;
+}
+
+/** Live messages as server-sent events (decisions 7): the rights of SUBSCRIBE, the gate of every delivery. */
+export class Streams {
+  readonly #parts: StreamParts;
+  readonly #byPrincipal = new Map<string, Set<Stream>>();
+  readonly #byId = new Map<string, Stream>();
+  readonly #filters = new FilterTree();
+  readonly #heartbeat: NodeJS.Timeout;
+  #count = 0;
+  #dirty = new Set<Stream>();
+  /** Reading what was missed is dear: one after the other. */
+  #reading: Promise<void> = Promise.resolve();
+
+  constructor(parts: StreamParts) {
+    this.#parts = parts;
+    this.#heartbeat = setInterval(() => this.#beat(), heartbeatInterval);
+    this.#heartbeat.unref();
+  }
+
+  /** Open streams. */
+  get size(): number {
+    return this.#byId.size;
+  }
+
+  /** As `stream` of the Broker interface. */
+  open(given: Caller, { filters, after, expires }: StreamRequest): Readable | StreamRefusal {
+    const { services, authority, limits } = this.#parts;
+    const caller = authority.standing(given);
+    if (!caller) return { refused: 'cutOff' };
+    const wanted = new Set(filters);
+    const { maxSubscriptions } = services.config.mqtt;
+    if (wanted.size === 0 || (maxSubscriptions > 0 && wanted.size > maxSubscriptions)) return { refused: 'number' };
+    for (const [at, filter] of filters.entries())
+      if (!isWellFormed(filter)) return { refused: 'malformed', place: at + 1 };
+    for (const [at, filter] of filters.entries())
+      if (!this.#canMatch(caller, filter)) return { refused: 'outOfReach', place: at + 1 };
+    const from = after === undefined ? undefined : parseId(after);
+    if (after !== undefined && !from) return { refused: 'id' };
+    if (limits.isFull(this.#byPrincipal.get(caller.id)?.size ?? 0)) {
+      limits.hit('max_connections_per_principal', { address: caller.address });
+      return { refused: 'tooMany' };
+    }
+    const stream = this.#begin(caller, wanted, expires);
+    this.#catchUp(stream, from).catch((error) => {
+      services.log.error({ err: error }, 'what a stream has missed could not be read');
+      this.#end(stream);
+    });
+    return stream.body;
+  }
+
+  #begin(caller: Caller, filters: Set<string>, expires: number): Stream {
+    this.#count += 1;
+    const { id: principal, sessionId } = caller;
+    const body = new Readable({
+      read: () => {
+        stream.wake?.();
+        stream.wake = undefined;
+      },
+    });
+    const stream: Stream = {
+      id: String(this.#count),
+      principal,
+      sessionId,
+      expires,
+      body,
+      filters,
+      caller,
+      waiting: [],
+      waitingBytes: 0,
+      catchingUp: true,
+      until: undefined,
+      wake: undefined,
+      ended: false,
+    };
+    this.#byId.set(stream.id, stream);
+    const own = this.#byPrincipal.get(principal) ?? new Set();
+    this.#byPrincipal.set(principal, own.add(stream));
+    for (const filter of filters) this.#filters.set(filter, stream.id, 0);
+    body.on('error', () => {});
+    body.once('close', () => this.#end(stream));
+    body.push(`retry: ${retry}\n\n`);
+    return stream;
+  }
+
+  // Delivery
+
+  /** Sends what was missed since `from`, and then what has come meanwhile, each message once. */
+  async #catchUp(stream: Stream, from: (Place & { time: number }) | undefined): Promise<void> {
+    const { marks, aedes } = this.#parts;
+    if (!marks.active) {
+      marks.activate();
+      const deliver = (packet: AedesPublishPacket, done: () => void) => {
+        this.#deliver(packet);
+        done();
+      };
+      aedes.subscribe('#', deliver, () => {});
+      // What was given to the store before is not known to the marks.
+      await this.#stored();
+    }
+    if (from) await this.#sendMissed(stream, from);
+    if (stream.ended) return;
+    stream.catchingUp = false;
+    stream.waiting = stream.waiting.filter(({ topic }) => this.#mayHear(stream, topic));
+    // The first id is known before the first message.
+    if (!from && stream.waiting.length === 0) stream.body.push(`id: ${this.#id()}\n\n`);
+    this.#dirty.add(stream);
+    this.#flush();
+  }
+
+  async #sendMissed(stream: Stream, from: Place & { time: number }): Promise<void> {
+    const reading = this.#reading.then(() => this.#readMissed(stream, from));
+    this.#reading = reading.then(
+      () => {},
+      () => {},
+    );
+    const { to, at, missed } = await reading;
+    if (!missed) {
+      const since = new Date(from.time).toISOString();
+      stream.body.push(`id: ${formatId(to, at)}\nevent: gap\ndata: ${JSON.stringify({ since })}\n\n`);
+    }
+    for (const one of missed ?? []) {
+      if (stream.ended) return;
+      // Until all has been sent, who comes back has been away since the same time.
+      if (this.#mayHear(stream, one.topic) && !stream.body.push(missedEvent(one, from.time))) await taken(stream);
+    }
+    if (missed) stream.body.push(`id: ${formatId(to, at)}\n\n`);
+    stream.until = to;
+  }
+
+  /** What was stored from there to now; `missed` is undefined when it is too much. */
+  async #readMissed(
+    stream: Stream,
+    from: Place & { time: number },
+  ): Promise<{ to: Readonly<Place>; at: number; missed: Missed[] | undefined }> {
+    const { services } = this.#parts;
+    const at = services.clock.now();
+    const to = await this.#stored();
+    const mayHear = (topic: string) => this.#mayHear(stream, topic);
+    const { accountId } = stream.caller;
+    const absence = { accountId, filters: [...stream.filters], mayHear, from, to };
+    try {
+      return { to, at, missed: stream.ended ? [] : await readMissed(services, absence) };
+    } catch (error) {
+      if (!(error instanceof TooMuchMissed)) throw error;
+      return { to, at, missed: undefined };
+    }
+  }
+
+  #mayHear({ ended, caller }: Stream, topic: string): boolean {
+    return !ended && this.#parts.authority.mayHear(caller, undefined, topic);
+  }
+
+  /** Resolves when everything that was given to the store is on disk, to where that ends. */
+  #stored(): Promise<Readonly<Place>> {
+    const { messages } = this.#parts.services;
+    return new Promise((resolve, reject) =>
+      messages.record([], (error, end) => {
+        if (error || !end) reject(error ?? new Error('no end'));
+        else resolve({ ...end });
+      }),
+    );
+  }
+
+  /** One message, handed on: to every stream that has asked for it and may hear it now. */
+  #deliver(packet: AedesPublishPacket): void {
+    const { marks, services } = this.#parts;
+    const payload = Buffer.isBuffer(packet.payload) ? packet.payload : Buffer.from(packet.payload);
+    marks.handedOn(payload, packet.qos);
+    if (this.#byId.size === 0) return;
+    try {
+      let event: Event | undefined;
+      for (const id of this.#filters.match(packet.topic).keys()) {
+        const stream = this.#byId.get(id);
+        if (!stream || !this.#mayHear(stream, packet.topic)) continue;
+        event ??= eventOf(packet.topic, payload, marks.mark(), services.clock.now());
+        stream.waiting.push(event);
+        stream.waitingBytes += event.bytes;
+        this.#schedule(stream);
+      }
+    } catch (error) {
+      services.log.error({ fault: faultOf(error) }, 'a message could not be streamed');
+    }
+  }
+
+  #id(): string {
+    return formatId(this.#parts.marks.mark(), this.#parts.services.clock.now());
+  }
+
+  #schedule(stream: Stream): void {
+    const { waiting, waitingBytes, body } = stream;
+    const behind = waitingBytes + body.readableLength;
+    // One message alone may be longer.
+    if (behind > mostWaiting && waiting.length + body.readableLength > 1) {
+      this.#parts.counters.shed += waiting.length;
+      this.#end(stream);
+      return;
+    }
+    if (stream.catchingUp) return;
+    if (this.#dirty.size === 0) setImmediate(() => this.#flush());
+    this.#dirty.add(stream);
+  }
+
+  /** What came in one turn leaves in one piece. */
+  #flush(): void {
+    const streams = this.#dirty;
+    this.#dirty = new Set();
+    for (const stream of streams) {
+      const { waiting, ended } = stream;
+      stream.waiting = [];
+      stream.waitingBytes = 0;
+      if (ended) continue;
+      const pieces = waiting.flatMap((event) => this.#pieces(stream, event));
+      if (pieces.length > 0) stream.body.push(Buffer.concat(pieces));
+    }
+  }
+
+  /** An event for one reader: not at all when it has been sent as missed, and never under an id that is behind. */
+  #pieces(stream: Stream, { id, rest, mark, payload }: Event): Buffer[] {
+    const { until } = stream;
+    if (!until) return [id, rest];
+    const { marks, services } = this.#parts;
+    if (marks.isWithin(payload, until)) return [];
+    if (isBefore(mark, until)) return [Buffer.from(`id: ${formatId(until, services.clock.now())}\n`), rest];
+    stream.until = undefined;
+    return [id, rest];
+  }
+
+  /** Keeps proxies awake, and tells the id, so that who has heard nothing for long does not begin long ago. */
+  #beat(): void {
+    const beat = Buffer.from(`: heartbeat\nid: ${this.#id()}\n\n`);
+    const mark = this.#parts.marks.mark();
+    for (const stream of this.#byId.values()) {
+      if (stream.until && !isBefore(mark, stream.until)) stream.until = undefined;
+      // Behind what has not been sent yet an id would be too early.
+      if (stream.catchingUp || stream.until || stream.waiting.length > 0) stream.body.push(': heartbeat\n\n');
+      else if (stream.body.readableLength < mostWaiting) stream.body.push(beat);
+    }
+  }
+
+  // The end
+
+  /** Ends the streams of a login session. */
+  endSession(sessionId: string): Revoked {
+    return this.#endAll((stream) => stream.sessionId === sessionId, this.#byId.values());
+  }
+
+  /** Ends the streams of login sessions that are not open any more. */
+  endClosed(isOpen: (sessionId: string) => boolean): Revoked {
+    return this.#endAll(({ sessionId }) => sessionId !== undefined && !isOpen(sessionId), this.#byId.values());
+  }
+
+  /** Ends the streams whose login session is over at `now` (milliseconds). */
+  endExpired(now: number): Revoked {
+    return this.#endAll(({ expires }) => expires <= now, this.#byId.values());
+  }
+
+  endPrincipal(principal: string): Revoked {
+    return this.#endAll(() => true, this.#byPrincipal.get(principal) ?? []);
+  }
+
+  /** Gives the streams of a principal what it may act as now; filters that can match nothing any more end. */
+  renew(principal: string, caller: Caller): Revoked {
+    const own = [...(this.#byPrincipal.get(principal) ?? [])];
+    for (const stream of own) {
+      const { sessionId, address } = stream.caller;
+      stream.caller = { ...caller, ...(sessionId && { sessionId }), ...(address && { address }) };
+    }
+    return this.#reviewAll(own);
+  }
+
+  /** As renew, for those in an account that have a filter of which `concerns` is true. */
+  review(accountId: string, concerns: (filter: string) => boolean): Revoked {
+    const all = [...this.#byId.values()].filter(({ caller }) => caller.accountId === accountId);
+    return this.#reviewAll(all.filter(({ filters }) => [...filters].some(concerns)));
+  }
+
+  /** Ends every stream; readers come back. */
+  endAll(): void {
+    for (const stream of [...this.#byId.values()]) this.#end(stream);
+  }
+
+  close(): void {
+    clearInterval(this.#heartbeat);
+    this.endAll();
+  }
+
+  #endAll(concerns: (stream: Stream) => boolean, streams: Iterable<Stream>): Revoked {
+    const ending = [...streams].filter(concerns);
+    const subscriptions = ending.reduce((sum, { filters }) => sum + filters.size, 0);
+    for (const stream of ending) this.#end(stream);
+    return { connections: ending.length, subscriptions };
+  }
+
+  #reviewAll(streams: readonly Stream[]): Revoked {
+    const ended = { connections: 0, subscriptions: 0 };
+    for (const stream of streams) {
+      for (const filter of [...stream.filters]) {
+        if (this.#canMatch(stream.caller, filter)) continue;
+        stream.filters.delete(filter);
+        this.#filters.delete(filter, stream.id);
+        ended.subscriptions += 1;
+      }
+      if (stream.filters.size > 0) continue;
+      this.#end(stream);
+      ended.connections += 1;
+    }
+    return ended;
+  }
+
+  #canMatch(caller: Caller, filter: string): boolean {
+    const { access, config } = this.#parts.services;
+    return canMatch(config.topicRoot, access, caller, filter);
+  }
+
+  /** At once: what has not been sent yet is not sent any more. */
+  #end(stream: Stream): void {
+    if (stream.ended) return;
+    stream.ended = true;
+    stream.waiting = [];
+    stream.wake?.();
+    for (const filter of stream.filters) this.#filters.delete(filter, stream.id);
+    this.#byId.delete(stream.id);
+    const own = this.#byPrincipal.get(stream.principal);
+    own?.delete(stream);
+    if (own?.size === 0) this.#byPrincipal.delete(stream.principal);
+    stream.body.destroy();
+  }
+}
+
+/** Resolves when the reader has taken what was pushed, or is gone. */
+function taken(stream: Stream): Promise<void> {
+  if (stream.ended) return Promise.resolve();
+  return new Promise((resolve) => {
+    stream.wake = resolve;
+  });
+}

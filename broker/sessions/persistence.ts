@@ -1,0 +1,430 @@
+import { Readable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Subscription } from 'aedes';
+import type { Logger } from 'pino';
+import type { MqttChange, StoredWill } from '../../db/messages/sessions/changes.js';
+import type { MessageStore } from '../../db/messages/store.js';
+import type { BrokerClient, BrokerCore, Incoming, Outgoing, Will } from '../aedes-types.js';
+import type { LiveClient } from '../live-clients.js';
+import { faultOf } from '../safe-error.js';
+import { Journal } from './journal.js';
+import { type QueueServices, Queues, type Sending } from './queues.js';
+import { type Reach, Retained, retainedChange } from './retained.js';
+import { Settled } from './settled.js';
+import { type Session, type SessionServices, StoredSessions } from './stored-sessions.js';
+import { Wills } from './wills.js';
+
+/** What the persistence asks the rest of the broker. */
+export interface PersistenceRules {
+  /** The device that a topic names, always the same string for one device. */
+  deviceOf(topic: string): string | undefined;
+  /** Whether a filter of a SUBSCRIBE packet has been granted. */
+  isGranted(client: BrokerClient, filter: string): boolean;
+  /** What of the retained messages a connection may be told. */
+  reachOf(live: LiveClient): Reach;
+  /** Whether a filter of a stored session can match anything in its owner's reach. */
+  mayStand(clientId: string, filter: string): boolean;
+  /** Whether the owner of a stored session may be told of a message, connected or not. */
+  mayQueue(clientId: string, topic: string): boolean;
+  /** Makes a new QoS 2 message durable, `keep` included; undefined when it need not be. */
+  storeOnce(client: BrokerClient, packet: Incoming): Promise<void> | undefined;
+  /** Whether anybody is left to whom a stored session can belong. */
+  hasOwner(clientId: string): boolean;
+  /** Whether a retained message can ever be delivered again. */
+  mayBeRetained(topic: string): boolean;
+}
+
+export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf'> {
+  messages: Pick<MessageStore, 'mqtt' | 'record' | 'full'>;
+  log: Pick<Logger, 'error'>;
+}
+
+/** Stored sessions that are looked at in one go. */
+const stepSize = 1000;
+
+type Id = Pick<BrokerClient, 'id'>;
+type Holder = { clientId: string; topic: string; qos: 0 | 1 | 2 };
+type PacketId = { messageId?: number | undefined };
+type Done = (error?: Error) => void;
+
+/**
+ * Sessions, subscriptions, queues, retained messages and wills, as Aedes asks for them: the interface of
+ * aedes-persistence. Memory is the truth and answers at once (see Settled); the disk follows through the journal, and
+ * what an acknowledgement promises is there before it. It differs from the in-memory store where that one loses or
+ * leaks: denied filters of a SUBSCRIBE are not stored, sessions and queues are bounded, of a received QoS 2 message only
+ * the packet id is kept, and an unknown packet id is no reason to end a connection.
+ */
+export class SessionStore {
+  readonly #services: PersistenceServices;
+  readonly #rules: PersistenceRules;
+  readonly #journal: Journal;
+  readonly #sessions: StoredSessions;
+  readonly #queues: Queues;
+  readonly #retained: Retained;
+  readonly #wills: Wills;
+  #brokerId: string | undefined;
+  /** Searches for retained messages that have not ended. */
+  #searches = 0;
+  #subscribing: { reach: Reach; answered(): void } | undefined;
+  /** Packet ids of QoS 2 messages received and not released yet, by client id, of clean sessions. */
+  readonly #receivedClean = new Map<string, Set<number>>();
+  /** QoS 2 messages that are on their way to the disk. */
+  readonly #storing = new Map<string, Promise<void>>();
+
+  constructor(services: PersistenceServices, rules: PersistenceRules) {
+    this.#services = services;
+    this.#rules = rules;
+    const rows = services.messages.mqtt;
+    this.#journal = new Journal(services.messages);
+    this.#sessions = new StoredSessions(services, this.#journal);
+    this.#queues = new Queues({ ...services, rows, deviceOf: (topic) => rules.deviceOf(topic) }, this.#journal);
+    this.#retained = new Retained(rows, this.#journal);
+    this.#wills = new Wills(this.#journal);
+  }
+
+  /** Reads what the last process has left; the counters of messages go on where the stored ones end. */
+  async setup(broker: Pick<BrokerCore, 'id' | 'counter'>): Promise<void> {
+    const { messages, clock } = this.#services;
+    this.#brokerId = broker.id;
+    broker.counter = this.#queues.load(this.#sessions.load(messages.mqtt));
+    this.#wills.load(messages.mqtt.wills(), clock.now());
+  }
+
+  /** Everything recorded is on its way when this returns, and on disk when the message store has closed. */
+  async destroy(): Promise<void> {
+    this.#journal.close();
+  }
+
+  // Stored sessions
+
+  /** A connection has taken up a stored session, or begun one. */
+  begin(client: BrokerClient): void {
+    this.#sessions.begin(client);
+  }
+
+  /** A connection has ended. */
+  leave(client: BrokerClient): void {
+    // Aedes asks for the wills of others to be deleted, once they have been published.
+    if (client.live?.kicked) this.#wills.deleteOf(client);
+    this.#sessions.leave(client);
+  }
+
+  /** Stored sessions, and the filters in them that queue messages. */
+  get size(): { sessions: number; filters: number } {
+    return this.#sessions.size;
+  }
+
+  /** What waits: changes for the disk, wills for their clients, searches for retained messages, messages for their readers. */
+  get waiting(): Record<'sessions' | 'wills' | 'retained' | 'delivery', number> {
+    return {
+      sessions: this.#journal.pending,
+      wills: this.#wills.left,
+      retained: this.#searches,
+      delivery: this.#sessions.queued,
+    };
+  }
+
+  // Revocation: `owner` is the ownerId of a principal.
+
+  /** Looks at every stored session of an account, in steps in which others get their turn. */
+  async eachSession(accountId: string, look: (session: Session) => void): Promise<void> {
+    let looked = 0;
+    for (const session of this.#sessions.all()) {
+      looked += 1;
+      if (looked % stepSize === 0) await nextTurn();
+      if (session.clientId.startsWith(accountId)) look(session);
+    }
+  }
+
+  /**
+   * Takes from the stored sessions of a principal what it may not hear any more: filters at once, queued messages in
+   * steps, those of devices that `device` is true of. `removed` is told of each filter.
+   */
+  async forgetRefused(
+    owner: string,
+    device: (deviceId: string) => boolean,
+    removed: (clientId: string, filter: string) => void,
+  ): Promise<void> {
+    const sessions = this.#sessions.of(owner);
+    for (const session of sessions) {
+      const { clientId, filters } = session;
+      for (const filter of [...filters.keys()]) {
+        if (this.#rules.mayStand(clientId, filter)) continue;
+        this.#sessions.unsubscribe(session, filter);
+        removed(clientId, filter);
+      }
+    }
+    for (const session of sessions) {
+      const mayHear = (topic: string) => this.#rules.mayQueue(session.clientId, topic);
+      await this.#queues.dropRefused(session, { device, mayHear });
+    }
+  }
+
+  /** Ends the stored sessions of a principal, queued messages included. `removed` is told of each filter. */
+  endSessionsOf(owner: string, removed: (clientId: string, filter: string) => void): void {
+    for (const session of this.#sessions.of(owner)) {
+      for (const filter of session.filters.keys()) removed(session.clientId, filter);
+      this.#sessions.end(session);
+    }
+  }
+
+  /** Resolves when everything recorded until now is on disk. */
+  durable(): Promise<void> {
+    return this.#journal.durable();
+  }
+
+  /** One small step of ending what is over and clearing what belongs to nobody; called often. */
+  sweep(): void {
+    this.#sessions.sweep((clientId) => this.#rules.hasOwner(clientId));
+    this.#retained.sweep((topic) => this.#rules.mayBeRetained(topic));
+  }
+
+  // Messages on their way in
+
+  /**
+   * Makes durable what the acknowledgement of a QoS 1 or 2 message promises: that it reaches the stored sessions which
+   * have subscribed to it, that it is retained, and that its packet id is known. In one transaction with what was given
+   * to the message store right before. `done` is called at once when there is nothing to keep.
+   */
+  keep(client: Pick<BrokerClient, 'id' | 'clean'> | undefined, packet: Incoming, done: Done): void {
+    const changes: MqttChange[] = [];
+    if (packet.retain) changes.push(retainedChange(packet));
+    const sessions = this.#sessionsFor(packet.topic);
+    const { full } = this.#services.messages;
+    if (full && (sessions.length > 0 || (packet.retain && packet.payload.length > 0))) {
+      done(full);
+      return;
+    }
+    if (sessions.length > 0) changes.push(this.#queues.keep(sessions, packet));
+    const own = client && !client.clean && packet.qos === 2 ? this.#sessions.get(client.id) : undefined;
+    if (own && packet.messageId !== undefined)
+      changes.push({ kind: 'incoming', session: own.number, packetId: packet.messageId });
+    if (changes.length === 0) done();
+    else this.#journal.promise(changes, done);
+  }
+
+  #sessionsFor(topic: string): Session[] {
+    return this.#sessions.size.filters === 0 ? [] : this.#allowed(this.#sessions.holdersOf(topic).keys(), topic);
+  }
+
+  #allowed(clientIds: Iterable<string>, topic: string): Session[] {
+    const sessions: Session[] = [];
+    for (const clientId of clientIds) {
+      const session = this.#sessions.get(clientId);
+      if (session && this.#rules.mayQueue(clientId, topic)) sessions.push(session);
+    }
+    return sessions;
+  }
+
+  /** Called once for each new packet id, before PUBREC. */
+  incomingStorePacket(client: BrokerClient, packet: Incoming): Promise<void> {
+    const work = this.#rules.storeOnce(client, packet);
+    if (!work) {
+      this.#received(client, packet);
+      return Settled.of();
+    }
+    const key = `${client.id}/${packet.messageId}`;
+    const stored = work
+      .then(() => this.#received(client, packet))
+      .finally(() => {
+        if (this.#storing.get(key) === stored) this.#storing.delete(key);
+      });
+    this.#storing.set(key, stored);
+    return stored;
+  }
+
+  /** Aedes asks only whether there is one: by its packet id. */
+  incomingGetPacket({ id }: Id, { messageId }: PacketId): Promise<PacketId> {
+    if (this.#receivedBy(id)?.has(messageId ?? -1)) return Settled.of({ messageId });
+    // A duplicate on a new connection may arrive while the first is still being written.
+    const storing = this.#storing.get(`${id}/${messageId}`);
+    if (storing) return storing.then(() => this.incomingGetPacket({ id }, { messageId }));
+    return Settled.failed(new Error('no such packet'));
+  }
+
+  /** PUBCOMP waits for the disk: after it the packet id may name a new message. */
+  async incomingDelPacket({ id }: Id, { messageId = -1 }: PacketId): Promise<void> {
+    const session = this.#sessions.get(id);
+    if (session) {
+      this.#journal.record({ kind: 'unincoming', session: session.number, packetId: messageId });
+      await this.#journal.durable();
+      session.received.delete(messageId);
+      return;
+    }
+    const received = this.#receivedClean.get(id);
+    received?.delete(messageId);
+    if (received?.size === 0) this.#receivedClean.delete(id);
+  }
+
+  cleanIncoming({ id }: Id): Promise<void> {
+    this.#receivedClean.delete(id);
+    return Settled.of();
+  }
+
+  #receivedBy(clientId: string): Set<number> | undefined {
+    return this.#sessions.get(clientId)?.received ?? this.#receivedClean.get(clientId);
+  }
+
+  #received(client: BrokerClient, { messageId = -1 }: PacketId): void {
+    // While the message was being written the session may have ended.
+    if (!client.clean) {
+      this.#sessions.get(client.id)?.received.add(messageId);
+      return;
+    }
+    if (client.closed) return;
+    const received = this.#receivedClean.get(client.id);
+    if (received) received.add(messageId);
+    else this.#receivedClean.set(client.id, new Set([messageId]));
+  }
+
+  // Retained messages
+
+  storeRetained(packet: Outgoing): Promise<void> {
+    this.#retained.store(packet);
+    return Settled.of();
+  }
+
+  /** Whose SUBSCRIBE the next question for retained messages is about, and who hears when they have been handed on. */
+  subscribing(live: LiveClient, answered: () => void): void {
+    this.#subscribing = { reach: this.#rules.reachOf(live), answered };
+  }
+
+  createRetainedStreamCombi(filters: string[]): Readable {
+    const { reach, answered } = this.#subscribing ?? {};
+    this.#subscribing = undefined;
+    const stream = Readable.from(this.#retainedPackets(filters, reach));
+    if (answered) stream.once('close', answered);
+    return stream;
+  }
+
+  /** Ends early instead of failing: Aedes does not look at errors of this stream, and one would end the process. */
+  async *#retainedPackets(filters: string[], reach?: Reach): AsyncIterableIterator<object> {
+    this.#searches += 1;
+    try {
+      for await (const { topic, qos, payload } of this.#retained.matching(filters, reach))
+        yield { cmd: 'publish', topic, qos, payload: Buffer.from(payload), retain: true };
+    } catch (error) {
+      this.#services.log.error({ fault: faultOf(error) }, 'retained messages could not be read');
+    } finally {
+      this.#searches -= 1;
+    }
+  }
+
+  // Subscriptions
+
+  /**
+   * Aedes hands over the whole SUBSCRIBE packet once for each granted filter, the denied ones included. SUBACK and
+   * UNSUBACK wait for the disk.
+   */
+  addSubscriptions(client: BrokerClient, subscriptions: Subscription[]): Promise<void> {
+    const session = this.#sessions.get(client.id);
+    if (!session) return Settled.of();
+    for (const subscription of subscriptions)
+      if (this.#rules.isGranted(client, subscription.topic)) this.#sessions.subscribe(session, subscription);
+    return this.#journal.durable();
+  }
+
+  removeSubscriptions({ id }: Id, filters: string[]): Promise<void> {
+    const session = this.#sessions.get(id);
+    if (!session) return Settled.of();
+    for (const filter of filters) this.#sessions.unsubscribe(session, filter);
+    return this.#journal.durable();
+  }
+
+  /** For a session that is taken up again: a filter whose right has gone meanwhile goes, too. */
+  subscriptionsByClient({ id }: Id): Promise<Subscription[]> {
+    const session = this.#sessions.get(id);
+    if (!session) return Settled.of([]);
+    for (const filter of [...session.filters.keys()])
+      if (!this.#rules.mayStand(id, filter)) this.#sessions.unsubscribe(session, filter);
+    return Settled.of(Array.from(session.filters.values(), (subscription) => ({ ...subscription })));
+  }
+
+  subscriptionsByTopic(topic: string): Promise<Holder[]> {
+    return Settled.of(Array.from(this.#sessions.holdersOf(topic), ([clientId, qos]) => ({ clientId, topic, qos })));
+  }
+
+  /** Aedes says so when a clean session begins: nothing of the former one stays [MQTT-3.1.2-6]. */
+  cleanSubscriptions({ id }: Id): Promise<void> {
+    const session = this.#sessions.get(id);
+    if (session) this.#sessions.end(session);
+    return Settled.of();
+  }
+
+  // Queues of stored sessions
+
+  outgoingEnqueue({ clientId }: Pick<Holder, 'clientId'>, packet: Outgoing): Promise<void> {
+    const session = this.#sessions.get(clientId);
+    if (session) this.#queues.enqueue([session], packet);
+    return Settled.of();
+  }
+
+  outgoingEnqueueCombi(holders: Holder[], packet: Outgoing): Promise<void> {
+    const clientIds = holders.map(({ clientId }) => clientId);
+    this.#queues.enqueue(this.#allowed(clientIds, packet.topic), packet);
+    return Settled.of();
+  }
+
+  outgoingUpdate({ id }: Id, packet: Sending): Promise<void> {
+    const session = this.#sessions.get(id);
+    return session ? this.#queues.update(session, packet) : Settled.of();
+  }
+
+  /**
+   * A message has been acknowledged. Aedes also asks, without a packet id, for the second copy of a message that matched
+   * two filters, while the first is on its way: nothing may leave the queue then.
+   */
+  outgoingClearMessageId({ id }: Id, { messageId }: PacketId): Promise<PacketId | undefined> {
+    const session = this.#sessions.get(id);
+    if (!session || messageId === undefined) return Settled.of(undefined);
+    return Settled.of(this.#queues.acknowledge(session, messageId) ? { messageId } : undefined);
+  }
+
+  /** A message that may not be delivered to a session leaves its queue. */
+  forget({ id }: Id, { brokerCounter }: Pick<Outgoing, 'brokerCounter'>): void {
+    const session = this.#sessions.get(id);
+    if (session) this.#queues.forget(session, brokerCounter);
+  }
+
+  /** Whether a live message has to wait in the queue, because older ones have not been sent on this connection yet. */
+  isBehind(client: BrokerClient, { messageId, brokerCounter }: Pick<Outgoing, 'messageId' | 'brokerCounter'>): boolean {
+    if (messageId !== undefined) return false;
+    const session = this.#sessions.get(client.id);
+    return !!session && session.caughtUp !== client && session.queue.withCounter(brokerCounter) !== undefined;
+  }
+
+  /** An error of it ends the connection, and the queue stays. */
+  outgoingStream(client: BrokerClient): Readable {
+    const session = this.#sessions.get(client.id);
+    return Readable.from(session ? this.#leftPackets(session, client) : []);
+  }
+
+  async *#leftPackets(session: Session, client: BrokerClient): AsyncIterableIterator<object> {
+    for await (const packet of this.#queues.left(session, client))
+      yield packet.cmd === 'publish' ? { ...packet, brokerId: this.#brokerId } : packet;
+  }
+
+  // Wills: the connection itself holds its will; on disk it is for the next process.
+
+  putWill(client: BrokerClient, will: Will): Promise<void> {
+    this.#wills.put(client, will);
+    return Settled.of();
+  }
+
+  /** Aedes gives the connection itself when it begins, and only its client id when its will has been published. */
+  delWill(client: Id | BrokerClient): Promise<void> {
+    if ('conn' in client) this.#wills.delete(client.id);
+    else this.#wills.deleteOfClosed(client.id);
+    return Settled.of();
+  }
+
+  /** Aedes would publish the wills of dead processes after four minutes, without asking whose they are. */
+  streamWill(): Readable {
+    return Readable.from([]);
+  }
+
+  /** Wills of a crashed process whose clients have had their time to come back, each once. */
+  takeDueWills(): StoredWill[] {
+    return this.#wills.takeDue(this.#services.clock.now());
+  }
+}

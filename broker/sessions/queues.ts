@@ -1,0 +1,301 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { MqttChange, StoredMessage } from '../../db/messages/sessions/changes.js';
+import type { MqttRows } from '../../db/messages/sessions/rows.js';
+import type { BrokerClient, Incoming, Outgoing } from '../aedes-types.js';
+import type { Counters } from '../connections/counters.js';
+import type { Journal } from './journal.js';
+import { ownBytes } from './retained.js';
+import { nextPacketId, type Queued } from './session-queue.js';
+import { Settled } from './settled.js';
+import type { Session } from './stored-sessions.js';
+
+/** Queued messages that are looked at in one go, and those of them whose topic is read from the disk. */
+const stepSize = 5000;
+const readsPerStep = 300;
+/** Queued messages whose QoS is looked at ahead when a session comes back. */
+const pageSize = 64;
+/** Bytes of messages that nobody was promised and that wait for the disk; past it they are not queued. */
+const mostUnwritten = 64 * 1024 * 1024;
+
+/** A PUBLISH or PUBREL that is about to be sent; its packet id may be changed. */
+export type Sending = Partial<Pick<Outgoing, 'brokerCounter' | 'qos' | 'messageId'>> & { cmd: string };
+
+/** A message that was written for these sessions before its publisher got its acknowledgement. */
+interface Kept {
+  readonly id: number;
+  readonly sessions: readonly Session[];
+}
+
+export interface QueueServices {
+  /** The device that a topic names, always the same string for one device. */
+  deviceOf(topic: string): string | undefined;
+  rows: MqttRows;
+  counters: Counters;
+  /** Messages in the queue of one session; 0 is no limit. */
+  maxQueue: number;
+}
+
+/** The messages of stored sessions: places in queues in memory, topics and payloads on disk. */
+export class Queues {
+  readonly #services: QueueServices;
+  readonly #journal: Journal;
+  #lastMessage = 0;
+  /** By payload: Aedes copies packets on their way, and passes their payloads on. */
+  readonly #kept = new WeakMap<Buffer, Kept>();
+  /** Messages on their way to the disk, and their bytes. */
+  readonly #unwritten = new Map<number, StoredMessage>();
+  #unwrittenBytes = 0;
+
+  constructor(services: QueueServices, journal: Journal) {
+    this.#services = services;
+    this.#journal = journal;
+  }
+
+  /** Reads the places that the last process has left; the highest of their counters. */
+  load(sessions: ReadonlyMap<number, Session>): number {
+    for (const [id, number, packetId, released] of this.#services.rows.queue()) {
+      this.#lastMessage = id;
+      const queued = { id, counter: id, packetId: packetId ?? undefined, released: released === 1, device: undefined };
+      sessions.get(number)?.queue.add(queued);
+    }
+    for (const session of sessions.values()) this.#shorten(session);
+    return this.#lastMessage;
+  }
+
+  /** What makes a message durable for these sessions, before `enqueue` is called with its payload. */
+  keep(sessions: readonly Session[], packet: Incoming): MqttChange {
+    const message = this.#newMessage(packet);
+    this.#kept.set(packet.payload, { id: message.id, sessions });
+    return { kind: 'message', message, sessions: numbersOf(sessions) };
+  }
+
+  enqueue(sessions: readonly Session[], packet: Outgoing): void {
+    const { payload, brokerCounter: counter } = packet;
+    const kept = typeof payload === 'string' ? undefined : this.#kept.get(payload);
+    if (kept) this.#kept.delete(payload as Buffer);
+    const id = kept ? this.#placed(kept, sessions) : this.#written(sessions, packet);
+    if (id === undefined) return;
+    const device = this.#services.deviceOf(packet.topic);
+    for (const session of sessions) {
+      session.queue.add({ id, counter, packetId: undefined, released: false, device });
+      this.#shorten(session);
+    }
+  }
+
+  /** Who subscribed since the message was written gets its place; who has gone leaves its own. */
+  #placed({ id, sessions: kept }: Kept, sessions: readonly Session[]): number {
+    const place = { kind: 'queue', id, packetId: null, released: 0 } as const;
+    if (sessions.length === kept.length && sessions.every((session, at) => session === kept[at])) return id;
+    const [now, then] = [new Set(sessions), new Set(kept)];
+    for (const session of now) if (!then.has(session)) this.#journal.record({ ...place, session: session.number });
+    for (const session of then) if (!now.has(session)) this.#journal.recordUnqueue(session.number, id);
+    return id;
+  }
+
+  /** The id under which a message without a promise is written; undefined when it is not. */
+  #written(sessions: readonly Session[], packet: Outgoing): number | undefined {
+    if (sessions.length === 0) return undefined;
+    const bytes = packet.payload.length;
+    if (this.#unwrittenBytes + bytes > mostUnwritten) {
+      this.#services.counters.dropped += sessions.length;
+      return undefined;
+    }
+    const message = this.#newMessage(packet);
+    const { id } = message;
+    this.#unwritten.set(id, message);
+    this.#unwrittenBytes += bytes;
+    this.#journal.record({ kind: 'message', message, sessions: numbersOf(sessions) });
+    this.#journal.afterwards(() => {
+      this.#unwritten.delete(id);
+      this.#unwrittenBytes -= bytes;
+    });
+    return id;
+  }
+
+  #newMessage({ topic, qos, payload }: Pick<Outgoing, 'topic' | 'qos' | 'payload'>): StoredMessage {
+    this.#lastMessage += 1;
+    return { id: this.#lastMessage, topic, qos, payload: ownBytes(payload) };
+  }
+
+  #shorten(session: Session): void {
+    const { maxQueue, counters } = this.#services;
+    while (maxQueue > 0 && session.queue.size > maxQueue) {
+      const { oldest } = session.queue;
+      if (!oldest) return;
+      this.#dequeue(session, oldest);
+      counters.dropped += 1;
+      counters.limitHits.max_queue += 1;
+    }
+  }
+
+  #dequeue({ number, queue }: Session, queued: Queued): void {
+    queue.delete(queued);
+    this.#journal.recordUnqueue(number, queued.id);
+  }
+
+  // Sending
+
+  /**
+   * A queued message is sent under a packet id, or PUBREL takes its place. For QoS 2 that waits for the disk: sent again
+   * after a crash it must carry the same packet id, or it would be a second message.
+   */
+  update(session: Session, packet: Sending): Promise<void> {
+    this.#noteSent(session, packet);
+    const { messageId } = packet;
+    if (messageId === undefined) return Settled.of();
+    if (packet.cmd === 'pubrel') {
+      const sent = session.queue.withPacketId(messageId);
+      if (!sent || sent.released) return Settled.of();
+      sent.released = true;
+      return this.#recordSent(session, sent);
+    }
+    const queued = session.queue.withCounter(packet.brokerCounter ?? -1);
+    if (!queued || queued.packetId === messageId) return Settled.of();
+    packet.messageId = session.queue.send(queued, messageId);
+    return packet.qos === 2 ? this.#recordSent(session, queued) : Settled.of();
+  }
+
+  #recordSent(session: Session, queued: Queued): Promise<void> {
+    this.#journal.record(sentChange(session, queued));
+    return this.#journal.durable();
+  }
+
+  /** What was sent under a packet id leaves the queue; whether there was such a message. */
+  acknowledge(session: Session, packetId: number): boolean {
+    const queued = session.queue.withPacketId(packetId);
+    if (queued) this.#dequeue(session, queued);
+    return queued !== undefined;
+  }
+
+  forget(session: Session, counter: number): void {
+    const queued = session.queue.withCounter(counter);
+    if (queued) this.#dequeue(session, queued);
+  }
+
+  /**
+   * Takes the messages of some devices that a session may not be told of any more out of its queue, in steps in which
+   * others get their turn. A PUBREL stays: its message has been delivered.
+   */
+  async dropRefused(
+    session: Session,
+    { device, mayHear }: { device(deviceId: string): boolean; mayHear(topic: string): boolean },
+  ): Promise<void> {
+    if (session.queue.size === 0) return;
+    await this.#journal.durable();
+    let looked = 0;
+    let read = 0;
+    for (const queued of session.queue.values()) {
+      looked += 1;
+      if (looked % stepSize === 0 || read >= readsPerStep) {
+        read = 0;
+        await nextTurn();
+      }
+      if (queued.released || (queued.device !== undefined && !device(queued.device))) continue;
+      read += 1;
+      const topic = this.#unwritten.get(queued.id)?.topic ?? this.#services.rows.topicOf(queued.id);
+      if (topic === undefined) continue;
+      queued.device ??= this.#services.deviceOf(topic);
+      if (!mayHear(topic)) this.#dequeue(session, queued);
+    }
+  }
+
+  /**
+   * What is left for a session that has come back, what is added meanwhile included, so that nothing overtakes it; what
+   * had been sent before is marked so [MQTT-3.3.1-1]. Ends when all of it has been sent.
+   */
+  async *left(session: Session, client: BrokerClient): AsyncIterableIterator<Sending> {
+    const { queue } = session;
+    session.caughtUp = undefined;
+    session.catchingUp = client;
+    session.lastSent = undefined;
+    // A former connection may still be waiting here.
+    session.onSent?.();
+    let queued = queue.values();
+    let last = 0;
+    let given: number | undefined;
+    for (;;) {
+      const page: Queued[] = [];
+      while (page.length < pageSize && last < queue.newest) {
+        const { value } = queued.next();
+        // The iterator had come to an end before; the rest has been added since, or has left.
+        if (!value) {
+          queued = queue.values();
+          if (![...queue.values()].some(({ counter }) => counter > last)) break;
+          continue;
+        }
+        if (value.counter <= last) continue;
+        last = value.counter;
+        page.push(value);
+      }
+      const wereSent = new Set(page.filter(({ packetId }) => packetId !== undefined));
+      await this.#number(session, client, page);
+      for (const next of page) {
+        const packet = queue.withCounter(next.counter) && this.#packetOf(session, next, wereSent.has(next));
+        if (!packet) continue;
+        given = placeOf(packet);
+        yield packet;
+      }
+      if (page.length > 0) continue;
+      if (session.catchingUp !== client) return;
+      if (given === undefined || session.lastSent === given) break;
+      await new Promise<void>((resolve) => {
+        session.onSent = resolve;
+      });
+    }
+    session.caughtUp = client;
+  }
+
+  /** Gives the QoS 2 messages of a page their packet ids, on disk before any is sent. */
+  async #number(session: Session, client: BrokerClient, page: Queued[]): Promise<void> {
+    let isNew = false;
+    for (const queued of page) {
+      if (queued.packetId !== undefined || this.#qosOf(queued.id) !== 2) continue;
+      const packetId = session.queue.send(queued, client._nextId ?? 1);
+      client._nextId = nextPacketId(packetId);
+      this.#journal.record(sentChange(session, queued));
+      isNew = true;
+    }
+    if (isNew) await this.#journal.durable();
+  }
+
+  #packetOf(session: Session, queued: Queued, wasSent: boolean): Sending | undefined {
+    const { counter: brokerCounter, packetId: messageId, released } = queued;
+    if (released) return { cmd: 'pubrel', messageId };
+    const message = this.#read(queued.id);
+    if (!message) {
+      this.#dequeue(session, queued);
+      return undefined;
+    }
+    const { topic, qos, payload } = message;
+    // Not retained, because the subscription stood when the message came [MQTT-3.3.1-9].
+    const about = { topic, payload: Buffer.from(payload), retain: false };
+    return { cmd: 'publish', ...about, qos: qos as 0 | 1 | 2, brokerCounter, messageId, dup: wasSent } as Sending;
+  }
+
+  #read(id: number): StoredMessage | undefined {
+    return this.#unwritten.get(id) ?? this.#services.rows.message(id);
+  }
+
+  #qosOf(id: number): number | undefined {
+    return this.#unwritten.get(id)?.qos ?? this.#services.rows.qosOf(id);
+  }
+
+  #noteSent(session: Session, packet: Sending): void {
+    session.lastSent = placeOf(packet);
+    session.onSent?.();
+    session.onSent = undefined;
+  }
+}
+
+function numbersOf(sessions: readonly Session[]): number[] {
+  return sessions.map(({ number }) => number);
+}
+
+function sentChange({ number }: Session, { id, packetId, released }: Queued): MqttChange {
+  return { kind: 'queue', session: number, id, packetId: packetId ?? null, released: released ? 1 : 0 };
+}
+
+/** Names what is sent from a queue: a message by its counter, a PUBREL by its packet id, negative. */
+function placeOf({ cmd, brokerCounter = 0, messageId = 0 }: Sending): number {
+  return cmd === 'pubrel' ? -messageId : brokerCounter;
+}

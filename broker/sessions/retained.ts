@@ -1,0 +1,110 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/changes.js';
+import type { MqttRows } from '../../db/messages/sessions/rows.js';
+import type { Outgoing } from '../aedes-types.js';
+import { FilterTree } from './filter-tree.js';
+import type { Journal } from './journal.js';
+
+/** Topics read at once; others get their turn in between. */
+const pageSize = 100;
+
+/** Whose messages are asked for: all begin with `prefix`; the rest of the search ends when nobody wants it any more. */
+export interface Reach {
+  readonly prefix: string;
+  mayHear(topic: string): boolean;
+  isOver(): boolean;
+}
+const everything: Reach = { prefix: '', mayHear: () => true, isOver: () => false };
+
+type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'>;
+
+/** Retained messages: on disk, and in memory only until they are there. */
+export class Retained {
+  readonly #rows: MqttRows;
+  readonly #journal: Journal;
+  /** What is on its way to the disk, by topic; null for one that is being cleared. */
+  readonly #unwritten = new Map<string, RetainedMessage | null>();
+
+  #lastSwept = '';
+
+  constructor(rows: MqttRows, journal: Journal) {
+    this.#rows = rows;
+    this.#journal = journal;
+  }
+
+  /** An empty payload clears the topic [MQTT-3.3.1-10]. */
+  store(message: Message): void {
+    const change = retainedChange(message);
+    const retained = change.kind === 'retain' ? change.retained : null;
+    this.#journal.record(change);
+    this.#unwritten.set(message.topic, retained);
+    this.#journal.afterwards(() => {
+      if (this.#unwritten.get(message.topic) === retained) this.#unwritten.delete(message.topic);
+    });
+  }
+
+  /** Every message that matches one of the filters and is in reach, once; topics out of reach are not looked at. */
+  async *matching(filters: readonly string[], reach: Reach = everything): AsyncIterableIterator<RetainedMessage> {
+    const tree = new FilterTree();
+    for (const filter of filters) tree.set(filter, '', 0);
+    for (const prefix of rangesOf(filters, reach.prefix)) {
+      for await (const topic of this.#topicsIn(prefix, reach)) {
+        if (tree.match(topic).size === 0 || !reach.mayHear(topic)) continue;
+        const message = this.#read(topic);
+        if (message) yield message;
+      }
+    }
+  }
+
+  /** Clears some of what can never be delivered again. */
+  sweep(mayStay: (topic: string) => boolean): void {
+    const topics = this.#rows.retainedTopics('', this.#lastSwept, pageSize);
+    for (const topic of topics) if (!mayStay(topic)) this.store({ topic, qos: 0, payload: Buffer.alloc(0) });
+    this.#lastSwept = topics.at(-1) ?? '';
+  }
+
+  /** The retained topics that begin with `prefix`, in steps in which others get their turn. */
+  async *#topicsIn(prefix: string, { isOver }: Reach): AsyncIterableIterator<string> {
+    const unwritten = [...this.#unwritten.keys()].filter((topic) => topic.startsWith(prefix));
+    yield* unwritten;
+    const seen = new Set(unwritten);
+    for (let page = this.#rows.retainedTopics(prefix, '', pageSize); page.length > 0 && !isOver(); ) {
+      for (const topic of page) if (!seen.has(topic)) yield topic;
+      if (page.length < pageSize) return;
+      await nextTurn();
+      page = this.#rows.retainedTopics(prefix, page.at(-1) as string, pageSize);
+    }
+  }
+
+  #read(topic: string): RetainedMessage | undefined {
+    const unwritten = this.#unwritten.get(topic);
+    return unwritten === undefined ? this.#rows.retained(topic) : (unwritten ?? undefined);
+  }
+}
+
+/**
+ * The literal prefixes of the filters, those that are in reach, none of them within another: each retained topic is
+ * looked at once, however many filters there are.
+ */
+function rangesOf(filters: readonly string[], reach: string): string[] {
+  const prefixes = new Set<string>();
+  for (const filter of filters) {
+    const wildcard = filter.search(/\/?[+#]/);
+    const prefix = wildcard === -1 ? filter : filter.slice(0, wildcard);
+    if (prefix.startsWith(reach)) prefixes.add(prefix);
+    else if (wildcard !== -1 && reach.startsWith(prefix)) prefixes.add(reach);
+  }
+  const sorted = [...prefixes].sort();
+  return sorted.filter((prefix, place) => !sorted.slice(0, place).some((other) => prefix.startsWith(other)));
+}
+
+/** What a retained message changes on disk. */
+export function retainedChange({ topic, qos, payload }: Message): MqttChange {
+  if (payload.length === 0) return { kind: 'unretain', topic };
+  return { kind: 'retain', retained: { topic, qos, payload: ownBytes(payload) } };
+}
+
+/** The bytes alone, as they go to the disk: a part of a read buffer would take all of it along. */
+export function ownBytes(payload: string | Buffer): Uint8Array {
+  return new Uint8Array(typeof payload === 'string' ? Buffer.from(payload) : payload);
+}

@@ -1,0 +1,249 @@
+import type { Subscription } from 'aedes';
+import type { MqttRows } from '../../db/messages/sessions/rows.js';
+import type { BrokerClient } from '../aedes-types.js';
+import { ownerIn } from '../client-ids.js';
+import type { Counters } from '../connections/counters.js';
+import { FilterTree } from './filter-tree.js';
+import type { Journal } from './journal.js';
+import { SessionQueue } from './session-queue.js';
+
+/** Stored sessions of one principal; past it the one that has been away longest is dropped. */
+const mostSessions = 20;
+/** Sessions that one sweep looks at. */
+const sweepSize = 500;
+
+/** A session that outlives its connections. */
+export interface Session {
+  /** As the disk knows it; never used again. */
+  readonly number: number;
+  readonly clientId: string;
+  /** Undefined while nobody is connected; then it was left at `left`, in milliseconds since 1970. */
+  holder: BrokerClient | undefined;
+  left: number;
+  readonly filters: Map<string, Subscription>;
+  /** Whether it is a device's; undefined until somebody has asked. */
+  isDevice: boolean | undefined;
+  readonly queue: SessionQueue;
+  /** Packet ids of QoS 2 messages received and not released yet. */
+  readonly received: Set<number>;
+  /** The connection that has been sent everything that was queued before it; live messages wait for that. */
+  caughtUp: BrokerClient | undefined;
+  /** The one that is being sent the queue. */
+  catchingUp: BrokerClient | undefined;
+  /** What of the queue has been sent last, and who waits for the next. */
+  lastSent: number | undefined;
+  onSent: (() => void) | undefined;
+}
+
+export interface SessionServices {
+  clock: { now(): number };
+  counters: Counters;
+  /** Milliseconds that a session is kept while nobody is connected; 0 is for ever. */
+  sessionExpiry: number;
+}
+
+/** The stored sessions with their subscriptions: in memory, and through the journal on disk. */
+export class StoredSessions {
+  readonly #services: SessionServices;
+  readonly #journal: Journal;
+  readonly #byClientId = new Map<string, Session>();
+  /** Those of each principal, the longest left first. */
+  readonly #byOwner = new Map<string, Set<Session>>();
+  /** The filters that queue messages. */
+  readonly #filters = new FilterTree();
+  #lastNumber = 0;
+  #sweeping: IterableIterator<Session> | undefined;
+
+  constructor(services: SessionServices, journal: Journal) {
+    this.#services = services;
+    this.#journal = journal;
+  }
+
+  /** Reads what the last process has left; the sessions by their numbers. */
+  load(rows: MqttRows): Map<number, Session> {
+    const byNumber = new Map<number, Session>();
+    for (const { id, clientId, left } of rows.sessions()) {
+      const session = this.#add(id, clientId);
+      session.left = left ?? this.#services.clock.now();
+      // Who was connected when the process ended has left now.
+      if (left === null) this.#record(session);
+      byNumber.set(id, session);
+      this.#lastNumber = Math.max(this.#lastNumber, id);
+    }
+    for (const [number, filter, options] of rows.subscriptions()) {
+      const session = byNumber.get(number);
+      if (session) this.#put(session, fromOptions(filter, options));
+    }
+    for (const [number, packetId] of rows.incoming()) byNumber.get(number)?.received.add(packetId);
+    return byNumber;
+  }
+
+  get(clientId: string): Session | undefined {
+    return this.#byClientId.get(clientId);
+  }
+
+  /** Messages in all queues. */
+  get queued(): number {
+    let queued = 0;
+    for (const { queue } of this.#byClientId.values()) queued += queue.size;
+    return queued;
+  }
+
+  /** Sessions, and the filters in them that queue messages. */
+  get size(): { sessions: number; filters: number } {
+    return { sessions: this.#byClientId.size, filters: this.#filters.size };
+  }
+
+  /** A connection has taken up a stored session, or begun one. */
+  begin(client: BrokerClient): void {
+    let session = this.#byClientId.get(client.id);
+    if (!session) {
+      this.#lastNumber += 1;
+      session = this.#add(this.#lastNumber, client.id);
+    }
+    session.holder = client;
+    session.caughtUp = undefined;
+    this.#record(session);
+    this.#dropOldest(session);
+  }
+
+  /** A connection has ended; its session is now the one that was left last, unless another has taken it over. */
+  leave(client: BrokerClient): void {
+    const session = this.#byClientId.get(client.id);
+    if (session?.holder !== client) return;
+    session.holder = undefined;
+    session.caughtUp = undefined;
+    session.catchingUp = undefined;
+    session.onSent?.();
+    session.left = this.#services.clock.now();
+    this.#record(session);
+    const siblings = this.#siblingsOf(session);
+    siblings.delete(session);
+    siblings.add(session);
+    this.#dropOldest(session);
+  }
+
+  /** Nothing of it stays. */
+  end(session: Session): void {
+    const { number, clientId, filters, queue } = session;
+    this.#byClientId.delete(clientId);
+    const siblings = this.#siblingsOf(session);
+    siblings.delete(session);
+    if (siblings.size === 0) this.#byOwner.delete(ownerIn(clientId));
+    for (const filter of filters.keys()) this.#filters.delete(filter, clientId);
+    this.#journal.record({ kind: 'endSession', session: number, messages: Array.from(queue.values(), ({ id }) => id) });
+  }
+
+  /** Ends some of the sessions that nobody has come back to in time, or that belong to nobody. */
+  sweep(hasOwner: (clientId: string) => boolean): void {
+    const { clock, counters, sessionExpiry } = this.#services;
+    const over = clock.now() - (sessionExpiry || Number.POSITIVE_INFINITY);
+    this.#sweeping ??= this.#byClientId.values();
+    for (let looked = 0; looked < sweepSize; looked += 1) {
+      const { value: session } = this.#sweeping.next();
+      if (!session) {
+        this.#sweeping = undefined;
+        return;
+      }
+      if (session.holder) continue;
+      const isOver = session.left <= over;
+      if (isOver) counters.limitHits.session_expiry_hours += 1;
+      if (isOver || !hasOwner(session.clientId)) this.end(session);
+    }
+  }
+
+  // Subscriptions
+
+  subscribe(session: Session, subscription: Subscription): void {
+    const { topic: filter } = subscription;
+    const options = toOptions(subscription);
+    const known = session.filters.get(filter);
+    if (known && toOptions(known) === options) return;
+    this.#put(session, fromOptions(filter, options));
+    this.#journal.record({ kind: 'subscribe', session: session.number, filter, options });
+  }
+
+  unsubscribe({ number, clientId, filters }: Session, filter: string): void {
+    this.#filters.delete(filter, clientId);
+    if (filters.delete(filter)) this.#journal.record({ kind: 'unsubscribe', session: number, filter });
+  }
+
+  /** Client ids of the sessions in whose queues a message on `topic` belongs, with the highest QoS of their filters. */
+  holdersOf(topic: string): ReadonlyMap<string, 0 | 1 | 2> {
+    return this.#filters.match(topic);
+  }
+
+  /** The sessions of a principal, by its ownerId. */
+  of(owner: string): Session[] {
+    return [...(this.#byOwner.get(owner) ?? [])];
+  }
+
+  /** All of them. */
+  all(): IterableIterator<Session> {
+    return this.#byClientId.values();
+  }
+
+  #put({ clientId, filters }: Session, subscription: Subscription): void {
+    const { topic: filter, qos } = subscription;
+    filters.set(filter, subscription);
+    if (qos > 0) this.#filters.set(filter, clientId, qos);
+    else this.#filters.delete(filter, clientId);
+  }
+
+  #add(number: number, clientId: string): Session {
+    const session: Session = {
+      number,
+      clientId,
+      holder: undefined,
+      left: 0,
+      filters: new Map(),
+      isDevice: undefined,
+      queue: new SessionQueue(),
+      received: new Set(),
+      caughtUp: undefined,
+      catchingUp: undefined,
+      lastSent: undefined,
+      onSent: undefined,
+    };
+    this.#byClientId.set(clientId, session);
+    this.#siblingsOf(session).add(session);
+    return session;
+  }
+
+  #siblingsOf({ clientId }: Session): Set<Session> {
+    const owner = ownerIn(clientId);
+    let siblings = this.#byOwner.get(owner);
+    if (!siblings) {
+      siblings = new Set();
+      this.#byOwner.set(owner, siblings);
+    }
+    return siblings;
+  }
+
+  #record({ number, clientId, holder, left }: Session): void {
+    this.#journal.record({ kind: 'session', session: number, clientId, left: holder ? null : left });
+  }
+
+  #dropOldest(than: Session): void {
+    const siblings = this.#siblingsOf(than);
+    if (siblings.size <= mostSessions) return;
+    for (const session of siblings) {
+      if (session.holder) continue;
+      this.end(session);
+      return;
+    }
+  }
+}
+
+/** QoS, retain handling, retain as published and no local in one number; a bridge says the last three. */
+function toOptions({ qos, rh, rap, nl }: Subscription & { rh?: number; rap?: boolean; nl?: boolean }): number {
+  const said = rh === undefined && rap === undefined && nl === undefined ? 0 : 4;
+  return qos + said + (rh ?? 0) * 8 + (rap ? 32 : 0) + (nl ? 64 : 0);
+}
+
+function fromOptions(topic: string, options: number): Subscription {
+  const qos = (options & 3) as 0 | 1 | 2;
+  if (!(options & 4)) return { topic, qos };
+  const said = { rh: (options >> 3) & 3, rap: (options & 32) !== 0, nl: (options & 64) !== 0 };
+  return { topic, qos, ...said } as Subscription;
+}

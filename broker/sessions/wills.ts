@@ -1,0 +1,66 @@
+import type { StoredWill } from '../../db/messages/sessions/changes.js';
+import type { BrokerClient, Will } from '../aedes-types.js';
+import type { Journal } from './journal.js';
+import { ownBytes } from './retained.js';
+
+/** Milliseconds from the start that the client of a crashed process has to come back. */
+const patience = 60_000;
+
+/**
+ * Wills, on disk while their clients are connected: a connection holds its own, and only a crash leaves one behind. They
+ * are kept by private client id.
+ */
+export class Wills {
+  readonly #journal: Journal;
+  readonly #held = new Map<string, BrokerClient>();
+  /** Left by a crashed process. */
+  readonly #left = new Map<string, StoredWill>();
+  #due = Number.POSITIVE_INFINITY;
+
+  constructor(journal: Journal) {
+    this.#journal = journal;
+  }
+
+  /** `now` in milliseconds. */
+  load(left: readonly StoredWill[], now: number): void {
+    for (const will of left) this.#left.set(will.clientId, will);
+    this.#due = now + patience;
+  }
+
+  /** Those of a dead process that wait for their clients. */
+  get left(): number {
+    return this.#left.size;
+  }
+
+  put(client: BrokerClient, { topic, qos, retain, payload }: Will): void {
+    const { generation = null, certificateId = null, sessionId = certificateId } = client.live?.identity ?? {};
+    const about = { topic, qos, retain: retain ? 1 : 0, payload: ownBytes(payload) };
+    this.#held.set(client.id, client);
+    this.#journal.record({ kind: 'will', will: { clientId: client.id, ...about, generation, sessionId } });
+  }
+
+  /** The client has come back, or its will has been published or dropped. */
+  delete(clientId: string): void {
+    const known = this.#held.delete(clientId);
+    if (this.#left.delete(clientId) || known) this.#journal.record({ kind: 'unwill', clientId });
+  }
+
+  /** As delete, unless a new connection has put its own there: Aedes ends the old one after that. */
+  deleteOfClosed(clientId: string): void {
+    if (this.#held.get(clientId)?.closed !== false) this.delete(clientId);
+  }
+
+  /** As delete, for the will of this connection only. */
+  deleteOf(client: BrokerClient): void {
+    if (this.#held.get(client.id) === client) this.delete(client.id);
+  }
+
+  /** Wills whose clients have not come back in time, each handed out once. */
+  takeDue(now: number): StoredWill[] {
+    if (now < this.#due) return [];
+    this.#due = Number.POSITIVE_INFINITY;
+    const due = [...this.#left.values()];
+    for (const { clientId } of due) this.delete(clientId);
+    return due;
+  }
+}

@@ -1,0 +1,42 @@
+/** What may be asked of the log, as the reading thread is told; all of it has been checked. */
+import type { LogRow } from '../threads/protocol.js';
+
+/** Entries that one question finds: what is beyond them is not counted, and in no page. */
+export const mostFound = 10_000;
+
+/** Texts of an entry that can be asked for by value or by word. */
+export const textFields = ['message', 'code', 'details', 'tags'] as const;
+export type TextField = (typeof textFields)[number];
+
+/** What an entry must fulfil besides its time, severity and device. */
+export type LogCondition =
+  /** Folded; in message, code or details. */
+  | { kind: 'contains'; text: string }
+  | { kind: 'equals'; field: TextField; value: string }
+  | { kind: 'custom'; path: readonly string[]; value: string | number | boolean | null }
+  /** One of the words, or all of them; what is found has a score. */
+  | { kind: 'words'; field: TextField; words: readonly string[]; all: boolean }
+  /** In milliseconds; `from` inclusive, `to` exclusive. */
+  | { kind: 'received'; from: number; to: number };
+
+/** Whose entries: those of one device, or of all in an account that the caller reaches, an end-user by its organizations. */
+export type LogScope =
+  | { deviceId: string }
+  | { accountId: string; organizationIds: readonly string[] | undefined; deviceId: string | undefined };
+
+/** `from` inclusive and `to` exclusive on the source time, `severities` as they are stored. */
+export interface LogSearch {
+  scope: LogScope;
+  from: number;
+  to: number;
+  severities: readonly number[];
+  conditions: readonly LogCondition[];
+  sort: 'newest' | 'oldest' | 'score';
+  offset: number;
+  limit: number;
+}
+
+export type FoundRow = LogRow & { score: number };
+
+/** `total` counts at most `mostFound` when there are conditions or an account. Undefined when it would take too long. */
+export type LogsFound = { rows: FoundRow[]; total: number; maxScore: number } | undefined;

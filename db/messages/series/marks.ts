@@ -1,0 +1,153 @@
+/**
+ * Where in a series a category is, so that a rare one is found without going through the others. A mark is a stretch of
+ * time; every point lies in one of its series and category, and those of one pair do not overlap. A stretch is as long as
+ * about a hundred points of the series take, so a point seldom needs a mark of its own.
+ */
+import type Sqlite from 'better-sqlite3';
+import { boundedCache } from '../../sqlite/cache.js';
+
+/** About how many points of a series a mark is long. */
+const markPoints = 128;
+/** Points over which the pace of a series is taken: few at first, so that a new one soon has marks of some length. */
+const window = { first: 8, last: 64 };
+/** Milliseconds; 35 years. */
+const longestMark = 2 ** 40;
+const seriesKept = 20_000;
+const categoriesKept = 256;
+
+interface Mark {
+  from: number;
+  to: number;
+}
+
+/** A mark that points have gone into; `last` is the latest of them when all of them are known. */
+interface OpenMark extends Mark {
+  last: number | undefined;
+}
+
+/** What is known of a series: how long its marks are, how fast its points follow each other, where they go. */
+interface Course {
+  length: number;
+  former: number;
+  since: number;
+  last: number;
+  count: number;
+  window: number;
+  open: Map<number, OpenMark>;
+}
+
+/** The marks as points are written, inside the writer's transactions. */
+export class SeriesMarks {
+  readonly #statements: ReturnType<typeof prepare>;
+  readonly #courses = boundedCache<number, Course>(seriesKept);
+
+  constructor(file: Sqlite.Database) {
+    this.#statements = prepare(file);
+  }
+
+  /** Before or after a point is written, in its transaction; `time` in milliseconds. */
+  add(series: number, category: number, time: number): void {
+    const course = this.#courses.get(series) ?? this.#begin(series);
+    this.#pace(series, course, time);
+    const mark = course.open.get(category);
+    if (!mark || time < mark.from || time >= mark.to) this.#open(series, category, course, time);
+    else if (mark.last !== undefined && time > mark.last) mark.last = time;
+  }
+
+  /** Removes the marks in which no point can be left, when those before a time (milliseconds) have been removed. */
+  forget(series: number, before: number): void {
+    const { nextCategory, removeBefore } = this.#statements;
+    let category = nextCategory.get(series, 0);
+    for (; category !== undefined; category = nextCategory.get(series, category))
+      removeBefore.run(series, category, before, before);
+    this.#courses.delete(series);
+  }
+
+  /** What was said in this transaction is void. */
+  clear(): void {
+    this.#courses.clear();
+  }
+
+  #begin(series: number): Course {
+    const known = this.#statements.someLength.get(series);
+    const length = powerBelow(known ?? 1);
+    const former = known === undefined ? longestMark : length;
+    const course = { length, former, since: 0, last: 0, count: 0, window: window.first, open: new Map() };
+    this.#courses.set(series, course);
+    return course;
+  }
+
+  /** The shorter of two stretches counts: a pause says nothing, and neither does a point that comes late. */
+  #pace(series: number, course: Course, time: number): void {
+    if (time < course.last) course.count = 0;
+    if (course.count === 0) course.since = time;
+    course.count += 1;
+    course.last = time;
+    if (course.count < course.window) return;
+    const taken = powerBelow(((time - course.since) * markPoints) / course.window);
+    course.count = 0;
+    course.window = Math.min(window.last, 2 * course.window);
+    const length = Math.min(taken, course.former);
+    course.former = taken;
+    if (length > 2 * course.length) course.length = length;
+    else if (length < course.length / 2) this.#shorten(series, course, length);
+  }
+
+  /** Open marks end where they are: what follows would lie too close in them. */
+  #shorten(series: number, course: Course, length: number): void {
+    course.length = length;
+    for (const [category, { from, to, last }] of course.open)
+      if (last !== undefined && last + 1 < to) this.#statements.end.run(last + 1, series, category, from);
+    course.open.clear();
+  }
+
+  #open(series: number, category: number, { length, open }: Course, time: number): void {
+    const { before, after, add } = this.#statements;
+    if (open.size >= categoriesKept) open.clear();
+    const former = before.get(series, category, time);
+    if (former && time < former.to) {
+      open.set(category, { ...former, last: undefined });
+      return;
+    }
+    const start = Math.floor(time / length) * length;
+    const from = Math.max(start, former?.to ?? start);
+    const to = Math.min(start + length, after.get(series, category, time) ?? Number.POSITIVE_INFINITY);
+    add.run(series, category, from, to);
+    open.set(category, { from, to, last: time });
+  }
+}
+
+function powerBelow(length: number): number {
+  return Math.min(longestMark, 2 ** Math.floor(Math.log2(Math.max(1, length))));
+}
+
+function prepare(file: Sqlite.Database) {
+  return {
+    someLength: file
+      .prepare<[number], number>(
+        `SELECT "to" - "from" FROM "categoryMarks" WHERE "series" = ? ORDER BY "category" DESC, "from" DESC LIMIT 1`,
+      )
+      .pluck(),
+    before: file.prepare<[number, number, number], Mark>(
+      `SELECT "from", "to" FROM "categoryMarks" WHERE "series" = ? AND "category" = ? AND "from" <= ?
+       ORDER BY "from" DESC LIMIT 1`,
+    ),
+    after: file
+      .prepare<[number, number, number], number>(
+        `SELECT "from" FROM "categoryMarks" WHERE "series" = ? AND "category" = ? AND "from" > ? ORDER BY "from" LIMIT 1`,
+      )
+      .pluck(),
+    add: file.prepare<[number, number, number, number]>('INSERT INTO "categoryMarks" VALUES (?, ?, ?, ?)'),
+    end: file.prepare<[number, number, number, number]>(
+      'UPDATE "categoryMarks" SET "to" = ? WHERE "series" = ? AND "category" = ? AND "from" = ?',
+    ),
+    nextCategory: file
+      .prepare<[number, number], number>(
+        `SELECT "category" FROM "categoryMarks" WHERE "series" = ? AND "category" > ? ORDER BY "category" LIMIT 1`,
+      )
+      .pluck(),
+    removeBefore: file.prepare<[number, number, number, number]>(
+      `DELETE FROM "categoryMarks" WHERE "series" = ? AND "category" = ? AND "from" < ? AND "to" <= ?`,
+    ),
+  };
+}

@@ -1,0 +1,160 @@
+/** Points and log entries between the API and the rows of messages.db: what is collected, checked and read. */
+import type Sqlite from 'better-sqlite3';
+import type { OutboxChange } from '../outbox/rows.js';
+import type { MqttChange } from '../sessions/changes.js';
+import { type Batch, type LogRow, type Place, pointWidth } from '../threads/protocol.js';
+import {
+  type LogEntry,
+  type NewLogEntry,
+  type Point,
+  type SeriesKey,
+  type StoredPoint,
+  severities,
+  timeLimit,
+} from '../types.js';
+
+/** What is collected for the next transaction. */
+export class OpenBatch {
+  /** In the order in which they came, for points and logs alike. */
+  readonly calls: Array<(failure?: Error, end?: Place) => void> = [];
+  readonly logs: LogRow[] = [];
+  readonly changes: MqttChange[] = [];
+  readonly outbox: OutboxChange[] = [];
+  readonly #keys: string[] = [];
+  readonly #keyIndex = new Map<string, number>();
+  readonly #categoryIndex = new Map<string, number>();
+  readonly #points: number[] = [];
+  readonly #texts = new Map<number, string>();
+
+  get pointCount(): number {
+    return this.#points.length / pointWidth;
+  }
+
+  get size(): number {
+    return Math.max(this.calls.length, this.#points.length / pointWidth, this.changes.length, this.outbox.length);
+  }
+
+  add(key: SeriesKey, points: readonly Point[], done: (failure?: Error, end?: Place) => void): void {
+    this.calls.push(done);
+    if (points.length === 0) return;
+    const series = this.#indexOfKey(key);
+    for (const { time, category, numericValue, stringValue } of points) {
+      if (stringValue !== null) this.#texts.set(this.#points.length / pointWidth, stringValue);
+      this.#points.push(series, time, this.#indexOfCategory(category), numericValue ?? Number.NaN);
+    }
+  }
+
+  toBatch(): Batch {
+    return {
+      keys: this.#keys,
+      categories: [...this.#categoryIndex.keys()],
+      points: new Float64Array(this.#points),
+      texts: this.#texts,
+      logs: this.logs,
+      changes: this.changes,
+      outbox: this.outbox,
+    };
+  }
+
+  #indexOfKey({ accountId, deviceId, channelTemplateId }: SeriesKey): number {
+    const name = `${deviceId}/${channelTemplateId}/${accountId}`;
+    let index = this.#keyIndex.get(name);
+    if (index === undefined) {
+      index = this.#keyIndex.size;
+      this.#keyIndex.set(name, index);
+      this.#keys.push(accountId, deviceId, channelTemplateId);
+    }
+    return index;
+  }
+
+  #indexOfCategory(category: string): number {
+    let index = this.#categoryIndex.get(category);
+    if (index === undefined) {
+      index = this.#categoryIndex.size;
+      this.#categoryIndex.set(category, index);
+    }
+    return index;
+  }
+}
+
+/** A point as SQL has it: without names, because reading many with them takes twice as long. */
+export type PointRow = [
+  time: number,
+  sequence: number,
+  category: string,
+  numericValue: number | null,
+  stringValue: string | null,
+];
+
+/** How a query for rows of points begins; `p` are the points. */
+export const selectPoints = `SELECT p."time", p."sequence", c."text", p."number", p."text"
+  FROM "points" p CROSS JOIN "categories" c ON c."id" = p."category"`;
+
+export function fromPointRow([time, sequence, category, numericValue, stringValue]: PointRow): StoredPoint {
+  return { time, sequence, category, numericValue, stringValue };
+}
+
+interface PointQuery {
+  series: number;
+  time: number;
+  sequence: number;
+  bound: number;
+  limit: number;
+}
+
+export function prepareReads(reader: Sqlite.Database) {
+  const points = (beyond: '>' | '<', bound: '<' | '>=', order: 'ASC' | 'DESC') =>
+    reader
+      .prepare<[PointQuery], PointRow>(
+        `${selectPoints}
+         WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence) AND p."time" ${bound} @bound
+         ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
+      )
+      .raw();
+  return {
+    series: reader
+      .prepare<[SeriesKey], number>(
+        `SELECT "id" FROM "series"
+         WHERE "accountId" = @accountId AND "deviceId" = @deviceId AND "channelTemplateId" = @channelTemplateId`,
+      )
+      .pluck(),
+    category: reader.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
+    ascending: points('>', '<', 'ASC'),
+    descending: points('<', '>=', 'DESC'),
+  };
+}
+
+/** One point that SQLite would refuse must not take its whole transaction with it. */
+export function refusalOf(points: readonly Point[]): Error | undefined {
+  for (const { time, numericValue } of points) {
+    if (!isTime(time)) return new RangeError('The time of a point is out of range.');
+    if (numericValue !== null && !Number.isFinite(numericValue)) return new RangeError('A point is not finite.');
+  }
+  return undefined;
+}
+
+function isTime(time: number): boolean {
+  return Number.isInteger(time) && Math.abs(time) <= timeLimit;
+}
+
+export function toLogRow(entry: NewLogEntry, id: string): LogRow | Error {
+  const { accountId, deviceId, time, received, message, code, details, tags, custom } = entry;
+  const severity = severities.indexOf(entry.severity);
+  if (!isTime(time) || !isTime(received) || severity === -1) return new RangeError('A log entry is out of range.');
+  try {
+    const json = { tags: JSON.stringify(tags), custom: custom && JSON.stringify(custom) };
+    const byService = entry.byService ? 1 : 0;
+    return { id, accountId, deviceId, time, received, severity, message, code, details, ...json, byService };
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+export function fromLogRow(row: LogRow): LogEntry {
+  const { id, accountId, deviceId, time, received, message, code, details } = row;
+  const severity = severities[row.severity] ?? 'info';
+  const tags = JSON.parse(row.tags) as string[];
+  const custom = row.custom === null ? null : (JSON.parse(row.custom) as Record<string, unknown>);
+  const byService = row.byService === 1;
+  return { id, accountId, deviceId, time, received, severity, message, code, details, tags, custom, byService };
+}

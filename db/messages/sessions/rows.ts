@@ -1,0 +1,92 @@
+import type Sqlite from 'better-sqlite3';
+import type { RetainedMessage, StoredMessage, StoredWill } from './changes.js';
+
+/** `left` in milliseconds since 1970; null when a crash has ended the connection that held it. */
+export interface SessionRow {
+  id: number;
+  clientId: string;
+  left: number | null;
+}
+
+/** Session, filter, options. */
+export type SubscriptionRow = [number, string, number];
+/** Message, session, packet id, released. */
+export type QueueRow = [number, number, number | null, number];
+/** Session, packet id. */
+export type IncomingRow = [number, number];
+
+/** Reads what messages.db holds of MQTT sessions; it sees what is committed, and answers at once. */
+export class MqttRows {
+  readonly #statements: ReturnType<typeof prepare>;
+
+  constructor(reader: Sqlite.Database) {
+    this.#statements = prepare(reader);
+  }
+
+  /** The longest left first; those that were connected last. */
+  sessions(): IterableIterator<SessionRow> {
+    return this.#statements.sessions.iterate();
+  }
+
+  subscriptions(): IterableIterator<SubscriptionRow> {
+    return this.#statements.subscriptions.iterate();
+  }
+
+  /** In the order in which the messages were accepted. */
+  queue(): IterableIterator<QueueRow> {
+    return this.#statements.queue.iterate();
+  }
+
+  incoming(): IterableIterator<IncomingRow> {
+    return this.#statements.incoming.iterate();
+  }
+
+  wills(): StoredWill[] {
+    return this.#statements.wills.all();
+  }
+
+  message(id: number): StoredMessage | undefined {
+    return this.#statements.message.get(id);
+  }
+
+  qosOf(id: number): number | undefined {
+    return this.#statements.qos.get(id);
+  }
+
+  topicOf(id: number): string | undefined {
+    return this.#statements.topic.get(id);
+  }
+
+  retained(topic: string): RetainedMessage | undefined {
+    return this.#statements.retained.get(topic);
+  }
+
+  /** Retained topics that begin with `prefix` and come after `after`, in their order, at most `limit`. */
+  retainedTopics(prefix: string, after: string, limit: number): string[] {
+    return this.#statements.retainedTopics.all({ prefix, after, limit });
+  }
+}
+
+function prepare(reader: Sqlite.Database) {
+  return {
+    sessions: reader.prepare<[], SessionRow>(
+      'SELECT "id", "clientId", "left" FROM "mqttSessions" ORDER BY "left" IS NULL, "left", "id"',
+    ),
+    subscriptions: reader.prepare<[], SubscriptionRow>('SELECT * FROM "mqttSubscriptions"').raw(),
+    queue: reader.prepare<[], QueueRow>('SELECT * FROM "mqttQueue" ORDER BY "message"').raw(),
+    incoming: reader.prepare<[], IncomingRow>('SELECT * FROM "mqttIncoming"').raw(),
+    wills: reader.prepare<[], StoredWill>('SELECT * FROM "mqttWills"'),
+    message: reader.prepare<[number], StoredMessage>('SELECT * FROM "mqttMessages" WHERE "id" = ?'),
+    qos: reader.prepare<[number], number>('SELECT "qos" FROM "mqttMessages" WHERE "id" = ?').pluck(),
+    topic: reader.prepare<[number], string>('SELECT "topic" FROM "mqttMessages" WHERE "id" = ?').pluck(),
+    retained: reader.prepare<[string], RetainedMessage>('SELECT * FROM "mqttRetained" WHERE "topic" = ?'),
+    // char(0x10FFFF) sorts after every character of a topic.
+    retainedTopics: reader
+      .prepare<[{ prefix: string; after: string; limit: number }], string>(
+        `SELECT "topic" FROM "mqttRetained"
+         WHERE "topic" >= @prefix AND "topic" < @prefix || char(0x10FFFF) AND "topic" > @after
+         ORDER BY "topic" LIMIT @limit`,
+      )
+      .pluck(),
+  };
+}

@@ -1,0 +1,108 @@
+/** Writes changes of MQTT sessions; part of the worker of messages.db, inside its transactions. */
+import type Sqlite from 'better-sqlite3';
+import type { MqttChange, RetainedMessage, StoredMessage, StoredWill } from './changes.js';
+
+export class MqttWriter {
+  readonly #statements: ReturnType<typeof prepare>;
+
+  constructor(file: Sqlite.Database) {
+    this.#statements = prepare(file);
+  }
+
+  /** What a crash or a refused write has left without an owner; only right before the sessions are read. */
+  tidy(): void {
+    for (const statement of this.#statements.tidy) statement.run();
+  }
+
+  write(change: MqttChange): void {
+    const run = this.#statements;
+    switch (change.kind) {
+      case 'message':
+        run.addMessage.run(change.message);
+        for (const session of change.sessions) run.enqueue.run(change.message.id, session);
+        return;
+      case 'queue':
+        run.queue.run(change.id, change.session, change.packetId, change.released);
+        return;
+      case 'unqueue':
+        this.#unqueue(change.id, change.session);
+        return;
+      case 'session':
+        run.session.run(change.session, change.clientId, change.left);
+        return;
+      case 'endSession':
+        run.endSession.run(change.session);
+        run.endSubscriptions.run(change.session);
+        run.endIncoming.run(change.session);
+        for (const id of change.messages) this.#unqueue(id, change.session);
+        return;
+      case 'subscribe':
+        run.subscribe.run(change.session, change.filter, change.options);
+        return;
+      case 'unsubscribe':
+        run.unsubscribe.run(change.session, change.filter);
+        return;
+      case 'incoming':
+        run.incoming.run(change.session, change.packetId);
+        return;
+      case 'unincoming':
+        run.unincoming.run(change.session, change.packetId);
+        return;
+      case 'retain':
+        run.retain.run(change.retained);
+        return;
+      case 'unretain':
+        run.unretain.run(change.topic);
+        return;
+      case 'will':
+        run.will.run(change.will);
+        return;
+      case 'unwill':
+        run.unwill.run(change.clientId);
+        return;
+    }
+  }
+
+  #unqueue(id: number, session: number): void {
+    this.#statements.unqueue.run(id, session);
+    this.#statements.dropMessage.run(id, id);
+  }
+}
+
+function prepare(file: Sqlite.Database) {
+  return {
+    session: file.prepare<[number, string, number | null]>(
+      `INSERT INTO "mqttSessions" VALUES (?, ?, ?) ON CONFLICT ("id") DO UPDATE SET "left" = excluded."left"`,
+    ),
+    endSession: file.prepare<[number]>('DELETE FROM "mqttSessions" WHERE "id" = ?'),
+    endSubscriptions: file.prepare<[number]>('DELETE FROM "mqttSubscriptions" WHERE "session" = ?'),
+    endIncoming: file.prepare<[number]>('DELETE FROM "mqttIncoming" WHERE "session" = ?'),
+    subscribe: file.prepare<[number, string, number]>('REPLACE INTO "mqttSubscriptions" VALUES (?, ?, ?)'),
+    unsubscribe: file.prepare<[number, string]>('DELETE FROM "mqttSubscriptions" WHERE "session" = ? AND "filter" = ?'),
+    addMessage: file.prepare<[StoredMessage]>('REPLACE INTO "mqttMessages" VALUES (@id, @topic, @qos, @payload)'),
+    dropMessage: file.prepare<[number, number]>(
+      'DELETE FROM "mqttMessages" WHERE "id" = ? AND NOT EXISTS (SELECT 1 FROM "mqttQueue" WHERE "message" = ?)',
+    ),
+    // A message that is written again finds what has become of it since.
+    enqueue: file.prepare<[number, number]>('INSERT OR IGNORE INTO "mqttQueue" VALUES (?, ?, NULL, 0)'),
+    queue: file.prepare<[number, number, number | null, number]>('REPLACE INTO "mqttQueue" VALUES (?, ?, ?, ?)'),
+    unqueue: file.prepare<[number, number]>('DELETE FROM "mqttQueue" WHERE "message" = ? AND "session" = ?'),
+    incoming: file.prepare<[number, number]>('REPLACE INTO "mqttIncoming" VALUES (?, ?)'),
+    unincoming: file.prepare<[number, number]>('DELETE FROM "mqttIncoming" WHERE "session" = ? AND "packetId" = ?'),
+    retain: file.prepare<[RetainedMessage]>('REPLACE INTO "mqttRetained" VALUES (@topic, @qos, @payload)'),
+    unretain: file.prepare<[string]>('DELETE FROM "mqttRetained" WHERE "topic" = ?'),
+    will: file.prepare<[StoredWill]>(
+      `REPLACE INTO "mqttWills" VALUES (@clientId, @topic, @qos, @retain, @payload, @generation, @sessionId)`,
+    ),
+    unwill: file.prepare<[string]>('DELETE FROM "mqttWills" WHERE "clientId" = ?'),
+    tidy: [
+      // The last session of a client id is the one that counts.
+      'DELETE FROM "mqttSessions" WHERE "id" NOT IN (SELECT max("id") FROM "mqttSessions" GROUP BY "clientId")',
+      'DELETE FROM "mqttSubscriptions" WHERE "session" NOT IN (SELECT "id" FROM "mqttSessions")',
+      'DELETE FROM "mqttIncoming" WHERE "session" NOT IN (SELECT "id" FROM "mqttSessions")',
+      'DELETE FROM "mqttQueue" WHERE "session" NOT IN (SELECT "id" FROM "mqttSessions")',
+      `DELETE FROM "mqttQueue" WHERE NOT EXISTS (SELECT 1 FROM "mqttMessages" WHERE "id" = "message")`,
+      `DELETE FROM "mqttMessages" WHERE NOT EXISTS (SELECT 1 FROM "mqttQueue" WHERE "message" = "id")`,
+    ].map((text) => file.prepare(text)),
+  };
+}

@@ -1,0 +1,391 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type Sqlite from 'better-sqlite3';
+import { v7 as uuidv7 } from 'uuid';
+import { bringUpToDate } from '../files/schema.js';
+import { openSqlite, storeFull } from '../sqlite/dialect.js';
+import { fold } from '../sqlite/fold.js';
+import { Slices } from '../sqlite/slices.js';
+import type { LogCondition } from './logs/search.js';
+import { type OutboxChange, OutboxRows } from './outbox/rows.js';
+import { MissedRows } from './series/missed.js';
+import { SeriesRanges, type Sum, type SumsQuery } from './series/ranges.js';
+import { fromLogRow, fromPointRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.js';
+import { type MessageUsage, prepareUsage } from './series/usage.js';
+import type { MqttChange } from './sessions/changes.js';
+import { MqttRows } from './sessions/rows.js';
+import type { Done, Expired, Place, StepOrder } from './threads/protocol.js';
+import { MessageReader } from './threads/reader.js';
+import { type Job, SeriesWriter, type StoreLog, unavailable } from './threads/writer.js';
+import {
+  everything,
+  type LogQuestion,
+  type LogsRead,
+  type NewLogEntry,
+  type Point,
+  type Range,
+  type SeriesKey,
+  type StoredPoint,
+  severities,
+  timeLimit,
+} from './types.js';
+
+export * from './types.js';
+
+/** Points in one transaction at most; more are written in the next. */
+const batchSize = 20_000;
+
+/**
+ * Time-series, logs, MQTT sessions and the outbox. Writes are collected for one turn of the event loop and go to a worker
+ * thread as one transaction, so that the loop never waits for the disk; reads go through a second connection, here.
+ */
+export class MessageStore {
+  /** What is on disk of MQTT sessions. */
+  readonly mqtt: MqttRows;
+  /** What has been stored after a place. */
+  readonly missed: MissedRows;
+  /** What is on disk of messages on their way to bridges. */
+  readonly outbox: OutboxRows;
+  readonly #log: StoreLog;
+  readonly #now: () => number;
+  readonly #reader: Sqlite.Database;
+  readonly #thread: MessageReader;
+  readonly #statements: ReturnType<typeof prepareReads>;
+  readonly #usage: ReturnType<typeof prepareUsage>;
+  readonly #ranges: SeriesRanges;
+  readonly #writer: SeriesWriter;
+  #full: Error | undefined;
+  #outboxFull: Error | undefined;
+  #watcher = () => {};
+  #open = new OpenBatch();
+  #flushScheduled = false;
+  readonly #waiting: Job[] = [];
+  #pending = 0;
+  #closing: Promise<void> | undefined;
+  #end: Place = { points: 0, logs: 0 };
+
+  private constructor(directory: string, path: string, options: { log: StoreLog; now(): number }) {
+    this.#log = options.log;
+    this.#now = options.now;
+    this.#reader = openSqlite(path, { readonly: true });
+    this.#thread = new MessageReader(directory);
+    this.#statements = prepareReads(this.#reader);
+    this.#usage = prepareUsage(this.#reader);
+    this.#ranges = new SeriesRanges(this.#reader);
+    this.mqtt = new MqttRows(this.#reader);
+    this.missed = new MissedRows(this.#reader);
+    this.outbox = new OutboxRows(this.#reader);
+    this.#writer = new SeriesWriter(path, {
+      log: options.log,
+      next: () => this.#nextJob(),
+      sized: () => this.#watcher(),
+    });
+  }
+
+  /**
+   * Opens `messages.db` in `directory`, made when missing, and brings its schema up to date. `now` in milliseconds.
+   * @throws Error when the file cannot be opened for writing.
+   */
+  static async open(directory: string, options: { log: StoreLog; now(): number }): Promise<MessageStore> {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const path = join(directory, 'messages.db');
+    await bringUpToDate(directory, 'messages.db');
+    const store = new MessageStore(directory, path, options);
+    try {
+      await store.#writer.start();
+      await store.#ask({ tidy: true });
+    } catch (error) {
+      await store.close();
+      throw error;
+    }
+    return store;
+  }
+
+  /** What its writer does: how long commits take, and when the last one was (milliseconds of `performance`). */
+  get writer(): Pick<SeriesWriter, 'commits' | 'committedAt'> {
+    return this.#writer;
+  }
+
+  /** Questions that the thread for long reads has not answered. */
+  get reading(): number {
+    return this.#thread.waiting;
+  }
+
+  /** Commits something that changes nothing: rejects when nothing can be written. */
+  async prove(): Promise<void> {
+    await this.#ask({ prove: true });
+  }
+
+  /** Where what is on disk ends. */
+  get end(): Place {
+    return this.#end;
+  }
+
+  /** Points and log entries that have been given and are not yet known to be on disk. */
+  get pending(): number {
+    return this.#pending;
+  }
+
+  /** Bytes of the file that are in use; what is removed makes room in it before it grows. */
+  get size(): number {
+    return this.#writer.held.size;
+  }
+
+  /** Bytes of payload that bridges have not delivered yet, each counted once for every bridge. */
+  get outboxPending(): number {
+    return this.#writer.held.outboxPending;
+  }
+
+  /** Has `watcher` called whenever the size may be another one. */
+  watchSize(watcher: () => void): void {
+    this.#watcher = watcher;
+  }
+
+  /** Why nothing more is taken; undefined while there is room. What sessions already hold changes all the same. */
+  get full(): Error | undefined {
+    return this.#full;
+  }
+
+  /** Takes no more points and log entries, for this reason, until called without one. */
+  setFull(reason: string | undefined): void {
+    this.#full = reason === undefined ? undefined : storeFull(reason);
+  }
+
+  /** Why no more is taken for bridges to deliver; undefined while there is room. */
+  get outboxFull(): Error | undefined {
+    return this.#full ?? this.#outboxFull;
+  }
+
+  /** As setFull, for the outbox alone. */
+  setOutboxFull(reason: string | undefined): void {
+    this.#outboxFull = reason === undefined ? undefined : storeFull(reason);
+  }
+
+  /** What is stored of an account; of all of them without one. */
+  usage(accountId?: string): MessageUsage {
+    return this.#usage(accountId);
+  }
+
+  /**
+   * Stores the points of one message. `done` is called once, never before this returns, in the order of the calls:
+   * after the commit that made the points durable, or with the error for which they are not kept.
+   */
+  append(key: SeriesKey, points: Point[], done: Done): void {
+    this.#makeRoom();
+    const refusal = this.#refusal() ?? this.#full ?? refusalOf(points);
+    const kept = refusal ? [] : points;
+    this.#pending += kept.length;
+    this.#open.add(key, kept, this.#settled({ points: kept.length, logs: 0 }, refusal, done));
+    this.#collected();
+  }
+
+  /** Stores a log entry under a new id, which it answers; `done` as for append. */
+  appendLog(entry: NewLogEntry, done: Done): string {
+    this.#makeRoom();
+    const id = uuidv7({ msecs: this.#now() });
+    const row = this.#refusal() ?? this.#full ?? toLogRow(entry, id);
+    if (row instanceof Error) {
+      this.#open.calls.push(this.#settled(nothing, row, done));
+    } else {
+      this.#pending += 1;
+      this.#open.logs.push(row);
+      this.#open.calls.push(this.#settled({ points: 0, logs: 1 }, undefined, done));
+    }
+    this.#collected();
+    return id;
+  }
+
+  /** Writes changes of MQTT sessions, in one transaction with what was appended right before; `done` as for append. */
+  record(changes: readonly MqttChange[], done: Done): void {
+    const refusal = this.#refusal();
+    if (!refusal) for (const change of changes) this.#open.changes.push(change);
+    this.#open.calls.push(this.#settled(nothing, refusal, done));
+    this.#collected();
+  }
+
+  /** Writes changes of the outbox, in one transaction with what was appended right before; `done` as for append. */
+  recordOutbox(changes: readonly OutboxChange[], done: Done): void {
+    // A message is refused like any other when the disk is full; that one has gone out is not.
+    const isNew = changes.some(({ kind }) => kind === 'add');
+    const refusal = this.#refusal() ?? (isNew ? this.outboxFull : undefined);
+    if (!refusal) for (const change of changes) this.#open.outbox.push(change);
+    this.#open.calls.push(this.#settled(nothing, refusal, done));
+    this.#collected();
+  }
+
+  /** Points of a series in a range, committed ones only, at most `limit`. */
+  read(key: SeriesKey, range: Range): StoredPoint[] {
+    const series = this.#statements.series.get(key);
+    if (series === undefined) return [];
+    const { from, to, order, limit, after } = range;
+    if (order === 'asc') {
+      const { time, sequence } = after && after.time >= from ? after : { time: from, sequence: 0 };
+      return this.#statements.ascending.all({ series, time, sequence, bound: to, limit }).map(fromPointRow);
+    }
+    const { time, sequence } = after && after.time < to ? after : { time: to, sequence: 0 };
+    return this.#statements.descending.all({ series, time, sequence, bound: from, limit }).map(fromPointRow);
+  }
+
+  /** As `read`; of one category when it is given, which may take some turns of the event loop. */
+  async page(key: SeriesKey, range: Range, category?: string): Promise<StoredPoint[]> {
+    if (category === undefined) return this.read(key, range);
+    const series = this.#statements.series.get(key);
+    const id = this.#statements.category.get(category);
+    return series === undefined || id === undefined ? [] : this.#ranges.page(series, id, range, new Slices());
+  }
+
+  /** The last points of a series by time, newest first, at most `limit`. */
+  latest(key: SeriesKey, limit: number): StoredPoint[] {
+    return this.read(key, { ...everything, order: 'desc', limit });
+  }
+
+  /** Sums of a series by bucket and category, over some turns of the event loop; undefined past the query's limit. */
+  async sums(key: SeriesKey, query: SumsQuery): Promise<Sum[] | undefined> {
+    const series = this.#statements.series.get(key);
+    const category = query.category === undefined ? undefined : this.#statements.category.get(query.category);
+    if (series === undefined || (query.category !== undefined && category === undefined)) return [];
+    return this.#ranges.sums(series, category, query, new Slices());
+  }
+
+  /**
+   * Log entries that pass, in a thread of its own, and how many pass it in all (`mostFound` at most when there are
+   * conditions or an account). Undefined when it would take too long: then a shorter range or more is to be asked for.
+   */
+  async searchLogs(question: LogQuestion): Promise<LogsRead | undefined> {
+    const { from = -timeLimit, to = timeLimit + 1, severities: levels = severities } = question;
+    const search = { ...question, from, to, severities: levels.map((severity) => severities.indexOf(severity)) };
+    const found = await this.#thread.ask('searchLogs', search);
+    if (!found) return undefined;
+    const { rows, total, maxScore } = found;
+    return { entries: rows.map((row) => ({ ...fromLogRow(row), score: row.score })), total, maxScore };
+  }
+
+  /** A page (from 1) of one device's entries, newest first, otherwise as searchLogs; `text` is in message, details or code. */
+  readLogs(
+    deviceId: string,
+    { text, ...range }: Pick<LogQuestion, 'severities' | 'from' | 'to'> & { text?: string | undefined },
+    { page, pageSize }: { page: number; pageSize: number },
+  ): Promise<LogsRead | undefined> {
+    const conditions: LogCondition[] =
+      text === undefined || text === '' ? [] : [{ kind: 'contains', text: fold(text) }];
+    const part = { offset: (page - 1) * pageSize, limit: pageSize };
+    return this.searchLogs({ scope: { deviceId }, ...range, conditions, sort: 'newest', ...part });
+  }
+
+  /** Removes the points and log entries of a purged device, in shares that let other writes pass between them. */
+  async deleteDevice(deviceId: string): Promise<void> {
+    while (await this.#ask({ deleteSome: { deviceId } }));
+  }
+
+  /** Removes the points of a purged channel on every device, likewise. */
+  async deleteChannel(channelTemplateId: string): Promise<void> {
+    while (await this.#ask({ deleteSome: { channelTemplateId } }));
+  }
+
+  /** One step of removing what has had its time, a few milliseconds long; whether there is more. */
+  expireSome(expired: Expired): Promise<boolean> {
+    return this.#ask({ expireSome: expired });
+  }
+
+  /** Likewise of removing the oldest points and log entries of all until `bytes` are in use; false when there are none. */
+  evictSome(bytes: number): Promise<boolean> {
+    return this.#ask({ evictSome: { now: this.#now(), bytes } });
+  }
+
+  /** Ends the store: everything appended before is on disk and its `done` called when the promise resolves. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    await this.#writer.drain();
+    await this.#thread.close();
+    // The last connection to close folds the write-ahead log into the file, and a reader cannot.
+    this.#reader.close();
+    await this.#writer.end(closed());
+  }
+
+  // Collecting
+
+  #refusal(): Error | undefined {
+    if (this.#closing) return closed();
+    return this.#writer.available ? undefined : unavailable();
+  }
+
+  /** The call's `done`, once, with nothing thrown into the others; it takes the end on, past what the call has added. */
+  #settled({ points, logs }: Place, refusal: Error | undefined, done: Done): SettledCall {
+    return (failure, end) => {
+      this.#pending -= points + logs;
+      if (end) {
+        end.points += points;
+        end.logs += logs;
+      }
+      try {
+        done(refusal ?? failure, end);
+      } catch (error) {
+        this.#log.error({ err: error }, 'A callback of the message store has thrown.');
+      }
+    };
+  }
+
+  /** A full transaction ends before the next message, not after it: what follows a message joins it. */
+  #makeRoom(): void {
+    if (this.#open.size >= batchSize) this.#seal();
+  }
+
+  #collected(): void {
+    if (this.#flushScheduled) return;
+    this.#flushScheduled = true;
+    setImmediate(() => {
+      this.#flushScheduled = false;
+      this.#writer.send();
+    });
+  }
+
+  /** Ends the open batch; what comes now goes into the next transaction. */
+  #seal(): void {
+    const batch = this.#open;
+    if (batch.calls.length === 0) return;
+    this.#open = new OpenBatch();
+    this.#waiting.push({
+      order: { write: batch.toBatch() },
+      settle: (failure, _, end) => {
+        if (end) this.#end = end;
+        const at = end && { points: end.points - batch.pointCount, logs: end.logs - batch.logs.length };
+        for (const done of batch.calls) done(failure, at);
+      },
+    });
+  }
+
+  /** An order in its place among the writes; whether there is more to do. */
+  #ask(order: StepOrder): Promise<boolean> {
+    const refusal = this.#refusal();
+    if (refusal) return Promise.reject(refusal);
+    return new Promise((resolve, reject) => {
+      this.#seal();
+      this.#waiting.push({
+        order,
+        settle: (failure, more, end) => {
+          if (end) this.#end = end;
+          if (failure) reject(failure);
+          else resolve(more);
+        },
+      });
+      this.#writer.send();
+    });
+  }
+
+  #nextJob(): Job | undefined {
+    if (this.#waiting.length === 0) this.#seal();
+    return this.#waiting.shift();
+  }
+}
+
+/** What is called when a transaction has ended; without an error, with the end of the call before. */
+type SettledCall = (failure?: Error, end?: Place) => void;
+const nothing: Place = { points: 0, logs: 0 };
+
+function closed(): Error {
+  return new Error('The message store is closed.');
+}

@@ -1,0 +1,88 @@
+/** What series.ts and its worker say to each other. */
+
+import type { OutboxChange } from '../outbox/rows.js';
+import type { MqttChange } from '../sessions/changes.js';
+
+/** A log entry as its row; `tags` and `custom` are JSON. */
+export interface LogRow {
+  id: string;
+  accountId: string;
+  deviceId: string;
+  time: number;
+  received: number;
+  severity: number;
+  message: string | null;
+  code: string | null;
+  details: string | null;
+  tags: string;
+  custom: string | null;
+  /** 1 for an entry of the service itself. */
+  byService: number;
+}
+
+/** Where points and log entries end: the last sequence of each. Both only grow, and in the order of the calls. */
+export interface Place {
+  points: number;
+  logs: number;
+}
+
+/** Called once: without an error when what was given is on disk. `end` is its end there, good until this returns. */
+export type Done = (error?: Error, end?: Readonly<Place>) => void;
+
+/** How many numbers a point takes in `Batch.points`: index of its key, time, index of its category, number (NaN: none). */
+export const pointWidth = 4;
+
+/** What is written in one transaction, flat because that is copied between threads fastest. */
+export interface Batch {
+  /** Account, device and channel template of each series that occurs, three texts each. */
+  keys: string[];
+  categories: string[];
+  points: Float64Array;
+  /** By index of the point; sparse, most points have none. */
+  texts: Map<number, string>;
+  logs: LogRow[];
+  /** Of MQTT sessions, in their order. */
+  changes: MqttChange[];
+  outbox: OutboxChange[];
+}
+
+/** Whose rows are to be removed: a purged device's points and log, or a purged channel's points on every device. */
+export type Purged = { deviceId: string } | { channelTemplateId: string };
+
+/** What has had its time: points of a channel on every device, log entries of an account; `before` in milliseconds. */
+export type Expired = { before: number } & ({ channelTemplateId: string } | { logsOf: string });
+
+/** The oldest are to go, until so many `bytes` of the file are in use; `now` in milliseconds. */
+export interface Eviction {
+  now: number;
+  bytes: number;
+}
+
+/** Orders that are carried out in steps, one step for each. */
+export type StepOrder =
+  | { deleteSome: Purged }
+  | { expireSome: Expired }
+  | { evictSome: Eviction }
+  | { tidy: true }
+  | { prove: true };
+
+export type Order = { write: Batch } | StepOrder | { close: true };
+
+/** In bytes: `size` is how much of the file is in use, `outboxPending` how much payload bridges have not delivered yet. */
+export interface Held {
+  size: number;
+  outboxPending: number;
+}
+
+/**
+ * After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove; `commitTime` is
+ * how long COMMIT has taken, in milliseconds.
+ */
+export type Answer =
+  | ({ ready: true } & Held)
+  | ({ more: boolean; end: Place; commitTime: number } & Held)
+  | { failure: { message: string; code?: string | undefined } };
+
+export interface WorkerSettings {
+  path: string;
+}

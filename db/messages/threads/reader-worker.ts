@@ -1,0 +1,25 @@
+/** The reading thread: one question after the other, answered in their order. What can be asked is in message-reads.ts. */
+import { parentPort, workerData } from 'node:worker_threads';
+import type { Answered, Asked } from './reader.js';
+import { openReads, type Reads } from './reads.js';
+
+const port = parentPort;
+if (!port) throw new Error('message-reader-worker runs as a worker thread only.');
+const reads = openReads((workerData as { directory: string }).directory);
+
+port.on('message', (asked: Asked) => {
+  if ('close' in asked) {
+    reads.close();
+    port.close();
+    return;
+  }
+  port.postMessage(answer(asked.name, asked.question));
+});
+
+function answer<N extends keyof Reads>(name: N, question: Parameters<Reads[N]>[0]): Answered {
+  try {
+    return { answer: reads[name](question) };
+  } catch (error) {
+    return { failure: (error as Error).message };
+  }
+}

@@ -1,0 +1,17 @@
+/** What the reading thread can be asked, by name; each works on connections of its own and may take its time. */
+import { LogReader } from '../logs/reader.js';
+import type { LogSearch, LogsFound } from '../logs/search.js';
+
+/** The questions and their answers; both are copied between threads. */
+export interface Reads {
+  searchLogs(search: LogSearch): LogsFound;
+}
+
+/** Opens what the questions need; `directory` is the data directory. */
+export function openReads(directory: string): Reads & { close(): void } {
+  const logs = new LogReader(directory);
+  return {
+    searchLogs: (search) => logs.search(search),
+    close: () => logs.close(),
+  };
+}

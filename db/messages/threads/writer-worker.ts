@@ -1,0 +1,315 @@
+/**
+ * The writer of messages.db, in a thread of its own: one batch is one transaction, answered after its commit. It shares
+ * no memory with the main thread and decides nothing; what it is sent has been checked.
+ */
+import { parentPort, workerData } from 'node:worker_threads';
+import type Sqlite from 'better-sqlite3';
+import { boundedCache } from '../../sqlite/cache.js';
+import { openSqlite } from '../../sqlite/dialect.js';
+import { LogWriter } from '../logs/writer.js';
+import type { OutboxChange } from '../outbox/rows.js';
+import { OutboxWriter } from '../outbox/writer.js';
+import { SeriesCounts } from '../series/counts.js';
+import { LatePoints } from '../series/late-points.js';
+import { SeriesMarks } from '../series/marks.js';
+import { SeriesRemoval } from '../series/removal.js';
+import { MqttWriter } from '../sessions/writer.js';
+import {
+  type Answer,
+  type Batch,
+  type Held,
+  type LogRow,
+  type Order,
+  type Place,
+  pointWidth,
+  type StepOrder,
+  type WorkerSettings,
+} from './protocol.js';
+
+/** About 32 MB of log between checkpoints: points of many series share pages, which are then written back once. */
+const checkpointPages = 8000;
+const seriesKept = 50_000;
+const categoriesKept = 10_000;
+
+/** A series as its row has it; `oldest` is infinite while it has no point. */
+interface KnownSeries {
+  id: number;
+  accountId: string;
+  oldest: number;
+}
+
+class Writer {
+  readonly #file: Sqlite.Database;
+  readonly #statements: ReturnType<typeof prepare>;
+  readonly #mqtt: MqttWriter;
+  readonly #logs: LogWriter;
+  readonly #outbox: OutboxWriter;
+  readonly #counts: SeriesCounts;
+  readonly #marks: SeriesMarks;
+  readonly #late: LatePoints;
+  readonly #removal: SeriesRemoval;
+  readonly #pageSize: number;
+  readonly #series = boundedCache<string, KnownSeries>(seriesKept);
+  readonly #categories = boundedCache<string, number>(categoriesKept);
+  /** The last one given out, to a point or a log entry. */
+  #sequence: number;
+  #end: Place;
+  /** How long the last COMMIT has taken, in milliseconds. */
+  commitTime = 0;
+
+  constructor(path: string) {
+    this.#file = openSqlite(path);
+    this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
+    this.#statements = prepare(this.#file);
+    this.#mqtt = new MqttWriter(this.#file);
+    this.#logs = new LogWriter(this.#file);
+    this.#marks = new SeriesMarks(this.#file);
+    this.#late = new LatePoints(this.#file);
+    this.#outbox = new OutboxWriter(this.#file);
+    this.#counts = new SeriesCounts(this.#file);
+    this.#removal = new SeriesRemoval(this.#file, {
+      counts: this.#counts,
+      outbox: this.#outbox,
+      size: () => this.size,
+      changed: ({ id, accountId, deviceId, channelTemplateId, oldest }) => {
+        this.#series.delete(nameOf([accountId, deviceId, channelTemplateId]));
+        this.#marks.forget(id, oldest ?? Number.MAX_SAFE_INTEGER);
+        this.#late.forget(id, oldest ?? Number.MAX_SAFE_INTEGER);
+      },
+    });
+    this.#pageSize = this.#file.pragma('page_size', { simple: true }) as number;
+    const { sequence, lastLog } = this.#statements;
+    this.#end = { points: sequence.get() ?? 0, logs: lastLog.get() ?? 0 };
+    this.#sequence = Math.max(this.#end.points, this.#end.logs);
+  }
+
+  get end(): Place {
+    return this.#end;
+  }
+
+  /** Bytes of the file that are in use; those of removed rows are used again before it grows. */
+  get size(): number {
+    const { pageCount, freePages } = this.#statements;
+    return ((pageCount.get() ?? 0) - (freePages.get() ?? 0)) * this.#pageSize;
+  }
+
+  /** What is held, in bytes. */
+  get held(): Held {
+    return { size: this.size, outboxPending: this.#outbox.pendingBytes };
+  }
+
+  write(batch: Batch): void {
+    this.#transaction(() => {
+      this.#writePoints(batch);
+      this.#writeLogs(batch.logs);
+      for (const change of batch.changes) this.#mqtt.write(change);
+      this.#writeOutbox(batch.outbox);
+    });
+  }
+
+  /** One step; whether there is more to do. */
+  step(order: StepOrder): boolean {
+    return this.#transaction(() => {
+      if ('deleteSome' in order) return this.#removal.purgeSome(order.deleteSome);
+      if ('expireSome' in order) return this.#removal.expireSome(order.expireSome);
+      if ('evictSome' in order) return this.#removal.evictSome(order.evictSome);
+      if ('prove' in order) this.#statements.keepSequence.run(this.#sequence);
+      else this.#mqtt.tidy();
+      return false;
+    });
+  }
+
+  /** Whether log entries are waiting to be indexed. */
+  get isBehind(): boolean {
+    return this.#logs.isBehind;
+  }
+
+  indexSome(): void {
+    this.#transaction(() => this.#logs.indexSome());
+  }
+
+  close(): void {
+    this.#file.close();
+  }
+
+  #writePoints({ keys, categories, points, texts }: Batch): void {
+    if (points.length === 0) return;
+    const series: KnownSeries[] = [];
+    for (let at = 0; at < keys.length; at += 3) series.push(this.#seriesOf(keys.slice(at, at + 3)));
+    const ids = series.map(({ id }) => id);
+    const oldest = Float64Array.from(series, (one) => one.oldest);
+    const counts = new Uint32Array(series.length);
+    const categoryIds = categories.map((text) => this.#categoryId(text));
+    const { addPoint } = this.#statements;
+    for (let point = 0, at = 0; at < points.length; point += 1, at += pointWidth) {
+      const number = points[at + 3] as number;
+      const index = points[at] as number;
+      const time = points[at + 1] as number;
+      this.#sequence += 1;
+      const id = ids[index] as number;
+      const category = categoryIds[points[at + 2] as number] as number;
+      this.#late.add(id, time, this.#sequence);
+      addPoint.run(id, time, this.#sequence, category, Number.isNaN(number) ? null : number, texts.get(point) ?? null);
+      this.#marks.add(id, category, time);
+      (counts[index] as number) += 1;
+      if (time < (oldest[index] as number)) oldest[index] = time;
+    }
+    this.#end = { ...this.#end, points: this.#sequence };
+    this.#statements.keepSequence.run(this.#sequence);
+    this.#keepOldest(series, oldest);
+    this.#count(series, counts);
+  }
+
+  #keepOldest(series: readonly KnownSeries[], oldest: Float64Array): void {
+    for (const [index, one] of series.entries()) {
+      const time = oldest[index] as number;
+      if (time === one.oldest) continue;
+      this.#statements.keepOldest.run(time, one.id);
+      one.oldest = time;
+    }
+  }
+
+  #count(series: readonly KnownSeries[], counts: Uint32Array): void {
+    const points = new Map<string, number>();
+    for (const [index, { accountId }] of series.entries())
+      points.set(accountId, (points.get(accountId) ?? 0) + (counts[index] as number));
+    for (const [accountId, count] of points) this.#counts.add(accountId, count, 0);
+  }
+
+  #writeLogs(logs: readonly LogRow[]): void {
+    if (logs.length === 0) return;
+    const added = new Map<string, number>();
+    for (const { accountId } of logs) added.set(accountId, (added.get(accountId) ?? 0) + 1);
+    this.#logs.write(logs, () => {
+      this.#sequence += 1;
+      return this.#sequence;
+    });
+    this.#end = { ...this.#end, logs: this.#sequence };
+    this.#statements.keepSequence.run(this.#sequence);
+    for (const [accountId, count] of added) this.#counts.add(accountId, 0, count);
+  }
+
+  #seriesOf(key: string[]): KnownSeries {
+    const name = nameOf(key);
+    const known = this.#series.get(name);
+    if (known) return known;
+    const { findSeries, addSeries } = this.#statements;
+    const found = findSeries.get(key) ?? { id: Number(addSeries.run(key).lastInsertRowid), oldest: null };
+    const series = { id: found.id, accountId: key[0] as string, oldest: found.oldest ?? Number.POSITIVE_INFINITY };
+    this.#series.set(name, series);
+    return series;
+  }
+
+  #writeOutbox(changes: OutboxChange[]): void {
+    if (changes.length === 0) return;
+    const next = () => {
+      this.#sequence += 1;
+      return this.#sequence;
+    };
+    for (const change of changes) this.#outbox.write(change, next);
+    this.#statements.keepSequence.run(this.#sequence);
+  }
+
+  #categoryId(text: string): number {
+    const known = this.#categories.get(text) ?? this.#statements.findCategory.get(text);
+    const id = known ?? Number(this.#statements.addCategory.run(text).lastInsertRowid);
+    this.#categories.set(text, id);
+    return id;
+  }
+
+  #transaction<R>(work: () => R): R {
+    const [sequence, end] = [this.#sequence, this.#end];
+    this.#statements.begin.run();
+    try {
+      const result = work();
+      const from = performance.now();
+      this.#statements.commit.run();
+      this.commitTime = performance.now() - from;
+      return result;
+    } catch (error) {
+      // SQLite itself may have ended the transaction (disk full, I/O error).
+      if (this.#file.inTransaction) this.#statements.rollback.run();
+      // Ids that were given out in it are void.
+      this.#sequence = sequence;
+      this.#end = end;
+      this.#series.clear();
+      this.#categories.clear();
+      this.#marks.clear();
+      this.#late.clear();
+      this.#logs.rolledBack();
+      this.#outbox.recount();
+      throw error;
+    }
+  }
+}
+
+function nameOf(key: string[]): string {
+  return key.join('/');
+}
+
+function prepare(file: Sqlite.Database) {
+  return {
+    begin: file.prepare('BEGIN IMMEDIATE'),
+    commit: file.prepare('COMMIT'),
+    rollback: file.prepare('ROLLBACK'),
+    sequence: file.prepare<[], number>(`SELECT "value" FROM "counters" WHERE "name" = 'sequence'`).pluck(),
+    lastLog: file.prepare<[], number | null>('SELECT max("sequence") FROM "logs"').pluck(),
+    keepSequence: file.prepare(`UPDATE "counters" SET "value" = ? WHERE "name" = 'sequence'`),
+    pageCount: file.prepare<[], number>('PRAGMA page_count').pluck(),
+    freePages: file.prepare<[], number>('PRAGMA freelist_count').pluck(),
+    findSeries: file.prepare<[string[]], { id: number; oldest: number | null }>(
+      'SELECT "id", "oldest" FROM "series" WHERE "accountId" = ? AND "deviceId" = ? AND "channelTemplateId" = ?',
+    ),
+    keepOldest: file.prepare<[number, number]>('UPDATE "series" SET "oldest" = ? WHERE "id" = ?'),
+    addSeries: file.prepare<[string[]]>(
+      'INSERT INTO "series" ("accountId", "deviceId", "channelTemplateId") VALUES (?, ?, ?)',
+    ),
+    findCategory: file.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
+    addCategory: file.prepare<[string]>('INSERT INTO "categories" ("text") VALUES (?)'),
+    addPoint: file.prepare('INSERT INTO "points" VALUES (?, ?, ?, ?, ?, ?)'),
+  };
+}
+
+const port = parentPort;
+if (!port) throw new Error('series-worker runs as a worker thread only.');
+const writer = new Writer((workerData as WorkerSettings).path);
+let idle: NodeJS.Immediate | undefined;
+
+port.on('message', (order: Order) => {
+  if ('close' in order) {
+    clearImmediate(idle);
+    writer.close();
+    port.close();
+    return;
+  }
+  port.postMessage(carryOut(order));
+  indexWhenIdle();
+});
+port.postMessage({ ready: true, ...writer.held } satisfies Answer);
+indexWhenIdle();
+
+/** Indexes log entries between orders, a share in each turn; a full disk ends that until the next order. */
+function indexWhenIdle(): void {
+  clearImmediate(idle);
+  if (!writer.isBehind) return;
+  idle = setImmediate(() => {
+    try {
+      writer.indexSome();
+    } catch {
+      return;
+    }
+    indexWhenIdle();
+  });
+}
+
+function carryOut(order: Exclude<Order, { close: true }>): Answer {
+  try {
+    let more = false;
+    if ('write' in order) writer.write(order.write);
+    else more = writer.step(order);
+    return { more, end: writer.end, commitTime: writer.commitTime, ...writer.held };
+  } catch (error) {
+    const { message, code } = error as { message: string; code?: string };
+    return { failure: { message, code } };
+  }
+}

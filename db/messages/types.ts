@@ -1,0 +1,92 @@
+/** What is kept of messages, as everybody names it: points of series, entries of logs, and how both are asked for. */
+import type { LogSearch } from './logs/search.js';
+
+/** Milliseconds since 1970 that a date can hold, either way. */
+export const timeLimit = 8.64e15;
+/** Every point there can be. */
+export const everything = { from: -timeLimit, to: timeLimit + 1 } as const;
+
+/** One value of a series; `time` in milliseconds since 1970. */
+export interface Point {
+  time: number;
+  category: string;
+  numericValue: number | null;
+  stringValue: string | null;
+}
+
+export interface SeriesKey {
+  accountId: string;
+  deviceId: string;
+  channelTemplateId: string;
+}
+
+/** Levels of a log entry, most severe first; `lifecycle` stands beside them (decisions 7). */
+export const severities = [
+  'emergency',
+  'alert',
+  'critical',
+  'error',
+  'warn',
+  'notice',
+  'info',
+  'debug',
+  'lifecycle',
+] as const;
+export type Severity = (typeof severities)[number];
+
+/** `time` is the source's, `received` the service's; both in milliseconds since 1970. */
+export interface LogEntry {
+  id: string;
+  accountId: string;
+  deviceId: string;
+  time: number;
+  received: number;
+  severity: Severity;
+  message: string | null;
+  code: string | null;
+  details: string | null;
+  tags: string[];
+  custom: Record<string, unknown> | null;
+  /** Of the service itself, about a connection; what anybody has sent never is. */
+  byService: boolean;
+}
+export type NewLogEntry = Omit<LogEntry, 'id' | 'byService'> & Partial<Pick<LogEntry, 'byService'>>;
+export type LogInput = Pick<LogEntry, 'time' | 'severity' | 'message' | 'code' | 'details' | 'tags' | 'custom'>;
+
+/** A place between two points of a series. */
+export interface Cursor {
+  time: number;
+  sequence: number;
+}
+
+/** `from` inclusive and `to` exclusive, in milliseconds; `after` in the direction of `order`. */
+export interface Range {
+  from: number;
+  to: number;
+  order: 'asc' | 'desc';
+  limit: number;
+  after?: Cursor;
+}
+
+/** Points as they were stored: `sequence` tells apart those of one time, and grows over the life of the file. */
+export type StoredPoint = Point & { sequence: number };
+
+/** What is looked for in the log; what is left out of the range does not bound it. */
+export type LogQuestion = Omit<LogSearch, 'from' | 'to' | 'severities'> & {
+  from?: number | undefined;
+  to?: number | undefined;
+  severities?: readonly Severity[] | undefined;
+};
+
+/** A log entry that was looked for; `score` is how well it fits, 1 when nothing was asked of its text. */
+export type FoundEntry = LogEntry & { score: number };
+
+/** Some of the entries that were looked for, how many there are, and the best score of them all. */
+export interface LogsRead {
+  entries: FoundEntry[];
+  total: number;
+  maxScore: number;
+}
+
+/** Bytes of an entry as it came; a page of a thousand entries is answered at once. */
+export const longestLogEntry = 16_384;

@@ -1,0 +1,331 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import Sqlite from 'better-sqlite3';
+import { Kysely, type Transaction } from 'kysely';
+import { bringUpToDate } from '../files/schema.js';
+import { boundedCache } from '../sqlite/cache.js';
+import { openSqlite, openWriter, SqliteDialect, transact } from '../sqlite/dialect.js';
+import { FarWriter } from '../sqlite/writer-thread.js';
+import type { Row, Tables } from './records.js';
+
+export { isStoreBusy, isStoreFull, isUniqueViolation } from '../sqlite/dialect.js';
+
+export type Tx = Transaction<Tables>;
+/** The outer handle, or a transaction. */
+export type Db = Kysely<Tables>;
+
+/** What the access rules know of a device for every message; the trash included. */
+export type Placement = Pick<Row<'devices'>, 'id' | 'accountId' | 'deviceTemplateId' | 'organizationId' | 'deleted'>;
+/** What the access rules know of an organization; the trash included. */
+export type OrganizationNode = Pick<Row<'organizations'>, 'id' | 'accountId' | 'parentId' | 'deleted'>;
+/** A live channel of a device template. */
+export type ChannelRow = Pick<
+  Row<'channelTemplates'>,
+  'id' | 'name' | 'persistenceType' | 'streamBridgeDelivery' | 'accountId' | 'retentionDays'
+>;
+
+/** A login session as it is looked up for every request. */
+export type SessionRow = Omit<Row<'sessions'>, 'created' | 'address'>;
+/** A live application, as the access rules and its sessions need it. */
+export type ApplicationRow = Pick<
+  Row<'applications'>,
+  'id' | 'accountId' | 'kind' | 'accessTokenLifetime' | 'deviceTemplateId' | 'organizationId' | 'expiresAt'
+>;
+/** What the broker needs to check a secret. */
+export type CredentialRow = Pick<
+  Row<'credentials'>,
+  | 'accountId'
+  | 'entityId'
+  | 'entityType'
+  | 'secretHash'
+  | 'generation'
+  | 'previousHash'
+  | 'previousGeneration'
+  | 'previousUntil'
+>;
+
+/** A live certificate of a device, as it is looked up for a connection. */
+export type CertificateRow = Pick<Row<'certificates'>, 'id' | 'accountId' | 'entityId'>;
+/** A live CA of an account, as it is looked up for a certificate that names it as its issuer. */
+export type AuthorityRow = Pick<Row<'certificateAuthorities'>, 'id' | 'accountId' | 'certificate' | 'createDevices'>;
+
+/** Who stands behind a live end-user or account user; `organizationId` is null for an account user. */
+export interface EntityRole {
+  accountId: string;
+  userId: string;
+  organizationId: string | null;
+}
+
+/** A live custom field of a template. */
+export type CustomFieldRow = Pick<Row<'customFields'>, 'id' | 'name' | 'fieldType' | 'required' | 'default'>;
+
+/** What an identity is: an admin of the account, or the holder of live end-users, in these organizations. */
+export interface Roles {
+  accountId: string;
+  admin: boolean;
+  organizationIds: string[];
+}
+
+/** What expires in a time: how many, counted to a hundred thousand, and the first date. */
+export interface Expiring {
+  count: number;
+  first: string | null;
+}
+
+/** How many credentials are kept in memory. */
+const credentialsKept = 10_000;
+
+/** The registry: entities, identities, sessions. Owns its files; `close` ends them. */
+export class Registry {
+  readonly query: Db;
+  /** What its writer does: how long commits take, the last one (milliseconds of `performance`), who waits for a turn. */
+  readonly writer: ReturnType<typeof SqliteDialect.withFar>['writer'];
+  readonly #far: Db;
+  readonly #farWriter: FarWriter;
+  readonly #writer: Sqlite.Database;
+  readonly #reader: Sqlite.Database;
+  readonly #lookups: ReturnType<typeof prepareLookups>;
+  readonly #credentials = boundedCache<string, CredentialRow>(credentialsKept);
+
+  private constructor(writer: Sqlite.Database, reader: Sqlite.Database, farWriter: FarWriter) {
+    const { near, far, writer: turns } = SqliteDialect.withFar({ writer, reader }, farWriter);
+    this.writer = turns;
+    this.query = new Kysely<Tables>({ dialect: near });
+    this.#far = new Kysely<Tables>({ dialect: far });
+    this.#farWriter = farWriter;
+    this.#writer = writer;
+    this.#reader = reader;
+    this.#lookups = prepareLookups(reader);
+  }
+
+  /** Opens `registry.db` in `directory`, made when missing, and brings its schema up to date. */
+  static async open(directory: string): Promise<Registry> {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    const path = join(directory, 'registry.db');
+    await bringUpToDate(directory, 'registry.db');
+    return new Registry(openWriter(path), openSqlite(path, { readonly: true }), new FarWriter(path));
+  }
+
+  /** Runs `work` in one transaction, durable when the promise resolves. Using `query` inside it throws. */
+  transaction<R>(work: (tx: Tx) => Promise<R>): Promise<R> {
+    return transact(this.query, work);
+  }
+
+  /**
+   * As `transaction`, executed by a thread, so that the event loop goes on: for many rows. Others who write wait for its
+   * end as for any other; small ones are faster without.
+   */
+  longTransaction<R>(work: (tx: Tx) => Promise<R>): Promise<R> {
+    return transact(this.#far, work);
+  }
+
+  /** Commits something that changes nothing: rejects when nothing can be written, or another program holds the file. */
+  prove(): Promise<void> {
+    return this.writer.prove();
+  }
+
+  /** Ends the thread of long transactions; the next one starts it again. */
+  async restLong(): Promise<void> {
+    await this.#farWriter.close();
+  }
+
+  // The look-ups below answer at once, because a broker decision cannot wait. They see what is committed.
+
+  /** When the hardware of a device was replaced last; undefined where it never was. */
+  replacedAt(deviceId: string): string | undefined {
+    return this.#lookups.replaced.get(deviceId) ?? undefined;
+  }
+
+  placement(deviceId: string): Placement | undefined {
+    return this.#lookups.placement.get(deviceId);
+  }
+
+  channelsOf(deviceTemplateId: string): ChannelRow[] {
+    return this.#lookups.channels.all(deviceTemplateId);
+  }
+
+  customFieldsOf(templateId: string): CustomFieldRow[] {
+    return this.#lookups.customFields.all(templateId);
+  }
+
+  organizations(): IterableIterator<OrganizationNode> {
+    return this.#reader
+      .prepare<[], OrganizationNode>('SELECT "id", "accountId", "parentId", "deleted" FROM "organizations"')
+      .iterate();
+  }
+
+  rolesOf(userId: string): Roles | undefined {
+    const identity = this.#lookups.identity.get(userId);
+    if (!identity) return undefined;
+    const admin = this.#lookups.accountUser.get(userId) !== undefined;
+    return { accountId: identity.accountId, admin, organizationIds: this.#lookups.endUsers.all(userId) };
+  }
+
+  /** A live end-user or account user, by its own id. */
+  roleOfEntity(id: string): EntityRole | undefined {
+    return this.#lookups.endUser.get(id) ?? this.#lookups.accountUserEntity.get(id);
+  }
+
+  application(id: string): ApplicationRow | undefined {
+    return this.#lookups.application.get(id);
+  }
+
+  session(id: string): SessionRow | undefined {
+    return this.#lookups.session.get(id);
+  }
+
+  /** Kept in memory for a while: each CONNECT asks four times. */
+  credential(entityId: string): CredentialRow | undefined {
+    const known = this.#credentials.get(entityId);
+    if (known) return known;
+    const credential = this.#lookups.credential.get(entityId);
+    if (credential) this.#credentials.set(entityId, credential);
+    return credential;
+  }
+
+  certificate(fingerprint: string): CertificateRow | undefined {
+    return this.#lookups.certificate.get(fingerprint);
+  }
+
+  /** Whether there is a live certificate or CA. */
+  hasCertificates(): boolean {
+    return this.#lookups.anyCertificate.get() === 1;
+  }
+
+  /** CAs of this subject, in all accounts. */
+  authoritiesNamed(subject: string): AuthorityRow[] {
+    return this.#lookups.authorities.all(subject);
+  }
+
+  /** When a live certificate, or a live CA, expires; undefined when it is not there. */
+  validityOf(certificateId: string): string | undefined {
+    return this.#lookups.certificateEnd.get(certificateId) ?? this.#lookups.authorityEnd.get(certificateId);
+  }
+
+  /** How many live certificates and CAs expire in a time, and the first date of them. */
+  expiring(from: string, to: string): { certificates: Expiring; authorities: Expiring } {
+    const none = { count: 0, first: null };
+    return {
+      certificates: this.#lookups.expiringCertificates.get(from, to) ?? none,
+      authorities: this.#lookups.expiringAuthorities.get(from, to) ?? none,
+    };
+  }
+
+  /** To be told after the commit that made, replaced or removed one. */
+  credentialChanged(entityId: string): void {
+    this.#credentials.delete(entityId);
+  }
+
+  /**
+   * Empties the write-ahead log, in which what has been overwritten may still stand; false when it could not be done now,
+   * because somebody writes, or another program reads. It waits for nobody.
+   */
+  emptyLog(): boolean {
+    const patience = this.#writer.pragma('busy_timeout', { simple: true });
+    try {
+      this.#writer.pragma('busy_timeout = 0');
+      const [done] = this.#writer.pragma('wal_checkpoint(TRUNCATE)') as Array<{ busy: number }>;
+      return done?.busy === 0;
+    } catch {
+      return false;
+    } finally {
+      this.#writer.pragma(`busy_timeout = ${patience}`);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#farWriter.close();
+    await this.query.destroy();
+  }
+}
+
+function prepareLookups(reader: Sqlite.Database) {
+  return {
+    placement: reader.prepare<[string], Placement>(
+      'SELECT "id", "accountId", "deviceTemplateId", "organizationId", "deleted" FROM "devices" WHERE "id" = ?',
+    ),
+    replaced: reader.prepare<[string], string | null>('SELECT "replaced" FROM "devices" WHERE "id" = ?').pluck(),
+    channels: reader.prepare<[string], ChannelRow>(
+      `SELECT "id", "name", "persistenceType", "streamBridgeDelivery", "accountId", "retentionDays"
+       FROM "channelTemplates"
+       WHERE "entityId" = ? AND "deleted" IS NULL ORDER BY "name"`,
+    ),
+    customFields: reader.prepare<[string], CustomFieldRow>(
+      `SELECT "id", "name", "fieldType", "required", "default" FROM "customFields"
+       WHERE "templateId" = ? AND "deleted" IS NULL ORDER BY "name"`,
+    ),
+    identity: reader.prepare<[string], { accountId: string }>('SELECT "accountId" FROM "identities" WHERE "id" = ?'),
+    accountUser: reader.prepare<[string], unknown>(
+      'SELECT 1 FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL',
+    ),
+    endUser: reader.prepare<[string], EntityRole>(
+      'SELECT "accountId", "userId", "organizationId" FROM "endUsers" WHERE "id" = ? AND "deleted" IS NULL',
+    ),
+    accountUserEntity: reader.prepare<[string], EntityRole>(
+      'SELECT "accountId", "userId", NULL AS "organizationId" FROM "accountUsers" WHERE "id" = ? AND "deleted" IS NULL',
+    ),
+    session: reader.prepare<[string], SessionRow>(
+      'SELECT "id", "accountId", "userId", "applicationId", "expires", "ended", "csrfHash" FROM "sessions" WHERE "id" = ?',
+    ),
+    application: reader.prepare<[string], ApplicationRow>(
+      `SELECT "id", "accountId", "kind", "accessTokenLifetime", "deviceTemplateId", "organizationId", "expiresAt"
+       FROM "applications" WHERE "id" = ? AND "deleted" IS NULL`,
+    ),
+    credential: reader.prepare<[string], CredentialRow>(
+      `SELECT "accountId", "entityId", "entityType", "secretHash", "generation",
+              "previousHash", "previousGeneration", "previousUntil"
+       FROM "credentials" WHERE "entityId" = ?`,
+    ),
+    certificate: reader.prepare<[string], CertificateRow>(
+      'SELECT "id", "accountId", "entityId" FROM "certificates" WHERE "fingerprint" = ? AND "deleted" IS NULL',
+    ),
+    anyCertificate: reader
+      .prepare<[], number>(
+        `SELECT EXISTS (SELECT 1 FROM "certificates" WHERE "deleted" IS NULL)
+         OR EXISTS (SELECT 1 FROM "certificateAuthorities" WHERE "deleted" IS NULL)`,
+      )
+      .pluck(),
+    authorities: reader.prepare<[string], AuthorityRow>(
+      `SELECT "id", "accountId", "certificate", "createDevices" FROM "certificateAuthorities"
+       WHERE "subject" = ? AND "deleted" IS NULL ORDER BY "id"`,
+    ),
+    certificateEnd: endOf(reader, 'certificates'),
+    authorityEnd: endOf(reader, 'certificateAuthorities'),
+    expiringCertificates: expiringIn(reader, 'certificates'),
+    expiringAuthorities: expiringIn(reader, 'certificateAuthorities'),
+    endUsers: reader
+      .prepare<[string], string>('SELECT "organizationId" FROM "endUsers" WHERE "userId" = ? AND "deleted" IS NULL')
+      .pluck(),
+  };
+}
+
+function endOf(reader: Sqlite.Database, table: 'certificates' | 'certificateAuthorities') {
+  return reader
+    .prepare<[string], string>(`SELECT "validTo" FROM "${table}" WHERE "id" = ? AND "deleted" IS NULL`)
+    .pluck();
+}
+
+function expiringIn(reader: Sqlite.Database, table: 'certificates' | 'certificateAuthorities') {
+  return reader.prepare<[string, string], Expiring>(
+    `SELECT count(*) AS "count", min("validTo") AS "first" FROM (SELECT "validTo" FROM "${table}"
+     WHERE "validTo" >= ? AND "validTo" < ? AND "deleted" IS NULL ORDER BY "validTo" LIMIT 100000)`,
+  );
+}
+
+/**
+ * Holds `directory` for this process until it ends, however it ends.
+ * @throws Error when another process holds it: two servers on one directory would each miss what the other changes.
+ */
+export function lockDirectory(directory: string): { release(): void } {
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const lock = new Sqlite(join(directory, 'server.lock'), { timeout: 0 });
+  try {
+    lock.exec('BEGIN EXCLUSIVE');
+  } catch (error) {
+    lock.close();
+    if (error instanceof Sqlite.SqliteError && error.code.startsWith('SQLITE_BUSY'))
+      throw new Error('another server is running on it');
+    throw error;
+  }
+  return { release: () => lock.close() };
+}

@@ -1,0 +1,293 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import Sqlite from 'better-sqlite3';
+import {
+  type CompiledQuery,
+  type DatabaseConnection,
+  type Dialect,
+  type Driver,
+  type Kysely,
+  type QueryResult,
+  RawNode,
+  SelectQueryNode,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+  type Transaction,
+} from 'kysely';
+import { fold } from './fold.js';
+import { Writer } from './group-commit.js';
+import { StatementCache } from './statements.js';
+import type { FarTransaction, FarWriter } from './writer-thread.js';
+
+/** Opens a file with the settings that make an acknowledged write durable (design 4). */
+export function openSqlite(path: string, options: { readonly?: boolean } = {}): Sqlite.Database {
+  const file = new Sqlite(path, { readonly: options.readonly ?? false, timeout: 5000 });
+  if (!options.readonly) {
+    file.pragma('journal_mode = WAL');
+    file.pragma('synchronous = FULL');
+    file.pragma('foreign_keys = ON');
+  }
+  file.pragma('cache_size = -32768');
+  file.pragma('temp_store = MEMORY');
+  // Triggers of registry.db call it, so that no connection writes devices without it.
+  file.function('fold', { deterministic: true }, (text) => (typeof text === 'string' ? fold(text) : null));
+  return file;
+}
+
+/** As openSqlite, for who writes the registry: what is destroyed, such as the key of a job's results, is overwritten. */
+export function openWriter(path: string): Sqlite.Database {
+  const file = openSqlite(path);
+  file.pragma('secure_delete = FAST');
+  return file;
+}
+
+const insideTransaction = new AsyncLocalStorage<true>();
+
+class Connection implements DatabaseConnection {
+  inTransaction = false;
+
+  constructor(
+    readonly writer: Writer,
+    readonly reader: StatementCache,
+  ) {}
+
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    if (this.inTransaction) return this.writer.statements.run<R>(query);
+    const { query: node, sql } = query;
+    if (SelectQueryNode.is(node) || (RawNode.is(node) && this.reader.onlyReads(sql))) return this.reader.run<R>(query);
+    await this.writer.begin();
+    let result: QueryResult<R>;
+    try {
+      result = this.writer.statements.run<R>(query);
+    } catch (error) {
+      this.writer.rollback();
+      throw error;
+    }
+    await this.writer.commit();
+    return result;
+  }
+
+  async *streamQuery<R>(query: CompiledQuery): AsyncIterableIterator<QueryResult<R>> {
+    yield await this.executeQuery<R>(query);
+  }
+}
+
+class SqliteDriver implements Driver {
+  constructor(
+    readonly writer: Writer,
+    readonly reader: StatementCache,
+  ) {}
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<Connection> {
+    if (insideTransaction.getStore()) throw new Error('The outer database handle was used inside a transaction.');
+    return new Connection(this.writer, this.reader);
+  }
+
+  async beginTransaction(connection: Connection): Promise<void> {
+    await this.writer.begin();
+    connection.inTransaction = true;
+  }
+
+  async commitTransaction(connection: Connection): Promise<void> {
+    connection.inTransaction = false;
+    await this.writer.commit();
+  }
+
+  async rollbackTransaction(connection: Connection): Promise<void> {
+    // After a commit that failed the turn has been given away already.
+    if (!connection.inTransaction) return;
+    connection.inTransaction = false;
+    this.writer.rollback();
+  }
+
+  async releaseConnection(): Promise<void> {}
+
+  async destroy(): Promise<void> {
+    this.writer.flush();
+    this.reader.file.close();
+    this.writer.statements.file.close();
+  }
+}
+
+/** A connection whose transactions a thread executes; it does nothing outside of one. */
+class FarConnection implements DatabaseConnection {
+  transaction: FarTransaction | undefined;
+
+  async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+    if (!this.transaction) throw new Error('A thread executes transactions only.');
+    return this.transaction.run<R>(query);
+  }
+
+  async *streamQuery<R>(query: CompiledQuery): AsyncIterableIterator<QueryResult<R>> {
+    yield await this.executeQuery<R>(query);
+  }
+}
+
+/** Transactions by way of a thread; each is a turn of the one writer, and has a commit of its own. */
+class FarDriver implements Driver {
+  readonly #turns = new WeakMap<FarConnection, () => void>();
+
+  constructor(
+    readonly writer: Writer,
+    readonly far: FarWriter,
+  ) {}
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<FarConnection> {
+    if (insideTransaction.getStore()) throw new Error('A long transaction was begun inside a transaction.');
+    return new FarConnection();
+  }
+
+  async beginTransaction(connection: FarConnection): Promise<void> {
+    this.#turns.set(connection, await this.writer.lend());
+    try {
+      connection.transaction = this.far.transaction();
+      await this.#run(connection, 'BEGIN IMMEDIATE');
+    } catch (error) {
+      this.#end(connection);
+      throw error;
+    }
+  }
+
+  async commitTransaction(connection: FarConnection): Promise<void> {
+    const from = performance.now();
+    await this.#run(connection, 'COMMIT');
+    this.writer.committed(from);
+    this.#end(connection);
+  }
+
+  async rollbackTransaction(connection: FarConnection): Promise<void> {
+    // It fails when SQLite has ended the transaction itself, or the thread has ended with it: that is as good.
+    await this.#run(connection, 'ROLLBACK').catch(() => {});
+    this.#end(connection);
+  }
+
+  async #run(connection: FarConnection, sql: string): Promise<void> {
+    await connection.transaction?.run({ sql, parameters: [] });
+  }
+
+  #end(connection: FarConnection): void {
+    connection.transaction?.ended();
+    connection.transaction = undefined;
+    this.#turns.get(connection)?.();
+  }
+
+  async releaseConnection(): Promise<void> {}
+
+  async destroy(): Promise<void> {
+    await this.far.close();
+  }
+}
+
+/** Queries go straight to one file, inside a transaction that somebody else holds. */
+class BorrowedDriver implements Driver {
+  readonly #connection: DatabaseConnection;
+
+  constructor(file: Sqlite.Database) {
+    const statements = new StatementCache(file);
+    this.#connection = {
+      executeQuery: async <R>(query: CompiledQuery) => statements.run<R>(query),
+      async *streamQuery<R>(query: CompiledQuery) {
+        yield statements.run<R>(query);
+      },
+    };
+  }
+
+  async init(): Promise<void> {}
+
+  async acquireConnection(): Promise<DatabaseConnection> {
+    return this.#connection;
+  }
+
+  async beginTransaction(): Promise<void> {
+    throw new Error('A transaction is open already.');
+  }
+
+  async commitTransaction(): Promise<void> {}
+
+  async rollbackTransaction(): Promise<void> {}
+
+  async releaseConnection(): Promise<void> {}
+
+  async destroy(): Promise<void> {}
+}
+
+/** Kysely on better-sqlite3: one writer with group commit, one reader that never waits for it, statements prepared once. */
+export class SqliteDialect implements Dialect {
+  private constructor(readonly driver: Driver) {}
+
+  /** Owns both files: destroying the Kysely instance closes them. */
+  static of(files: { writer: Sqlite.Database; reader: Sqlite.Database }): SqliteDialect {
+    const writer = new Writer(new StatementCache(files.writer));
+    return new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
+  }
+
+  /**
+   * As `of`, and a second dialect whose transactions `far` executes, in turn with those of the first; it owns `far`. The
+   * writer of both is there to be watched.
+   */
+  static withFar(
+    files: { writer: Sqlite.Database; reader: Sqlite.Database },
+    far: FarWriter,
+  ): {
+    near: SqliteDialect;
+    far: SqliteDialect;
+    writer: Pick<Writer, 'commits' | 'committedAt' | 'waiting' | 'prove'>;
+  } {
+    const writer = new Writer(new StatementCache(files.writer));
+    const near = new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
+    return { near, far: new SqliteDialect(new FarDriver(writer, far)), writer };
+  }
+
+  /** For a migration, whose transaction is open around it; the file stays the caller's. */
+  static within(file: Sqlite.Database): SqliteDialect {
+    return new SqliteDialect(new BorrowedDriver(file));
+  }
+
+  createDriver(): Driver {
+    return this.driver;
+  }
+
+  createQueryCompiler(): SqliteQueryCompiler {
+    return new SqliteQueryCompiler();
+  }
+
+  createAdapter(): SqliteAdapter {
+    return new SqliteAdapter();
+  }
+
+  createIntrospector(db: Kysely<unknown>): SqliteIntrospector {
+    return new SqliteIntrospector(db);
+  }
+}
+
+/**
+ * Runs `work` in one transaction; it is on disk when the promise resolves. `work` may await its own queries only, and
+ * using the outer handle inside it throws.
+ */
+export function transact<T, R>(db: Kysely<T>, work: (tx: Transaction<T>) => Promise<R>): Promise<R> {
+  return db.transaction().execute((tx) => insideTransaction.run(true, () => work(tx)));
+}
+
+/** Whether an error says that a unique index refused the row. */
+export function isUniqueViolation(error: unknown): boolean {
+  return error instanceof Sqlite.SqliteError && error.code.startsWith('SQLITE_CONSTRAINT_UNIQUE');
+}
+
+/** Whether an error says that another connection has held the file for longer than is waited: it may go the next time. */
+export function isStoreBusy(error: unknown): boolean {
+  return error instanceof Sqlite.SqliteError && error.code.startsWith('SQLITE_BUSY');
+}
+
+/** Whether an error says that the disk or the file is full. */
+export function isStoreFull(error: unknown): error is Error {
+  return error instanceof Sqlite.SqliteError && error.code === 'SQLITE_FULL';
+}
+
+/** An error of which isStoreFull says so, before the disk itself does. */
+export function storeFull(reason: string): Error {
+  return new Sqlite.SqliteError(reason, 'SQLITE_FULL');
+}

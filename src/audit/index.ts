@@ -1,0 +1,241 @@
+/** The audit record: who did what to whose security, when and from where. It is only added to, and holds no secret. */
+
+import type { Selectable } from 'kysely';
+import { type Static, Type } from 'typebox';
+import { v7 as uuidv7 } from 'uuid';
+import type { Db } from '../../db/registry/index.js';
+import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
+import { boundedCache } from '../../db/sqlite/cache.js';
+import type { Caller, EntityKind } from '../access.js';
+import type { Context } from '../context.js';
+import { oneOf } from '../entity/listing.js';
+import { metaShape, nameIgnored } from '../entity/routes.js';
+import { timestamp } from '../entity/verbs.js';
+import { PlatformError } from '../errors.js';
+import type { App } from '../http/server.js';
+import { onBehalfOf } from '../log.js';
+import { readDate } from '../messages/query.js';
+
+const auditEvents = [
+  'login',
+  'logout',
+  'mfaRequired',
+  'mfaChanged',
+  'passwordReset',
+  'passwordChanged',
+  'emailChanged',
+  'identityCreated',
+  'identityDeleted',
+  'federatedLogin',
+  'applicationLogin',
+  'applicationCreated',
+  'applicationDeleted',
+  'identityProviderChanged',
+  'bridgeChanged',
+  'retentionChanged',
+  'keysRotated',
+  'accountUserCreated',
+  'accountUserDeleted',
+  'credentialCreated',
+  'certificateRegistered',
+  'certificateDeleted',
+  'certificateAuthorityRegistered',
+  'certificateAuthorityChanged',
+  'certificateAuthorityDeleted',
+  'deviceCreatedByCertificate',
+  'associationCodeCreated',
+  'deviceReplaced',
+  'association',
+  'jobStarted',
+  'jobFinished',
+  'jobResultsFetched',
+  'jobResultsConfirmed',
+  'tokenUsed',
+  'permissionRefused',
+] as const;
+export type AuditEvent = (typeof auditEvents)[number];
+
+/** One event. Without an actor it was somebody unknown; `address` is where the actor spoke from. */
+interface AuditEntry {
+  event: AuditEvent;
+  outcome: 'success' | 'failure';
+  accountId: string;
+  actor?: Pick<Caller, 'kind' | 'id' | 'address'> | undefined;
+  target?: { kind: EntityKind; id: string } | undefined;
+  address?: string | undefined;
+  /** What else is to be known; never a secret, a password, a token or a code. */
+  details?: Record<string, string | number | boolean | null>;
+}
+
+/** Entries of one kind are sampled: one in this time, in milliseconds. */
+const sampleEvery = 15 * 60_000;
+const samplesRemembered = 50_000;
+/** Sampled entries that wait to be written; more are dropped, for they are samples. */
+const mostWaiting = 10_000;
+/** Rows of one statement, which takes so many parameters. */
+const rowsAtOnce = 500;
+
+export class Audit {
+  readonly #ctx: Pick<Context, 'registry' | 'clock' | 'log'>;
+  readonly #seen = boundedCache<string, number>(samplesRemembered);
+  #waiting: AuditEntry[] = [];
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(ctx: Pick<Context, 'registry' | 'clock' | 'log'>) {
+    this.#ctx = ctx;
+  }
+
+  /** Adds an entry; in the transaction of what it tells of, or with the outer handle where there is none. */
+  async record(db: Db, entry: AuditEntry): Promise<void> {
+    await db.insertInto('auditRecords').values(this.#rowOf(entry)).execute();
+  }
+
+  /** Adds an entry for what happens all the time: one per actor, target and event in a quarter of an hour. */
+  sample(entry: AuditEntry, about = ''): void {
+    const { event, accountId, actor, address, target } = entry;
+    const key = [event, accountId, actor?.id, address ?? actor?.address, target?.id, about].join('\0');
+    const now = this.#ctx.clock.now();
+    const last = this.#seen.get(key);
+    if (last !== undefined && now - last < sampleEvery) return;
+    this.#seen.set(key, now);
+    if (this.#waiting.length < mostWaiting) this.note(entry);
+  }
+
+  /** A token has been used, for what `details` say: sampled, but of a station, whose every use is on record (decisions 6). */
+  used(actor: Caller, details: Record<string, string>, about = ''): void {
+    const entry: AuditEntry = { event: 'tokenUsed', outcome: 'success', accountId: actor.accountId, actor, details };
+    if (actor.kind === 'station') this.note(entry);
+    else this.sample(entry, about);
+  }
+
+  /** Adds an entry soon, where nothing is written that it could go with. */
+  note(entry: AuditEntry): void {
+    this.#waiting.push(entry);
+    if (this.#waiting.length > 1) return;
+    this.#writing = onBehalfOf(undefined, () => this.#writing.then(() => this.#write()));
+  }
+
+  async #write(): Promise<void> {
+    const entries = this.#waiting;
+    this.#waiting = [];
+    try {
+      for (let from = 0; from < entries.length; from += rowsAtOnce) {
+        const rows = entries.slice(from, from + rowsAtOnce).map((entry) => this.#rowOf(entry));
+        await this.#ctx.registry.query.insertInto('auditRecords').values(rows).execute();
+      }
+    } catch (error) {
+      this.#ctx.log.error({ err: error }, 'audit records could not be written');
+    }
+  }
+
+  #rowOf({ event, outcome, accountId, actor, target, address, details }: AuditEntry) {
+    return {
+      id: uuidv7(),
+      accountId,
+      time: timestamp(this.#ctx.clock),
+      event,
+      outcome,
+      actorKind: actor?.kind ?? null,
+      actorId: actor?.id ?? null,
+      targetKind: target?.kind ?? null,
+      targetId: target?.id ?? null,
+      address: address ?? actor?.address ?? null,
+      details: JSON.stringify(details ?? {}),
+    };
+  }
+
+  /** Waits for what has not been written yet. */
+  async close(): Promise<void> {
+    while (this.#waiting.length > 0) await this.#writing;
+    await this.#writing;
+  }
+}
+
+const query = Type.Object({
+  accountId: Type.String({ description: 'The account; a foreign one answers 404.' }),
+  event: Type.Optional(oneOf(auditEvents)),
+  outcome: Type.Optional(oneOf(['success', 'failure'])),
+  actorId: Type.Optional(Type.String({ description: 'Who did it.' })),
+  targetId: Type.Optional(Type.String({ description: 'To whom or what.' })),
+  address: Type.Optional(Type.String({ description: 'From where.' })),
+  from: Type.Optional(Type.String({ description: 'ISO 8601, inclusive.' })),
+  to: Type.Optional(Type.String({ description: 'ISO 8601, exclusive.' })),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+  sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'desc' })),
+});
+const text = Nullable(Type.String());
+const shape = Type.Object({
+  id: Id,
+  accountId: Id,
+  time: DateText,
+  event: oneOf(auditEvents),
+  outcome: oneOf(['success', 'failure']),
+  actorKind: text,
+  actorId: text,
+  targetKind: text,
+  targetId: text,
+  address: text,
+  details: Type.Record(Type.String(), Type.Unknown()),
+});
+const answer = Type.Object(
+  { auditRecords: Type.Object({ results: Type.Array(shape), meta: metaShape }) },
+  { description: 'One page of records, newest first unless asked otherwise.' },
+);
+
+/** GET /audit (decisions 2): for admins of the account. */
+export function auditRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/audit',
+    {
+      config: {
+        right: ['read', 'auditRecord'],
+        errors: ['notFound', 'pageOutside', 'forbidden'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags: ['Audit'],
+        summary: 'List security events',
+        querystring: query,
+        response: { 200: answer },
+      },
+    },
+    async (request, reply) => {
+      ctx.access.demand(request.caller, 'read', 'auditRecord');
+      ctx.access.demandAccount(request.caller, request.query.accountId);
+      nameIgnored(request, reply, query);
+      return { auditRecords: await readAudit(ctx, request.query) };
+    },
+  );
+}
+
+async function readAudit({ registry }: Pick<Context, 'registry'>, asked: Static<typeof query>) {
+  const { page = 1, pageSize = 10, sortOrder = 'desc' } = asked;
+  const [from, to] = [readDate('from', asked.from), readDate('to', asked.to)];
+  let matching = registry.query.selectFrom('auditRecords').where('accountId', '=', asked.accountId);
+  for (const column of ['event', 'outcome', 'actorId', 'targetId', 'address'] as const) {
+    const value = asked[column];
+    if (value !== undefined) matching = matching.where(column, '=', value);
+  }
+  if (from !== undefined) matching = matching.where('time', '>=', new Date(from).toISOString());
+  if (to !== undefined) matching = matching.where('time', '<', new Date(to).toISOString());
+  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
+  if (page > 1 && (page - 1) * pageSize >= count) throw new PlatformError('pageOutside');
+  const rows = await matching
+    .selectAll()
+    .orderBy('time', sortOrder)
+    .orderBy('sequence', sortOrder)
+    .limit(pageSize)
+    .offset((page - 1) * pageSize)
+    .execute();
+  return { results: rows.map(show), meta: { count, page, pageSize, sortOrder } };
+}
+
+function show({ sequence: _, details, event, outcome, ...row }: Selectable<Row<'auditRecords'>>): Static<typeof shape> {
+  return {
+    ...row,
+    event: event as AuditEvent,
+    outcome: outcome as 'success' | 'failure',
+    details: JSON.parse(details) as Record<string, unknown>,
+  };
+}

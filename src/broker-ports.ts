@@ -1,0 +1,236 @@
+/** What the broker and the rest of the service ask of each other: neither imports more of the other at run time than the access rules. */
+import type { X509Certificate } from 'node:crypto';
+import type { Readable } from 'node:stream';
+import type { Logger } from 'pino';
+import type { LogInput, MessageStore, Point } from '../db/messages/store.js';
+import type { Placement, Registry } from '../db/registry/index.js';
+import type { Access, Caller } from './access.js';
+import type { Bridges } from './bridges/index.js';
+import type { Config } from './config.js';
+import type { Clock } from './context.js';
+import type { Allowance } from './errors.js';
+import type { causeNow, onBehalfOf } from './log.js';
+import type { Position } from './positions.js';
+import type { ClientCertificates } from './registry/certificates/client-certificates.js';
+
+/** A channel of the device template `entityId`. */
+export interface ChannelAddress {
+  accountId: string;
+  entityId: string;
+  name: string;
+}
+
+/** What a change of rights has ended over MQTT; a filter counts once for its session, live or stored. */
+export interface Revoked {
+  connections: number;
+  subscriptions: number;
+}
+
+/**
+ * What a resource may ask of the broker, after its commit and when `access` has been told. All effects have taken place
+ * when a method returns or resolves (decisions 5).
+ */
+export interface Broker {
+  /** The secret of a device or entity is another one: connections end, without their wills. */
+  secretReplaced(entityId: string): Revoked;
+  /** A certificate, or a CA, is registered no more: the connections that it let in end, without their wills. */
+  certificateEnded(id: string): Revoked;
+  /** A CA is registered: TLS sessions are not resumed any more, for they lack the CAs between it and a device. */
+  authorityRegistered(): void;
+  /** Another secret is in force besides the former one: connections made with an older one end, without their wills. */
+  secretOverlaps(entityId: string): Revoked;
+  /** A login session is over: its connections end, without their wills. */
+  loginEnded(sessionId: string): Revoked;
+  /** As loginEnded, for every session that another process has ended. */
+  loginsEnded(): void;
+  /** An identity or an application is gone, with its connections and stored sessions. */
+  principalDeleted(accountId: string, id: string): Revoked;
+  /** What an identity may act as may be less now; with nothing left in reach it is as good as gone. */
+  identityChanged(accountId: string, userId: string): Promise<Revoked>;
+  /** As identityChanged, for an end-user or account user that has a secret of its own. */
+  entityChanged(accountId: string, entityId: string): Promise<Revoked>;
+  /** A device stands in another organization than `before`. */
+  deviceMoved(device: Placement, before: string | null): Promise<Revoked>;
+  /** A device is in the trash. */
+  deviceDeleted(device: Placement): Promise<Revoked>;
+  /** An organization stood below `before`, and stands elsewhere in the tree. */
+  organizationMoved(organization: { id: string; accountId: string }, before: string | null): Promise<Revoked>;
+  /** A channel of a device template is in the trash. */
+  channelDeleted(channel: ChannelAddress): Promise<Revoked>;
+  /** Publishes the changed fields of a device on its `_updates/fields`. */
+  deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
+  /**
+   * Proves a username and password as CONNECT does, under the same limits: late where too many have failed, and not at
+   * all where too many were wrong for one username from one address.
+   */
+  prove(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal>;
+  /**
+   * Publishes as a caller that has no connection (decisions 7): what PUBACK promises is true when it resolves. Refusals
+   * are explained as over MQTT, and here.
+   * @throws PlatformError 429/-199 past the rates of one client; what the store says when it takes nothing more.
+   */
+  publish(caller: Caller, message: Direct): Promise<Published>;
+  /**
+   * Live messages as server-sent events (decisions 7), under the rights of SUBSCRIBE; destroyed when the caller is cut
+   * off or does not read. Destroy it when the reader is gone.
+   */
+  stream(caller: Caller, request: StreamRequest): Readable | StreamRefusal;
+  /** Ends every stream; readers may come back. */
+  endStreams(): void;
+  /**
+   * Stores a log entry that came over HTTP and delivers it on the device's `_log`; its id when it is on disk, as before
+   * a PUBACK. Rejects when it could not be stored.
+   */
+  logPosted(device: Placement, entry: LogInput & { received: number }, payload: Buffer): Promise<string>;
+  /** What would become of a caller's PUBLISH on a topic, or of its SUBSCRIBE to a filter: the decision itself. */
+  decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
+  /**
+   * Waits for signs of life of a device, until its login session is over at `expires` (milliseconds since 1970). Undefined
+   * when the caller waits for too many; close it in every case.
+   */
+  watchDevice(caller: Caller, deviceId: string, expires: number): DeviceWatch | undefined;
+  /** Ends every such wait: the process ends. */
+  endWatches(): void;
+  /** Resolves when what has been noted of a device's refusals can be read. */
+  refusalsStored(deviceId: string): Promise<void>;
+  /** Where it listens; the port that was chosen when the configuration said 0. */
+  readonly addresses: { mqtt: number; mqtts: number | undefined };
+}
+
+/** What somebody hears who waits for a device: it did something; the caller is logged out; the process ends. */
+export type DeviceSign = 'sign' | 'cutOff' | 'stopping';
+
+/** Somebody waits for a device. */
+export interface DeviceWatch {
+  /** Whether the device is connected now, with its newest credential. */
+  readonly isConnected: boolean;
+  /** The next sign from now on: take it before the look, so that nothing falls in between. */
+  next(): Promise<DeviceSign>;
+  close(): void;
+}
+
+/** A user's connection is valid until the session ends; `expires` in milliseconds since 1970. */
+export interface VerifiedSession {
+  caller: Caller;
+  sessionId: string;
+  expires: number;
+}
+
+/** Why a secret was not accepted: unknown or wrong, or right for an entity that may not connect now (in the trash). */
+export type SecretCheck =
+  | { result: 'proven'; caller: Caller; generation: number }
+  | { result: 'wrong' }
+  | { result: 'refused' };
+
+/** What a client has shown in the TLS handshake, having proven that it holds the key of the first. */
+export interface PresentedCertificate {
+  own: X509Certificate;
+  /** What it has sent along: CAs between it and one that is registered. */
+  others: readonly X509Certificate[];
+}
+
+/**
+ * As SecretCheck, of a certificate; `certificateId` is what let it in, it or a CA, until `expires` (milliseconds). A refusal
+ * names the device where the certificate is its.
+ */
+export type CertificateCheck =
+  | { result: 'proven'; caller: Caller; certificateId: string; expires: number }
+  | { result: 'wrong'; reason: string; deviceId?: string }
+  | { result: 'refused'; reason: string; deviceId: string };
+
+/** What a refused message says on `_rejected` (decisions 5). */
+export interface Rejection {
+  code: number;
+  message: string;
+  details: Array<{ message: string; path?: string }>;
+}
+
+/** Who has proven a password. */
+export interface ProvenCaller {
+  caller: Caller;
+  /** As what it may act now; undefined when it has been cut off since. */
+  standing(): Caller | undefined;
+}
+
+/**
+ * Why a username and password were not accepted: `wrong` (a token that is none, too), right for an entity that may not
+ * speak now (in the trash, say), or not looked at, past the limit whose variable is `limit`.
+ */
+export interface ProofRefusal {
+  refused: 'wrong' | 'notNow' | 'tooMany';
+  limit?: string;
+  allowance?: Allowance;
+}
+
+/** A message that comes without a connection. */
+export interface Direct {
+  topic: string;
+  payload: Buffer;
+  qos: 0 | 1 | 2;
+  retain: boolean;
+}
+
+/** `after` is the id of the last event that was received; `expires` in milliseconds since 1970. */
+export interface StreamRequest {
+  filters: readonly string[];
+  after: string | undefined;
+  expires: number;
+}
+
+/** Why there is no stream: logged out, none or too many filters, the one at `place` (from 1), the id, or too many streams. */
+export interface StreamRefusal {
+  refused: 'cutOff' | 'number' | 'malformed' | 'outOfReach' | 'id' | 'tooMany';
+  place?: number;
+}
+
+/**
+ * What has become of it: refused when it was not delivered; delivered with a rejection when it could not be stored, all of
+ * it. `points` are those that were.
+ */
+export interface Published {
+  delivered: boolean;
+  rejection?: Rejection | undefined;
+  points?: number;
+}
+
+/** What the broker needs of the rest. It imports nothing else of `src` at run time but the access rules. */
+export interface BrokerServices {
+  config: Config;
+  clock: Clock;
+  log: Logger;
+  access: Access;
+  registry: Registry;
+  messages: MessageStore;
+  /** Where messages of channels with a `streamBridgeDelivery` go. */
+  bridges: Pick<Bridges, 'takes' | 'refusal' | 'take'>;
+  /** Where an address is; undefined when nobody knows. */
+  positionOf(address: string): Position | undefined;
+  /** Undefined when the token is not that of a live session. */
+  verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
+  isOpenSession(sessionId: string): boolean;
+  certificates: Pick<ClientCertificates, 'areUsed' | 'isKnown' | 'isLive' | 'check'>;
+  verifySecret(entityId: string, secret: string): Promise<SecretCheck>;
+  /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
+  isProvenSecret(entityId: string, secret: string): boolean;
+  /** Whether the secret of this generation still lets the entity in; it may be the previous one (decisions 6). */
+  isInForce(entityId: string, generation: number): boolean;
+  /** A secret has let a connection in; whether the previous one, which worked besides it, has ended by that. */
+  secretConnected(entityId: string, generation: number): Promise<boolean>;
+  /** Ends the previous secrets whose time is over; the entities that have had one. */
+  endPreviousSecrets(): Promise<string[]>;
+  /** Grows with each secret that is made for an entity; undefined for one that has none. */
+  generationOf(entityId: string): number | undefined;
+  /** Points of a payload on a stored channel, or the reason why it holds none. `now` in milliseconds. */
+  readPoints(payload: Buffer, now: number): { points: Point[] } | { reason: string };
+  /** The points that are young enough to be kept, and why the others are not; `retentionDays` is the channel's own. */
+  withinRetention(accountId: string, retentionDays: number | null, points: Point[]): { kept: Point[]; reason?: string };
+  /** A log entry of a payload on `_log`; any payload makes one. */
+  readLogEntry(payload: Buffer, now: number): LogInput;
+  /** What logs on behalf of a connection, and on whose behalf something is done now. */
+  onBehalfOf: typeof onBehalfOf;
+  causeNow: typeof causeNow;
+  /** Applies a `_set/fields` payload, all or nothing; the rejection when it was refused. */
+  setFields(caller: Caller, deviceId: string, payload: Buffer): Promise<Rejection | undefined>;
+  /** The whole state of a device as `_updates/fields` shows it; undefined when it is gone. */
+  deviceState(deviceId: string): Promise<Record<string, unknown> | undefined>;
+}

@@ -1,0 +1,84 @@
+/**
+ * Writing as a caller. What a caller may do is decided before a transaction, from memory; between that and its turn the
+ * caller may be logged out, deleted or moved, and the entity too. So it is looked at again inside, in the file itself.
+ */
+import type { Tx } from '../../db/registry/index.js';
+import type { EntityTable } from '../../db/registry/records.js';
+import { type Caller, isApplication } from '../access.js';
+import type { Context } from '../context.js';
+import { PlatformError, unknownReference } from '../errors.js';
+import { find, findLive, placeOf } from './verbs.js';
+
+/**
+ * Runs `work` in one transaction, durable when the promise resolves, if the caller still stands as it did; `entity` is
+ * what is written to, when it is there already.
+ * @throws PlatformError 401/31 after a logout, 403/21 without the role, 404/100 for an entity out of reach now.
+ */
+export function writeAs<R>(
+  { registry }: { registry: Pick<Context['registry'], 'transaction'> },
+  caller: Caller,
+  entity: [table: EntityTable, id: string] | undefined,
+  work: (tx: Tx) => Promise<R>,
+): Promise<R> {
+  return registry.transaction(async (tx) => {
+    await demandStanding(tx, caller);
+    if (entity && caller.kind === 'endUser') {
+      const row = await find(tx, ...entity);
+      if (!row || !(await reaches(tx, caller, placeOf(entity[0], row)))) throw new PlatformError('notFound');
+    }
+    return work(tx);
+  });
+}
+
+/**
+ * That the caller may put something into an organization; null is outside of every one.
+ * @throws PlatformError 400/102 naming `path` when it is out of the caller's reach now.
+ */
+export async function demandInto(tx: Tx, caller: Caller, path: string, organizationId: string | null): Promise<void> {
+  if (caller.kind === 'endUser' && !(await reaches(tx, caller, organizationId))) throw unknownReference(path);
+}
+
+async function demandStanding(tx: Tx, caller: Caller): Promise<void> {
+  if (caller.kind === 'device') return;
+  if (caller.sessionId !== undefined) {
+    const session = tx.selectFrom('sessions').select('ended').where('id', '=', caller.sessionId);
+    if ((await session.executeTakeFirst())?.ended !== null) throw new PlatformError('tokenInvalid');
+  }
+  if (isApplication(caller)) {
+    const application = await findLive(tx, 'applications', caller.accountId, caller.id);
+    if (application?.kind !== caller.kind) throw new PlatformError('forbidden');
+    return;
+  }
+  const table = caller.kind === 'admin' ? 'accountUsers' : 'endUsers';
+  const role = tx.selectFrom(table).select('id').where('userId', '=', caller.id).where('deleted', 'is', null);
+  // What an identity without an end-user may do ends when it has one.
+  if (((await role.limit(1).executeTakeFirst()) === undefined) !== (caller.kind === 'newcomer'))
+    throw new PlatformError('forbidden');
+}
+
+/** Whether a live organization is one of the end-user's or below one, as the transaction sees it. */
+async function reaches(tx: Tx, caller: Caller, organizationId: string | null): Promise<boolean> {
+  const endUsers = tx.selectFrom('endUsers').select('organizationId').where('userId', '=', caller.id);
+  const roots = (await endUsers.where('deleted', 'is', null).execute()).map((row) => row.organizationId);
+  for (let id = organizationId; id !== null; ) {
+    const row: { parentId: string | null } | undefined = await tx
+      .selectFrom('organizations')
+      .select('parentId')
+      .where('id', '=', id)
+      .where('deleted', 'is', null)
+      .executeTakeFirst();
+    if (!row) return false;
+    if (roots.includes(id)) return true;
+    id = row.parentId;
+  }
+  return false;
+}
+
+/** As what somebody may act now who has begun to read or to listen; undefined after a logout, and when it is gone. */
+export function currentCaller(
+  { access, sessions }: Pick<Context, 'access' | 'sessions'>,
+  { id, sessionId }: Caller,
+): Caller | undefined {
+  if (sessionId !== undefined && !sessions.isOpen(sessionId)) return undefined;
+  return access.callerOf(id) ?? access.callerOfApplication(id);
+}

@@ -1,0 +1,78 @@
+/** What stands beside an entity when it is asked for (spec 4.1): parents by `expand`, counts of children by `count`. */
+
+import { sql } from 'kysely';
+import type { Db } from '../../db/registry/index.js';
+import type { EntityTable, Row } from '../../db/registry/records.js';
+import { invalid } from '../errors.js';
+import { named, shared } from './verbs.js';
+
+/** The names in a comma-separated `expand` or `count`. @throws PlatformError 400 with 106 for an unknown one. */
+export function readNames<N extends string>(path: string, value: string | undefined, known: readonly N[]): Set<N> {
+  const names = new Set<N>();
+  for (const name of (value ?? '').split(',')) {
+    const trimmed = name.trim();
+    if (trimmed === '') continue;
+    if (!(known as readonly string[]).includes(trimmed)) throw invalid(path, `must be among ${known.join(', ')}`);
+    names.add(trimmed as N);
+  }
+  return names;
+}
+
+/** The rows that `column` of a page of children names, live or in the trash, by id: what `expand` puts beside them. */
+export async function parentsOf<T extends EntityTable, C extends string>(
+  db: Db,
+  table: T,
+  children: ReadonlyArray<Record<C, string | null>>,
+  column: C,
+): Promise<Map<string, Row<T>>> {
+  const wanted = [...new Set(children.map((child) => child[column]))].filter((id) => id !== null);
+  if (wanted.length === 0) return new Map();
+  const rows = await shared(db).selectFrom(named(table)).selectAll().where('id', 'in', wanted).execute();
+  return new Map(rows.map((row) => [row.id, row as unknown as Row<T>]));
+}
+
+/**
+ * How many live rows of `table` name each of `ids`, of one account, in `column`: direct children only (decisions 2). Of
+ * devices there may be a million, so that their counts are kept.
+ */
+export async function childCounts<T extends EntityTable>(
+  db: Db,
+  table: T,
+  column: keyof Row<T> & string,
+  accountId: string,
+  ids: readonly string[],
+): Promise<Map<string, number>> {
+  if (ids.length === 0) return new Map();
+  const parent = sql.ref<string>(column);
+  const kept = db
+    .selectFrom(column === 'organizationId' ? 'placedDeviceCounts' : 'deviceCounts')
+    .select((eb) => [parent.as('parent'), eb.fn.sum<number>('count').as('count')]);
+  const counted = children(db, table).select((eb) => [parent.as('parent'), eb.fn.countAll<number>().as('count')]);
+  const rows =
+    table === 'devices'
+      ? await kept
+          .where('accountId', '=', accountId)
+          .where(parent, 'in', [...ids])
+          .groupBy(parent)
+          .execute()
+      : await counted
+          .where(parent, 'in', [...ids])
+          .groupBy(parent)
+          .execute();
+  return new Map(rows.map((row) => [row.parent, Number(row.count)]));
+}
+
+/** Whether a live row of `table` names `id` in `column`. */
+export async function hasChildren<T extends EntityTable>(
+  db: Db,
+  table: T,
+  column: keyof Row<T> & string,
+  id: string,
+): Promise<boolean> {
+  const one = children(db, table).select('id').where(sql.ref<string>(column), '=', id).limit(1);
+  return (await one.executeTakeFirst()) !== undefined;
+}
+
+function children(db: Db, table: EntityTable) {
+  return shared(db).selectFrom(named(table)).where('deleted', 'is', null);
+}

@@ -1,0 +1,210 @@
+/** POST /devices/jobs (decisions 6): devices that are there are deleted, moved or given new secrets; and the way back. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Static, Type } from 'typebox';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { idsOf, type ListQuery, listSchema, oneOf } from '../../entity/listing.js';
+import { idParams } from '../../entity/routes.js';
+import { findLive, recoveryWindow, timestamp } from '../../entity/verbs.js';
+import { invalid, PlatformError, unknownReference } from '../../errors.js';
+import type { App } from '../../http/server.js';
+import { deviceListing } from '../../registry/devices/devices.js';
+import { mostRows, type StoredRow } from '../provisioning/rows.js';
+import type { Before } from './bulk.js';
+import { isOpen, type Job, type JobAction, neededRights, type Parameters, showJob } from './job.js';
+import { currentJob, jobResponse, jobsPath } from './routes.js';
+import { makeJob, type NewJob } from './store.js';
+
+const bulkActions = ['delete', 'move', 'regenerate'] as const;
+/** Devices that are selected, and rows that are read, in one go. */
+const atOnce = 1000;
+/** Bytes: so many ids. */
+const bodyLimit = 4 * 1024 * 1024;
+
+const filters = Object.fromEntries(
+  Object.entries(listSchema(deviceListing).properties).filter(([name]) => Object.hasOwn(deviceListing.filters, name)),
+);
+const partial = Object.entries(deviceListing.filters).flatMap(([name, match]) => (match === 'partial' ? [name] : []));
+const bulkBody = Type.Object({
+  accountId: Type.Optional(Type.String()),
+  action: oneOf(bulkActions),
+  filter: Type.Optional(
+    Type.Object(filters, {
+      additionalProperties: false,
+      minProperties: 1,
+      description: `At least one of ${Object.keys(filters).join(', ')}, as in GET /devices: all must match; ${partial.join(' and ')} match where they contain the text, ignoring case, the others where they are equal. All devices that it selects now are rows of the job.`,
+    }),
+  ),
+  ids: Type.Optional(Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, description: 'Instead of a filter.' })),
+  organizationId: Type.Optional(
+    Type.Unsafe<string | null>({ type: ['string', 'null'], description: 'Where to move them; null is out of all.' }),
+  ),
+  dryRun: Type.Optional(
+    Type.Boolean({ default: false, description: 'Say of every row what would become of it, and change nothing.' }),
+  ),
+});
+
+const undoes: Partial<Record<string, JobAction>> = { delete: 'undoDelete', move: 'undoMove' };
+
+export function bulkRoutes(app: App, ctx: Context): void {
+  app.post(
+    '/devices/jobs',
+    {
+      bodyLimit,
+      config: {
+        made: { at: jobsPath, status: 202 },
+        right: ['create', 'bulkChange'],
+        errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'],
+      },
+      schema: {
+        tags: ['Jobs'],
+        summary: `Delete or move up to ${mostRows} devices, or give them new secrets: by ids, or by a filter, whose serialNumber matches any part; dryRun changes nothing`,
+        description:
+          'A job like those of provisioning: it is read, followed and cancelled at `/provisioning/jobs/{id}`. Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results. A dry run has the same rows and counts.',
+        body: bulkBody,
+        response: { 202: jobResponse('The job; it goes on by itself.') },
+      },
+    },
+    async ({ caller, body }, reply) => {
+      demandRights(ctx, caller, body.action);
+      if (body.accountId !== undefined) ctx.access.demandAccount(caller, body.accountId);
+      for (const name of Object.keys(body))
+        if (!Object.hasOwn(bulkBody.properties, name)) throw invalid(name, 'is no property of a job');
+      const job = await bulkJob(ctx, caller, body);
+      return reply.status(202).send({ job: showJob(job) });
+    },
+  );
+  // It stands beside what is undone, and with all jobs.
+  for (const path of ['/devices/jobs', jobsPath])
+    app.post(
+      `${path}/:id/undo`,
+      {
+        config: {
+          made: { at: jobsPath, status: 202 },
+          right: ['create', 'bulkChange'],
+          errors: ['notFound', 'cannotUndo', 'forbidden', 'tooMany'],
+        },
+        schema: {
+          tags: ['Jobs'],
+          summary: 'Undo a job that has deleted or moved devices',
+          description:
+            'Within 30 days, once. Devices come back from the trash, or to where each stood; one that is not any more as the job has left it is a failed row.',
+          params: idParams,
+          response: { 202: jobResponse('The job that undoes it.') },
+        },
+      },
+      async ({ caller, params }, reply) => {
+        ctx.access.demand(caller, 'create', 'bulkChange');
+        const job = await undoJob(ctx, caller, await currentJob(ctx, caller, params.id));
+        return reply.status(202).send({ job: showJob(job) });
+      },
+    );
+}
+
+function demandRights({ access }: Context, caller: Caller, action: JobAction): void {
+  access.demand(caller, 'create', 'bulkChange');
+  for (const right of neededRights[action]) access.demand(caller, ...right);
+}
+
+async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof bulkBody>): Promise<Job> {
+  const { action, organizationId, dryRun = false } = asked;
+  if ((action === 'move') !== (organizationId !== undefined))
+    throw invalid('organizationId', action === 'move' ? 'is required' : 'is for moves only');
+  if (organizationId && !(await findLive(ctx.registry.query, 'organizations', caller.accountId, organizationId)))
+    throw unknownReference('organizationId');
+  const ids = await selectIds(ctx, caller, asked);
+  const parameters = organizationId === undefined ? {} : { organizationId };
+  return makeJob(ctx, caller, { action, parameters, dryRun, rows: await rowsOf(ctx, caller.accountId, ids) });
+}
+
+/** @throws PlatformError 400/106 for neither or both of filter and ids, and for more devices than a job has rows. */
+async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<typeof bulkBody>): Promise<string[]> {
+  if ((filter === undefined) === (ids === undefined)) throw invalid('filter', 'either filter or ids is required');
+  const tooMany = (path: string) => invalid(path, `must select at most ${mostRows} devices`);
+  if (ids) {
+    const unique = [...new Set(ids)];
+    if (unique.length > mostRows) throw tooMany('ids');
+    return unique;
+  }
+  // A shell variable that is not set must not select everything.
+  for (const [name, value] of Object.entries(filter ?? {}))
+    if (typeof value === 'string' && value.trim() === '') throw invalid(`filter.${name}`, 'must not be empty');
+  const query = { ...filter, accountId: caller.accountId } as ListQuery;
+  const selected: string[] = [];
+  for (;;) {
+    const page = { after: selected.at(-1) ?? '', limit: atOnce };
+    const more = await idsOf(ctx.registry.query, caller, deviceListing, query, page);
+    selected.push(...more);
+    if (selected.length > mostRows) throw tooMany('filter');
+    if (more.length < atOnce) return selected;
+    await nextTurn();
+  }
+}
+
+/** The rows of devices; the serial number is for whoever reads them, and of the account's own devices alone. */
+async function rowsOf({ registry }: Context, accountId: string, ids: readonly string[]): Promise<string[]> {
+  const rows: string[] = [];
+  for (let from = 0; from < ids.length; from += atOnce) {
+    const some = ids.slice(from, from + atOnce);
+    const devices = registry.query
+      .selectFrom('devices')
+      .select(['id', 'serialNumber'])
+      .where('accountId', '=', accountId);
+    const serials = new Map((await devices.where('id', 'in', some).execute()).map((one) => [one.id, one.serialNumber]));
+    for (const id of some) rows.push(JSON.stringify({ values: { id, serialNumber: serials.get(id) } }));
+    await nextTurn();
+  }
+  return rows;
+}
+
+/** @throws PlatformError 403/21; 400/104 for what cannot be undone, now or any more. */
+async function undoJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
+  const action = undoes[job.action];
+  if (!action) throw cannotUndo('What it has made, and secrets that are gone, cannot be brought back.');
+  demandRights(ctx, caller, action);
+  if (job.dryRun === 1) throw cannotUndo('A dry run has changed nothing.');
+  if (isOpen(job)) throw cannotUndo('The job has not finished; cancel it first.');
+  if (job.undone !== null) throw cannotUndo('The job has been undone.');
+  if (Date.parse(job.finished ?? '') + recoveryWindow < ctx.clock.now())
+    throw cannotUndo('The job ended more than 30 days ago.');
+  const wanted: NewJob = {
+    action,
+    parameters: { undoes: job.id } satisfies Parameters,
+    rows: await doneRows(ctx, job),
+  };
+  return makeJob(ctx, caller, wanted, async (tx) => {
+    const marked = tx
+      .updateTable('jobs')
+      .set({ undone: timestamp(ctx.clock) })
+      .where('id', '=', job.id);
+    const stillStands = marked.where('undone', 'is', null).where('state', '=', job.state);
+    if ((await stillStands.executeTakeFirst()).numUpdatedRows === 0n) throw cannotUndo('The job has been undone.');
+  });
+}
+
+/** The rows of what a job has done, with what it has kept of each. */
+async function doneRows({ registry }: Context, job: Job): Promise<string[]> {
+  const rows: string[] = [];
+  for (let after = 0; ; ) {
+    const some = await registry.query
+      .selectFrom('jobRows')
+      .select(['row', 'input', 'before'])
+      .where('jobId', '=', job.id)
+      .where('state', '=', 'done')
+      .where('row', '>', after)
+      .orderBy('row')
+      .limit(atOnce)
+      .execute();
+    for (const { input, before } of some) {
+      const { values } = JSON.parse(input) as StoredRow;
+      rows.push(JSON.stringify({ values: { ...values, before: JSON.parse(before ?? '{}') as Before } }));
+    }
+    after = some.at(-1)?.row ?? after;
+    if (some.length < atOnce) return rows;
+    await nextTurn();
+  }
+}
+
+function cannotUndo(message: string): PlatformError {
+  return new PlatformError('cannotUndo', { message });
+}

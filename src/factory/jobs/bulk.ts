@@ -1,0 +1,195 @@
+/** Rows to changes of devices that are there (decisions 6): each as the single call makes it, whatever the version. */
+
+import { sql } from 'kysely';
+import type { Tx } from '../../../db/registry/index.js';
+import type { Row } from '../../../db/registry/records.js';
+import type { Caller } from '../../access.js';
+import { find, findLive, timestamp } from '../../entity/verbs.js';
+import { PlatformError, unknownReference } from '../../errors.js';
+import { makeSecret } from '../../identity/secrets/secrets.js';
+import { secretStored, storeSecret } from '../../registry/credentials/credentials.js';
+import {
+  deviceChanged,
+  deviceTrashed,
+  moveDevice,
+  recoverDevice,
+  trashDevice,
+} from '../../registry/devices/changes.js';
+import {
+  failedRow,
+  type GivenRow,
+  type OpenWork,
+  type Outcome,
+  outcome,
+  type Prepared,
+  type Run,
+  rowErrors,
+  type Work,
+} from './work.js';
+
+/** One device: what its row becomes, and what is to be told after the commit. */
+interface Step {
+  more: Partial<Outcome>;
+  tell(caller: Caller): void | Promise<void>;
+}
+
+/** What a row of a bulk job names; `before` is what the undone job has kept. */
+interface Target {
+  row: number;
+  id: string;
+  before?: Before;
+}
+
+/** What an undo brings back: where it was moved from and to, or when it was put into the trash. */
+export interface Before {
+  from?: string | null;
+  to?: string | null;
+  deleted?: string;
+}
+
+function targetOf({ row, values }: GivenRow): Target {
+  const { id, before } = values as { id: string; before?: Before };
+  return { row, id, ...(before && { before }) };
+}
+
+export const remove: OpenWork = (run) =>
+  each(run, async (tx, caller, { id }) => {
+    const row = await trashDevice(tx, run.ctx.clock, caller, id);
+    return { more: kept({ deleted: row.deleted ?? '' }), tell: (by) => deviceTrashed(run.ctx, by, row) };
+  });
+
+export const move: OpenWork = (run) => {
+  const to = run.parameters.organizationId ?? null;
+  return each(run, async (tx, caller, { id }) => {
+    const changed = await moveDevice(tx, run.ctx.clock, caller, id, to);
+    const { before, after } = changed;
+    if (before === after) return { more: kept({ from: to, to }), tell: () => {} };
+    return { more: kept({ from: before.organizationId, to }), tell: (by) => deviceChanged(run.ctx, by, changed) };
+  });
+};
+
+export const undoDelete: OpenWork = (run) => {
+  let stoodBeside: Map<string, string> | undefined;
+  // Looked at once in a transaction, which changes of them nothing but what the job has deleted itself.
+  const newest = new WeakMap<Tx, Map<string, string>>();
+  return each(run, async (tx, caller, { id, before }) => {
+    const deleted = before?.deleted ?? '';
+    const own = await find(tx, 'devices', id);
+    if (own && own.accountId === caller.accountId && own.deleted !== null) {
+      const known = newest.get(tx) ?? new Map<string, string>();
+      newest.set(tx, known);
+      const name = `${own.deviceTemplateId}/${own.serialNumber}`;
+      let changed = known.get(name);
+      if (changed === undefined) {
+        const others = await namesakes(tx, own);
+        if (others.length > 0) stoodBeside ??= await deletedBy(tx, run.parameters.undoes ?? '');
+        const foreign = others.filter((other) => stoodBeside?.get(other.id) !== own.serialNumber);
+        changed = foreign.reduce((last, { lastModified }) => (lastModified > last ? lastModified : last), '');
+        known.set(name, changed);
+      }
+      if (changed >= deleted)
+        throw new PlatformError('notUnique', {
+          message: 'Another device of the template has been made, or changed, with its serial number since.',
+        });
+    }
+    const row = await recoverDevice(tx, run.ctx.clock, caller, id, { deleted }).catch(notThere);
+    return { more: {}, tell: () => run.ctx.access.deviceChanged(row.id) };
+  });
+};
+
+/** The live devices of its template with its serial number, made, renamed or recovered: a line makes each once. */
+async function namesakes(tx: Tx, { accountId, deviceTemplateId, serialNumber }: Row<'devices'>) {
+  const { rows } = await sql<{ id: string; lastModified: string }>`
+    select "id", "lastModified" from "devices" indexed by "devices_by_serialNumber"
+    where "accountId" = ${accountId} and "serialNumber" = ${serialNumber} and "deleted" is null
+      and "deviceTemplateId" = ${deviceTemplateId}`.execute(tx);
+  return rows;
+}
+
+/** What a job has deleted, with the serial numbers of then: such devices stood side by side, and may again. */
+async function deletedBy(tx: Tx, jobId: string): Promise<Map<string, string>> {
+  const { rows } = await sql<{ deviceId: string; serialNumber: string }>`
+    select "deviceId", json_extract("input", '$.values.serialNumber') as "serialNumber" from "jobRows"
+    where "jobId" = ${jobId} and "state" = 'done'`.execute(tx);
+  return new Map(rows.map(({ deviceId, serialNumber }) => [deviceId, serialNumber]));
+}
+
+function notThere(error: unknown): never {
+  if (!(error instanceof PlatformError) || error.kind !== 'notFound') throw error;
+  throw new PlatformError('notFound', { message: 'The device is not in the trash as the job has left it.' });
+}
+
+export const undoMove: OpenWork = (run) =>
+  each(run, async (tx, caller, { id, before = {} }) => {
+    const device = await findLive(tx, 'devices', caller.accountId, id);
+    if (device && device.organizationId !== (before.to ?? null))
+      throw new PlatformError('association', { message: 'The device has been moved since.' });
+    const changed = await moveDevice(tx, run.ctx.clock, caller, id, before.from ?? null);
+    const isSame = changed.before === changed.after;
+    return { more: {}, tell: (by) => (isSame ? undefined : deviceChanged(run.ctx, by, changed)) };
+  });
+
+/** A new secret for each device; hashed before the transaction, off the event loop. */
+export const regenerate: OpenWork = (run) => async (caller, rows) => {
+  const secrets = new Map<number, { secret: string; secretHash: string }>();
+  await Promise.all(
+    rows.map(async ({ row }) => {
+      const secret = makeSecret();
+      // Nobody will ever show the secret of a dry run.
+      secrets.set(row, { secret, secretHash: run.job.dryRun === 1 ? '' : await run.ctx.secrets.hash(secret) });
+    }),
+  );
+  const work = each(run, async (tx, by, { row, id }) => {
+    const made = secrets.get(row);
+    const device = await findLive(tx, 'devices', by.accountId, id);
+    if (!device || !made) throw unknownReference('id');
+    const holder = { entityId: id, entityType: 'device' } as const;
+    const { activated } = await storeSecret(tx, by, holder, made.secretHash, timestamp(run.ctx.clock));
+    const { serialNumber, deviceTemplateId } = device;
+    const sealedResult = run.seal?.seal(row, { serialNumber, deviceTemplateId, secret: made.secret }) ?? null;
+    return { more: { sealedResult }, tell: (who) => secretStored(run.ctx, who, id, activated) };
+  });
+  return work(caller, rows);
+};
+
+function kept(before: Before): Partial<Outcome> {
+  return { before: JSON.stringify(before) };
+}
+
+/** Does one step for each row, in one transaction, and tells of all of them after it; a dry run leaves nothing of it. */
+function each({ job }: Run, step: (tx: Tx, caller: Caller, target: Target) => Promise<Step>): Work {
+  return async (_caller, rows): Promise<Prepared> => {
+    const steps: Step[] = [];
+    const write = async (tx: Tx, caller: Caller): Promise<Outcome[]> => {
+      const outcomes: Outcome[] = [];
+      for (const given of rows) {
+        const target = targetOf(given);
+        try {
+          const done = await step(tx, caller, target);
+          steps.push(done);
+          outcomes.push(outcome(given.row, 'done', { deviceId: target.id, ...done.more }));
+        } catch (error) {
+          // A refusal comes before anything has been written.
+          outcomes.push(failedRow(given.row, rowErrors(error), { deviceId: target.id }));
+        }
+      }
+      return outcomes;
+    };
+    if (job.dryRun === 1) return { write: (tx, caller) => tryOut(tx, () => write(tx, caller)) };
+    return {
+      write,
+      after: async (caller) => {
+        for (const { tell } of steps) await tell(caller);
+      },
+    };
+  };
+}
+
+/** What some work comes to, which is then as if it had not been done; when it throws, so is the whole transaction. */
+async function tryOut<R>(tx: Tx, work: () => Promise<R>): Promise<R> {
+  await sql`savepoint "dryRun"`.execute(tx);
+  const result = await work();
+  await sql`rollback to "dryRun"`.execute(tx);
+  await sql`release "dryRun"`.execute(tx);
+  return result;
+}

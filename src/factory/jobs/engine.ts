@@ -1,0 +1,373 @@
+/**
+ * Runs jobs (decisions 6): some rows at a time, each share in one transaction with what it says of its rows, so that a
+ * job goes on after any end of the process where it was, and nothing is made twice.
+ */
+import { AsyncResource } from 'node:async_hooks';
+import { join } from 'node:path';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import { sql } from 'kysely';
+import { type Db, isStoreBusy, type Tx } from '../../../db/registry/index.js';
+import { insertMany } from '../../../db/registry/many.js';
+import { writeAs } from '../../entity/authorized-write.js';
+import { PlatformError } from '../../errors.js';
+import { onBehalfOf } from '../../log.js';
+import { Equipping } from '../provisioning/equipping.js';
+import { provision } from '../provisioning/provision.js';
+import { dropJob, endResults, forgetOldRows } from '../results/expiry.js';
+import { ResultSeal } from '../results/store.js';
+import { move, regenerate, remove, undoDelete, undoMove } from './bulk.js';
+import { changeJob, endOf, type Job, type JobAction, parametersOf, receiving, workerOf } from './job.js';
+import { givenRow, type JobServices, type OpenWork, type Outcome, type Prepared, type Run } from './work.js';
+
+/** Jobs that run at once; of one account only when no other waits. */
+const mostRunning = 2;
+/** Rows of one transaction: at first and at least. */
+const rowsAtOnce = { first: 200, least: 100 };
+/** Bytes of the rows of one share, unless it is a single row. */
+export const mostShareBytes = 512 * 1024;
+/** Rows at most, and how long others wait: with everything here, or to write only where a thread executes it (milliseconds). */
+const near = { most: 500, holdTime: 30 };
+const far = { most: 1000, holdTime: 60 };
+/** Shares that are looked at and hashed before they can be written. */
+const sharesAhead = 2;
+/** Rows from which on the shares of a job are worth a thread of their own. */
+const leastLong = 100;
+/** Milliseconds between two looks for results whose time is over. */
+const lookEvery = 60_000;
+/** Milliseconds until a job is begun again that could neither go on nor be ended, or not write now. */
+const retryAfter = 1000;
+/** Rows that are made pending again in one transaction. */
+const retriedAtOnce = 250;
+
+const works: Readonly<Record<JobAction, OpenWork>> = {
+  provision,
+  delete: remove,
+  move,
+  regenerate,
+  undoDelete,
+  undoMove,
+};
+
+/** Rows of a job, looked at. */
+interface Share {
+  count: number;
+  prepared: Prepared;
+}
+
+/** A job that cannot go on. */
+class Stopped extends Error {}
+
+export class Jobs {
+  readonly #ctx: JobServices;
+  readonly #equipping: Equipping;
+  readonly #running = new Map<string, { accountId: string; ended: Promise<void> }>();
+  readonly #watchers = new Map<string, Set<(job: Job) => void>>();
+  /** In the context of the start: a job belongs to no request. */
+  readonly #fill: () => void;
+  #timer: NodeJS.Timeout | undefined;
+  #looking = Promise.resolve();
+  #filling = Promise.resolve();
+  #stopped = false;
+  /** Whether the log of the database may hold keys that were destroyed. */
+  #hasRemains = true;
+
+  constructor(ctx: JobServices) {
+    this.#ctx = ctx;
+    this.#equipping = new Equipping(join(ctx.config.dataDir, 'keys'));
+    this.#fill = AsyncResource.bind(() => {
+      this.#filling = this.#filling.then(() => this.#begin()).catch((error) => this.#log(error, 'jobs cannot begin'));
+    });
+  }
+
+  /** Goes on with what an end of the process has broken off. To be called before there are requests. */
+  async start(): Promise<void> {
+    const { query } = this.#ctx.registry;
+    const halves = await query.selectFrom('jobs').select('id').where('state', '=', receiving).execute();
+    this.#looking = this.#dropAll(halves).catch((error) => this.#log(error, 'a job could not be removed'));
+    this.#timer = setInterval(() => this.look(), lookEvery);
+    this.#timer.unref();
+    this.look();
+    this.wake();
+  }
+
+  /** Resolves when no job is at work; those that are open go on at the next start. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearInterval(this.#timer);
+    await this.#filling;
+    await Promise.all([...this.#running.values()].map(({ ended }) => ended));
+    await this.#equipping.close();
+    await this.#looking;
+  }
+
+  /** Jobs at work. */
+  get running(): number {
+    return this.#running.size;
+  }
+
+  /** Jobs that wait until others have ended. */
+  async waiting(): Promise<number> {
+    const { query } = this.#ctx.registry;
+    const { open } = await query
+      .selectFrom('jobs')
+      .select((eb) => eb.fn.countAll<number>().as('open'))
+      .where(sql<boolean>`"state" in ('pending', 'running')`)
+      .executeTakeFirstOrThrow();
+    return Math.max(0, open - this.#running.size);
+  }
+
+  /** There may be a job to begin. */
+  wake(): void {
+    if (!this.#stopped) this.#fill();
+  }
+
+  /** Hears of every change of a job until the answer is called. */
+  watch(jobId: string, hear: (job: Job) => void): () => void {
+    const watchers = this.#watchers.get(jobId) ?? new Set();
+    this.#watchers.set(jobId, watchers.add(hear));
+    return () => {
+      watchers.delete(hear);
+      if (watchers.size === 0 && this.#watchers.get(jobId) === watchers) this.#watchers.delete(jobId);
+    };
+  }
+
+  /** To be told after the commit that has changed a job. */
+  changed(job: Job): void {
+    for (const hear of [...(this.#watchers.get(job.id) ?? [])]) hear(job);
+  }
+
+  async #dropAll(jobs: ReadonlyArray<{ id: string }>): Promise<void> {
+    for (const { id } of jobs) if (!this.#stopped) await dropJob(this.#ctx, id);
+  }
+
+  async #begin(): Promise<void> {
+    while (!this.#stopped && this.#running.size < mostRunning) {
+      const job = await this.#next();
+      if (!job) {
+        if (this.#running.size === 0) await Promise.all([this.#equipping.close(), this.#ctx.registry.restLong()]);
+        return;
+      }
+      const ended = onBehalfOf({ jobId: job.id }, () => this.#run(job)).finally(() => {
+        this.#running.delete(job.id);
+        this.wake();
+      });
+      this.#running.set(job.id, { accountId: job.accountId, ended });
+    }
+  }
+
+  /** The oldest open job, of the accounts of which the fewest are running. */
+  async #next(): Promise<Job | undefined> {
+    const { query } = this.#ctx.registry;
+    const open = await query
+      .selectFrom('jobs')
+      .select(['id', 'accountId'])
+      // As the index has it: a parameter would not find it.
+      .where(sql<boolean>`"state" in ('pending', 'running')`)
+      .orderBy('created')
+      .execute();
+    const running = [...this.#running.values()];
+    const ofAccount = ({ accountId }: Pick<Job, 'accountId'>) =>
+      running.filter((one) => one.accountId === accountId).length;
+    const waiting = open.filter(({ id }) => !this.#running.has(id));
+    const [next] = waiting.sort((one, other) => ofAccount(one) - ofAccount(other));
+    return next && query.selectFrom('jobs').selectAll().where('id', '=', next.id).executeTakeFirst();
+  }
+
+  async #run(job: Job): Promise<void> {
+    try {
+      await this.#work(await this.#starting(job));
+    } catch (error) {
+      if (error instanceof Stopped) return;
+      if (isStoreBusy(error)) {
+        this.#log(error, 'a job waits: another program holds the database');
+        return pause(retryAfter);
+      }
+      const isRefused = error instanceof PlatformError;
+      if (!isRefused) this.#log(error, 'a job could not go on');
+      const reason = isRefused ? error.message : 'An unexpected error occurred.';
+      await this.#end(job, 'failed', reason).catch((again) => {
+        this.#log(again, 'a job could not be ended');
+        // It is still open: it is begun again, but not over and over.
+        return pause(retryAfter);
+      });
+    }
+  }
+
+  /** The job as it begins or goes on; failed rows that are to be tried again are pending from now on. */
+  async #starting(job: Job): Promise<Job> {
+    const { registry } = this.#ctx;
+    for (;;) {
+      const started = await registry.transaction((tx) => startJob(tx, job.id));
+      if (!started) throw new Stopped();
+      this.changed(started);
+      if (!parametersOf(started).retrying) return started;
+      if (this.#stopped) throw new Stopped();
+      await nextTurn();
+    }
+  }
+
+  /** Goes through the rows: while one share is written, the next ones are looked at and hashed. */
+  async #work(job: Job): Promise<void> {
+    const ctx = this.#ctx;
+    const seal = ResultSeal.of(ctx, job);
+    const run: Run = { ctx, job, parameters: parametersOf(job), equipping: this.#equipping, seal };
+    const work = works[job.action as JobAction](run);
+    let size = rowsAtOnce.first;
+    let after = 0;
+    let reading: Promise<void> = Promise.resolve();
+    const look = (): Promise<Share | undefined> => {
+      const read = reading.then(() => pendingRows(ctx.registry.query, job.id, after, size));
+      reading = read.then((rows) => {
+        after = rows.at(-1)?.row ?? after;
+      });
+      const share = read.then(async (rows) =>
+        rows.length > 0
+          ? { count: rows.length, prepared: await work(workerOf(ctx, job), rows.map(givenRow)) }
+          : undefined,
+      );
+      // Should another share end the job, nobody waits for this one.
+      for (const promise of [reading, share]) promise.catch(() => {});
+      return share;
+    };
+    const ahead = Array.from({ length: sharesAhead }, look);
+    for (;;) {
+      const share = await ahead.shift();
+      if (!share) break;
+      if (this.#stopped) throw new Stopped();
+      ahead.push(look());
+      const held = await this.#write(job, share.prepared);
+      // Who else writes waits for a share of every job that runs.
+      size = nextSize(isLong(job) ? far : near, share.count, held * this.#running.size);
+      await nextTurn();
+    }
+    await this.#end(job, 'succeeded', null);
+  }
+
+  /** Writes one share; how long that has held the event loop, in milliseconds. */
+  async #write(job: Job, prepared: Prepared): Promise<number> {
+    const caller = workerOf(this.#ctx, job);
+    let held = 0;
+    const changed = await writeAs(this.#writing(job), caller, undefined, async (tx) => {
+      const from = performance.now();
+      const { state } = await tx.selectFrom('jobs').select('state').where('id', '=', job.id).executeTakeFirstOrThrow();
+      if (state !== 'running') throw new Stopped();
+      const outcomes = await prepared.write(tx, caller);
+      const counted = await storeOutcomes(tx, job.id, outcomes);
+      held = performance.now() - from;
+      return counted;
+    });
+    await prepared.after?.(caller);
+    this.changed(changed);
+    return held;
+  }
+
+  /** How the shares of a job are written. */
+  #writing(job: Job): Parameters<typeof writeAs>[0] {
+    const { registry } = this.#ctx;
+    return isLong(job) ? { registry: { transaction: (work) => registry.longTransaction(work) } } : this.#ctx;
+  }
+
+  async #end(job: Job, state: 'succeeded' | 'failed', reason: string | null): Promise<void> {
+    const { registry, clock, audit } = this.#ctx;
+    const ended = await registry.transaction(async (tx) => {
+      const changed = await changeJob(tx, job.id, ['pending', 'running'], { state, reason, ...endOf(clock, job) });
+      if (!changed) return undefined;
+      const { accountId, action, done, failed, skipped } = changed;
+      await audit.record(tx, {
+        event: 'jobFinished',
+        outcome: state === 'succeeded' ? 'success' : 'failure',
+        accountId,
+        target: { kind: 'job', id: job.id },
+        details: { action, done, failed, skipped, reason },
+      });
+      return changed;
+    });
+    if (ended) this.changed(ended);
+  }
+
+  /** The key of a job has been destroyed: what it has sealed goes as well. */
+  keyDestroyed(): void {
+    this.#hasRemains = true;
+    this.look();
+  }
+
+  /** There may be results to destroy. */
+  look(): void {
+    this.#looking = this.#looking
+      .then(async () => {
+        const ended = await endResults(this.#ctx, () => this.#stopped);
+        for (const job of ended) this.changed(job);
+        this.#hasRemains ||= ended.length > 0;
+        // Keys that were destroyed still stand in there.
+        if (this.#hasRemains) this.#hasRemains = !this.#ctx.registry.emptyLog();
+        await forgetOldRows(this.#ctx, () => this.#stopped);
+      })
+      .catch((error) => this.#log(error, 'results could not be destroyed'));
+  }
+
+  #log(error: unknown, what: string): void {
+    this.#ctx.log.error({ err: error }, what);
+  }
+}
+
+/** A job that runs; undefined when it is not open any more. One share of its failed rows is pending again, if asked for. */
+async function startJob(tx: Tx, id: string): Promise<Job | undefined> {
+  const started = await changeJob(tx, id, ['pending', 'running'], { state: 'running' });
+  if (!started) return undefined;
+  const { retrying, ...parameters } = parametersOf(started);
+  if (!retrying) return started;
+  const failed = tx.selectFrom('jobRows').select('row').where('jobId', '=', id).where('state', '=', 'failed');
+  const again = tx.updateTable('jobRows').set({ state: 'pending', errors: null }).where('jobId', '=', id);
+  const { numUpdatedRows } = await again.where('row', 'in', failed.limit(retriedAtOnce)).executeTakeFirst();
+  const left = numUpdatedRows === 0n ? { parameters: JSON.stringify(parameters) } : {};
+  return changeJob(tx, id, ['running'], { ...left, failed: started.failed - Number(numUpdatedRows) });
+}
+
+/** The next rows of a job, so many and so large as are looked at together. */
+export async function pendingRows(db: Db, jobId: string, after: number, limit: number) {
+  const next = db
+    .selectFrom('jobRows')
+    .where('jobId', '=', jobId)
+    .where('state', '=', 'pending')
+    .where('row', '>', after);
+  const size = sql<number>`octet_length("input")`.as('size');
+  const sizes = await next.select(['row', size]).orderBy('row').limit(limit).execute();
+  let bytes = 0;
+  const end = sizes.findIndex((one) => {
+    bytes += one.size;
+    return bytes > mostShareBytes;
+  });
+  const fitting = end === -1 ? sizes.length : Math.max(end, 1);
+  return next.select(['row', 'input']).orderBy('row').limit(fitting).execute();
+}
+
+async function storeOutcomes(tx: Tx, jobId: string, outcomes: readonly Outcome[]): Promise<Job> {
+  await insertMany(
+    tx,
+    'jobRows',
+    // The row is there: what stands for its input is not kept.
+    outcomes.map((one) => ({ jobId, input: '', ...one })),
+    { key: ['jobId', 'row'], columns: ['state', 'deviceId', 'before', 'errors', 'sealedResult'] },
+  );
+  const count = (state: Outcome['state']) => outcomes.filter((one) => one.state === state).length;
+  return tx
+    .updateTable('jobs')
+    .set((eb) => ({
+      done: eb('done', '+', count('done')),
+      failed: eb('failed', '+', count('failed')),
+      skipped: eb('skipped', '+', count('skipped')),
+    }))
+    .where('id', '=', jobId)
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+function isLong({ action, total }: Job): boolean {
+  return action === 'provision' && total >= leastLong;
+}
+
+/** As many rows as would have taken the time that a transaction may take; `held` is what they took, in milliseconds. */
+function nextSize({ most, holdTime }: typeof near, count: number, held: number): number {
+  const wanted = Math.round((count * holdTime) / Math.max(held, 0.1) / rowsAtOnce.least) * rowsAtOnce.least;
+  return Math.max(rowsAtOnce.least, Math.min(most, wanted, 2 * Math.max(count, rowsAtOnce.least)));
+}

@@ -1,0 +1,143 @@
+/** A job (decisions 6): work on many devices, as a row of the registry and on the wire. */
+
+import { Type } from 'typebox';
+import type { Tx } from '../../../db/registry/index.js';
+import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.js';
+import { type Action, type Caller, type EntityKind, isAccountWide } from '../../access.js';
+import type { Clock, Context } from '../../context.js';
+import { oneOf } from '../../entity/listing.js';
+import { PlatformError } from '../../errors.js';
+
+export type Job = Row<'jobs'>;
+export type JobRow = Row<'jobRows'>;
+
+export const jobActions = ['provision', 'delete', 'move', 'regenerate', 'undoDelete', 'undoMove'] as const;
+export type JobAction = (typeof jobActions)[number];
+export const jobStates = ['pending', 'running', 'succeeded', 'failed', 'cancelled', 'expired'] as const;
+export const rowStates = ['pending', 'done', 'failed', 'skipped'] as const;
+export type RowState = (typeof rowStates)[number];
+
+/** While its rows are still being stored; such a job is shown to nobody, and is gone after a restart. */
+export const receiving = 'receiving';
+
+/** What a caller must be permitted to do for each row. */
+export const neededRights: Readonly<Record<JobAction, ReadonlyArray<readonly [Action, EntityKind]>>> = {
+  provision: [
+    ['create', 'device'],
+    ['create', 'mqttCredential'],
+    ['create', 'associationCode'],
+  ],
+  delete: [['delete', 'device']],
+  move: [['update', 'device']],
+  regenerate: [
+    ['update', 'device'],
+    ['create', 'mqttCredential'],
+  ],
+  undoDelete: [['delete', 'device']],
+  undoMove: [['update', 'device']],
+};
+
+/** What a job was told besides its rows. `retrying`: its failed rows are about to be pending again. */
+export interface Parameters {
+  deviceTemplateId?: string;
+  organizationId?: string | null;
+  undoes?: string;
+  retrying?: true;
+}
+
+export function parametersOf({ parameters }: Pick<Job, 'parameters'>): Parameters {
+  return JSON.parse(parameters) as Parameters;
+}
+
+export function isOpen({ state }: Pick<Job, 'state'>): boolean {
+  return state === 'pending' || state === 'running';
+}
+
+/** Whether its rows have secrets as results. */
+export function hasResults({ action, dryRun }: Pick<Job, 'action' | 'dryRun'>): boolean {
+  return dryRun === 0 && (action === 'provision' || action === 'regenerate');
+}
+
+/** How long results can be fetched when their job is done, in milliseconds (decisions 6). */
+const resultLifetime = 24 * 60 * 60_000;
+
+/** What is said of a job when it ends: until when its results can be fetched, if it has any. */
+export function endOf(clock: Clock, job: Job): Pick<Job, 'finished' | 'expires'> {
+  const at = clock.now();
+  const expires = hasResults(job) ? new Date(at + resultLifetime).toISOString() : null;
+  return { finished: new Date(at).toISOString(), expires };
+}
+
+export function isMaker(caller: Caller, { createdById, createdByKind }: Job): boolean {
+  return caller.id === createdById && caller.kind === createdByKind;
+}
+
+/**
+ * Who works: whoever made the job, with the rights that are left.
+ * @throws PlatformError 403/21 when they do not suffice any more.
+ */
+export function workerOf({ access }: Pick<Context, 'access'>, job: Job): Caller {
+  const { createdById, createdByKind, action } = job;
+  const caller = access.callerOf(createdById) ?? access.callerOfApplication(createdById);
+  if (caller?.kind !== createdByKind || caller.accountId !== job.accountId)
+    throw new PlatformError('forbidden', { message: 'Who made the job is not there any more.' });
+  for (const right of neededRights[action as JobAction]) access.demand(caller, ...right);
+  return caller;
+}
+
+/** A job that the caller may see: of its account, or its own. @throws PlatformError 404/100. */
+export async function findJob({ registry }: Pick<Context, 'registry'>, caller: Caller, id: string): Promise<Job> {
+  const job = await registry.query.selectFrom('jobs').selectAll().where('id', '=', id).executeTakeFirst();
+  const isSeen = job && job.accountId === caller.accountId && (isAccountWide(caller) || isMaker(caller, job));
+  if (!isSeen || job.state === receiving) throw new PlatformError('notFound');
+  return job;
+}
+
+/** Changes a job that is still in one of `states`; undefined when it is not. */
+export async function changeJob(
+  tx: Tx,
+  id: string,
+  states: readonly string[],
+  changes: Partial<Job>,
+): Promise<Job | undefined> {
+  const changed = tx.updateTable('jobs').set(changes).where('id', '=', id).where('state', 'in', states);
+  return changed.returningAll().executeTakeFirst();
+}
+
+const date = Nullable(DateText);
+
+export const jobShape = Type.Object({
+  id: Id,
+  accountId: Id,
+  created: DateText,
+  createdById: Type.String({ description: 'Who made it, as whom it works, and who may have its results.' }),
+  action: oneOf(jobActions),
+  dryRun: Type.Boolean({ description: 'Rows are checked, and nothing is made.' }),
+  state: oneOf(jobStates, {
+    description:
+      '`succeeded`: all rows have been gone through, and the counts say how. `failed`: it could not go on, for the `reason`. `expired`: nobody has confirmed its results in time.',
+  }),
+  total: Type.Integer({ description: 'Rows.' }),
+  done: Type.Integer(),
+  failed: Type.Integer(),
+  skipped: Type.Integer({ description: 'Rows whose device was there already, or that came after a cancel.' }),
+  reason: Nullable(Type.String({ description: 'Why it could not go on.' })),
+  finished: date,
+  expires: Nullable(Type.Unsafe<string>({ ...DateText, description: 'When its results are destroyed.' })),
+  confirmed: date,
+  undone: date,
+});
+
+export function showJob(job: Job) {
+  const { id, accountId, created, createdById, action, dryRun, state, total, done, failed, skipped } = job;
+  const { reason, finished, expires, confirmed, undone } = job;
+  const counts = { total, done, failed, skipped };
+  return {
+    ...{ id, accountId, created, createdById },
+    action: action as JobAction,
+    dryRun: dryRun === 1,
+    state: state as (typeof jobStates)[number],
+    ...counts,
+    ...{ reason, finished, expires: confirmed === null ? expires : null, confirmed, undone },
+  };
+}

@@ -1,0 +1,354 @@
+/** Jobs (decisions 6): what they are, how far they have come, what they have made, and what can be done to them. */
+import type { Readable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
+import { Nullable } from '../../../db/registry/records.js';
+import { Slices } from '../../../db/sqlite/slices.js';
+import { type Caller, isAccountWide } from '../../access.js';
+import type { Context } from '../../context.js';
+import { demandPage, oneOf } from '../../entity/listing.js';
+import { idParams, listResponse, type metaShape, nameIgnored } from '../../entity/routes.js';
+import { timestamp } from '../../entity/verbs.js';
+import { invalid, PlatformError } from '../../errors.js';
+import { isInsideBatch } from '../../http/batch.js';
+import { eventsAnswer, sendEvents } from '../../http/events.js';
+import type { App } from '../../http/server.js';
+import type { StoredRow } from '../provisioning/rows.js';
+import type { Unit } from '../provisioning/unit.js';
+import { demandResults, openResults, unitsOf } from '../provisioning/units.js';
+import { endKey } from '../results/expiry.js';
+import { type Download, fileTypes, labelFile, labelFormats, resultFile, resultFormats } from '../results/files.js';
+import { JobStreams } from './events.js';
+import {
+  findJob,
+  type Job,
+  type JobRow,
+  jobActions,
+  jobShape,
+  jobStates,
+  receiving,
+  rowStates,
+  showJob,
+} from './job.js';
+import { cancelJob, confirmJob, retryJob } from './store.js';
+import type { RowError } from './work.js';
+
+export const jobsPath = '/provisioning/jobs';
+const tags = ['Jobs'];
+/** Rows of a page that are read and parsed in one go. */
+const rowsAtOnce = 20;
+
+const paging = {
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+};
+const listQuery = Type.Object({
+  accountId: Type.String({ description: 'The account; a foreign one answers 404.' }),
+  state: Type.Optional(oneOf(jobStates)),
+  action: Type.Optional(oneOf(jobActions)),
+  ...paging,
+  sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'desc' })),
+});
+const rowsQuery = Type.Object({ state: Type.Optional(oneOf(rowStates)), ...paging });
+const resultsQuery = Type.Object({ format: Type.Optional(oneOf(resultFormats, { default: 'ndjson' })) });
+const labelsQuery = Type.Object({ format: Type.Optional(oneOf(labelFormats, { default: 'svg' })) });
+
+const rowShape = Type.Object({
+  row: Type.Integer({ description: 'Of the input, from 1; a header is no row.' }),
+  serialNumber: Nullable(Type.String()),
+  state: oneOf(rowStates),
+  deviceId: Nullable(Type.String()),
+  errors: Type.Array(Type.Object({ column: Type.Optional(Type.String()), message: Type.String() })),
+});
+export const jobResponse = (description: string) => Type.Object({ job: jobShape }, { description });
+
+/** Mounts everything that can be asked of a job that is there. */
+export function jobRoutes(app: App, ctx: Context): void {
+  const { access } = ctx;
+  const streams = new JobStreams(ctx);
+  app.addHook('preClose', async () => streams.endAll());
+
+  app.get(
+    jobsPath,
+    {
+      config: { right: ['read', 'job'], errors: ['notFound', 'pageOutside', 'forbidden'], sends: ['ignored'] },
+      schema: {
+        tags,
+        summary: 'List jobs, newest first; a station sees its own',
+        querystring: listQuery,
+        response: listResponse('jobs', jobShape),
+      },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'read', 'job');
+      access.demandAccount(request.caller, request.query.accountId);
+      nameIgnored(request, reply, listQuery);
+      return { jobs: await listJobs(ctx, request.caller, request.query) };
+    },
+  );
+  app.get(`${jobsPath}/:id`, readJob(ctx), async ({ caller, params }) => ({
+    job: await shown(ctx, caller, params.id),
+  }));
+  app.get(
+    `${jobsPath}/:id/rows`,
+    {
+      config: { right: ['read', 'job'], errors: ['notFound', 'pageOutside', 'forbidden'], sends: ['ignored'] },
+      schema: {
+        tags,
+        summary: 'List the rows of a job, and what has become of each',
+        description: 'They are kept for 30 days after the end of the job.',
+        params: idParams,
+        querystring: rowsQuery,
+        response: listResponse('rows', rowShape),
+      },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'read', 'job');
+      const job = await currentJob(ctx, request.caller, request.params.id);
+      nameIgnored(request, reply, rowsQuery);
+      return { rows: await listRows(ctx, job, request.query) };
+    },
+  );
+  app.get(
+    `${jobsPath}/:id/events`,
+    {
+      exposeHeadRoute: false,
+      config: { right: ['read', 'job'], errors: ['notFound', 'forbidden', 'tooMany'] },
+      schema: {
+        tags,
+        summary: 'Follow a job as server-sent events',
+        description:
+          'Each event is `event: job` with the job as `data`: one at once, one whenever it has come further, four a second at most. The last one is that of its end. Not in a batch.',
+        params: idParams,
+        response: {
+          200: eventsAnswer('Events, and a comment every 15 seconds. It ends with the job, the session, or the right.'),
+        },
+      },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'read', 'job');
+      await currentJob(ctx, request.caller, request.params.id);
+      demandOutsideBatch(request);
+      return sendEvents(reply, await streams.open(request.caller, request.params.id));
+    },
+  );
+  changingRoutes(app, ctx);
+  fetchingRoutes(app, ctx);
+}
+
+function readJob({ access }: Context) {
+  return {
+    config: { right: ['read', 'job'], errors: ['notFound', 'forbidden'] },
+    schema: { tags, summary: 'Read a job', params: idParams, response: { 200: jobResponse('As it is now.') } },
+    preHandler: async ({ caller }: FastifyRequest) => access.demand(caller, 'read', 'job'),
+  } as const;
+}
+
+async function shown(ctx: Context, caller: Caller, id: string) {
+  return showJob(await currentJob(ctx, caller, id));
+}
+
+/** Cancel and retry. */
+function changingRoutes(app: App, ctx: Context): void {
+  for (const [verb, errors, summary, description, change] of [
+    [
+      'cancel',
+      ['notFound', 'forbidden'],
+      'Cancel a job',
+      'What it has made stays, with its results; the other rows are skipped.',
+      cancelJob,
+    ],
+    [
+      'retry',
+      ['notFound', 'forbidden', 'tooMany'],
+      'Try the failed rows of a job again, and those that it could not come to',
+      'Only who made the job; one that was cancelled is over, unless it is an undo, and so is one that was undone. A job that runs, or has no such rows, stays as it is.',
+      retryJob,
+    ],
+  ] as const)
+    app.post(
+      `${jobsPath}/:id/${verb}`,
+      {
+        config: { right: ['update', 'job'], errors },
+        schema: { tags, summary, description, params: idParams, response: { 200: jobResponse('As it is now.') } },
+      },
+      async ({ caller, params }) => {
+        ctx.access.demand(caller, 'update', 'job');
+        return { job: showJob(await change(ctx, caller, await currentJob(ctx, caller, params.id))) };
+      },
+    );
+}
+
+/** Results and labels, until they are confirmed. */
+function fetchingRoutes(app: App, ctx: Context): void {
+  const content = Object.fromEntries(fileTypes.map((type) => [type, { schema: Type.Unsafe<Readable>({}) }]));
+  const response = { 200: { description: 'The file, as it is made.', content } };
+  const config = { right: ['read', 'job'], errors: ['notFound', 'resultsGone', 'forbidden'] } as const;
+  app.get(
+    `${jobsPath}/:id/results`,
+    {
+      exposeHeadRoute: false,
+      config,
+      schema: {
+        tags,
+        summary: 'Fetch the results of a job: ids, secrets, association codes, topics',
+        description:
+          'Only who made the job, when it has ended, as often as needed until they are confirmed, for 24 hours. csv, ndjson and json are one file; the others are a ZIP with a file for each unit, `<row>-<serial>`. Not in a batch.',
+        params: idParams,
+        querystring: resultsQuery,
+        response,
+      },
+    },
+    (request, reply) =>
+      send(ctx, request, reply, request.query.format ?? 'ndjson', (units) =>
+        resultFile(request.query.format ?? 'ndjson', units),
+      ),
+  );
+  app.get(
+    `${jobsPath}/:id/labels`,
+    {
+      exposeHeadRoute: false,
+      config,
+      schema: {
+        tags,
+        summary: 'Fetch the labels of the units of a job',
+        description:
+          'As the results, with which they end; they never hold a secret. svg and png are a ZIP, html is one sheet to print. Not in a batch.',
+        params: idParams,
+        querystring: labelsQuery,
+        response,
+      },
+    },
+    (request, reply) =>
+      send(ctx, request, reply, `labels/${request.query.format ?? 'svg'}`, (units) =>
+        labelFile(request.query.format ?? 'svg', units),
+      ),
+  );
+  app.post(
+    `${jobsPath}/:id/results/confirm`,
+    {
+      config: { right: ['update', 'job'], errors: ['notFound', 'resultsGone', 'forbidden'] },
+      schema: {
+        tags,
+        summary: 'Destroy the results of a job: everything is safely written',
+        description: 'From then on nobody reads a secret again. To confirm twice is as once.',
+        params: idParams,
+        response: { 200: jobResponse('Its results are gone.') },
+      },
+    },
+    async ({ caller, params }) => {
+      ctx.access.demand(caller, 'update', 'job');
+      const job = await currentJob(ctx, caller, params.id);
+      demandResults(caller, job);
+      const confirmed = job.confirmed === null && job.sealedKey !== null ? await confirmJob(ctx, caller, job) : job;
+      if (confirmed.confirmed === null) throw new PlatformError('resultsGone');
+      return { job: showJob(confirmed) };
+    },
+  );
+}
+
+/** Sends what is made of the units of a job, and notes who has had it. */
+async function send(
+  ctx: Context,
+  request: FastifyRequest<{ Params: Static<typeof idParams> }>,
+  reply: FastifyReply,
+  format: string,
+  make: (units: AsyncIterable<Unit>) => Download,
+) {
+  const { caller, params } = request;
+  ctx.access.demand(caller, 'read', 'job');
+  const job = await currentJob(ctx, caller, params.id);
+  const seal = openResults(ctx, caller, job);
+  demandOutsideBatch(request);
+  if (format.startsWith('labels/') && job.action !== 'provision') throw invalid('id', 'the job has no labels');
+  await ctx.audit.record(ctx.registry.query, {
+    event: 'jobResultsFetched',
+    outcome: 'success',
+    accountId: job.accountId,
+    actor: caller,
+    target: { kind: 'job', id: job.id },
+    details: { format },
+  });
+  const { type, extension, body } = make(unitsOf(ctx, caller, job, seal));
+  reply.header('content-disposition', `attachment; filename="job-${job.id}.${extension}"`);
+  return reply.type(type).send(body);
+}
+
+function demandOutsideBatch(request: FastifyRequest): void {
+  if (isInsideBatch(request)) throw invalid('path', 'must not be a file or a stream');
+}
+
+/** A job that the caller sees, with its results ended when their time is over. @throws PlatformError 404/100. */
+export async function currentJob(ctx: Context, caller: Caller, id: string): Promise<Job> {
+  const job = await findJob(ctx, caller, id);
+  const isDue = job.sealedKey !== null && job.expires !== null && job.expires <= timestamp(ctx.clock);
+  if (!isDue) return job;
+  await endKey(ctx, id);
+  return findJob(ctx, caller, id);
+}
+
+async function listJobs({ registry }: Context, caller: Caller, query: Static<typeof listQuery>) {
+  const { state, action, page = 1, pageSize = 10, sortOrder = 'desc' } = query;
+  let matching = registry.query
+    .selectFrom('jobs')
+    .where('accountId', '=', caller.accountId)
+    .where('state', '!=', receiving);
+  if (!isAccountWide(caller)) matching = matching.where('createdById', '=', caller.id);
+  if (state) matching = matching.where('state', '=', state);
+  if (action) matching = matching.where('action', '=', action);
+  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
+  demandPage(page, pageSize, count);
+  const rows = await matching
+    .selectAll()
+    .orderBy('created', sortOrder)
+    .orderBy('id', sortOrder)
+    .limit(pageSize)
+    .offset((page - 1) * pageSize)
+    .execute();
+  return { results: rows.map(showJob), meta: { count, page, pageSize, sortOrder } satisfies Static<typeof metaShape> };
+}
+
+async function listRows({ registry }: Context, job: Job, { state, page = 1, pageSize = 10 }: Static<typeof rowsQuery>) {
+  // What a cancelled job had not come to is skipped; nobody has to write that.
+  const isOver = job.state === 'cancelled';
+  const states = isOver && state === 'skipped' ? ['skipped', 'pending'] : [isOver && state === 'pending' ? '' : state];
+  let matching = registry.query.selectFrom('jobRows').where('jobId', '=', job.id);
+  if (state) matching = matching.where('state', 'in', states as string[]);
+  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
+  demandPage(page, pageSize, count);
+  const rows = await matching
+    .select('row')
+    .orderBy('row')
+    .limit(pageSize)
+    .offset((page - 1) * pageSize)
+    .execute();
+  const results: Array<Static<typeof rowShape>> = [];
+  // A row may be long: everybody else has a turn between some and the next.
+  const slices = new Slices();
+  for (let from = 0; from < rows.length; from += rowsAtOnce) {
+    const some = rows.slice(from, from + rowsAtOnce).map(({ row }) => row);
+    const read = registry.query
+      .selectFrom('jobRows')
+      .select(['row', 'state', 'input', 'deviceId', 'errors'])
+      .where('jobId', '=', job.id)
+      .where('row', 'in', some)
+      .orderBy('row');
+    for (const row of await read.execute()) results.push(showRow(row, isOver));
+    await slices.step();
+  }
+  return { results, meta: { count, page, pageSize, sortOrder: 'asc' as const } };
+}
+
+function showRow(
+  { row, state, input, deviceId, errors }: Pick<JobRow, 'row' | 'state' | 'input' | 'deviceId' | 'errors'>,
+  isOver: boolean,
+): Static<typeof rowShape> {
+  const { serialNumber = null } = (JSON.parse(input) as StoredRow).values;
+  return {
+    row,
+    serialNumber: typeof serialNumber === 'string' ? serialNumber.toWellFormed() : null,
+    state: (isOver && state === 'pending' ? 'skipped' : state) as Static<typeof rowShape>['state'],
+    deviceId,
+    errors: errors === null ? [] : (JSON.parse(errors) as RowError[]),
+  };
+}

@@ -1,0 +1,261 @@
+/** How a job comes to be, and what can be done to it: cancel, retry, confirm. */
+import { createHash } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { sql } from 'kysely';
+import { v7 as uuidv7 } from 'uuid';
+import { type Db, isUniqueViolation, type Tx } from '../../../db/registry/index.js';
+import { insertMany } from '../../../db/registry/many.js';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { writeAs } from '../../entity/authorized-write.js';
+import { timestamp } from '../../entity/verbs.js';
+import { invalid, PlatformError } from '../../errors.js';
+import { noteMade } from '../../http/idempotency.js';
+import { clearRows, dropJob } from '../results/expiry.js';
+import { makeResultKey } from '../results/store.js';
+import {
+  changeJob,
+  endOf,
+  hasResults,
+  isMaker,
+  isOpen,
+  type Job,
+  type JobAction,
+  type Parameters,
+  parametersOf,
+  receiving,
+} from './job.js';
+
+/** What is stored in one transaction, here or by a thread; and from how many rows on a thread executes it. */
+const storedAtOnce = { here: 250, byThread: 1000, bytes: 512 * 1024 };
+const leastLong = 2000;
+/** Open jobs of one caller, and of one account: each end of a job looks at all that wait. */
+const mostOpen = { ofCaller: 200, ofAccount: 1000 };
+/** Seconds after which it is worth trying again. */
+const retryAfter = 5;
+
+/** A job that is to be made. `checksum` is of all that it is made of; without one a repeat makes another. */
+export interface NewJob {
+  action: JobAction;
+  parameters: Parameters;
+  dryRun?: boolean;
+  checksum?: string;
+  /** Each as the JSON of a StoredRow. */
+  rows: readonly string[];
+}
+
+/** What makes a repeat the same job: who asks, for what, with which rows. */
+export function checksumOf({ kind, id, accountId }: Caller, action: JobAction, asked: object, digest: string): string {
+  const parts = [accountId, kind, id, action, JSON.stringify(asked), digest];
+  return createHash('sha256').update(parts.join('\0')).digest('base64');
+}
+
+export async function findByChecksum({ query }: Context['registry'], checksum: string): Promise<Job | undefined> {
+  return query.selectFrom('jobs').selectAll().where('checksum', '=', checksum).executeTakeFirst();
+}
+
+/**
+ * Stores a job and wakes the engine; the one with the same checksum when there is one. Its rows are stored in steps, and it
+ * is there when all of them are: `also` runs in the transaction that says so.
+ * @throws PlatformError as writeAs; 429/-199 where too many are open already.
+ */
+export async function makeJob(
+  ctx: Context,
+  caller: Caller,
+  wanted: NewJob,
+  also?: (tx: Tx) => Promise<void>,
+): Promise<Job> {
+  const { checksum } = wanted;
+  const known = checksum === undefined ? undefined : await findByChecksum(ctx.registry, checksum);
+  if (known) return known;
+  await demandRoom(ctx.registry.query, caller);
+  const job = newJob(ctx, caller, wanted);
+  try {
+    const { registry } = ctx;
+    const isLong = wanted.rows.length >= leastLong;
+    await registry.query.insertInto('jobs').values(job).execute();
+    let row = 0;
+    for (const inputs of portions(wanted.rows, isLong ? storedAtOnce.byThread : storedAtOnce.here)) {
+      const some = inputs.map((input) => {
+        row += 1;
+        return newRow(job.id, row, input);
+      });
+      const store = (tx: Tx) => insertMany(tx, 'jobRows', some);
+      await (isLong ? registry.longTransaction(store) : registry.transaction(store));
+      await nextTurn();
+    }
+    const made = await writeAs(ctx, caller, undefined, async (tx) => {
+      await also?.(tx);
+      return openJob(tx, ctx, caller, job, wanted);
+    });
+    ctx.jobs.wake();
+    return made;
+  } catch (error) {
+    await dropJob(ctx, job.id);
+    // The same has been asked for at the same time.
+    const other = isUniqueViolation(error) && checksum ? await findByChecksum(ctx.registry, checksum) : undefined;
+    if (other) return other;
+    throw error;
+  }
+}
+
+/** So many rows at most, and no more than may be stored at once. */
+function* portions(rows: readonly string[], most: number): Generator<readonly string[]> {
+  for (let from = 0, to = 0, bytes = 0; to < rows.length; from = to, bytes = 0) {
+    while (to < rows.length && to - from < most && bytes < storedAtOnce.bytes) {
+      bytes += rows[to]?.length ?? 0;
+      to += 1;
+    }
+    yield rows.slice(from, to);
+  }
+}
+
+function newJob(ctx: Context, caller: Caller, { action, parameters, dryRun = false, rows }: NewJob): Job {
+  const id = uuidv7();
+  const flags = { action, dryRun: dryRun ? 1 : 0 };
+  return {
+    id,
+    accountId: caller.accountId,
+    created: timestamp(ctx.clock),
+    createdById: caller.id,
+    createdByKind: caller.kind,
+    ...flags,
+    parameters: JSON.stringify(parameters),
+    checksum: null,
+    state: receiving,
+    total: rows.length,
+    done: 0,
+    failed: 0,
+    skipped: 0,
+    reason: null,
+    finished: null,
+    expires: null,
+    confirmed: null,
+    undone: null,
+    sealedKey: hasResults(flags) ? makeResultKey(ctx.sealing, id) : null,
+  };
+}
+
+function newRow(jobId: string, row: number, input: string) {
+  return { jobId, row, state: 'pending', input, deviceId: null, before: null, errors: null, sealedResult: null };
+}
+
+/** @throws PlatformError 429/-199 when the caller, or its account, has as many open jobs as it may. */
+async function demandRoom(db: Db, { id, accountId }: Caller): Promise<void> {
+  const { account, own } = await db
+    .selectFrom('jobs')
+    .select(({ fn }) => [
+      fn.countAll<number>().as('account'),
+      sql<number>`count(*) filter (where "createdById" = ${id})`.as('own'),
+    ])
+    .where('accountId', '=', accountId)
+    // As the index has it: a parameter would not find it.
+    .where(sql<boolean>`"state" in ('pending', 'running')`)
+    .executeTakeFirstOrThrow();
+  if (own < mostOpen.ofCaller && account < mostOpen.ofAccount) return;
+  const allowance = { limit: mostOpen.ofCaller, remaining: 0, reset: retryAfter };
+  throw new PlatformError('tooMany', { message: 'Too many jobs are open: some have to end first.', allowance });
+}
+
+async function openJob(tx: Tx, { audit }: Context, caller: Caller, { id }: Job, { checksum }: NewJob) {
+  // Others may have come in while its rows were stored.
+  await demandRoom(tx, caller);
+  const made = await changeJob(tx, id, [receiving], { state: 'pending', checksum: checksum ?? null });
+  if (!made) throw new PlatformError('server');
+  await noteMade(tx, id);
+  const { accountId, action, total, dryRun } = made;
+  await audit.record(tx, {
+    event: 'jobStarted',
+    outcome: 'success',
+    accountId,
+    actor: caller,
+    target: { kind: 'job', id },
+    details: { action, rows: total, dryRun: dryRun === 1 },
+  });
+  return made;
+}
+
+/** Ends a job: what has been made stays, its pending rows are skipped. A job that has ended stays as it is. */
+export async function cancelJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
+  const cancelled = await writeAs(ctx, caller, undefined, async (tx) => {
+    const changed = await changeJob(tx, job.id, ['pending', 'running'], {
+      state: 'cancelled',
+      ...endOf(ctx.clock, job),
+    });
+    if (!changed) return undefined;
+    const { accountId, action, total, done, failed } = changed;
+    const skipped = total - done - failed;
+    await ctx.audit.record(tx, {
+      event: 'jobFinished',
+      outcome: 'failure',
+      accountId,
+      actor: caller,
+      target: { kind: 'job', id: job.id },
+      details: { action, done, failed, skipped, reason: 'cancelled' },
+    });
+    return changeJob(tx, job.id, ['cancelled'], { skipped });
+  });
+  if (!cancelled) return reread(ctx, job.id);
+  ctx.jobs.changed(cancelled);
+  return cancelled;
+}
+
+/**
+ * Tries failed rows again, and those that a job could not come to. One that is open, or has none, stays as it is.
+ * @throws PlatformError 403/21 for somebody else's, 400/106 for one that has been cancelled (an undo goes on: there is no
+ * other way back), or undone; 429/-199 where too many are open already.
+ */
+export async function retryJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
+  if (!isMaker(caller, job)) throw new PlatformError('forbidden', { message: 'Only who made the job tries it again.' });
+  const isCancelled = job.state === 'cancelled';
+  if (isCancelled && parametersOf(job).undoes === undefined) throw invalid('id', 'the job has been cancelled');
+  // What it would do now, nobody could undo.
+  if (job.undone !== null) throw invalid('id', 'the job has been undone');
+  const { total, done } = job;
+  // What a cancelled job skipped, it had not come to.
+  const skipped = isCancelled ? 0 : job.skipped;
+  if (isOpen(job) || done + skipped === total) return job;
+  // What is still sealed with a key that is gone must not be taken for what the new one opens.
+  if (job.sealedKey === null) await clearRows(ctx, job.id, () => false);
+  const again = await writeAs(ctx, caller, undefined, async (tx) => {
+    const stored = tx.selectFrom('jobs').select(['sealedKey', 'undone']).where('id', '=', job.id);
+    const current = await stored.executeTakeFirstOrThrow();
+    // A key that has been destroyed meanwhile must not come back.
+    if (current.sealedKey !== job.sealedKey || current.undone !== null) return undefined;
+    await demandRoom(tx, caller);
+    const sealedKey = job.sealedKey ?? (hasResults(job) ? makeResultKey(ctx.sealing, job.id) : null);
+    const parameters = JSON.stringify({ ...parametersOf(job), retrying: true } satisfies Parameters);
+    const over = { finished: null, expires: null, confirmed: null, reason: null };
+    return changeJob(tx, job.id, [job.state], { state: 'pending', skipped, parameters, sealedKey, ...over });
+  });
+  if (!again) return reread(ctx, job.id);
+  ctx.jobs.changed(again);
+  ctx.jobs.wake();
+  return again;
+}
+
+/** Destroys the results of a job: their key at once, the rows soon after. */
+export async function confirmJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
+  const confirmed = await writeAs(ctx, caller, undefined, async (tx) => {
+    const now = timestamp(ctx.clock);
+    const changes = { sealedKey: null, confirmed: now, expires: now };
+    const changed = await changeJob(tx, job.id, ['succeeded', 'failed', 'cancelled'], changes);
+    if (!changed) return undefined;
+    await ctx.audit.record(tx, {
+      event: 'jobResultsConfirmed',
+      outcome: 'success',
+      accountId: job.accountId,
+      actor: caller,
+      target: { kind: 'job', id: job.id },
+    });
+    return changed;
+  });
+  if (!confirmed) return reread(ctx, job.id);
+  ctx.jobs.changed(confirmed);
+  ctx.jobs.keyDestroyed();
+  return confirmed;
+}
+
+async function reread({ registry }: Context, id: string): Promise<Job> {
+  return registry.query.selectFrom('jobs').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+}

@@ -1,0 +1,71 @@
+/** What the engine asks of each action: to look at some rows, and to do them in one transaction. */
+import type { Tx } from '../../../db/registry/index.js';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { type ErrorDetail, PlatformError } from '../../errors.js';
+import type { Equipping } from '../provisioning/equipping.js';
+import type { RowValues, StoredRow } from '../provisioning/rows.js';
+import type { ResultSeal } from '../results/store.js';
+import type { Job, JobRow, Parameters, RowState } from './job.js';
+
+/** What jobs need of the rest. */
+export type JobServices = Omit<Context, 'jobs' | 'health'>;
+
+/** One job while it runs. */
+export interface Run {
+  ctx: JobServices;
+  job: Job;
+  parameters: Parameters;
+  equipping: Equipping;
+  /** Absent where the rows have no results. */
+  seal: ResultSeal | undefined;
+}
+
+/** A row that is to be done. */
+export interface GivenRow {
+  row: number;
+  values: RowValues;
+  sameAs?: number;
+}
+
+export interface RowError {
+  column?: string;
+  message: string;
+}
+
+/** What has become of a row. */
+export type Outcome = Pick<JobRow, 'row' | 'deviceId' | 'before' | 'errors' | 'sealedResult'> & { state: RowState };
+
+/** Rows that have been looked at. */
+export interface Prepared {
+  /** Does them; an outcome for each. A PlatformError that it throws ends the job. */
+  write(tx: Tx, caller: Caller): Promise<Outcome[]>;
+  /** What is to be told after the commit. */
+  after?(caller: Caller): Promise<void>;
+}
+
+/** Looks at rows of a job, before the transaction that does them. */
+export type Work = (caller: Caller, rows: readonly GivenRow[]) => Promise<Prepared>;
+
+/** Begins or goes on with a job. */
+export type OpenWork = (run: Run) => Work;
+
+export function givenRow({ row, input }: Pick<JobRow, 'row' | 'input'>): GivenRow {
+  const { values, sameAs } = JSON.parse(input) as StoredRow;
+  return { row, values, ...(sameAs !== undefined && { sameAs }) };
+}
+
+export function outcome(row: number, state: RowState, more: Partial<Outcome> = {}): Outcome {
+  return { row, state, deviceId: null, before: null, errors: null, sealedResult: null, ...more };
+}
+
+export function failedRow(row: number, errors: readonly RowError[], more: Partial<Outcome> = {}): Outcome {
+  return outcome(row, 'failed', { errors: JSON.stringify(errors), ...more });
+}
+
+/** What a refusal says of a row. @throws whatever is none. */
+export function rowErrors(error: unknown): RowError[] {
+  if (!(error instanceof PlatformError)) throw error;
+  if (error.details.length === 0) return [{ message: error.message }];
+  return error.details.map(({ path, message }: ErrorDetail) => ({ ...(path && { column: path }), message }));
+}

@@ -1,0 +1,384 @@
+/** Rows to devices, each with its credential and its association code (decisions 6). */
+import { Ajv, type ErrorObject } from 'ajv';
+import { sql } from 'kysely';
+import type { Db, Tx } from '../../../db/registry/index.js';
+import { insertMany } from '../../../db/registry/many.js';
+import type { Row } from '../../../db/registry/records.js';
+import { Slices } from '../../../db/sqlite/slices.js';
+import { type Caller, isAccountWide, type Station } from '../../access.js';
+import type { Context } from '../../context.js';
+import { findUnstorable, unstorable } from '../../entity/values.js';
+import { findLive, timestamp } from '../../entity/verbs.js';
+import { invalid, PlatformError, unknownReference } from '../../errors.js';
+import { newCredential } from '../../registry/credentials/credentials.js';
+import { newDevice, newDeviceShape } from '../../registry/devices/changes.js';
+import { defaultTemplate } from '../../registry/templates.js';
+import {
+  failedRow,
+  type GivenRow,
+  type OpenWork,
+  type Outcome,
+  outcome,
+  type Prepared,
+  type RowError,
+  type Run,
+  rowErrors,
+} from '../jobs/work.js';
+import { askedPlace, remaining, reserve } from '../station-limits.js';
+
+/** Columns that say where a device stands, each by two names. */
+const templateColumns = ['deviceTemplateId', 'template'] as const;
+const organizationColumns = ['organizationId', 'organization'] as const;
+const placeColumns: ReadonlySet<string> = new Set([...templateColumns, ...organizationColumns]);
+/** What says the same as a column, should a custom field have its name. */
+const unmistakable: Readonly<Record<string, string>> = {
+  template: 'deviceTemplateId',
+  organization: 'organizationId',
+};
+
+const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;
+const checkRow = new Ajv({ ...trusted, allErrors: true }).compile(newDeviceShape);
+
+/** Where a new device is to stand. */
+export interface Place {
+  deviceTemplateId: string;
+  organizationId: string | null;
+}
+
+/** The columns that rows may have in an account: a custom field of any of its templates among them. */
+export async function knownColumns({ registry }: Pick<Context, 'registry'>, accountId: string): Promise<Set<string>> {
+  const fields = registry.query.selectFrom('customFields').select('name').distinct();
+  const custom = await fields
+    .where('accountId', '=', accountId)
+    .where('kind', '=', 'devices')
+    .where('deleted', 'is', null)
+    .execute();
+  return new Set([...placeColumns, ...Object.keys(newDeviceShape.properties), ...custom.map(({ name }) => name)]);
+}
+
+/** Templates and organizations by id, or by a name that only one has; what has been found is remembered. */
+export class Places {
+  readonly #db: Db;
+  readonly #accountId: string;
+  readonly #known = new Map<string, string | undefined>();
+
+  constructor(db: Db, accountId: string) {
+    this.#db = db;
+    this.#accountId = accountId;
+  }
+
+  /**
+   * To a station all but its own look like none. @throws PlatformError 400/102 naming `path`; 400/106 for a name that
+   * several have.
+   */
+  async find(caller: Caller, table: 'deviceTemplates' | 'organizations', path: string, text: string): Promise<string> {
+    const key = `${table}/${text}`;
+    if (!this.#known.has(key))
+      this.#known.set(
+        key,
+        caller.kind === 'station' ? await this.#own(caller, table, text) : await this.#look(table, path, text),
+      );
+    const id = this.#known.get(key);
+    if (id === undefined) throw unknownReference(path);
+    return id;
+  }
+
+  async #own(station: Station, table: 'deviceTemplates' | 'organizations', text: string): Promise<string | undefined> {
+    const id = table === 'deviceTemplates' ? station.deviceTemplateId : station.organizationId;
+    const row = id === null ? undefined : await findLive(this.#db, table, this.#accountId, id);
+    return row && (row.id === text || row.name === text) ? row.id : undefined;
+  }
+
+  async #look(table: 'deviceTemplates' | 'organizations', path: string, text: string): Promise<string | undefined> {
+    const row = await findLive(this.#db, table, this.#accountId, text);
+    if (row) return row.id;
+    const named = await this.#db
+      .selectFrom(table)
+      .select('id')
+      .where('accountId', '=', this.#accountId)
+      .where('name', '=', text)
+      .where('deleted', 'is', null)
+      .limit(2)
+      .execute();
+    if (named.length > 1) throw invalid(path, 'is a name that several have; give the id');
+    return named[0]?.id;
+  }
+}
+
+/**
+ * Where devices of a job stand whose rows do not say it. @throws PlatformError 400/102 naming `template` or
+ * `organization`, also for a station that asks for others than its own.
+ */
+export async function defaultPlace(
+  { registry }: Pick<Context, 'registry'>,
+  caller: Caller,
+  asked: { template?: string; organization?: string },
+): Promise<Place> {
+  const places = new Places(registry.query, caller.accountId);
+  const { template, organization } = asked;
+  const wanted = {
+    ...(template && { deviceTemplateId: await places.find(caller, 'deviceTemplates', 'template', template) }),
+    ...(organization && { organizationId: await places.find(caller, 'organizations', 'organization', organization) }),
+  };
+  const { deviceTemplateId, organizationId = null } = askedPlace<Partial<Place>>(caller, wanted);
+  if (deviceTemplateId !== undefined) return { deviceTemplateId, organizationId };
+  const usual = await defaultTemplate(registry.query, 'deviceTemplates', caller.accountId);
+  if (!usual) throw unknownReference('template');
+  return { deviceTemplateId: usual.id, organizationId };
+}
+
+/** A unit that is to be made. */
+interface Unit {
+  row: number;
+  device: Row<'devices'>;
+  secretHash: string;
+  codeHash: string;
+  sealedResult: Buffer;
+}
+
+export const provision: OpenWork = (run) => {
+  const places = new Places(run.ctx.registry.query, run.job.accountId);
+  return async (caller, rows) => {
+    const failed: Outcome[] = [];
+    const good: Array<{ row: number; device: Row<'devices'> }> = [];
+    const slices = new Slices();
+    for (const given of rows) {
+      const device = await readRow(run, caller, places, given);
+      await slices.step();
+      if ('serialNumber' in device) good.push({ row: given.row, device });
+      else failed.push(failedRow(given.row, device.errors));
+    }
+    if (run.job.dryRun === 1) return dryRun(run, failed, good);
+    const units = await equip(run, good);
+    return { write: (tx, current) => make(tx, run, current, failed, units) };
+  };
+};
+
+/** The device of a row, or what is wrong with it. */
+async function readRow(
+  { ctx, parameters }: Run,
+  caller: Caller,
+  places: Places,
+  { values, sameAs }: GivenRow,
+): Promise<Row<'devices'> | { errors: RowError[] }> {
+  if (sameAs !== undefined)
+    return { errors: [{ column: 'serialNumber', message: `row ${sameAs} has the same serial number` }] };
+  const errors: RowError[] = [];
+  const place = await readPlace(caller, places, values, parameters as Place).catch((error) => {
+    errors.push(...rowErrors(error));
+    return undefined;
+  });
+  const body = Object.fromEntries(Object.entries(values).filter(([name]) => !placeColumns.has(name)));
+  const fields = place && new Set(ctx.fields.of('devices', place.deviceTemplateId).map(({ name }) => name));
+  for (const name of Object.keys(body))
+    if (fields && !Object.hasOwn(newDeviceShape.properties, name) && !fields.has(name))
+      errors.push({ column: name, message: 'is no field of the template' });
+  for (const [name, other] of Object.entries(unmistakable))
+    if (Object.hasOwn(values, name) && fields?.has(name))
+      errors.push({
+        column: name,
+        message: `is a field of the template too: give ${other} instead, and set the field when the device is there`,
+      });
+  const bad = findUnstorable(values);
+  if (bad !== undefined) errors.push({ column: bad, message: unstorable });
+  if (!checkRow(body)) errors.push(...(checkRow.errors ?? []).map(shapeError));
+  if (!place || errors.length > 0) return { errors };
+  try {
+    // What is made by one request and by two is the same in the end: a device with a secret is activated.
+    const standing = { ...place, provisioningState: 'activated' };
+    return newDevice(ctx, caller, standing, body as { serialNumber: string } & Record<string, unknown>);
+  } catch (error) {
+    return { errors: rowErrors(error) };
+  }
+}
+
+function shapeError({ instancePath, params, message = 'is invalid' }: ErrorObject): RowError {
+  const column = instancePath.slice(1) || String(params.missingProperty ?? '');
+  return params.missingProperty === undefined ? { column, message } : { column, message: 'is required' };
+}
+
+async function readPlace(
+  caller: Caller,
+  places: Places,
+  values: Record<string, unknown>,
+  usual: Place,
+): Promise<Place> {
+  const template = readColumn(values, templateColumns);
+  const organization = readColumn(values, organizationColumns);
+  if (template && typeof template.value !== 'string') throw invalid(template.name, 'must be a text');
+  const wanted = {
+    ...(template && {
+      deviceTemplateId: await places.find(caller, 'deviceTemplates', template.name, String(template.value)),
+    }),
+    ...(organization && { organizationId: await organizationOf(caller, places, organization) }),
+  };
+  const asked = askedPlace<Partial<Place>>(caller, wanted);
+  return { ...usual, ...asked };
+}
+
+async function organizationOf(caller: Caller, places: Places, { name, value }: { name: string; value: unknown }) {
+  if (value === null) return null;
+  if (typeof value !== 'string') throw invalid(name, 'must be a text or null');
+  return places.find(caller, 'organizations', name, value);
+}
+
+/** @throws PlatformError 400/106 when a row gives it by both names. */
+function readColumn(values: Record<string, unknown>, names: readonly [string, string]) {
+  const given = names.filter((name) => values[name] !== undefined);
+  const [name, second] = given;
+  if (second !== undefined) throw invalid(second, `stands beside ${name}`);
+  return name === undefined ? undefined : { name, value: values[name] };
+}
+
+/** Gives each device a secret and a code. */
+async function equip(
+  { equipping, job }: Run,
+  good: ReadonlyArray<{ row: number; device: Row<'devices'> }>,
+): Promise<Unit[]> {
+  const bare = good.map(({ row, device: { serialNumber, deviceTemplateId } }) => ({
+    row,
+    serialNumber,
+    deviceTemplateId,
+  }));
+  const equipped = await equipping.equip(job, bare);
+  return good.flatMap(({ row, device }, at) => {
+    const { secretHash = '', codeHash = '', sealedResult = new Uint8Array() } = equipped[at] ?? {};
+    const { buffer, byteOffset, byteLength } = sealedResult;
+    return { row, device, secretHash, codeHash, sealedResult: Buffer.from(buffer, byteOffset, byteLength) };
+  });
+}
+
+/** Makes all that can be made of some units, in one transaction; each serial number of a template is made once. */
+async function make(tx: Tx, { ctx }: Run, caller: Caller, failed: Outcome[], units: Unit[]): Promise<Outcome[]> {
+  const outcomes = [...failed];
+  const there = await findThere(tx, caller, units);
+  const missing = await findMissing(tx, caller, units);
+  let making: Unit[] = [];
+  for (const unit of units) {
+    const known = there.get(keyOf(unit.device));
+    const gone = missing.get(unit.device.deviceTemplateId) ?? missing.get(unit.device.organizationId ?? '');
+    if (gone) outcomes.push(failedRow(unit.row, [gone]));
+    else if (known) outcomes.push(skippedRow(unit.row, known));
+    else making.push(unit);
+  }
+  const refused = await reserveFor(tx, ctx, caller, making);
+  outcomes.push(...refused);
+  if (refused.length > 0) making = making.slice(0, making.length - refused.length);
+  const now = timestamp(ctx.clock);
+  await insertMany(
+    tx,
+    'devices',
+    making.map(({ device }) => device),
+  );
+  await insertMany(
+    tx,
+    'credentials',
+    making.map(({ device, secretHash }) => newCredential(caller, device.id, secretHash, now)),
+  );
+  const { accountId, id: createdById } = caller;
+  await insertMany(
+    tx,
+    'associationCodes',
+    making.map(({ device, codeHash }) => ({ deviceId: device.id, accountId, codeHash, created: now, createdById })),
+  );
+  for (const { row, device, sealedResult } of making)
+    outcomes.push(outcome(row, 'done', { deviceId: device.id, sealedResult }));
+  return outcomes;
+}
+
+/** A live device that has the serial number of a row. */
+interface There {
+  id: string;
+  serialNumber: string;
+  deviceTemplateId: string;
+  /** Whether the caller may know its id. */
+  isShown: boolean;
+}
+
+const keyOf = ({ deviceTemplateId, serialNumber }: Pick<There, 'deviceTemplateId' | 'serialNumber'>) =>
+  `${deviceTemplateId}/${serialNumber}`;
+
+/** Live devices with these serial numbers, as the transaction sees them; by template and serial number. */
+async function findThere(db: Db, caller: Caller, units: ReadonlyArray<{ device: Row<'devices'> }>) {
+  const serials = JSON.stringify(units.map(({ device }) => device.serialNumber));
+  // The planner takes an index by template, under which there may be a million devices.
+  const { rows } = await sql<Omit<There, 'isShown'> & { createdById: string }>`
+    select "devices"."id", "devices"."serialNumber", "devices"."deviceTemplateId", "devices"."createdById"
+    from json_each(${serials}) as "given"
+    cross join "devices" indexed by "devices_by_serialNumber"
+      on "devices"."accountId" = ${caller.accountId} and "devices"."serialNumber" = "given"."value"
+      and "devices"."deleted" is null`.execute(db);
+  return new Map<string, There>(
+    rows.map(({ createdById, ...device }) => {
+      const isShown = isAccountWide(caller) || createdById === caller.id;
+      return [keyOf(device), { ...device, isShown }];
+    }),
+  );
+}
+
+function skippedRow(row: number, { id, isShown }: There): Outcome {
+  const errors = [{ column: 'serialNumber', message: 'A device of the template has it already.' }];
+  return outcome(row, 'skipped', { deviceId: isShown ? id : null, errors: JSON.stringify(errors) });
+}
+
+/** The templates and organizations of units that are not there any more, by id. */
+async function findMissing(
+  db: Db,
+  { accountId }: Caller,
+  units: ReadonlyArray<{ device: Row<'devices'> }>,
+): Promise<Map<string, RowError>> {
+  const missing = new Map<string, RowError>();
+  const look = async (table: 'deviceTemplates' | 'organizations', column: string, ids: Set<string | null>) => {
+    for (const id of ids)
+      if (id !== null && !(await findLive(db, table, accountId, id)))
+        missing.set(id, { column, message: unknownReference(column).message });
+  };
+  await look('deviceTemplates', 'deviceTemplateId', new Set(units.map(({ device }) => device.deviceTemplateId)));
+  await look('organizations', 'organizationId', new Set(units.map(({ device }) => device.organizationId)));
+  return missing;
+}
+
+/** Counts units of a station; the failed rows of those that are too many, which are the last. */
+async function reserveFor(tx: Tx, { clock }: Pick<Context, 'clock'>, caller: Caller, units: readonly Unit[]) {
+  if (units.length === 0) return [];
+  try {
+    await reserve(tx, caller, units.length, clock);
+    return [];
+  } catch (error) {
+    if (!(error instanceof PlatformError)) throw error;
+  }
+  for (const [at] of units.entries()) {
+    try {
+      await reserve(tx, caller, 1, clock);
+    } catch (error) {
+      return units.slice(at).map(({ row }) => failedRow(row, rowErrors(error)));
+    }
+  }
+  return [];
+}
+
+/** What would become of the rows; nothing is made. */
+function dryRun(
+  { ctx, job }: Run,
+  failed: Outcome[],
+  good: ReadonlyArray<{ row: number; device: Row<'devices'> }>,
+): Prepared {
+  return {
+    write: async (tx, caller) => {
+      const there = await findThere(tx, caller, good);
+      const stored = tx.selectFrom('jobs').select('done').where('id', '=', job.id);
+      const { done } = await stored.executeTakeFirstOrThrow();
+      const { left, refusal } = await remaining(tx, caller, done, ctx.clock);
+      let counted = 0;
+      return [
+        ...failed,
+        ...good.map(({ row, device }) => {
+          const known = there.get(keyOf(device));
+          if (known) return skippedRow(row, known);
+          counted += 1;
+          return counted > left ? failedRow(row, rowErrors(refusal)) : outcome(row, 'done');
+        }),
+      ];
+    },
+  };
+}

@@ -1,0 +1,107 @@
+/** POST /provisioning/jobs (decisions 6): rows come in, and a job is made of them. */
+import { type Static, Type } from 'typebox';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { invalid } from '../../errors.js';
+import type { App } from '../../http/server.js';
+import { type Job, neededRights, showJob } from '../jobs/job.js';
+import { jobResponse, jobsPath } from '../jobs/routes.js';
+import { checksumOf, findByChecksum, makeJob } from '../jobs/store.js';
+import { Intake } from './intake.js';
+import { defaultPlace, knownColumns } from './provision.js';
+import { mostBytes, mostRows, RowsIn, readRows, rowTypes } from './rows.js';
+
+const query = Type.Object({
+  accountId: Type.Optional(Type.String({ description: "The caller's own; a foreign one answers 404." })),
+  template: Type.Optional(
+    Type.String({ description: 'Id or name, for rows that name none; the default template without it.' }),
+  ),
+  organization: Type.Optional(
+    Type.String({ description: 'Id, or a name that only one has, for rows that name none; none without it.' }),
+  ),
+  dryRun: Type.Optional(Type.Boolean({ default: false, description: 'Check every row, and make nothing.' })),
+  force: Type.Optional(
+    Type.Boolean({ default: false, description: 'Make a new job, though the same has been asked for before.' }),
+  ),
+});
+
+const columns =
+  'Columns: `serialNumber`; `template` or `deviceTemplateId`, `organization` or `organizationId`; whatever POST /devices sets, custom fields among it. Any other is refused.';
+
+export function provisioningRoutes(app: App, ctx: Context): void {
+  // Its bodies are rows: they are read as they come, and are never held as a whole.
+  app.register(async (scope) => {
+    scope.removeAllContentTypeParsers();
+    for (const type of rowTypes)
+      scope.addContentTypeParser(type, async (request: { caller: Caller }, payload: AsyncIterable<Buffer>) =>
+        readRows(type, payload, await knownColumns(ctx, request.caller.accountId)),
+      );
+    mount(scope as App, ctx);
+  });
+}
+
+function mount(app: App, ctx: Context): void {
+  const intake = new Intake();
+  app.post(
+    jobsPath,
+    {
+      bodyLimit: mostBytes,
+      config: { right: ['create', 'job'], errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'] },
+      schema: {
+        tags: ['Jobs'],
+        summary: `Make up to ${mostRows} devices, each with a credential and an association code`,
+        description: `${columns} The same rows with the same parameters from the same caller are the same job, however often they are sent and whatever has become of it. A row whose serial number a device of its template has is skipped; the results are at \`${jobsPath}/{id}/results\`.`,
+        querystring: query,
+        body: {
+          content: {
+            'text/csv': { schema: { description: 'The first line names the columns.' } },
+            'application/x-ndjson': { schema: { description: 'A JSON object in each line.' } },
+            'application/json': {
+              schema: { properties: { rows: { description: `Objects, one for each device, ${mostRows} at most.` } } },
+            },
+          },
+        },
+        response: { 202: jobResponse('The job; it goes on by itself.') },
+      },
+      // Who may not do it need not be listened to.
+      preParsing: async (request, reply) => {
+        demandRights(ctx, request.caller);
+        intake.enter(request, reply);
+      },
+    },
+    async (request, reply) => {
+      const { caller, body } = request;
+      if (!((body as unknown) instanceof RowsIn)) throw invalid('body', 'must be CSV, NDJSON or {"rows":[...]}');
+      for (const name of Object.keys(request.query))
+        if (!Object.hasOwn(query.properties, name)) throw invalid(name, 'is no parameter');
+      if (request.query.accountId !== undefined) ctx.access.demandAccount(caller, request.query.accountId);
+      const rows = body as unknown as RowsIn;
+      const job = await intake.use(request, () => provisioningJob(ctx, caller, request.query, rows));
+      return reply.status(202).send({ job: showJob(job) });
+    },
+  );
+}
+
+function demandRights({ access }: Context, caller: Caller): void {
+  access.demand(caller, 'create', 'job');
+  for (const right of neededRights.provision) access.demand(caller, ...right);
+}
+
+async function provisioningJob(
+  ctx: Context,
+  caller: Caller,
+  { template = '', organization = '', dryRun = false, force = false }: Static<typeof query>,
+  { rows, digest }: RowsIn,
+): Promise<Job> {
+  const isRepeatable = !dryRun && !force;
+  const checksum = checksumOf(caller, 'provision', { template, organization }, digest);
+  // Whether the template is still there does not matter to a job that is.
+  const known = isRepeatable ? await findByChecksum(ctx.registry, checksum) : undefined;
+  if (known) return known;
+  const parameters = await defaultPlace(ctx, caller, { template, organization });
+  return makeJob(ctx, caller, {
+    action: 'provision',
+    ...{ parameters, dryRun, rows },
+    ...(isRepeatable && { checksum }),
+  });
+}

@@ -1,0 +1,298 @@
+/** The rows of a job as they come in (decisions 6): CSV, NDJSON or `{"rows":[...]}`, read in slices as they arrive. */
+import { createHash } from 'node:crypto';
+import { pipeline } from 'node:stream/promises';
+import { parse } from 'csv-parse';
+import { Slices } from '../../../db/sqlite/slices.js';
+import { findUnstorable, unstorable } from '../../entity/values.js';
+import { invalid, PlatformError } from '../../errors.js';
+
+export const mostRows = 50_000;
+/** Bytes of a body, and characters of a row as JSON. */
+export const mostBytes = 32 * 1024 * 1024;
+const longestRow = 65_536;
+/** Levels of a body as JSON: no text is dear to look at. */
+const deepest = 64;
+/** Characters that are looked at in one go. */
+const pieceSize = 16_384;
+
+export type RowValues = Record<string, unknown>;
+
+/** A row as it is stored: what it gives, and the row before it that has the same serial number. */
+export interface StoredRow {
+  values: RowValues;
+  sameAs?: number;
+}
+
+/** The rows of a body, each as the JSON of a StoredRow. */
+export class RowsIn {
+  readonly rows: string[] = [];
+  readonly #columns: ReadonlySet<string>;
+  readonly #serials = new Map<string, number>();
+  readonly #hash = createHash('sha256');
+  #digest: string | undefined;
+
+  constructor(columns: ReadonlySet<string>) {
+    this.#columns = columns;
+  }
+
+  /** @throws PlatformError 400/106 for an unknown column, a row that is too long, and one too many. */
+  add(values: RowValues): void {
+    const row = this.rows.length + 1;
+    if (row > mostRows) throw invalid('rows', `must be at most ${mostRows}`);
+    for (const name of Object.keys(values)) this.demandColumn(name, row);
+    const { serialNumber } = values;
+    const sameAs = typeof serialNumber === 'string' ? this.#serials.get(serialNumber) : undefined;
+    if (typeof serialNumber === 'string' && sameAs === undefined) this.#serials.set(serialNumber, row);
+    const stored: StoredRow = { values, ...(sameAs !== undefined && { sameAs }) };
+    const text = textOf(stored, row);
+    if (text.length > longestRow) throw invalid('rows', `row ${row} is longer than ${longestRow} characters`);
+    this.#hash.update(`${text}\n`);
+    this.rows.push(text);
+  }
+
+  /** A mistyped column costs as many units as there are rows: it is refused, and not ignored. */
+  demandColumn(name: string, row: number | 'header'): void {
+    if (this.#columns.has(name)) return;
+    const shown = name.toWellFormed().slice(0, 100);
+    throw invalid(shown, row === 'header' ? 'is no column' : `is no column, in row ${row}`);
+  }
+
+  /** Of all rows. */
+  get digest(): string {
+    this.#digest ??= this.#hash.digest('base64');
+    return this.#digest;
+  }
+
+  /** For whoever compares bodies: two with the same rows are the same. */
+  toJSON(): string {
+    return this.digest;
+  }
+}
+
+function textOf(stored: StoredRow, row: number): string {
+  let infinite = false;
+  let text: string;
+  try {
+    text = JSON.stringify(stored);
+    // What is too large for a number would be stored as null.
+    if (text.includes('null'))
+      JSON.stringify(stored, (_, value: unknown) => {
+        if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) infinite = true;
+        return value;
+      });
+  } catch {
+    // What was parsed can be written, unless it is nested more deeply than the stack goes.
+    throw invalid('rows', `row ${row} is nested too deeply`);
+  }
+  if (infinite) throw invalid('rows', `row ${row} has a number that is too large`);
+  return text;
+}
+
+/** The media types of rows, and what reads each. */
+const readers: Record<string, (pieces: AsyncIterable<string>, rows: RowsIn) => Promise<void>> = {
+  'text/csv': readCsv,
+  'application/x-ndjson': readNdjson,
+  'application/json': readJson,
+};
+export const rowTypes = Object.keys(readers);
+
+/**
+ * Reads a body. @throws PlatformError 400/106 for what cannot be read, an unknown column, no rows or too many; 413/106.
+ */
+export async function readRows(
+  type: string,
+  source: AsyncIterable<Buffer>,
+  columns: ReadonlySet<string>,
+): Promise<RowsIn> {
+  const rows = new RowsIn(columns);
+  const reader = readers[type];
+  if (!reader) throw new PlatformError('mediaType');
+  await reader(piecesOf(source), rows);
+  if (rows.rows.length === 0) throw invalid('rows', 'must not be empty');
+  return rows;
+}
+
+/** The text of a body in small pieces; everybody else has a turn between them. */
+async function* piecesOf(source: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  const slices = new Slices();
+  let bytes = 0;
+  for await (const chunk of source) {
+    bytes += chunk.length;
+    if (bytes > mostBytes) throw new PlatformError('tooLarge');
+    const text = decoded(() => decoder.decode(chunk, { stream: true }));
+    for (let from = 0; from < text.length; from += pieceSize) {
+      yield text.slice(from, from + pieceSize);
+      await slices.step();
+    }
+  }
+  const rest = decoded(() => decoder.decode());
+  if (rest) yield rest;
+}
+
+function decoded(decode: () => string): string {
+  try {
+    return decode();
+  } catch {
+    throw invalid('body', 'must be UTF-8');
+  }
+}
+
+/** The first line names the columns; an empty cell gives nothing. */
+async function readCsv(pieces: AsyncIterable<string>, rows: RowsIn): Promise<void> {
+  let names: string[] | undefined;
+  const parser = parse({ bom: true, skip_empty_lines: true, max_record_size: longestRow });
+  try {
+    await pipeline(pieces, parser, async (records: AsyncIterable<string[]>) => {
+      for await (const record of records) {
+        if (names) rows.add(valuesOf(names, record));
+        else names = readHeader(record, rows);
+      }
+    });
+  } catch (error) {
+    const { lines } = error as Error & { lines?: number };
+    if (error instanceof PlatformError || lines === undefined) throw error;
+    throw invalid('body', `cannot be read as CSV, at line ${lines}`);
+  }
+}
+
+function readHeader(record: string[], rows: RowsIn): string[] {
+  const names = record.map((name) => name.trim());
+  for (const name of names) rows.demandColumn(name, 'header');
+  const twice = names.find((name, at) => names.indexOf(name) !== at);
+  if (twice !== undefined) throw invalid(twice, 'is a column twice');
+  if (!names.includes('serialNumber')) throw invalid('serialNumber', 'is a column that must be there');
+  return names;
+}
+
+function valuesOf(names: readonly string[], record: readonly string[]): RowValues {
+  const values: RowValues = {};
+  for (const [at, name] of names.entries()) if (record[at]) values[name] = record[at];
+  return values;
+}
+
+/** An object in each line; empty lines are skipped. */
+async function readNdjson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<void> {
+  let rest = '';
+  for await (const piece of pieces) {
+    const lines = (rest + piece).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) if (line.trim() !== '') rows.add(readObject(line, rows));
+    if (rest.length > longestRow) throw tooLong(rows);
+  }
+  if (rest.trim() !== '') rows.add(readObject(rest, rows));
+}
+
+/** `{"rows":[...]}`: the elements are cut out as they come, and each is parsed by itself. */
+async function readJson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<void> {
+  const cutter = new ElementCutter('rows', (text) => rows.add(readObject(text, rows)));
+  for await (const piece of pieces) {
+    cutter.take(piece);
+    if (cutter.waiting > longestRow) throw tooLong(rows);
+  }
+  const around = parsed(cutter.around);
+  const bad = findUnstorable(around);
+  if (bad !== undefined) throw invalid(bad, unstorable);
+  const isRows = typeof around === 'object' && around !== null && 'rows' in around && Array.isArray(around.rows);
+  if (!isRows || cutter.arrays !== 1) throw invalid('body', 'must be {"rows":[...]}');
+  // What has no effect beside the rows may have been meant for the query, dryRun above all.
+  for (const name of Object.keys(around)) if (name !== 'rows') throw invalid(name, 'is no property of the body');
+}
+
+function readObject(text: string, { rows }: RowsIn): RowValues {
+  const value = parsed(text);
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw invalid('body', `row ${rows.length + 1} must be a JSON object`);
+  return value as RowValues;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function tooLong({ rows }: RowsIn): PlatformError {
+  return invalid('rows', `row ${rows.length + 1} is longer than ${longestRow} characters`);
+}
+
+/** Cuts the elements of the array `name` of an object out of its JSON, whatever stands in them. */
+class ElementCutter {
+  /** The JSON without the elements, and how many such arrays it had. */
+  around = '';
+  arrays = 0;
+  readonly #quotedName: string;
+  readonly #take: (element: string) => void;
+  #depth = 0;
+  #inString = false;
+  #escaped = false;
+  #inArray = false;
+  #hasElements = false;
+  /** What has not been cut off yet: of an element, or the last text of the object around. */
+  #text = '';
+
+  constructor(name: string, take: (element: string) => void) {
+    this.#quotedName = JSON.stringify(name);
+    this.#take = take;
+  }
+
+  /** Characters that wait for the end of an element, or stand around. */
+  get waiting(): number {
+    return this.#text.length + this.around.length;
+  }
+
+  take(piece: string): void {
+    let from = 0;
+    for (let at = 0; at < piece.length; at += 1) {
+      const character = piece[at];
+      if (this.#inString) {
+        if (this.#escaped) this.#escaped = false;
+        else if (character === '\\') this.#escaped = true;
+        else if (character === '"') this.#inString = false;
+        continue;
+      }
+      if (character === '"') this.#inString = true;
+      else if (character === '{' || character === '[') {
+        this.#depth += 1;
+        if (this.#depth > deepest) throw invalid('body', unstorable);
+        if (this.#inArray || this.#depth !== 2 || character !== '[') continue;
+        this.#keep(piece.slice(from, at + 1));
+        from = at + 1;
+        if (!this.#isNamed()) continue;
+        this.#inArray = true;
+        this.#hasElements = false;
+        this.arrays += 1;
+      } else if (character === '}' || character === ']') {
+        this.#depth -= 1;
+        if (!this.#inArray || this.#depth !== 1) continue;
+        this.#cut(piece.slice(from, at), this.#hasElements);
+        this.#inArray = false;
+        from = at;
+      } else if (character === ',' && this.#inArray && this.#depth === 2) {
+        this.#cut(piece.slice(from, at), true);
+        this.#hasElements = true;
+        from = at + 1;
+      }
+    }
+    if (this.#inArray) this.#text += piece.slice(from);
+    else this.#keep(piece.slice(from));
+  }
+
+  #keep(text: string): void {
+    this.around += text;
+  }
+
+  /** Whether the array that begins here is the value of the name. */
+  #isNamed(): boolean {
+    const before = this.around.slice(0, -1).trimEnd();
+    return before.endsWith(':') && before.slice(0, -1).trimEnd().endsWith(this.#quotedName);
+  }
+
+  #cut(rest: string, isElement: boolean): void {
+    const text = this.#text + rest;
+    this.#text = '';
+    if (isElement || text.trim() !== '') this.#take(text);
+  }
+}

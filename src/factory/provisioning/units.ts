@@ -1,0 +1,81 @@
+/** The results of a job as units (decisions 6), read a few at a time as they are sent. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { inGroups } from '../../crockford.js';
+import { currentCaller } from '../../entity/authorized-write.js';
+import { invalid, PlatformError } from '../../errors.js';
+import { formatTopic } from '../../topics.js';
+import { brokerUrl, claimUrl } from '../addresses.js';
+import { withCode } from '../claim-url.js';
+import { hasResults, isMaker, isOpen, type Job, type JobRow } from '../jobs/job.js';
+import { ResultSeal } from '../results/store.js';
+import type { Unit } from './unit.js';
+
+const unitsAtOnce = 50;
+
+/**
+ * The results of a job, for whoever made it.
+ * @throws PlatformError 403/21 for others, 400/106 while it runs or when it has none, 410/106 when they have been destroyed.
+ */
+export function openResults(ctx: Pick<Context, 'sealing'>, caller: Caller, job: Job): ResultSeal {
+  demandResults(caller, job);
+  const seal = ResultSeal.of(ctx, job);
+  if (!seal) throw new PlatformError('resultsGone');
+  return seal;
+}
+
+/** That a job is one whose results the caller may have, once there were any. @throws as openResults, but for 410. */
+export function demandResults(caller: Caller, job: Job): void {
+  if (!isMaker(caller, job))
+    throw new PlatformError('forbidden', { message: 'Only who made the job has its results.' });
+  if (!hasResults(job)) throw invalid('id', 'the job has no results');
+  if (isOpen(job)) throw invalid('id', 'the job has not finished');
+}
+
+/** Every unit of the job, in the order of its rows. It ends with an error when the caller or the results are gone. */
+export async function* unitsOf(ctx: Context, caller: Caller, job: Job, seal: ResultSeal): AsyncGenerator<Unit> {
+  const [broker, claim] = [brokerUrl(ctx), claimUrl(ctx)];
+  for (let after = 0; ; ) {
+    const rows = await ctx.registry.query
+      .selectFrom('jobRows')
+      .select(['row', 'deviceId', 'sealedResult'])
+      .where('jobId', '=', job.id)
+      .where('row', '>', after)
+      .where('sealedResult', 'is not', null)
+      .orderBy('row')
+      .limit(unitsAtOnce)
+      .execute();
+    for (const row of rows) yield unitOf(ctx, job, seal, row, broker, claim);
+    after = rows.at(-1)?.row ?? after;
+    if (rows.length < unitsAtOnce) return;
+    await nextTurn();
+    await demandStill(ctx, caller, job);
+  }
+}
+
+/** Long reading outlives neither the session nor the results. */
+async function demandStill(ctx: Context, caller: Caller, job: Job) {
+  const current = currentCaller(ctx, caller);
+  if (!current || !ctx.access.may(current, 'read', 'job')) throw new PlatformError('tokenInvalid');
+  const stored = ctx.registry.query.selectFrom('jobs').select('sealedKey').where('id', '=', job.id);
+  if ((await stored.executeTakeFirst())?.sealedKey !== job.sealedKey) throw new PlatformError('resultsGone');
+}
+
+function unitOf(
+  { access, config }: Context,
+  { accountId }: Job,
+  seal: ResultSeal,
+  { row, deviceId, sealedResult }: Pick<JobRow, 'row' | 'deviceId' | 'sealedResult'>,
+  broker: string,
+  claim: string,
+): Unit {
+  const { serialNumber, deviceTemplateId, secret, code } = seal.open(row, sealedResult ?? Buffer.alloc(0));
+  const id = deviceId ?? '';
+  const topic = (channel: string) => formatTopic(config.topicRoot, accountId, id, channel);
+  const channels = [...access.channelsOf(deviceTemplateId).keys()];
+  const associationCode = code === undefined ? '' : inGroups(code);
+  const topics = Object.fromEntries(channels.map((channel) => [channel, topic(channel)]));
+  const found = { row, serialNumber, deviceId: id, accountId, secret, associationCode };
+  return { ...found, claimUrl: code === undefined ? '' : withCode(claim, associationCode, accountId), broker, topics };
+}

@@ -1,0 +1,101 @@
+/** The end of results and of rows: the key first, which makes all of them unreadable at once, the rows in steps. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { recoveryWindow, timestamp } from '../../entity/verbs.js';
+import { type Job, receiving } from '../jobs/job.js';
+import type { JobServices } from '../jobs/work.js';
+
+/** Rows of one transaction. */
+const stepSize = 250;
+
+type Services = Pick<JobServices, 'registry' | 'clock'>;
+
+/** Destroys the results whose time is over, those that were confirmed among them; the jobs that have changed. */
+export async function endResults(ctx: Services, isStopped: () => boolean): Promise<Job[]> {
+  const due = ctx.registry.query.selectFrom('jobs').select('id').where('expires', '<=', timestamp(ctx.clock));
+  const ended: Job[] = [];
+  for (const { id } of await due.execute()) {
+    const job = await endKey(ctx, id);
+    if (job) ended.push(job);
+    if (!(await clearRows(ctx, id, isStopped))) return ended;
+    // It need not be looked for again.
+    const done = ctx.registry.query.updateTable('jobs').set({ expires: null }).where('id', '=', id);
+    await done.where('sealedKey', 'is', null).where('expires', '<=', timestamp(ctx.clock)).execute();
+  }
+  return ended;
+}
+
+/** Destroys the key of a job whose time is over; undefined when that has been done before, or it is not. */
+export async function endKey({ registry, clock }: Services, id: string): Promise<Job | undefined> {
+  return registry.query
+    .updateTable('jobs')
+    .set((eb) => ({
+      sealedKey: null,
+      state: eb.case().when('state', '=', 'succeeded').then('expired').else(eb.ref('state')).end(),
+    }))
+    .where('id', '=', id)
+    .where('expires', '<=', timestamp(clock))
+    .where('sealedKey', 'is not', null)
+    .returningAll()
+    .executeTakeFirst();
+}
+
+/** Destroys the sealed results of a job while its key is gone: a retry has a new one. False when stopped before the end. */
+export async function clearRows({ registry }: Services, id: string, isStopped: () => boolean): Promise<boolean> {
+  for (let after = 0; ; ) {
+    const rows = await registry.query
+      .selectFrom('jobRows')
+      .select('row')
+      .where('jobId', '=', id)
+      .where('row', '>', after)
+      .where('sealedResult', 'is not', null)
+      .orderBy('row')
+      .limit(stepSize)
+      .execute();
+    const last = rows.at(-1);
+    if (!last) return true;
+    if (isStopped()) return false;
+    const cleared = registry.query.updateTable('jobRows').set({ sealedResult: null }).where('jobId', '=', id);
+    const isKeyless = registry.query
+      .selectFrom('jobs')
+      .select('id')
+      .where('id', '=', id)
+      .where('sealedKey', 'is', null);
+    const some = cleared.where('row', '>', after).where('row', '<=', last.row);
+    // A job that has been retried meanwhile seals what must stay.
+    const { numUpdatedRows } = await some.where(({ exists }) => exists(isKeyless)).executeTakeFirst();
+    if (numUpdatedRows === 0n) return true;
+    after = last.row;
+    await nextTurn();
+  }
+}
+
+/** Removes the rows of jobs that nobody can undo any more; the jobs themselves stay. */
+export async function forgetOldRows(ctx: Services, isStopped: () => boolean): Promise<void> {
+  const before = new Date(ctx.clock.now() - recoveryWindow).toISOString();
+  while (!isStopped()) {
+    const old = await ctx.registry.query
+      .selectFrom('jobs')
+      .select('id')
+      .where('finished', '<', before)
+      .where((eb) => eb.exists(eb.selectFrom('jobRows').select('row').whereRef('jobRows.jobId', '=', 'jobs.id')))
+      .limit(1)
+      .executeTakeFirst();
+    if (!old) return;
+    await deleteRows(ctx, old.id, isStopped);
+  }
+}
+
+/** Removes a job that has never been there for others. */
+export async function dropJob(ctx: Services, id: string): Promise<void> {
+  await deleteRows(ctx, id, () => false);
+  await ctx.registry.query.deleteFrom('jobs').where('id', '=', id).where('state', '=', receiving).execute();
+}
+
+async function deleteRows({ registry }: Services, id: string, isStopped: () => boolean): Promise<void> {
+  while (!isStopped()) {
+    const some = registry.query.selectFrom('jobRows').select('row').where('jobId', '=', id).limit(stepSize);
+    const gone = registry.query.deleteFrom('jobRows').where('jobId', '=', id).where('row', 'in', some);
+    if ((await gone.executeTakeFirst()).numDeletedRows === 0n) return;
+    await nextTurn();
+  }
+}

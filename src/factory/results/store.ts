@@ -1,0 +1,59 @@
+/** What a row has made, sealed with a key of its job (decisions 6): without the key nobody reads it again. */
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import type { Context } from '../../context.js';
+import type { Job } from '../jobs/job.js';
+
+const keyBytes = 32;
+
+/** What is kept of a unit until its job's results are destroyed. */
+export interface Result {
+  serialNumber: string;
+  deviceTemplateId: string;
+  secret: string;
+  /** Without hyphens; a regenerated secret comes without one. */
+  code?: string;
+}
+
+/** A new key for the results of a job, as it is stored. */
+export function makeResultKey(sealing: Context['sealing'], jobId: string): string {
+  return sealing.seal(`job/${jobId}`, randomBytes(keyBytes).toString('base64'));
+}
+
+/** Seals and opens the results of one job. */
+export class ResultSeal {
+  readonly #key: Buffer;
+  readonly #jobId: string;
+
+  private constructor(key: Buffer, jobId: string) {
+    this.#key = key;
+    this.#jobId = jobId;
+  }
+
+  /** Undefined when the job has no key: it has no results, or they have been destroyed. */
+  static of(
+    { sealing }: Pick<Context, 'sealing'>,
+    { id, sealedKey }: Pick<Job, 'id' | 'sealedKey'>,
+  ): ResultSeal | undefined {
+    if (sealedKey === null) return undefined;
+    return new ResultSeal(Buffer.from(sealing.open(`job/${id}`, sealedKey), 'base64'), id);
+  }
+
+  seal(row: number, result: Result): Buffer {
+    const iv = randomBytes(12);
+    const cipher = createCipheriv('aes-256-gcm', this.#key, iv).setAAD(this.#owner(row));
+    const sealed = [cipher.update(JSON.stringify(result), 'utf8'), cipher.final()];
+    return Buffer.concat([iv, cipher.getAuthTag(), ...sealed]);
+  }
+
+  /** @throws Error when it was sealed for another row or job, or has been altered. */
+  open(row: number, sealed: Buffer): Result {
+    const decipher = createDecipheriv('aes-256-gcm', this.#key, sealed.subarray(0, 12)).setAAD(this.#owner(row));
+    decipher.setAuthTag(sealed.subarray(12, 28));
+    const opened = Buffer.concat([decipher.update(sealed.subarray(28)), decipher.final()]);
+    return JSON.parse(opened.toString('utf8')) as Result;
+  }
+
+  #owner(row: number): Buffer {
+    return Buffer.from(`${this.#jobId}/${row}`);
+  }
+}

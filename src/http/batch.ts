@@ -1,0 +1,129 @@
+/** Several requests in one (decisions 2): each runs with the caller's own rights, in order. */
+import { Readable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
+import { oneOf } from '../entity/listing.js';
+import { invalid, PlatformError } from '../errors.js';
+import type { App } from './server.js';
+
+const mostRequests = 50;
+/** Headers of the outer request by which the caller is known. */
+const callerHeaders = ['authorization', 'cookie'];
+/** Headers that a sub-request cannot have: they say how it came, and it came with the batch. */
+const wayHeaders = ['content-length', 'transfer-encoding', 'host', 'connection', 'x-forwarded-for'];
+/** Marks a sub-request. A caller that sends it itself is refused a batch, and nothing else. */
+const insideBatch = 'slipway-inside-batch';
+
+const subRequest = Type.Object({
+  method: oneOf(['GET', 'POST', 'PUT', 'DELETE']),
+  path: Type.String({ minLength: 1, maxLength: 8192, description: 'From /api/, or a full URL.' }),
+  payload: Type.Optional(Type.Unknown()),
+  headers: Type.Optional(Type.Record(Type.String(), Type.String())),
+});
+const body = Type.Object({ requests: Type.Array(subRequest, { maxItems: mostRequests }) });
+const query = Type.Object({
+  status: Type.Optional(Type.Boolean({ description: 'Each answer as {status, body} instead of the body alone.' })),
+});
+
+/** A batch as it was asked for, and a sub-request's answer: its body is JSON as it goes out. */
+type Batch = FastifyRequest<{ Body: Static<typeof body>; Querystring: Static<typeof query> }>;
+type Answer = { status: number; json: string | Buffer };
+
+/** Whether a request is one of a batch, where an answer has to end. */
+export function isInsideBatch({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
+  return headers[insideBatch] !== undefined;
+}
+
+export function batchRoutes(app: App): void {
+  app.post(
+    '/batch',
+    {
+      schema: {
+        tags: ['Batch'],
+        summary: `Up to ${mostRequests} requests in one`,
+        body,
+        querystring: query,
+        response: {
+          200: Type.Unsafe<Readable>({
+            type: 'array',
+            items: {},
+            description:
+              'The bodies of the answers, in order. They are sent as they are made: a request runs when the answers before it have been taken, and those after a broken connection do not run.',
+          }),
+        },
+      },
+    },
+    async (request, reply) => {
+      // Batches in batches would multiply the limit.
+      if (isInsideBatch(request)) throw invalid('path', 'must not be a batch');
+      const pieces = Readable.from(answers(app, request), { objectMode: true, highWaterMark: 1 });
+      return reply.type('application/json; charset=utf-8').send(pieces);
+    },
+  );
+}
+
+/**
+ * The array as JSON, in pieces. Its reader asks for one piece ahead: that is always a separator, never an answer, so
+ * that one answer is held at a time and a caller who does not read has nothing more done.
+ */
+async function* answers(app: App, request: Batch): AsyncGenerator<string | Buffer> {
+  const { requests } = request.body;
+  yield '[';
+  for (const [place, one] of requests.entries()) {
+    if (place > 0) yield ',';
+    const { status, json } = await answerTo(app, request, one);
+    if (request.query.status) yield `{"status":${status},"body":`;
+    yield json;
+    if (request.query.status) yield '}';
+    // Requests that wait for nothing would keep everybody else waiting for the whole batch.
+    await nextTurn();
+  }
+  yield ']';
+}
+
+/** Serves one request of a batch. It never throws: what has been sent of the array could not be taken back. */
+async function answerTo(app: App, request: Batch, one: Static<typeof subRequest>): Promise<Answer> {
+  const url = localPath(one.path);
+  if (!url) return refusal(request.id, invalid('path', 'must be a path below /api/'));
+  const csrf = `${app.headerPrefix}-csrf-token`;
+  const own = Object.fromEntries(
+    [...callerHeaders, csrf].flatMap((name) => (request.headers[name] ? [[name, request.headers[name]]] : [])),
+  );
+  try {
+    const { statusCode, headers, payload, rawPayload } = await app.inject({
+      method: one.method,
+      url,
+      // What the caller sends for one request must not change who the caller is.
+      headers: { ...lowerCased(one.headers), ...own, [insideBatch]: '1', 'content-type': 'application/json' },
+      remoteAddress: request.address,
+      ...(one.payload === undefined ? {} : { payload: JSON.stringify(one.payload) }),
+    });
+    if (rawPayload.length === 0) return { status: statusCode, json: 'null' };
+    const isJson = String(headers['content-type']).includes('json');
+    return { status: statusCode, json: isJson ? rawPayload : JSON.stringify(payload) };
+  } catch (error) {
+    request.log.error({ requestId: request.id, err: error }, 'a request of a batch failed');
+    return refusal(request.id, new PlatformError('server'));
+  }
+}
+
+function refusal(requestId: string, { status, code, message, details }: PlatformError): Answer {
+  return { status, json: JSON.stringify({ error: { code, message, details }, requestId }) };
+}
+
+/** The path and query of a sub-request; undefined for one that is not served here. */
+function localPath(path: string): string | undefined {
+  const base = 'http://slipway.invalid';
+  const parsed = URL.canParse(path, base) ? new URL(path, base) : undefined;
+  return parsed?.pathname.startsWith('/api/') ? parsed.pathname + parsed.search : undefined;
+}
+
+function lowerCased(headers: Record<string, string> = {}): Record<string, string> {
+  const refused = new Set([...callerHeaders, ...wayHeaders]);
+  return Object.fromEntries(
+    Object.entries(headers)
+      .map(([name, value]) => [name.toLowerCase(), value] as const)
+      .filter(([name]) => !refused.has(name)),
+  );
+}

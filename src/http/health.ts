@@ -1,0 +1,111 @@
+/** Whether the service works, for load balancers and whatever restarts it (decisions 1): /health/live and /health/ready. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isStoreBusy } from '../../db/registry/index.js';
+import type { Context } from '../context.js';
+import { demandToken } from './operator-token.js';
+import type { App } from './server.js';
+
+/** Milliseconds for which an answer is good: asking often costs nothing. */
+const goodFor = 1000;
+/** A store that has committed in this time, in milliseconds, need not prove again that it can. */
+const provenFor = 10_000;
+/** Milliseconds that a store may take to prove it. */
+const patience = 2000;
+
+/** What keeps the service from doing its work. */
+export interface Problem {
+  part: 'process' | 'broker' | 'messages' | 'registry';
+  reason: string;
+}
+
+type Services = Pick<Context, 'broker' | 'messages' | 'registry' | 'log'>;
+type Store = Services['messages'] | Services['registry'];
+
+export class Health {
+  readonly #services: Services;
+  #isStopping = false;
+  #isReady = true;
+  readonly #proving = new Map<Store, Promise<void>>();
+  #looked: { at: number; problems: Promise<Problem[]> } | undefined;
+
+  constructor(services: Services) {
+    this.#services = services;
+  }
+
+  /** From now on it is not ready: it ends soon. */
+  stopping(): void {
+    this.#isStopping = true;
+  }
+
+  /** Why it is not ready; empty when it is. Never rejects. */
+  async problems(): Promise<Problem[]> {
+    const now = performance.now();
+    if (!this.#looked || now - this.#looked.at >= goodFor) this.#looked = { at: now, problems: this.#look() };
+    const stopping: Problem[] = this.#isStopping ? [{ part: 'process', reason: 'The service is stopping.' }] : [];
+    return [...stopping, ...(await this.#looked.problems)];
+  }
+
+  async #look(): Promise<Problem[]> {
+    const { broker, messages, registry } = this.#services;
+    const problems: Problem[] = [];
+    if (!broker.isListening) problems.push({ part: 'broker', reason: 'The broker does not listen.' });
+    const [ofMessages, ofRegistry] = await Promise.all([this.#prove(messages), this.#prove(registry)]);
+    const full = messages.full?.message;
+    if (full !== undefined) problems.push({ part: 'messages', reason: full });
+    else if (ofMessages) problems.push({ part: 'messages', reason: ofMessages });
+    if (ofRegistry) problems.push({ part: 'registry', reason: ofRegistry });
+    this.#say(problems);
+    return problems;
+  }
+
+  /** Said once, not to everybody who asks. */
+  #say(problems: Problem[]): void {
+    const { log } = this.#services;
+    const isReady = problems.length === 0;
+    if (isReady === this.#isReady) return;
+    this.#isReady = isReady;
+    if (isReady) log.warn('ready again');
+    else log.error({ problems }, 'not ready');
+  }
+
+  /** Why a store cannot be written. */
+  async #prove(store: Store): Promise<string | undefined> {
+    if (performance.now() - store.writer.committedAt < provenFor) return undefined;
+    const late = new AbortController();
+    try {
+      const proven = this.#proof(store).then(() => true);
+      const inTime = await Promise.race([proven, sleep(patience, false, { signal: late.signal, ref: false })]);
+      return inTime ? undefined : `A commit has not ended within ${patience / 1000} seconds.`;
+    } catch (error) {
+      if (isStoreBusy(error)) return 'Another program holds the file.';
+      if (this.#isReady) this.#services.log.error({ err: error }, 'a store could not prove that it can be written');
+      return 'A commit has failed.';
+    } finally {
+      late.abort();
+    }
+  }
+
+  /** One at a time: those of a store that hangs would pile up. */
+  #proof(store: Store): Promise<void> {
+    const running = this.#proving.get(store);
+    if (running) return running;
+    const proof = store.prove().finally(() => this.#proving.delete(store));
+    this.#proving.set(store, proof);
+    return proof;
+  }
+}
+
+/** Mounts the endpoints: open unless SLIPWAY_METRICS_TOKEN is set, as the metrics are. */
+export function healthRoutes(app: App, ctx: Pick<Context, 'config' | 'health'>): void {
+  app.get('/health/live', { schema: { hide: true } }, async (request, reply) => {
+    demandToken(request, ctx.config.metricsToken);
+    reply.header('cache-control', 'no-store');
+    return { live: true };
+  });
+  app.get('/health/ready', { schema: { hide: true } }, async (request, reply) => {
+    demandToken(request, ctx.config.metricsToken);
+    const problems = await ctx.health.problems();
+    reply.header('cache-control', 'no-store').status(problems.length === 0 ? 200 : 503);
+    return { ready: problems.length === 0, problems };
+  });
+}

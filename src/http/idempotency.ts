@@ -1,0 +1,270 @@
+/**
+ * Idempotency-Key (decisions 2, 6): the same key with the same request from the same caller gets the first answer again.
+ * Answers may carry a secret, so each is sealed with a key made from the Idempotency-Key, which is stored only hashed, and
+ * from a key of the service, because callers choose keys that can be guessed.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { createCipheriv, createDecipheriv, createHash, createHmac, hkdfSync, randomBytes } from 'node:crypto';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Registry, Tx } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
+import type { Context } from '../context.js';
+import { timestamp } from '../entity/verbs.js';
+import { invalid, PlatformError } from '../errors.js';
+import type { App } from './server.js';
+
+/** How long an answer is kept, in milliseconds. */
+export const answerLifetime = 72 * 60 * 60 * 1000;
+
+/** The first request with a key, while it runs. */
+interface Started {
+  keyed: Keyed;
+  done(): void;
+}
+
+/** One request with a key, while it runs. */
+interface Keyed {
+  key: string;
+  keyHash: string;
+  requestHash: string;
+  created: string;
+  /** What was made is noted in the same transaction, so that a crash before the answer does not make it twice. */
+  made: boolean;
+}
+
+/** Headers that belong to the answer, and not to the request that gets it. */
+type KeptHeaders = Record<string, string>;
+
+/** Status of a kept row whose answer carried a secret that has been used since. */
+const gone = 410;
+
+const running = new AsyncLocalStorage<Keyed>();
+
+/** Notes inside the transaction which entity a request with a key has made; without a key it does nothing. */
+export async function noteMade(tx: Tx, entityId: string): Promise<void> {
+  await note(tx, { entityId });
+}
+
+/** As noteMade, for an answer with a device's secret, which could not be read again: it is kept until it is used. */
+export async function noteSecret(tx: Tx, deviceId: string, headers: KeptHeaders, answer: object): Promise<void> {
+  const keyed = running.getStore();
+  if (!keyed) return;
+  const sealed = sealAnswer(keyed.key, headers, JSON.stringify(answer));
+  await note(tx, { secretOf: deviceId, status: 200, answer: sealed });
+}
+
+async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<void> {
+  const keyed = running.getStore();
+  if (!keyed || keyed.made) return;
+  keyed.made = true;
+  const { keyHash, requestHash, created } = keyed;
+  const nothing = { entityId: null, secretOf: null, status: null, answer: null };
+  await tx
+    .insertInto('idempotentAnswers')
+    .values({ ...nothing, keyHash, requestHash, created, ...what })
+    .execute();
+}
+
+/** Serves POST requests that carry the header `Idempotency-Key`. Mount behind authentication. */
+export function idempotentPosts(app: App, ctx: Context): void {
+  const { registry, clock } = ctx;
+  const { headerPrefix } = ctx.config;
+  const keptHeaders = ['etag', `${headerPrefix}-ignored-properties`, `${headerPrefix}-revocation`];
+  /** A second request waits here for the first with its key. */
+  const underWay = new Map<string, Promise<void>>();
+  const started = new WeakMap<FastifyRequest, Started>();
+
+  app.addHook('preValidation', (request, reply, next) => {
+    const key = request.headers['idempotency-key'];
+    if (request.method !== 'POST' || typeof key !== 'string' || !creates(request)) return next();
+    if (key === '' || key.length > 255) return next(invalid('Idempotency-Key', 'must have 1 to 255 characters'));
+    const keyed = keyOf(request, ctx.sealing.digest('Idempotency-Key', key), timestamp(clock));
+    answerAgain(request, reply, keyed).then((answered) => {
+      if (!answered) running.run(keyed, next);
+    }, next);
+  });
+
+  /** Whether the request has been answered with what is kept; otherwise it is the first of its key. */
+  async function answerAgain(request: FastifyRequest, reply: FastifyReply, keyed: Keyed): Promise<boolean> {
+    const { keyHash, requestHash } = keyed;
+    for (let first = underWay.get(keyHash); first; first = underWay.get(keyHash)) await first;
+    started.set(request, { keyed, done: begin(keyHash) });
+    const rows = registry.query.selectFrom('idempotentAnswers').selectAll().where('keyHash', '=', keyHash);
+    const kept = await rows.executeTakeFirst();
+    if (!kept) return false;
+    if (Date.parse(kept.created) + answerLifetime <= clock.now()) {
+      await registry.query.deleteFrom('idempotentAnswers').where('keyHash', '=', keyHash).execute();
+      return false;
+    }
+    if (kept.requestHash !== requestHash) throw invalid('Idempotency-Key', 'has been used with another request');
+    if (kept.status === gone) throw new PlatformError('answerGone');
+    reply.header('idempotent-replayed', 'true').type('application/json; charset=utf-8');
+    if (kept.answer !== null) {
+      const [headers, answer] = unsealAnswer(keyed.key, kept.answer);
+      reply
+        .status(kept.status ?? 200)
+        .headers(headers)
+        .send(answer);
+      return true;
+    }
+    // The process ended between the commit and the answer: what was made is read back.
+    const { statusCode, headers, payload } = await readBack(request, kept.entityId);
+    if (headers.etag !== undefined) reply.header('etag', headers.etag);
+    reply.status(statusCode).send(JSON.parse(payload));
+    return true;
+  }
+
+  /** What a request has made, as its caller sees it now: live, or in the trash when it is there. */
+  async function readBack({ headers, routeOptions, address }: FastifyRequest, entityId: string | null) {
+    const { authorization, cookie } = headers;
+    const caller = {
+      headers: { ...(authorization && { authorization }), ...(cookie && { cookie }) },
+      remoteAddress: address,
+    };
+    const { url, config } = routeOptions;
+    const path = `${config.made ? `/api/v1${config.made.at}` : url}/${entityId}`;
+    const live = await app.inject({ method: 'GET', url: path, ...caller });
+    if (live.statusCode === 200 && config.made)
+      return { headers: live.headers, payload: live.payload, statusCode: config.made.status };
+    if (live.statusCode !== 410) return live;
+    const inTrash = path.replace('/api/v1/', '/api/v1/trash/');
+    const trashed = await app.inject({ method: 'GET', url: inTrash, ...caller });
+    // Not every kind has a trash that can be read.
+    return trashed.statusCode === 200 ? trashed : live;
+  }
+
+  function begin(keyHash: string): () => void {
+    let done = () => {};
+    const ended = new Promise<void>((resolve) => {
+      done = () => {
+        if (underWay.get(keyHash) === ended) underWay.delete(keyHash);
+        resolve();
+      };
+    });
+    underWay.set(keyHash, ended);
+    return done;
+  }
+
+  app.addHook('onSend', (request, reply, payload, next) => {
+    const first = started.get(request);
+    if (!first) return next();
+    keepAnswer(request, reply, first, payload).then(() => next(), next);
+  });
+  // Also when the caller has gone away in the middle.
+  app.addHook('onResponse', (request, _, next) => {
+    started.get(request)?.done();
+    next();
+  });
+
+  async function keepAnswer(request: FastifyRequest, reply: FastifyReply, first: Started, payload: unknown) {
+    const { statusCode } = reply;
+    const isKept = statusCode < 500 && statusCode !== 429 && !reply.hasHeader('idempotent-replayed');
+    try {
+      if (isKept && typeof payload === 'string') {
+        const headers = keptHeaders.flatMap((name) => (reply.hasHeader(name) ? [[name, reply.getHeader(name)]] : []));
+        await keep(first.keyed, statusCode, sealAnswer(first.keyed.key, Object.fromEntries(headers), payload));
+      }
+    } catch (error) {
+      request.log.error({ err: error }, 'an answer could not be kept for its Idempotency-Key');
+    } finally {
+      // Here and not later: the caller may have gone away, and then there is no response to wait for.
+      first.done();
+    }
+  }
+
+  async function keep({ keyHash, requestHash, created, made }: Keyed, status: number, answer: string) {
+    if (made) {
+      const noted = registry.query.updateTable('idempotentAnswers').where('keyHash', '=', keyHash);
+      const { numUpdatedRows } = await noted.set({ status, answer }).executeTakeFirst();
+      if (numUpdatedRows > 0n) return;
+    }
+    await registry.query
+      .insertInto('idempotentAnswers')
+      .values({ keyHash, requestHash, created, entityId: null, secretOf: null, status, answer })
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
+  }
+}
+
+/** Answers that carry a device's secret end when the device has used it (decisions 6). */
+export class SecretAnswers {
+  readonly #registry: Registry;
+  readonly #devices: Set<string>;
+
+  private constructor(registry: Registry, devices: Set<string>) {
+    this.#registry = registry;
+    this.#devices = devices;
+  }
+
+  static async open(registry: Registry): Promise<SecretAnswers> {
+    const rows = await registry.query
+      .selectFrom('idempotentAnswers')
+      .select('secretOf')
+      .where('secretOf', 'is not', null)
+      .where('answer', 'is not', null)
+      .execute();
+    return new SecretAnswers(registry, new Set(rows.flatMap(({ secretOf }) => secretOf ?? [])));
+  }
+
+  /** An answer with the secret of this device may have been kept. */
+  made(deviceId: string): void {
+    if (running.getStore()) this.#devices.add(deviceId);
+  }
+
+  /** The device has proven its secret: what is kept of it is destroyed. */
+  async used(deviceId: string): Promise<void> {
+    if (!this.#devices.delete(deviceId)) return;
+    await this.#registry.query
+      .updateTable('idempotentAnswers')
+      .set({ answer: null, status: gone })
+      .where('secretOf', '=', deviceId)
+      .execute();
+  }
+}
+
+/** Batches, sessions and recovery make nothing new; the requests in a batch have keys of their own. */
+function creates({ url }: FastifyRequest): boolean {
+  return !/\/(batch|logout|renew-session|recover)\/?(\?|$)/.test(url);
+}
+
+/** `key` is made of the caller's with a key of the service: guessing it needs more than the database. */
+function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
+  const { caller, body, url } = request;
+  // Whoever has another role meanwhile is another caller: a right that is gone gets no answer again.
+  const parts = [caller.accountId, caller.id, caller.kind, key];
+  const keyHash = createHash('sha256').update(parts.join('\0')).digest('base64');
+  // Bodies hold passwords: without the key, which is not stored, the hash tells nothing of them.
+  const requestHash = createHmac('sha256', key)
+    .update(`${url}\0${JSON.stringify(body ?? null)}`)
+    .digest('base64');
+  return { key, keyHash, requestHash, created, made: false };
+}
+
+function sealingKey(key: string, salt: Buffer): Buffer {
+  return Buffer.from(hkdfSync('sha256', key, salt, 'slipway idempotent answer', 32));
+}
+
+/** `body` is JSON. */
+function sealAnswer(key: string, headers: KeptHeaders, body: string): string {
+  return seal(key, `[${JSON.stringify(headers)},${body}]`);
+}
+
+/** Headers and body. */
+function unsealAnswer(key: string, sealed: string): [KeptHeaders, unknown] {
+  return JSON.parse(unseal(key, sealed)) as [KeptHeaders, unknown];
+}
+
+function seal(key: string, text: string): string {
+  const salt = randomBytes(16);
+  const iv = randomBytes(12);
+  const cipher = createCipheriv('aes-256-gcm', sealingKey(key, salt), iv);
+  const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
+  return Buffer.concat([salt, iv, cipher.getAuthTag(), sealed]).toString('base64');
+}
+
+function unseal(key: string, sealed: string): string {
+  const bytes = Buffer.from(sealed, 'base64');
+  const decipher = createDecipheriv('aes-256-gcm', sealingKey(key, bytes.subarray(0, 16)), bytes.subarray(16, 28));
+  decipher.setAuthTag(bytes.subarray(28, 44));
+  return Buffer.concat([decipher.update(bytes.subarray(44)), decipher.final()]).toString('utf8');
+}

@@ -1,0 +1,304 @@
+/**
+ * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it stands.
+ * Its extensions `x-codes` (error codes by status) and `x-callers` are held by tests, and docs/api.md is made of them.
+ */
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { FastifySchema, RouteOptions } from 'fastify';
+import { type TSchema, Type } from 'typebox';
+import type { Access, Action, Caller, EntityKind } from '../access.js';
+import type { Context } from '../context.js';
+import {
+  errorShape,
+  type FailureKind,
+  failureKinds,
+  failureOf,
+  identityErrorCode,
+  identityErrorShape,
+} from '../errors.js';
+import type { App } from './server.js';
+
+/** The version of an entity, the names of what had no effect, a token, what is left of a limit. */
+type Sent = 'etag' | 'ignored' | 'token' | 'limits' | 'revocation';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The identity family has an error body of its own (spec 7.3). */
+    family?: 'identity';
+    /** How the route itself can fail; what any route in its place can answer is added by `failuresOf`. */
+    errors?: readonly FailureKind[];
+    /** What the caller must be permitted to do, as src/access.ts has it; absent where every known caller may. */
+    right?: readonly [Action, EntityKind];
+    /** The variable that says how large its body may be, where that is not the one of every body. */
+    bodyLimit?: string;
+    /** Below which path what a POST has made is read, where that is not its own, and with which status it was answered. */
+    made?: { at: string; status: number };
+    /** Headers of its answer besides those of every answer in its place. */
+    sends?: readonly Sent[];
+  }
+}
+
+/** The groups of endpoints, in reading order. */
+const tags = [
+  { name: 'Identity', description: 'Login, logout, tokens, people and their passwords.' },
+  { name: 'Devices', description: 'Things in the field.' },
+  { name: 'End-users', description: 'People in organizations, who log in.' },
+  { name: 'Organizations', description: 'A tree at most five deep; rights cascade downwards.' },
+  { name: 'Templates', description: 'What devices, end-users and organizations stem from.' },
+  { name: 'Custom fields', description: 'Properties that the entities of a template have besides their own.' },
+  { name: 'Channel templates', description: 'Channels of the devices of a template.' },
+  { name: 'Credentials', description: 'Broker passwords and certificates of devices.' },
+  { name: 'Provisioning', description: 'From the factory line to the field.' },
+  { name: 'Jobs', description: 'Work on many devices at once: provisioning, and bulk changes.' },
+  { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
+  { name: 'Messages', description: 'What devices have said.' },
+  { name: 'Account users', description: 'The admins of an account.' },
+  { name: 'Applications', description: 'Programs that call.' },
+  { name: 'Identity providers', description: 'Where people may log in as well, by OpenID Connect.' },
+  { name: 'Bridges', description: 'Where messages are sent on to.' },
+  { name: 'Permissions', description: 'Who may do what, and why.' },
+  { name: 'Audit', description: 'Who did what to whose security.' },
+  { name: 'Batch', description: 'Several requests in one.' },
+];
+
+/** Serves the document at /openapi.json and as pages at /docs. Register it before the routes. */
+export async function documentation(app: App, { access }: Pick<Context, 'access'>): Promise<void> {
+  const prefix = app.headerPrefix;
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Slipway',
+        version: '1',
+        description:
+          'Device provisioning, management and messages. MQTT is described in the README. `x-codes` are the error codes of an operation by status, `x-callers` who may call it.',
+        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      },
+      tags,
+      components: {
+        schemas: { Error: errorShape, IdentityError: identityErrorShape },
+        securitySchemes: {
+          bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' },
+          basic: {
+            type: 'http',
+            scheme: 'basic',
+            description: 'Username and password as for MQTT: a device with its secret, `Auth:JWT` with a token.',
+          },
+          cookie: { type: 'apiKey', in: 'cookie', name: `${prefix}-access-token` },
+          csrf: {
+            type: 'apiKey',
+            in: 'header',
+            name: `${prefix}-csrf-token`,
+            description: 'The csrfToken of the login; with the cookie, for every request that changes something.',
+          },
+          appToken: {
+            type: 'apiKey',
+            in: 'header',
+            name: 'AccessToken',
+            description: 'The appToken of an application.',
+          },
+        },
+      },
+      servers: [{ url: '/' }],
+    },
+    transform: ({ schema, url, route }) => describe(access, prefix, schema, url, route),
+  });
+  await app.register(swaggerUi, {
+    routePrefix: '/docs',
+    uiConfig: { validatorUrl: null },
+    staticCSP: true,
+    // The pages are served as they are reached, and ask nobody else.
+    transformStaticCSP: (header) => header.replace(/upgrade-insecure-requests;?|validator\.swagger\.io/g, ''),
+  });
+  app.get('/', { schema: { hide: true } }, (_, reply) => reply.redirect('/docs/'));
+  app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger());
+}
+
+const location = { type: 'string', description: 'Where to go.' };
+
+/** One operation of the document. */
+function describe(access: Access, prefix: string, schema: FastifySchema, path: string, route: RouteOptions) {
+  if (!schema || schema.hide) return { schema, url: path };
+  const { config = {} } = route;
+  const place = { method: String(route.method), knows: knowsOf(schema), schema };
+  // Only topics have slashes in them.
+  const url = path.replace('*', ':topic');
+  const failures = failuresOf(place, config.errors ?? []);
+  const sent = sentBy(prefix, place, config.sends ?? []);
+  const { 200: success, 202: accepted, 302: elsewhere } = schema.response as Record<number, TSchema | undefined>;
+  return {
+    url,
+    schema: {
+      ...schema,
+      operationId: operationId(place.method, url),
+      ...securityOf(place),
+      ...parametersOf(place),
+      ...(isFlat(schema.body) ? { consumes: ['application/json', 'application/x-www-form-urlencoded'] } : {}),
+      response: {
+        ...(success && { 200: { ...success, headers: sent } }),
+        ...(accepted && { 202: { ...accepted, headers: sent } }),
+        ...(elsewhere && { 302: { ...elsewhere, headers: { ...sent, location } } }),
+        ...errorAnswers(failures, config.family),
+      },
+      'x-codes': codesByStatus(failures, config.family),
+      'x-callers': place.knows === 'nobody' ? ['anybody'] : callersOf(access, config.right, schema),
+    },
+  };
+}
+
+/** Where a route stands: whom it knows, by a session's token, by the appToken in `AccessToken`, or not at all. */
+interface Place {
+  method: string;
+  knows: 'session' | 'application' | 'nobody';
+  schema: FastifySchema;
+}
+
+function knowsOf({ security }: FastifySchema): Place['knows'] {
+  if (security?.length === 0) return 'nobody';
+  return security?.some((one) => 'appToken' in one) ? 'application' : 'session';
+}
+
+/** `own`, with what every route in this place can answer, in the order of the table in src/errors.ts. */
+function failuresOf({ method, knows, schema }: Place, own: readonly FailureKind[]): FailureKind[] {
+  const changes = method !== 'GET';
+  const here: Array<[boolean, FailureKind[]]> = [
+    [true, ['server']],
+    [schema.params !== undefined || schema.querystring !== undefined, ['invalid']],
+    // Any of these may come with a body.
+    [changes, ['invalid', 'tooLarge', 'mediaType']],
+    [knows !== 'nobody', ['tokenMissing', 'tokenInvalid', 'wrongToken', 'tooMany']],
+    // The CSRF header is missing; the store takes nothing more.
+    [knows !== 'nobody' && changes, ['forbidden', 'storeFull']],
+  ];
+  const kinds = new Set([...own, ...here.flatMap(([applies, more]) => (applies ? more : []))]);
+  return failureKinds.filter((kind) => kinds.has(kind));
+}
+
+function byStatus(kinds: readonly FailureKind[]): Array<[status: string, FailureKind[]]> {
+  const grouped: Record<string, FailureKind[]> = {};
+  for (const kind of kinds) {
+    const { status } = failureOf(kind);
+    grouped[status] = [...(grouped[status] ?? []), kind];
+  }
+  return Object.entries(grouped);
+}
+
+type Family = 'identity' | undefined;
+
+function codeOf(kind: FailureKind, family: Family): number | string {
+  return family ? identityErrorCode(kind) : failureOf(kind).code;
+}
+
+function codesByStatus(kinds: readonly FailureKind[], family: Family) {
+  const codes = (some: FailureKind[]) => [...new Set(some.map((kind) => codeOf(kind, family)))];
+  return Object.fromEntries(byStatus(kinds).map(([status, some]) => [status, codes(some)]));
+}
+
+const limits = {
+  'ratelimit-limit': { type: 'integer', description: 'Tries in a window.' },
+  'ratelimit-remaining': { type: 'integer', description: 'Tries that are left.' },
+  'ratelimit-reset': { type: 'integer', description: 'Seconds until the window is over.' },
+};
+const retryAfter = { headers: { 'retry-after': { type: 'integer', description: 'Seconds.' }, ...limits } };
+
+/** The responses of what can go wrong: the codes of a status and what each means here. */
+function errorAnswers(kinds: readonly FailureKind[], family: Family) {
+  const content = {
+    'application/json': { schema: { $ref: `#/components/schemas/${family ? 'IdentityError' : 'Error'}` } },
+  };
+  const describeAll = (some: FailureKind[]) =>
+    some.map((kind) => `- \`${codeOf(kind, family)}\` ${failureOf(kind).message}`).join('\n');
+  return Object.fromEntries(
+    byStatus(kinds).map(([status, some]) => [
+      status,
+      { description: describeAll(some), ...(some.includes('tooMany') ? retryAfter : {}), content },
+    ]),
+  );
+}
+
+const callers: readonly Caller[] = [
+  { kind: 'admin', id: '', accountId: '' },
+  { kind: 'endUser', id: '', accountId: '', organizationIds: [] },
+  { kind: 'newcomer', id: '', accountId: '' },
+  { kind: 'backEnd', id: '', accountId: '' },
+  { kind: 'endUserApp', id: '', accountId: '' },
+  { kind: 'station', id: '', accountId: '', deviceTemplateId: '', organizationId: null },
+];
+
+const deviceCaller: Caller = { kind: 'device', id: '', accountId: '' };
+
+/** The kinds of callers that have the right at all; `newcomer` is an identity without an end-user. */
+function callersOf(access: Access, right: readonly [Action, EntityKind] | undefined, schema: FastifySchema): string[] {
+  // A device has no token; its secret is a password.
+  const takesPasswords = schema.security?.some((one) => 'basic' in one) ?? false;
+  const known = takesPasswords ? [...callers, deviceCaller] : callers;
+  return known.filter((caller) => !right || access.may(caller, ...right)).map(({ kind }) => kind);
+}
+
+/** `GET /api/v1/devices/:id` is getDevicesById. */
+function operationId(method: string, url: string): string {
+  const words = url
+    .replace(/^\/api\/v\d+/, '')
+    .replaceAll(':', 'by-')
+    .split(/[^A-Za-z0-9]+/);
+  return method.toLowerCase() + words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('');
+}
+
+/** A token as Bearer or as cookie; a cookie needs the CSRF header to change things (decisions 4). */
+function securityOf({ method, knows, schema }: Place): Pick<FastifySchema, 'security'> {
+  if (knows !== 'session') return { security: schema.security ?? [] };
+  const cookie: Record<string, string[]> = method === 'GET' ? { cookie: [] } : { cookie: [], csrf: [] };
+  return { security: [{ bearer: [] }, cookie, ...(schema.security ?? [])] };
+}
+
+const idempotencyKey = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  description: 'The same key with the same request from the same caller gets the first answer again for 72 hours.',
+});
+
+/** Headers and path. A missing etag is left to our code, which answers 103; to the document it is required. */
+function parametersOf({ method, knows, schema }: Place): Pick<FastifySchema, 'headers' | 'params'> {
+  const { properties = {} } = (schema.headers ?? {}) as { properties?: object };
+  const path = ((schema.params ?? {}) as { properties?: Record<string, TSchema> }).properties;
+  const keys = method === 'POST' && knows === 'session' ? { 'Idempotency-Key': idempotencyKey } : {};
+  return {
+    headers: { type: 'object', properties: { ...properties, ...keys }, required: Object.keys(properties) },
+    ...(path?.['*'] ? { params: Type.Object({ topic: path['*'] }) } : {}),
+  };
+}
+
+/** Whether a form can hold the body: plain values only. */
+export function isFlat(body: unknown): boolean {
+  const { properties } = (body ?? {}) as { properties?: Record<string, { type?: unknown }> };
+  return (
+    properties !== undefined && Object.values(properties).every(({ type }) => type !== 'array' && type !== 'object')
+  );
+}
+
+/** The headers of a successful answer. */
+function sentBy(prefix: string, { method, knows }: Place, sends: readonly Sent[]) {
+  const text = (description: string) => ({ type: 'string', description });
+  return {
+    'x-request-id': text('Names the request, in the log too.'),
+    ...(sends.includes('limits') ? limits : {}),
+    ...(sends.includes('token') ? { [`${prefix}-access-token`]: text('The token.') } : {}),
+    ...(knows === 'session'
+      ? { [`${prefix}-access-token`]: text('A fresh token, once that of the request is a minute old.') }
+      : {}),
+    ...(sends.includes('etag') ? { ETag: text('The version of the entity, quoted.') } : {}),
+    ...(sends.includes('ignored')
+      ? { [`${prefix}-ignored-properties`]: text('Comma-separated: what of the request had no effect, if anything.') }
+      : {}),
+    ...(sends.includes('revocation')
+      ? {
+          [`${prefix}-revocation`]: text(
+            '`connections=N; subscriptions=N`: what ended over MQTT before this answer left.',
+          ),
+        }
+      : {}),
+    ...(method === 'POST' && knows === 'session'
+      ? { 'idempotent-replayed': text('`true` when this is the first answer again.') }
+      : {}),
+  };
+}

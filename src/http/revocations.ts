@@ -1,0 +1,23 @@
+import type { Caller } from '../access.js';
+import type { Revoked } from '../broker-ports.js';
+
+/** What each request has ended over MQTT, for the header of its answer (decisions 5). */
+export class Revocations {
+  /** By the caller, an object that lives as long as its request. */
+  readonly #byCaller = new WeakMap<Caller, Revoked>();
+
+  /** Adds to what the request of this caller has ended. */
+  note(caller: Caller, { connections, subscriptions }: Revoked): void {
+    const before = this.#byCaller.get(caller) ?? { connections: 0, subscriptions: 0 };
+    this.#byCaller.set(caller, {
+      connections: before.connections + connections,
+      subscriptions: before.subscriptions + subscriptions,
+    });
+  }
+
+  /** The header's value; undefined for a request that takes no right away. */
+  header(caller: Caller): string | undefined {
+    const revoked = this.#byCaller.get(caller);
+    return revoked && `connections=${revoked.connections}; subscriptions=${revoked.subscriptions}`;
+  }
+}

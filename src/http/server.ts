@@ -1,0 +1,455 @@
+/** The HTTP server: callers, bodies, error mapping, and the two families of endpoints. */
+import { randomUUID } from 'node:crypto';
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import cookie from '@fastify/cookie';
+import cors from '@fastify/cors';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import { Ajv, type ValidateFunction } from 'ajv';
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+  type RawServerDefault,
+} from 'fastify';
+import { isStoreFull } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
+import type { Caller } from '../access.js';
+import { forwardedAddress, peerAddress, trustOf } from '../addresses.js';
+import { sendAllowance } from '../attempts.js';
+import { auditRoutes } from '../audit/index.js';
+import { bridgeRoutes } from '../bridges/routes.js';
+import type { Context } from '../context.js';
+import { findUnstorable, unstorable } from '../entity/values.js';
+import { type FailureKind, identityErrorCode, invalid, PlatformError, tooLarge } from '../errors.js';
+import { addressRoutes } from '../factory/addresses.js';
+import { bulkRoutes } from '../factory/jobs/bulk-routes.js';
+import { jobRoutes } from '../factory/jobs/routes.js';
+import { provisioningRoutes } from '../factory/provisioning/routes.js';
+import { verificationRoutes } from '../factory/verification.js';
+import { applicationRoutes } from '../identity/applications.js';
+import { emailAddressRoutes, emailConfirmationRoutes } from '../identity/email-address.js';
+import { identityProviderRoutes } from '../identity/federation/providers.js';
+import { federationRoutes } from '../identity/federation/routes.js';
+import { mfaRoutes } from '../identity/mfa/enrolment.js';
+import { mfaLoginRoutes } from '../identity/mfa/login.js';
+import { profileRoutes } from '../identity/profile.js';
+import { passwordChangeRoutes, passwordResetRoutes } from '../identity/secrets/password-reset.js';
+import { requireAppToken, requireCaller } from '../identity/sessions/authentication.js';
+import { loginRoutes } from '../identity/sessions/login.js';
+import { keyRoutes, sessionRoutes, validationRoutes } from '../identity/sessions/routes.js';
+import type { Authenticated } from '../identity/sessions/sessions.js';
+import { registrationRoutes, userRoutes } from '../identity/users.js';
+import { onBehalfOf } from '../log.js';
+import { logRoutes } from '../messages/logs.js';
+import { publishing, publishingAtRoot } from '../messages/publish.js';
+import { retentionRoutes } from '../messages/retention.js';
+import { seriesWriting } from '../messages/series-writing.js';
+import { streamRoutes } from '../messages/stream.js';
+import { timeSeriesRoutes } from '../messages/time-series.js';
+import { usageRoutes } from '../messages/usage.js';
+import { metricsRoutes } from '../metrics/index.js';
+import { Traffic } from '../metrics/traffic.js';
+import { accountUserRoutes } from '../registry/account-users.js';
+import { certificateAuthorityRoutes } from '../registry/certificates/authorities.js';
+import { certificateRoutes } from '../registry/certificates/certificates.js';
+import { channelTemplateRoutes } from '../registry/channel-templates.js';
+import { associationRoutes } from '../registry/credentials/association.js';
+import { credentialRoutes } from '../registry/credentials/credentials.js';
+import { replacementRoutes } from '../registry/credentials/replacement.js';
+import { customFieldRoutes } from '../registry/custom-fields.js';
+import { deviceRoutes } from '../registry/devices/devices.js';
+import { refusalRoutes } from '../registry/devices/refusals.js';
+import { endUserRoutes } from '../registry/end-users.js';
+import { organizationRoutes } from '../registry/organizations.js';
+import { permissionRoutes } from '../registry/permissions.js';
+import { templateRoutes } from '../registry/templates.js';
+import { batchRoutes } from './batch.js';
+import { healthRoutes } from './health.js';
+import { idempotentPosts } from './idempotency.js';
+import { documentation, isFlat } from './openapi.js';
+import { pageRoutes } from './pages.js';
+import { securityHeaders } from './security-headers.js';
+import { detailsOf, type Fault, isJson, jsonFault } from './validation.js';
+
+export type App = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who calls; on every endpoint behind authentication. */
+    caller: Caller;
+    authenticated: Authenticated;
+    /** Whose appToken it was, on the endpoints that take one. */
+    application: Row<'applications'>;
+    /** Where it comes from, behind the proxies that are trusted; empty when the socket has gone meanwhile. */
+    address: string;
+  }
+  interface FastifyInstance {
+    headerPrefix: string;
+  }
+}
+
+/** Builds the server with every route; the caller listens and closes. */
+export async function buildHttp(ctx: Context): Promise<App> {
+  const { config } = ctx;
+  const traffic = new Traffic();
+  const fail = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    traffic.refusals[sendError(error, request, reply)] += 1;
+  };
+  // Without TLS here, telling browsers to insist on it would lock them out.
+  const secure = securityHeaders({ hsts: config.tls !== undefined });
+  /** No hook runs for a URL that cannot be read: what every answer has, and is counted by, comes from here. */
+  const answerBadUrl = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    secure(reply.raw);
+    identify(request, reply);
+    reply.raw.once('finish', () => traffic.answered(request, reply));
+    fail(error, request, reply);
+  };
+  const app = Fastify({
+    // Fastify's own line about listening would stand in the middle of ours.
+    loggerInstance: ctx.log.child({}, { level: quieter(ctx.log.level) }) as FastifyBaseLogger,
+    logController: new LogController({ disableRequestLogging: true }),
+    bodyLimit: config.httpBodyBytes,
+    // A request that is not complete in this time is cut off, so that slow senders hold no sockets.
+    requestTimeout: 30_000,
+    connectionTimeout: 0,
+    keepAliveTimeout: 65_000,
+    forceCloseConnections: 'idle',
+    routerOptions: { maxParamLength: 512 },
+    genReqId: () => randomUUID(),
+    frameworkErrors: (error, ...[request, reply]: unknown[]) =>
+      answerBadUrl(error, request as FastifyRequest, reply as FastifyReply),
+    clientErrorHandler: answerBadHttp,
+    ...(config.tls ? { https: { cert: config.tls.chain, key: config.tls.key } } : {}),
+  }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
+
+  // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
+  app.setChildLoggerFactory((logger) => logger);
+  app.addHook('onRequest', (request, _, done) => onBehalfOf({ requestId: request.id }, done));
+  app.decorate('headerPrefix', config.headerPrefix);
+  app.decorateRequest('caller');
+  app.decorateRequest('authenticated');
+  app.decorateRequest('application');
+  const trusts = trustOf(config.trustedProxies);
+  app.decorateRequest('address', {
+    getter() {
+      return forwardedAddress(peerAddress(this.raw.socket), this.headers['x-forwarded-for'], trusts) ?? '';
+    },
+  });
+  strictBodies(app);
+  app.setErrorHandler((error, request, reply) => {
+    noteRefusal(ctx, error, request);
+    fail(error, request, reply);
+    if (reply.statusCode >= 500) noteFailure(ctx, error, request);
+  });
+  app.setNotFoundHandler((request, reply) => {
+    fail(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
+  });
+  app.addHook('onSend', ({ method }, _, payload, done) => {
+    if (method !== 'HEAD' || !(payload instanceof Readable)) return done();
+    // Fastify would read it to its end for nobody, and a whole range of points is long.
+    payload.destroy();
+    done(null, Readable.from([]));
+  });
+  app.addHook('onSend', (request, reply, _, done) => {
+    identify(request, reply);
+    done();
+  });
+  app.addHook('onResponse', (request, reply, done) => {
+    traffic.answered(request, reply);
+    const { method, id: requestId } = request;
+    const route = request.routeOptions.url;
+    ctx.log.debug({ requestId, method, route, status: reply.statusCode, ms: reply.elapsedTime }, 'request');
+    done();
+  });
+
+  app.addHook('onRequest', (_, reply, done) => {
+    // On the response itself: what is sent past Fastify, as streams are, has them too.
+    secure(reply.raw);
+    done();
+  });
+  await app.register(cors, {
+    origin: '*',
+    strictPreflight: false,
+    exposedHeaders: exposedHeaders(config.headerPrefix),
+  });
+  await app.register(cookie);
+  await documentation(app, ctx);
+
+  keyRoutes(app, ctx);
+  metricsRoutes(app, ctx, traffic);
+  healthRoutes(app, ctx);
+  pageRoutes(app);
+  await app.register(
+    async (scope) => {
+      for (const mount of [
+        loginRoutes,
+        mfaLoginRoutes,
+        validationRoutes,
+        federationRoutes,
+        passwordChangeRoutes,
+        emailConfirmationRoutes,
+      ])
+        mount(scope as App, ctx);
+    },
+    { prefix: '/api/v1' },
+  );
+  await app.register(
+    async (scope) => {
+      requireAppToken(scope as App, ctx);
+      for (const mount of [passwordResetRoutes, registrationRoutes]) mount(scope as App, ctx);
+    },
+    { prefix: '/api/v1' },
+  );
+  await app.register(
+    async (scope) => {
+      const behind = scope as App;
+      requireCaller(behind, ctx);
+      idempotentPosts(behind, ctx);
+      sessionRoutes(behind, ctx);
+      for (const mount of [
+        profileRoutes,
+        emailAddressRoutes,
+        userRoutes,
+        deviceRoutes,
+        endUserRoutes,
+        organizationRoutes,
+        templateRoutes,
+        channelTemplateRoutes,
+        customFieldRoutes,
+        accountUserRoutes,
+        credentialRoutes,
+        certificateRoutes,
+        certificateAuthorityRoutes,
+        associationRoutes,
+        addressRoutes,
+        batchRoutes,
+        logRoutes,
+        streamRoutes,
+        retentionRoutes,
+        usageRoutes,
+        refusalRoutes,
+        permissionRoutes,
+        applicationRoutes,
+        identityProviderRoutes,
+        bridgeRoutes,
+        replacementRoutes,
+        verificationRoutes,
+        mfaRoutes,
+        auditRoutes,
+        jobRoutes,
+        provisioningRoutes,
+        bulkRoutes,
+      ])
+        mount(behind, ctx);
+    },
+    { prefix: '/api/v1' },
+  );
+  await app.register(
+    async (scope) => {
+      requireCaller(scope as App, ctx);
+      timeSeriesRoutes(scope as App, ctx);
+    },
+    { prefix: '/api/v4' },
+  );
+  await app.register(async (scope) => seriesWriting(scope as App, ctx), { prefix: '/api/v4' });
+  await app.register(async (scope) => publishing(scope as App, ctx), { prefix: '/api/v1' });
+  await app.register(async (scope) => publishingAtRoot(scope as App, ctx));
+  await app.ready();
+  return app;
+}
+
+/** The headers of an answer that say which it is, and that it is for whoever has asked: it often holds tokens. */
+function identify({ id, url }: FastifyRequest, reply: FastifyReply): void {
+  reply.header('x-request-id', id);
+  if (url.startsWith('/api/') && !reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
+}
+
+function quieter(level: string): string {
+  return level === 'info' ? 'warn' : level;
+}
+
+/** Marks a body that came as a form: all its values are text. */
+const form = Symbol('form');
+
+/** Bodies are taken as they are; what comes in a URL or a form is text and is read as what the schema wants (decisions 2). */
+function strictBodies(app: App): void {
+  // The schemas are our own: compiling the schema of schemas to check them would take longer than all of them.
+  const trusted = { meta: false, validateSchema: false } as const;
+  const shared = { allErrors: false, strictTypes: false, strictSchema: false, useDefaults: false, ...trusted } as const;
+  const strict = new Ajv({ ...shared, coerceTypes: false });
+  const coercing = new Ajv({ ...shared, coerceTypes: true });
+  app.setValidatorCompiler<object>(({ schema, httpPart }) => {
+    const [coerce, check] = [checking(coercing, schema, httpPart), checking(strict, schema, httpPart)];
+    if (httpPart !== 'body') return coerce;
+    return (body) => {
+      if (!isForm(body)) return check(body);
+      readNulls(schema, body);
+      return coerce(body);
+    };
+  });
+  app.setSerializerCompiler(() => (data) => JSON.stringify(data));
+
+  // Fastify takes plain text by itself; here it is a media type like any other that is not supported.
+  app.removeContentTypeParser('text/plain');
+  const parse = app.getDefaultJsonParser('error', 'error');
+  app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
+    // Clients send the header with calls that have no body, such as recover.
+    if (body === '') return done(null, undefined);
+    parse(request, body, (error, value) => (error ? done(unreadable(body), undefined) : accept(value, done)));
+  });
+  app.addContentTypeParser<string>('application/x-www-form-urlencoded', { parseAs: 'string' }, (_, body, done) => {
+    const values = [...new URLSearchParams(body)];
+    if (values.some(([name]) => name === '__proto__'))
+      return done(invalid('__proto__', 'is not a property'), undefined);
+    accept(Object.defineProperty(Object.fromEntries(values), form, { value: true }), done);
+  });
+}
+
+function accept(value: unknown, done: (error: Error | null, value?: unknown) => void): void {
+  const path = findUnstorable(value);
+  done(path === undefined ? null : invalid(path, unstorable), value);
+}
+
+/** The parser refuses what is no JSON, and names with which objects could be spoilt. */
+function unreadable(body: string): PlatformError {
+  const fault = isJson(body) ? 'has a property __proto__, or a constructor with a prototype' : jsonFault(body);
+  const details = [{ path: 'body', message: fault }];
+  return new PlatformError('invalid', { message: 'The request cannot be read.', details });
+}
+
+function isForm(body: unknown): body is Record<string, unknown> {
+  return typeof body === 'object' && body !== null && form in body;
+}
+
+/** The text `null` is no value where the schema takes null, custom fields among them. */
+function readNulls(
+  { properties = {} }: { properties?: Record<string, { type?: unknown }> },
+  body: Record<string, unknown>,
+) {
+  for (const [name, value] of Object.entries(body)) {
+    const type = Object.hasOwn(properties, name) ? properties[name]?.type : undefined;
+    if (value === 'null' && (type === undefined || (Array.isArray(type) && type.includes('null')))) body[name] = null;
+  }
+}
+
+/** A check against a schema, which is compiled when it is first used: all of them at once would be a slow start. */
+function checking(ajv: Ajv, schema: object, httpPart = '') {
+  let validate: ValidateFunction | undefined;
+  return (value: unknown): true | { error: Error } => {
+    validate ??= ajv.compile(schema);
+    if (validate(value)) return true;
+    const failure = { validation: validate.errors ?? [], validationContext: httpPart, statusCode: 400 };
+    return { error: Object.assign(new Error('invalid value'), failure) };
+  };
+}
+
+function exposedHeaders(prefix: string): string[] {
+  const limits = ['retry-after', 'ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset'];
+  return [
+    'etag',
+    'x-request-id',
+    'idempotent-replayed',
+    ...limits,
+    `${prefix}-access-token`,
+    `${prefix}-ignored-properties`,
+    `${prefix}-revocation`,
+  ];
+}
+
+/** What a caller was not permitted to do stands in the audit record, sampled. */
+function noteRefusal({ audit }: Context, error: unknown, { caller, method, routeOptions }: FastifyRequest): void {
+  if (!(error instanceof PlatformError) || error.status !== 403 || !caller) return;
+  const endpoint = `${method} ${routeOptions.url}`;
+  const { accountId } = caller;
+  audit.sample(
+    { event: 'permissionRefused', outcome: 'failure', accountId, actor: caller, details: { endpoint } },
+    endpoint,
+  );
+}
+
+/** The one place where an error becomes an answer; of which kind it is. */
+function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FailureKind {
+  const failure = asPlatformError(error, request);
+  const { code, status, message, details, allowance } = failure;
+  const requestId = request.id;
+  if (allowance) {
+    sendAllowance(reply, allowance);
+    reply.header('retry-after', allowance.reset);
+  }
+  if (request.routeOptions?.config?.family !== 'identity') {
+    reply.status(status).send({ error: { code, message, details }, requestId });
+    return failure.kind;
+  }
+  const errorCode = identityErrorCode(failure.kind);
+  const attributes = { errorCode, error: message, details };
+  reply
+    .status(status)
+    .send({ statusCode: status, error: STATUS_CODES[status] ?? 'Error', message, attributes, requestId });
+  return failure.kind;
+}
+
+/** A store that takes no messages has said so once: many requests fail at it, and lines would take the last of the disk. */
+function noteFailure({ messages }: Context, error: unknown, { id: requestId, log }: FastifyRequest): void {
+  const isSaid = isStoreFull(error) && error.message === messages.full?.message;
+  // What has a name is no fault of the service, and a provider that is away would fill the log with them.
+  const isNamed = error instanceof PlatformError && error.kind !== 'server';
+  const level = isSaid ? 'debug' : isNamed ? 'warn' : 'error';
+  log[level]({ requestId, err: error }, 'request failed');
+}
+
+/** Answers bytes that are no HTTP, or too much of it, in the shape of every other error, and closes. */
+function answerBadHttp(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const tooLarge = error.code === 'HPE_HEADER_OVERFLOW';
+  const { code, message } = new PlatformError(tooLarge ? 'tooLarge' : 'invalid', {
+    message: tooLarge ? 'The headers are too large.' : 'The request cannot be read.',
+  });
+  const requestId = randomUUID();
+  const body = JSON.stringify({ error: { code, message, details: [] }, requestId });
+  const head = [
+    tooLarge ? 'HTTP/1.1 431 Request Header Fields Too Large' : 'HTTP/1.1 400 Bad Request',
+    'Content-Type: application/json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${requestId}`,
+    'Connection: close',
+  ];
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+}
+
+function asPlatformError(error: unknown, request: FastifyRequest): PlatformError {
+  if (error instanceof PlatformError) return error;
+  if (isStoreFull(error)) return new PlatformError('storeFull', { details: [{ message: error.message }] });
+  const { validation, validationContext, statusCode } = error as Partial<FastifyError>;
+  if (validation)
+    return new PlatformError('invalid', { details: detailsOf(validation as Fault[], validationContext ?? '') });
+  if (statusCode === 413) return tooLarge(request.routeOptions?.config?.bodyLimit ?? 'SLIPWAY_HTTP_BODY_BYTES');
+  if (statusCode === 415) return unsupported(request);
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
+    return new PlatformError('invalid', { message: 'The request cannot be read.' });
+  return new PlatformError('server');
+}
+
+/** 415, naming what the endpoint takes. */
+function unsupported({ routeOptions }: FastifyRequest): PlatformError {
+  const body = routeOptions?.schema?.body as { content?: object } | undefined;
+  if (!body) return new PlatformError('mediaType');
+  const forms = isFlat(body) ? ['application/x-www-form-urlencoded'] : [];
+  const types = body.content ? Object.keys(body.content) : ['application/json', ...forms];
+  return new PlatformError('mediaType', {
+    details: [{ path: 'content-type', message: `must be one of ${types.join(', ')}` }],
+  });
+}

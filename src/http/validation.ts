@@ -1,0 +1,80 @@
+/** What is wrong with a request, from what ajv, JSON.parse and Fastify say, as details of an error (decisions 2). */
+import type { ErrorObject } from 'ajv';
+import type { ErrorDetail } from '../errors.js';
+
+/** What Fastify hands on of ajv's errors. */
+export type Fault = Pick<ErrorObject, 'keyword' | 'instancePath' | 'params' | 'message'>;
+
+/** One detail for each thing that is wrong; `place` is the part of the request, where no path says more. */
+export function detailsOf(faults: readonly Fault[], place: string): ErrorDetail[] {
+  const last = faults.at(-1);
+  const named = last && ['anyOf', 'oneOf'].includes(last.keyword) ? [nearest(faults, last)] : faults;
+  return named.map((fault) => ({ path: pathOf(fault) || place, message: sentenceOf(fault) }));
+}
+
+/**
+ * Of a value that fits none of several schemas: what is wrong inside it with the one that it was meant for; when its type
+ * fits none, the types that would.
+ */
+function nearest(faults: readonly Fault[], choice: Fault): Fault {
+  const branches = faults.filter(({ keyword }) => keyword !== 'anyOf' && keyword !== 'oneOf');
+  const inside = branches.find(
+    ({ keyword, instancePath }) => keyword !== 'type' || instancePath !== choice.instancePath,
+  );
+  if (inside) return inside;
+  return { ...choice, keyword: 'type', params: { type: branches.flatMap(({ params }) => params.type as string) } };
+}
+
+function pathOf({ instancePath, params }: Fault): string {
+  const missing = typeof params.missingProperty === 'string' ? [params.missingProperty] : [];
+  return [...instancePath.split('/').slice(1), ...missing].join('.');
+}
+
+function sentenceOf({ keyword, params, message }: Fault): string {
+  if (keyword === 'enum') return `must be one of ${(params.allowedValues as unknown[]).join(', ')}`;
+  if (keyword === 'type') return `must be ${[...new Set([params.type].flat())].join(' or ')}`;
+  return message ?? 'is invalid';
+}
+
+/** Characters of a body in which the place of a fault is looked for, in a dozen readings of it. */
+const longestSearched = 16_384;
+
+/**
+ * What is wrong with a text that is no JSON, without anything of it. V8 tells the place of some faults only, and repeats
+ * the text for the others, so the longest beginning that could still become JSON is looked for.
+ */
+export function jsonFault(text: string): string {
+  if (text.length > longestSearched) return 'is not JSON';
+  if (canBegin(text)) return 'is not JSON: it ends too early';
+  let good = 0;
+  let bad = text.length;
+  while (bad - good > 1) {
+    const middle = (good + bad) >> 1;
+    if (canBegin(text.slice(0, middle))) good = middle;
+    else bad = middle;
+  }
+  const before = text.slice(0, good).split('\n');
+  return `is not JSON at line ${before.length}, column ${(before.at(-1) ?? '').length + 1}`;
+}
+
+/** Whether JSON can begin like this: it is JSON, or its only fault is at its end. */
+function canBegin(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch (error) {
+    const { message } = error as SyntaxError;
+    const [, place] = /at position (\d+)/.exec(message) ?? [];
+    return /^Unexpected end/.test(message) || Number(place) === text.length;
+  }
+}
+
+/** Whether a text can be read as JSON at all. */
+export function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,233 @@
+/**
+ * Speaks to OpenID providers: where to send a browser, and what the code that it brings back proves. openid-client checks
+ * issuer, audience, nonce, times and signature; here is what surrounds it: time, size, addresses, and which failure is whose.
+ */
+import { LRUCache } from 'lru-cache';
+import * as openid from 'openid-client';
+import type { Row } from '../../../db/registry/records.js';
+import type { Context } from '../../context.js';
+import { isEmail } from '../../entity/values.js';
+import { PlatformError } from '../../errors.js';
+import { isSecure } from './providers.js';
+
+/** Milliseconds that a provider has for everything that it is asked in one request of ours. */
+const patience = 10_000;
+/** Bytes of one answer of a provider. */
+const mostBytes = 1_048_576;
+/** How long a provider's metadata is believed, in milliseconds, and of how many providers. */
+const metadataLifetime = 5 * 60_000;
+const metadataKept = 500;
+
+/** Codes of openid-client that say: what came back does not prove what was asked for. */
+const unproven = new Set([
+  'OAUTH_INVALID_RESPONSE',
+  'OAUTH_JWT_CLAIM_COMPARISON_FAILED',
+  'OAUTH_JWT_TIMESTAMP_CHECK_FAILED',
+  'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED',
+  'OAUTH_KEY_SELECTION_FAILED',
+]);
+
+/** OpenID Connect Core 1.0, 2: at most 255 ASCII characters. */
+const subjectForm = /^[ -~]{1,255}$/;
+
+/** What is made for one login and must come back with it. */
+export interface Challenge {
+  state: string;
+  nonce: string;
+  verifier: string;
+}
+
+/** Whom a provider has proven. */
+export interface Proof {
+  issuer: string;
+  subject: string;
+  /** The e-mail address, when the provider says that it is verified. @throws PlatformError 502. */
+  verifiedEmail(): Promise<string | undefined>;
+}
+
+type Provider = Row<'identityProviders'>;
+
+export class OpenId {
+  readonly #ctx: Pick<Context, 'clock' | 'log' | 'sealing'>;
+  readonly #deadlines = new Set<AbortController>();
+  readonly #metadata = new LRUCache<string, { found: Promise<openid.ServerMetadata>; at: number }>({
+    max: metadataKept,
+  });
+
+  constructor(ctx: Pick<Context, 'clock' | 'log' | 'sealing'>) {
+    this.#ctx = ctx;
+  }
+
+  /** Gives up on every provider that is being waited for. */
+  close(): void {
+    for (const deadline of this.#deadlines) deadline.abort();
+  }
+
+  #deadline(): AbortSignal {
+    const deadline = new AbortController();
+    this.#deadlines.add(deadline);
+    const reached = () => {
+      this.#deadlines.delete(deadline);
+      deadline.abort();
+    };
+    setTimeout(reached, patience).unref();
+    return deadline.signal;
+  }
+
+  /** Where the browser is sent. @throws PlatformError 502 when the provider does not answer as one. */
+  async authorizationUrl(provider: Provider, callback: URL, { state, nonce, verifier }: Challenge): Promise<URL> {
+    return openid.buildAuthorizationUrl(await this.#connect(provider), {
+      redirect_uri: callback.href,
+      scope: provider.scope,
+      state,
+      nonce,
+      code_challenge: await openid.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: 'S256',
+    });
+  }
+
+  /**
+   * What the provider has proven; `answered` is the callback with everything that the browser brought.
+   * @throws PlatformError 401 when that is not what was asked for, 502 when the provider does not answer as one.
+   */
+  async exchange(provider: Provider, answered: URL, { state, nonce, verifier }: Challenge): Promise<Proof> {
+    const connection = await this.#connect(provider);
+    try {
+      const tokens = await openid.authorizationCodeGrant(connection, answered, {
+        expectedState: state,
+        expectedNonce: nonce,
+        pkceCodeVerifier: verifier,
+        idTokenExpected: true,
+      });
+      const claims = tokens.claims();
+      if (!claims || !subjectForm.test(claims.sub)) throw new PlatformError('badCredentials');
+      return {
+        issuer: claims.iss,
+        subject: claims.sub,
+        verifiedEmail: () => this.#verifiedEmail(provider, connection, tokens.access_token, claims),
+      };
+    } catch (error) {
+      throw this.#refusal(provider, error);
+    }
+  }
+
+  /** Both claims from one place: the ID token, or where it has not both of them, the provider's userinfo. */
+  async #verifiedEmail(
+    provider: Provider,
+    connection: openid.Configuration,
+    accessToken: string,
+    claims: openid.IDToken,
+  ): Promise<string | undefined> {
+    const isWhole = claims.email !== undefined && claims.email_verified !== undefined;
+    const hasMore = connection.serverMetadata().userinfo_endpoint !== undefined;
+    try {
+      const said = isWhole || !hasMore ? claims : await openid.fetchUserInfo(connection, accessToken, claims.sub);
+      return said.email_verified === true && isEmail(said.email) ? said.email : undefined;
+    } catch (error) {
+      throw this.#refusal(provider, error);
+    }
+  }
+
+  /** The provider as openid-client knows it, with the secret, for one request of ours. */
+  async #connect(provider: Provider): Promise<openid.Configuration> {
+    const deadline = this.#deadline();
+    try {
+      const metadata = await this.#discover(provider, deadline);
+      const skew = { [openid.clockSkew]: Math.round((this.#ctx.clock.now() - Date.now()) / 1000) };
+      const authentication = this.#authentication(provider, metadata);
+      const connection = new openid.Configuration(metadata, provider.clientId, skew, authentication);
+      connection[openid.customFetch] = fetchUntil(deadline);
+      // Without it the signature is left to TLS, which a provider on this machine may not have.
+      openid.enableNonRepudiationChecks(connection);
+      if (isPlain(provider)) openid.allowInsecureRequests(connection);
+      return connection;
+    } catch (error) {
+      this.#note(provider, error);
+      throw new PlatformError('providerFailed');
+    }
+  }
+
+  /** What the provider says of itself; kept for a while unless it failed. A changed provider is asked again. */
+  #discover(provider: Provider, deadline: AbortSignal): Promise<openid.ServerMetadata> {
+    const key = `${provider.id}/${provider.version}`;
+    const now = this.#ctx.clock.now();
+    const known = this.#metadata.get(key);
+    if (known && Math.abs(now - known.at) < metadataLifetime) return known.found;
+    const found = discover(provider, deadline);
+    this.#metadata.set(key, { found, at: now });
+    found.catch(() => this.#metadata.delete(key));
+    return found;
+  }
+
+  /** With a secret as HTTP Basic, which OpenID Connect makes the default, unless the provider takes it otherwise only. */
+  #authentication(
+    { id, sealedClientSecret }: Provider,
+    { token_endpoint_auth_methods_supported: methods }: openid.ServerMetadata,
+  ): openid.ClientAuth {
+    if (sealedClientSecret === null) return openid.None();
+    const secret = this.#ctx.sealing.open(id, sealedClientSecret);
+    const isPosted = methods?.includes('client_secret_basic') === false && methods.includes('client_secret_post');
+    return isPosted ? openid.ClientSecretPost(secret) : openid.ClientSecretBasic(secret);
+  }
+
+  /** Why nobody is let in: the provider has refused, or proven nothing, or has not answered as one. */
+  #refusal(provider: Provider, error: unknown): PlatformError {
+    const reason = this.#note(provider, error);
+    if (error instanceof PlatformError) return error;
+    if (error instanceof openid.AuthorizationResponseError)
+      return new PlatformError('badCredentials', { message: 'The provider has not logged the person in.' });
+    const isSpent = error instanceof openid.ResponseBodyError && error.error === 'invalid_grant';
+    if (isSpent || unproven.has(reason))
+      return new PlatformError('badCredentials', { message: 'The provider has not proven who this is.' });
+    return new PlatformError('providerFailed');
+  }
+
+  /** What openid-client throws carries codes, tokens and claims: one word of it is logged, and none passed on. */
+  #note({ id, accountId }: Provider, error: unknown): string {
+    const reason = reasonOf(error);
+    this.#ctx.log.warn({ accountId, providerId: id, reason }, 'a federated login has failed at its provider');
+    return reason;
+  }
+}
+
+async function discover(provider: Provider, deadline: AbortSignal): Promise<openid.ServerMetadata> {
+  const issuer = new URL(provider.issuer);
+  const found = await openid.discovery(issuer, provider.clientId, undefined, openid.None(), {
+    [openid.customFetch]: fetchUntil(deadline),
+    execute: isPlain(provider) ? [openid.allowInsecureRequests] : [],
+  });
+  const metadata = found.serverMetadata();
+  // openid-client lets some issuers speak for every tenant of theirs: here each one is named.
+  if (new URL(metadata.issuer).href !== issuer.href) throw new Error('the issuer is another one');
+  if (!isSecure(new URL(metadata.authorization_endpoint ?? ''))) throw new Error('the endpoint is not secure');
+  return metadata;
+}
+
+function isPlain({ issuer }: Provider): boolean {
+  return issuer.startsWith('http:');
+}
+
+/** Asks secure addresses only, until the deadline, follows nothing elsewhere, and takes no more than there is room for. */
+function fetchUntil(deadline: AbortSignal): openid.CustomFetch {
+  return async (url, { method, headers, body }) => {
+    if (!isSecure(new URL(url))) throw new Error('the endpoint is not secure');
+    const response = await fetch(url, { method, headers, body: body ?? null, redirect: 'manual', signal: deadline });
+    const chunks: Uint8Array[] = [];
+    let size = 0;
+    for await (const chunk of response.body ?? []) {
+      size += chunk.byteLength;
+      if (size > mostBytes) throw new Error('the answer is too large');
+      chunks.push(chunk);
+    }
+    const { status } = response;
+    return new Response(size > 0 ? Buffer.concat(chunks) : null, { status, headers: response.headers });
+  };
+}
+
+/** One word of an error, such as ECONNREFUSED; never its message, which may quote what the provider said. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return 'unknown';
+  const { code, cause } = error as Error & { code?: unknown };
+  if (typeof code === 'string') return code;
+  return cause instanceof Error ? reasonOf(cause) : error.name;
+}

@@ -1,0 +1,242 @@
+/** OpenID providers of an account (decisions 4): where its people may log in as well. */
+
+import { type Static, Type } from 'typebox';
+import type { Tx } from '../../../db/registry/index.js';
+import { Nullable, type Row } from '../../../db/registry/records.js';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { writeAs } from '../../entity/authorized-write.js';
+import type { Listing } from '../../entity/listing.js';
+import { plainRoutes } from '../../entity/plain-routes.js';
+import { change, find, insert, stamp, trash } from '../../entity/verbs.js';
+import { invalid, PlatformError } from '../../errors.js';
+import type { App } from '../../http/server.js';
+import { commonShape, showCommon } from '../../registry/shapes.js';
+
+const name = Type.String({ minLength: 1, maxLength: 255 });
+const issuer = Type.String({ maxLength: 1000, description: 'https, or http on this machine.' });
+const clientId = Type.String({ minLength: 1, maxLength: 255 });
+const clientSecret = Nullable(
+  Type.String({ minLength: 1, maxLength: 1024, description: 'It is kept sealed and never shown; null is none.' }),
+);
+const scope = Type.String({
+  maxLength: 1000,
+  pattern: '^[!#-\\[\\]-~]+( [!#-\\[\\]-~]+)*$',
+  description: 'Has `openid` in it; `openid email profile` when absent.',
+});
+const redirectUris = Type.Array(Type.String({ maxLength: 2000 }), {
+  maxItems: 50,
+  description:
+    'Where browsers may be sent after a login: exact addresses, https, http on this machine, or of an app, such as com.example.app:/in.',
+});
+
+const createBody = Type.Object({
+  accountId: Type.String(),
+  name,
+  issuer,
+  clientId,
+  clientSecret: Type.Optional(clientSecret),
+  scope: Type.Optional(scope),
+  redirectUris: Type.Optional(redirectUris),
+});
+const updateBody = Type.Object({
+  name: Type.Optional(name),
+  issuer: Type.Optional(issuer),
+  clientId: Type.Optional(clientId),
+  clientSecret: Type.Optional(clientSecret),
+  scope: Type.Optional(scope),
+  redirectUris: Type.Optional(redirectUris),
+});
+const shape = Type.Object({
+  ...commonShape,
+  name: Type.String(),
+  issuer: Type.String(),
+  clientId: Type.String(),
+  clientSecretSet: Type.Boolean(),
+  scope: Type.String(),
+  redirectUris: Type.Array(Type.String()),
+});
+
+const listing: Listing<'identityProviders'> = {
+  table: 'identityProviders',
+  filters: { name: 'exact', issuer: 'exact' },
+  sorts: ['created', 'lastModified', 'id', 'name'],
+  defaultSort: 'created',
+};
+
+export function identityProviderRoutes(app: App, ctx: Context): void {
+  plainRoutes(app, ctx, {
+    path: '/identity-providers',
+    tag: 'Identity providers',
+    entity: 'identityProvider',
+    wrapper: 'identityProvider',
+    plural: 'identityProviders',
+    shape,
+    listing,
+    show,
+    create: {
+      summary: 'Create an identity provider',
+      answer: 'What was made.',
+      errors: ['notUnique'],
+      body: createBody,
+      run: (caller, body) => createProvider(ctx, caller, body),
+    },
+    read: { summary: 'Read an identity provider', answer: 'As it is now.' },
+    list: { summary: 'List identity providers' },
+    update: {
+      summary: 'Update an identity provider; logins under way end',
+      answer: 'With its new version.',
+      errors: ['notUnique'],
+      body: updateBody,
+      run: (caller, id, version, body) => updateProvider(ctx, caller, id, version, body),
+    },
+    remove: {
+      summary: 'Delete an identity provider; logins under way end, its secret and whom it has linked are forgotten',
+      answer: 'A provider no longer.',
+      run: (caller, id, version) => deleteProvider(ctx, caller, id, version),
+    },
+  });
+}
+
+/** @throws PlatformError 400/106 for an address, a scope or a name that cannot be. */
+async function createProvider(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+  checkBody(body);
+  const stamped = stamp(ctx.clock, caller);
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const made = await insert(tx, 'identityProviders', {
+      ...stamped,
+      name: body.name,
+      issuer: body.issuer,
+      clientId: body.clientId,
+      sealedClientSecret: body.clientSecret ? ctx.sealing.seal(stamped.id, body.clientSecret) : null,
+      scope: body.scope ?? 'openid email profile',
+      redirectUris: JSON.stringify(body.redirectUris ?? []),
+    });
+    await recordChange(ctx, tx, caller, made, 'created');
+    return made;
+  });
+  return show(row);
+}
+
+/** @throws PlatformError as change, and 400/106 as createProvider. */
+async function updateProvider(
+  ctx: Context,
+  caller: Caller,
+  id: string,
+  version: number,
+  body: Static<typeof updateBody>,
+) {
+  checkBody(body);
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const before = await find(tx, 'identityProviders', id);
+    const by = { caller, clock: ctx.clock };
+    const changed = await change(tx, 'identityProviders', id, version, by, {
+      ...(body.name !== undefined && { name: body.name }),
+      ...(body.issuer !== undefined && { issuer: body.issuer }),
+      ...(body.clientId !== undefined && { clientId: body.clientId }),
+      ...(body.scope !== undefined && { scope: body.scope }),
+      ...(body.redirectUris !== undefined && { redirectUris: JSON.stringify(body.redirectUris) }),
+      ...(body.clientSecret !== undefined && {
+        sealedClientSecret: body.clientSecret && ctx.sealing.seal(id, body.clientSecret),
+      }),
+    });
+    // Whoever may change the issuer must not have the secret, which nobody can read, sent to another one.
+    const moves = before?.issuer !== changed.issuer && before?.sealedClientSecret !== null;
+    if (moves && body.clientSecret === undefined)
+      throw invalid('clientSecret', 'must be given anew, or null, with another issuer');
+    if (before && before.issuer !== changed.issuer) await forgetLinks(tx, before);
+    await recordChange(ctx, tx, caller, changed, 'updated');
+    return changed;
+  });
+  return show(row);
+}
+
+/** Nothing recovers a provider, so its secret goes at once. @throws PlatformError as trash. */
+async function deleteProvider(ctx: Context, caller: Caller, id: string, version: number) {
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const trashed = await trash(tx, 'identityProviders', id, version, ctx.clock);
+    await tx.updateTable('identityProviders').set({ sealedClientSecret: null }).where('id', '=', id).execute();
+    await tx.deleteFrom('federatedLogins').where('providerId', '=', id).execute();
+    await forgetLinks(tx, trashed);
+    await recordChange(ctx, tx, caller, trashed, 'deleted');
+    return { ...trashed, sealedClientSecret: null };
+  });
+  return show(row);
+}
+
+/** Unlinks whom an issuer stood for, unless another live provider of the account speaks for it. */
+async function forgetLinks(tx: Tx, { accountId, issuer }: Provider): Promise<void> {
+  const others = tx.selectFrom('identityProviders').select('id').where('accountId', '=', accountId);
+  const live = others.where('issuer', '=', issuer).where('deleted', 'is', null);
+  if (await live.executeTakeFirst()) return;
+  await tx.deleteFrom('federatedIdentities').where('accountId', '=', accountId).where('issuer', '=', issuer).execute();
+}
+
+function recordChange(ctx: Context, tx: Tx, caller: Caller, { id, accountId, issuer }: Provider, change: string) {
+  return ctx.audit.record(tx, {
+    event: 'identityProviderChanged',
+    outcome: 'success',
+    accountId,
+    actor: caller,
+    target: { kind: 'identityProvider', id },
+    details: { change, issuer },
+  });
+}
+
+type Provider = Row<'identityProviders'>;
+
+/** @throws PlatformError 401 unless the provider is live and as it was when `version` was read. */
+export function demandUnchanged(provider: Provider | undefined, version: number): Provider {
+  if (provider && provider.deleted === null && provider.version === version) return provider;
+  throw new PlatformError('badCredentials', { message: 'The provider has been changed meanwhile: begin anew.' });
+}
+
+/** Where browsers may be sent after a login at the provider. */
+export function redirectUrisOf(provider: Provider): string[] {
+  return JSON.parse(provider.redirectUris) as string[];
+}
+
+function checkBody({ issuer, scope, redirectUris = [] }: Static<typeof updateBody>): void {
+  if (issuer !== undefined && !isIssuer(issuer))
+    throw invalid('issuer', 'must be an address with https, or with http on this machine, without query and fragment');
+  if (scope !== undefined && !scope.split(' ').includes('openid')) throw invalid('scope', 'must contain openid');
+  for (const uri of redirectUris)
+    if (!isRedirectUri(uri))
+      throw invalid(
+        'redirectUris',
+        'must be addresses with https, http on this machine, or a scheme like com.example.app',
+      );
+}
+
+/** OpenID Connect Discovery 1.0, 3: an address without query and fragment. */
+function isIssuer(text: string): boolean {
+  const url = readAddress(text);
+  return url !== undefined && isSecure(url) && url.search === '' && !text.includes('?');
+}
+
+/** An app's scheme is a domain name in reverse (RFC 8252, 7.1): those of browsers and systems have no dot. */
+function isRedirectUri(text: string): boolean {
+  const url = readAddress(text);
+  if (!url) return false;
+  if (url.protocol === 'https:' || url.protocol === 'http:') return isSecure(url);
+  return url.protocol.includes('.');
+}
+
+/** An absolute address of visible ASCII; a fragment has no place in it (RFC 6749, 3.1.2), nor has a password. */
+function readAddress(text: string): URL | undefined {
+  if (!/^[a-z][a-z0-9+.-]*:[!-~]+$/i.test(text) || /[#\\]|^https?:(?!\/\/)/i.test(text)) return undefined;
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  return url && url.username === '' && url.password === '' ? url : undefined;
+}
+
+function show(row: Provider) {
+  const { name, issuer, clientId, scope } = row;
+  const clientSecretSet = row.sealedClientSecret !== null;
+  return { ...showCommon(row), name, issuer, clientId, clientSecretSet, scope, redirectUris: redirectUrisOf(row) };
+}
+
+/** Whether an address may be spoken to: https, or http on this machine. */
+export function isSecure({ protocol, hostname }: URL): boolean {
+  if (protocol === 'https:') return true;
+  return protocol === 'http:' && /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname);
+}

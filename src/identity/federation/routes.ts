@@ -1,0 +1,311 @@
+/**
+ * Federated login by OpenID Connect (spec 5.2, decisions 4): authorization code flow with PKCE, state and nonce. A person
+ * is known by issuer and subject, and linked the first time by an e-mail address that the provider has verified.
+ */
+import { createHash } from 'node:crypto';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
+import type { Db, Tx } from '../../../db/registry/index.js';
+import type { Row } from '../../../db/registry/records.js';
+import { Attempts, networkOf, sendAllowance } from '../../attempts.js';
+import type { Context } from '../../context.js';
+import { find, timestamp } from '../../entity/verbs.js';
+import { identityErrorCode, invalid, PlatformError } from '../../errors.js';
+import type { App } from '../../http/server.js';
+import { claimUnproven, findIdentity } from '../identities.js';
+import { makeSecret } from '../secrets/secrets.js';
+import { admitPerson, loginShape, renewalType } from '../sessions/login.js';
+import type { Challenge, OpenId, Proof } from './openid.js';
+import { demandUnchanged, redirectUrisOf } from './providers.js';
+
+const tag = 'Identity';
+const family = 'identity';
+
+const minute = 60_000;
+/** How long a person may take at the provider, in milliseconds. */
+const loginLifetime = 10 * minute;
+/** How long logins under way may go on when the server closes, in milliseconds. */
+const farewell = 2000;
+
+const authorizeQuery = Type.Object({
+  providerId: Type.String(),
+  redirectUri: Type.Optional(
+    Type.String({ description: 'One of the provider’s `redirectUris`; without it the callback answers JSON.' }),
+  ),
+  renewalType,
+});
+const callbackQuery = Type.Object({
+  state: Type.String(),
+  code: Type.Optional(Type.String()),
+  error: Type.Optional(Type.String()),
+  iss: Type.Optional(Type.String()),
+});
+
+/** What is remembered of a login while the person is at the provider; `version` is the provider's when it began. */
+interface Login extends Challenge, Pick<Static<typeof authorizeQuery>, 'redirectUri' | 'renewalType'> {
+  version: number;
+}
+
+type Provider = Row<'identityProviders'>;
+
+/** Endpoints that need no token: a browser is sent to them. */
+export function federationRoutes(app: App, ctx: Context): void {
+  // Loaded when the first person comes: most services have no provider, and it takes megabytes.
+  let loading: Promise<OpenId> | undefined;
+  const openId = () => {
+    loading ??= import('./openid.js').then((module) => new module.OpenId(ctx));
+    return loading;
+  };
+  app.addHook('preClose', async () => {
+    const loaded = await loading;
+    setTimeout(() => loaded?.close(), farewell).unref();
+  });
+  // A login counts until it succeeds, as a wrong password does.
+  const begun = new Attempts(ctx.clock, ctx.config.loginFailures.perAddress, 60 * minute);
+
+  app.get(
+    '/oauth2/authorize',
+    {
+      config: { family, errors: ['notFound', 'tooMany', 'providerFailed', 'storeFull'], sends: ['limits'] },
+      schema: {
+        tags: [tag],
+        summary: 'Send a browser to an identity provider, to log in there',
+        security: [],
+        querystring: authorizeQuery,
+        response: { 302: Type.Null({ description: 'To the provider, with a cookie for the way back.' }) },
+      },
+    },
+    async (request, reply) => {
+      keepToOurselves(reply);
+      sendAllowance(reply, begun.take(networkOf(request.address)));
+      const { providerId, redirectUri, renewalType } = request.query;
+      const provider = await find(ctx.registry.query, 'identityProviders', providerId);
+      if (!provider || provider.deleted !== null) throw new PlatformError('notFound');
+      if (redirectUri !== undefined && !redirectUrisOf(provider).includes(redirectUri))
+        throw invalid('redirectUri', 'must be one of the provider’s redirectUris');
+      const login = { ...makeChallenge(), redirectUri, renewalType, version: provider.version };
+      const callback = callbackUrl(ctx, app);
+      const url = await (await openId()).authorizationUrl(provider, callback, login);
+      const browser = await remember(ctx, provider, login);
+      reply.setCookie(cookieName(ctx, login.state), browser, {
+        path: callback.pathname,
+        httpOnly: true,
+        secure: callback.protocol === 'https:',
+        sameSite: 'lax',
+        maxAge: loginLifetime / 1000,
+      });
+      return reply.redirect(url.href);
+    },
+  );
+  app.get(
+    '/oauth2/callback',
+    {
+      config: {
+        family,
+        errors: ['badToken', 'badCredentials', 'providerFailed', 'storeFull'],
+        sends: ['token'],
+      },
+      schema: {
+        tags: [tag],
+        summary: 'Come back from an identity provider, logged in',
+        security: [],
+        querystring: callbackQuery,
+        response: {
+          200: loginShape,
+          302: Type.Null({ description: 'To the `redirectUri`, with the answer, or `error`, in its fragment.' }),
+        },
+      },
+    },
+    async (request, reply) => {
+      keepToOurselves(reply);
+      const { state } = request.query;
+      const callback = callbackUrl(ctx, app);
+      const name = cookieName(ctx, state);
+      const { providerId, ...login } = await takeOut(ctx, state, request.cookies[name]);
+      reply.clearCookie(name, { path: callback.pathname });
+      const provider = await find(ctx.registry.query, 'identityProviders', providerId);
+      // Where a changed provider once sent browsers, it may not send them now.
+      const unchanged = demandUnchanged(provider, login.version);
+      return finish(ctx, unchanged, login.redirectUri, request, reply, async () => {
+        callback.search = new URL(request.url, callback).search;
+        const proof = await (await openId()).exchange(unchanged, callback, login);
+        const answer = await admit(ctx, unchanged, proof, login, request, reply);
+        begun.giveBack(networkOf(request.address));
+        return answer;
+      });
+    },
+  );
+}
+
+function makeChallenge(): Challenge {
+  return { state: makeSecret(), nonce: makeSecret(), verifier: makeSecret() };
+}
+
+/** Answers of these endpoints are for one browser, and what stands in their addresses is for nobody else. */
+function keepToOurselves(reply: FastifyReply): void {
+  reply.headers({ 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' });
+}
+
+/** Where providers send browsers back to, which is to be registered there. */
+function callbackUrl({ config }: Pick<Context, 'config'>, app: App): URL {
+  return new URL(`${config.publicUrl ?? app.listeningOrigin}/api/v1/oauth2/callback`);
+}
+
+/** One cookie for each login, so that two in one browser do not disturb each other. */
+function cookieName({ config }: Pick<Context, 'config'>, state: string): string {
+  return `${config.headerPrefix}-login-${digest(state).slice(0, 16)}`;
+}
+
+/** Stores a login under way; the secret of the browser that comes back from it. */
+async function remember(ctx: Context, { id }: Provider, login: Login): Promise<string> {
+  const browser = makeSecret();
+  const stateHash = digest(login.state);
+  const { state: _, ...rest } = login;
+  await ctx.registry.query
+    .insertInto('federatedLogins')
+    .values({
+      stateHash,
+      providerId: id,
+      browserHash: digest(browser),
+      sealed: ctx.sealing.seal(stateHash, JSON.stringify(rest)),
+      expires: new Date(ctx.clock.now() + loginLifetime).toISOString(),
+    })
+    .execute();
+  return browser;
+}
+
+/**
+ * Takes the login of a state out, in one statement: nobody has it a second time.
+ * @throws PlatformError 400/106 when there is none, its time is over, or it was begun in another browser.
+ */
+async function takeOut(ctx: Context, state: string, browser = ''): Promise<Login & { providerId: string }> {
+  const stateHash = digest(state);
+  const row = await ctx.registry.query
+    .deleteFrom('federatedLogins')
+    .where('stateHash', '=', stateHash)
+    .where('browserHash', '=', digest(browser))
+    .where('expires', '>', timestamp(ctx.clock))
+    .returningAll()
+    .executeTakeFirst();
+  if (!row)
+    throw new PlatformError('badToken', {
+      message: 'This login is over, or was begun in another browser: begin anew.',
+    });
+  const login = JSON.parse(ctx.sealing.open(stateHash, row.sealed)) as Omit<Login, 'state'>;
+  return { ...login, state, providerId: row.providerId };
+}
+
+/** Answers what `work` gives, or how it failed: in the body, or in the fragment of where the browser is to go. */
+async function finish(
+  ctx: Context,
+  { id, accountId }: Provider,
+  redirectUri: string | undefined,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  work: () => Promise<object>,
+): Promise<FastifyReply> {
+  try {
+    const answer = await work();
+    return redirectUri === undefined ? reply.send(answer) : reply.redirect(withFragment(redirectUri, answer));
+  } catch (error) {
+    if (!(error instanceof PlatformError)) throw error;
+    const { kind, message } = error;
+    ctx.audit.note({
+      event: 'federatedLogin',
+      outcome: 'failure',
+      accountId,
+      target: { kind: 'identityProvider', id },
+      address: request.address,
+      details: { reason: message },
+    });
+    if (redirectUri === undefined) throw error;
+    return reply.redirect(withFragment(redirectUri, { error: identityErrorCode(kind), message }));
+  }
+}
+
+/** In the fragment, which no server is sent and no log holds. */
+function withFragment(uri: string, values: object): string {
+  const fragment = new URLSearchParams(
+    Object.entries(values).map(([name, value]): [string, string] => [name, String(value)]),
+  );
+  return `${uri}#${fragment}`;
+}
+
+/**
+ * Lets in whom a provider has proven, as after a password: a session, or the way to a second factor.
+ * @throws PlatformError 401 when that is nobody of the provider's account.
+ */
+async function admit(
+  ctx: Context,
+  provider: Provider,
+  proof: Proof,
+  { renewalType, version }: Login,
+  { address }: FastifyRequest,
+  reply: FastifyReply,
+): Promise<object> {
+  const linked = await findLinked(ctx.registry.query, provider, proof);
+  const email = linked === undefined ? await proof.verifiedEmail() : undefined;
+  const userId = linked ?? (await findByEmail(ctx.registry.query, provider, email));
+  const caller = ctx.access.callerOf(userId);
+  if (caller?.accountId !== provider.accountId) throw new PlatformError('badCredentials');
+  const who = { ...caller, address };
+  if (linked === undefined) {
+    const ended = await ctx.registry.transaction((tx) => claimUnproven(tx, ctx, userId));
+    for (const id of ended) ctx.broker.loginEnded(id);
+  }
+  return admitPerson(ctx, reply, who, renewalType, async (tx) => {
+    demandUnchanged(await find(tx, 'identityProviders', provider.id), version);
+    // All of it may be otherwise by now: the provider has taken its time.
+    if (linked === undefined) await link(ctx, tx, provider, proof, await findByEmail(tx, provider, email));
+    if ((await findLinked(tx, provider, proof)) !== userId) throw new PlatformError('badCredentials');
+    await ctx.audit.record(tx, {
+      event: 'federatedLogin',
+      outcome: 'success',
+      accountId: provider.accountId,
+      actor: who,
+      target: { kind: 'identityProvider', id: provider.id },
+      details: { issuer: proof.issuer, linked: linked === undefined },
+    });
+  });
+}
+
+/** Who a subject of an issuer is in the provider's account. */
+async function findLinked(db: Db, { accountId }: Provider, { issuer, subject }: Proof): Promise<string | undefined> {
+  const row = await db
+    .selectFrom('federatedIdentities')
+    .select('userId')
+    .where('accountId', '=', accountId)
+    .where('issuer', '=', issuer)
+    .where('subject', '=', subject)
+    .executeTakeFirst();
+  return row?.userId;
+}
+
+/** @throws PlatformError 401, which tells of an e-mail address only what its owner may know. */
+async function findByEmail(db: Db, { accountId }: Provider, email: string | undefined): Promise<string> {
+  if (email === undefined)
+    throw new PlatformError('badCredentials', { message: 'The provider has verified no e-mail address of yours.' });
+  const identity = await findIdentity(db, accountId, email);
+  // Look-alikes that are one address to us are two mailboxes to the provider.
+  if (!identity || inLowerCase(identity.email) !== inLowerCase(email))
+    throw new PlatformError('badCredentials', { message: 'Nobody with your e-mail address is known here.' });
+  return identity.id;
+}
+
+/** Remembers whom a subject stands for. */
+async function link(ctx: Context, tx: Tx, { accountId }: Provider, { issuer, subject }: Proof, userId: string) {
+  await tx
+    .insertInto('federatedIdentities')
+    .values({ accountId, issuer, subject, userId, created: timestamp(ctx.clock) })
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+}
+
+/** Of ASCII letters only: others have small letters that are another's too. */
+function inLowerCase(email: string): string {
+  return email.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+}
+
+function digest(text: string): string {
+  return createHash('sha256').update(text).digest('base64url');
+}

@@ -1,0 +1,223 @@
+/**
+ * Forgotten passwords (spec 4.2, decisions 4). An application asks for a token, which goes by mail to the person, or in
+ * the answer to a back-end that mails by itself; whoever has the token sets a password with it.
+ */
+
+import { type Static, Type } from 'typebox';
+import { Id, type Row } from '../../../db/registry/records.js';
+import type { Caller } from '../../access.js';
+import { Attempts, sendAllowance } from '../../attempts.js';
+import type { Context } from '../../context.js';
+import { headingFor, resetLetter, sendLetter } from '../../emails/texts.js';
+import { writeAs } from '../../entity/authorized-write.js';
+import { PlatformError } from '../../errors.js';
+import type { App } from '../../http/server.js';
+import { findIdentity, isAccountUser, setPassword } from '../identities.js';
+import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
+import { longestPassword } from './passwords.js';
+
+const tag = 'Identity';
+const family = 'identity';
+const appToken = [{ appToken: [] }];
+
+const minute = 60_000;
+/** Look-ups and resets of one application in a minute: all phones that run it share its appToken. */
+const mostByApplication = 600;
+/** Reset mails to one person in an hour. */
+const mostMails = 5;
+
+const userParams = Type.Object({ userId: Type.String() });
+const emailParams = Type.Object({ email: Type.String() });
+const lookupQuery = Type.Object({
+  accountId: Type.Optional(Type.String({ description: "The application's account; a foreign one answers 404." })),
+});
+const changeBody = Type.Object({
+  newPassword: Type.String({ maxLength: longestPassword }),
+  passwordResetToken: Type.String({ maxLength: 255 }),
+});
+const reset = Type.Object(
+  { success: Type.Boolean(), userId: Id, resetToken: Type.Optional(Type.String()) },
+  { description: 'The token is on its way by mail; in the answer for an application made with revealResetToken.' },
+);
+const found = Type.Object({ success: Type.Boolean(), userId: Id }, { description: 'Whose e-mail address it is.' });
+const changed = Type.Object(
+  { success: Type.Boolean() },
+  { description: 'The password is set; every session of the person has ended, and none has begun.' },
+);
+
+/** What an application does with its appToken. */
+export function passwordResetRoutes(app: App, ctx: Context): void {
+  const { access, clock } = ctx;
+  const requests = new Attempts(clock, mostByApplication, minute);
+  const mails = new Attempts(clock, mostMails, 60 * minute);
+
+  app.get(
+    '/users/:userId/password-reset-token',
+    {
+      config: {
+        family,
+        right: ['update', 'identity'],
+        errors: ['notFound', 'forbidden', 'storeFull'],
+        sends: ['limits'],
+      },
+      schema: {
+        tags: [tag],
+        summary: 'Send a person a token that sets a password',
+        security: appToken,
+        params: userParams,
+        response: { 200: reset },
+      },
+    },
+    async (request, reply) => {
+      const { application, caller, params } = request;
+      access.demand(caller, 'update', 'identity');
+      sendAllowance(reply, requests.take(application.id));
+      reply.header('cache-control', 'no-store');
+      return giveResetToken(ctx, mails, application, caller, params.userId);
+    },
+  );
+  app.get(
+    '/users/by-email/:email/user-id',
+    {
+      config: { family, right: ['read', 'identity'], errors: ['notFound', 'forbidden'], sends: ['limits'] },
+      schema: {
+        tags: [tag],
+        summary: 'Find the userId of an e-mail address that is no admin’s',
+        security: appToken,
+        params: emailParams,
+        querystring: lookupQuery,
+        response: { 200: found },
+      },
+    },
+    async (request, reply) => {
+      const { application, caller } = request;
+      access.demand(caller, 'read', 'identity');
+      sendAllowance(reply, requests.take(application.id));
+      access.demandAccount(caller, request.query.accountId ?? caller.accountId);
+      const { query } = ctx.registry;
+      const identity = await findIdentity(query, caller.accountId, request.params.email);
+      if (!identity || (await isAccountUser(query, identity.id))) throw new PlatformError('notFound');
+      return { success: true, userId: identity.id };
+    },
+  );
+}
+
+/** What needs no login: the token from the letter is enough. */
+export function passwordChangeRoutes(app: App, ctx: Context): void {
+  app.post(
+    '/users/:userId/change-password-with-token',
+    {
+      config: { family, errors: ['badToken', 'tooMany', 'storeFull'] },
+      schema: {
+        tags: [tag],
+        summary: 'Set a password with a token that was sent by mail',
+        security: [],
+        params: userParams,
+        body: changeBody,
+        response: { 200: changed },
+      },
+    },
+    async (request) => {
+      await changeWithToken(ctx, request.params.userId, request.body, request.address);
+      return { success: true };
+    },
+  );
+}
+
+/**
+ * Makes a token and mails it, or answers it where the application is trusted with it.
+ * @throws PlatformError 404/100 for nobody of the caller's account, 429 after too many mails, 500 when it cannot be sent.
+ */
+async function giveResetToken(
+  ctx: Context,
+  mails: Attempts,
+  application: Row<'applications'>,
+  caller: Caller,
+  userId: string,
+): Promise<Static<typeof reset>> {
+  const { identity, isRevealed, resetToken, uncount } = await writeAs(ctx, caller, undefined, async (tx) => {
+    const identity = await tx.selectFrom('identities').selectAll().where('id', '=', userId).executeTakeFirst();
+    if (identity?.accountId !== caller.accountId) throw new PlatformError('notFound');
+    // An admin's is never shown: whoever steals the application's token must not become one.
+    const isRevealed = application.revealResetToken === 1 && !(await isAccountUser(tx, userId));
+    const uncount = isRevealed ? undefined : countLetter(ctx, mails, application, identity);
+    await ctx.audit.record(tx, {
+      event: 'passwordReset',
+      outcome: 'success',
+      accountId: identity.accountId,
+      actor: caller,
+      target: { kind: 'identity', id: userId },
+      details: { isRevealed },
+    });
+    const resetToken = await makeMailedToken(tx, ctx.clock, { userId, kind: 'reset' });
+    return { identity, isRevealed, uncount, resetToken };
+  });
+  if (isRevealed) return { success: true, userId, resetToken };
+  const heading = await headingFor(ctx, identity.accountId, identity.email);
+  if (await sendLetter(ctx, userId, resetLetter(heading, userId, resetToken))) return { success: true, userId };
+  uncount?.();
+  throw new PlatformError('server', { message: 'The mail could not be sent.' });
+}
+
+/** Counts a letter to a person; the answer takes that back. @throws PlatformError 429, and counts nothing then. */
+function countLetter(
+  { letterLimits }: Pick<Context, 'letterLimits'>,
+  mails: Attempts,
+  { id: by }: Row<'applications'>,
+  { id, accountId, email: to }: Row<'identities'>,
+): () => void {
+  const uncount = letterLimits.count({ accountId, to, by });
+  try {
+    mails.take(id);
+  } catch (error) {
+    uncount();
+    throw error;
+  }
+  return () => {
+    uncount();
+    mails.giveBack(id);
+  };
+}
+
+/**
+ * Sets a password for whoever has read the mail. It logs nobody in, and second factors stay.
+ * @throws PlatformError 400 (badToken) for a token that is not this person's, used or too old; 400/106 by the policy,
+ * which leaves the token as it was.
+ */
+async function changeWithToken(
+  ctx: Context,
+  userId: string,
+  { newPassword, passwordResetToken }: Static<typeof changeBody>,
+  address: string,
+): Promise<void> {
+  const { registry, clock } = ctx;
+  const token = await findMailedToken(registry.query, clock, 'password', passwordResetToken);
+  const identities = registry.query.selectFrom('identities').selectAll().where('id', '=', userId);
+  const identity = await identities.executeTakeFirst();
+  // Sampled, for anybody may send any; under the account that it was aimed at, or whose token it is.
+  const refuse = () => {
+    const accountId = identity?.accountId ?? (token && ctx.access.callerOf(token.userId)?.accountId);
+    const target = identity && ({ kind: 'identity', id: userId } as const);
+    const details = { with: 'token' };
+    if (accountId !== undefined)
+      ctx.audit.sample({ event: 'passwordChanged', outcome: 'failure', accountId, target, address, details });
+    return new PlatformError('badToken');
+  };
+  if (!identity || token?.userId !== userId) throw refuse();
+  const passwordHash = await ctx.passwords.hashNew('newPassword', newPassword, identity.email);
+  const ended = await registry.transaction(async (tx) => {
+    if (!(await spendMailedToken(tx, token))) throw refuse();
+    await ctx.audit.record(tx, {
+      event: 'passwordChanged',
+      outcome: 'success',
+      accountId: identity.accountId,
+      target: { kind: 'identity', id: userId },
+      address,
+      details: { with: 'token' },
+    });
+    // Whoever has the token has the mailbox.
+    await tx.updateTable('identities').set({ emailUnproven: 0 }).where('id', '=', userId).execute();
+    return setPassword(tx, ctx, userId, passwordHash);
+  });
+  for (const sessionId of ended) ctx.broker.loginEnded(sessionId);
+}

@@ -1,0 +1,101 @@
+/** Passwords of people: the policy of spec 4.4 and decisions 4, and argon2id off the event loop, a few at a time. */
+import { availableParallelism } from 'node:os';
+import { argon2id, hash, verify } from 'argon2';
+import { invalid, PlatformError } from '../../errors.js';
+import { FairQueue } from '../../fair-queue.js';
+import { makeSecret } from './secrets.js';
+
+/** OWASP's floor for argon2id (decisions 4): 19 MiB, two passes. */
+const cost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
+const leastCharacters = 8;
+const mostCharacters = 256;
+/** UTF-16 units that a body may have for a password, so that it can be refused as too long without being read through. */
+export const longestPassword = 4096;
+/** How many of the most common passwords are refused (decisions 4). */
+const mostCommon = 10_000;
+
+/** The lane of passwords that are being set. */
+const ownLane = '';
+
+interface Chosen {
+  password: string;
+  passwordHash: string;
+}
+
+export class Passwords {
+  // More at once would take every thread of the pool, and the broker's own checks wait in the same pool.
+  readonly #queue = new FairQueue(Math.max(1, Math.min(3, availableParallelism() - 1)));
+  readonly #nobody = this.#hash('the password of nobody');
+  #common: Promise<ReadonlySet<string>> | undefined;
+
+  /** Hashes that wait for their turn. */
+  get waiting(): number {
+    return this.#queue.waiting;
+  }
+
+  /**
+   * The stored form of a new password of the person with this e-mail address. There is no other way to one, so that
+   * nothing gets round the policy.
+   * @throws PlatformError 400 with 106 naming `path` when the password breaks it.
+   */
+  async hashNew(path: string, password: string, email: string): Promise<string> {
+    checkForm(path, password, email);
+    if ((await this.#commonOnes()).has(password.normalize('NFKC').toLowerCase()))
+      throw invalid(path, 'must not be one of the most common passwords');
+    return this.#hash(password);
+  }
+
+  /**
+   * The given password, or one of 144 random bits, and its stored form.
+   * @throws PlatformError 400 with 106 naming `path` when the given one breaks the policy.
+   */
+  async choose(path: string, given: string | undefined, email: string): Promise<Chosen> {
+    for (;;) {
+      const password = given ?? makeSecret(18);
+      try {
+        return { password, passwordHash: await this.hashNew(path, password, email) };
+      } catch (error) {
+        // In the rare case that the policy refuses what was drawn, it is drawn again.
+        if (given !== undefined || !(error instanceof PlatformError)) throw error;
+      }
+    }
+  }
+
+  /**
+   * Whether the password is the one that was hashed. Without a hash it takes the same time and is false. Lanes, such as
+   * addresses, take turns. @throws PlatformError 429 when a lane is too long.
+   */
+  async verify(stored: string | null | undefined, password: string, lane: string): Promise<boolean> {
+    const against = stored ?? (await this.#nobody);
+    // Longer ones cannot have been set; hashing megabytes would only cost time.
+    const given = password.slice(0, 16 * mostCharacters).normalize('NFKC');
+    const matches = await this.#queue.run(lane, () => verify(against, given));
+    return matches && stored !== null && stored !== undefined;
+  }
+
+  #hash(password: string): Promise<string> {
+    return this.#queue.run(ownLane, () => hash(password.normalize('NFKC'), cost));
+  }
+
+  /** Read when the first password is set: the list takes 14 MB and a tenth of a second, which idling need not pay. */
+  #commonOnes(): Promise<ReadonlySet<string>> {
+    this.#common ??= import('@zxcvbn-ts/language-common').then(({ default: { dictionary } }) => {
+      // The most common come first, in small letters; those that are too short anyway need not be kept.
+      const common = dictionary['passwords-common'].slice(0, mostCommon);
+      return new Set(common.filter((password) => password.length >= leastCharacters));
+    });
+    return this.#common;
+  }
+}
+
+function checkForm(path: string, password: string, email: string): void {
+  if (password.length > longestPassword) throw invalid(path, `must have at most ${mostCharacters} characters`);
+  const normal = password.normalize('NFKC');
+  const characters = [...normal];
+  if (characters.length < leastCharacters || characters.length > mostCharacters)
+    throw invalid(path, `must have ${leastCharacters} to ${mostCharacters} characters`);
+  if (normal.toLowerCase().includes(email.normalize('NFKC').toLowerCase()))
+    throw invalid(path, 'must not contain the e-mail address');
+  if (characters.some((character, at) => at >= 3 && characters.slice(at - 3, at).every((one) => one === character)))
+    throw invalid(path, 'must not repeat a character more than 3 times in a row');
+}

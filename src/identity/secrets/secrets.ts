@@ -1,0 +1,85 @@
+/** Secrets that the platform makes: 256 random bits, shown once, stored hashed (decisions 6). */
+import { createHmac, randomBytes } from 'node:crypto';
+import { argon2id, hash, verify } from 'argon2';
+import pLimit from 'p-limit';
+import { boundedCache } from '../../../db/sqlite/cache.js';
+
+/** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost that argon2 has. */
+const cost = { type: argon2id, memoryCost: 8, timeCost: 1, parallelism: 1, raw: true } as const;
+const costText = '$argon2id$v=19$m=8,t=1,p=1';
+
+/** What codes that people type were hashed with formerly, keyed and before they were keyed; those are still looked up. */
+const formerKeyedCost = { ...cost, memoryCost: 64 } as const;
+const formerCodeCost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1, raw: true } as const;
+
+/** How many proven secrets are remembered, so that a fleet reconnects without hashing again. */
+const provenKept = 200_000;
+
+export class Secrets {
+  readonly #limit = pLimit(4);
+  readonly #limitCodes = pLimit(1);
+  readonly #key = randomBytes(32);
+  readonly #proven = boundedCache<string, string>(provenKept);
+  readonly #nobody = this.hash(makeSecret());
+
+  /** Hashes that wait for their turn. */
+  get waiting(): number {
+    return this.#limit.pendingCount + this.#limitCodes.pendingCount;
+  }
+
+  /** The stored form of a secret. */
+  async hash(secret: string): Promise<string> {
+    // A salt of its own would come by way of another thread; the package takes as long to write the text as to hash.
+    const salt = randomBytes(16);
+    const hashed = await this.#limit(() => hash(secret, { ...cost, salt }));
+    return `${costText}$${unpadded(salt)}$${unpadded(hashed)}`;
+  }
+
+  /**
+   * As association codes were hashed formerly, the latest first: on top of their digest `keyed`, and by themselves, with the
+   * account as salt. These take turns, for they are slow.
+   */
+  async *hashCodeFormerly(accountId: string, keyed: string, code: string): AsyncGenerator<string> {
+    const salt = codeSalt(accountId);
+    yield (await this.#limitCodes(() => hash(keyed, { ...formerKeyedCost, salt }))).toString('base64');
+    yield (await this.#limitCodes(() => hash(code, { ...formerCodeCost, salt }))).toString('base64');
+  }
+
+  /**
+   * Whether the secret is the one whose hash is stored for `owner`; a new hash makes older proofs void. Without a hash
+   * it takes the same time and is false.
+   */
+  async verify(owner: string, stored: string | undefined, secret: string): Promise<boolean> {
+    if (secret.length > 256) return false;
+    if (this.isProven(owner, stored, secret)) return true;
+    const against = stored ?? (await this.#nobody);
+    const matches = await this.#limit(() => verify(against, secret));
+    if (stored === undefined || !matches) return false;
+    this.#proven.set(owner, this.#mark(stored, secret));
+    return true;
+  }
+
+  /** As verify, of what has been proven before: at once, without a hash. */
+  isProven(owner: string, stored: string | undefined, secret: string): boolean {
+    return stored !== undefined && secret.length <= 256 && this.#proven.get(owner) === this.#mark(stored, secret);
+  }
+
+  #mark(stored: string, secret: string): string {
+    return createHmac('sha256', this.#key).update(`${stored}\0${secret}`).digest('base64');
+  }
+}
+
+/** Base64 as the text of a hash has it. */
+function unpadded(bytes: Buffer): string {
+  return bytes.toString('base64').replaceAll('=', '');
+}
+
+function codeSalt(accountId: string): Buffer {
+  return Buffer.from(`code/${accountId}`);
+}
+
+/** A new secret: 32 random bytes as base64url. It never begins with a dash, which command lines take for an option. */
+export function makeSecret(bytes = 32): string {
+  const secret = randomBytes(bytes).toString('base64url');
+  return secret.startsWith('-') ? makeSecret(bytes) : secret;
+}

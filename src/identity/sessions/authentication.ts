@@ -1,0 +1,174 @@
+/** Who calls: the token of a request, checked and renewed (spec 5, decisions 4). */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import type { Row } from '../../../db/registry/records.js';
+import { Attempts, sendAllowance } from '../../attempts.js';
+import type { Context } from '../../context.js';
+import { PlatformError } from '../../errors.js';
+import type { App } from '../../http/server.js';
+import { findApplication } from '../applications.js';
+import type { Opened } from './sessions.js';
+
+/** Everything below needs a live token, as Bearer header or as cookie; a cookie needs the CSRF header to change things. */
+export function requireCaller(app: App, ctx: Context): void {
+  const tokenName = `${ctx.config.headerPrefix}-access-token`;
+  const csrfName = `${ctx.config.headerPrefix}-csrf-token`;
+
+  tellRevocation(app, ctx);
+  const perSecond = requestRate(ctx);
+
+  app.addHook('onRequest', async (request, reply) => {
+    // A password has proven it (messages/publish.ts).
+    if (request.caller) return;
+    const bearer = readBearer(request);
+    const fromCookie = bearer === undefined ? request.cookies[tokenName] : undefined;
+    const jwt = bearer ?? fromCookie;
+    if (!jwt) throw await withoutToken(ctx, request);
+    const authenticated = await ctx.sessions.authenticate(jwt);
+    if (!authenticated) {
+      // An appToken opens other doors than these (decisions 2).
+      const application = await findApplication(ctx.registry.query, jwt);
+      if (application) throw refusedToken(ctx, application, request);
+      throw new PlatformError('tokenInvalid');
+    }
+    // From here on it is known whom a refusal is about.
+    request.caller = { ...authenticated.caller, address: request.address };
+    if (fromCookie !== undefined && !['GET', 'HEAD', 'OPTIONS'].includes(request.method)) {
+      const proof = request.headers[csrfName];
+      if (typeof proof !== 'string' || !ctx.sessions.provesCsrf(authenticated.session, proof))
+        throw new PlatformError('forbidden', { message: `The header ${csrfName} is missing or wrong.` });
+    }
+    sendAllowance(reply, perSecond.take(authenticated.caller.id));
+    request.authenticated = authenticated;
+    // Of others the endpoint is not looked at: they are sampled whatever they call.
+    const isStation = request.caller.kind === 'station';
+    ctx.audit.used(request.caller, isStation ? { endpoint: endpointOf(request) } : {});
+
+    const fresh = await ctx.sessions.renew(authenticated);
+    if (fresh === undefined) return;
+    reply.header(tokenName, fresh);
+    if (fromCookie !== undefined) setTokenCookie(reply, ctx, fresh, Date.parse(authenticated.session.expires));
+  });
+}
+
+/** Says in a header what the request has ended over MQTT (decisions 5). */
+function tellRevocation(app: App, { revocations, config }: Context): void {
+  const name = `${config.headerPrefix}-revocation`;
+  app.addHook('onSend', (request, reply, _, done) => {
+    const ended = request.caller && revocations.header(request.caller);
+    if (ended !== undefined) reply.header(name, ended);
+    done();
+  });
+}
+
+/** The requests of one caller in a second, counted on their own in each place that asks for it. */
+export function requestRate({ clock, config }: Pick<Context, 'clock' | 'config'>): Attempts {
+  const message = 'SLIPWAY_HTTP_RATE_PER_CALLER: too many requests of one caller.';
+  return new Attempts(clock, config.httpRatePerCaller, 1000, message);
+}
+
+/** 401 with 30; 403 with 20 for a token in the header that is another's (decisions 2). */
+async function withoutToken(ctx: Context, request: FastifyRequest): Promise<PlatformError> {
+  const elsewhere = request.headers.accesstoken;
+  if (typeof elsewhere === 'string' && elsewhere !== '') {
+    const application = await findApplication(ctx.registry.query, elsewhere);
+    if (application) return refusedToken(ctx, application, request);
+    if (await ctx.sessions.authenticate(elsewhere)) return new PlatformError('wrongToken', { message: wrongHeader });
+  }
+  return new PlatformError('tokenMissing', { message: sayMissing(request) });
+}
+
+const wrongHeader =
+  'The endpoint takes its token in the header Authorization, as Bearer; AccessToken is for appTokens.';
+
+/** Why a request has no token, in a sentence. */
+function sayMissing({ headers }: FastifyRequest): string {
+  const { authorization } = headers;
+  if (authorization === undefined) return 'There is no token: the header Authorization is missing.';
+  return /^basic\b/i.test(authorization)
+    ? 'There is no token: Basic is not accepted here, only by POST /messaging/publish; send Bearer and a token.'
+    : 'There is no token: the header Authorization must be Bearer and a token.';
+}
+
+/** The token of an Authorization: Bearer header. */
+function readBearer(request: FastifyRequest): string | undefined {
+  const [scheme = '', token] = (request.headers.authorization ?? '').split(' ', 2);
+  return scheme.toLowerCase() === 'bearer' && token ? token : undefined;
+}
+
+/** Everything below needs the appToken of an application in the header `AccessToken` (spec 5.7). */
+export function requireAppToken(app: App, ctx: Context): void {
+  tellRevocation(app, ctx);
+  app.addHook('onRequest', async (request) => {
+    const application = await requireApplication(ctx, request);
+    const caller = ctx.access.callerOfApplication(application.id);
+    if (!caller) throw new PlatformError('tokenInvalid');
+    request.application = application;
+    request.caller = { ...caller, address: request.address };
+    const endpoint = endpointOf(request);
+    ctx.audit.used(request.caller, { endpoint }, endpoint);
+  });
+}
+
+function endpointOf({ method, routeOptions }: FastifyRequest): string {
+  return `${method} ${routeOptions.url}`;
+}
+
+/** An appToken where a session is wanted: 403 with 20, and a line in the audit record. */
+function refusedToken(
+  { audit }: Context,
+  { id, accountId }: Row<'applications'>,
+  request: FastifyRequest,
+): PlatformError {
+  const endpoint = endpointOf(request);
+  const target = { kind: 'application', id } as const;
+  const refused = {
+    event: 'permissionRefused',
+    outcome: 'failure',
+    accountId,
+    target,
+    address: request.address,
+  } as const;
+  audit.sample({ ...refused, details: { endpoint } }, endpoint);
+  return new PlatformError('wrongToken');
+}
+
+/**
+ * The application whose appToken is in the header `AccessToken` (spec 5.7).
+ * @throws PlatformError 401/30 without the header, 403/20 for a token of another kind, 401/31 for what is none.
+ */
+async function requireApplication(ctx: Context, request: FastifyRequest): Promise<Row<'applications'>> {
+  const token = request.headers.accesstoken;
+  if (typeof token !== 'string' || token === '')
+    throw new PlatformError('tokenMissing', { message: 'There is no appToken: the header AccessToken is missing.' });
+  const application = await findApplication(ctx.registry.query, token);
+  if (application) return application;
+  if (await ctx.sessions.authenticate(token)) throw new PlatformError('wrongToken');
+  throw new PlatformError('tokenInvalid');
+}
+
+export const sessionShape = Type.Object(
+  { jwt: Type.String(), csrfToken: Type.String() },
+  { description: 'A session has begun; the token comes as a cookie and in the header too.' },
+);
+
+/** Gives a session that has begun: the token in the header and as a cookie (decisions 4), both tokens in the body. */
+export function sendSession(reply: FastifyReply, ctx: Context, { jwt, csrfToken, expires }: Opened) {
+  const { method, headers } = reply.request;
+  // A form on somebody else's page must not log a browser in as them.
+  if (method === 'GET' || headers['sec-fetch-site'] !== 'cross-site') setTokenCookie(reply, ctx, jwt, expires);
+  reply.header(`${ctx.config.headerPrefix}-access-token`, jwt);
+  return { jwt, csrfToken };
+}
+
+/** Sets the token cookie of decisions 4 until `expires`, milliseconds since 1970. */
+function setTokenCookie(reply: FastifyReply, ctx: Context, jwt: string, expires: number): void {
+  reply.setCookie(`${ctx.config.headerPrefix}-access-token`, jwt, {
+    path: '/',
+    httpOnly: true,
+    // Behind a proxy that ends TLS, the public address says so.
+    secure: ctx.config.tls !== undefined || ctx.config.publicUrl?.startsWith('https:') === true,
+    sameSite: 'lax',
+    expires: new Date(expires),
+  });
+}

@@ -1,0 +1,108 @@
+/**
+ * Limits on guessing (decisions 4): wrong tries count per identity and address together, and per address alone. Tries
+ * from many addresses on one identity slow it down for addresses from which it never logged in; its owner's are not.
+ */
+import type { Registry } from '../../../db/registry/index.js';
+import { Attempts, networkOf } from '../../attempts.js';
+import type { Clock } from '../../context.js';
+import type { Allowance } from '../../errors.js';
+
+const minute = 60_000;
+const day = 24 * 60 * minute;
+/** Wrong tries on one identity from everywhere, in 15 minutes, after which strangers get one try in `strangerPause`. */
+const strangerTries = 50;
+const strangerPause = 10_000;
+/** Wrong codes of six digits on one identity in a day, from addresses from which it never logged in. */
+const shortCodes = 30;
+
+/** One try to log in. `subject` names the identity, existing or not, so that both are counted alike. */
+interface LoginTry {
+  subject: string;
+  userId: string | undefined;
+  address: string;
+}
+
+/** A try of a second factor: counted apart from passwords, so that a right password forgets no wrong code. */
+export function factorTry(userId: string, address: string): LoginTry {
+  return { subject: `factor\0${userId}`, userId, address };
+}
+
+export class LoginLimits {
+  readonly #registry: Registry;
+  readonly #perIdentity: Attempts;
+  readonly #perAddress: Attempts;
+  readonly #fromAnywhere: Attempts;
+  readonly #strangers: Attempts;
+  readonly #shortCodes: Attempts;
+
+  constructor(registry: Registry, clock: Clock, limits: { perIdentity: number; perAddress: number }) {
+    this.#registry = registry;
+    this.#perIdentity = new Attempts(clock, limits.perIdentity, 15 * minute);
+    this.#perAddress = new Attempts(clock, limits.perAddress, 60 * minute);
+    this.#fromAnywhere = new Attempts(clock, limits.perIdentity && strangerTries, 15 * minute);
+    this.#strangers = new Attempts(clock, 1, strangerPause);
+    this.#shortCodes = new Attempts(clock, limits.perIdentity && shortCodes, day);
+  }
+
+  /**
+   * Counts a try as wrong until `succeeded` says otherwise.
+   * @throws PlatformError 429 with the seconds to wait.
+   */
+  async take({ subject, userId, address }: LoginTry): Promise<Allowance> {
+    const here = `${subject}\0${networkOf(address)}`;
+    // What is refused for the identity is no further try of the address, from which others may come too.
+    const byIdentity = this.#perIdentity.take(here);
+    const byAddress = this.#takeAddress(here, networkOf(address));
+    const { limit, remaining } = this.#fromAnywhere.left(subject);
+    if (limit > 0 && remaining === 0) {
+      if (!(await this.#isKnown(userId, address))) this.#strangers.take(subject);
+    } else this.#fromAnywhere.take(subject);
+    const isTighter = byAddress.limit > 0 && (byIdentity.limit === 0 || byAddress.remaining < byIdentity.remaining);
+    return isTighter ? byAddress : byIdentity;
+  }
+
+  #takeAddress(here: string, network: string): Allowance {
+    try {
+      return this.#perAddress.take(network);
+    } catch (error) {
+      this.#perIdentity.giveBack(here);
+      throw error;
+    }
+  }
+
+  /**
+   * As `take`, for a code so short that patience would find it: strangers share a number of tries a day, whatever
+   * address each comes from.
+   */
+  async takeShortCode(attempt: LoginTry): Promise<Allowance> {
+    const allowance = await this.take(attempt);
+    if (!(await this.#isKnown(attempt.userId, attempt.address))) this.#shortCodes.take(attempt.subject);
+    return allowance;
+  }
+
+  /** The try was right: it is not counted, and what was wrong before it from this address is forgotten. */
+  succeeded({ subject, address }: LoginTry): void {
+    this.#perAddress.giveBack(networkOf(address));
+    this.#perIdentity.clear(`${subject}\0${networkOf(address)}`);
+    this.#fromAnywhere.giveBack(subject);
+    this.#shortCodes.clear(subject);
+  }
+
+  /** What `look` finds; where it fails, the try was neither right nor wrong and is not counted. @throws what `look` does. */
+  async unlessItFails<R>({ subject, address }: LoginTry, look: () => Promise<R>): Promise<R> {
+    try {
+      return await look();
+    } catch (error) {
+      this.#perAddress.giveBack(networkOf(address));
+      this.#perIdentity.giveBack(`${subject}\0${networkOf(address)}`);
+      this.#fromAnywhere.giveBack(subject);
+      throw error;
+    }
+  }
+
+  async #isKnown(userId: string | undefined, address: string): Promise<boolean> {
+    if (userId === undefined) return false;
+    const before = this.#registry.query.selectFrom('sessions').select('id').where('userId', '=', userId);
+    return (await before.where('address', '=', networkOf(address)).limit(1).executeTakeFirst()) !== undefined;
+  }
+}

@@ -1,0 +1,161 @@
+/** Login of people by e-mail and password, and of applications by their appToken (spec 4.2, decisions 4). */
+import type { FastifyReply } from 'fastify';
+import { type Static, Type } from 'typebox';
+import type { Tx } from '../../../db/registry/index.js';
+import type { Caller } from '../../access.js';
+import { networkOf, sendAllowance } from '../../attempts.js';
+import type { Context } from '../../context.js';
+import { oneOf } from '../../entity/listing.js';
+import { PlatformError } from '../../errors.js';
+import type { App } from '../../http/server.js';
+import { findApplication } from '../applications.js';
+import { emailKey, findIdentity, longestEmail } from '../identities.js';
+import { confirmedMethods } from '../mfa/factors.js';
+import { mfaRequiredShape, requireSecondFactor } from '../mfa/login.js';
+import { longestPassword } from '../secrets/passwords.js';
+import { sendSession, sessionShape } from './authentication.js';
+import type { RenewalType } from './sessions.js';
+
+/** Longer ones are none of ours; work and memory must not grow with what somebody sends. */
+const longestId = 255;
+
+const tag = 'Identity';
+const family = 'identity';
+
+/** `renewalType` of a body. */
+export const renewalType = Type.Optional(
+  oneOf(['short', 'remembered', 'extended'], { description: '30 minutes, 7 days, 100 days; 14 days when absent.' }),
+);
+const userBody = Type.Object({
+  emailAddress: Type.String({ maxLength: longestEmail }),
+  password: Type.String({ maxLength: longestPassword }),
+  accountId: Type.String({ maxLength: longestId }),
+  renewalType,
+});
+export const loginShape = Type.Union([sessionShape, mfaRequiredShape], {
+  description: 'A session has begun, or, for an identity with a second factor, its code is waited for.',
+});
+const applicationBody = Type.Object({
+  appId: Type.String({ maxLength: longestId }),
+  appToken: Type.String({ maxLength: longestId }),
+  accountId: Type.String({ maxLength: longestId }),
+});
+
+/** Endpoints that need no token. */
+export function loginRoutes(app: App, ctx: Context): void {
+  app.post(
+    '/auth/login-user',
+    {
+      config: { family, errors: ['badCredentials', 'tooMany', 'storeFull'], sends: ['token', 'limits'] },
+      schema: {
+        tags: [tag],
+        summary: 'Log in with e-mail and password',
+        security: [],
+        body: userBody,
+        response: { 200: loginShape },
+      },
+    },
+    async (request, reply) => loginUser(ctx, request.body, request.address, reply),
+  );
+  app.post(
+    '/auth/login-application',
+    {
+      config: { family, errors: ['badCredentials', 'tooMany', 'storeFull'], sends: ['token', 'limits'] },
+      schema: {
+        tags: [tag],
+        summary: 'Log an application in',
+        security: [],
+        body: applicationBody,
+        response: { 200: Type.Object({ jwt: Type.String() }, { description: 'A session has begun.' }) },
+      },
+    },
+    async (request, reply) => loginApplication(ctx, request.body, request.address, reply),
+  );
+}
+
+/**
+ * Opens a session for an e-mail and its password, or begins the second step of one. Unknown e-mail, wrong password and
+ * wrong account look the same and take the same time. @throws PlatformError 401, 429 after too many wrong tries.
+ */
+async function loginUser(ctx: Context, body: Static<typeof userBody>, address: string, reply: FastifyReply) {
+  const { emailAddress, password, accountId } = body;
+  const identity = await findIdentity(ctx.registry.query, accountId, emailAddress);
+  const attempt = { subject: `${accountId}\0${emailKey(emailAddress)}`, userId: identity?.id, address };
+  sendAllowance(reply, await ctx.loginLimits.take(attempt));
+  const proven = await ctx.loginLimits.unlessItFails(attempt, () =>
+    ctx.passwords.verify(identity?.passwordHash, password, networkOf(address)),
+  );
+  const caller = identity && proven ? ctx.access.callerOf(identity.id) : undefined;
+  if (!identity || !caller) {
+    await noteFailure(ctx, accountId, identity?.id, address);
+    throw new PlatformError('badCredentials', { message: 'The e-mail address or the password is wrong.' });
+  }
+  ctx.loginLimits.succeeded(attempt);
+  return admitPerson(ctx, reply, { ...caller, address }, body.renewalType, async (tx) => {
+    // The password may have been changed, or the identity deleted, while the hash was computed.
+    const now = await tx
+      .selectFrom('identities')
+      .select('passwordHash')
+      .where('id', '=', identity.id)
+      .executeTakeFirst();
+    if (now?.passwordHash !== identity.passwordHash) throw new PlatformError('badCredentials');
+  });
+}
+
+/**
+ * Opens the session of a person who has proven who they are, or begins its second step when they have a second factor
+ * (spec 5.5). `check` runs first in the transaction of either; what it throws leaves nothing.
+ */
+export async function admitPerson(
+  ctx: Context,
+  reply: FastifyReply,
+  who: Caller,
+  renewalType: RenewalType | undefined,
+  check: (tx: Tx) => Promise<void>,
+) {
+  const methods = await confirmedMethods(ctx.registry.query, who.id);
+  if (methods.length > 0) return requireSecondFactor(ctx, who, renewalType, methods, check);
+  const session = await ctx.sessions.open(who, renewalType, async (tx) => {
+    await check(tx);
+    // A second factor may have been confirmed in between: then the login begins anew.
+    if ((await confirmedMethods(tx, who.id)).length > 0) throw new PlatformError('badCredentials');
+    await ctx.audit.record(tx, { event: 'login', outcome: 'success', accountId: who.accountId, actor: who });
+  });
+  return sendSession(reply, ctx, session);
+}
+
+async function noteFailure(ctx: Context, accountId: string, userId: string | undefined, address: string) {
+  const account = ctx.registry.query.selectFrom('accounts').select('id').where('id', '=', accountId);
+  // Somebody who guesses accounts leaves no trace in any.
+  if (!(await account.executeTakeFirst())) return;
+  const target = userId === undefined ? undefined : ({ kind: 'identity', id: userId } as const);
+  // Not waited for: the answer takes the same time whether or not there is something to write.
+  ctx.audit.note({ event: 'login', outcome: 'failure', accountId, target, address });
+}
+
+/** @throws PlatformError 401 for an appToken that is not this application's or has expired, 429 after too many. */
+async function loginApplication(
+  ctx: Context,
+  { appId, appToken, accountId }: Static<typeof applicationBody>,
+  address: string,
+  reply: FastifyReply,
+) {
+  const attempt = { subject: `${accountId}\0${appId}`, userId: undefined, address };
+  sendAllowance(reply, await ctx.loginLimits.take(attempt));
+  const application = await findApplication(ctx.registry.query, appToken);
+  const caller = application && ctx.access.callerOfApplication(application.id);
+  if (!caller || caller.id !== appId || caller.accountId !== accountId)
+    throw new PlatformError('badCredentials', { message: 'The application or its token is wrong.' });
+  ctx.loginLimits.succeeded(attempt);
+  const who = { ...caller, address };
+  if (application.expiresAt !== null && Date.parse(application.expiresAt) <= ctx.clock.now()) {
+    const details = { reason: 'expired' };
+    ctx.audit.note({ event: 'applicationLogin', outcome: 'failure', accountId, actor: who, details });
+    throw new PlatformError('badCredentials', { message: 'The station has expired.' });
+  }
+  const { jwt } = await ctx.sessions.open(who, undefined, async (tx) => {
+    await ctx.audit.record(tx, { event: 'applicationLogin', outcome: 'success', accountId, actor: who });
+  });
+  reply.header(`${ctx.config.headerPrefix}-access-token`, jwt);
+  return { jwt };
+}

@@ -1,0 +1,111 @@
+/** Sessions once they are there: logout, renewal, what a token is worth, public keys (spec 3.3, 4.2, decisions 4). */
+import { Type } from 'typebox';
+import type { Context } from '../../context.js';
+import { oneOf } from '../../entity/listing.js';
+import type { App } from '../../http/server.js';
+import { sendSession, sessionShape } from './authentication.js';
+
+const tag = 'Identity';
+const family = 'identity';
+
+const validation = Type.Object(
+  {
+    success: Type.Boolean(),
+    result: oneOf(['Valid', 'RenewalNeeded', 'Expired', 'Error']),
+    resultCode: Type.Integer({ minimum: 0, maximum: 3 }),
+  },
+  { description: 'What the token is worth.' },
+);
+const done = Type.Object({ success: Type.Boolean(), message: Type.String() }, { description: 'The session is over.' });
+const keySet = Type.Object(
+  { keys: Type.Array(Type.Record(Type.String(), Type.Unknown())) },
+  { description: 'A JSON Web Key Set.' },
+);
+
+/** The keys with which others can check our tokens. */
+export function keyRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/.well-known/jwks.json',
+    { schema: { tags: [tag], summary: 'Read the public signing keys', security: [], response: { 200: keySet } } },
+    async () => ctx.tokens.jwks(),
+  );
+}
+
+/** Endpoints that need no token. */
+export function validationRoutes(app: App, ctx: Context): void {
+  app.post(
+    '/auth/validate-jwt',
+    {
+      config: { family },
+      schema: {
+        tags: [tag],
+        summary: 'Say whether a token is valid',
+        security: [],
+        body: Type.Object({ jwt: Type.String({ maxLength: 65_536 }) }),
+        response: { 200: validation },
+      },
+    },
+    async (request) => validate(ctx, request.body.jwt),
+  );
+  app.get(
+    '/auth/validate-jwt',
+    {
+      config: { family },
+      schema: {
+        tags: [tag],
+        summary: 'Say whether a token is valid',
+        security: [],
+        querystring: Type.Object({ jwt: Type.String() }),
+        response: { 200: validation },
+      },
+    },
+    async (request) => validate(ctx, request.query.jwt),
+  );
+}
+
+/** Endpoints of a caller's own session. */
+export function sessionRoutes(app: App, ctx: Context): void {
+  app.post(
+    '/sessions/logout',
+    {
+      config: { family, sends: ['revocation'] },
+      schema: {
+        tags: [tag],
+        summary: 'End the session',
+        response: { 200: done },
+      },
+    },
+    async (request, reply) => {
+      const { session } = request.authenticated;
+      await ctx.sessions.end(session.id);
+      const { caller } = request;
+      const { accountId } = caller;
+      ctx.audit.note({ event: 'logout', outcome: 'success', accountId, actor: caller });
+      ctx.revocations.note(caller, ctx.broker.loginEnded(session.id));
+      reply.clearCookie(`${ctx.config.headerPrefix}-access-token`, { path: '/' });
+      reply.removeHeader(`${ctx.config.headerPrefix}-access-token`);
+      return { success: true, message: 'Logged out.' };
+    },
+  );
+  app.post(
+    '/sessions/renew-session',
+    {
+      config: { family, sends: ['token'] },
+      schema: {
+        tags: [tag],
+        summary: 'Get a fresh token, and a fresh CSRF token; the former CSRF token is void',
+        response: { 200: sessionShape },
+      },
+    },
+    async (request, reply) => sendSession(reply, ctx, await ctx.sessions.refresh(request.authenticated)),
+  );
+}
+
+/** Spec 3.3. */
+async function validate(ctx: Context, jwt: string) {
+  const claims = await ctx.tokens.verify(jwt);
+  if (!claims) return { success: false, result: 'Error', resultCode: 3 } as const;
+  if (!ctx.sessions.live(claims)) return { success: false, result: 'Expired', resultCode: 2 } as const;
+  if (claims.exp * 1000 <= ctx.clock.now()) return { success: false, result: 'RenewalNeeded', resultCode: 1 } as const;
+  return { success: true, result: 'Valid', resultCode: 0 } as const;
+}

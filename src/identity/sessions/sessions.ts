@@ -1,0 +1,191 @@
+/** Login sessions (spec 5, decisions 4): a session lasts as long as its renewal type says, a token 20 minutes. */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { v7 as uuidv7 } from 'uuid';
+import type { SessionRow, Tx } from '../../../db/registry/index.js';
+import { boundedCache } from '../../../db/sqlite/cache.js';
+import { type Caller, isApplication } from '../../access.js';
+import { networkOf } from '../../attempts.js';
+import type { Clock, Context } from '../../context.js';
+import { timestamp } from '../../entity/verbs.js';
+import { PlatformError } from '../../errors.js';
+import { makeSecret } from '../secrets/secrets.js';
+import type { Claims } from './tokens.js';
+
+const minute = 60_000;
+const day = 24 * 60 * minute;
+
+/** How long a session lasts by `renewalType`, in milliseconds (spec 4.2, 8). */
+const sessionLengths = { default: 14 * day, short: 30 * minute, remembered: 7 * day, extended: 100 * day };
+export type RenewalType = Exclude<keyof typeof sessionLengths, 'default'>;
+
+/** How long a token lasts without a renewal, in milliseconds (spec 8). */
+const tokenLifetime = 20 * minute;
+
+/** An answer carries a fresh token once the caller's is older than this, in milliseconds. */
+const renewAfter = minute;
+
+/** A session that has begun, or begun anew: `expires` in milliseconds since 1970 is the end of the session. */
+export interface Opened {
+  sessionId: string;
+  jwt: string;
+  csrfToken: string;
+  expires: number;
+}
+
+/** A token that has been checked: who it stands for, now, and the session it belongs to. */
+export interface Authenticated {
+  caller: Caller;
+  claims: Claims;
+  session: SessionRow;
+}
+
+export class Sessions {
+  readonly #ctx: Pick<Context, 'registry' | 'tokens' | 'clock' | 'access'>;
+  // A caller that keeps its old token would otherwise cost one signature a request.
+  readonly #renewed = boundedCache<string, { jwt: string; at: number }>(20_000);
+
+  constructor(ctx: Pick<Context, 'registry' | 'tokens' | 'clock' | 'access'>) {
+    this.#ctx = ctx;
+  }
+
+  /**
+   * Opens a session of an identity or an application, which may act as `caller` now, and gives its first token; it ends
+   * with a station's expiry at the latest. `work` runs in the transaction that opens it, and first: when it throws, there
+   * is no session.
+   */
+  async open(caller: Caller, renewalType?: RenewalType, work?: (tx: Tx) => Promise<void>): Promise<Opened> {
+    const { registry, clock } = this.#ctx;
+    const isProgram = isApplication(caller);
+    const last = isProgram ? registry.application(caller.id)?.expiresAt : undefined;
+    const length = clock.now() + sessionLengths[renewalType ?? 'default'];
+    const expires = last ? Math.min(length, Date.parse(last)) : length;
+    const csrfToken = makeSecret(24);
+    const session: SessionRow = {
+      id: uuidv7(),
+      accountId: caller.accountId,
+      userId: isProgram ? null : caller.id,
+      applicationId: isProgram ? caller.id : null,
+      expires: new Date(expires).toISOString(),
+      ended: null,
+      csrfHash: digest(csrfToken).toString('base64'),
+    };
+    await registry.transaction(async (tx) => {
+      await work?.(tx);
+      await tx
+        .insertInto('sessions')
+        .values({
+          ...session,
+          created: timestamp(clock),
+          address: caller.address === undefined ? null : networkOf(caller.address),
+        })
+        .execute();
+    });
+    return { sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };
+  }
+
+  /** Who a token stands for; undefined when it is not ours, or its session has ended, or the identity is gone. */
+  async authenticate(jwt: string): Promise<Authenticated | undefined> {
+    const claims = await this.#ctx.tokens.verify(jwt);
+    if (!claims) return undefined;
+    const session = this.live(claims);
+    const caller = session && this.#callerOf(session);
+    return caller && { caller: { ...caller, sessionId: session.id }, claims, session };
+  }
+
+  #callerOf({ userId, applicationId }: SessionRow): Caller | undefined {
+    const { access } = this.#ctx;
+    if (userId !== null) return access.callerOf(userId);
+    return applicationId === null ? undefined : access.callerOfApplication(applicationId);
+  }
+
+  /** The session of a token while it lasts. */
+  live(claims: Claims): SessionRow | undefined {
+    const session = this.#open(claims.id);
+    if (!session || ownerOf(session) !== claims.userId || session.accountId !== claims.accountId) return undefined;
+    return session;
+  }
+
+  /** Whether a session has neither ended nor expired. */
+  isOpen(sessionId: string): boolean {
+    return this.#open(sessionId) !== undefined;
+  }
+
+  #open(sessionId: string): SessionRow | undefined {
+    const session = this.#ctx.registry.session(sessionId);
+    if (!session || session.ended !== null) return undefined;
+    return Date.parse(session.expires) > this.#ctx.clock.now() ? session : undefined;
+  }
+
+  /** A fresh token when the one in hand is older than a minute; never one that outlives the session. */
+  async renew({ caller, claims, session }: Authenticated): Promise<string | undefined> {
+    const now = this.#ctx.clock.now();
+    if (now - claims.iat * 1000 < renewAfter) return undefined;
+    const recent = this.#renewed.get(session.id);
+    if (recent && now - recent.at < renewAfter) return recent.jwt;
+    const jwt = await this.#sign(caller, session);
+    this.#renewed.set(session.id, { jwt, at: now });
+    return jwt;
+  }
+
+  /**
+   * A fresh token and a fresh CSRF token; the former CSRF token is void.
+   * @throws PlatformError 401/31 when the session has ended meanwhile.
+   */
+  async refresh({ caller, session }: Authenticated): Promise<Opened> {
+    const csrfToken = makeSecret(24);
+    const { numUpdatedRows } = await this.#ctx.registry.query
+      .updateTable('sessions')
+      .set({ csrfHash: digest(csrfToken).toString('base64') })
+      .where('id', '=', session.id)
+      .where('ended', 'is', null)
+      .executeTakeFirst();
+    if (numUpdatedRows === 0n) throw new PlatformError('tokenInvalid');
+    const expires = Date.parse(session.expires);
+    return { sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };
+  }
+
+  /** As endSessions, on the service's clock. */
+  endAll(tx: Tx, userId: string, except?: string): Promise<string[]> {
+    return endSessions(tx, this.#ctx.clock, userId, except);
+  }
+
+  /** Ends a session; from the moment of return its tokens are worth nothing. */
+  async end(sessionId: string): Promise<void> {
+    this.#renewed.delete(sessionId);
+    await this.#ctx.registry.query
+      .updateTable('sessions')
+      .set({ ended: timestamp(this.#ctx.clock) })
+      .where('id', '=', sessionId)
+      .where('ended', 'is', null)
+      .execute();
+  }
+
+  /** Whether this is the session's CSRF token. */
+  provesCsrf(session: SessionRow, token: string): boolean {
+    return timingSafeEqual(digest(token), Buffer.from(session.csrfHash, 'base64'));
+  }
+
+  #sign(caller: Caller, session: SessionRow): Promise<string> {
+    const left = Date.parse(session.expires) - this.#ctx.clock.now();
+    const claims = { id: session.id, userId: caller.id, accountId: caller.accountId, roles: [caller.kind] };
+    const own = session.applicationId && this.#ctx.registry.application(session.applicationId)?.accessTokenLifetime;
+    return this.#ctx.tokens.sign(claims, Math.min(own ? own * 1000 : tokenLifetime, left));
+  }
+}
+
+/** Ends every session of an identity but `except`, in the transaction of what ends them; their ids. */
+export async function endSessions(tx: Tx, clock: Clock, userId: string, except?: string): Promise<string[]> {
+  let open = tx.updateTable('sessions').set({ ended: timestamp(clock) });
+  if (except !== undefined) open = open.where('id', '!=', except);
+  const ended = await open.where('userId', '=', userId).where('ended', 'is', null).returning('id').execute();
+  return ended.map(({ id }) => id);
+}
+
+/** The identity or the application that a session belongs to. */
+function ownerOf({ userId, applicationId }: SessionRow): string | null {
+  return userId ?? applicationId;
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}

@@ -1,0 +1,168 @@
+/** Client certificates of devices (spec 3.1, decisions 6): registered by an admin, held against at CONNECT. */
+
+import { type Static, Type } from 'typebox';
+import { DateText, Id, type Row } from '../../../db/registry/records.js';
+import type { Caller } from '../../access.js';
+import type { Clock, Context } from '../../context.js';
+import { writeAs } from '../../entity/authorized-write.js';
+import { type Listing, oneOf } from '../../entity/listing.js';
+import { plainRoutes } from '../../entity/plain-routes.js';
+import { demandReference, insert, stamp, trash } from '../../entity/verbs.js';
+import { invalid } from '../../errors.js';
+import type { App } from '../../http/server.js';
+import { activate } from '../credentials/credentials.js';
+import { commonShape, showCommon } from '../shapes.js';
+import { type Certificate, readPem, weaknessOf } from './x509.js';
+
+/** One in use, the next one, and some more. */
+const mostOfDevice = 10;
+
+/** The certificate in a body. */
+export const pem = Type.String({
+  minLength: 1,
+  maxLength: 20_000,
+  description:
+    'PEM with exactly one certificate, valid now: RSA of 2048 bits, a curve of 256 bits or EdDSA at least, signed with SHA-256 or better.',
+});
+const createBody = Type.Object({
+  accountId: Type.String(),
+  entityId: Type.String({ description: 'The device.' }),
+  entityType: oneOf(['device']),
+  certificate: pem,
+});
+
+/** What a certificate says of itself, as answers show it. */
+export const certificateShape = {
+  fingerprint: Type.String({ description: 'SHA-256 of the DER, lower-case hex.' }),
+  subject: Type.String(),
+  validFrom: DateText,
+  validTo: DateText,
+  certificate: Type.String({ description: 'PEM.' }),
+};
+const shape = Type.Object({
+  ...commonShape,
+  entityId: Id,
+  entityType: oneOf(['device']),
+  ...certificateShape,
+  issuer: Type.String(),
+});
+
+const listing: Listing<'certificates'> = {
+  table: 'certificates',
+  filters: { entityId: 'exact', fingerprint: 'exact' },
+  before: { expiresBefore: 'validTo' },
+  sorts: ['created', 'lastModified', 'id', 'entityId', 'validTo'],
+  defaultSort: 'created',
+};
+
+export function certificateRoutes(app: App, ctx: Context): void {
+  plainRoutes(app, ctx, {
+    path: '/access/mqtt-certificates',
+    tag: 'Credentials',
+    entity: 'mqttCertificate',
+    wrapper: 'mqttCertificate',
+    plural: 'mqttCertificates',
+    shape,
+    listing,
+    show,
+    create: {
+      summary: 'Register the certificate of a device, which may be self-signed',
+      description: `A certificate belongs to one device of the service; a device has ${mostOfDevice} at most.`,
+      answer: 'What was registered.',
+      errors: ['unknownReference', 'notUnique'],
+      body: createBody,
+      run: (caller, body) => registerCertificate(ctx, caller, body),
+    },
+    read: { summary: 'Read the certificate of a device', answer: 'The certificate.' },
+    list: { summary: 'List the certificates of devices' },
+    remove: {
+      summary: 'Delete the certificate of a device; the connections made with it end',
+      answer: 'A certificate no longer.',
+      revokes: true,
+      run: (caller, id, version) => deleteCertificate(ctx, caller, id, version),
+    },
+  });
+}
+
+/** Registers a certificate, and moves a defined device to activated. @throws PlatformError 400/102, 400/106. */
+async function registerCertificate(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+  const { clock, audit, access, broker } = ctx;
+  const certificate = readValid(body.certificate, clock);
+  const weakness = weaknessOf(certificate);
+  if (weakness !== undefined) throw invalid('certificate', weakness);
+  const stamped = stamp(clock, caller);
+  const { row, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
+    const device = await demandReference(tx, 'devices', caller.accountId, body.entityId, 'entityId');
+    const others = tx.selectFrom('certificates').select('id').where('entityId', '=', device.id);
+    if ((await others.where('deleted', 'is', null).limit(mostOfDevice).execute()).length === mostOfDevice)
+      throw invalid('entityId', `has ${mostOfDevice} certificates, which is the most`);
+    const { entityType } = body;
+    const made = {
+      ...stamped,
+      entityId: device.id,
+      entityType,
+      ...storedForm(certificate),
+      issuer: certificate.issuer,
+    };
+    const row = await insert(tx, 'certificates', made, 'certificate');
+    // What it has published before does not say that it works with this one.
+    await tx.deleteFrom('publications').where('deviceId', '=', device.id).execute();
+    await audit.record(tx, {
+      event: 'certificateRegistered',
+      outcome: 'success',
+      accountId: caller.accountId,
+      actor: caller,
+      target: { kind: 'device', id: device.id },
+      details: { certificateId: row.id, fingerprint: row.fingerprint },
+    });
+    return { row, activated: await activate(tx, caller, device.id, stamped.created) };
+  });
+  const placement = activated ? access.placement(row.entityId) : undefined;
+  if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
+  return show(row);
+}
+
+/** @throws PlatformError as trash. */
+async function deleteCertificate(ctx: Context, caller: Caller, id: string, version: number) {
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const trashed = await trash(tx, 'certificates', id, version, ctx.clock);
+    await ctx.audit.record(tx, {
+      event: 'certificateDeleted',
+      outcome: 'success',
+      accountId: caller.accountId,
+      actor: caller,
+      target: { kind: 'device', id: trashed.entityId },
+      details: { certificateId: id, fingerprint: trashed.fingerprint },
+    });
+    return trashed;
+  });
+  ctx.revocations.note(caller, ctx.broker.certificateEnded(id));
+  return show(row);
+}
+
+/** The certificate in a body, valid now. @throws PlatformError 400/106. */
+export function readValid(text: string, clock: Clock): Certificate {
+  const certificate = readPem(text);
+  if (typeof certificate === 'string') throw invalid('certificate', certificate);
+  const now = clock.now();
+  if (now < certificate.validFrom) throw invalid('certificate', 'is not valid yet');
+  if (now >= certificate.validTo) throw invalid('certificate', 'has expired');
+  return certificate;
+}
+
+/** What is stored of any certificate. */
+export function storedForm({ x509, fingerprint, subject, validFrom, validTo }: Certificate) {
+  return {
+    certificate: x509.toString(),
+    fingerprint,
+    subject,
+    validFrom: new Date(validFrom).toISOString(),
+    validTo: new Date(validTo).toISOString(),
+  };
+}
+
+function show(row: Row<'certificates'>) {
+  const { entityId, fingerprint, subject, issuer, validFrom, validTo, certificate } = row;
+  const entityType = 'device' as const;
+  return { ...showCommon(row), entityId, entityType, fingerprint, subject, issuer, validFrom, validTo, certificate };
+}

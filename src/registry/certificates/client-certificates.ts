@@ -1,0 +1,318 @@
+/** Whose certificate a client has shown in the TLS handshake (decisions 6): by fingerprint, or by a CA of the account. */
+import { X509Certificate } from 'node:crypto';
+import type { AuthorityRow } from '../../../db/registry/index.js';
+import { boundedCache } from '../../../db/sqlite/cache.js';
+import type { CertificateCheck, PresentedCertificate } from '../../broker-ports.js';
+import type { Context } from '../../context.js';
+import { find, findLive, insert } from '../../entity/verbs.js';
+import { PlatformError } from '../../errors.js';
+import { newDevice } from '../devices/changes.js';
+import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.js';
+
+/** CAs that may stand between a registered one and a device. */
+const mostBetween = 3;
+/** Proven certificates that are remembered, so that a fleet reconnects without a signature being looked at. */
+const provenKept = 100_000;
+/** CAs in between that are remembered: a resumed TLS session has the device's own certificate only. */
+const betweenKept = 2000;
+/** In the place of an account, for devices that are not there yet: what CAs of different accounts have signed meets here. */
+const everyAccount = 'all';
+const authoritiesKept = 1000;
+const longestSerialNumber = 255;
+/** Milliseconds between two lines of the log about the same refusal, and lines about all of them in that time. */
+const sayEvery = 60_000;
+const mostSaid = 20;
+
+/** As entities' ids are written; the nil UUID and its like are none. */
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+
+/** What lets a device in, until when (milliseconds): a registered certificate, or a CA by way of others. */
+interface Ground {
+  /** The id of the certificate, or of the CA. */
+  id: string;
+  validFrom: number;
+  validTo: number;
+}
+
+/** What a device shows for itself, and the device that may be made of it when it is not there yet. */
+interface Claim {
+  deviceId: string;
+  ground: Ground;
+  /** Milliseconds, of what a CA has issued: when it begins earlier, it is that of hardware that was replaced. */
+  since?: number | undefined;
+  maker?: AuthorityRow;
+}
+
+type Needed = Pick<Context, 'registry' | 'access' | 'clock' | 'audit' | 'fields' | 'log'>;
+
+export class ClientCertificates {
+  readonly #ctx: Needed;
+  /** Grounds by fingerprint, of certificates that a CA of their device's account has vouched for. */
+  readonly #proven = boundedCache<string, Ground>(provenKept);
+  /** By account and subject: names are anybody's to choose. */
+  readonly #between = boundedCache<string, Certificate>(betweenKept);
+  readonly #authorities = boundedCache<string, Certificate>(authoritiesKept);
+
+  /** When what was said of refusals began, and what was. */
+  readonly #said = new Set<string>();
+  #saidSince = Number.NEGATIVE_INFINITY;
+
+  constructor(ctx: Needed) {
+    this.#ctx = ctx;
+  }
+
+  /** Whether any certificate or CA is registered: before that nobody is asked for one. */
+  areUsed(): boolean {
+    return this.#ctx.registry.hasCertificates();
+  }
+
+  /** Whether it can be said whose this is without looking at signatures. */
+  isKnown({ own }: PresentedCertificate): boolean {
+    const fingerprint = fingerprintOf(own);
+    return this.#ctx.registry.certificate(fingerprint) !== undefined || this.#provenGround(fingerprint) !== undefined;
+  }
+
+  /** Whether a certificate, or a CA, is registered and has not expired. */
+  isLive(id: string): boolean {
+    const { registry, clock } = this.#ctx;
+    const validTo = registry.validityOf(id);
+    return validTo !== undefined && Date.parse(validTo) > clock.now();
+  }
+
+  /**
+   * Whose certificate it is; the client has proven in the handshake that it holds its key. `username` is the device's id,
+   * or empty. Makes the device where a CA says so; `address` is for the audit record.
+   */
+  async check(
+    presented: PresentedCertificate,
+    username: string,
+    address: string | undefined,
+  ): Promise<CertificateCheck> {
+    const answer = await this.#check(presented, username, address);
+    if (answer.result !== 'proven') this.#say(answer.reason, fingerprintOf(presented.own), answer.deviceId, address);
+    return answer;
+  }
+
+  /** Tells the operator why; a flood of refusals is no flood of lines. */
+  #say(reason: string, fingerprint: string, deviceId: string | undefined, address: string | undefined): void {
+    const now = this.#ctx.clock.now();
+    if (now - this.#saidSince >= sayEvery) {
+      this.#said.clear();
+      this.#saidSince = now;
+    }
+    const what = `${fingerprint} ${reason}`;
+    if (this.#said.has(what) || this.#said.size >= mostSaid) return;
+    this.#said.add(what);
+    this.#ctx.log.warn({ reason, fingerprint, deviceId, address }, 'a client certificate was refused');
+  }
+
+  async #check(
+    presented: PresentedCertificate,
+    username: string,
+    address: string | undefined,
+  ): Promise<CertificateCheck> {
+    const { access, clock } = this.#ctx;
+    const certificate = readable(presented.own);
+    const claim = certificate && this.#claimOf(certificate, presented.others);
+    if (!certificate || !claim) return wrong('unknown certificate');
+    const { deviceId, ground, since = Number.NEGATIVE_INFINITY, maker } = claim;
+    if (username !== '' && username !== deviceId) return wrong('the certificate is that of another device');
+    const now = clock.now();
+    if (now < ground.validFrom) return wrong('the certificate, or its CA, is not valid yet', deviceId);
+    if (now >= ground.validTo) return wrong('the certificate, or its CA, has expired', deviceId);
+    if (certificate.validFrom < since)
+      return refused('the certificate begins before the hardware was replaced: issue a new one', deviceId);
+    if (maker && !(await this.#make(maker, certificate, deviceId, address)))
+      return refused('the CA may not make this device', deviceId);
+    const device = access.placement(deviceId);
+    if (device?.deleted !== null) return refused('the entity may not connect now', deviceId);
+    const caller = { kind: 'device', id: device.id, accountId: device.accountId } as const;
+    return { result: 'proven', caller, certificateId: ground.id, expires: ground.validTo };
+  }
+
+  /**
+   * A registered certificate is its device's. But whoever registers what the CA of another account has made for a device
+   * of that account gets nothing by it: certificates are no secret.
+   */
+  #claimOf(certificate: Certificate, others: readonly X509Certificate[]): Claim | undefined {
+    const { registry, access } = this.#ctx;
+    const { commonName = '', fingerprint } = certificate;
+    const registered = registry.certificate(fingerprint);
+    const named = uuid.test(commonName) ? access.placement(commonName) : undefined;
+    if (named && registered?.accountId !== named.accountId) {
+      const ground = this.#provenGround(fingerprint) ?? this.#groundIn(named.accountId, certificate, others);
+      if (ground) {
+        this.#proven.set(fingerprint, ground);
+        return { deviceId: named.id, ground, since: this.#replacedAt(named.id) };
+      }
+    }
+    if (registered) {
+      const { id, entityId } = registered;
+      const { validFrom, validTo } = certificate;
+      return { deviceId: entityId, ground: { id, validFrom, validTo } };
+    }
+    return named || !uuid.test(commonName) ? undefined : this.#claimOfNew(certificate, commonName, others);
+  }
+
+  /**
+   * A device that is not there yet belongs to the account that has registered a CA of this name and key first, however
+   * many others have registered one with the same key since.
+   */
+  #claimOfNew(certificate: Certificate, deviceId: string, others: readonly X509Certificate[]): Claim | undefined {
+    const all = this.#groundsOf(certificate, others, undefined);
+    const accountId = all[0]?.authority.accountId;
+    const makers = all.filter(({ authority }) => authority.accountId === accountId && authority.createDevices === 1);
+    const chosen = makers.find(({ ground }) => this.#isValid(ground)) ?? makers[0];
+    return chosen && { deviceId, ground: chosen.ground, maker: chosen.authority };
+  }
+
+  /** Looked up at every connection, also for what has been proven before. Certificates begin with a whole second. */
+  #replacedAt(deviceId: string): number | undefined {
+    const replaced = this.#ctx.registry.replacedAt(deviceId);
+    return replaced === undefined ? undefined : Math.floor(Date.parse(replaced) / 1000) * 1000;
+  }
+
+  /** A CA of the account that vouches for the certificate of its device; a valid one if there is one. */
+  #groundIn(accountId: string, certificate: Certificate, others: readonly X509Certificate[]): Ground | undefined {
+    const grounds = this.#groundsOf(certificate, others, accountId).map(({ ground }) => ground);
+    return grounds.find((ground) => this.#isValid(ground)) ?? grounds[0];
+  }
+
+  /** What is remembered of a certificate, while it holds. */
+  #provenGround(fingerprint: string): Ground | undefined {
+    const ground = this.#proven.get(fingerprint);
+    return ground && this.#isValid(ground) && this.isLive(ground.id) ? ground : undefined;
+  }
+
+  #isValid({ validFrom, validTo }: Ground): boolean {
+    const now = this.#ctx.clock.now();
+    return now >= validFrom && now < validTo;
+  }
+
+  /** The registered CAs that vouch for a certificate, of one account or of all: those that came first first. */
+  #groundsOf(
+    certificate: Certificate,
+    others: readonly X509Certificate[],
+    accountId: string | undefined,
+  ): Array<{ authority: AuthorityRow; ground: Ground }> {
+    if (clientFault(certificate) !== undefined) return [];
+    const found: Array<{ authority: AuthorityRow; ground: Ground }> = [];
+    const chain = [certificate];
+    for (let last: Certificate | undefined = certificate; last; ) {
+      for (const authority of this.#ctx.registry.authoritiesNamed(last.issuer)) {
+        if (accountId !== undefined && authority.accountId !== accountId) continue;
+        const ca = this.#certificateOf(authority);
+        if (!vouches(ca, chain)) continue;
+        const all = [ca, ...chain];
+        const validFrom = Math.max(...all.map((one) => one.validFrom));
+        const validTo = Math.min(...all.map((one) => one.validTo));
+        found.push({ authority, ground: { id: authority.id, validFrom, validTo } });
+        for (const between of chain.slice(1))
+          for (const seenBy of [authority.accountId, everyAccount])
+            this.#between.set(`${seenBy} ${between.subject}`, between);
+      }
+      last = chain.length > mostBetween ? undefined : this.#issuerOf(last, others, accountId);
+      if (last) chain.push(last);
+    }
+    return found.sort((one, other) => (one.authority.id < other.authority.id ? -1 : 1));
+  }
+
+  /** What may have issued a certificate, by its name: of those that were sent along, or that have been seen before. */
+  #issuerOf(
+    { x509, issuer, subject }: Certificate,
+    others: readonly X509Certificate[],
+    accountId = everyAccount,
+  ): Certificate | undefined {
+    if (issuer === subject) return undefined;
+    const sent = others.find((other) => x509.checkIssued(other));
+    return (sent && readable(sent)) ?? this.#between.get(`${accountId} ${issuer}`);
+  }
+
+  #certificateOf({ id, certificate: pem }: AuthorityRow): Certificate {
+    const known = this.#authorities.get(id);
+    if (known) return known;
+    const certificate = readCertificate(new X509Certificate(pem));
+    this.#authorities.set(id, certificate);
+    return certificate;
+  }
+
+  /** Makes the device of a first connection, once however many come at once; false when the CA may not. */
+  async #make(
+    { id, accountId }: AuthorityRow,
+    { commonName, serialNumber, fingerprint }: Certificate,
+    deviceId: string,
+    address: string | undefined,
+  ): Promise<boolean> {
+    const { registry, access, clock, audit, fields, log } = this.#ctx;
+    try {
+      await registry.transaction(async (tx) => {
+        if (await find(tx, 'devices', deviceId)) return;
+        const authority = await findLive(tx, 'certificateAuthorities', accountId, id);
+        if (authority?.createDevices !== 1) throw new PlatformError('notFound');
+        const { deviceTemplateId, organizationId } = authority;
+        const template = deviceTemplateId && (await findLive(tx, 'deviceTemplates', accountId, deviceTemplateId));
+        if (!template) throw new PlatformError('unknownReference', { message: 'The template of the CA is gone.' });
+        if (organizationId !== null && !(await findLive(tx, 'organizations', accountId, organizationId)))
+          throw new PlatformError('unknownReference', { message: 'The organization of the CA is gone.' });
+        // Whoever names a principal of another kind would speak in its name, here or in another account.
+        for (const table of ['endUsers', 'accountUsers', 'applications', 'identities', 'accounts'] as const) {
+          const taken = tx.selectFrom(table).select('id').where('id', '=', deviceId);
+          if (await taken.executeTakeFirst()) throw new PlatformError('notUnique');
+        }
+        // It has proven that it is there (spec 3.1).
+        const place = { deviceTemplateId: template.id, organizationId, provisioningState: 'activated' };
+        const body = { serialNumber: (serialNumber || commonName || deviceId).slice(0, longestSerialNumber) };
+        await insert(tx, 'devices', { ...newDevice({ clock, fields }, { id, accountId }, place, body), id: deviceId });
+        await audit.record(tx, {
+          event: 'deviceCreatedByCertificate',
+          outcome: 'success',
+          accountId,
+          target: { kind: 'device', id: deviceId },
+          address,
+          details: { certificateAuthorityId: id, fingerprint },
+        });
+      });
+    } catch (error) {
+      if (!(error instanceof PlatformError)) throw error;
+      const { message, details } = error;
+      log.warn({ certificateAuthorityId: id, deviceId, message, details }, 'a CA could not make a device');
+      return false;
+    }
+    access.deviceChanged(deviceId);
+    return true;
+  }
+}
+
+/** Whether a CA has signed the last of a chain, and each of it the one before; those after the first must be CAs. */
+function vouches(ca: Certificate, chain: readonly Certificate[]): boolean {
+  let signer = ca;
+  if (authorityFault(ca, chain.length - 1) !== undefined) return false;
+  // From the CA down, so that no key is used before somebody who is trusted has signed it.
+  for (let at = chain.length - 1; at >= 0; at -= 1) {
+    const signed = chain[at];
+    if (!signed || !isSignedBy(signed, signer)) return false;
+    if (at > 0 && authorityFault(signed, at - 1) !== undefined) return false;
+    signer = signed;
+  }
+  return true;
+}
+
+function readable(x509: X509Certificate): Certificate | undefined {
+  try {
+    return readCertificate(x509);
+  } catch {
+    return undefined;
+  }
+}
+
+function fingerprintOf(x509: X509Certificate): string {
+  return x509.fingerprint256.replaceAll(':', '').toLowerCase();
+}
+
+function wrong(reason: string, deviceId?: string): CertificateCheck {
+  return { result: 'wrong', reason, ...(deviceId !== undefined && { deviceId }) };
+}
+
+function refused(reason: string, deviceId: string): CertificateCheck {
+  return { result: 'refused', reason, deviceId };
+}

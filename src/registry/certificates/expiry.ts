@@ -1,0 +1,48 @@
+/** Warns of certificates and CAs that expire soon (decisions 6): once a day in the log, at any time in /metrics. */
+import type { Registry } from '../../../db/registry/index.js';
+import type { Context } from '../../context.js';
+
+const day = 24 * 60 * 60_000;
+/** What is soon: days. */
+export const warnedDays = 30;
+/** Milliseconds from the start to the first warning. */
+const firstWarning = 60_000;
+
+type Needed = Pick<Context, 'registry' | 'clock' | 'log'>;
+
+/** How many certificates and CAs of all accounts expire from now on in `warnedDays`, and the first date of each. */
+export function expiringSoon({
+  registry,
+  clock,
+}: Pick<Context, 'registry' | 'clock'>): ReturnType<Registry['expiring']> {
+  const now = clock.now();
+  return registry.expiring(new Date(now).toISOString(), new Date(now + warnedDays * day).toISOString());
+}
+
+/** Warns in the log, if there is anything to warn of. */
+export function warnOfExpiry(ctx: Needed): void {
+  const { certificates, authorities } = expiringSoon(ctx);
+  if (certificates.count + authorities.count === 0) return;
+  ctx.log.warn({ certificates, authorities }, `certificates or CAs expire within ${warnedDays} days`);
+}
+
+/** Warns a minute after the start and once a day until `stop`. */
+export function startExpiryWarnings(ctx: Needed): { stop(): void } {
+  const warn = () => {
+    try {
+      warnOfExpiry(ctx);
+    } catch (error) {
+      ctx.log.error({ err: error }, 'expiring certificates could not be counted');
+    }
+  };
+  const first = setTimeout(warn, firstWarning);
+  const timer = setInterval(warn, day);
+  first.unref();
+  timer.unref();
+  return {
+    stop: () => {
+      clearTimeout(first);
+      clearInterval(timer);
+    },
+  };
+}

@@ -1,0 +1,159 @@
+/** Association (spec 3.1, decisions 6): whoever holds a device's code may move it into an organization in its reach. */
+
+import { type Static, Type } from 'typebox';
+import { Id } from '../../../db/registry/records.js';
+import type { Caller } from '../../access.js';
+import { Attempts } from '../../attempts.js';
+import type { Context } from '../../context.js';
+import { alphabet, inGroups, readTyped } from '../../crockford.js';
+import { writeAs } from '../../entity/authorized-write.js';
+import { nameIgnored } from '../../entity/routes.js';
+import { find, findLive, timestamp } from '../../entity/verbs.js';
+import { invalid, PlatformError, unknownReference } from '../../errors.js';
+import type { App } from '../../http/server.js';
+import { associateDevice } from '../devices/changes.js';
+import { checkCharacter, codeLength, hashesOfCode, hashOfCode, makeCode } from './association-codes.js';
+
+/** Wrong codes that a caller may try in `tryWindow` milliseconds. */
+const tries = 10;
+const tryWindow = 15 * 60_000;
+
+/** The code that a person typed. @throws PlatformError 400 with 106 when it cannot be one. */
+function readCode(typed: string): string {
+  const code = readTyped(typed);
+  const characters = code.slice(0, -1);
+  if (code.length !== codeLength || [...code].some((one) => !alphabet.includes(one)))
+    throw invalid('associationCode', `must be ${codeLength} letters and digits`);
+  if (checkCharacter(characters) !== code.at(-1)) throw invalid('associationCode', 'is mistyped');
+  return code;
+}
+
+const createBody = Type.Object({ deviceId: Type.String() });
+const startBody = Type.Object({
+  associationCode: Type.String({ maxLength: 100 }),
+  endUserId: Type.Optional(Type.String({ description: 'The device goes to this end-user’s organization.' })),
+  organizationId: Type.Optional(Type.String()),
+});
+
+export function associationRoutes(app: App, ctx: Context): void {
+  const tags = ['Association'];
+  const codeShape = Type.Object(
+    { associationCode: Type.String({ description: 'XXXX-XXXX-XXXX; shown once.' }) },
+    { description: 'The new code.' },
+  );
+  app.post(
+    '/association/create-association-code',
+    {
+      config: { right: ['create', 'associationCode'], errors: ['notFound', 'deleted', 'forbidden'] },
+      schema: {
+        tags,
+        summary: 'Make the code of a device; the previous one ends',
+        body: createBody,
+        response: { 200: codeShape },
+      },
+    },
+    async (request, reply) => {
+      nameIgnored(request, reply, createBody);
+      return { associationCode: await createCode(ctx, request.caller, request.body.deviceId) };
+    },
+  );
+  const attempts = new Attempts(ctx.clock, tries, tryWindow);
+  app.post(
+    '/association/start-association-with-code',
+    {
+      config: {
+        right: ['create', 'association'],
+        errors: ['notFound', 'unknownReference', 'association', 'tooMany', 'forbidden'],
+        sends: ['revocation'],
+      },
+      schema: {
+        tags,
+        summary: 'Move the device of a code into an organization',
+        body: startBody,
+        response: { 200: Type.Object({ deviceId: Id }, { description: 'The device that was moved.' }) },
+      },
+    },
+    async (request, reply) => {
+      nameIgnored(request, reply, startBody);
+      const { caller } = request;
+      ctx.access.demand(caller, 'create', 'association');
+      const code = readCode(request.body.associationCode);
+      attempts.take(caller.id);
+      try {
+        const deviceId = await start(ctx, caller, code, request.body);
+        attempts.giveBack(caller.id);
+        return { deviceId };
+      } catch (error) {
+        if (!(error instanceof PlatformError && error.kind === 'notFound')) attempts.giveBack(caller.id);
+        else ctx.audit.note({ event: 'association', outcome: 'failure', accountId: caller.accountId, actor: caller });
+        throw error;
+      }
+    },
+  );
+}
+
+/** @throws PlatformError 403/21, 404/100 for a device that is not there or out of reach, 410/107 for one in the trash. */
+async function createCode(ctx: Context, caller: Caller, deviceId: string): Promise<string> {
+  const { access, clock, audit } = ctx;
+  access.demand(caller, 'create', 'associationCode');
+  const code = makeCode();
+  const codeHash = hashOfCode(ctx.sealing, caller.accountId, code);
+  await writeAs(ctx, caller, undefined, async (tx) => {
+    const device = await find(tx, 'devices', deviceId);
+    if (!device || !access.reachesDevice(caller, device)) throw new PlatformError('notFound');
+    if (device.deleted !== null) throw new PlatformError('deleted');
+    const { accountId } = caller;
+    await tx.deleteFrom('associationCodes').where('deviceId', '=', deviceId).execute();
+    await tx
+      .insertInto('associationCodes')
+      .values({ deviceId, accountId, codeHash, created: timestamp(clock), createdById: caller.id })
+      .execute();
+    const target = { kind: 'device', id: deviceId } as const;
+    await audit.record(tx, { event: 'associationCodeCreated', outcome: 'success', accountId, actor: caller, target });
+  });
+  return inGroups(code);
+}
+
+/**
+ * Moves the device into the organization that the body names, directly or through an end-user; the id of the device.
+ * @throws PlatformError 400/102, 404/100 for an unknown code, 422 for a device in the trash or held out of reach.
+ */
+async function start(ctx: Context, caller: Caller, code: string, body: Static<typeof startBody>): Promise<string> {
+  const { access } = ctx;
+  const { accountId } = caller;
+  const organizationId = await targetOrganization(ctx, caller, body);
+  const found = await findByCode(ctx, accountId, code);
+  if (!found) throw new PlatformError('notFound', { message: 'The code is unknown.' });
+  if (found.deleted !== null) throw new PlatformError('association', { message: 'The device is deleted.' });
+  if (found.organizationId !== null && !access.reaches(caller, caller.accountId, found.organizationId))
+    throw new PlatformError('association', { message: 'The device belongs to another organization.' });
+  const { id, codeHash } = found;
+  await associateDevice(ctx, caller, { id, codeHash, from: found.organizationId, to: organizationId });
+  return id;
+}
+
+async function findByCode(ctx: Context, accountId: string, code: string) {
+  for await (const codeHash of hashesOfCode(ctx, accountId, code)) {
+    const found = await ctx.registry.query
+      .selectFrom('associationCodes')
+      .innerJoin('devices', 'devices.id', 'associationCodes.deviceId')
+      .select(['devices.id', 'devices.deleted', 'devices.organizationId', 'associationCodes.codeHash'])
+      .where('associationCodes.codeHash', '=', codeHash)
+      .where('associationCodes.accountId', '=', accountId)
+      .executeTakeFirst();
+    if (found) return found;
+  }
+  return undefined;
+}
+
+async function targetOrganization(ctx: Context, caller: Caller, body: Static<typeof startBody>): Promise<string> {
+  const { registry, access } = ctx;
+  if ((body.endUserId === undefined) === (body.organizationId === undefined))
+    throw invalid('endUserId', 'either endUserId or organizationId is required');
+  const endUser = body.endUserId && (await findLive(registry.query, 'endUsers', caller.accountId, body.endUserId));
+  if (body.endUserId !== undefined && !endUser) throw unknownReference('endUserId');
+  const organizationId = endUser ? endUser.organizationId : (body.organizationId ?? '');
+  if (!access.reaches(caller, caller.accountId, organizationId))
+    throw unknownReference(endUser ? 'endUserId' : 'organizationId');
+  return organizationId;
+}

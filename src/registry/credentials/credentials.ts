@@ -1,0 +1,280 @@
+/** Broker secrets of devices, end-users and account users (spec 4.9, decisions 5): each leaves the service once. */
+
+import { sql } from 'kysely';
+import { type Static, Type } from 'typebox';
+import { v7 as uuidv7 } from 'uuid';
+import type { Tx } from '../../../db/registry/index.js';
+import { DateText, Id, type Row } from '../../../db/registry/records.js';
+import { type Caller, isAccountWide } from '../../access.js';
+import type { SecretCheck } from '../../broker-ports.js';
+import type { Context } from '../../context.js';
+import { writeAs } from '../../entity/authorized-write.js';
+import { oneOf } from '../../entity/listing.js';
+import { etagOf, nameIgnored, sendEntity } from '../../entity/routes.js';
+import { findLive, formatVersion, timestamp } from '../../entity/verbs.js';
+import { unknownReference } from '../../errors.js';
+import { noteSecret } from '../../http/idempotency.js';
+import type { App } from '../../http/server.js';
+import { makeSecret } from '../../identity/secrets/secrets.js';
+import { noPrevious, secretsInForce } from './overlaps.js';
+
+/** Who may have a secret for the broker, and where it is stored. */
+const holders = { device: 'devices', endUser: 'endUsers', accountUser: 'accountUsers' } as const;
+
+/** Seconds: a week. */
+const longestGrace = 7 * 24 * 60 * 60;
+
+const createBody = Type.Object({
+  accountId: Type.String(),
+  entityId: Type.String({ description: 'The device, end-user or account user; it is the broker username.' }),
+  entityType: oneOf(['device', 'endUser', 'accountUser']),
+  graceSeconds: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: longestGrace,
+      default: 0,
+      description: 'So long the previous secret works too, unless the new one has connected before; 0 ends it at once.',
+    }),
+  ),
+});
+export const credentialShape = Type.Object({
+  id: Id,
+  created: DateText,
+  createdById: Type.String(),
+  lastModified: DateText,
+  lastModifiedById: Type.String(),
+  version: Type.String(),
+  accountId: Id,
+  entityId: Id,
+  entityType: Type.String(),
+  secret: Type.String({ description: 'The broker password; it cannot be read again.' }),
+  previousUntil: Type.Optional(
+    Type.Unsafe<string>({ ...DateText, description: 'When the previous secret ends at the latest, where it goes on.' }),
+  ),
+});
+
+export function credentialRoutes(app: App, ctx: Context): void {
+  app.post(
+    '/access/mqtt-credentials',
+    {
+      config: {
+        right: ['create', 'mqttCredential'],
+        errors: ['notFound', 'unknownReference', 'answerGone', 'forbidden'],
+        sends: ['etag', 'ignored', 'revocation'],
+      },
+      schema: {
+        tags: ['Credentials'],
+        summary: 'Make a new secret; the previous one ends, at once or after `graceSeconds`',
+        body: createBody,
+        response: {
+          200: Type.Object({ mqttCredential: credentialShape }, { description: 'The only answer with it.' }),
+        },
+      },
+    },
+    async (request, reply) => {
+      const credential = await createCredential(ctx, request.caller, request.body);
+      nameIgnored(request, reply, createBody);
+      return sendEntity(reply, 'mqttCredential', credential);
+    },
+  );
+}
+
+/**
+ * Makes the secret of a device, an end-user or an account user, ends its previous one and the connections made with it,
+ * at once or after `graceSeconds` (decisions 6), and moves a defined device to activated (spec 3.1).
+ * @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for an entity that is not there, or is not the caller's
+ * own where it is an end-user.
+ */
+async function createCredential(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+  const { access, clock } = ctx;
+  access.demand(caller, 'create', 'mqttCredential');
+  access.demandAccount(caller, body.accountId);
+  const secret = makeSecret();
+  const secretHash = await ctx.secrets.hash(secret);
+  const now = timestamp(clock);
+  const previousUntil = body.graceSeconds ? new Date(clock.now() + body.graceSeconds * 1000).toISOString() : null;
+
+  const { credential, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
+    const holder = await findLive(tx, holders[body.entityType], caller.accountId, body.entityId);
+    if (!holder || !mayHave(access, caller, body.entityType, holder)) throw unknownReference('entityId');
+    const { credential, activated } = await storeSecret(tx, caller, body, secretHash, now, previousUntil);
+    await ctx.audit.record(tx, {
+      event: 'credentialCreated',
+      outcome: 'success',
+      accountId: caller.accountId,
+      actor: caller,
+      target: { kind: body.entityType, id: body.entityId },
+    });
+    const shown = showCredential(credential, secret);
+    await noteSecret(tx, body.entityId, { etag: etagOf(shown) }, { mqttCredential: shown });
+    return { credential, activated };
+  });
+
+  secretStored(ctx, caller, body.entityId, activated);
+  ctx.secretAnswers.made(body.entityId);
+  return showCredential(credential, secret);
+}
+
+/**
+ * Puts a new secret in the place of an entity's former one, which works until `previousUntil`, or no longer; that one's own
+ * predecessor ends in any case. Also whether that has moved a defined device to activated (spec 3.1).
+ */
+export async function storeSecret(
+  tx: Tx,
+  caller: Caller,
+  { entityId, entityType }: Pick<Static<typeof createBody>, 'entityId' | 'entityType'>,
+  secretHash: string,
+  now: string,
+  previousUntil: string | null = null,
+): Promise<{ credential: Row<'credentials'>; activated: boolean }> {
+  const previous = {
+    previousHash: sql<string>`"credentials"."secretHash"`,
+    previousGeneration: sql<number>`"credentials"."generation"`,
+    previousUntil,
+  };
+  const credential = await tx
+    .insertInto('credentials')
+    .values({ ...newCredential(caller, entityId, secretHash, now), entityType })
+    .onConflict((conflict) =>
+      conflict.column('entityId').doUpdateSet({
+        secretHash,
+        lastModified: now,
+        lastModifiedById: caller.id,
+        ...(previousUntil === null ? noPrevious : previous),
+        generation: sql`"credentials"."generation" + 1`,
+        version: sql`"credentials"."version" + 1`,
+      }),
+    )
+    .returningAll()
+    .executeTakeFirstOrThrow();
+  // What was published before was not published with this one.
+  await tx.deleteFrom('publications').where('deviceId', '=', entityId).execute();
+  return { credential, activated: entityType === 'device' && (await activate(tx, caller, entityId, now)) };
+}
+
+/** The first credential of a device. */
+export function newCredential(caller: Caller, deviceId: string, secretHash: string, now: string): Row<'credentials'> {
+  return {
+    id: uuidv7(),
+    accountId: caller.accountId,
+    entityId: deviceId,
+    entityType: 'device',
+    secretHash,
+    generation: 1,
+    created: now,
+    createdById: caller.id,
+    lastModified: now,
+    lastModifiedById: caller.id,
+    version: 1,
+    ...noPrevious,
+  };
+}
+
+/** After the commit of storeSecret: secrets that are in force no more end, with the connections made with them. */
+export function secretStored(
+  ctx: Pick<Context, 'registry' | 'revocations' | 'broker' | 'access' | 'overlaps'>,
+  caller: Caller,
+  entityId: string,
+  activated: boolean,
+): void {
+  const { registry, overlaps, broker, revocations, access } = ctx;
+  registry.credentialChanged(entityId);
+  // As it is in the file: another regeneration may have been committed meanwhile, and told first.
+  const until = registry.credential(entityId)?.previousUntil ?? null;
+  overlaps.changed(entityId, until);
+  revocations.note(caller, until === null ? broker.secretReplaced(entityId) : broker.secretOverlaps(entityId));
+  const placement = activated ? access.placement(entityId) : undefined;
+  if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
+}
+
+/**
+ * An end-user makes its own secret and no other (decisions 4), a station those of its own devices; of the rest of the
+ * account they hear nothing.
+ */
+function mayHave(
+  access: Context['access'],
+  caller: Caller,
+  entityType: keyof typeof holders,
+  holder: Row<'devices' | 'endUsers' | 'accountUsers'>,
+): boolean {
+  if (isAccountWide(caller)) return true;
+  if (caller.kind === 'station')
+    return entityType === 'device' && access.reachesDevice(caller, holder as Row<'devices'>);
+  return entityType === 'endUser' && 'userId' in holder && holder.userId === caller.id;
+}
+
+/** Moves a defined device to activated (spec 3.1); whether it did. */
+export async function activate(tx: Tx, caller: Caller, deviceId: string, now: string): Promise<boolean> {
+  const changed = await tx
+    .updateTable('devices')
+    .set((eb) => ({
+      provisioningState: 'activated',
+      version: eb('version', '+', 1),
+      lastModified: now,
+      lastModifiedById: caller.id,
+    }))
+    .where('id', '=', deviceId)
+    .where('provisioningState', '=', 'defined')
+    .executeTakeFirst();
+  return changed.numUpdatedRows > 0n;
+}
+
+/** A credential with its secret, in the one answer that has it. */
+export function showCredential(credential: Row<'credentials'>, secret: string): Static<typeof credentialShape> {
+  const { id, created, createdById, lastModified, lastModifiedById, accountId, entityId, entityType } = credential;
+  const { version, previousUntil } = credential;
+  const stamps = { id, created, createdById, lastModified, lastModifiedById, version: formatVersion(version) };
+  return { ...stamps, accountId, entityId, entityType, secret, ...(previousUntil !== null && { previousUntil }) };
+}
+
+type Checking = Pick<Context, 'registry' | 'access' | 'secrets' | 'secretAnswers' | 'clock'>;
+
+/** Checks a broker password (spec 5.9). An unknown username takes as long as a wrong secret. */
+export async function checkSecret(ctx: Checking, entityId: string, secret: string): Promise<SecretCheck> {
+  const { registry, access, secretAnswers } = ctx;
+  const credential = registry.credential(entityId);
+  const generation = await provenGeneration(ctx, entityId, secret);
+  // The credential may have been made anew while the hash was computed.
+  if (!credential || generation === undefined || !isInForce(ctx, entityId, generation)) return { result: 'wrong' };
+  // A kept answer has the newest secret, and waits for that one.
+  if (generation === registry.credential(entityId)?.generation) await secretAnswers.used(entityId);
+  const caller = credential.entityType === 'device' ? deviceCaller(access, entityId) : access.callerOfEntity(entityId);
+  return caller ? { result: 'proven', caller, generation } : { result: 'refused' };
+}
+
+/** Whether a connection that was made with the secret of this generation may go on. */
+export function isInForce(
+  { registry, clock }: Pick<Context, 'registry' | 'clock'>,
+  entityId: string,
+  generation: number,
+): boolean {
+  const inForce = secretsInForce(registry.credential(entityId), clock);
+  return inForce.some((one) => one.generation === generation);
+}
+
+/** The generation of the secret in force that this one is known to be, without a hash; undefined when it is not known. */
+export function knownGeneration(
+  { registry, secrets, clock }: Pick<Context, 'registry' | 'secrets' | 'clock'>,
+  entityId: string,
+  secret: string,
+): number | undefined {
+  const inForce = secretsInForce(registry.credential(entityId), clock);
+  return inForce.find(({ hash }) => secrets.isProven(entityId, hash, secret))?.generation;
+}
+
+/** The generation of the secret in force that this one is. Whatever is wrong takes two hashes, previous secret or not. */
+async function provenGeneration(
+  { registry, secrets, clock }: Checking,
+  entityId: string,
+  secret: string,
+): Promise<number | undefined> {
+  const [newest, previous] = secretsInForce(registry.credential(entityId), clock);
+  if (previous && secrets.isProven(entityId, previous.hash, secret)) return previous.generation;
+  if (await secrets.verify(entityId, newest?.hash, secret)) return newest?.generation;
+  return (await secrets.verify(entityId, previous?.hash, secret)) ? previous?.generation : undefined;
+}
+
+function deviceCaller(access: Context['access'], deviceId: string): Caller | undefined {
+  const device = access.placement(deviceId);
+  return device?.deleted === null ? { kind: 'device', id: device.id, accountId: device.accountId } : undefined;
+}

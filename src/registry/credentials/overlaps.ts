@@ -1,0 +1,97 @@
+/** Secrets that overlap (decisions 6, `graceSeconds`): the previous one works for a time, or until the new one connects. */
+import type { CredentialRow, Registry } from '../../../db/registry/index.js';
+import type { Clock } from '../../context.js';
+
+/** Rows of one statement. */
+const rowsAtOnce = 500;
+
+/** Of a credential without a previous secret. */
+export const noPrevious = { previousHash: null, previousGeneration: null, previousUntil: null };
+
+/** A secret that is in force: its hash, and the generation that a connection made with it bears. */
+interface InForce {
+  hash: string;
+  generation: number;
+}
+
+/** The secrets of a credential that are in force now, the newest first. */
+export function secretsInForce(credential: CredentialRow | undefined, clock: Clock): InForce[] {
+  if (!credential) return [];
+  const { secretHash, generation, previousHash, previousGeneration, previousUntil } = credential;
+  const newest = { hash: secretHash, generation };
+  if (previousHash === null || previousGeneration === null || previousUntil === null) return [newest];
+  return Date.parse(previousUntil) > clock.now()
+    ? [newest, { hash: previousHash, generation: previousGeneration }]
+    : [newest];
+}
+
+/** Credentials whose previous secret has not ended yet, in memory, so that a CONNECT of any other asks the disk nothing. */
+export class Overlaps {
+  readonly #registry: Registry;
+  readonly #clock: Clock;
+  /** When the previous secret ends, in milliseconds, by entity. */
+  readonly #ends: Map<string, number>;
+
+  private constructor(registry: Registry, clock: Clock, ends: Map<string, number>) {
+    this.#registry = registry;
+    this.#clock = clock;
+    this.#ends = ends;
+  }
+
+  static async open(registry: Registry, clock: Clock): Promise<Overlaps> {
+    const rows = await registry.query
+      .selectFrom('credentials')
+      .select(['entityId', 'previousUntil'])
+      .where('previousUntil', 'is not', null)
+      .execute();
+    return new Overlaps(
+      registry,
+      clock,
+      new Map(rows.map((row) => [row.entityId, Date.parse(row.previousUntil ?? '')])),
+    );
+  }
+
+  /** To be told after the commit that made a secret; `until` is null where the previous one has ended with it. */
+  changed(entityId: string, until: string | null): void {
+    if (until === null) this.#ends.delete(entityId);
+    else this.#ends.set(entityId, Date.parse(until));
+  }
+
+  /** A secret has let a connection in; whether the previous one has ended by that. */
+  async connected(entityId: string, generation: number): Promise<boolean> {
+    if (!this.#ends.has(entityId)) return false;
+    const { numUpdatedRows } = await this.#registry.query
+      .updateTable('credentials')
+      .set(noPrevious)
+      .where('entityId', '=', entityId)
+      .where('generation', '=', generation)
+      .where('previousUntil', 'is not', null)
+      .executeTakeFirst();
+    if (numUpdatedRows === 0n) return false;
+    this.#forget(entityId);
+    return true;
+  }
+
+  /** Ends the previous secrets whose time is over; the entities that have had one. */
+  async endDue(): Promise<string[]> {
+    const now = this.#clock.now();
+    const due = [...this.#ends].filter(([, end]) => end <= now).map(([entityId]) => entityId);
+    for (let from = 0; from < due.length; from += rowsAtOnce) {
+      const some = due.slice(from, from + rowsAtOnce);
+      await this.#registry.query
+        .updateTable('credentials')
+        .set(noPrevious)
+        .where('entityId', 'in', some)
+        .where('previousUntil', '<=', new Date(now).toISOString())
+        .execute();
+      for (const entityId of some) this.#forget(entityId);
+    }
+    return due;
+  }
+
+  /** Unless another overlap has begun meanwhile. */
+  #forget(entityId: string): void {
+    this.#registry.credentialChanged(entityId);
+    if (this.#registry.credential(entityId)?.previousUntil == null) this.#ends.delete(entityId);
+  }
+}

@@ -1,0 +1,96 @@
+/** Another piece of hardware in the place of a device (decisions 6): the same device, with its id and its history. */
+import { type Static, Type } from 'typebox';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { writeAs } from '../../entity/authorized-write.js';
+import { etagHeaders, etagOf, idParams, nameIgnored, readEtag } from '../../entity/routes.js';
+import { change, demandLive, find, findReached, timestamp } from '../../entity/verbs.js';
+import { PlatformError } from '../../errors.js';
+import { noteSecret } from '../../http/idempotency.js';
+import type { App } from '../../http/server.js';
+import { makeSecret } from '../../identity/secrets/secrets.js';
+import { changedState, serialNumber } from '../devices/changes.js';
+import { deviceShape, showDevice } from '../shapes.js';
+import { credentialShape, secretStored, showCredential, storeSecret } from './credentials.js';
+
+const body = Type.Object({ serialNumber });
+
+export function replacementRoutes(app: App, ctx: Context): void {
+  app.post(
+    '/devices/:id/replace',
+    {
+      config: {
+        right: ['create', 'replacement'],
+        errors: ['notFound', 'etagMissing', 'etagInvalid', 'deleted', 'staleVersion', 'answerGone', 'forbidden'],
+        sends: ['etag', 'ignored', 'revocation'],
+      },
+      schema: {
+        tags: ['Provisioning'],
+        summary: 'Put other hardware in the place of a device: a new serial number and a new secret',
+        description:
+          'The id, its history and its stored sessions stay. The former secret, the certificates and the association code, which stands on the label of the former hardware, end at once. A certificate that a CA has issued counts from now on only when its validity begins after the replacement.',
+        params: idParams,
+        headers: etagHeaders,
+        body,
+        response: {
+          200: Type.Object(
+            { device: deviceShape, mqttCredential: credentialShape },
+            { description: 'The device with its new version, and the only answer with the secret.' },
+          ),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      const answer = await replaceDevice(ctx, caller, params.id, readEtag(request), request.body);
+      nameIgnored(request, reply, body);
+      return reply.header('etag', etagOf(answer.device)).send(answer);
+    },
+  );
+}
+
+/**
+ * Gives a device the serial number and the secret of other hardware; what the former one proved itself with ends.
+ * @throws PlatformError 403/21, 404/100, 410/107, 412/108.
+ */
+async function replaceDevice(
+  ctx: Context,
+  caller: Caller,
+  id: string,
+  version: number,
+  { serialNumber }: Static<typeof body>,
+) {
+  const { access, clock, broker } = ctx;
+  access.demand(caller, 'create', 'replacement');
+  demandLive(await findReached(ctx, caller, 'devices', id));
+  const secret = makeSecret();
+  const secretHash = await ctx.secrets.hash(secret);
+  const made = await writeAs(ctx, caller, ['devices', id], async (tx) => {
+    const before = await find(tx, 'devices', id);
+    if (!before) throw new PlatformError('notFound');
+    // In the one change that makes the version of the answer, so that storeSecret finds nothing left to move.
+    const activated = before.provisioningState === 'defined' ? { provisioningState: 'activated' } : {};
+    const replaced = timestamp(clock);
+    const after = await change(tx, 'devices', id, version, { caller, clock }, { serialNumber, replaced, ...activated });
+    const holder = { entityId: id, entityType: 'device' } as const;
+    const { credential } = await storeSecret(tx, caller, holder, secretHash, replaced);
+    await tx.deleteFrom('certificates').where('entityId', '=', id).execute();
+    await tx.deleteFrom('associationCodes').where('deviceId', '=', id).execute();
+    await ctx.audit.record(tx, {
+      event: 'deviceReplaced',
+      outcome: 'success',
+      accountId: caller.accountId,
+      actor: caller,
+      target: { kind: 'device', id },
+      details: { from: before.serialNumber, to: serialNumber },
+    });
+    const answer = { device: showDevice(ctx, after), mqttCredential: showCredential(credential, secret) };
+    await noteSecret(tx, id, { etag: etagOf(answer.device) }, answer);
+    return { before, after, answer };
+  });
+  access.deviceChanged(id);
+  secretStored(ctx, caller, id, false);
+  ctx.secretAnswers.made(id);
+  broker.deviceUpdated(made.after, changedState(ctx, made.before, made.after));
+  return made.answer;
+}

@@ -1,0 +1,267 @@
+/** What happens to a device, whoever asks for it: it is made, changed, moved, deleted, recovered (spec 3.1, 4.3). */
+
+import { type Static, Type } from 'typebox';
+import type { Tx } from '../../../db/registry/index.js';
+import type { Row } from '../../../db/registry/records.js';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { demandInto, writeAs } from '../../entity/authorized-write.js';
+import { degreesText, mergeFields, readFields, readNewFields } from '../../entity/values.js';
+import {
+  type Changes,
+  change,
+  demandLive,
+  demandReference,
+  demandTrashed,
+  type Expected,
+  find,
+  recover,
+  stamp,
+  trash,
+} from '../../entity/verbs.js';
+import { invalid, PlatformError } from '../../errors.js';
+import { fieldBody, type ShowContext, showDeviceState } from '../shapes.js';
+
+const optionalText = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], maxLength: 255 }));
+const degrees = Type.Optional(
+  Type.Unsafe<string | number | null>({
+    type: ['number', 'string', 'null'],
+    description: 'A number, or a text that is one.',
+  }),
+);
+export const serialNumber = Type.String({ minLength: 1, maxLength: 255 });
+/** What a caller may set on a device besides its place; `_set/fields` takes the same (decisions 5). */
+const settable = {
+  firmwareVersion: optionalText,
+  latitude: degrees,
+  longitude: degrees,
+  externalIp: optionalText,
+  reverseDns: optionalText,
+  ...fieldBody('devices'),
+};
+/** What a new device is told besides its place; rows of provisioning jobs are checked against the same. */
+export const newDeviceShape = Type.Object({ serialNumber, ...settable });
+/** The body of `state` on `_set/fields`: what PUT may set, but not the place. */
+export const stateShape = Type.Object({ serialNumber: Type.Optional(serialNumber), ...settable });
+
+type Settable = Static<typeof stateShape> & Record<string, unknown>;
+
+/** The columns that a body sets besides custom fields, checked. @throws PlatformError 400 with 106 naming the property. */
+export function readSettable(body: Settable): Changes<'devices'> {
+  const changes: Changes<'devices'> = {};
+  if (body.serialNumber !== undefined) changes.serialNumber = body.serialNumber;
+  for (const name of ['firmwareVersion', 'externalIp', 'reverseDns'] as const)
+    if (body[name] !== undefined) changes[name] = body[name];
+  for (const [name, limit] of [
+    ['latitude', 90],
+    ['longitude', 180],
+  ] as const) {
+    const value = body[name];
+    if (value === undefined) continue;
+    const text = value === null ? null : degreesText(value, limit);
+    if (text === undefined) throw invalid(name, `must be a number between -${limit} and ${limit}`);
+    changes[name] = text;
+  }
+  return changes;
+}
+
+/** Where a new device stands, and what of spec 3.1 it has behind it. */
+type NewPlace = Pick<Row<'devices'>, 'deviceTemplateId' | 'organizationId' | 'provisioningState'>;
+
+/**
+ * A new device of the caller's account; the template and the organization have been looked at. @throws PlatformError 400
+ * with 106 naming the property.
+ */
+export function newDevice(
+  { clock, fields }: Pick<Context, 'clock' | 'fields'>,
+  caller: Pick<Caller, 'id' | 'accountId'>,
+  { deviceTemplateId, organizationId, provisioningState }: NewPlace,
+  body: Static<typeof newDeviceShape> & Record<string, unknown>,
+): Row<'devices'> {
+  const { id, accountId, created, createdById, lastModified, lastModifiedById, version, deleted } = stamp(
+    clock,
+    caller,
+  );
+  const set = readSettable(body);
+  // Written out, because spreading into so many properties takes twenty times as long, and jobs make devices by the thousand.
+  return {
+    id,
+    accountId,
+    created,
+    createdById,
+    lastModified,
+    lastModifiedById,
+    version,
+    deleted,
+    deviceTemplateId,
+    organizationId,
+    serialNumber: body.serialNumber,
+    provisioningState,
+    firmwareVersion: set.firmwareVersion ?? null,
+    latitude: set.latitude ?? null,
+    longitude: set.longitude ?? null,
+    connected: 0,
+    lastConnected: null,
+    externalIp: set.externalIp ?? null,
+    geoIpLatitude: null,
+    geoIpLongitude: null,
+    reverseDns: set.reverseDns ?? null,
+    replaced: null,
+    fields: readNewFields(fields.of('devices', deviceTemplateId), body),
+  };
+}
+
+/** What a change of a device needs of the rest. */
+type ChangeContext = Pick<Context, 'registry' | 'clock' | 'broker' | 'revocations'> & ShowContext;
+interface Changed {
+  before: Row<'devices'>;
+  after: Row<'devices'>;
+}
+
+/**
+ * Changes a device and tells everybody whom it concerns, before it returns: the access rules, and the subscribers of
+ * `_updates/fields`. `organizationId` undefined leaves the place. @throws as change, and 400/102, 400/106.
+ */
+export async function updateDevice(
+  ctx: ChangeContext,
+  caller: Caller,
+  id: string,
+  version: Expected,
+  body: Settable & { organizationId?: string | null },
+): Promise<Row<'devices'>> {
+  const { clock } = ctx;
+  const changed = await writeAs(ctx, caller, ['devices', id], async (tx) => {
+    const stored = await find(tx, 'devices', id);
+    if (!stored) throw new PlatformError('notFound');
+    const changes = readSettable(body);
+    const values = readFields(ctx.fields.of('devices', stored.deviceTemplateId), body);
+    if (Object.keys(values).length > 0) changes.fields = mergeFields(stored.fields, values);
+    if (body.organizationId !== undefined && body.organizationId !== stored.organizationId) {
+      await demandPlace(tx, caller, body.organizationId);
+      changes.organizationId = body.organizationId;
+    }
+    return { before: stored, after: await change(tx, 'devices', id, version, { caller, clock }, changes) };
+  });
+  await deviceChanged(ctx, caller, changed);
+  return changed.after;
+}
+
+/** That a device may be put there. @throws PlatformError 400/102. */
+async function demandPlace(tx: Tx, caller: Caller, organizationId: string | null): Promise<void> {
+  if (organizationId !== null)
+    await demandReference(tx, 'organizations', caller.accountId, organizationId, 'organizationId');
+  await demandInto(tx, caller, 'organizationId', organizationId);
+}
+
+/** Tells everybody whom a change concerns, after its commit. */
+export async function deviceChanged(ctx: ChangeContext, caller: Caller, { before, after }: Changed): Promise<void> {
+  ctx.access.deviceChanged(after.id);
+  if (after.organizationId !== before.organizationId)
+    ctx.revocations.note(caller, await ctx.broker.deviceMoved(after, before.organizationId));
+  ctx.broker.deviceUpdated(after, changedState(ctx, before, after));
+}
+
+/** As updateDevice of the place alone, in a transaction of the caller's; `deviceChanged` is to follow. @throws the same. */
+export async function moveDevice(
+  tx: Tx,
+  clock: Context['clock'],
+  caller: Caller,
+  id: string,
+  organizationId: string | null,
+): Promise<Changed> {
+  const before = demandLive(await demandFound(tx, caller, id));
+  if (before.organizationId === organizationId) return { before, after: before };
+  await demandPlace(tx, caller, organizationId);
+  return { before, after: await change(tx, 'devices', id, 'latest', { caller, clock }, { organizationId }) };
+}
+
+/** A device of the caller's account, in a transaction. @throws PlatformError 404/100. */
+async function demandFound(tx: Tx, caller: Caller, id: string): Promise<Row<'devices'>> {
+  const row = await find(tx, 'devices', id);
+  if (row?.accountId !== caller.accountId) throw new PlatformError('notFound');
+  return row;
+}
+
+/** Moves a device to the trash, whatever its version; `deviceTrashed` is to follow. @throws PlatformError 404/100, 410/107. */
+export async function trashDevice(
+  tx: Tx,
+  clock: Context['clock'],
+  caller: Caller,
+  id: string,
+): Promise<Row<'devices'>> {
+  const { version } = demandLive(await demandFound(tx, caller, id));
+  return trash(tx, 'devices', id, version, clock);
+}
+
+/** Ends what a device in the trash, and others by it, may not have any more; after its commit. */
+export async function deviceTrashed(
+  { access, broker, revocations }: Pick<Context, 'access' | 'broker' | 'revocations'>,
+  caller: Caller,
+  row: Row<'devices'>,
+): Promise<void> {
+  access.deviceChanged(row.id);
+  revocations.note(caller, await broker.deviceDeleted(row));
+}
+
+/** Brings a device back from the trash when it is still what `expected` says; `access.deviceChanged` is to follow. */
+export async function recoverDevice(
+  tx: Tx,
+  clock: Context['clock'],
+  caller: Caller,
+  id: string,
+  expected: { version: number } | { deleted: string },
+): Promise<Row<'devices'>> {
+  const before = demandTrashed(await demandFound(tx, caller, id));
+  if ('deleted' in expected && before.deleted !== expected.deleted) throw new PlatformError('notFound');
+  const { accountId, deviceTemplateId, organizationId } = before;
+  await demandReference(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
+  if (organizationId !== null) await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
+  const version = 'version' in expected ? expected.version : before.version;
+  return recover(tx, 'devices', id, version, { caller, clock });
+}
+
+/** A device that was found by its code, and where it is to go. */
+interface Association {
+  id: string;
+  codeHash: string;
+  from: string | null;
+  to: string;
+}
+
+/**
+ * Moves a device into an organization by association (spec 3.1), when its code still counts and it stands where it was found.
+ * @throws PlatformError 404/100 for a code that was replaced meanwhile, 400/102 for an organization that is gone, 422 for a
+ * device that has been moved or deleted.
+ */
+export async function associateDevice(
+  ctx: ChangeContext & Pick<Context, 'audit'>,
+  caller: Caller,
+  { id, codeHash, from, to }: Association,
+): Promise<void> {
+  const changed = await writeAs(ctx, caller, undefined, async (tx) => {
+    await demandInto(tx, caller, 'organizationId', to);
+    const codes = tx.selectFrom('associationCodes').select('deviceId').where('deviceId', '=', id);
+    if (!(await codes.where('codeHash', '=', codeHash).executeTakeFirst())) throw new PlatformError('notFound');
+    const before = await find(tx, 'devices', id);
+    if (!before || before.deleted !== null || before.organizationId !== from) throw new PlatformError('association');
+    await demandReference(tx, 'organizations', caller.accountId, to, 'organizationId');
+    const changes = { organizationId: to, provisioningState: 'associated' };
+    const after = await change(tx, 'devices', id, 'latest', { caller, clock: ctx.clock }, changes);
+    await ctx.audit.record(tx, {
+      event: 'association',
+      outcome: 'success',
+      accountId: caller.accountId,
+      actor: caller,
+      target: { kind: 'device', id },
+      details: { organizationId: to },
+    });
+    return { before, after };
+  });
+  await deviceChanged(ctx, caller, changed);
+}
+
+/** The fields of `_updates/fields` that differ. */
+export function changedState(ctx: ShowContext, before: Row<'devices'>, after: Row<'devices'>): Record<string, unknown> {
+  const old: Record<string, unknown> = showDeviceState(ctx, before);
+  return Object.fromEntries(Object.entries(showDeviceState(ctx, after)).filter(([name, value]) => value !== old[name]));
+}

@@ -1,0 +1,103 @@
+/** Reading why something of a device was refused (decisions 5); broker/refusals.ts notes it. */
+
+import { type Static, Type } from 'typebox';
+import { DateText, Nullable, type Row } from '../../../db/registry/records.js';
+import { type Caller, isAccountWide } from '../../access.js';
+import type { Context } from '../../context.js';
+import { oneOf } from '../../entity/listing.js';
+import { idParams, listResponse, nameIgnored } from '../../entity/routes.js';
+import { demandLive, findReached } from '../../entity/verbs.js';
+import { PlatformError } from '../../errors.js';
+import type { App } from '../../http/server.js';
+
+const query = Type.Object({
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+});
+
+const refusalShape = Type.Object({
+  time: DateText,
+  action: oneOf(['connect', 'publish', 'subscribe']),
+  topic: Nullable(Type.String({ description: 'Or the filter; null for a CONNECT.' })),
+  reason: Type.String({ description: 'A sentence; it names the variable of a limit.' }),
+  principal: Nullable(
+    Type.Object(
+      { type: oneOf(['device', 'user', 'application']), id: Type.String() },
+      {
+        description:
+          'Who was refused, as `POST /permissions/explain` takes it; null for a CONNECT that proved nothing.',
+      },
+    ),
+  ),
+  code: Type.Integer({ description: 'As on `_rejected`; the return code of CONNACK for a CONNECT.' }),
+  address: Nullable(
+    Type.String({ description: 'From where; of a user who wrote to the device, for admins and back-ends only.' }),
+  ),
+  clientId: Nullable(
+    Type.String({
+      description: 'As it was sent; of a user, and of a CONNECT that proved nothing, for admins and back-ends only.',
+    }),
+  ),
+});
+
+/** GET /devices/{id}/refusals. */
+export function refusalRoutes(app: App, ctx: Context): void {
+  app.get(
+    '/devices/:id/refusals',
+    {
+      config: {
+        right: ['subscribe', 'device'],
+        errors: ['notFound', 'deleted', 'pageOutside', 'forbidden'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags: ['Messages'],
+        summary: 'Read why something of a device was refused: its last 50 refusals, newest first',
+        params: idParams,
+        querystring: query,
+        response: listResponse('refusals', refusalShape),
+      },
+    },
+    async (request, reply) => {
+      nameIgnored(request, reply, query);
+      return { refusals: await readRefusals(ctx, request.caller, request.params.id, request.query) };
+    },
+  );
+}
+
+/**
+ * One page of the last refusals of a device, newest first.
+ * @throws PlatformError 403/21, 404/100, 410/107 for the device; 416/109 past the last page.
+ */
+async function readRefusals(ctx: Context, caller: Caller, deviceId: string, wanted: Static<typeof query>) {
+  const { access, registry, broker } = ctx;
+  access.demand(caller, 'subscribe', 'device');
+  demandLive(await findReached(ctx, caller, 'devices', deviceId));
+  await broker.refusalsStored(deviceId);
+  const rows = await registry.query
+    .selectFrom('refusals')
+    .selectAll()
+    .where('deviceId', '=', deviceId)
+    .orderBy('sequence', 'desc')
+    .execute();
+  const { page = 1, pageSize = 10 } = wanted;
+  const from = (page - 1) * pageSize;
+  if (page > 1 && from >= rows.length) throw new PlatformError('pageOutside');
+  const results = rows.slice(from, from + pageSize).map((row) => show(caller, row));
+  return { results, meta: { count: rows.length, page, pageSize, sortOrder: 'desc' as const } };
+}
+
+/** A row as it is read. */
+type Stored = Omit<Row<'refusals'>, 'sequence'>;
+
+function show(caller: Caller, { principalType, principalId, ...row }: Stored): Static<typeof refusalShape> {
+  const { time, topic, reason, code, address, clientId } = row;
+  const action = row.action as Static<typeof refusalShape>['action'];
+  const type = principalType as NonNullable<Static<typeof refusalShape>['principal']>['type'];
+  const principal = principalId === null ? null : { type, id: principalId };
+  // Where a user is, and with which client, is no business of the other users who reach the device; what a stranger has
+  // sent as its client id may be anything.
+  const isShown = type === 'device' || isAccountWide(caller);
+  const from = { address: isShown || action === 'connect' ? address : null, clientId: isShown ? clientId : null };
+  return { time, action, topic, reason, code, principal, ...from };
+}

@@ -1,0 +1,80 @@
+/** What a device's state is on the broker (decisions 5): `_set/fields` changes it, `_updates/fields` shows it. */
+import { Ajv } from 'ajv';
+import type { Caller } from '../../access.js';
+import type { Rejection } from '../../broker-ports.js';
+import type { Context } from '../../context.js';
+import { findUnstorable, unstorable } from '../../entity/values.js';
+import { find } from '../../entity/verbs.js';
+import { PlatformError } from '../../errors.js';
+import { type ShowContext, showDeviceState } from '../shapes.js';
+import { stateShape, updateDevice } from './changes.js';
+
+const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;
+const checkState = new Ajv(trusted).compile<Record<string, unknown>>(stateShape);
+
+type StateContext = Pick<Context, 'registry' | 'clock' | 'broker' | 'revocations'> & ShowContext;
+
+/** The whole state of a live device; undefined when there is none. */
+export async function readState(
+  ctx: Pick<Context, 'registry' | 'fields'>,
+  deviceId: string,
+): Promise<Record<string, unknown> | undefined> {
+  const row = await find(ctx.registry.query, 'devices', deviceId);
+  return row && row.deleted === null ? showDeviceState(ctx, row) : undefined;
+}
+
+/**
+ * Applies the payload `{"state":{field:value}}` of `_set/fields`, all or nothing; the last write wins. Answers why it was
+ * refused, or undefined. The caller has been found to be permitted. @throws only what is no fault of the payload.
+ */
+export async function setState(
+  ctx: StateContext,
+  caller: Caller,
+  deviceId: string,
+  payload: Buffer,
+): Promise<Rejection | undefined> {
+  try {
+    await updateDevice(ctx, caller, deviceId, 'latest', readStatePayload(payload, customNames(ctx, deviceId)));
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof PlatformError)) throw error;
+    const { code, message, details } = error;
+    return { code, message, details };
+  }
+}
+
+/** The custom fields of a device by name; `stateShape` has the built-in ones. */
+function customNames({ access, fields }: ShowContext, deviceId: string): Set<string> {
+  const device = access.placement(deviceId);
+  return new Set(device && fields.of('devices', device.deviceTemplateId).map(({ name }) => name));
+}
+
+function readStatePayload(payload: Buffer, custom: Set<string>): Record<string, unknown> {
+  const refuse = (path: string, message: string) => new PlatformError('invalid', { details: [{ path, message }] });
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload));
+  } catch {
+    throw refuse('', 'must be JSON');
+  }
+  const state = typeof parsed === 'object' && parsed !== null && 'state' in parsed ? parsed.state : undefined;
+  if (typeof state !== 'object' || state === null || Array.isArray(state)) throw refuse('state', 'must be an object');
+  // Every field takes a plain value, and what is nested deeply is dear to look at.
+  for (const [name, value] of Object.entries(state))
+    if (typeof value === 'object' && value !== null) throw refuse(name, 'must be a plain value');
+  const fields = state as Record<string, unknown>;
+  const unknown = Object.keys(fields).filter(
+    (name) => !Object.hasOwn(stateShape.properties, name) && !custom.has(name),
+  );
+  if (unknown.length > 0)
+    throw new PlatformError('invalid', {
+      details: unknown.slice(0, 20).map((path) => ({ path, message: 'cannot be set' })),
+    });
+  const bad = findUnstorable(fields);
+  if (bad !== undefined) throw refuse(bad, unstorable);
+  if (!checkState(fields)) {
+    const [error] = checkState.errors ?? [];
+    throw refuse(error?.instancePath.slice(1) ?? '', error?.message ?? 'is invalid');
+  }
+  return fields;
+}
