@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { FastifyReply } from 'fastify';
 import ipaddr from 'ipaddr.js';
 import { boundedCache } from '../db/sqlite/cache.js';
-import type { Clock } from './context.js';
+import type { Clock } from './clock.js';
 import { type Allowance, PlatformError } from './errors.js';
 
 export type { Allowance } from './errors.js';

@@ -10,9 +10,11 @@ import { Audit } from './audit/index.js';
 import { Bridges } from './bridges/index.js';
 import type { BrokerServices } from './broker-ports.js';
 import { watchChanges } from './changes.js';
+import type { Clock } from './clock.js';
 import { type Config, ConfigError } from './config.js';
 import { openSenders } from './emails/index.js';
 import { LetterLimits } from './emails/limits.js';
+import type { Mail, Sms } from './emails/mail.js';
 import { Fields } from './entity/fields.js';
 import { PlatformError } from './errors.js';
 import { Jobs } from './factory/jobs/engine.js';
@@ -36,21 +38,6 @@ import { ClientCertificates } from './registry/certificates/client-certificates.
 import { checkSecret, isInForce, knownGeneration } from './registry/credentials/credentials.js';
 import { Overlaps } from './registry/credentials/overlaps.js';
 import { readState, setState } from './registry/devices/state.js';
-
-/** The time, replaceable in tests. Milliseconds since 1970. */
-export interface Clock {
-  now(): number;
-}
-
-/** Sends letters; resolves when the next one in line has taken it over. */
-export interface Mail {
-  send(letter: { to: string; subject: string; text: string }): Promise<void>;
-}
-
-/** Sends text messages; `to` is a phone number as it was given. */
-export interface Sms {
-  send(message: { to: string; text: string }): Promise<void>;
-}
 
 /** What every resource is given. */
 export interface Context {

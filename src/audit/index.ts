@@ -12,7 +12,7 @@ import { oneOf } from '../entity/listing.js';
 import { metaShape, nameIgnored } from '../entity/routes.js';
 import { timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { onBehalfOf } from '../log.js';
 import { readDate } from '../messages/query.js';
 

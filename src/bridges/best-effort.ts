@@ -1,5 +1,5 @@
 /** Level 1 (spec 2.8): sent when it can be, dropped when it cannot. Nothing waits for it. */
-import type { Clock } from '../context.js';
+import type { Clock } from '../clock.js';
 import { Alarm, pauseAfter } from './pace.js';
 import type { BridgedMessage, Outcome, Target } from './target.js';
 

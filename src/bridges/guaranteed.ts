@@ -7,7 +7,8 @@
  */
 import type { OutboxChange, OutboxRow } from '../../db/messages/outbox/rows.js';
 import type { MessageStore } from '../../db/messages/store.js';
-import type { Clock, Context } from '../context.js';
+import type { Clock } from '../clock.js';
+import type { Context } from '../context.js';
 import type { Reports } from './best-effort.js';
 import { Alarm, pauseAfter } from './pace.js';
 import type { Outcome, Target } from './target.js';

@@ -10,7 +10,7 @@ import { plainRoutes } from '../entity/plain-routes.js';
 import { idParams, listResponse, nameIgnored } from '../entity/routes.js';
 import { change, demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { makeSecret } from '../identity/secrets/secrets.js';
 import { readDate } from '../messages/query.js';
 import { commonShape, showCommon } from '../registry/shapes.js';

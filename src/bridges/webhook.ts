@@ -2,7 +2,7 @@
 import { createHmac } from 'node:crypto';
 import http, { type IncomingMessage, type RequestOptions } from 'node:http';
 import https from 'node:https';
-import type { Clock } from '../context.js';
+import type { Clock } from '../clock.js';
 import { lookupPublic, NotPublic, namesPrivateAddress } from './public-addresses.js';
 import { type BridgedMessage, type Outcome, showMessage, type Target } from './target.js';
 

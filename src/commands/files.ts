@@ -7,8 +7,9 @@ import { behind } from '../../db/files/schema.js';
 import { lockDirectory, Registry } from '../../db/registry/index.js';
 import { Audit } from '../audit/index.js';
 import { announceChange } from '../changes.js';
+import type { Clock } from '../clock.js';
 import { loadConfig } from '../config.js';
-import type { Clock, Context } from '../context.js';
+import type { Context } from '../context.js';
 import { UsageError } from './usage.js';
 
 export { UsageError };

@@ -2,7 +2,7 @@
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from '../config.js';
-import type { Mail, Sms } from '../context.js';
+import type { Mail, Sms } from './mail.js';
 
 /** How long a server may take to accept a message, in milliseconds. */
 const patience = 10_000;

@@ -1,6 +1,6 @@
 /** How many letters others may have us send: whoever asks chooses the address, and the mail server is ours. */
 import { Attempts } from '../attempts.js';
-import type { Clock } from '../context.js';
+import type { Clock } from '../clock.js';
 import { emailKey } from '../identity/identities.js';
 
 const hour = 60 * 60_000;

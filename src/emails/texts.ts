@@ -1,5 +1,6 @@
 /** The letters that people get, in plain text, and their way out. A letter holds no name that a stranger could choose. */
-import type { Context, Mail } from '../context.js';
+import type { Context } from '../context.js';
+import type { Mail } from './mail.js';
 
 export type Letter = Parameters<Mail['send']>[0];
 

@@ -5,7 +5,7 @@ import type { EntityTable, Row } from '../../db/registry/records.js';
 import type { Action, Caller, EntityKind } from '../access.js';
 import type { Context } from '../context.js';
 import type { FailureKind } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { type Listing, type ListQuery, list, listSchema } from './listing.js';
 import {
   entityResponse,

@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, type TObject, type TSchema, Type } from 'typebox';
 import type { Action, Caller, EntityKind } from '../access.js';
 import { type FailureKind, PlatformError } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { type ListQuery, type Meta, oneOf, trashListSchema } from './listing.js';
 import { parseVersion } from './verbs.js';
 

@@ -5,7 +5,8 @@ import { v7 as uuidv7 } from 'uuid';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
-import type { Clock, Context } from '../context.js';
+import type { Clock } from '../clock.js';
+import type { Context } from '../context.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import { noteMade } from '../http/idempotency.js';
 

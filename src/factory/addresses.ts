@@ -1,7 +1,7 @@
 /** Where units connect and where they are claimed (decisions 6): the same for units of a job and for single ones. */
 import { Type } from 'typebox';
 import type { Context } from '../context.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 
 /** What units are told to connect to. */
 export function brokerUrl({ config, broker }: Pick<Context, 'config' | 'broker'>): string {

@@ -11,8 +11,8 @@ import { demandPage, oneOf } from '../entity/listing.js';
 import { listResponse, nameIgnored } from '../entity/routes.js';
 import { demandLive, find, findReached, timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
+import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
-import type { App } from '../http/server.js';
 
 /** Seconds that a verification waits. */
 const longestWait = 60;

@@ -5,7 +5,7 @@ import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { oneOf } from '../entity/listing.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from './server.js';
+import type { App } from './app.js';
 
 const mostRequests = 50;
 /** Headers of the outer request by which the caller is known. */

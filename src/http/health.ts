@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isStoreBusy } from '../../db/registry/index.js';
 import type { Context } from '../context.js';
+import type { App } from './app.js';
 import { demandToken } from './operator-token.js';
-import type { App } from './server.js';
 
 /** Milliseconds for which an answer is good: asking often costs nothing. */
 const goodFor = 1000;

@@ -11,7 +11,7 @@ import type { Row } from '../../db/registry/records.js';
 import type { Context } from '../context.js';
 import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from './server.js';
+import type { App } from './app.js';
 
 /** How long an answer is kept, in milliseconds. */
 export const answerLifetime = 72 * 60 * 60 * 1000;

@@ -16,7 +16,7 @@ import {
   identityErrorCode,
   identityErrorShape,
 } from '../errors.js';
-import type { App } from './server.js';
+import type { App } from './app.js';
 
 /** The version of an entity, the names of what had no effect, a token, what is left of a limit. */
 type Sent = 'etag' | 'ignored' | 'token' | 'limits' | 'revocation';

@@ -1,6 +1,6 @@
 /** The HTTP server: callers, bodies, error mapping, and the two families of endpoints. */
 import { randomUUID } from 'node:crypto';
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import cookie from '@fastify/cookie';
@@ -10,15 +10,11 @@ import { Ajv, type ValidateFunction } from 'ajv';
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyError,
-  type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
   LogController,
-  type RawServerDefault,
 } from 'fastify';
 import { isStoreFull } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
 import { forwardedAddress, peerAddress, trustOf } from '../addresses.js';
 import { sendAllowance } from '../attempts.js';
 import { auditRoutes } from '../audit/index.js';
@@ -42,7 +38,6 @@ import { passwordChangeRoutes, passwordResetRoutes } from '../identity/secrets/p
 import { requireAppToken, requireCaller } from '../identity/sessions/authentication.js';
 import { loginRoutes } from '../identity/sessions/login.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from '../identity/sessions/routes.js';
-import type { Authenticated } from '../identity/sessions/sessions.js';
 import { registrationRoutes, userRoutes } from '../identity/users.js';
 import { onBehalfOf } from '../log.js';
 import { logRoutes } from '../messages/logs.js';
@@ -68,6 +63,7 @@ import { endUserRoutes } from '../registry/end-users.js';
 import { organizationRoutes } from '../registry/organizations.js';
 import { permissionRoutes } from '../registry/permissions.js';
 import { templateRoutes } from '../registry/templates.js';
+import type { App } from './app.js';
 import { batchRoutes } from './batch.js';
 import { healthRoutes } from './health.js';
 import { idempotentPosts } from './idempotency.js';
@@ -75,29 +71,6 @@ import { documentation, isFlat } from './openapi.js';
 import { pageRoutes } from './pages.js';
 import { securityHeaders } from './security-headers.js';
 import { detailsOf, type Fault, isJson, jsonFault } from './validation.js';
-
-export type App = FastifyInstance<
-  RawServerDefault,
-  IncomingMessage,
-  ServerResponse,
-  FastifyBaseLogger,
-  TypeBoxTypeProvider
->;
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** Who calls; on every endpoint behind authentication. */
-    caller: Caller;
-    authenticated: Authenticated;
-    /** Whose appToken it was, on the endpoints that take one. */
-    application: Row<'applications'>;
-    /** Where it comes from, behind the proxies that are trusted; empty when the socket has gone meanwhile. */
-    address: string;
-  }
-  interface FastifyInstance {
-    headerPrefix: string;
-  }
-}
 
 /** Builds the server with every route; the caller listens and closes. */
 export async function buildHttp(ctx: Context): Promise<App> {

@@ -11,7 +11,7 @@ import { plainRoutes } from '../entity/plain-routes.js';
 import { parseDate } from '../entity/values.js';
 import { demandReference, find, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
 import { makeSecret } from './secrets/secrets.js';
 

@@ -11,7 +11,7 @@ import type { Context } from '../context.js';
 import { confirmationLetter, farewellLetter, headingFor, sendLetter } from '../emails/texts.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { PlatformError } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { demandEmail, demandFree, emailKey, isAccountUser, type Person } from './identities.js';
 import { findOwn } from './profile.js';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './secrets/mailed-tokens.js';

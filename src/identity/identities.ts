@@ -2,7 +2,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
-import type { Clock, Context } from '../context.js';
+import type { Clock } from '../clock.js';
+import type { Context } from '../context.js';
 import { isEmail } from '../entity/values.js';
 import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';

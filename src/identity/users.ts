@@ -9,7 +9,7 @@ import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
 import { PlatformError } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { insertIdentity, longestEmail, newIdentity } from './identities.js';
 import { names, profileShape, seenAsEndUsers, showProfile } from './profile.js';
 import { longestPassword } from './secrets/passwords.js';

@@ -9,7 +9,7 @@ import type { Context } from '../context.js';
 import { parseDate } from '../entity/values.js';
 import { invalid } from '../errors.js';
 import type { FairQueue } from '../fair-queue.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { logShape, showLog, type WireLog } from './log-entry.js';
 import { readSeverity } from './payload.js';
 

@@ -10,7 +10,7 @@ import { demandPage } from '../entity/listing.js';
 import { idParams, metaShape, nameIgnored, sayIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
 import { FairQueue } from '../fair-queue.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { logShape, showLog, type WireLog } from './log-entry.js';
 import { logSearchRoutes } from './log-search.js';
 import { identifying, readLogEntry, readSeverity, readSourceTime } from './payload.js';

@@ -6,8 +6,8 @@ import type { ProofRefusal, ProvenCaller, Rejection } from '../broker-ports.js';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { type FailureKind, invalid, PlatformError, tooLarge } from '../errors.js';
+import type { App } from '../http/app.js';
 import { idempotentPosts } from '../http/idempotency.js';
-import type { App } from '../http/server.js';
 import { requestRate, requireCaller } from '../identity/sessions/authentication.js';
 
 const query = Type.Object({

@@ -8,7 +8,7 @@ import { type Config, longestRetention } from '../config.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 
 const day = 24 * 60 * 60_000;
 /** Milliseconds between two steps of removing, so that what arrives has most of the writer's time. */

@@ -4,7 +4,7 @@ import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 
 const answer = Type.Object(
   {

@@ -1,8 +1,8 @@
 /** What the process counts, in the text form of Prometheus at /metrics (decisions 5). */
 import { Registry } from 'prom-client';
 import type { Context } from '../context.js';
+import type { App } from '../http/app.js';
 import { demandToken } from '../http/operator-token.js';
-import type { App } from '../http/server.js';
 import { expiringSoon, warnedDays } from '../registry/certificates/expiry.js';
 import { brokerMetrics } from './broker.js';
 import { counter, gauge, gaugeBy } from './exposing.js';

@@ -11,7 +11,7 @@ import type { Listing } from '../entity/listing.js';
 import { plainRoutes } from '../entity/plain-routes.js';
 import { insert, stamp, trash } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { identityFor, longestEmail } from '../identity/identities.js';
 import { Invitations, invitationSent } from '../identity/invitations.js';
 import { longestPassword } from '../identity/secrets/passwords.js';

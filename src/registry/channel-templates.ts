@@ -20,7 +20,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { channelTemplateShape, showChannelTemplate } from './shapes.js';
 
 const streamBridgeDelivery = Type.Integer({

@@ -20,7 +20,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { type FailureKind, invalid, PlatformError } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import {
   commonShape,
   deviceShape,

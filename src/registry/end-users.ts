@@ -24,7 +24,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { identityFor, isAccountUser, longestEmail } from '../identity/identities.js';
 import { Invitations } from '../identity/invitations.js';
 import { longestPassword } from '../identity/secrets/passwords.js';

@@ -25,7 +25,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { fieldBody, organizationShape, showAccount, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { templateFor } from './templates.js';
 

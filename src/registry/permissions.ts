@@ -8,7 +8,7 @@ import { oneOf } from '../entity/listing.js';
 import { nameIgnored } from '../entity/routes.js';
 import { find, placeOf } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { parseTopic } from '../topics.js';
 import { hasFirstOrganizationsLeft, isAttached } from './organizations.js';
 

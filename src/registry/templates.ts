@@ -23,7 +23,7 @@ import {
   trash,
 } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
-import type { App } from '../http/server.js';
+import type { App } from '../http/app.js';
 import { serviceChannels } from './accounts.js';
 import {
   deviceTemplateShape,

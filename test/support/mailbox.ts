@@ -1,5 +1,5 @@
 /** The mail server of a test: keeps what it is given, or refuses it. */
-import type { Mail } from '../../src/context.js';
+import type { Mail } from '../../src/emails/mail.js';
 import type { Letter } from '../../src/emails/texts.js';
 
 export class Mailbox implements Mail {

@@ -1,8 +1,9 @@
 /** Boots the whole service on a temporary directory and speaks to it as clients do: real HTTP, real MQTT. */
 import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
 import type { Test } from 'tap';
+import type { Clock } from '../../src/clock.js';
 import { readConfig } from '../../src/config.js';
-import type { Clock, Mail, Sms } from '../../src/context.js';
+import type { Mail, Sms } from '../../src/emails/mail.js';
 import { openLog } from '../../src/log.js';
 import { type Server, startServer } from '../../src/server.js';
 import { Contract } from './contract.js';

@@ -7,7 +7,7 @@ import { idsOf, type ListQuery, listSchema, oneOf } from '../../entity/listing.j
 import { idParams } from '../../entity/routes.js';
 import { findLive, recoveryWindow, timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { deviceListing } from '../../registry/devices/devices.js';
 import { mostRows, type StoredRow } from '../provisioning/rows.js';
 import type { Before } from './bulk.js';

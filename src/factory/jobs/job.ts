@@ -4,7 +4,8 @@ import { Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
 import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.js';
 import { type Action, type Caller, type EntityKind, isAccountWide } from '../../access.js';
-import type { Clock, Context } from '../../context.js';
+import type { Clock } from '../../clock.js';
+import type { Context } from '../../context.js';
 import { oneOf } from '../../entity/listing.js';
 import { PlatformError } from '../../errors.js';
 

@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
 import { invalid } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { type Job, neededRights, showJob } from '../jobs/job.js';
 import { jobResponse, jobsPath } from '../jobs/routes.js';
 import { checksumOf, findByChecksum, makeJob } from '../jobs/store.js';

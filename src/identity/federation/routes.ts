@@ -11,7 +11,7 @@ import { Attempts, networkOf, sendAllowance } from '../../attempts.js';
 import type { Context } from '../../context.js';
 import { find, timestamp } from '../../entity/verbs.js';
 import { identityErrorCode, invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { claimUnproven, findIdentity } from '../identities.js';
 import { makeSecret } from '../secrets/secrets.js';
 import { admitPerson, loginShape, renewalType } from '../sessions/login.js';

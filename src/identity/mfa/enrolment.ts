@@ -10,7 +10,7 @@ import { writeAs } from '../../entity/authorized-write.js';
 import { nameIgnored } from '../../entity/routes.js';
 import { timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { factorTry } from '../sessions/login-limits.js';
 import {
   confirmedMethods,

@@ -10,7 +10,7 @@ import type { Context } from '../../context.js';
 import { oneOf } from '../../entity/listing.js';
 import { timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { sendSession, sessionShape } from '../sessions/authentication.js';
 import { factorTry } from '../sessions/login-limits.js';
 import type { RenewalType } from '../sessions/sessions.js';

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Db, Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
-import type { Clock } from '../../context.js';
+import type { Clock } from '../../clock.js';
 import { timestamp } from '../../entity/verbs.js';
 import { makeSecret } from './secrets.js';
 

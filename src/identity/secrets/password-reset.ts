@@ -11,7 +11,7 @@ import type { Context } from '../../context.js';
 import { headingFor, resetLetter, sendLetter } from '../../emails/texts.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { PlatformError } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { findIdentity, isAccountUser, setPassword } from '../identities.js';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
 import { longestPassword } from './passwords.js';

@@ -5,7 +5,7 @@ import type { Row } from '../../../db/registry/records.js';
 import { Attempts, sendAllowance } from '../../attempts.js';
 import type { Context } from '../../context.js';
 import { PlatformError } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { findApplication } from '../applications.js';
 import type { Opened } from './sessions.js';
 

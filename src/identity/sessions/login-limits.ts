@@ -4,7 +4,7 @@
  */
 import type { Registry } from '../../../db/registry/index.js';
 import { Attempts, networkOf } from '../../attempts.js';
-import type { Clock } from '../../context.js';
+import type { Clock } from '../../clock.js';
 import type { Allowance } from '../../errors.js';
 
 const minute = 60_000;

@@ -7,7 +7,7 @@ import { networkOf, sendAllowance } from '../../attempts.js';
 import type { Context } from '../../context.js';
 import { oneOf } from '../../entity/listing.js';
 import { PlatformError } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { findApplication } from '../applications.js';
 import { emailKey, findIdentity, longestEmail } from '../identities.js';
 import { confirmedMethods } from '../mfa/factors.js';

@@ -2,7 +2,7 @@
 import { Type } from 'typebox';
 import type { Context } from '../../context.js';
 import { oneOf } from '../../entity/listing.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { sendSession, sessionShape } from './authentication.js';
 
 const tag = 'Identity';

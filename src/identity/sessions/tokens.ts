@@ -13,7 +13,7 @@ import {
   SignJWT,
 } from 'jose';
 import { boundedCache } from '../../../db/sqlite/cache.js';
-import type { Clock } from '../../context.js';
+import type { Clock } from '../../clock.js';
 
 const issuer = 'slipway';
 const algorithm = 'RS256';

@@ -11,7 +11,7 @@ import type { Listing } from '../../entity/listing.js';
 import { plainRoutes } from '../../entity/plain-routes.js';
 import { change, demandReference, find, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { commonShape, showCommon } from '../shapes.js';
 import { certificateShape, pem, readValid, storedForm } from './certificates.js';
 import { authorityFault } from './x509.js';

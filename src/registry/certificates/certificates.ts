@@ -3,13 +3,14 @@
 import { type Static, Type } from 'typebox';
 import { DateText, Id, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
-import type { Clock, Context } from '../../context.js';
+import type { Clock } from '../../clock.js';
+import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { type Listing, oneOf } from '../../entity/listing.js';
 import { plainRoutes } from '../../entity/plain-routes.js';
 import { demandReference, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { activate } from '../credentials/credentials.js';
 import { commonShape, showCommon } from '../shapes.js';
 import { type Certificate, readPem, weaknessOf } from './x509.js';

@@ -10,7 +10,7 @@ import { writeAs } from '../../entity/authorized-write.js';
 import { nameIgnored } from '../../entity/routes.js';
 import { find, findLive, timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { associateDevice } from '../devices/changes.js';
 import { checkCharacter, codeLength, hashesOfCode, hashOfCode, makeCode } from './association-codes.js';
 

@@ -13,8 +13,8 @@ import { oneOf } from '../../entity/listing.js';
 import { etagOf, nameIgnored, sendEntity } from '../../entity/routes.js';
 import { findLive, formatVersion, timestamp } from '../../entity/verbs.js';
 import { unknownReference } from '../../errors.js';
+import type { App } from '../../http/app.js';
 import { noteSecret } from '../../http/idempotency.js';
-import type { App } from '../../http/server.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
 import { noPrevious, secretsInForce } from './overlaps.js';
 

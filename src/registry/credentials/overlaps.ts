@@ -1,6 +1,6 @@
 /** Secrets that overlap (decisions 6, `graceSeconds`): the previous one works for a time, or until the new one connects. */
 import type { CredentialRow, Registry } from '../../../db/registry/index.js';
-import type { Clock } from '../../context.js';
+import type { Clock } from '../../clock.js';
 
 /** Rows of one statement. */
 const rowsAtOnce = 500;

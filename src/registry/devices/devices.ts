@@ -11,7 +11,7 @@ import { entityRoutes } from '../../entity/routes.js';
 import { demandLive, demandReference, demandTrashed, findReached, insert, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import { askedPlace, demandNew, reserve } from '../../factory/station-limits.js';
-import type { App } from '../../http/server.js';
+import type { App } from '../../http/app.js';
 import { accountOf } from '../organizations.js';
 import { deviceShape, showDevice, showDeviceTemplate, showOrganization } from '../shapes.js';
 import { templateFor } from '../templates.js';

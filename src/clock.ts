@@ -1,0 +1,4 @@
+/** The time, replaceable in tests. Milliseconds since 1970. */
+export interface Clock {
+  now(): number;
+}

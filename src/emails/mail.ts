@@ -1,0 +1,11 @@
+/** The interfaces of what sends emails and text messages; tests replace them. */
+
+/** Sends emails; resolves when the next server has accepted the email. */
+export interface Mail {
+  send(letter: { to: string; subject: string; text: string }): Promise<void>;
+}
+
+/** Sends text messages; `to` is a phone number as it was given. */
+export interface Sms {
+  send(message: { to: string; text: string }): Promise<void>;
+}

@@ -1,0 +1,30 @@
+/** The type of the Fastify server with what Slipway adds to requests. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
+import type { Row } from '../../db/registry/records.js';
+import type { Caller } from '../access.js';
+import type { Authenticated } from '../identity/sessions/sessions.js';
+
+export type App = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Who calls; on every endpoint behind authentication. */
+    caller: Caller;
+    authenticated: Authenticated;
+    /** Whose appToken it was, on the endpoints that take one. */
+    application: Row<'applications'>;
+    /** Where it comes from, behind the proxies that are trusted; empty when the socket has gone meanwhile. */
+    address: string;
+  }
+  interface FastifyInstance {
+    headerPrefix: string;
+  }
+}
