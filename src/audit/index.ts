@@ -1,12 +1,14 @@
 /** The audit record: who did what to whose security, when and from where. It is only added to, and holds no secret. */
 
 import type { Selectable } from 'kysely';
+import type { Logger } from 'pino';
 import { type Static, Type } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
-import type { Db } from '../../db/registry/index.js';
+import type { Db, Registry } from '../../db/registry/index.js';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import { boundedCache } from '../../db/sqlite/cache.js';
 import type { Caller, EntityKind } from '../access.js';
+import type { Clock } from '../clock.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import { metaShape, nameIgnored } from '../entity/routes.js';
@@ -76,12 +78,12 @@ const mostWaiting = 10_000;
 const rowsAtOnce = 500;
 
 export class Audit {
-  readonly #ctx: Pick<Context, 'registry' | 'clock' | 'log'>;
+  readonly #ctx: { registry: Registry; clock: Clock; log: Logger };
   readonly #seen = boundedCache<string, number>(samplesRemembered);
   #waiting: AuditEntry[] = [];
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(ctx: Pick<Context, 'registry' | 'clock' | 'log'>) {
+  constructor(ctx: { registry: Registry; clock: Clock; log: Logger }) {
     this.#ctx = ctx;
   }
 
@@ -209,7 +211,7 @@ export function auditRoutes(app: App, ctx: Context): void {
   );
 }
 
-async function readAudit({ registry }: Pick<Context, 'registry'>, asked: Static<typeof query>) {
+async function readAudit({ registry }: { registry: Registry }, asked: Static<typeof query>) {
   const { page = 1, pageSize = 10, sortOrder = 'desc' } = asked;
   const [from, to] = [readDate('from', asked.from), readDate('to', asked.to)];
   let matching = registry.query.selectFrom('auditRecords').where('accountId', '=', asked.accountId);

@@ -5,10 +5,10 @@
  * that fails is tried again smaller, down to one message, so that the one to blame is found and the others pass. Its
  * device is then held back: its rows are passed over, and read again by device when its time has come.
  */
+import type { Logger } from 'pino';
 import type { OutboxChange, OutboxRow } from '../../db/messages/outbox/rows.js';
 import type { MessageStore } from '../../db/messages/store.js';
 import type { Clock } from '../clock.js';
-import type { Context } from '../context.js';
 import type { Reports } from './best-effort.js';
 import { Alarm, pauseAfter } from './pace.js';
 import type { Outcome, Target } from './target.js';
@@ -55,7 +55,7 @@ interface Held {
 export interface Surroundings {
   messages: Pick<MessageStore, 'outbox' | 'recordOutbox'>;
   clock: Clock;
-  log: Pick<Context['log'], 'error'>;
+  log: Pick<Logger, 'error'>;
   /** Milliseconds from the acceptance of a message until a failure makes it a dead letter, and for which it stays to be replayed. */
   retryAge: number;
   deliveredAge: number;

@@ -1,6 +1,8 @@
 /** The live bridges of every account: what passes through the broker goes in here, and out to their targets. */
+
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import pLimit from 'p-limit';
+import type { Logger } from 'pino';
 import { v7 as uuidv7 } from 'uuid';
 import {
   type OutboxChange,
@@ -9,9 +11,13 @@ import {
   type OutboxState,
   outboxStates,
 } from '../../db/messages/outbox/rows.js';
+import type { MessageStore } from '../../db/messages/store.js';
+import type { Registry } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
-import type { Channel } from '../access.js';
-import type { Context } from '../context.js';
+import type { Access, Channel } from '../access.js';
+import type { Clock } from '../clock.js';
+import type { Config } from '../config.js';
+import type { Sealing } from '../identity/secrets/sealing.js';
 import { onBehalfOf } from '../log.js';
 import { formatTopic } from '../topics.js';
 import { BestEffort } from './best-effort.js';
@@ -33,7 +39,15 @@ const states = Object.keys(outboxStates) as OutboxState[];
 export const kinds = ['webhook'] as const;
 
 export type BridgeRow = Row<'bridges'>;
-type BridgesContext = Pick<Context, 'config' | 'clock' | 'log' | 'registry' | 'messages' | 'access' | 'sealing'>;
+type BridgesContext = {
+  config: Config;
+  clock: Clock;
+  log: Logger;
+  registry: Registry;
+  messages: MessageStore;
+  access: Access;
+  sealing: Sealing;
+};
 
 /** A message that has been accepted on a channel, whoever published it. */
 export interface AcceptedMessage {

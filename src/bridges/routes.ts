@@ -3,6 +3,7 @@
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
+import type { Audit } from '../audit/index.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, oneOf } from '../entity/listing.js';
@@ -11,6 +12,7 @@ import { idParams, listResponse, nameIgnored } from '../entity/routes.js';
 import { change, demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
+import type { Sealing } from '../identity/secrets/sealing.js';
 import { makeSecret } from '../identity/secrets/secrets.js';
 import { readDate } from '../messages/query.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
@@ -283,7 +285,7 @@ async function replay(ctx: Context, caller: Caller, row: BridgeRow, body: Static
 
 function recordChange(
   ctx: Context,
-  tx: Parameters<Context['audit']['record']>[0],
+  tx: Parameters<Audit['record']>[0],
   caller: Caller,
   row: BridgeRow,
   what: Record<string, string | boolean>,
@@ -315,7 +317,7 @@ function checkUrl({ config }: Context, text: string): void {
     throw invalid('url', 'must not name a private address; only SLIPWAY_BRIDGE_ALLOW_PRIVATE=true allows it');
 }
 
-function urlOf({ sealing }: Pick<Context, 'sealing'>, { id, sealedUrl }: BridgeRow): string {
+function urlOf({ sealing }: { sealing: Sealing }, { id, sealedUrl }: BridgeRow): string {
   return sealing.open(urlOwner(id), sealedUrl);
 }
 

@@ -1,7 +1,9 @@
 /** What the commands share that work on the files of a data directory, also beside a running server. */
+
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import type { Logger } from 'pino';
 import { isUnfinished } from '../../db/files/incoming.js';
 import { behind } from '../../db/files/schema.js';
 import { lockDirectory, Registry } from '../../db/registry/index.js';
@@ -9,7 +11,6 @@ import { Audit } from '../audit/index.js';
 import { announceChange } from '../changes.js';
 import type { Clock } from '../clock.js';
 import { loadConfig } from '../config.js';
-import type { Context } from '../context.js';
 import { UsageError } from './usage.js';
 
 export { UsageError };
@@ -121,7 +122,7 @@ export function onFiles(args: string[], options: Options, names: readonly string
 }
 
 /** Nothing of a command is noted in the background, so nothing can fail there. */
-const silent = { error: () => {} } as unknown as Context['log'];
+const silent = { error: () => {} } as unknown as Logger;
 
 /** @throws UsageError when the option is missing. */
 export function demanded(values: Values, name: string): string {

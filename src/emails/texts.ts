@@ -1,5 +1,7 @@
 /** The letters that people get, in plain text, and their way out. A letter holds no name that a stranger could choose. */
-import type { Context } from '../context.js';
+import type { Logger } from 'pino';
+import type { Registry } from '../../db/registry/index.js';
+import type { Config } from '../config.js';
 import type { Mail } from './mail.js';
 
 export type Letter = Parameters<Mail['send']>[0];
@@ -69,7 +71,7 @@ function oneLine(name: string): string {
 
 /** What every letter of an account begins with. */
 export async function headingFor(
-  { registry, config }: Pick<Context, 'registry' | 'config'>,
+  { registry, config }: { registry: Registry; config: Config },
   accountId: string,
   to: string,
 ): Promise<Heading> {
@@ -79,7 +81,7 @@ export async function headingFor(
 
 /** Hands a letter over; false when it is not taken. The log says why, and neither the address nor what stands in it. */
 export async function sendLetter(
-  { mail, log }: Pick<Context, 'mail' | 'log'>,
+  { mail, log }: { mail: Mail; log: Logger },
   userId: string,
   letter: Letter,
 ): Promise<boolean> {

@@ -2,11 +2,12 @@
  * Writing as a caller. What a caller may do is decided before a transaction, from memory; between that and its turn the
  * caller may be logged out, deleted or moved, and the entity too. So it is looked at again inside, in the file itself.
  */
-import type { Tx } from '../../db/registry/index.js';
+import type { Registry, Tx } from '../../db/registry/index.js';
 import type { EntityTable } from '../../db/registry/records.js';
+import type { Access } from '../access.js';
 import { type Caller, isApplication } from '../access.js';
-import type { Context } from '../context.js';
 import { PlatformError, unknownReference } from '../errors.js';
+import type { Sessions } from '../identity/sessions/sessions.js';
 import { find, findLive, placeOf } from './verbs.js';
 
 /**
@@ -15,7 +16,7 @@ import { find, findLive, placeOf } from './verbs.js';
  * @throws PlatformError 401/31 after a logout, 403/21 without the role, 404/100 for an entity out of reach now.
  */
 export function writeAs<R>(
-  { registry }: { registry: Pick<Context['registry'], 'transaction'> },
+  { registry }: { registry: Pick<Registry, 'transaction'> },
   caller: Caller,
   entity: [table: EntityTable, id: string] | undefined,
   work: (tx: Tx) => Promise<R>,
@@ -76,7 +77,7 @@ async function reaches(tx: Tx, caller: Caller, organizationId: string | null): P
 
 /** As what somebody may act now who has begun to read or to listen; undefined after a logout, and when it is gone. */
 export function currentCaller(
-  { access, sessions }: Pick<Context, 'access' | 'sessions'>,
+  { access, sessions }: { access: Access; sessions: Sessions },
   { id, sessionId }: Caller,
 ): Caller | undefined {
   if (sessionId !== undefined && !sessions.isOpen(sessionId)) return undefined;

@@ -1,9 +1,9 @@
 /** The URLs of kinds without a trash: made, read, listed, perhaps updated, and deleted for good (decisions 2). */
 
 import type { Static, TObject, TSchema } from 'typebox';
+import type { Registry } from '../../db/registry/index.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
-import type { Action, Caller, EntityKind } from '../access.js';
-import type { Context } from '../context.js';
+import type { Access, Action, Caller, EntityKind } from '../access.js';
 import type { FailureKind } from '../errors.js';
 import type { App } from '../http/app.js';
 import { type Listing, type ListQuery, list, listSchema } from './listing.js';
@@ -58,7 +58,7 @@ interface PlainKind<T extends EntityTable, C extends TObject, U extends TObject>
 /** Mounts one kind below the app's prefix. */
 export function plainRoutes<T extends EntityTable, C extends TObject, U extends TObject>(
   app: App,
-  ctx: Pick<Context, 'access' | 'registry'>,
+  ctx: { access: Access; registry: Registry },
   kind: PlainKind<T, C, U>,
 ): void {
   const { path, entity, wrapper, plural, listing, create, read, update, remove } = kind;

@@ -2,11 +2,11 @@
 
 import type { Kysely } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
+import type { Registry } from '../../db/registry/index.js';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
+import type { Access, Caller } from '../access.js';
 import type { Clock } from '../clock.js';
-import type { Context } from '../context.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import { noteMade } from '../http/idempotency.js';
 
@@ -96,7 +96,7 @@ export async function demandReference<T extends EntityTable>(
  * @throws PlatformError 404 with 100 when it is not there, and the same when it is out of reach.
  */
 export async function findReached<T extends EntityTable>(
-  { registry, access }: Pick<Context, 'registry' | 'access'>,
+  { registry, access }: { registry: Registry; access: Access },
   caller: Caller,
   table: T,
   id: string,
@@ -106,7 +106,7 @@ export async function findReached<T extends EntityTable>(
   return row;
 }
 
-function isReached<T extends EntityTable>(access: Context['access'], caller: Caller, table: T, row: Row<T>): boolean {
+function isReached<T extends EntityTable>(access: Access, caller: Caller, table: T, row: Row<T>): boolean {
   if (table === 'devices') return access.reachesDevice(caller, row as Row<'devices'>);
   return access.reaches(caller, row.accountId, placeOf(table, row));
 }

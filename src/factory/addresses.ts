@@ -1,5 +1,7 @@
 /** Where units connect and where they are claimed (decisions 6): the same for units of a job and for single ones. */
+
 import { Type } from 'typebox';
+import type { Config } from '../config.js';
 import type { Context } from '../context.js';
 import type { App } from '../http/app.js';
 
@@ -12,13 +14,13 @@ export function brokerUrl({ config, broker }: Pick<Context, 'config' | 'broker'>
 }
 
 /** Where whoever holds a unit claims it; withCode adds its code. */
-export function claimUrl({ config }: Pick<Context, 'config'>): string {
+export function claimUrl({ config }: { config: Config }): string {
   if (config.claimUrl) return config.claimUrl;
   const own = `${config.tls ? 'https' : 'http'}://${ownHost(config)}:${config.httpPort}`;
   return `${config.publicUrl ?? own}/claim`;
 }
 
-function ownHost({ host }: Context['config']): string {
+function ownHost({ host }: Config): string {
   return host.includes(':') ? `[${host}]` : host;
 }
 

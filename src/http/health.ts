@@ -1,6 +1,8 @@
 /** Whether the service works, for load balancers and whatever restarts it (decisions 1): /health/live and /health/ready. */
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isStoreBusy } from '../../db/registry/index.js';
+import type { Config } from '../config.js';
 import type { Context } from '../context.js';
 import type { App } from './app.js';
 import { demandToken } from './operator-token.js';
@@ -96,7 +98,7 @@ export class Health {
 }
 
 /** Mounts the endpoints: open unless SLIPWAY_METRICS_TOKEN is set, as the metrics are. */
-export function healthRoutes(app: App, ctx: Pick<Context, 'config' | 'health'>): void {
+export function healthRoutes(app: App, ctx: { config: Config; health: Health }): void {
   app.get('/health/live', { schema: { hide: true } }, async (request, reply) => {
     demandToken(request, ctx.config.metricsToken);
     reply.header('cache-control', 'no-store');

@@ -7,7 +7,6 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import { type TSchema, Type } from 'typebox';
 import type { Access, Action, Caller, EntityKind } from '../access.js';
-import type { Context } from '../context.js';
 import {
   errorShape,
   type FailureKind,
@@ -62,7 +61,7 @@ const tags = [
 ];
 
 /** Serves the document at /openapi.json and as pages at /docs. Register it before the routes. */
-export async function documentation(app: App, { access }: Pick<Context, 'access'>): Promise<void> {
+export async function documentation(app: App, { access }: { access: Access }): Promise<void> {
   const prefix = app.headerPrefix;
   await app.register(swagger, {
     openapi: {

@@ -1,9 +1,12 @@
 /** Applications (decisions 4): programs that call. The appToken is shown once and stored hashed. */
+
 import { createHash } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/registry/index.js';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import { applicationKinds, type Caller } from '../access.js';
+import type { Audit } from '../audit/index.js';
+import type { Clock } from '../clock.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, oneOf } from '../entity/listing.js';
@@ -129,7 +132,7 @@ async function createApplication(ctx: Context, caller: Caller, body: CreateBody)
 /** Stores a new application whose appToken is known to the caller alone. @throws as createApplication. */
 export async function insertApplication(
   tx: Tx,
-  clock: Context['clock'],
+  clock: Clock,
   by: Pick<Caller, 'id' | 'accountId'>,
   body: Omit<CreateBody, 'accountId'>,
   appToken: string,
@@ -150,7 +153,7 @@ export async function insertApplication(
 /** The limits of a station, which every station has and nothing else; what they name must be there. */
 async function readStation(
   tx: Tx,
-  clock: Context['clock'],
+  clock: Clock,
   accountId: string,
   body: Omit<CreateBody, 'accountId'>,
 ): Promise<StationColumns> {
@@ -183,7 +186,7 @@ async function deleteApplication(ctx: Context, caller: Caller, id: string) {
  */
 export async function revokeApplication(
   tx: Tx,
-  { clock, audit }: Pick<Context, 'clock' | 'audit'>,
+  { clock, audit }: { clock: Clock; audit: Audit },
   id: string,
   actor: Caller | undefined,
   details: Record<string, string>,

@@ -1,12 +1,14 @@
 /** Identities: the people who can log in. An e-mail address is one identity of its account, in any letter case. */
+
 import { v7 as uuidv7 } from 'uuid';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Clock } from '../clock.js';
-import type { Context } from '../context.js';
 import { isEmail } from '../entity/values.js';
 import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
+import type { Passwords } from './secrets/passwords.js';
+import type { Sessions } from './sessions/sessions.js';
 
 /** Characters of an e-mail address. */
 export const longestEmail = 254;
@@ -59,7 +61,7 @@ interface NewUserBody {
  * @throws PlatformError 400 with 106 naming the property, as the spec's rules say.
  */
 export async function identityFor(
-  { clock, passwords }: Pick<Context, 'clock' | 'passwords'>,
+  { clock, passwords }: { clock: Clock; passwords: Passwords },
   accountId: string,
   { createIdmUser, idmUserEmail: email, idmUserPassword: password }: NewUserBody,
 ): Promise<Row<'identities'>> {
@@ -118,7 +120,7 @@ export async function isAccountUser(db: Db, userId: string): Promise<boolean> {
  */
 export async function setPassword(
   tx: Tx,
-  { sessions }: Pick<Context, 'sessions'>,
+  { sessions }: { sessions: Sessions },
   userId: string,
   passwordHash: string,
   except?: string,
@@ -133,11 +135,7 @@ export async function setPassword(
  * The owner of the address has come, by a proof that is not a password, to an identity that somebody registered without
  * showing that it was theirs: what that somebody has set up ends. The ids of the sessions that end.
  */
-export async function claimUnproven(
-  tx: Tx,
-  { sessions }: Pick<Context, 'sessions'>,
-  userId: string,
-): Promise<string[]> {
+export async function claimUnproven(tx: Tx, { sessions }: { sessions: Sessions }, userId: string): Promise<string[]> {
   const unproven = tx.updateTable('identities').set({ emailUnproven: 0, passwordHash: null });
   const { numUpdatedRows } = await unproven.where('id', '=', userId).where('emailUnproven', '=', 1).executeTakeFirst();
   if (numUpdatedRows === 0n) return [];

@@ -5,7 +5,9 @@
  */
 
 import { type Static, Type } from 'typebox';
+import type { Registry } from '../../db/registry/index.js';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
+import type { Access } from '../access.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { networkOf } from '../attempts.js';
 import type { Context } from '../context.js';
@@ -135,7 +137,7 @@ export function profileRoutes(app: App, ctx: Context): void {
 
 /** Which of these people the caller sees as end-users; the live ones in its reach. */
 export async function seenAsEndUsers(
-  { registry, access }: Pick<Context, 'registry' | 'access'>,
+  { registry, access }: { registry: Registry; access: Access },
   caller: Caller,
   userIds: readonly string[],
 ): Promise<Set<string>> {

@@ -1,6 +1,9 @@
 /** The bounds of what is kept (decisions 7): the cap on bytes, and what must stay free on the disk. */
+
 import { statfs } from 'node:fs/promises';
-import type { Context } from '../context.js';
+import type { Logger } from 'pino';
+import type { MessageStore } from '../../db/messages/store.js';
+import type { Config } from '../config.js';
 
 /** Milliseconds between two looks at the disk. */
 const diskInterval = 1000;
@@ -20,7 +23,7 @@ const outgrown =
 
 const outboxOutgrown = 'What bridges have not delivered takes half of SLIPWAY_MESSAGES_MAX_BYTES.';
 
-type Services = Pick<Context, 'config' | 'messages' | 'log'>;
+type Services = { config: Config; messages: MessageStore; log: Logger };
 
 /** Watches disk and store while the service runs; the store refuses what there is no room for. */
 export class Keeping {

@@ -3,7 +3,9 @@
 import { Type } from 'typebox';
 import { type LogCondition, mostFound, type TextField, textFields } from '../../db/messages/logs/search.js';
 import { wordsOf } from '../../db/messages/logs/terms.js';
+import type { MessageStore } from '../../db/messages/store.js';
 import { type LogQuestion, type Severity, severities, timeLimit } from '../../db/messages/store.js';
+import type { Access } from '../access.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { parseDate } from '../entity/values.js';
@@ -97,7 +99,7 @@ export function logSearchRoutes(app: App, ctx: Context, turns: FairQueue): void 
  * @throws PlatformError 403/21; 400/106 naming the clause that is not understood, or for a search that takes too long.
  */
 export async function searchLogs(
-  { access, messages }: Pick<Context, 'access' | 'messages'>,
+  { access, messages }: { access: Access; messages: MessageStore },
   caller: Caller,
   asked: object,
 ): Promise<SearchAnswer> {

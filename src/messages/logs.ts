@@ -2,9 +2,10 @@
 
 import { type Static, Type } from 'typebox';
 import { mostFound } from '../../db/messages/logs/search.js';
+import type { MessageStore } from '../../db/messages/store.js';
 import { longestLogEntry, type Severity, severities } from '../../db/messages/store.js';
 import type { Placement } from '../../db/registry/index.js';
-import type { Caller } from '../access.js';
+import type { Access, Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { demandPage } from '../entity/listing.js';
 import { idParams, metaShape, nameIgnored, sayIgnored } from '../entity/routes.js';
@@ -138,7 +139,7 @@ export function logRoutes(app: App, ctx: Context): void {
  * looked for in too many entries; 416/109 past the last page.
  */
 export async function readLogs(
-  { access, messages }: Pick<Context, 'access' | 'messages'>,
+  { access, messages }: { access: Access; messages: MessageStore },
   caller: Caller,
   deviceId: string,
   query: LogQuery,
@@ -195,7 +196,7 @@ function checkEntry({ severity, sourceTimestamp }: Static<typeof entryBody>, pla
     throw invalid([...place, 'sourceTimestamp'].join('.'), 'must be an ISO 8601 date, or milliseconds since 1970');
 }
 
-function demandDevice(access: Context['access'], caller: Caller, deviceId: string): Placement {
+function demandDevice(access: Access, caller: Caller, deviceId: string): Placement {
   const device = access.placement(deviceId);
   if (!device || !access.reaches(caller, device.accountId, device.organizationId)) throw new PlatformError('notFound');
   if (device.deleted !== null) throw new PlatformError('deleted');

@@ -1,8 +1,10 @@
 /** Publishing over HTTP (decisions 7), with what MQTT takes as well: a username and password, or a token. */
+
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Caller } from '../access.js';
 import type { ProofRefusal, ProvenCaller, Rejection } from '../broker-ports.js';
+import type { Config } from '../config.js';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { type FailureKind, invalid, PlatformError, tooLarge } from '../errors.js';
@@ -89,7 +91,7 @@ function mountPublish(scope: App, ctx: Context, hide: boolean): void {
 }
 
 /** The variable that says how large a payload over HTTP may be. */
-export function payloadLimit({ config }: Pick<Context, 'config'>): string {
+export function payloadLimit({ config }: { config: Config }): string {
   return config.mqtt.maxPayloadBytes > 0 ? 'SLIPWAY_MQTT_MAX_PAYLOAD_BYTES' : 'SLIPWAY_HTTP_BODY_BYTES';
 }
 

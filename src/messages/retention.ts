@@ -1,9 +1,12 @@
 /** How long points and log entries are kept (decisions 7): as the channel says, else the account, else the service. */
+
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
-import type { Point } from '../../db/messages/store.js';
+import type { MessageStore, Point } from '../../db/messages/store.js';
+import type { Registry } from '../../db/registry/index.js';
 import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
+import type { Clock } from '../clock.js';
 import { type Config, longestRetention } from '../config.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
@@ -14,7 +17,7 @@ const day = 24 * 60 * 60_000;
 /** Milliseconds between two steps of removing, so that what arrives has most of the writer's time. */
 const stepPause = 20;
 
-type Services = Pick<Context, 'registry' | 'clock'> & { config: Pick<Config, 'messages'> };
+type Services = { registry: Registry; clock: Clock } & { config: Pick<Config, 'messages'> };
 
 /** What the accounts have set, in memory: it is asked for with every message. */
 export class Retention {
@@ -62,7 +65,7 @@ export class Retention {
 
 /** Removes what has had its time, now; `isStopped` is asked between the steps. */
 export async function expireMessages(
-  { registry, messages, retention }: Pick<Context, 'registry' | 'messages' | 'retention'>,
+  { registry, messages, retention }: { registry: Registry; messages: MessageStore; retention: Retention },
   isStopped: () => boolean = () => false,
 ): Promise<void> {
   const channels = await registry.query

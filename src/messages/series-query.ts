@@ -2,12 +2,14 @@
 
 import { type Static, type TObject, Type } from 'typebox';
 import { aggregates } from '../../db/messages/series/ranges.js';
-import type { Point, SeriesKey } from '../../db/messages/store.js';
-import type { Caller } from '../access.js';
-import type { Context } from '../context.js';
+import type { MessageStore, Point, SeriesKey } from '../../db/messages/store.js';
+import type { Access, Caller } from '../access.js';
+import type { Clock } from '../clock.js';
+import type { Config } from '../config.js';
 import { currentCaller } from '../entity/authorized-write.js';
 import { oneOf } from '../entity/listing.js';
 import { invalid, PlatformError } from '../errors.js';
+import type { Sessions } from '../identity/sessions/sessions.js';
 import { parseTopic } from '../topics.js';
 import { isoDates } from './iso-dates.js';
 import { readDate } from './query.js';
@@ -132,7 +134,7 @@ export interface SeriesAnswer {
   result: Group[];
 }
 
-export type Services = Pick<Context, 'config' | 'access' | 'messages' | 'sessions' | 'clock'>;
+export type Services = { config: Config; access: Access; messages: MessageStore; sessions: Sessions; clock: Clock };
 
 /**
  * The series behind a topic that the caller may hear; undefined when the channel stores nothing.

@@ -1,5 +1,9 @@
 /** What the process counts, in the text form of Prometheus at /metrics (decisions 5). */
+
 import { Registry } from 'prom-client';
+import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
+import type { Bridges } from '../bridges/index.js';
+import type { Clock } from '../clock.js';
 import type { Context } from '../context.js';
 import type { App } from '../http/app.js';
 import { demandToken } from '../http/operator-token.js';
@@ -78,7 +82,7 @@ function queueMetrics(
 }
 
 /** Of all accounts, certificates of devices and CAs: counted when asked for, in an index, and to a hundred thousand. */
-function certificateMetrics(registry: Registry, ctx: Pick<Context, 'registry' | 'clock'>): void {
+function certificateMetrics(registry: Registry, ctx: { registry: DeviceRegistry; clock: Clock }): void {
   const labels = ['kind', 'within'];
   gaugeBy(registry, 'slipway_certificates_expiring', 'Registered certificates that expire soon.', labels, () => {
     const { certificates, authorities } = expiringSoon(ctx);
@@ -90,7 +94,7 @@ function certificateMetrics(registry: Registry, ctx: Pick<Context, 'registry' | 
   });
 }
 
-function bridgeMetrics(registry: Registry, { bridges }: Pick<Context, 'bridges'>): void {
+function bridgeMetrics(registry: Registry, { bridges }: { bridges: Bridges }): void {
   const { counters } = bridges;
   const count = (name: string, help: string, read: () => number) =>
     counter(registry, `slipway_bridge_${name}_total`, help, read);

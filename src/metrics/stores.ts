@@ -1,12 +1,15 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Registry } from 'prom-client';
-import type { Context } from '../context.js';
+import type { MessageStore } from '../../db/messages/store.js';
+import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
+import type { Config } from '../config.js';
+import type { Keeping } from '../messages/keeping.js';
 import { gauge, gaugeBy, histogram } from './exposing.js';
 
 const files = { database: '', wal: '-wal' } as const;
 
-type Services = Pick<Context, 'messages' | 'registry' | 'keeping' | 'config'>;
+type Services = { messages: MessageStore; registry: DeviceRegistry; keeping: Keeping; config: Config };
 
 /** Both stores: their files, their commits, what is in them. */
 export function storeMetrics(registry: Registry, services: Services): void {

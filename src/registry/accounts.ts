@@ -1,8 +1,10 @@
 /** Accounts: a hard wall around everything of one customer of the service (decisions 1). */
+
 import { v7 as uuidv7 } from 'uuid';
+import type { Registry } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import { serviceChannelNames } from '../access.js';
-import type { Context } from '../context.js';
+import type { Clock } from '../clock.js';
 import { insert, stamp, timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
@@ -27,7 +29,7 @@ export interface CreatedAccount {
  * @throws PlatformError 400 with 106 for an e-mail or password that cannot be, or an id that is taken.
  */
 export async function createAccount(
-  { registry, clock, passwords }: Pick<Context, 'registry' | 'clock'> & { passwords: Passwords },
+  { registry, clock, passwords }: { registry: Registry; clock: Clock } & { passwords: Passwords },
   account: NewAccount,
 ): Promise<CreatedAccount> {
   const { name, adminEmail } = account;

@@ -1,11 +1,18 @@
 /** The end of what has been in the trash for 30 days (spec 3.2, decisions 3), in small steps, with all that belongs to it. */
+
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Kysely, sql } from 'kysely';
-import type { Tx } from '../../db/registry/index.js';
+import type { Logger } from 'pino';
+import type { MessageStore } from '../../db/messages/store.js';
+import type { Registry, Tx } from '../../db/registry/index.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
-import type { Context } from '../context.js';
+import type { Access } from '../access.js';
+import type { Bridges } from '../bridges/index.js';
+import type { Clock } from '../clock.js';
+import type { Fields } from '../entity/fields.js';
 import { find, recoveryWindow, timestamp } from '../entity/verbs.js';
 import { answerLifetime } from '../http/idempotency.js';
+import type { Retention } from '../messages/retention.js';
 import { expireMessages } from '../messages/retention.js';
 
 /** Rows that one transaction looks at, so that other writers and the event loop get their turn in between. */
@@ -15,10 +22,16 @@ const interval = 60 * 60_000;
 const firstRun = 60_000;
 const day = 24 * 60 * 60_000;
 
-type PurgeContext = Pick<
-  Context,
-  'registry' | 'messages' | 'bridges' | 'retention' | 'clock' | 'log' | 'access' | 'fields'
->;
+type PurgeContext = {
+  registry: Registry;
+  messages: MessageStore;
+  bridges: Bridges;
+  retention: Retention;
+  clock: Clock;
+  log: Logger;
+  access: Access;
+  fields: Fields;
+};
 
 /** What still points at a row of a table; while it does, the row stays. Children in the trash count too. */
 const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityTable, string]> }> = [

@@ -2,8 +2,9 @@
 
 import { type TProperties, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
-import type { Channel } from '../access.js';
-import type { Context } from '../context.js';
+import type { Access, Channel } from '../access.js';
+import type { Config } from '../config.js';
+import type { Fields } from '../entity/fields.js';
 import { builtInFields, type Field, type FieldKind, showFields } from '../entity/values.js';
 import { formatVersion } from '../entity/verbs.js';
 import { invitationSent } from '../identity/invitations.js';
@@ -75,7 +76,7 @@ export function fieldBody(kind: FieldKind): TProperties {
 }
 
 /** What showing an entity looks at. */
-export type ShowContext = Pick<Context, 'access' | 'config' | 'fields'>;
+export type ShowContext = { access: Access; config: Config; fields: Fields };
 
 // Accounts
 

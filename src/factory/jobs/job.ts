@@ -1,11 +1,11 @@
 /** A job (decisions 6): work on many devices, as a row of the registry and on the wire. */
 
 import { Type } from 'typebox';
-import type { Tx } from '../../../db/registry/index.js';
+import type { Registry, Tx } from '../../../db/registry/index.js';
 import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.js';
+import type { Access } from '../../access.js';
 import { type Action, type Caller, type EntityKind, isAccountWide } from '../../access.js';
 import type { Clock } from '../../clock.js';
-import type { Context } from '../../context.js';
 import { oneOf } from '../../entity/listing.js';
 import { PlatformError } from '../../errors.js';
 
@@ -77,7 +77,7 @@ export function isMaker(caller: Caller, { createdById, createdByKind }: Job): bo
  * Who works: whoever made the job, with the rights that are left.
  * @throws PlatformError 403/21 when they do not suffice any more.
  */
-export function workerOf({ access }: Pick<Context, 'access'>, job: Job): Caller {
+export function workerOf({ access }: { access: Access }, job: Job): Caller {
   const { createdById, createdByKind, action } = job;
   const caller = access.callerOf(createdById) ?? access.callerOfApplication(createdById);
   if (caller?.kind !== createdByKind || caller.accountId !== job.accountId)
@@ -87,7 +87,7 @@ export function workerOf({ access }: Pick<Context, 'access'>, job: Job): Caller 
 }
 
 /** A job that the caller may see: of its account, or its own. @throws PlatformError 404/100. */
-export async function findJob({ registry }: Pick<Context, 'registry'>, caller: Caller, id: string): Promise<Job> {
+export async function findJob({ registry }: { registry: Registry }, caller: Caller, id: string): Promise<Job> {
   const job = await registry.query.selectFrom('jobs').selectAll().where('id', '=', id).executeTakeFirst();
   const isSeen = job && job.accountId === caller.accountId && (isAccountWide(caller) || isMaker(caller, job));
   if (!isSeen || job.state === receiving) throw new PlatformError('notFound');

@@ -1,8 +1,10 @@
 /** How a job comes to be, and what can be done to it: cancel, retry, confirm. */
+
 import { createHash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { v7 as uuidv7 } from 'uuid';
+import type { Registry } from '../../../db/registry/index.js';
 import { type Db, isUniqueViolation, type Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
 import type { Caller } from '../../access.js';
@@ -50,7 +52,7 @@ export function checksumOf({ kind, id, accountId }: Caller, action: JobAction, a
   return createHash('sha256').update(parts.join('\0')).digest('base64');
 }
 
-export async function findByChecksum({ query }: Context['registry'], checksum: string): Promise<Job | undefined> {
+export async function findByChecksum({ query }: Registry, checksum: string): Promise<Job | undefined> {
   return query.selectFrom('jobs').selectAll().where('checksum', '=', checksum).executeTakeFirst();
 }
 

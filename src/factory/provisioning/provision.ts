@@ -1,12 +1,13 @@
 /** Rows to devices, each with its credential and its association code (decisions 6). */
+
 import { Ajv, type ErrorObject } from 'ajv';
 import { sql } from 'kysely';
-import type { Db, Tx } from '../../../db/registry/index.js';
+import type { Db, Registry, Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
 import type { Row } from '../../../db/registry/records.js';
 import { Slices } from '../../../db/sqlite/slices.js';
 import { type Caller, isAccountWide, type Station } from '../../access.js';
-import type { Context } from '../../context.js';
+import type { Clock } from '../../clock.js';
 import { findUnstorable, unstorable } from '../../entity/values.js';
 import { findLive, timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
@@ -46,7 +47,7 @@ export interface Place {
 }
 
 /** The columns that rows may have in an account: a custom field of any of its templates among them. */
-export async function knownColumns({ registry }: Pick<Context, 'registry'>, accountId: string): Promise<Set<string>> {
+export async function knownColumns({ registry }: { registry: Registry }, accountId: string): Promise<Set<string>> {
   const fields = registry.query.selectFrom('customFields').select('name').distinct();
   const custom = await fields
     .where('accountId', '=', accountId)
@@ -110,7 +111,7 @@ export class Places {
  * `organization`, also for a station that asks for others than its own.
  */
 export async function defaultPlace(
-  { registry }: Pick<Context, 'registry'>,
+  { registry }: { registry: Registry },
   caller: Caller,
   asked: { template?: string; organization?: string },
 ): Promise<Place> {
@@ -339,7 +340,7 @@ async function findMissing(
 }
 
 /** Counts units of a station; the failed rows of those that are too many, which are the last. */
-async function reserveFor(tx: Tx, { clock }: Pick<Context, 'clock'>, caller: Caller, units: readonly Unit[]) {
+async function reserveFor(tx: Tx, { clock }: { clock: Clock }, caller: Caller, units: readonly Unit[]) {
   if (units.length === 0) return [];
   try {
     await reserve(tx, caller, units.length, clock);

@@ -1,10 +1,12 @@
 /** The results of a job as units (decisions 6), read a few at a time as they are sent. */
+
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
 import { inGroups } from '../../crockford.js';
 import { currentCaller } from '../../entity/authorized-write.js';
 import { invalid, PlatformError } from '../../errors.js';
+import type { Sealing } from '../../identity/secrets/sealing.js';
 import { formatTopic } from '../../topics.js';
 import { brokerUrl, claimUrl } from '../addresses.js';
 import { withCode } from '../claim-url.js';
@@ -18,7 +20,7 @@ const unitsAtOnce = 50;
  * The results of a job, for whoever made it.
  * @throws PlatformError 403/21 for others, 400/106 while it runs or when it has none, 410/106 when they have been destroyed.
  */
-export function openResults(ctx: Pick<Context, 'sealing'>, caller: Caller, job: Job): ResultSeal {
+export function openResults(ctx: { sealing: Sealing }, caller: Caller, job: Job): ResultSeal {
   demandResults(caller, job);
   const seal = ResultSeal.of(ctx, job);
   if (!seal) throw new PlatformError('resultsGone');

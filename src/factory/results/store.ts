@@ -1,6 +1,7 @@
 /** What a row has made, sealed with a key of its job (decisions 6): without the key nobody reads it again. */
+
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
-import type { Context } from '../../context.js';
+import type { Sealing } from '../../identity/secrets/sealing.js';
 import type { Job } from '../jobs/job.js';
 
 const keyBytes = 32;
@@ -15,7 +16,7 @@ export interface Result {
 }
 
 /** A new key for the results of a job, as it is stored. */
-export function makeResultKey(sealing: Context['sealing'], jobId: string): string {
+export function makeResultKey(sealing: Sealing, jobId: string): string {
   return sealing.seal(`job/${jobId}`, randomBytes(keyBytes).toString('base64'));
 }
 
@@ -31,7 +32,7 @@ export class ResultSeal {
 
   /** Undefined when the job has no key: it has no results, or they have been destroyed. */
   static of(
-    { sealing }: Pick<Context, 'sealing'>,
+    { sealing }: { sealing: Sealing },
     { id, sealedKey }: Pick<Job, 'id' | 'sealedKey'>,
   ): ResultSeal | undefined {
     if (sealedKey === null) return undefined;

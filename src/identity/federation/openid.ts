@@ -2,12 +2,15 @@
  * Speaks to OpenID providers: where to send a browser, and what the code that it brings back proves. openid-client checks
  * issuer, audience, nonce, times and signature; here is what surrounds it: time, size, addresses, and which failure is whose.
  */
+
 import { LRUCache } from 'lru-cache';
 import * as openid from 'openid-client';
+import type { Logger } from 'pino';
 import type { Row } from '../../../db/registry/records.js';
-import type { Context } from '../../context.js';
+import type { Clock } from '../../clock.js';
 import { isEmail } from '../../entity/values.js';
 import { PlatformError } from '../../errors.js';
+import type { Sealing } from '../secrets/sealing.js';
 import { isSecure } from './providers.js';
 
 /** Milliseconds that a provider has for everything that it is asked in one request of ours. */
@@ -48,13 +51,13 @@ export interface Proof {
 type Provider = Row<'identityProviders'>;
 
 export class OpenId {
-  readonly #ctx: Pick<Context, 'clock' | 'log' | 'sealing'>;
+  readonly #ctx: { clock: Clock; log: Logger; sealing: Sealing };
   readonly #deadlines = new Set<AbortController>();
   readonly #metadata = new LRUCache<string, { found: Promise<openid.ServerMetadata>; at: number }>({
     max: metadataKept,
   });
 
-  constructor(ctx: Pick<Context, 'clock' | 'log' | 'sealing'>) {
+  constructor(ctx: { clock: Clock; log: Logger; sealing: Sealing }) {
     this.#ctx = ctx;
   }
 

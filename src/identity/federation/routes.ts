@@ -2,12 +2,14 @@
  * Federated login by OpenID Connect (spec 5.2, decisions 4): authorization code flow with PKCE, state and nonce. A person
  * is known by issuer and subject, and linked the first time by an e-mail address that the provider has verified.
  */
+
 import { createHash } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import { Attempts, networkOf, sendAllowance } from '../../attempts.js';
+import type { Config } from '../../config.js';
 import type { Context } from '../../context.js';
 import { find, timestamp } from '../../entity/verbs.js';
 import { identityErrorCode, invalid, PlatformError } from '../../errors.js';
@@ -147,12 +149,12 @@ function keepToOurselves(reply: FastifyReply): void {
 }
 
 /** Where providers send browsers back to, which is to be registered there. */
-function callbackUrl({ config }: Pick<Context, 'config'>, app: App): URL {
+function callbackUrl({ config }: { config: Config }, app: App): URL {
   return new URL(`${config.publicUrl ?? app.listeningOrigin}/api/v1/oauth2/callback`);
 }
 
 /** One cookie for each login, so that two in one browser do not disturb each other. */
-function cookieName({ config }: Pick<Context, 'config'>, state: string): string {
+function cookieName({ config }: { config: Config }, state: string): string {
   return `${config.headerPrefix}-login-${digest(state).slice(0, 16)}`;
 }
 

@@ -5,6 +5,7 @@ import type { Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { sendAllowance } from '../../attempts.js';
+import type { Audit } from '../../audit/index.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { nameIgnored } from '../../entity/routes.js';
@@ -217,7 +218,7 @@ function readPhoneNumber(given: string): string {
 
 /** Does something with one's own factors; a wrong code stands in the audit record. */
 async function recordingWrongCodes<T>(
-  { audit }: Pick<Context, 'audit'>,
+  { audit }: { audit: Audit },
   caller: Caller,
   details: { mfaMethod: MfaMethod; change: 'confirmed' | 'removed' },
   work: () => Promise<T>,

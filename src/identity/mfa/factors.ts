@@ -2,15 +2,18 @@
  * Second factors of a person (decisions 4): what is set up, and the codes that prove it. A code is taken in the
  * transaction of what it permits, so that it works once however often it comes at once.
  */
+
 import { randomInt } from 'node:crypto';
 import { Secret, TOTP } from 'otpauth';
 import type { Db, Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { Attempts } from '../../attempts.js';
-import type { Context } from '../../context.js';
+import type { Clock } from '../../clock.js';
 import { inGroups, randomCharacters, readTyped } from '../../crockford.js';
+import type { Sms } from '../../emails/mail.js';
 import type { Allowance } from '../../errors.js';
+import type { Sealing } from '../secrets/sealing.js';
 
 export const mfaMethods = ['totp', 'sms'] as const;
 export type MfaMethod = (typeof mfaMethods)[number];
@@ -67,7 +70,7 @@ export function newTotp(accountName: string, email: string): TOTP {
 
 /** Takes the code of an authenticator app; false when it is wrong, or one of its time or a later one has been taken. */
 export async function takeTotp(
-  { clock, sealing }: Pick<Context, 'clock' | 'sealing'>,
+  { clock, sealing }: { clock: Clock; sealing: Sealing },
   tx: Tx,
   { userId, sealedSecret }: Row<'mfaMethods'>,
   typed: string,
@@ -90,11 +93,7 @@ export async function takeTotp(
 }
 
 /** Replaces the recovery codes of an identity; the answer is the only place where the new ones stand. */
-export async function makeRecoveryCodes(
-  { sealing }: Pick<Context, 'sealing'>,
-  tx: Tx,
-  userId: string,
-): Promise<string[]> {
+export async function makeRecoveryCodes({ sealing }: { sealing: Sealing }, tx: Tx, userId: string): Promise<string[]> {
   const codes = Array.from({ length: recoveryCodes }, () => randomCharacters(recoveryLength));
   await tx.deleteFrom('recoveryCodes').where('userId', '=', userId).execute();
   await tx
@@ -106,7 +105,7 @@ export async function makeRecoveryCodes(
 
 /** Takes a recovery code; false when it is wrong or has been taken. */
 export async function takeRecoveryCode(
-  { sealing }: Pick<Context, 'sealing'>,
+  { sealing }: { sealing: Sealing },
   tx: Tx,
   userId: string,
   typed: string,
@@ -133,13 +132,13 @@ interface TextToCome extends Pick<Caller, 'id' | 'accountId'> {
 
 /** Codes by text message: six digits for ten minutes. Whoever checks one has counted the try before, and removes it. */
 export class TextedCodes {
-  readonly #ctx: Pick<Context, 'clock' | 'sealing' | 'sms'>;
+  readonly #ctx: { clock: Clock; sealing: Sealing; sms: Sms };
   readonly #texts: Attempts;
   // Apart from each other, so that whoever names numbers keeps nobody from logging in.
   readonly #toEnrolling: Attempts;
   readonly #toConfirmed: Attempts;
 
-  constructor(ctx: Pick<Context, 'clock' | 'sealing' | 'sms'>) {
+  constructor(ctx: { clock: Clock; sealing: Sealing; sms: Sms }) {
     this.#ctx = ctx;
     this.#texts = new Attempts(ctx.clock, textsPerHour, 60 * minute);
     this.#toEnrolling = new Attempts(ctx.clock, accountTextsPerHour.enrolling, 60 * minute);

@@ -1,4 +1,5 @@
 /** The second step of a login: a code of a second factor (spec 4.2, 5.5, decisions 4). */
+
 import { randomUUID } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
@@ -11,6 +12,7 @@ import { oneOf } from '../../entity/listing.js';
 import { timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
+import type { Sealing } from '../secrets/sealing.js';
 import { sendSession, sessionShape } from '../sessions/authentication.js';
 import { factorTry } from '../sessions/login-limits.js';
 import type { RenewalType } from '../sessions/sessions.js';
@@ -251,6 +253,6 @@ function wrongCode(): PlatformError {
   return new PlatformError('badCredentials', { message: 'The code is wrong, used or too old.' });
 }
 
-function hashToken({ sealing }: Pick<Context, 'sealing'>, token: string): string {
+function hashToken({ sealing }: { sealing: Sealing }, token: string): string {
   return sealing.digest('mfaToken', token.toLowerCase());
 }

@@ -8,6 +8,7 @@ import { Id, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { Attempts, sendAllowance } from '../../attempts.js';
 import type { Context } from '../../context.js';
+import type { LetterLimits } from '../../emails/limits.js';
 import { headingFor, resetLetter, sendLetter } from '../../emails/texts.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { PlatformError } from '../../errors.js';
@@ -161,7 +162,7 @@ async function giveResetToken(
 
 /** Counts a letter to a person; the answer takes that back. @throws PlatformError 429, and counts nothing then. */
 function countLetter(
-  { letterLimits }: Pick<Context, 'letterLimits'>,
+  { letterLimits }: { letterLimits: LetterLimits },
   mails: Attempts,
   { id: by }: Row<'applications'>,
   { id, accountId, email: to }: Row<'identities'>,

@@ -1,8 +1,11 @@
 /** Who calls: the token of a request, checked and renewed (spec 5, decisions 4). */
+
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.js';
 import { Attempts, sendAllowance } from '../../attempts.js';
+import type { Clock } from '../../clock.js';
+import type { Config } from '../../config.js';
 import type { Context } from '../../context.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
@@ -62,7 +65,7 @@ function tellRevocation(app: App, { revocations, config }: Context): void {
 }
 
 /** The requests of one caller in a second, counted on their own in each place that asks for it. */
-export function requestRate({ clock, config }: Pick<Context, 'clock' | 'config'>): Attempts {
+export function requestRate({ clock, config }: { clock: Clock; config: Config }): Attempts {
   const message = 'SLIPWAY_HTTP_RATE_PER_CALLER: too many requests of one caller.';
   return new Attempts(clock, config.httpRatePerCaller, 1000, message);
 }

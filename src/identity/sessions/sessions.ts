@@ -1,16 +1,17 @@
 /** Login sessions (spec 5, decisions 4): a session lasts as long as its renewal type says, a token 20 minutes. */
+
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
-import type { SessionRow, Tx } from '../../../db/registry/index.js';
+import type { Registry, SessionRow, Tx } from '../../../db/registry/index.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
+import type { Access } from '../../access.js';
 import { type Caller, isApplication } from '../../access.js';
 import { networkOf } from '../../attempts.js';
 import type { Clock } from '../../clock.js';
-import type { Context } from '../../context.js';
 import { timestamp } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import { makeSecret } from '../secrets/secrets.js';
-import type { Claims } from './tokens.js';
+import type { Claims, Tokens } from './tokens.js';
 
 const minute = 60_000;
 const day = 24 * 60 * minute;
@@ -41,11 +42,11 @@ export interface Authenticated {
 }
 
 export class Sessions {
-  readonly #ctx: Pick<Context, 'registry' | 'tokens' | 'clock' | 'access'>;
+  readonly #ctx: { registry: Registry; tokens: Tokens; clock: Clock; access: Access };
   // A caller that keeps its old token would otherwise cost one signature a request.
   readonly #renewed = boundedCache<string, { jwt: string; at: number }>(20_000);
 
-  constructor(ctx: Pick<Context, 'registry' | 'tokens' | 'clock' | 'access'>) {
+  constructor(ctx: { registry: Registry; tokens: Tokens; clock: Clock; access: Access }) {
     this.#ctx = ctx;
   }
 

@@ -1,9 +1,14 @@
 /** Whose certificate a client has shown in the TLS handshake (decisions 6): by fingerprint, or by a CA of the account. */
+
 import { X509Certificate } from 'node:crypto';
-import type { AuthorityRow } from '../../../db/registry/index.js';
+import type { Logger } from 'pino';
+import type { AuthorityRow, Registry } from '../../../db/registry/index.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
+import type { Access } from '../../access.js';
+import type { Audit } from '../../audit/index.js';
 import type { CertificateCheck, PresentedCertificate } from '../../broker-ports.js';
-import type { Context } from '../../context.js';
+import type { Clock } from '../../clock.js';
+import type { Fields } from '../../entity/fields.js';
 import { find, findLive, insert } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import { newDevice } from '../devices/changes.js';
@@ -43,7 +48,7 @@ interface Claim {
   maker?: AuthorityRow;
 }
 
-type Needed = Pick<Context, 'registry' | 'access' | 'clock' | 'audit' | 'fields' | 'log'>;
+type Needed = { registry: Registry; access: Access; clock: Clock; audit: Audit; fields: Fields; log: Logger };
 
 export class ClientCertificates {
   readonly #ctx: Needed;

@@ -1,6 +1,7 @@
 /** Warns of certificates and CAs that expire soon (decisions 6): once a day in the log, at any time in /metrics. */
+import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.js';
-import type { Context } from '../../context.js';
+import type { Clock } from '../../clock.js';
 
 const day = 24 * 60 * 60_000;
 /** What is soon: days. */
@@ -8,13 +9,16 @@ export const warnedDays = 30;
 /** Milliseconds from the start to the first warning. */
 const firstWarning = 60_000;
 
-type Needed = Pick<Context, 'registry' | 'clock' | 'log'>;
+type Needed = { registry: Registry; clock: Clock; log: Logger };
 
 /** How many certificates and CAs of all accounts expire from now on in `warnedDays`, and the first date of each. */
 export function expiringSoon({
   registry,
   clock,
-}: Pick<Context, 'registry' | 'clock'>): ReturnType<Registry['expiring']> {
+}: {
+  registry: Registry;
+  clock: Clock;
+}): ReturnType<Registry['expiring']> {
   const now = clock.now();
   return registry.expiring(new Date(now).toISOString(), new Date(now + warnedDays * day).toISOString());
 }

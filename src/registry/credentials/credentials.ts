@@ -3,10 +3,12 @@
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
-import type { Tx } from '../../../db/registry/index.js';
+import type { Registry, Tx } from '../../../db/registry/index.js';
 import { DateText, Id, type Row } from '../../../db/registry/records.js';
+import type { Access } from '../../access.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import type { SecretCheck } from '../../broker-ports.js';
+import type { Clock } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { oneOf } from '../../entity/listing.js';
@@ -14,7 +16,9 @@ import { etagOf, nameIgnored, sendEntity } from '../../entity/routes.js';
 import { findLive, formatVersion, timestamp } from '../../entity/verbs.js';
 import { unknownReference } from '../../errors.js';
 import type { App } from '../../http/app.js';
+import type { SecretAnswers } from '../../http/idempotency.js';
 import { noteSecret } from '../../http/idempotency.js';
+import type { Secrets } from '../../identity/secrets/secrets.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
 import { noPrevious, secretsInForce } from './overlaps.js';
 
@@ -192,7 +196,7 @@ export function secretStored(
  * account they hear nothing.
  */
 function mayHave(
-  access: Context['access'],
+  access: Access,
   caller: Caller,
   entityType: keyof typeof holders,
   holder: Row<'devices' | 'endUsers' | 'accountUsers'>,
@@ -227,7 +231,7 @@ export function showCredential(credential: Row<'credentials'>, secret: string): 
   return { ...stamps, accountId, entityId, entityType, secret, ...(previousUntil !== null && { previousUntil }) };
 }
 
-type Checking = Pick<Context, 'registry' | 'access' | 'secrets' | 'secretAnswers' | 'clock'>;
+type Checking = { registry: Registry; access: Access; secrets: Secrets; secretAnswers: SecretAnswers; clock: Clock };
 
 /** Checks a broker password (spec 5.9). An unknown username takes as long as a wrong secret. */
 export async function checkSecret(ctx: Checking, entityId: string, secret: string): Promise<SecretCheck> {
@@ -244,7 +248,7 @@ export async function checkSecret(ctx: Checking, entityId: string, secret: strin
 
 /** Whether a connection that was made with the secret of this generation may go on. */
 export function isInForce(
-  { registry, clock }: Pick<Context, 'registry' | 'clock'>,
+  { registry, clock }: { registry: Registry; clock: Clock },
   entityId: string,
   generation: number,
 ): boolean {
@@ -254,7 +258,7 @@ export function isInForce(
 
 /** The generation of the secret in force that this one is known to be, without a hash; undefined when it is not known. */
 export function knownGeneration(
-  { registry, secrets, clock }: Pick<Context, 'registry' | 'secrets' | 'clock'>,
+  { registry, secrets, clock }: { registry: Registry; secrets: Secrets; clock: Clock },
   entityId: string,
   secret: string,
 ): number | undefined {
@@ -274,7 +278,7 @@ async function provenGeneration(
   return (await secrets.verify(entityId, previous?.hash, secret)) ? previous?.generation : undefined;
 }
 
-function deviceCaller(access: Context['access'], deviceId: string): Caller | undefined {
+function deviceCaller(access: Access, deviceId: string): Caller | undefined {
   const device = access.placement(deviceId);
   return device?.deleted === null ? { kind: 'device', id: device.id, accountId: device.accountId } : undefined;
 }

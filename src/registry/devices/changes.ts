@@ -4,8 +4,11 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
+import type { Audit } from '../../audit/index.js';
+import type { Clock } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { demandInto, writeAs } from '../../entity/authorized-write.js';
+import type { Fields } from '../../entity/fields.js';
 import { degreesText, mergeFields, readFields, readNewFields } from '../../entity/values.js';
 import {
   type Changes,
@@ -73,7 +76,7 @@ type NewPlace = Pick<Row<'devices'>, 'deviceTemplateId' | 'organizationId' | 'pr
  * with 106 naming the property.
  */
 export function newDevice(
-  { clock, fields }: Pick<Context, 'clock' | 'fields'>,
+  { clock, fields }: { clock: Clock; fields: Fields },
   caller: Pick<Caller, 'id' | 'accountId'>,
   { deviceTemplateId, organizationId, provisioningState }: NewPlace,
   body: Static<typeof newDeviceShape> & Record<string, unknown>,
@@ -164,7 +167,7 @@ export async function deviceChanged(ctx: ChangeContext, caller: Caller, { before
 /** As updateDevice of the place alone, in a transaction of the caller's; `deviceChanged` is to follow. @throws the same. */
 export async function moveDevice(
   tx: Tx,
-  clock: Context['clock'],
+  clock: Clock,
   caller: Caller,
   id: string,
   organizationId: string | null,
@@ -183,12 +186,7 @@ async function demandFound(tx: Tx, caller: Caller, id: string): Promise<Row<'dev
 }
 
 /** Moves a device to the trash, whatever its version; `deviceTrashed` is to follow. @throws PlatformError 404/100, 410/107. */
-export async function trashDevice(
-  tx: Tx,
-  clock: Context['clock'],
-  caller: Caller,
-  id: string,
-): Promise<Row<'devices'>> {
+export async function trashDevice(tx: Tx, clock: Clock, caller: Caller, id: string): Promise<Row<'devices'>> {
   const { version } = demandLive(await demandFound(tx, caller, id));
   return trash(tx, 'devices', id, version, clock);
 }
@@ -206,7 +204,7 @@ export async function deviceTrashed(
 /** Brings a device back from the trash when it is still what `expected` says; `access.deviceChanged` is to follow. */
 export async function recoverDevice(
   tx: Tx,
-  clock: Context['clock'],
+  clock: Clock,
   caller: Caller,
   id: string,
   expected: { version: number } | { deleted: string },
@@ -234,7 +232,7 @@ interface Association {
  * device that has been moved or deleted.
  */
 export async function associateDevice(
-  ctx: ChangeContext & Pick<Context, 'audit'>,
+  ctx: ChangeContext & { audit: Audit },
   caller: Caller,
   { id, codeHash, from, to }: Association,
 ): Promise<void> {

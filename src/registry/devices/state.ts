@@ -1,8 +1,11 @@
 /** What a device's state is on the broker (decisions 5): `_set/fields` changes it, `_updates/fields` shows it. */
+
 import { Ajv } from 'ajv';
+import type { Registry } from '../../../db/registry/index.js';
 import type { Caller } from '../../access.js';
 import type { Rejection } from '../../broker-ports.js';
 import type { Context } from '../../context.js';
+import type { Fields } from '../../entity/fields.js';
 import { findUnstorable, unstorable } from '../../entity/values.js';
 import { find } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
@@ -16,7 +19,7 @@ type StateContext = Pick<Context, 'registry' | 'clock' | 'broker' | 'revocations
 
 /** The whole state of a live device; undefined when there is none. */
 export async function readState(
-  ctx: Pick<Context, 'registry' | 'fields'>,
+  ctx: { registry: Registry; fields: Fields },
   deviceId: string,
 ): Promise<Record<string, unknown> | undefined> {
   const row = await find(ctx.registry.query, 'devices', deviceId);
