@@ -5,7 +5,7 @@ import type { ErrorDetail } from './errors.js';
 
 const usage = `slipway: device provisioning service
 
-  slipway start                     run the server (configuration: environment variables, see the README)
+  slipway start                     run the server (configuration: environment variables, docs/configuration.md)
 
   slipway health [--ready]          ends 0 when the server of this configuration answers (--ready: and can do its work), else 1
 

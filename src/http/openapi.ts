@@ -70,7 +70,7 @@ export async function documentation(app: App, { access }: { access: Access }): P
         title: 'Slipway',
         version: '1',
         description:
-          'Device provisioning, management and messages. MQTT is described in the README. `x-codes` are the error codes of an operation by status, `x-callers` who may call it.',
+          'Device provisioning, management and messages. MQTT is described in docs/mqtt.md. `x-codes` are the error codes of an operation by status, `x-callers` who may call it.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       tags,
