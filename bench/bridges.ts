@@ -21,7 +21,7 @@ export async function measureBridges({ size, directory, serve }: Bench): Promise
     SLIPWAY_ADMIN_EMAIL: admin.email,
     SLIPWAY_ADMIN_PASSWORD: admin.password,
     SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0',
-    SLIPWAY_BRIDGE_ALLOW_PRIVATE: 'true',
+    SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true',
   });
   let accepted = 0;
   let away = false;

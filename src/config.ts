@@ -46,6 +46,8 @@ export interface Config {
   metricsToken: string | undefined;
   /** How long it goes on after a signal, not ready any more, before it closes its ports. */
   shutdownDelay: number;
+  /** Where accounts may have the service connect to: OpenID providers and, with `bridges.allowPrivate`, bridges. */
+  targets: { allowPrivate: boolean };
   bridges: {
     /** Whether they may lead to private addresses, and over plain http. */
     allowPrivate: boolean;
@@ -234,6 +236,8 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   if (metricsToken && !/^[!-~]+$/.test(metricsToken))
     fail('SLIPWAY_METRICS_TOKEN', 'must be of visible ASCII characters, without blanks.');
 
+  const allowPrivateTargets = flag('SLIPWAY_ALLOW_PRIVATE_TARGETS');
+  const bridgeAllowPrivate = flag('SLIPWAY_BRIDGE_ALLOW_PRIVATE');
   const config = {
     host,
     httpPort: ports.SLIPWAY_HTTP_PORT,
@@ -269,8 +273,9 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     dnsServers,
     metricsToken,
     shutdownDelay: 1000 * whole('SLIPWAY_SHUTDOWN_DELAY_SECONDS', 0, 0, 600),
+    targets: { allowPrivate: allowPrivateTargets },
     bridges: {
-      allowPrivate: flag('SLIPWAY_BRIDGE_ALLOW_PRIVATE'),
+      allowPrivate: bridgeAllowPrivate || allowPrivateTargets,
       timeout: 1000 * whole('SLIPWAY_BRIDGE_TIMEOUT_SECONDS', 10, 1, 120),
       retryAge: 3_600_000 * whole('SLIPWAY_BRIDGE_RETRY_HOURS', 72, 1, 876_000),
       deliveredAge: 3_600_000 * whole('SLIPWAY_BRIDGE_KEEP_HOURS', 24, 0, 876_000),

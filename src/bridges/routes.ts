@@ -15,9 +15,9 @@ import type { App } from '../http/app.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
 import { makeSecret } from '../identity/secrets/secrets.js';
 import { readDate } from '../messages/query.js';
+import { namesPrivateAddress } from '../outbound.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
 import { type BridgeRow, kinds, secretOwner, urlOwner } from './index.js';
-import { namesPrivateAddress } from './public-addresses.js';
 import { showMessage } from './target.js';
 
 /** Each gets every message: more of them multiply what is stored. */
@@ -310,11 +310,11 @@ function checkUrl({ config }: Context, text: string): void {
   const url = /^https?:\/\/[!-~]+$/i.test(text) && URL.canParse(text) ? new URL(text) : undefined;
   if (!url) throw invalid('url', `must be an address with https${allowPrivate ? ' or http' : ''}`);
   if (url.protocol !== 'https:' && !allowPrivate)
-    throw invalid('url', 'must be an address with https; only SLIPWAY_BRIDGE_ALLOW_PRIVATE=true allows http');
+    throw invalid('url', 'must be an address with https; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows http');
   if (url.username !== '' || url.password !== '' || url.hash !== '')
     throw invalid('url', 'must have no user, no password and no fragment');
   if (!allowPrivate && namesPrivateAddress(url))
-    throw invalid('url', 'must not name a private address; only SLIPWAY_BRIDGE_ALLOW_PRIVATE=true allows it');
+    throw invalid('url', 'must not name a private address; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows it');
 }
 
 function urlOf({ sealing }: { sealing: Sealing }, { id, sealedUrl }: BridgeRow): string {

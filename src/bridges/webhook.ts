@@ -1,9 +1,7 @@
 /** A webhook: each batch is one signed POST (docs/bridges.md). */
 import { createHmac } from 'node:crypto';
-import http, { type IncomingMessage, type RequestOptions } from 'node:http';
-import https from 'node:https';
 import type { Clock } from '../clock.js';
-import { lookupPublic, NotPublic, namesPrivateAddress } from './public-addresses.js';
+import { type ClientRequest, type HttpClient, httpClient, type IncomingMessage, NotPublic } from '../outbound.js';
 import { type BridgedMessage, type Outcome, showMessage, type Target } from './target.js';
 
 /** Bytes of an answer's body, and milliseconds, that are waited for so that its connection can be used again; then it ends. */
@@ -29,27 +27,21 @@ interface Surroundings {
 }
 
 export class Webhook implements Target {
-  readonly #url: URL;
   readonly #secret: string;
   readonly #around: Surroundings;
-  readonly #agent: http.Agent;
-  readonly #request: typeof http.request;
-  readonly #underWay = new Set<http.ClientRequest>();
+  readonly #client: HttpClient;
+  readonly #underWay = new Set<ClientRequest>();
   #closed = false;
 
   constructor({ url, secret }: WebhookSettings, around: Surroundings) {
-    this.#url = new URL(url);
     this.#secret = secret;
     this.#around = around;
-    const client = this.#url.protocol === 'https:' ? https : http;
-    this.#agent = new client.Agent({ keepAlive: true, maxSockets: mostSockets, maxFreeSockets: socketsKept });
-    this.#request = client.request;
+    this.#client = httpClient(new URL(url), around, { maxSockets: mostSockets, maxFreeSockets: socketsKept });
   }
 
   send(batch: readonly BridgedMessage[]): Promise<Outcome> {
-    const { allowPrivate, headerPrefix, clock } = this.#around;
+    const { headerPrefix, clock } = this.#around;
     if (this.#closed) return Promise.resolve(failed(new Error()));
-    if (!allowPrivate && namesPrivateAddress(this.#url)) return Promise.resolve(failed(new NotPublic()));
     const body = JSON.stringify({ messages: batch.map(showMessage) });
     const headers = {
       'content-type': 'application/json',
@@ -57,21 +49,23 @@ export class Webhook implements Target {
       'user-agent': 'slipway',
       [`${headerPrefix}-signature`]: sign(this.#secret, body, Math.floor(clock.now() / 1000)),
     };
-    const way = { method: 'POST', headers, agent: this.#agent, ...(allowPrivate ? {} : { lookup: lookupPublic }) };
-    return this.#post(way, body);
+    try {
+      return this.#post(this.#client.request({ method: 'POST', headers }), body);
+    } catch (error) {
+      return Promise.resolve(failed(error as Error));
+    }
   }
 
   close(): void {
     this.#closed = true;
     for (const request of this.#underWay) request.destroy();
-    this.#agent.destroy();
+    this.#client.close();
   }
 
   /** Resolves when its socket is free again or gone: a target that answers and does not end has no more of them. */
-  #post(options: RequestOptions, body: string): Promise<Outcome> {
+  #post(request: ClientRequest, body: string): Promise<Outcome> {
     return new Promise((resolve) => {
       let outcome: Outcome | undefined;
-      const request = this.#request(this.#url, options);
       this.#underWay.add(request);
       const deadline = setTimeout(() => request.destroy(new NoAnswer()), this.#around.timeout);
       let patience: NodeJS.Timeout | undefined;

@@ -2,6 +2,7 @@
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from '../config.js';
+import { exchange, operatorTargets } from '../outbound.js';
 import type { Mail, Sms } from './mail.js';
 
 /** How long a server may take to accept a message, in milliseconds. */
@@ -36,14 +37,9 @@ async function smtpMail(url: string, from: string): Promise<Mail> {
 function webhookSms(url: string): Sms {
   return {
     send: async ({ to, text }) => {
-      const answer = await fetch(url, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ to, text }),
-        signal: AbortSignal.timeout(patience),
-        redirect: 'error',
-      });
-      await answer.body?.cancel();
+      const body = JSON.stringify({ to, text });
+      const headers = { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) };
+      const answer = await exchange(new URL(url), { method: 'POST', headers, body }, operatorTargets);
       if (!answer.ok) throw new Error(`The SMS webhook answered ${answer.status}.`);
     },
   };

@@ -5,8 +5,8 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { mock } from 'node:test';
 import t from 'tap';
-import { lookupPublic, NotPublic } from '../../src/bridges/public-addresses.js';
 import { Webhook } from '../../src/bridges/webhook.js';
+import { lookupPublic, NotPublic } from '../../src/outbound.js';
 import { metric } from '../broker/metrics.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
@@ -114,11 +114,11 @@ t.test('an address is public and https, and holds no password', async (t) => {
   const refused = await put(made.id, made.version, { url: 'https://10.0.0.1/' });
   t.match(
     refused,
-    { status: 400, body: { error: { details: [{ path: 'url', message: /SLIPWAY_BRIDGE_ALLOW_PRIVATE/ }] } } },
+    { status: 400, body: { error: { details: [{ path: 'url', message: /SLIPWAY_ALLOW_PRIVATE_TARGETS/ }] } } },
     'nor by a change',
   );
   const plain = await put(made.id, made.version, { url: 'http://8.8.8.8/' });
-  t.match(plain.body.error.details, [{ path: 'url', message: /SLIPWAY_BRIDGE_ALLOW_PRIVATE/ }]);
+  t.match(plain.body.error.details, [{ path: 'url', message: /SLIPWAY_ALLOW_PRIVATE_TARGETS/ }]);
   await remove(made);
 });
 
@@ -138,7 +138,7 @@ t.test('no connection is made to an address that is not public, by whatever name
   await client.publishAsync(service.topic(device.id, 'sure'), 'x', { qos: 1 });
   let status: Json = {};
   while (!status.lastFailure) status = (await service.ok('GET', `${path}/${made.id}`)).bridge.status;
-  t.match(status, { pending: 1, lastFailureReason: /^not a public address.*SLIPWAY_BRIDGE_ALLOW_PRIVATE/ });
+  t.match(status, { pending: 1, lastFailureReason: /^not a public address.*SLIPWAY_ALLOW_PRIVATE_TARGETS/ });
   t.equal(await metric({ service }, 'slipway_bridge_pending_messages{kind="webhook"}'), 1);
   t.equal(connections, 0);
   await remove(made);

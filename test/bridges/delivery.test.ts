@@ -21,7 +21,7 @@ let service: Service;
 let templateId: string;
 t.before(async () => {
   const env = {
-    SLIPWAY_BRIDGE_ALLOW_PRIVATE: 'true',
+    SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true',
     SLIPWAY_BRIDGE_TIMEOUT_SECONDS: '1',
     SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0',
   };

@@ -8,7 +8,7 @@ import { byDevice, startReceiver, textOf } from './receiver.js';
 t.test(
   'kill -9 while the target is away: every acknowledged message of level 2 comes, in order per device',
   async (t) => {
-    const env = { SLIPWAY_BRIDGE_ALLOW_PRIVATE: 'true' };
+    const env = { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
     const service = await startService(t, { env });
     const channels = [
       { name: 'sure', streamBridgeDelivery: 2 },

@@ -81,7 +81,7 @@ export class Target {
       SLIPWAY_ACCOUNT_ID: this.api.accountId,
       SLIPWAY_LOG_LEVEL: 'error',
       // Bridges and providers of the suite lead to this machine, where nobody listens.
-      SLIPWAY_BRIDGE_ALLOW_PRIVATE: 'true',
+      SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true',
     });
     this.#launched = launched;
     launched.child.stdout?.on('data', (chunk: Buffer) => {

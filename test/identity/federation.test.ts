@@ -23,7 +23,11 @@ t.before(async () => {
   service = await startService(t, {
     clock: { now: () => Date.now() + time.ahead },
     logLines,
-    env: { SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '0', SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' },
+    env: {
+      SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '0',
+      SLIPWAY_TRUSTED_PROXIES: '127.0.0.1',
+      SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true',
+    },
   });
   provider = await startProvider(t, service);
   known = await register(service, provider, { redirectUris: [app, 'com.example.app:/in'] });
@@ -351,6 +355,34 @@ t.test('a provider lets in people of its own account, and of no other', async (t
   t.equal(claimsOf(await new Browser(service).logIn(known.id)).userId, userId, 'and is who it was here');
 });
 
+t.test('the browser gets the cookie of a session only where a page of this service began the login', async (t) => {
+  const { userId } = await somebody();
+  const hasCookie = ({ headers }: Answer) =>
+    headers.getSetCookie().some((line) => line.startsWith('platform-access-token='));
+  for (const redirectUri of [undefined, app]) {
+    const query = redirectUri ? { redirectUri } : undefined;
+    for (const site of ['cross-site', 'same-site', 'none']) {
+      // The attacker's page sends the browser to authorize; the provider knows the person, who is asked for nothing.
+      const browser = new Browser(service);
+      const answer = await browser.visit(await browser.through(await browser.begin(known.id, query, site)));
+      t.notOk(hasCookie(answer), `${site}: no cookie`);
+      t.notOk(browser.cookies.get(service.server.url)?.has('platform-access-token'), site);
+      const jwt = redirectUri
+        ? new URLSearchParams(new URL(answer.headers.get('location') ?? '').hash.slice(1)).get('jwt')
+        : answer.body.jwt;
+      t.equal(claimsOf({ ...answer, body: { jwt } }).userId, userId, `${site}: an app has its tokens all the same`);
+    }
+    const browser = new Browser(service);
+    t.ok(hasCookie(await browser.visit(await browser.through(await browser.begin(known.id, query)))), 'our own page');
+  }
+  const program = `/api/v1/oauth2/authorize?providerId=${known.id}`;
+  const browser = new Browser(service);
+  const begun = await browser.visit(service.server.url + program);
+  const answer = await browser.visit(await browser.through(begun.headers.get('location') ?? ''));
+  t.equal(answer.status, 200);
+  t.notOk(hasCookie(answer), 'nor where nobody says who began');
+});
+
 t.test('with a redirectUri the answer stands in the fragment, and nowhere else', async (t) => {
   const { userId } = await somebody();
   for (const redirectUri of [app, 'com.example.app:/in']) {
@@ -577,7 +609,7 @@ t.test('what a provider says of itself is kept for five minutes', async (t) => {
 });
 
 t.test('a provider that keeps silent does not hold up the end of the service', async (t) => {
-  const own = await startService(t);
+  const own = await startService(t, { env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
   const silent = createServer(() => asked?.()).listen(0, '127.0.0.1');
   t.teardown(() => {
     silent.closeAllConnections();
@@ -600,7 +632,8 @@ t.test('a provider that keeps silent does not hold up the end of the service', a
 });
 
 t.test('logins that are begun and not finished are limited per address; finished ones are not counted', async (t) => {
-  const own = await startService(t, { env: { SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '2' } });
+  const env = { SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '2', SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
+  const own = await startService(t, { env });
   const at = await startProvider(t, own);
   const { id } = await register(own, at);
   at.logsIn({ sub: 'boss', email: adminEmail, email_verified: true });

@@ -3,7 +3,7 @@ import { type Json, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t);
+  service = await startService(t, { env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
 });
 
 const path = '/api/v1/identity-providers';

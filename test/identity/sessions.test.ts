@@ -245,16 +245,24 @@ t.test(
       password: adminPassword,
       accountId: service.accountId,
     });
-    const send = (site: string) =>
+    const send = (said: Record<string, string>) =>
       service.http('POST', '/api/v1/auth/login-user', {
         token: null,
-        headers: { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': site },
+        headers: { 'content-type': 'application/x-www-form-urlencoded', ...said },
         body: String(body),
       });
-    const foreign = await send('cross-site');
-    t.equal(foreign.status, 200);
-    t.equal(foreign.headers.get('set-cookie'), null);
-    const own = await send('same-origin');
+    for (const site of ['cross-site', 'same-site']) {
+      const foreign = await send({ 'sec-fetch-site': site });
+      t.equal(foreign.status, 200);
+      t.equal(foreign.headers.get('set-cookie'), null, site);
+    }
+    for (const origin of ['http://evil.example.com', 'null']) {
+      const foreign = await send({ origin });
+      t.equal(foreign.status, 200);
+      t.equal(foreign.headers.get('set-cookie'), null, `plain HTTP, where browsers say ${origin} only`);
+    }
+    t.match((await send({ origin: service.server.url })).headers.get('set-cookie'), /^platform-access-token=/);
+    const own = await send({ 'sec-fetch-site': 'same-origin' });
     t.match(own.headers.get('set-cookie'), /^platform-access-token=/);
     t.equal(own.headers.get('cache-control'), 'no-store');
     t.equal((await list(service.admin)).headers.get('cache-control'), 'no-store');

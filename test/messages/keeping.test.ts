@@ -317,7 +317,7 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
 
 t.test('bridges take half of the cap and no more: what they keep makes room first, points stay', async (t) => {
   const cap = 4 * 1024 * 1024;
-  const env = { SLIPWAY_MESSAGES_MAX_BYTES: String(cap), SLIPWAY_BRIDGE_ALLOW_PRIVATE: 'true' };
+  const env = { SLIPWAY_MESSAGES_MAX_BYTES: String(cap), SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
   const service = await startService(t, { env });
   const receiver = await startReceiver(t);
   const channels = ['data', { name: 'sure', persistenceType: 'simple', streamBridgeDelivery: 2 }];

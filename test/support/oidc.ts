@@ -124,7 +124,7 @@ export class Browser {
   ) {}
 
   /** One request, no redirect followed; answers of the service are held against its document. */
-  async visit(url: string): Promise<Answer> {
+  async visit(url: string, sent: Record<string, string> = {}): Promise<Answer> {
     const { origin } = new URL(url);
     const kept = this.cookies.get(origin) ?? new Map<string, string>();
     this.cookies.set(origin, kept);
@@ -133,7 +133,7 @@ export class Browser {
       origin === this.service.server.url
         ? await this.service.http('GET', url.slice(origin.length), {
             token: null,
-            headers: { ...headers, ...this.headers },
+            headers: { ...headers, ...this.headers, ...sent },
             redirect: 'manual',
           })
         : await plainly(url, headers);
@@ -145,10 +145,11 @@ export class Browser {
     return answer;
   }
 
-  /** Begins a login: where the service sends the browser. */
-  async begin(providerId: string, query: Record<string, string> = {}): Promise<string> {
+  /** Begins a login, on a page of the service unless `site` says otherwise: where the service sends the browser. */
+  async begin(providerId: string, query: Record<string, string> = {}, site = 'same-origin'): Promise<string> {
     const parameters = new URLSearchParams({ providerId, ...query });
-    const answer = await this.visit(`${this.service.server.url}/api/v1/oauth2/authorize?${parameters}`);
+    const url = `${this.service.server.url}/api/v1/oauth2/authorize?${parameters}`;
+    const answer = await this.visit(url, { 'sec-fetch-site': site });
     if (answer.status !== 302) throw new Error(`authorize answered ${answer.status}: ${answer.text}`);
     return answer.headers.get('location') ?? '';
   }

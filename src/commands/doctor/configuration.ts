@@ -43,7 +43,7 @@ export function lookAtConfiguration(config: Config, { hasAccount }: { hasAccount
     ],
     [
       config.bridges.allowPrivate && isOpen,
-      'SLIPWAY_BRIDGE_ALLOW_PRIVATE=true: admins of accounts can have this machine call addresses of your own network.',
+      'SLIPWAY_ALLOW_PRIVATE_TARGETS=true, or SLIPWAY_BRIDGE_ALLOW_PRIVATE=true: admins of accounts can have this machine call addresses of your own network.',
     ],
   ];
   const unknown = config.unknown.map((name) => warning(`${name} is no setting of this version: is it mistyped?`));

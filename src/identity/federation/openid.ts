@@ -10,13 +10,10 @@ import type { Row } from '../../../db/registry/records.js';
 import type { Clock } from '../../clock.js';
 import { isEmail } from '../../entity/values.js';
 import { PlatformError } from '../../errors.js';
+import { exchange, exchangeDeadline, NotPublic, type Targets } from '../../outbound.js';
 import type { Sealing } from '../secrets/sealing.js';
 import { isSecure } from './providers.js';
 
-/** Milliseconds that a provider has for everything that it is asked in one request of ours. */
-const patience = 10_000;
-/** Bytes of one answer of a provider. */
-const mostBytes = 1_048_576;
 /** How long a provider's metadata is believed, in milliseconds, and of how many providers. */
 const metadataLifetime = 5 * 60_000;
 const metadataKept = 500;
@@ -50,14 +47,16 @@ export interface Proof {
 
 type Provider = Row<'identityProviders'>;
 
+type Needed = { clock: Clock; log: Logger; sealing: Sealing; config: { targets: Targets } };
+
 export class OpenId {
-  readonly #ctx: { clock: Clock; log: Logger; sealing: Sealing };
+  readonly #ctx: Needed;
   readonly #deadlines = new Set<AbortController>();
   readonly #metadata = new LRUCache<string, { found: Promise<openid.ServerMetadata>; at: number }>({
     max: metadataKept,
   });
 
-  constructor(ctx: { clock: Clock; log: Logger; sealing: Sealing }) {
+  constructor(ctx: Needed) {
     this.#ctx = ctx;
   }
 
@@ -66,6 +65,7 @@ export class OpenId {
     for (const deadline of this.#deadlines) deadline.abort();
   }
 
+  /** For everything that a provider is asked in one request of ours. */
   #deadline(): AbortSignal {
     const deadline = new AbortController();
     this.#deadlines.add(deadline);
@@ -73,7 +73,7 @@ export class OpenId {
       this.#deadlines.delete(deadline);
       deadline.abort();
     };
-    setTimeout(reached, patience).unref();
+    setTimeout(reached, exchangeDeadline).unref();
     return deadline.signal;
   }
 
@@ -139,14 +139,14 @@ export class OpenId {
       const skew = { [openid.clockSkew]: Math.round((this.#ctx.clock.now() - Date.now()) / 1000) };
       const authentication = this.#authentication(provider, metadata);
       const connection = new openid.Configuration(metadata, provider.clientId, skew, authentication);
-      connection[openid.customFetch] = fetchUntil(deadline);
+      connection[openid.customFetch] = fetchUntil(deadline, this.#ctx.config.targets);
       // Without it the signature is left to TLS, which a provider on this machine may not have.
       openid.enableNonRepudiationChecks(connection);
       if (isPlain(provider)) openid.allowInsecureRequests(connection);
       return connection;
     } catch (error) {
       this.#note(provider, error);
-      throw new PlatformError('providerFailed');
+      throw providerFailure(error);
     }
   }
 
@@ -156,7 +156,7 @@ export class OpenId {
     const now = this.#ctx.clock.now();
     const known = this.#metadata.get(key);
     if (known && Math.abs(now - known.at) < metadataLifetime) return known.found;
-    const found = discover(provider, deadline);
+    const found = discover(provider, deadline, this.#ctx.config.targets);
     this.#metadata.set(key, { found, at: now });
     found.catch(() => this.#metadata.delete(key));
     return found;
@@ -182,7 +182,7 @@ export class OpenId {
     const isSpent = error instanceof openid.ResponseBodyError && error.error === 'invalid_grant';
     if (isSpent || unproven.has(reason))
       return new PlatformError('badCredentials', { message: 'The provider has not proven who this is.' });
-    return new PlatformError('providerFailed');
+    return providerFailure(error);
   }
 
   /** What openid-client throws carries codes, tokens and claims: one word of it is logged, and none passed on. */
@@ -193,10 +193,10 @@ export class OpenId {
   }
 }
 
-async function discover(provider: Provider, deadline: AbortSignal): Promise<openid.ServerMetadata> {
+async function discover(provider: Provider, deadline: AbortSignal, targets: Targets): Promise<openid.ServerMetadata> {
   const issuer = new URL(provider.issuer);
   const found = await openid.discovery(issuer, provider.clientId, undefined, openid.None(), {
-    [openid.customFetch]: fetchUntil(deadline),
+    [openid.customFetch]: fetchUntil(deadline, targets),
     execute: isPlain(provider) ? [openid.allowInsecureRequests] : [],
   });
   const metadata = found.serverMetadata();
@@ -210,21 +210,21 @@ function isPlain({ issuer }: Provider): boolean {
   return issuer.startsWith('http:');
 }
 
-/** Asks secure addresses only, until the deadline, follows nothing elsewhere, and takes no more than there is room for. */
-function fetchUntil(deadline: AbortSignal): openid.CustomFetch {
-  return async (url, { method, headers, body }) => {
-    if (!isSecure(new URL(url))) throw new Error('the endpoint is not secure');
-    const response = await fetch(url, { method, headers, body: body ?? null, redirect: 'manual', signal: deadline });
-    const chunks: Uint8Array[] = [];
-    let size = 0;
-    for await (const chunk of response.body ?? []) {
-      size += chunk.byteLength;
-      if (size > mostBytes) throw new Error('the answer is too large');
-      chunks.push(chunk);
-    }
-    const { status } = response;
-    return new Response(size > 0 ? Buffer.concat(chunks) : null, { status, headers: response.headers });
+/** Sends to secure and permitted addresses only, until the deadline; redirects are not followed. */
+function fetchUntil(deadline: AbortSignal, targets: Targets): openid.CustomFetch {
+  return async (address, { method, headers, body }) => {
+    const url = new URL(address);
+    if (!isSecure(url)) throw new Error('the endpoint is not secure');
+    const bytes = body ? Buffer.from(await new Response(body).arrayBuffer()) : undefined;
+    const length = bytes && { 'content-length': String(bytes.byteLength) };
+    return exchange(url, { method, headers: { ...headers, ...length }, body: bytes, signal: deadline }, targets);
   };
+}
+
+/** 502; an address that is not permitted is named as the reason, for the admin who can correct it. */
+function providerFailure(error: unknown): PlatformError {
+  const refused = [error, (error as Error).cause].find((one) => one instanceof NotPublic);
+  return new PlatformError('providerFailed', refused && { details: [{ path: 'issuer', message: refused.message }] });
 }
 
 /** One word of an error, such as ECONNREFUSED; never its message, which may quote what the provider said. */

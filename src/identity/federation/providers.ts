@@ -11,10 +11,14 @@ import { plainRoutes } from '../../entity/plain-routes.js';
 import { change, find, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
+import { namesPrivateAddress } from '../../outbound.js';
 import { commonShape, showCommon } from '../../registry/shapes.js';
 
 const name = Type.String({ minLength: 1, maxLength: 255 });
-const issuer = Type.String({ maxLength: 1000, description: 'https, or http on this machine.' });
+const issuer = Type.String({
+  maxLength: 1000,
+  description: 'https. With SLIPWAY_ALLOW_PRIVATE_TARGETS=true also http on this machine.',
+});
 const clientId = Type.String({ minLength: 1, maxLength: 255 });
 const clientSecret = Nullable(
   Type.String({ minLength: 1, maxLength: 1024, description: 'It is kept sealed and never shown; null is none.' }),
@@ -100,7 +104,7 @@ export function identityProviderRoutes(app: App, ctx: Context): void {
 
 /** @throws PlatformError 400/106 for an address, a scope or a name that cannot be. */
 async function createProvider(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
-  checkBody(body);
+  checkBody(ctx, body);
   const stamped = stamp(ctx.clock, caller);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const made = await insert(tx, 'identityProviders', {
@@ -126,7 +130,7 @@ async function updateProvider(
   version: number,
   body: Static<typeof updateBody>,
 ) {
-  checkBody(body);
+  checkBody(ctx, body);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const before = await find(tx, 'identityProviders', id);
     const by = { caller, clock: ctx.clock };
@@ -196,9 +200,12 @@ export function redirectUrisOf(provider: Provider): string[] {
   return JSON.parse(provider.redirectUris) as string[];
 }
 
-function checkBody({ issuer, scope, redirectUris = [] }: Static<typeof updateBody>): void {
+/** @throws PlatformError 400/106. A name is looked up when it is connected to. */
+function checkBody({ config }: Context, { issuer, scope, redirectUris = [] }: Static<typeof updateBody>): void {
   if (issuer !== undefined && !isIssuer(issuer))
     throw invalid('issuer', 'must be an address with https, or with http on this machine, without query and fragment');
+  if (issuer !== undefined && !config.targets.allowPrivate && isPrivate(new URL(issuer)))
+    throw invalid('issuer', 'must not be a private address; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows it');
   if (scope !== undefined && !scope.split(' ').includes('openid')) throw invalid('scope', 'must contain openid');
   for (const uri of redirectUris)
     if (!isRedirectUri(uri))
@@ -206,6 +213,10 @@ function checkBody({ issuer, scope, redirectUris = [] }: Static<typeof updateBod
         'redirectUris',
         'must be addresses with https, http on this machine, or a scheme like com.example.app',
       );
+}
+
+function isPrivate(url: URL): boolean {
+  return url.hostname === 'localhost' || namesPrivateAddress(url);
 }
 
 /** OpenID Connect Discovery 1.0, 3: an address without query and fragment. */

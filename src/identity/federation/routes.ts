@@ -16,6 +16,7 @@ import { identityErrorCode, invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { claimUnproven, findIdentity } from '../identities.js';
 import { makeSecret } from '../secrets/secrets.js';
+import { isFromOwnPage, sendCookieSession, sendTokens } from '../sessions/authentication.js';
 import { admitPerson, loginShape, renewalType } from '../sessions/login.js';
 import type { Challenge, OpenId, Proof } from './openid.js';
 import { demandUnchanged, redirectUrisOf } from './providers.js';
@@ -46,6 +47,8 @@ const callbackQuery = Type.Object({
 /** What is remembered of a login while the person is at the provider; `version` is the provider's when it began. */
 interface Login extends Challenge, Pick<Static<typeof authorizeQuery>, 'redirectUri' | 'renewalType'> {
   version: number;
+  /** Whether a page of this service began it: only then does the browser get the session as a cookie. */
+  fromOwnPage: boolean;
 }
 
 type Provider = Row<'identityProviders'>;
@@ -85,7 +88,13 @@ export function federationRoutes(app: App, ctx: Context): void {
       if (!provider || provider.deleted !== null) throw new PlatformError('notFound');
       if (redirectUri !== undefined && !redirectUrisOf(provider).includes(redirectUri))
         throw invalid('redirectUri', 'must be one of the provider’s redirectUris');
-      const login = { ...makeChallenge(), redirectUri, renewalType, version: provider.version };
+      const login = {
+        ...makeChallenge(),
+        redirectUri,
+        renewalType,
+        version: provider.version,
+        fromOwnPage: isFromOwnPage(request),
+      };
       const callback = callbackUrl(ctx, app);
       const url = await (await openId()).authorizationUrl(provider, callback, login);
       const browser = await remember(ctx, provider, login);
@@ -241,7 +250,7 @@ async function admit(
   ctx: Context,
   provider: Provider,
   proof: Proof,
-  { renewalType, version }: Login,
+  { renewalType, version, fromOwnPage }: Login,
   { address }: FastifyRequest,
   reply: FastifyReply,
 ): Promise<object> {
@@ -255,7 +264,7 @@ async function admit(
     const ended = await ctx.registry.transaction((tx) => claimUnproven(tx, ctx, userId));
     for (const id of ended) ctx.broker.loginEnded(id);
   }
-  return admitPerson(ctx, reply, who, renewalType, async (tx) => {
+  const check = async (tx: Tx) => {
     demandUnchanged(await find(tx, 'identityProviders', provider.id), version);
     // All of it may be otherwise by now: the provider has taken its time.
     if (linked === undefined) await link(ctx, tx, provider, proof, await findByEmail(tx, provider, email));
@@ -268,7 +277,9 @@ async function admit(
       target: { kind: 'identityProvider', id: provider.id },
       details: { issuer: proof.issuer, linked: linked === undefined },
     });
-  });
+  };
+  // Somebody else's link or page must not leave a browser logged in, perhaps as another person.
+  return admitPerson(ctx, reply, who, renewalType, check, fromOwnPage ? sendCookieSession : sendTokens);
 }
 
 /** Who a subject of an issuer is in the provider's account. */

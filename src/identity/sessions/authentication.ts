@@ -1,7 +1,7 @@
 /** Who calls: the token of a request, checked and renewed (spec 5, decisions 4). */
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.js';
 import { Attempts, sendAllowance } from '../../attempts.js';
 import type { Clock } from '../../clock.js';
@@ -155,13 +155,37 @@ export const sessionShape = Type.Object(
   { description: 'A session has begun; the token comes as a cookie and in the header too.' },
 );
 
-/** Gives a session that has begun: the token in the header and as a cookie (decisions 4), both tokens in the body. */
-export function sendSession(reply: FastifyReply, ctx: Context, { jwt, csrfToken, expires }: Opened) {
-  const { method, headers } = reply.request;
-  // A form on somebody else's page must not log a browser in as them.
-  if (method === 'GET' || headers['sec-fetch-site'] !== 'cross-site') setTokenCookie(reply, ctx, jwt, expires);
+/** How a session that has begun reaches its owner: the answer's body; headers are set on the reply. */
+export type SendSession = (reply: FastifyReply, ctx: Context, opened: Opened) => Static<typeof sessionShape>;
+
+/** The token in the header, both tokens in the body. */
+export const sendTokens: SendSession = (reply, ctx, { jwt, csrfToken }) => {
   reply.header(`${ctx.config.headerPrefix}-access-token`, jwt);
   return { jwt, csrfToken };
+};
+
+/** As `sendTokens`, and the token as a cookie too. */
+export const sendCookieSession: SendSession = (reply, ctx, opened) => {
+  setTokenCookie(reply, ctx, opened.jwt, opened.expires);
+  return sendTokens(reply, ctx, opened);
+};
+
+/** As `sendTokens`, with the cookie unless a page of another site has sent the request: it must not log a browser in. */
+export const sendSession: SendSession = (reply, ctx, opened) =>
+  (isFromElsewhere(reply.request) ? sendTokens : sendCookieSession)(reply, ctx, opened);
+
+/** Whether a browser says that a page of another origin has sent the request. Programs say nothing of the kind. */
+function isFromElsewhere({ headers, host }: FastifyRequest): boolean {
+  const site = headers['sec-fetch-site'];
+  if (site !== undefined) return site !== 'same-origin' && site !== 'none';
+  // Over plain HTTP browsers leave that header out, but not this one.
+  const { origin } = headers;
+  return origin !== undefined && !(URL.canParse(origin) && new URL(origin).host === host);
+}
+
+/** Whether a page of this service has sent the browser here. Browsers say so over https and on loopback only. */
+export function isFromOwnPage({ headers }: FastifyRequest): boolean {
+  return headers['sec-fetch-site'] === 'same-origin';
 }
 
 /** Sets the token cookie of decisions 4 until `expires`, milliseconds since 1970. */

@@ -13,7 +13,7 @@ import { emailKey, findIdentity, longestEmail } from '../identities.js';
 import { confirmedMethods } from '../mfa/factors.js';
 import { mfaRequiredShape, requireSecondFactor } from '../mfa/login.js';
 import { longestPassword } from '../secrets/passwords.js';
-import { sendSession, sessionShape } from './authentication.js';
+import { type SendSession, sendSession, sessionShape } from './authentication.js';
 import type { RenewalType } from './sessions.js';
 
 /** Longer ones are none of ours; work and memory must not grow with what somebody sends. */
@@ -104,7 +104,7 @@ async function loginUser(ctx: Context, body: Static<typeof userBody>, address: s
 
 /**
  * Opens the session of a person who has proven who they are, or begins its second step when they have a second factor
- * (spec 5.5). `check` runs first in the transaction of either; what it throws leaves nothing.
+ * (spec 5.5). `check` runs first in the transaction of either; what it throws leaves nothing. `send` gives the session.
  */
 export async function admitPerson(
   ctx: Context,
@@ -112,6 +112,7 @@ export async function admitPerson(
   who: Caller,
   renewalType: RenewalType | undefined,
   check: (tx: Tx) => Promise<void>,
+  send: SendSession = sendSession,
 ) {
   const methods = await confirmedMethods(ctx.registry.query, who.id);
   if (methods.length > 0) return requireSecondFactor(ctx, who, renewalType, methods, check);
@@ -121,7 +122,7 @@ export async function admitPerson(
     if ((await confirmedMethods(tx, who.id)).length > 0) throw new PlatformError('badCredentials');
     await ctx.audit.record(tx, { event: 'login', outcome: 'success', accountId: who.accountId, actor: who });
   });
-  return sendSession(reply, ctx, session);
+  return send(reply, ctx, session);
 }
 
 async function noteFailure(ctx: Context, accountId: string, userId: string | undefined, address: string) {

@@ -1,0 +1,158 @@
+/**
+ * The only module that opens connections to addresses which accounts, or the operator, have named. An address that an
+ * account has named must be public: not of this machine, of its networks or of its cloud. It is checked when the
+ * connection is made, so a name that resolves to another address later gains nothing. Redirects are never followed.
+ */
+import { type LookupAddress, type LookupOptions, lookup } from 'node:dns';
+import http, { type ClientRequest, type IncomingMessage, type RequestOptions } from 'node:http';
+import https from 'node:https';
+import { isIP, type LookupFunction } from 'node:net';
+import os from 'node:os';
+import ipaddr from 'ipaddr.js';
+
+export type { ClientRequest, IncomingMessage, RequestOptions };
+
+/** Milliseconds that one exchange may take, from the look-up of the name to the last byte of the answer. */
+export const exchangeDeadline = 10_000;
+/** Bytes of the answer of one exchange. */
+export const maxAnswerBytes = 1_048_576;
+
+/** Which addresses may be connected to: with `allowPrivate` every one, otherwise public ones only. */
+export interface Targets {
+  allowPrivate: boolean;
+}
+
+/** Targets that the operator has named in the configuration, such as the SMS webhook: they may be in its own network. */
+export const operatorTargets: Targets = { allowPrivate: true };
+
+/** A name or an address leads to where accounts may not connect to. */
+export class NotPublic extends Error {
+  override name = 'NotPublic';
+  readonly code = 'NOT_PUBLIC';
+
+  constructor() {
+    super('not a public address; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows private ones');
+  }
+}
+
+/** Public by their range, but reserved for a machine's own cloud: Azure's metadata service. */
+const metadata = ['168.63.129.16'];
+const globalUnicast = ipaddr.IPv6.parseCIDR('2000::/3');
+
+/** Whether an address is elsewhere on the internet, and not one of this machine's now. False if it is no address. */
+export function isPublic(address: string): boolean {
+  if (!ipaddr.isValid(address)) return false;
+  // An IPv4-mapped address is judged as the IPv4 address; NAT64 and 6to4 have ranges of their own, which are not public.
+  const parsed = ipaddr.process(address);
+  if (parsed.range() !== 'unicast') return false;
+  if (parsed.kind() === 'ipv6' && !(parsed as ipaddr.IPv6).match(globalUnicast)) return false;
+  const text = parsed.toString();
+  return !metadata.includes(text) && !isOwn(text);
+}
+
+function isOwn(address: string): boolean {
+  const own = Object.values(os.networkInterfaces()).flatMap((addresses = []) => addresses.map((one) => one.address));
+  // A link-local address is followed by its zone.
+  return own.some((one) => ipaddr.isValid(one) && ipaddr.process(one).toString() === address);
+}
+
+/** Whether the host of a URL is an address that is not public, so that no look-up is needed to refuse it. */
+export function namesPrivateAddress({ hostname }: { hostname: string }): boolean {
+  const address = hostname.replace(/^\[(.*)\]$/, '$1');
+  return isIP(address) !== 0 && !isPublic(address);
+}
+
+/** The `lookup` of a socket that finds the public addresses of a name only. The socket connects to one of these. */
+export const lookupPublic: LookupFunction = (hostname, options, done) => {
+  lookup(hostname, { ...(options as LookupOptions), all: true }, (error, found) => {
+    if (error) return done(error, []);
+    const addresses = found.filter(({ address }) => isPublic(address));
+    const [first] = addresses as [LookupAddress?];
+    if (!first) return done(new NotPublic(), []);
+    if (options.all) return done(null, addresses);
+    return done(null, first.address, first.family);
+  });
+};
+
+/**
+ * The options with which any socket (net, tls, http) may connect to `hostname`, a name or an address as in a URL. Every
+ * connection needs them anew. @throws NotPublic for an address that is not permitted: sockets look up names only.
+ */
+export function connectOptions(hostname: string, { allowPrivate }: Targets): { lookup?: LookupFunction } {
+  if (allowPrivate) return {};
+  if (namesPrivateAddress({ hostname })) throw new NotPublic();
+  return { lookup: lookupPublic };
+}
+
+/** Kept connections to one URL. */
+export interface HttpClient {
+  /** A request to the URL, to be written and ended by the caller. @throws NotPublic. */
+  request(options: Pick<RequestOptions, 'method' | 'headers'>): ClientRequest;
+  /** Closes the connections that are not in use; requests are destroyed by whoever has made them. */
+  close(): void;
+}
+
+/** Opens nothing yet; `maxSockets` connections at most at a time, of which `maxFreeSockets` are kept. */
+export function httpClient(
+  url: URL,
+  targets: Targets,
+  limits: { maxSockets: number; maxFreeSockets: number },
+): HttpClient {
+  const client = clientFor(url);
+  const agent = new client.Agent({ keepAlive: true, ...limits });
+  return {
+    request: (options) => client.request(url, { ...options, agent, ...connectOptions(url.hostname, targets) }),
+    close: () => agent.destroy(),
+  };
+}
+
+/** What one exchange sends. */
+export interface Exchange {
+  method: string;
+  headers: Record<string, string>;
+  body?: string | Uint8Array | undefined;
+  /** Ends it before `exchangeDeadline`, for several exchanges with one deadline. */
+  signal?: AbortSignal;
+}
+
+/**
+ * One request on a connection of its own, and its whole answer; a redirect is an answer like any other.
+ * @throws NotPublic, Error for a connection that fails, takes longer than the deadline or answers too much.
+ */
+export async function exchange(
+  url: URL,
+  { method, headers, body, signal }: Exchange,
+  targets: Targets,
+): Promise<Response> {
+  const limits = [AbortSignal.timeout(exchangeDeadline), ...(signal ? [signal] : [])];
+  const options = { method, headers, agent: false, signal: AbortSignal.any(limits) } as const;
+  const permitted = connectOptions(url.hostname, targets);
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    const request = clientFor(url).request(url, { ...options, ...permitted }, resolve);
+    request.on('error', reject);
+    request.end(body);
+  });
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of answer as AsyncIterable<Uint8Array>) {
+    size += chunk.byteLength;
+    // Leaving the loop destroys the answer and its connection.
+    if (size > maxAnswerBytes) throw new Error(`the answer is larger than ${maxAnswerBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return new Response(size > 0 ? Buffer.concat(chunks) : null, {
+    status: answer.statusCode ?? 0,
+    headers: headersOf(answer),
+  });
+}
+
+function headersOf({ headersDistinct }: IncomingMessage): Headers {
+  const headers = new Headers();
+  for (const [name, values = []] of Object.entries(headersDistinct))
+    for (const value of values) headers.append(name, value);
+  return headers;
+}
+
+function clientFor({ protocol }: URL): typeof http | typeof https {
+  return protocol === 'https:' ? https : http;
+}
