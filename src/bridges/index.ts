@@ -1,7 +1,6 @@
 /** The live bridges of every account: what passes through the broker goes in here, and out to their targets. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import pLimit from 'p-limit';
 import type { Logger } from 'pino';
 import { v7 as uuidv7 } from 'uuid';
 import {
@@ -17,6 +16,7 @@ import type { Row } from '../../db/registry/records.js';
 import type { Access, Channel } from '../access.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
+import { FairQueue } from '../fair-queue.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
 import { onBehalfOf } from '../log.js';
 import { formatTopic } from '../topics.js';
@@ -25,8 +25,13 @@ import { Guaranteed } from './guaranteed.js';
 import type { BridgedMessage, Target } from './target.js';
 import { Webhook } from './webhook.js';
 
-/** Batches of all bridges under way at once. */
-const mostUnderWay = 64;
+/** Batches under way at once, of all bridges and of those of one account: a slow target holds its place for long. */
+const mostUnderWay = { ofAll: 64, ofAccount: 16 };
+/** Bridges wait here with one batch each, or two, so their number is the bound. */
+const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
+/** Bytes of payload that count as one message, and messages of an ordinary batch. */
+const messageBytes = 1000;
+const ordinaryBatch = 100;
 /** Rows that are looked at in one turn of the event loop, and changed in one transaction. */
 const stepSize = 2000;
 /** Milliseconds between two looks at what has been kept for long enough. */
@@ -85,7 +90,11 @@ export class Bridges {
   readonly #ctx: BridgesContext;
   readonly #bridges = new Map<string, Bridge>();
   readonly #byAccount = new Map<string, Bridge[]>();
-  readonly #limit = pLimit(mostUnderWay);
+  readonly #queue = new FairQueue(mostUnderWay.ofAll, {
+    perAccount: mostUnderWay.ofAccount,
+    most: unbounded,
+    quantum: ordinaryBatch,
+  });
   readonly #timer: NodeJS.Timeout;
   #tidying: Promise<void> = Promise.resolve();
   #stopped = false;
@@ -273,7 +282,9 @@ export class Bridges {
     const { timeout, allowPrivate } = config.bridges;
     const around = { clock, headerPrefix: config.headerPrefix, timeout, allowPrivate };
     const webhook = new Webhook({ url: sealing.open(urlOwner(row.id), row.sealedUrl), secret }, around);
-    return { send: (batch) => this.#limit(() => webhook.send(batch)), close: () => webhook.close() };
+    const lane = { accountId: row.accountId, callerId: row.id };
+    const send: Target['send'] = (batch) => this.#queue.run(lane, costOf(batch), () => webhook.send(batch));
+    return { send, close: () => webhook.close() };
   }
 
   #add(row: BridgeRow, target: Target): void {
@@ -395,3 +406,8 @@ function sequencesOf(places: readonly OutboxPlace[]): number[] {
 /** What the sealed texts of a bridge belong to. */
 export const secretOwner = (id: string) => `bridge/${id}/secret`;
 export const urlOwner = (id: string) => `bridge/${id}/url`;
+
+/** What a batch costs those who wait: messages, and the bytes of large ones. */
+function costOf(batch: readonly BridgedMessage[]): number {
+  return batch.reduce((cost, { payload }) => cost + 1 + payload.length / messageBytes, 0);
+}

@@ -3,10 +3,12 @@
 import { v7 as uuidv7 } from 'uuid';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
+import type { Caller } from '../access.js';
 import type { Clock } from '../clock.js';
 import { isEmail } from '../entity/values.js';
 import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
+import { laneOf } from '../fair-queue.js';
 import type { Passwords } from './secrets/passwords.js';
 import type { Sessions } from './sessions/sessions.js';
 
@@ -62,14 +64,14 @@ interface NewUserBody {
  */
 export async function identityFor(
   { clock, passwords }: { clock: Clock; passwords: Passwords },
-  accountId: string,
+  caller: Caller,
   { createIdmUser, idmUserEmail: email, idmUserPassword: password }: NewUserBody,
 ): Promise<Row<'identities'>> {
   if (createIdmUser !== true) throw invalid('createIdmUser', 'must be true, or userId an existing identity');
   if (email === undefined) throw invalid('idmUserEmail', 'is required');
-  const identity = newIdentity(clock, 'idmUserEmail', { accountId, email, passwordHash: null });
+  const identity = newIdentity(clock, 'idmUserEmail', { accountId: caller.accountId, email, passwordHash: null });
   if (password === undefined) return identity;
-  return { ...identity, passwordHash: await passwords.hashNew('idmUserPassword', password, email) };
+  return { ...identity, passwordHash: await passwords.hashNew('idmUserPassword', password, email, laneOf(caller)) };
 }
 
 /** @throws PlatformError 400 with 110 when the e-mail belongs to an account user, with 106 when to somebody else. */

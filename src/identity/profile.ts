@@ -9,11 +9,11 @@ import type { Registry } from '../../db/registry/index.js';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import type { Access } from '../access.js';
 import { type Caller, isAccountWide } from '../access.js';
-import { networkOf } from '../attempts.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
 import { PlatformError } from '../errors.js';
+import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { setPassword } from './identities.js';
 import { longestPassword } from './secrets/passwords.js';
@@ -204,14 +204,14 @@ async function changePassword(ctx: Context, caller: Caller, body: Static<typeof 
   const wrong = () => new PlatformError('badCredentials', { message: 'The old password is wrong.' });
   await loginLimits.take(attempt);
   const isRight = await loginLimits.unlessItFails(attempt, () =>
-    passwords.verify(identity.passwordHash, oldPassword, networkOf(attempt.address)),
+    passwords.verify(identity.passwordHash, oldPassword, laneOf(caller)),
   );
   if (!isRight) {
     ctx.audit.note({ ...about, outcome: 'failure' });
     throw wrong();
   }
   loginLimits.succeeded(attempt);
-  const passwordHash = await passwords.hashNew('newPassword', newPassword, identity.email);
+  const passwordHash = await passwords.hashNew('newPassword', newPassword, identity.email, laneOf(caller));
   const ended = await writeAs(ctx, caller, undefined, async (tx) => {
     const now = tx.selectFrom('identities').select('passwordHash').where('id', '=', userId);
     // Somebody else has changed it while the hash was computed.

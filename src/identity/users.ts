@@ -9,6 +9,7 @@ import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
 import { PlatformError } from '../errors.js';
+import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { insertIdentity, longestEmail, newIdentity } from './identities.js';
 import { names, profileShape, seenAsEndUsers, showProfile } from './profile.js';
@@ -122,7 +123,7 @@ export function userRoutes(app: App, ctx: Context): void {
 async function register(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
   const { accountId, emailAddress: email, password, name = null, firstName = null, lastName = null } = body;
   const blank = newIdentity(ctx.clock, 'emailAddress', { accountId, email, passwordHash: null });
-  const passwordHash = await ctx.passwords.hashNew('password', password, email);
+  const passwordHash = await ctx.passwords.hashNew('password', password, email, laneOf(caller));
   const given = { name, firstName, lastName, phoneNumber: body.phoneNumber ?? null };
   const identity = { ...blank, ...given, passwordHash, emailUnproven: 1 };
   await writeAs(ctx, caller, undefined, async (tx) => {

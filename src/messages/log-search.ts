@@ -10,7 +10,7 @@ import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { parseDate } from '../entity/values.js';
 import { invalid } from '../errors.js';
-import type { FairQueue } from '../fair-queue.js';
+import { type FairQueue, laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { logShape, showLog, type WireLog } from './log-entry.js';
 import { readSeverity } from './payload.js';
@@ -74,7 +74,7 @@ export interface SearchAnswer {
   hits: { total: number; max_score: number | null; hits: Array<{ _id: string; _score: number; _source: WireLog }> };
 }
 
-/** POST /logs/search; the searches of one caller wait for each other in `turns`. */
+/** POST /logs/search; searches wait for their turn in `turns`. */
 export function logSearchRoutes(app: App, ctx: Context, turns: FairQueue): void {
   app.post(
     '/logs/search',
@@ -89,7 +89,7 @@ export function logSearchRoutes(app: App, ctx: Context, turns: FairQueue): void 
     },
     async (request) => {
       const { caller } = request;
-      return turns.run(caller.id, () => searchLogs(ctx, caller, request.body));
+      return turns.run(laneOf(caller), 1, () => searchLogs(ctx, caller, request.body));
     },
   );
 }

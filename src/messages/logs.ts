@@ -10,7 +10,7 @@ import type { Context } from '../context.js';
 import { demandPage } from '../entity/listing.js';
 import { idParams, metaShape, nameIgnored, sayIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
-import { FairQueue } from '../fair-queue.js';
+import { FairQueue, laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { logShape, showLog, type WireLog } from './log-entry.js';
 import { logSearchRoutes } from './log-search.js';
@@ -67,7 +67,7 @@ const body = Type.Union([entryBody, Type.Array(entryBody, { minItems: 1, maxItem
 export type LogQuery = Static<typeof query>;
 export type LogAnswer = Static<typeof answer>;
 
-/** Searches that run at once in the one thread that reads; those of one caller wait for each other. */
+/** Searches that run at once in the one thread that reads; accounts take turns, then callers. */
 const readsAtOnce = 2;
 
 /** GET and POST /devices/{id}/logs, POST /logs/search. */
@@ -92,7 +92,7 @@ export function logRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       nameIgnored(request, reply, query);
       const { caller, params } = request;
-      return turns.run(caller.id, () => readLogs(ctx, caller, params.id, request.query));
+      return turns.run(laneOf(caller), 1, () => readLogs(ctx, caller, params.id, request.query));
     },
   );
   app.post(

@@ -50,7 +50,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
   }
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
-    const identity = body.userId === undefined ? await identityFor(ctx, caller.accountId, body) : undefined;
+    const identity = body.userId === undefined ? await identityFor(ctx, caller, body) : undefined;
     const { row, invitation } = await writeAs(ctx, caller, undefined, async (tx) => {
       const invitation = identity && (await invitations.makeIdentity(tx, caller, identity));
       const userId = identity?.id ?? body.userId ?? '';

@@ -73,7 +73,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'endUser');
     access.demandAccount(caller, body.accountId);
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
-    const identity = body.userId === undefined ? await identityFor(ctx, caller.accountId, body) : undefined;
+    const identity = body.userId === undefined ? await identityFor(ctx, caller, body) : undefined;
     if (identity) invitations.demandRoom(caller, identity);
     const { row, invitation } = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandInto(tx, caller, 'organizationId', body.organizationId);

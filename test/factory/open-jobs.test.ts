@@ -40,12 +40,28 @@ t.test(
         .results;
     const results = await jobsOf();
     t.equal(results.length, made.length + 3, 'nothing is left of what was refused');
-    for (const { id, total } of results)
-      if (total === 20_000) await service.ok('POST', `/api/v1/provisioning/jobs/${id}/cancel`);
     t.match((await follow(service, next.body.job.id, jwt)).at(-1), { state: 'succeeded' });
     const waiting = (await jobsOf('&state=pending')).length;
     t.ok(waiting > 100, `another account is next, though ${waiting} jobs were made before its own`);
+    for (const { id, total } of results)
+      if (total === 20_000) await service.ok('POST', `/api/v1/provisioning/jobs/${id}/cancel`);
     await Promise.all(results.slice(0, 10).map(({ id }) => follow(service, id)));
     t.equal((await postRows(service, [{ serialNumber: 'after' }], '?dryRun=true')).status, 202, 'there is room again');
   },
 );
+
+t.test('a long job gives its place away while another account waits, and goes on after it', async (t) => {
+  const service = await startService(t);
+  const long = (name: string) => Array.from({ length: 20_000 }, (_, at) => ({ serialNumber: `${name}-${at}` }));
+  const first = (await postRows(service, long('A'), '?dryRun=true')).body.job;
+  const second = (await postRows(service, long('B'), '?dryRun=true')).body.job;
+  const neighbour = { name: 'Neighbour', adminEmail: 'neighbour@example.com' };
+  const { accountId, adminEmail, adminPassword } = await createAccount(service.server.ctx, neighbour);
+  const { jwt } = await service.loginAs(adminEmail, adminPassword, accountId);
+  const own = await postRows(service, [{ serialNumber: 'own' }], '', { token: jwt });
+  t.match((await follow(service, own.body.job.id, jwt)).at(-1), { state: 'succeeded', done: 1 });
+  const { job } = await service.ok('GET', `/api/v1/provisioning/jobs/${second.id}`);
+  t.match(job, { state: 'running' }, 'the long ones have not ended');
+  for (const { id } of [first, second])
+    t.match((await follow(service, id)).at(-1), { state: 'succeeded', done: 20_000, failed: 0 });
+});

@@ -1,6 +1,6 @@
 /** What a flood of logins costs: neither the process nor somebody else's turn. */
 import t from 'tap';
-import { FairQueue } from '../../src/fair-queue.js';
+import { FairLanes, FairQueue } from '../../src/fair-queue.js';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 
 let service: Service;
@@ -58,6 +58,8 @@ t.test('whoever floods the hashes waits for them alone', async (t) => {
   t.ok(answered.indexOf('owner') < 45, `the owner came ${answered.indexOf('owner') + 1}th of ${answered.length}`);
 });
 
+const lane = (name: string) => ({ accountId: name, callerId: name });
+
 t.test('lanes take turns, and one that is too long is refused', async (t) => {
   const queue = new FairQueue(1);
   const done: string[] = [];
@@ -67,7 +69,7 @@ t.test('lanes take turns, and one that is too long is refused', async (t) => {
       done.push(name);
       open.push(resolve);
     });
-  const all = ['a1', 'a2', 'a3', 'b1', 'b2', 'c1'].map((name) => queue.run(name.charAt(0), work(name)));
+  const all = ['a1', 'a2', 'a3', 'b1', 'b2', 'c1'].map((name) => queue.run(lane(name.charAt(0)), 1, work(name)));
   for (let n = 0; n < all.length; n += 1) {
     open.shift()?.();
     await all.at(0);
@@ -75,13 +77,55 @@ t.test('lanes take turns, and one that is too long is refused', async (t) => {
   }
   await Promise.all(all);
   t.strictSame(done, ['a1', 'a2', 'b1', 'c1', 'a3', 'b2']);
-  const blocked = queue.run('a', work('first'));
-  const waiting = Array.from({ length: 200 }, () => queue.run('a', async () => {}));
+  const blocked = queue.run(lane('a'), 1, work('first'));
+  const waiting = Array.from({ length: 200 }, () => queue.run(lane('a'), 1, async () => {}));
   await t.rejects(
-    queue.run('a', async () => {}),
+    queue.run(lane('a'), 1, async () => {}),
     /Too many requests/,
   );
-  t.equal(await Promise.race([queue.run('b', async () => 'b'), Promise.resolve('not yet')]), 'not yet');
+  t.equal(await Promise.race([queue.run(lane('b'), 1, async () => 'b'), Promise.resolve('not yet')]), 'not yet');
   open.shift()?.();
   await Promise.all([blocked, ...waiting]);
+});
+
+t.test('accounts take turns by what their work costs, then the callers of each', async (t) => {
+  const lanes = new FairLanes<string>(10);
+  const push = (accountId: string, callerId: string, cost: number, items: string[]) => {
+    for (const item of items) lanes.push({ accountId, callerId }, cost, item);
+  };
+  push('greedy', 'one', 50, ['G1', 'G2', 'G3']);
+  push('modest', 'a', 5, ['a1', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8']);
+  push('modest', 'b', 5, ['b1', 'b2']);
+  const order = Array.from({ length: 13 }, () => lanes.shift());
+  t.equal(lanes.shift(), undefined);
+  const ofGreedy = order.flatMap((item, at) => (item?.startsWith('G') ? at : []));
+  t.equal(ofGreedy[0], 0, 'who came first is first');
+  t.equal(ofGreedy[1], 11, 'and pays for what it took: the others have their 50 in turn');
+  t.ok(order.indexOf('b1') < order.indexOf('a4'), 'callers of one account take turns');
+  t.strictSame(
+    order.filter((item) => item?.startsWith('a')),
+    ['a1', 'a2', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8'],
+    'those of one caller stay in order',
+  );
+});
+
+t.test('one account has only its part of the places, however slow its work is', async (t) => {
+  const queue = new FairQueue(4, { perAccount: 2 });
+  const open: Array<() => void> = [];
+  const begun: string[] = [];
+  const work = (name: string) => () =>
+    new Promise<void>((resolve) => {
+      begun.push(name);
+      open.push(resolve);
+    });
+  const slow = ['s1', 's2', 's3'].map((name) => queue.run(lane('slow'), 1, work(name)));
+  const other = queue.run(lane('other'), 1, work('o1'));
+  await new Promise(setImmediate);
+  t.strictSame(begun, ['s1', 's2', 'o1']);
+  open.shift()?.();
+  await slow[0];
+  await new Promise(setImmediate);
+  t.strictSame(begun, ['s1', 's2', 'o1', 's3']);
+  for (const end of open) end();
+  await Promise.all([...slow, other]);
 });

@@ -6,6 +6,7 @@ import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { find, findLive, timestamp } from '../../entity/verbs.js';
 import { PlatformError, unknownReference } from '../../errors.js';
+import { laneOf } from '../../fair-queue.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
 import { secretStored, storeSecret } from '../../registry/credentials/credentials.js';
 import {
@@ -136,7 +137,10 @@ export const regenerate: OpenWork = (run) => async (caller, rows) => {
     rows.map(async ({ row }) => {
       const secret = makeSecret();
       // Nobody will ever show the secret of a dry run.
-      secrets.set(row, { secret, secretHash: run.job.dryRun === 1 ? '' : await run.ctx.secrets.hash(secret) });
+      secrets.set(row, {
+        secret,
+        secretHash: run.job.dryRun === 1 ? '' : await run.ctx.secrets.hash(secret, laneOf(caller)),
+      });
     }),
   );
   const work = each(run, async (tx, by, { row, id }) => {

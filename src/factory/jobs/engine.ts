@@ -10,6 +10,7 @@ import { type Db, isStoreBusy, type Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { PlatformError } from '../../errors.js';
+import { FairQueue, type Lane, type Turn } from '../../fair-queue.js';
 import { onBehalfOf } from '../../log.js';
 import { Equipping } from '../provisioning/equipping.js';
 import { provision } from '../provisioning/provision.js';
@@ -19,8 +20,11 @@ import { move, regenerate, remove, undoDelete, undoMove } from './bulk.js';
 import { changeJob, endOf, type Job, type JobAction, parametersOf, receiving, workerOf } from './job.js';
 import { givenRow, type JobServices, type OpenWork, type Outcome, type Prepared, type Run } from './work.js';
 
-/** Jobs that run at once; of one account only when no other waits. */
+/** Jobs that run at once. Accounts take turns, then callers: a job gives its place away after some rows while others wait. */
 const mostRunning = 2;
+const rowsOfTurn = 500;
+/** Open jobs have a limit of their own. */
+const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 /** Rows of one transaction: at first and at least. */
 const rowsAtOnce = { first: 200, least: 100 };
 /** Bytes of the rows of one share, unless it is a single row. */
@@ -57,10 +61,15 @@ interface Share {
 /** A job that cannot go on. */
 class Stopped extends Error {}
 
+/** How a turn of a job has ended: the job is over, others take their turns, or it is tried again after a pause. */
+type TurnEnd = 'over' | 'yields' | 'fails';
+
 export class Jobs {
   readonly #ctx: JobServices;
   readonly #equipping: Equipping;
-  readonly #running = new Map<string, { accountId: string; ended: Promise<void> }>();
+  readonly #queue = new FairQueue(mostRunning, { quantum: rowsOfTurn, most: unbounded });
+  /** Jobs that run or wait for their turn, by id. */
+  readonly #open = new Map<string, Promise<void>>();
   readonly #watchers = new Map<string, Set<(job: Job) => void>>();
   /** In the context of the start: a job belongs to no request. */
   readonly #fill: () => void;
@@ -95,14 +104,14 @@ export class Jobs {
     this.#stopped = true;
     clearInterval(this.#timer);
     await this.#filling;
-    await Promise.all([...this.#running.values()].map(({ ended }) => ended));
+    await Promise.all(this.#open.values());
     await this.#equipping.close();
     await this.#looking;
   }
 
   /** Jobs at work. */
   get running(): number {
-    return this.#running.size;
+    return this.#queue.running;
   }
 
   /** Jobs that wait until others have ended. */
@@ -113,7 +122,7 @@ export class Jobs {
       .select((eb) => eb.fn.countAll<number>().as('open'))
       .where(sql<boolean>`"state" in ('pending', 'running')`)
       .executeTakeFirstOrThrow();
-    return Math.max(0, open - this.#running.size);
+    return Math.max(0, open - this.running);
   }
 
   /** There may be a job to begin. */
@@ -140,74 +149,78 @@ export class Jobs {
     for (const { id } of jobs) if (!this.#stopped) await dropJob(this.#ctx, id);
   }
 
+  /** Queues every open job, oldest first. */
   async #begin(): Promise<void> {
-    while (!this.#stopped && this.#running.size < mostRunning) {
-      const job = await this.#next();
-      if (!job) {
-        if (this.#running.size === 0) await Promise.all([this.#equipping.close(), this.#ctx.registry.restLong()]);
-        return;
-      }
-      const ended = onBehalfOf({ jobId: job.id }, () => this.#run(job)).finally(() => {
-        this.#running.delete(job.id);
-        this.wake();
-      });
-      this.#running.set(job.id, { accountId: job.accountId, ended });
-    }
-  }
-
-  /** The oldest open job, of the accounts of which the fewest are running. */
-  async #next(): Promise<Job | undefined> {
     const { query } = this.#ctx.registry;
     const open = await query
       .selectFrom('jobs')
-      .select(['id', 'accountId'])
+      .select(['id', 'accountId', 'createdById'])
       // As the index has it: a parameter would not find it.
       .where(sql<boolean>`"state" in ('pending', 'running')`)
       .orderBy('created')
       .execute();
-    const running = [...this.#running.values()];
-    const ofAccount = ({ accountId }: Pick<Job, 'accountId'>) =>
-      running.filter((one) => one.accountId === accountId).length;
-    const waiting = open.filter(({ id }) => !this.#running.has(id));
-    const [next] = waiting.sort((one, other) => ofAccount(one) - ofAccount(other));
-    return next && query.selectFrom('jobs').selectAll().where('id', '=', next.id).executeTakeFirst();
+    for (const { id, accountId, createdById } of open) {
+      if (this.#stopped || this.#open.has(id)) continue;
+      const lane = { accountId, callerId: createdById };
+      const ended = onBehalfOf({ jobId: id }, () => this.#goThrough(id, lane)).finally(() => {
+        this.#open.delete(id);
+        this.wake();
+      });
+      this.#open.set(id, ended);
+    }
+    if (this.#open.size === 0) await Promise.all([this.#equipping.close(), this.#ctx.registry.restLong()]);
   }
 
-  async #run(job: Job): Promise<void> {
+  /** Runs a job in as many turns as it needs. Never rejects. */
+  async #goThrough(id: string, lane: Lane): Promise<void> {
+    for (let place: 'last' | 'first' = 'last'; ; place = 'first') {
+      const end = await this.#queue.run(lane, 0, (turn) => this.#run(id, turn), place);
+      if (end === 'over' || this.#stopped) return;
+      // It is still open: it is begun again, but not over and over.
+      if (end === 'fails') await pause(retryAfter);
+    }
+  }
+
+  async #run(id: string, turn: Turn): Promise<TurnEnd> {
     try {
-      await this.#work(await this.#starting(job));
+      return await this.#work(await this.#starting(id), turn);
     } catch (error) {
-      if (error instanceof Stopped) return;
+      if (error instanceof Stopped) return 'over';
       if (isStoreBusy(error)) {
         this.#log(error, 'a job waits: another program holds the database');
-        return pause(retryAfter);
+        return 'fails';
       }
       const isRefused = error instanceof PlatformError;
       if (!isRefused) this.#log(error, 'a job could not go on');
       const reason = isRefused ? error.message : 'An unexpected error occurred.';
-      await this.#end(job, 'failed', reason).catch((again) => {
+      try {
+        await this.#end(id, 'failed', reason);
+        return 'over';
+      } catch (again) {
         this.#log(again, 'a job could not be ended');
-        // It is still open: it is begun again, but not over and over.
-        return pause(retryAfter);
-      });
+        return 'fails';
+      }
     }
   }
 
   /** The job as it begins or goes on; failed rows that are to be tried again are pending from now on. */
-  async #starting(job: Job): Promise<Job> {
+  async #starting(id: string): Promise<Job> {
     const { registry } = this.#ctx;
     for (;;) {
-      const started = await registry.transaction((tx) => startJob(tx, job.id));
+      if (this.#stopped) throw new Stopped();
+      const started = await registry.transaction((tx) => startJob(tx, id));
       if (!started) throw new Stopped();
       this.changed(started);
       if (!parametersOf(started).retrying) return started;
-      if (this.#stopped) throw new Stopped();
       await nextTurn();
     }
   }
 
-  /** Goes through the rows: while one share is written, the next ones are looked at and hashed. */
-  async #work(job: Job): Promise<void> {
+  /**
+   * Goes through the rows until they are done, or others are to have their turn: while one share is written, the next ones
+   * are looked at and hashed.
+   */
+  async #work(job: Job, turn: Turn): Promise<'over' | 'yields'> {
     const ctx = this.#ctx;
     const seal = ResultSeal.of(ctx, job);
     const run: Run = { ctx, job, parameters: parametersOf(job), equipping: this.#equipping, seal };
@@ -230,17 +243,23 @@ export class Jobs {
       return share;
     };
     const ahead = Array.from({ length: sharesAhead }, look);
-    for (;;) {
+    for (let rows = 0; ahead.length > 0; ) {
       const share = await ahead.shift();
-      if (!share) break;
+      if (!share) {
+        await this.#end(job.id, 'succeeded', null);
+        return 'over';
+      }
       if (this.#stopped) throw new Stopped();
-      ahead.push(look());
+      rows += share.count;
+      turn.charge(share.count);
+      // What has been prepared is written before others have their turn.
+      if (rows < rowsOfTurn || !turn.othersWait) ahead.push(look());
       const held = await this.#write(job, share.prepared);
       // Who else writes waits for a share of every job that runs.
-      size = nextSize(isLong(job) ? far : near, share.count, held * this.#running.size);
+      size = nextSize(isLong(job) ? far : near, share.count, held * this.running);
       await nextTurn();
     }
-    await this.#end(job, 'succeeded', null);
+    return 'yields';
   }
 
   /** Writes one share; how long that has held the event loop, in milliseconds. */
@@ -267,17 +286,19 @@ export class Jobs {
     return isLong(job) ? { registry: { transaction: (work) => registry.longTransaction(work) } } : this.#ctx;
   }
 
-  async #end(job: Job, state: 'succeeded' | 'failed', reason: string | null): Promise<void> {
+  async #end(id: string, state: 'succeeded' | 'failed', reason: string | null): Promise<void> {
     const { registry, clock, audit } = this.#ctx;
     const ended = await registry.transaction(async (tx) => {
-      const changed = await changeJob(tx, job.id, ['pending', 'running'], { state, reason, ...endOf(clock, job) });
+      const job = await tx.selectFrom('jobs').selectAll().where('id', '=', id).executeTakeFirst();
+      if (!job) return undefined;
+      const changed = await changeJob(tx, id, ['pending', 'running'], { state, reason, ...endOf(clock, job) });
       if (!changed) return undefined;
       const { accountId, action, done, failed, skipped } = changed;
       await audit.record(tx, {
         event: 'jobFinished',
         outcome: state === 'succeeded' ? 'success' : 'failure',
         accountId,
-        target: { kind: 'job', id: job.id },
+        target: { kind: 'job', id },
         details: { action, done, failed, skipped, reason },
       });
       return changed;

@@ -12,6 +12,7 @@ import type { LetterLimits } from '../../emails/limits.js';
 import { headingFor, resetLetter, sendLetter } from '../../emails/texts.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { PlatformError } from '../../errors.js';
+import { laneOf } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
 import { findIdentity, isAccountUser, setPassword } from '../identities.js';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
@@ -205,7 +206,7 @@ async function changeWithToken(
     return new PlatformError('badToken');
   };
   if (!identity || token?.userId !== userId) throw refuse();
-  const passwordHash = await ctx.passwords.hashNew('newPassword', newPassword, identity.email);
+  const passwordHash = await ctx.passwords.hashNew('newPassword', newPassword, identity.email, laneOf(identity));
   const ended = await registry.transaction(async (tx) => {
     if (!(await spendMailedToken(tx, token))) throw refuse();
     await ctx.audit.record(tx, {

@@ -2,7 +2,7 @@
 import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
 import { invalid, PlatformError } from '../../errors.js';
-import { FairQueue } from '../../fair-queue.js';
+import { FairQueue, type Lane } from '../../fair-queue.js';
 import { makeSecret } from './secrets.js';
 
 /** OWASP's floor for argon2id (decisions 4): 19 MiB, two passes. */
@@ -14,8 +14,8 @@ export const longestPassword = 4096;
 /** How many of the most common passwords are refused (decisions 4). */
 const mostCommon = 10_000;
 
-/** The lane of passwords that are being set. */
-const ownLane = '';
+/** The lane of the service itself and of its command line. */
+const ownLane: Lane = { accountId: '', callerId: '' };
 
 interface Chosen {
   password: string;
@@ -25,7 +25,7 @@ interface Chosen {
 export class Passwords {
   // More at once would take every thread of the pool, and the broker's own checks wait in the same pool.
   readonly #queue = new FairQueue(Math.max(1, Math.min(3, availableParallelism() - 1)));
-  readonly #nobody = this.#hash('the password of nobody');
+  readonly #nobody = this.#hash('the password of nobody', ownLane);
   #common: Promise<ReadonlySet<string>> | undefined;
 
   /** Hashes that wait for their turn. */
@@ -35,14 +35,14 @@ export class Passwords {
 
   /**
    * The stored form of a new password of the person with this e-mail address. There is no other way to one, so that
-   * nothing gets round the policy.
-   * @throws PlatformError 400 with 106 naming `path` when the password breaks it.
+   * nothing gets round the policy. It is hashed when it is the lane's turn.
+   * @throws PlatformError 400 with 106 naming `path` when the password breaks it; 429 when the lane is full.
    */
-  async hashNew(path: string, password: string, email: string): Promise<string> {
+  async hashNew(path: string, password: string, email: string, lane: Lane = ownLane): Promise<string> {
     checkForm(path, password, email);
     if ((await this.#commonOnes()).has(password.normalize('NFKC').toLowerCase()))
       throw invalid(path, 'must not be one of the most common passwords');
-    return this.#hash(password);
+    return this.#hash(password, lane);
   }
 
   /**
@@ -62,19 +62,19 @@ export class Passwords {
   }
 
   /**
-   * Whether the password is the one that was hashed. Without a hash it takes the same time and is false. Lanes, such as
-   * addresses, take turns. @throws PlatformError 429 when a lane is too long.
+   * Whether the password is the one that was hashed. Without a hash it takes the same time and is false. Lanes take
+   * turns. @throws PlatformError 429 when the lane is full.
    */
-  async verify(stored: string | null | undefined, password: string, lane: string): Promise<boolean> {
+  async verify(stored: string | null | undefined, password: string, lane: Lane): Promise<boolean> {
     const against = stored ?? (await this.#nobody);
     // Longer ones cannot have been set; hashing megabytes would only cost time.
     const given = password.slice(0, 16 * mostCharacters).normalize('NFKC');
-    const matches = await this.#queue.run(lane, () => verify(against, given));
+    const matches = await this.#queue.run(lane, 1, () => verify(against, given));
     return matches && stored !== null && stored !== undefined;
   }
 
-  #hash(password: string): Promise<string> {
-    return this.#queue.run(ownLane, () => hash(password.normalize('NFKC'), cost));
+  #hash(password: string, lane: Lane): Promise<string> {
+    return this.#queue.run(lane, 1, () => hash(password.normalize('NFKC'), cost));
   }
 
   /** Read when the first password is set: the list takes 14 MB and a tenth of a second, which idling need not pay. */

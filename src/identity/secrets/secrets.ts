@@ -1,8 +1,8 @@
 /** Secrets that the platform makes: 256 random bits, shown once, stored hashed (decisions 6). */
 import { createHmac, randomBytes } from 'node:crypto';
 import { argon2id, hash, verify } from 'argon2';
-import pLimit from 'p-limit';
 import { boundedCache } from '../../../db/sqlite/cache.js';
+import { FairQueue, type Lane } from '../../fair-queue.js';
 
 /** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost that argon2 has. */
 const cost = { type: argon2id, memoryCost: 8, timeCost: 1, parallelism: 1, raw: true } as const;
@@ -15,23 +15,28 @@ const formerCodeCost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parall
 /** How many proven secrets are remembered, so that a fleet reconnects without hashing again. */
 const provenKept = 200_000;
 
+/** Connections and the rows of jobs, which wait here, have limits of their own. */
+const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
+/** The lane of a secret whose account does not matter: in a thread that serves one job, and for unknown usernames. */
+const nobodysAccount = '';
+
 export class Secrets {
-  readonly #limit = pLimit(4);
-  readonly #limitCodes = pLimit(1);
+  readonly #queue = new FairQueue(4, { most: unbounded });
+  readonly #codes = new FairQueue(1);
   readonly #key = randomBytes(32);
   readonly #proven = boundedCache<string, string>(provenKept);
   readonly #nobody = this.hash(makeSecret());
 
   /** Hashes that wait for their turn. */
   get waiting(): number {
-    return this.#limit.pendingCount + this.#limitCodes.pendingCount;
+    return this.#queue.waiting + this.#codes.waiting;
   }
 
-  /** The stored form of a secret. */
-  async hash(secret: string): Promise<string> {
+  /** The stored form of a secret, hashed when it is the lane's turn. */
+  async hash(secret: string, lane: Lane = { accountId: nobodysAccount, callerId: '' }): Promise<string> {
     // A salt of its own would come by way of another thread; the package takes as long to write the text as to hash.
     const salt = randomBytes(16);
-    const hashed = await this.#limit(() => hash(secret, { ...cost, salt }));
+    const hashed = await this.#queue.run(lane, 1, () => hash(secret, { ...cost, salt }));
     return `${costText}$${unpadded(salt)}$${unpadded(hashed)}`;
   }
 
@@ -41,19 +46,25 @@ export class Secrets {
    */
   async *hashCodeFormerly(accountId: string, keyed: string, code: string): AsyncGenerator<string> {
     const salt = codeSalt(accountId);
-    yield (await this.#limitCodes(() => hash(keyed, { ...formerKeyedCost, salt }))).toString('base64');
-    yield (await this.#limitCodes(() => hash(code, { ...formerCodeCost, salt }))).toString('base64');
+    const lane = { accountId, callerId: '' };
+    yield (await this.#codes.run(lane, 1, () => hash(keyed, { ...formerKeyedCost, salt }))).toString('base64');
+    yield (await this.#codes.run(lane, 1, () => hash(code, { ...formerCodeCost, salt }))).toString('base64');
   }
 
   /**
    * Whether the secret is the one whose hash is stored for `owner`; a new hash makes older proofs void. Without a hash
-   * it takes the same time and is false.
+   * it takes the same time and is false. Accounts take turns, then owners.
    */
-  async verify(owner: string, stored: string | undefined, secret: string): Promise<boolean> {
+  async verify(
+    owner: string,
+    stored: string | undefined,
+    secret: string,
+    accountId = nobodysAccount,
+  ): Promise<boolean> {
     if (secret.length > 256) return false;
     if (this.isProven(owner, stored, secret)) return true;
     const against = stored ?? (await this.#nobody);
-    const matches = await this.#limit(() => verify(against, secret));
+    const matches = await this.#queue.run({ accountId, callerId: owner }, 1, () => verify(against, secret));
     if (stored === undefined || !matches) return false;
     this.#proven.set(owner, this.#mark(stored, secret));
     return true;

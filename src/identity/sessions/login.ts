@@ -7,6 +7,7 @@ import { networkOf, sendAllowance } from '../../attempts.js';
 import type { Context } from '../../context.js';
 import { oneOf } from '../../entity/listing.js';
 import { PlatformError } from '../../errors.js';
+import { strangerLane } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
 import { findApplication } from '../applications.js';
 import { emailKey, findIdentity, longestEmail } from '../identities.js';
@@ -83,7 +84,7 @@ async function loginUser(ctx: Context, body: Static<typeof userBody>, address: s
   const attempt = { subject: `${accountId}\0${emailKey(emailAddress)}`, userId: identity?.id, address };
   sendAllowance(reply, await ctx.loginLimits.take(attempt));
   const proven = await ctx.loginLimits.unlessItFails(attempt, () =>
-    ctx.passwords.verify(identity?.passwordHash, password, networkOf(address)),
+    ctx.passwords.verify(identity?.passwordHash, password, strangerLane(networkOf(address))),
   );
   const caller = identity && proven ? ctx.access.callerOf(identity.id) : undefined;
   if (!identity || !caller) {

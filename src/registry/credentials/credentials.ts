@@ -15,6 +15,7 @@ import { oneOf } from '../../entity/listing.js';
 import { etagOf, nameIgnored, sendEntity } from '../../entity/routes.js';
 import { findLive, formatVersion, timestamp } from '../../entity/verbs.js';
 import { unknownReference } from '../../errors.js';
+import { laneOf } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
 import type { SecretAnswers } from '../../http/idempotency.js';
 import { noteSecret } from '../../http/idempotency.js';
@@ -94,7 +95,7 @@ async function createCredential(ctx: Context, caller: Caller, body: Static<typeo
   access.demand(caller, 'create', 'mqttCredential');
   access.demandAccount(caller, body.accountId);
   const secret = makeSecret();
-  const secretHash = await ctx.secrets.hash(secret);
+  const secretHash = await ctx.secrets.hash(secret, laneOf(caller));
   const now = timestamp(clock);
   const previousUntil = body.graceSeconds ? new Date(clock.now() + body.graceSeconds * 1000).toISOString() : null;
 
@@ -272,10 +273,13 @@ async function provenGeneration(
   entityId: string,
   secret: string,
 ): Promise<number | undefined> {
-  const [newest, previous] = secretsInForce(registry.credential(entityId), clock);
+  const credential = registry.credential(entityId);
+  const [newest, previous] = secretsInForce(credential, clock);
   if (previous && secrets.isProven(entityId, previous.hash, secret)) return previous.generation;
-  if (await secrets.verify(entityId, newest?.hash, secret)) return newest?.generation;
-  return (await secrets.verify(entityId, previous?.hash, secret)) ? previous?.generation : undefined;
+  if (await secrets.verify(entityId, newest?.hash, secret, credential?.accountId)) return newest?.generation;
+  return (await secrets.verify(entityId, previous?.hash, secret, credential?.accountId))
+    ? previous?.generation
+    : undefined;
 }
 
 function deviceCaller(access: Access, deviceId: string): Caller | undefined {

@@ -6,6 +6,7 @@ import { writeAs } from '../../entity/authorized-write.js';
 import { etagHeaders, etagOf, idParams, nameIgnored, readEtag } from '../../entity/routes.js';
 import { change, demandLive, find, findReached, timestamp } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
+import { laneOf } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
 import { noteSecret } from '../../http/idempotency.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
@@ -64,7 +65,7 @@ async function replaceDevice(
   access.demand(caller, 'create', 'replacement');
   demandLive(await findReached(ctx, caller, 'devices', id));
   const secret = makeSecret();
-  const secretHash = await ctx.secrets.hash(secret);
+  const secretHash = await ctx.secrets.hash(secret, laneOf(caller));
   const made = await writeAs(ctx, caller, ['devices', id], async (tx) => {
     const before = await find(tx, 'devices', id);
     if (!before) throw new PlatformError('notFound');
