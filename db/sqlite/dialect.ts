@@ -215,6 +215,13 @@ class BorrowedDriver implements Driver {
   async destroy(): Promise<void> {}
 }
 
+/** Kysely 0.29 gives SQLite one connection at a time. Ours share one writer, which has its own queue, and a reader. */
+class SharedConnectionAdapter extends SqliteAdapter {
+  override get supportsMultipleConnections(): boolean {
+    return true;
+  }
+}
+
 /** Kysely on better-sqlite3: one writer with group commit, one reader that never waits for it, statements prepared once. */
 export class SqliteDialect implements Dialect {
   private constructor(readonly driver: Driver) {}
@@ -256,7 +263,7 @@ export class SqliteDialect implements Dialect {
   }
 
   createAdapter(): SqliteAdapter {
-    return new SqliteAdapter();
+    return new SharedConnectionAdapter();
   }
 
   createIntrospector(db: Kysely<unknown>): SqliteIntrospector {

@@ -24,8 +24,8 @@ import { answerBytes, connectBytes, publishBytes, subscribeBytes, type Text, uns
 import { rawClient } from './raw.js';
 import { Victims } from './victims.js';
 
-/** Milliseconds that the random part takes. */
-const randomTime = 4000;
+/** Rounds of random programs: a number, because a time limit ends before the first round on a busy machine. */
+const randomRounds = 6;
 /** Connections of one attacker at a time. */
 const atOnce = 8;
 
@@ -336,12 +336,7 @@ t.test('nor do random programs of packets', async (t) => {
       return (await Promise.all(leaks)).flat();
     });
   });
-  await fc.assert(harmless, {
-    seed,
-    numRuns: 1_000_000,
-    interruptAfterTimeLimit: randomTime,
-    markInterruptAsFailure: false,
-  });
+  await fc.assert(harmless, { seed, numRuns: randomRounds });
   t.comment(`${programs} programs`);
   t.ok(programs > 0);
 });
