@@ -1,16 +1,11 @@
-# Only what runs: Node, one program with its threads, two compiled modules; not as root (docs/operations.md).
-# Both stages are the same Node, because the modules that the first one compiles are loaded by the second.
-ARG NODE=22-bookworm-slim
+# Only what runs: Node, one program with its threads, and two packages with compiled code; not as root (docs/operations.md).
+ARG NODE=24-bookworm-slim
 
 FROM node:${NODE} AS build
-RUN apt-get update \
-  && apt-get install -y --no-install-recommends g++ make python3 \
-  && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
-# From the sources in the packages and the headers of this image: nothing is fetched but packages, by the lock file.
-ENV npm_config_build_from_source=true npm_config_nodedir=/usr/local
+# Only packages from the lock file are fetched. Their compiled code is inside them, so no script has to run.
 COPY .npmrc package.json package-lock.json ./
-RUN npm ci --ignore-scripts --no-audit --no-fund && npm rebuild argon2 better-sqlite3
+RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY LICENSE build.mjs ./
 COPY src ./src
 COPY broker ./broker

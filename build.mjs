@@ -34,7 +34,7 @@ const tests = [
   'bench/*.ts',
 ];
 
-/** Compiled for the machine, or reading files beside themselves, or tap's: these stay in node_modules. */
+/** Packages that stay in node_modules: they hold compiled code, read files beside themselves, or belong to tap. */
 const external = ['@fastify/swagger-ui', '@seriousme/openapi-schema-validator', 'argon2', 'better-sqlite3', 'tap'];
 
 /** Packages that are CommonJS ask for `require` and, two of them, for a place of their own, to look for what is optional. */
@@ -118,12 +118,12 @@ function packagesOf({ inputs }) {
   return packages;
 }
 
-/** Of it go the modules, the code that was compiled for this machine, and the pages: packages are mostly other things. */
+/** Takes a package's modules, its compiled code for this kind of machine, and its pages; most of a package is other things. */
 function copyPackage(place, modules, directory) {
   const from = join(root, place);
   const to = join(directory, place.slice(place.indexOf('node_modules/')));
   const asset = new RegExp(
-    `^(static/.+|(build/Release|prebuilds/${process.platform}-${process.arch})/[^/]+\\.node|(.+/)?package\\.json)$`,
+    `^(static/.+|prebuilds/${process.platform}(musl)?-${process.arch}(/[^/]+)?\\.node|(.+/)?package\\.json)$`,
   );
   for (const file of new Set([...modules, ...readdirSync(from, { recursive: true }).filter((one) => asset.test(one))]))
     cpSync(join(from, file), join(to, file));

@@ -154,7 +154,8 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
   const login = async (emailAddress: string, password: string): Promise<string> =>
     (await call('POST', '/api/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
   const connect = async (username: string, password: string): Promise<MqttClient> => {
-    const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${port}`, { username, password, reconnectPeriod: 0 });
+    const server = { protocol: 'mqtt', host: '127.0.0.1', port } as const;
+    const client = await mqtt.connectAsync({ ...server, username, password, reconnectPeriod: 0 });
     clients.push(client);
     return client;
   };
