@@ -1,8 +1,8 @@
 /** Gives devices of a seeded registry what they need to speak: secrets, and channels on their templates. */
 import { join } from 'node:path';
-import { v7 as uuidv7 } from 'uuid';
 import { openSqlite } from '../db/sqlite/dialect.js';
 import { makeSecret, Secrets } from '../src/identity/secrets/secrets.js';
+import { newId } from '../src/ids.js';
 
 export interface Equipped {
   accountId: string;
@@ -29,13 +29,13 @@ export async function equip(directory: string, count: number): Promise<Equipped[
   };
   file.transaction(() => {
     for (const row of file.prepare(`SELECT * FROM "channelTemplates" WHERE "name" = '_log'`).all() as object[]) {
-      insert('channelTemplates', { ...row, id: uuidv7(), name: 'temperature', persistenceType: 'timeSeries' });
-      insert('channelTemplates', { ...row, id: uuidv7(), name: 'chat', persistenceType: 'simple' });
+      insert('channelTemplates', { ...row, id: newId(accountId), name: 'temperature', persistenceType: 'timeSeries' });
+      insert('channelTemplates', { ...row, id: newId(accountId), name: 'chat', persistenceType: 'simple' });
     }
     for (const [at, { id }] of made.entries())
       insert('credentials', {
         ...stamp,
-        id: uuidv7(),
+        id: newId(accountId),
         accountId,
         entityId: id,
         entityType: 'device',

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { MessageStore, type NewLogEntry, severities } from '../db/messages/store.js';
 import { openSqlite } from '../db/sqlite/dialect.js';
+import { newId } from '../src/ids.js';
 import { logIn } from './api.js';
 import { at, described, type Row } from './figures.js';
 import type { ServingService } from './processes.js';
@@ -134,6 +135,7 @@ function entryOf(n: number, time: number, devices: string[], accountId: string):
   const words = Array.from({ length: 9 }, (_, k) => word(k));
   if (n % 50_000 < 2) words[4] = 'needle';
   return {
+    id: newId(accountId),
     accountId,
     deviceId: (n % talkative === 0 ? devices[0] : devices[(n >> 1) % devices.length]) as string,
     time,

@@ -1,9 +1,9 @@
 /** Makes a large registry in a data directory: one account, templates, trees of organizations, devices with all fields. */
 import { join } from 'node:path';
-import { v7 as uuidv7 } from 'uuid';
 import { Registry } from '../db/registry/index.js';
 import { openSqlite } from '../db/sqlite/dialect.js';
 import { Passwords } from '../src/identity/secrets/passwords.js';
+import { newId } from '../src/ids.js';
 import { createAccount, serviceChannels } from '../src/registry/accounts.js';
 
 export const seedAdmin = { email: 'admin@bench.example', password: 'a password for the bench' };
@@ -41,7 +41,7 @@ export async function seed(directory: string, deviceCount: number, say: (line: s
     const at = date(offset);
     const by = 'bench';
     return {
-      id: uuidv7({ msecs: created + offset }),
+      id: newId(accountId),
       accountId,
       created: at,
       createdById: by,

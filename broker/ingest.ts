@@ -1,6 +1,7 @@
 import { longestLogEntry } from '../db/messages/store.js';
 import type { Caller } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
+import { newId } from '../src/ids.js';
 import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
 import type { ChannelKind, Counters } from './connections/counters.js';
@@ -256,10 +257,13 @@ export class Ingest {
     const received = this.#services.clock.now();
     const entry = this.#services.readLogEntry(packet.payload, received);
     this.#storeAndKeep(message, done, (stored) =>
-      this.#services.messages.appendLog({ ...entry, accountId, deviceId, received }, (error, end) => {
-        if (end && !error) this.#marks.stored(packet.payload, end, { points: 0, logs: 1 });
-        stored(error);
-      }),
+      this.#services.messages.appendLog(
+        { ...entry, id: newId(accountId), accountId, deviceId, received },
+        (error, end) => {
+          if (end && !error) this.#marks.stored(packet.payload, end, { points: 0, logs: 1 });
+          stored(error);
+        },
+      ),
     );
   }
 

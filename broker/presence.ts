@@ -1,4 +1,5 @@
 import type { BrokerServices } from '../src/broker-ports.js';
+import { newId } from '../src/ids.js';
 import type { DeviceAddress } from './authorize.js';
 import type { LiveClient } from './live-clients.js';
 import type { ReverseDns } from './reverse-dns.js';
@@ -181,7 +182,14 @@ export class Presence {
   #writeLog({ accountId, deviceId }: DeviceAddress, from: From, connected: boolean): void {
     const { address, clientId, connectionId } = from;
     const now = this.#services.clock.now();
-    const entry = { accountId, deviceId, time: now, received: now, severity: 'lifecycle' as const };
+    const entry = {
+      id: newId(accountId),
+      accountId,
+      deviceId,
+      time: now,
+      received: now,
+      severity: 'lifecycle' as const,
+    };
     const message = connected ? 'connected' : 'disconnected';
     const custom = { connected, clientId, ...(address !== undefined && { address }) };
     const { messages, log } = this.#services;

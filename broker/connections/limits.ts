@@ -1,6 +1,6 @@
+import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { v7 as uuidv7 } from 'uuid';
 import { boundedCache } from '../../db/sqlite/cache.js';
 import { type Allowance, Attempts, networkOf } from '../../src/attempts.js';
 import type { BrokerServices } from '../../src/broker-ports.js';
@@ -104,7 +104,7 @@ export class Limits {
     // An HTTP connection on the TLS port is counted already when it is upgraded.
     if (this.#places.has(socket)) return true;
     const { maxConnections } = this.#settings;
-    const id = uuidv7();
+    const id = randomUUID();
     if (maxConnections > 0 && this.#open >= maxConnections) {
       this.hit('max_connections', { connectionId: id });
       return false;

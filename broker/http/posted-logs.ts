@@ -1,5 +1,6 @@
 import type { LogInput } from '../../db/messages/store.js';
 import type { BrokerServices } from '../../src/broker-ports.js';
+import { newId } from '../../src/ids.js';
 import { formatTopic } from '../../src/topics.js';
 import type { BrokerCore, Incoming } from '../aedes-types.js';
 import type { DeviceAddress } from '../authorize.js';
@@ -30,12 +31,13 @@ export class PostedLogs {
     const { messages, config } = this.#services;
     const topic = formatTopic(config.topicRoot, accountId, deviceId, '_log');
     const packet: Incoming = { cmd: 'publish', topic, payload, qos: 1, retain: false, dup: false };
-    const id = await new Promise<string>((resolve, reject) => {
+    const id = newId(accountId);
+    await new Promise<void>((resolve, reject) => {
       const stored = afterBoth((error) => {
         if (error) reject(error);
-        else inOrder(() => resolve(given));
+        else inOrder(resolve);
       });
-      const given = messages.appendLog({ ...entry, accountId, deviceId }, (error, end) => {
+      messages.appendLog({ ...entry, id, accountId, deviceId }, (error, end) => {
         if (end && !error) this.#marks.stored(payload, end, { points: 0, logs: 1 });
         stored(error);
       });

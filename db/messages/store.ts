@@ -1,7 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
-import { v7 as uuidv7 } from 'uuid';
 import { bringUpToDate } from '../files/schema.js';
 import { openSqlite, storeFull } from '../sqlite/dialect.js';
 import { fold } from '../sqlite/fold.js';
@@ -179,11 +178,10 @@ export class MessageStore {
     this.#collected();
   }
 
-  /** Stores a log entry under a new id, which it answers; `done` as for append. */
-  appendLog(entry: NewLogEntry, done: Done): string {
+  /** Stores a log entry; `done` as for append. */
+  appendLog(entry: NewLogEntry, done: Done): void {
     this.#makeRoom();
-    const id = uuidv7({ msecs: this.#now() });
-    const row = this.#refusal() ?? this.#full ?? toLogRow(entry, id);
+    const row = this.#refusal() ?? this.#full ?? toLogRow(entry);
     if (row instanceof Error) {
       this.#open.calls.push(this.#settled(nothing, row, done));
     } else {
@@ -192,7 +190,6 @@ export class MessageStore {
       this.#open.calls.push(this.#settled({ points: 0, logs: 1 }, undefined, done));
     }
     this.#collected();
-    return id;
   }
 
   /** Writes changes of MQTT sessions, in one transaction with what was appended right before; `done` as for append. */

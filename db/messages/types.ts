@@ -50,7 +50,7 @@ export interface LogEntry {
   /** Of the service itself, about a connection; what anybody has sent never is. */
   byService: boolean;
 }
-export type NewLogEntry = Omit<LogEntry, 'id' | 'byService'> & Partial<Pick<LogEntry, 'byService'>>;
+export type NewLogEntry = Omit<LogEntry, 'byService'> & Partial<Pick<LogEntry, 'byService'>>;
 export type LogInput = Pick<LogEntry, 'time' | 'severity' | 'message' | 'code' | 'details' | 'tags' | 'custom'>;
 
 /** A place between two points of a series. */

@@ -3,7 +3,6 @@
 import type { Selectable } from 'kysely';
 import type { Logger } from 'pino';
 import { type Static, Type } from 'typebox';
-import { v7 as uuidv7 } from 'uuid';
 import type { Db, Registry } from '../../db/registry/index.js';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import { boundedCache } from '../../db/sqlite/cache.js';
@@ -15,6 +14,7 @@ import { metaShape, nameIgnored } from '../entity/routes.js';
 import { timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
+import { newId } from '../ids.js';
 import { onBehalfOf } from '../log.js';
 import { readDate } from '../messages/query.js';
 
@@ -132,7 +132,7 @@ export class Audit {
 
   #rowOf({ event, outcome, accountId, actor, target, address, details }: AuditEntry) {
     return {
-      id: uuidv7(),
+      id: newId(accountId),
       accountId,
       time: timestamp(this.#ctx.clock),
       event,

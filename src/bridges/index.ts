@@ -2,7 +2,6 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { v7 as uuidv7 } from 'uuid';
 import {
   type OutboxChange,
   type OutboxPlace,
@@ -18,6 +17,7 @@ import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
 import { FairQueue } from '../fair-queue.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
+import { newId } from '../ids.js';
 import { onBehalfOf } from '../log.js';
 import { formatTopic } from '../topics.js';
 import { BestEffort } from './best-effort.js';
@@ -148,7 +148,14 @@ export class Bridges {
     const { organizationId, deviceTemplateId } = device;
     // The bytes alone: a part of a read buffer would keep, and send, all of it.
     const content = { qos, time, payload: new Uint8Array(payload) };
-    const message = { id: uuidv7(), deviceId, organizationId, deviceTemplateId, channel: channel.name, ...content };
+    const message = {
+      id: newId(accountId),
+      deviceId,
+      organizationId,
+      deviceTemplateId,
+      channel: channel.name,
+      ...content,
+    };
     if (channel.streamBridgeDelivery === 1) {
       for (const { bestEffort } of bridges) bestEffort.offer(this.#named(accountId, message));
       done();

@@ -1,7 +1,7 @@
 /** `slipway app create|revoke`: applications without a login, for scripts that set a machine up. */
 import { applicationKinds } from '../access.js';
 import { insertApplication, revokeApplication } from '../identity/applications.js';
-import { makeSecret } from '../identity/secrets/secrets.js';
+import { makeToken } from '../identity/secrets/secrets.js';
 import { accountOf, demanded, print, UsageError, withRegistry } from './files.js';
 
 /** Whoever has the machine acts for nobody in particular. */
@@ -26,7 +26,7 @@ export async function appCreate(args: string[]): Promise<void> {
     const { 'device-template': deviceTemplateId, organization: organizationId } = values;
     const { 'max-devices': most, 'expires-at': expiresAt } = values;
     if (most !== undefined && !/^[1-9]\d{0,6}$/.test(most)) throw new UsageError('--max-devices must be a number.');
-    const appToken = makeSecret();
+    const appToken = makeToken(accountId);
     const body = {
       name: demanded(values, 'name'),
       kind,

@@ -1,7 +1,6 @@
 /** What can be done to any entity: stamp, find, change, trash, recover. A resource calls these; they call no resource. */
 
 import type { Kysely } from 'kysely';
-import { v7 as uuidv7 } from 'uuid';
 import type { Registry } from '../../db/registry/index.js';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
@@ -9,6 +8,7 @@ import type { Access, Caller } from '../access.js';
 import type { Clock } from '../clock.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import { noteMade } from '../http/idempotency.js';
+import { newId } from '../ids.js';
 
 /** How long a deleted entity can be recovered (spec 3.2), in milliseconds. */
 export const recoveryWindow = 30 * 24 * 60 * 60 * 1000;
@@ -38,7 +38,7 @@ export function timestamp(clock: Clock): string {
 export function stamp(clock: Clock, caller: Pick<Caller, 'id' | 'accountId'>): Common {
   const now = timestamp(clock);
   return {
-    id: uuidv7(),
+    id: newId(caller.accountId),
     accountId: caller.accountId,
     created: now,
     createdById: caller.id,

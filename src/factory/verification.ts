@@ -1,7 +1,6 @@
 /** Does a unit on the line really connect and publish (decisions 6)? Waited for, answered and kept. */
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { v7 as uuidv7 } from 'uuid';
 import { DateText, Id, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { DeviceSign, DeviceWatch } from '../broker-ports.js';
@@ -13,6 +12,7 @@ import { demandLive, find, findReached, timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
+import { newId } from '../ids.js';
 
 /** Seconds that a verification waits. */
 const longestWait = 60;
@@ -180,7 +180,7 @@ async function keep(ctx: Context, caller: Caller, deviceId: string, { connected,
     if (!device || !ctx.access.reachesDevice(caller, device)) throw new PlatformError('notFound');
     const { accountId, serialNumber } = demandLive(device);
     const row: Row<'verifications'> = {
-      id: uuidv7(),
+      id: newId(accountId),
       accountId,
       deviceId,
       serialNumber,

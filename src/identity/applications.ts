@@ -16,7 +16,7 @@ import { demandReference, find, insert, stamp, trash } from '../entity/verbs.js'
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
-import { makeSecret } from './secrets/secrets.js';
+import { makeToken } from './secrets/secrets.js';
 
 const lifetime = { minimum: 60, maximum: 30 * 24 * 60 * 60 };
 const createBody = Type.Object({
@@ -113,7 +113,7 @@ export function applicationRoutes(app: App, ctx: Context): void {
  * @throws PlatformError 400/106 for a station without its limits, or another with them; 400/102 for what it names.
  */
 async function createApplication(ctx: Context, caller: Caller, body: CreateBody) {
-  const appToken = makeSecret();
+  const appToken = makeToken(caller.accountId);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const made = await insertApplication(tx, ctx.clock, caller, body, appToken);
     await ctx.audit.record(tx, {

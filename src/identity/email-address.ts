@@ -98,7 +98,7 @@ async function askNewAddress(
   const { token, uncount } = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandFree(tx, 'newEmailAddress', person, email);
     const uncount = ctx.letterLimits.count({ accountId, to: email, by: accountId });
-    return { uncount, token: await makeMailedToken(tx, ctx.clock, { userId: id, kind: 'email', email }) };
+    return { uncount, token: await makeMailedToken(tx, ctx.clock, { accountId, userId: id, kind: 'email', email }) };
   });
   const heading = await headingFor(ctx, accountId, email);
   if (await sendLetter(ctx, id, confirmationLetter(heading, token))) return;

@@ -1,6 +1,5 @@
 /** Identities: the people who can log in. An e-mail address is one identity of its account, in any letter case. */
 
-import { v7 as uuidv7 } from 'uuid';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
@@ -9,6 +8,7 @@ import { isEmail } from '../entity/values.js';
 import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import { laneOf } from '../fair-queue.js';
+import { newId } from '../ids.js';
 import type { Passwords } from './secrets/passwords.js';
 import type { Sessions } from './sessions/sessions.js';
 
@@ -33,7 +33,7 @@ export function newIdentity(
 ): Row<'identities'> {
   demandEmail(path, email);
   return {
-    id: uuidv7(),
+    id: newId(accountId),
     accountId,
     email,
     emailKey: emailKey(email),

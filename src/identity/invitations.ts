@@ -65,7 +65,8 @@ export class Invitations {
     if (!isInvited) return undefined;
     const { id, accountId, email } = identity;
     const uncount = isAccountWide(caller) ? () => {} : this.#ctx.letterLimits.count({ accountId, to: email });
-    return { identity, uncount, token: await makeMailedToken(tx, this.#ctx.clock, { userId: id, kind: 'invitation' }) };
+    const token = await makeMailedToken(tx, this.#ctx.clock, { accountId, userId: id, kind: 'invitation' });
+    return { identity, uncount, token };
   }
 
   /** What the answer says of an invitation: whether the mail server has taken it. Nothing where there is none. */

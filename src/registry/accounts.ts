@@ -1,6 +1,6 @@
 /** Accounts: a hard wall around everything of one customer of the service (decisions 1). */
 
-import { v7 as uuidv7 } from 'uuid';
+import { sql } from 'kysely';
 import type { Registry } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import { serviceChannelNames } from '../access.js';
@@ -9,6 +9,7 @@ import { insert, stamp, timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
 import type { Passwords } from '../identity/secrets/passwords.js';
+import { newAccountId, newId } from '../ids.js';
 
 interface NewAccount {
   id?: string | undefined;
@@ -35,7 +36,7 @@ export async function createAccount(
   const { name, adminEmail } = account;
   const chosen = await passwords.choose('adminPassword', account.adminPassword, adminEmail);
   const { password: adminPassword, passwordHash } = chosen;
-  const accountId = account.id ?? uuidv7();
+  const accountId = account.id ?? newAccountId(await countSlots(registry));
   const identity = newIdentity(clock, 'adminEmail', { accountId, email: adminEmail, passwordHash });
   const by = { id: identity.id, accountId };
 
@@ -58,11 +59,19 @@ export async function createAccount(
   return { accountId, adminEmail, adminPassword };
 }
 
+/** How many accounts there are in each slot that has any. */
+async function countSlots({ query }: Registry): Promise<Map<string, number>> {
+  const slot = sql<string>`substr("id", 27, 3)`;
+  const counts = query.selectFrom('accounts').select((eb) => [slot.as('slot'), eb.fn.countAll<number>().as('count')]);
+  const rows = await counts.groupBy(slot).execute();
+  return new Map(rows.map((row) => [row.slot, row.count]));
+}
+
 /** The internal channels of a new device template (spec 2.2): they are made with it and cannot be deleted. */
 export function serviceChannels(stamped: ReturnType<typeof stamp>, templateId: string): Row<'channelTemplates'>[] {
   return serviceChannelNames.map((name) => ({
     ...stamped,
-    id: uuidv7(),
+    id: newId(stamped.accountId),
     entityId: templateId,
     entityType: 'deviceTemplate',
     name,

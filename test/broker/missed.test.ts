@@ -1,4 +1,5 @@
 /** What is found for a reader that comes back: everything that came meanwhile, whatever the clocks of devices say. */
+import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { readMissed, TooMuchMissed } from '../../broker/http/missed.js';
@@ -29,7 +30,7 @@ async function open(t: Test) {
     );
   };
   const log = (deviceId: string, accountId = 'account') => {
-    const about = { accountId, deviceId, time: now, received: now, severity: 'info' as const };
+    const about = { id: randomUUID(), accountId, deviceId, time: now, received: now, severity: 'info' as const };
     const entry = { ...about, message: deviceId, code: null, details: null, tags: [], custom: null };
     return new Promise<void>((resolve, reject) =>
       store.appendLog(entry, (error) => (error ? reject(error) : resolve())),

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
@@ -15,6 +16,7 @@ import { fold } from '../../db/sqlite/fold.js';
 const now = Date.parse('2026-03-01T12:00:00.000Z');
 const page = { page: 1, pageSize: 1000 };
 const entryOf = (values: Partial<LogEntry> = {}): NewLogEntry => ({
+  id: randomUUID(),
   accountId: 'account',
   deviceId: 'device',
   time: now,

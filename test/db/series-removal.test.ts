@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
@@ -13,6 +14,7 @@ const keyOf = (accountId: string, deviceId = 'device', channelTemplateId = 'chan
 });
 const pointAt = (time: number): Point => ({ time, category: 'c', numericValue: time, stringValue: null });
 const entryOf = (accountId: string, deviceId: string, received: number): NewLogEntry => ({
+  id: randomUUID(),
   accountId,
   deviceId,
   time: received,

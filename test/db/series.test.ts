@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -29,6 +30,7 @@ const pointOf = (values: Partial<Point> = {}): Point => ({
   ...values,
 });
 const entryOf = (values: Partial<LogEntry> = {}): NewLogEntry => ({
+  id: randomUUID(),
   accountId,
   deviceId: 'device',
   time: now,

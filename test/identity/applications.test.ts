@@ -27,7 +27,7 @@ const devices = (token: string | null) =>
 t.test('an appToken is shown once and stored hashed', async (t) => {
   const made = await application({ accessTokenLifetime: 600 });
   t.match(made, { id: String, kind: 'backEnd', accessTokenLifetime: 600, revealResetToken: false, version: '1' });
-  t.match(made.appToken, /^[\w-]{43}$/);
+  t.match(made.appToken, /^[0-9a-f]{3}[\w-]{43}$/);
   const { application: read } = await service.ok('GET', `/api/v1/applications/${made.id}`);
   const { appToken, ...rest } = made;
   t.strictSame(read, rest);

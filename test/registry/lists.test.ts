@@ -3,8 +3,8 @@ import { deepStrictEqual } from 'node:assert';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import t from 'tap';
-import { v7 as uuidv7 } from 'uuid';
 import { openSqlite } from '../../db/sqlite/dialect.js';
+import { newId } from '../../src/ids.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { purge } from '../../src/registry/purge.js';
 import { type Json, type Service, startService } from '../support/service.js';
@@ -301,7 +301,7 @@ t.test('what is found thousands of times is found in order wherever it stands, a
     for (let n = 0; n < 9000; n += 1) {
       const one = {
         ...first,
-        id: uuidv7(),
+        id: newId(service.accountId),
         // Two product lines, the second of which begins where the first ends.
         serialNumber: `${n < 5500 ? 'Ähre' : 'Öl'}-${n % 7}-${n}`,
         firmwareVersion: n % 5 === 0 ? null : `${n % 3}.${n % 4}`,

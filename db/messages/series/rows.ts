@@ -137,8 +137,8 @@ function isTime(time: number): boolean {
   return Number.isInteger(time) && Math.abs(time) <= timeLimit;
 }
 
-export function toLogRow(entry: NewLogEntry, id: string): LogRow | Error {
-  const { accountId, deviceId, time, received, message, code, details, tags, custom } = entry;
+export function toLogRow(entry: NewLogEntry): LogRow | Error {
+  const { id, accountId, deviceId, time, received, message, code, details, tags, custom } = entry;
   const severity = severities.indexOf(entry.severity);
   if (!isTime(time) || !isTime(received) || severity === -1) return new RangeError('A log entry is out of range.');
   try {

@@ -3,7 +3,6 @@
 import { createHash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { sql } from 'kysely';
-import { v7 as uuidv7 } from 'uuid';
 import type { Registry } from '../../../db/registry/index.js';
 import { type Db, isUniqueViolation, type Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
@@ -13,6 +12,7 @@ import { writeAs } from '../../entity/authorized-write.js';
 import { timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import { noteMade } from '../../http/idempotency.js';
+import { newId } from '../../ids.js';
 import { clearRows, dropJob } from '../results/expiry.js';
 import { makeResultKey } from '../results/store.js';
 import {
@@ -113,7 +113,7 @@ function* portions(rows: readonly string[], most: number): Generator<readonly st
 }
 
 function newJob(ctx: Context, caller: Caller, { action, parameters, dryRun = false, rows }: NewJob): Job {
-  const id = uuidv7();
+  const id = newId(caller.accountId);
   const flags = { action, dryRun: dryRun ? 1 : 0 };
   return {
     id,

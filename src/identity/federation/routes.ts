@@ -15,7 +15,7 @@ import { find, timestamp } from '../../entity/verbs.js';
 import { identityErrorCode, invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { claimUnproven, findIdentity } from '../identities.js';
-import { makeSecret } from '../secrets/secrets.js';
+import { makeSecret, makeToken } from '../secrets/secrets.js';
 import { isFromOwnPage, sendCookieSession, sendTokens } from '../sessions/authentication.js';
 import { admitPerson, loginShape, renewalType } from '../sessions/login.js';
 import type { Challenge, OpenId, Proof } from './openid.js';
@@ -89,7 +89,7 @@ export function federationRoutes(app: App, ctx: Context): void {
       if (redirectUri !== undefined && !redirectUrisOf(provider).includes(redirectUri))
         throw invalid('redirectUri', 'must be one of the provider’s redirectUris');
       const login = {
-        ...makeChallenge(),
+        ...makeChallenge(provider),
         redirectUri,
         renewalType,
         version: provider.version,
@@ -148,8 +148,8 @@ export function federationRoutes(app: App, ctx: Context): void {
   );
 }
 
-function makeChallenge(): Challenge {
-  return { state: makeSecret(), nonce: makeSecret(), verifier: makeSecret() };
+function makeChallenge({ accountId }: Provider): Challenge {
+  return { state: makeToken(accountId), nonce: makeSecret(), verifier: makeSecret() };
 }
 
 /** Answers of these endpoints are for one browser, and what stands in their addresses is for nobody else. */

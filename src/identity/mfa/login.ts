@@ -1,6 +1,5 @@
 /** The second step of a login: a code of a second factor (spec 4.2, 5.5, decisions 4). */
 
-import { randomUUID } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
@@ -12,6 +11,7 @@ import { oneOf } from '../../entity/listing.js';
 import { timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
+import { newTokenId } from '../../ids.js';
 import type { Sealing } from '../secrets/sealing.js';
 import { sendSession, sessionShape } from '../sessions/authentication.js';
 import { factorTry } from '../sessions/login-limits.js';
@@ -111,7 +111,7 @@ export async function requireSecondFactor(
   methods: MfaMethod[],
   check: (tx: Tx) => Promise<void>,
 ): Promise<Static<typeof mfaRequiredShape>> {
-  const mfaToken = randomUUID();
+  const mfaToken = newTokenId(who.accountId);
   const login = {
     tokenHash: hashToken(ctx, mfaToken),
     userId: who.id,

@@ -7,7 +7,7 @@ import type { Db, Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import type { Clock } from '../../clock.js';
 import { timestamp } from '../../entity/verbs.js';
-import { makeSecret } from './secrets.js';
+import { makeToken } from './secrets.js';
 
 const hour = 60 * 60_000;
 
@@ -15,6 +15,7 @@ const hour = 60 * 60_000;
 const tokenLifetimes = { reset: hour, invitation: 7 * 24 * hour, email: 24 * hour };
 
 interface Wanted {
+  accountId: string;
   userId: string;
   kind: keyof typeof tokenLifetimes;
   /** The address that the token confirms. */
@@ -22,8 +23,12 @@ interface Wanted {
 }
 
 /** Makes a token; the only copy is the answer. Former ones of its purpose are void. */
-export async function makeMailedToken(tx: Tx, clock: Clock, { userId, kind, email }: Wanted): Promise<string> {
-  const token = makeSecret();
+export async function makeMailedToken(
+  tx: Tx,
+  clock: Clock,
+  { accountId, userId, kind, email }: Wanted,
+): Promise<string> {
+  const token = makeToken(accountId);
   const purpose = kind === 'email' ? 'email' : 'password';
   await tx.deleteFrom('mailedTokens').where('userId', '=', userId).where('purpose', '=', purpose).execute();
   await tx

@@ -151,7 +151,7 @@ async function giveResetToken(
       target: { kind: 'identity', id: userId },
       details: { isRevealed },
     });
-    const resetToken = await makeMailedToken(tx, ctx.clock, { userId, kind: 'reset' });
+    const resetToken = await makeMailedToken(tx, ctx.clock, { accountId: caller.accountId, userId, kind: 'reset' });
     return { identity, isRevealed, uncount, resetToken };
   });
   if (isRevealed) return { success: true, userId, resetToken };

@@ -3,6 +3,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { argon2id, hash, verify } from 'argon2';
 import { boundedCache } from '../../../db/sqlite/cache.js';
 import { FairQueue, type Lane } from '../../fair-queue.js';
+import { slotOf } from '../../ids.js';
 
 /** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost that argon2 has. */
 const cost = { type: argon2id, memoryCost: 8, timeCost: 1, parallelism: 1, raw: true } as const;
@@ -93,4 +94,9 @@ function codeSalt(accountId: string): Buffer {
 export function makeSecret(bytes = 32): string {
   const secret = randomBytes(bytes).toString('base64url');
   return secret.startsWith('-') ? makeSecret(bytes) : secret;
+}
+
+/** A new secret that stands alone in a request: it begins with the three digits of its account's slot. */
+export function makeToken(accountId: string): string {
+  return slotOf(accountId) + makeSecret();
 }

@@ -1,7 +1,6 @@
 /** Login sessions (spec 5, decisions 4): a session lasts as long as its renewal type says, a token 20 minutes. */
 
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { v7 as uuidv7 } from 'uuid';
 import type { Registry, SessionRow, Tx } from '../../../db/registry/index.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
 import type { Access } from '../../access.js';
@@ -10,6 +9,7 @@ import { networkOf } from '../../attempts.js';
 import type { Clock } from '../../clock.js';
 import { timestamp } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
+import { newId } from '../../ids.js';
 import { makeSecret } from '../secrets/secrets.js';
 import type { Claims, Tokens } from './tokens.js';
 
@@ -63,7 +63,7 @@ export class Sessions {
     const expires = last ? Math.min(length, Date.parse(last)) : length;
     const csrfToken = makeSecret(24);
     const session: SessionRow = {
-      id: uuidv7(),
+      id: newId(caller.accountId),
       accountId: caller.accountId,
       userId: isProgram ? null : caller.id,
       applicationId: isProgram ? caller.id : null,

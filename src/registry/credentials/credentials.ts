@@ -2,7 +2,6 @@
 
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import { v7 as uuidv7 } from 'uuid';
 import type { Registry, Tx } from '../../../db/registry/index.js';
 import { DateText, Id, type Row } from '../../../db/registry/records.js';
 import type { Access } from '../../access.js';
@@ -21,6 +20,7 @@ import type { SecretAnswers } from '../../http/idempotency.js';
 import { noteSecret } from '../../http/idempotency.js';
 import type { Secrets } from '../../identity/secrets/secrets.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
+import { newId } from '../../ids.js';
 import { noPrevious, secretsInForce } from './overlaps.js';
 
 /** Who may have a secret for the broker, and where it is stored. */
@@ -160,7 +160,7 @@ export async function storeSecret(
 /** The first credential of a device. */
 export function newCredential(caller: Caller, deviceId: string, secretHash: string, now: string): Row<'credentials'> {
   return {
-    id: uuidv7(),
+    id: newId(caller.accountId),
     accountId: caller.accountId,
     entityId: deviceId,
     entityType: 'device',
