@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { parse } from 'dotenv';
+import { type Limits, readLimits } from './limits.js';
 
 /** The whole configuration (decisions 1 and 5). Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
 export interface Config {
@@ -22,6 +23,8 @@ export interface Config {
     adminPassword: string | undefined;
   };
   logLevel: string;
+  /** Every limit by its name in src/limits.ts. What stands elsewhere here repeats some of them. */
+  limits: Limits;
   httpBodyBytes: number;
   /** Requests of one caller in a second. */
   httpRatePerCaller: number;
@@ -101,9 +104,6 @@ export class ConfigError extends Error {
   override name = 'ConfigError';
 }
 
-/** Bytes; an empty store already takes a seventh of it, and a cap in the wrong unit would empty a full one. */
-const leastMessagesCap = 1_048_576;
-
 /** Days that a retention may be given as: a hundred years. */
 export const longestRetention = 36_500;
 
@@ -139,6 +139,9 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     const orZero = leastBesideZero > least ? '0 or ' : '';
     return fail(name, `must be ${orZero}a whole number from ${leastBesideZero} to ${most}.`);
   };
+  const limits = readLimits(({ variable, default: fallback, min, max, off }) =>
+    whole(variable, fallback, off ? 0 : min, max, min),
+  );
   const flag = (name: string) => {
     const value = text(name) ?? 'false';
     return value === 'true' || value === 'false' ? value === 'true' : fail(name, 'must be true or false.');
@@ -256,15 +259,16 @@ export function readConfig(environment: Environment, directory = process.cwd()):
       adminPassword: environment.SLIPWAY_ADMIN_PASSWORD || undefined,
     },
     logLevel,
-    httpBodyBytes: whole('SLIPWAY_HTTP_BODY_BYTES', 1_048_576, 1024, 1_073_741_824),
-    httpRatePerCaller: whole('SLIPWAY_HTTP_RATE_PER_CALLER', 0, 0, 1_000_000),
+    limits,
+    httpBodyBytes: limits.httpBodyBytes,
+    httpRatePerCaller: limits.httpRate,
     trustedProxies,
     publicUrl,
     mqttPublicUrl,
     claimUrl,
     loginFailures: {
-      perIdentity: whole('SLIPWAY_LOGIN_FAILURES_PER_IDENTITY', 10, 0, 1_000_000),
-      perAddress: whole('SLIPWAY_LOGIN_FAILURES_PER_ADDRESS', 100, 0, 1_000_000),
+      perIdentity: limits.loginFailuresPerIdentity,
+      perAddress: limits.loginFailuresPerAddress,
     },
     smtpUrl: address('SLIPWAY_SMTP_URL', 'smtp:', 'smtps:'),
     mailFrom,
@@ -282,26 +286,26 @@ export function readConfig(environment: Environment, directory = process.cwd()):
       deadAge: 3_600_000 * whole('SLIPWAY_BRIDGE_DEAD_LETTER_HOURS', 720, 1, 876_000),
     },
     mqtt: {
-      connectTimeout: 1000 * whole('SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS', 10, 0, 3600),
-      maxConnections: whole('SLIPWAY_MQTT_MAX_CONNECTIONS', 0, 0, 10_000_000),
-      maxConnectionsPerAddress: whole('SLIPWAY_MQTT_MAX_CONNECTIONS_PER_ADDRESS', 0, 0, 10_000_000),
-      maxConnectionsPerPrincipal: whole('SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL', 20, 0, 10_000_000),
-      connectRatePerAddress: whole('SLIPWAY_MQTT_CONNECT_RATE_PER_ADDRESS', 0, 0, 1_000_000),
-      failedConnectsPerAddress: whole('SLIPWAY_MQTT_FAILED_CONNECTS_PER_ADDRESS', 600, 0, 1_000_000),
-      failedConnectsPerPrincipal: whole('SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL', 30, 0, 1_000_000),
-      maxPacketBytesBeforeConnect: whole('SLIPWAY_MQTT_MAX_PACKET_BYTES_BEFORE_CONNECT', 16_384, 0, 268_435_455),
-      maxPayloadBytes: whole('SLIPWAY_MQTT_MAX_PAYLOAD_BYTES', 131_072, 0, 268_435_455),
-      publishRatePerClient: whole('SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT', 5000, 0, 10_000_000),
-      maxSubscriptions: whole('SLIPWAY_MQTT_MAX_SUBSCRIPTIONS', 200, 0, 1_000_000),
-      maxTopicLevels: whole('SLIPWAY_MQTT_MAX_TOPIC_LEVELS', 16, 0, 100),
-      maxKeepaliveSeconds: whole('SLIPWAY_MQTT_MAX_KEEPALIVE_SECONDS', 3600, 0, 65_535),
-      refusalsPerMinute: whole('SLIPWAY_MQTT_REFUSALS_PER_MINUTE', 300, 0, 1_000_000),
-      maxQueue: whole('SLIPWAY_MQTT_MAX_QUEUE', 10_000, 0, 1_000_000),
-      sessionExpiry: 3_600_000 * whole('SLIPWAY_MQTT_SESSION_EXPIRY_HOURS', 168, 0, 876_000),
+      connectTimeout: 1000 * limits.mqttConnectTimeout,
+      maxConnections: limits.mqttConnections,
+      maxConnectionsPerAddress: limits.mqttConnectionsPerAddress,
+      maxConnectionsPerPrincipal: limits.mqttConnectionsPerPrincipal,
+      connectRatePerAddress: limits.mqttConnectRate,
+      failedConnectsPerAddress: limits.mqttFailedConnectsPerAddress,
+      failedConnectsPerPrincipal: limits.mqttFailedConnectsPerPrincipal,
+      maxPacketBytesBeforeConnect: limits.mqttPacketBytesBeforeConnect,
+      maxPayloadBytes: limits.mqttPayloadBytes,
+      publishRatePerClient: limits.mqttPublishRate,
+      maxSubscriptions: limits.mqttSubscriptions,
+      maxTopicLevels: limits.mqttTopicLevels,
+      maxKeepaliveSeconds: limits.mqttKeepalive,
+      refusalsPerMinute: limits.mqttRefusals,
+      maxQueue: limits.mqttQueue,
+      sessionExpiry: 3_600_000 * limits.mqttSessionExpiry,
     },
     messages: {
       retentionDays: whole('SLIPWAY_RETENTION_DAYS', 0, 0, longestRetention),
-      maxBytes: whole('SLIPWAY_MESSAGES_MAX_BYTES', 0, 0, 999_999_999_999_999, leastMessagesCap),
+      maxBytes: limits.messagesBytes,
       diskReserveBytes: whole('SLIPWAY_DISK_RESERVE_BYTES', 536_870_912, 0, 999_999_999_999_999),
     },
   };

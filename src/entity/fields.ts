@@ -1,13 +1,16 @@
 /** Which custom fields an entity has: the built-in ones of its kind and those of its template, in memory. */
 import type { Registry } from '../../db/registry/index.js';
+import type { Limits } from '../limits.js';
 import { builtInFields, type Field, type FieldKind, type FieldType } from './values.js';
 
 export class Fields {
+  readonly limits: Limits;
   readonly #registry: Pick<Registry, 'customFieldsOf'>;
   readonly #byTemplate = new Map<string, readonly Field[]>();
 
-  constructor(registry: Pick<Registry, 'customFieldsOf'>) {
+  constructor(registry: Pick<Registry, 'customFieldsOf'>, limits: Limits) {
     this.#registry = registry;
+    this.limits = limits;
   }
 
   /** The fields of an entity of `templateId`; for a device template itself, of its account. */

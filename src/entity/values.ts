@@ -1,5 +1,6 @@
 /** Values of custom fields (spec 2.7): checked against their type, kept as JSON beside the entity. */
 import { invalid } from '../errors.js';
+import { demandWithin, type Limits } from '../limits.js';
 
 export type FieldType =
   | 'url'
@@ -151,21 +152,26 @@ export function readFields(fields: readonly Field[], body: Record<string, unknow
 }
 
 /** As readFields for a new entity: defaults fill in, and a required field must have a value. @throws as checkValue. */
-export function readNewFields(fields: readonly Field[], body: Record<string, unknown>): string {
+export function readNewFields(fields: readonly Field[], body: Record<string, unknown>, limits: Limits): string {
   const values = readFields(fields, body);
   for (const { key, name, type, required, default: fallback } of fields) {
     if (values[key] === undefined && fallback !== null) values[key] = checkValue(name, type, fallback);
     if (required && (values[key] ?? null) === null) throw invalid(name, 'is required');
   }
-  return mergeFields('{}', values);
+  return mergeFields('{}', values, limits);
 }
 
-/** Stored fields with `changes` over them, as they are stored. */
-export function mergeFields(stored: string, changes: Record<string, FieldValue>): string {
+/**
+ * Stored fields with `changes` over them, as they are stored.
+ * @throws PlatformError 400 with 106 when all values together are over the limit and longer than before.
+ */
+export function mergeFields(stored: string, changes: Record<string, FieldValue>, limits: Limits): string {
   const merged: Record<string, FieldValue> = { ...(JSON.parse(stored) as Record<string, FieldValue>), ...changes };
   // No value and null are the same (spec 2.2: null by default), so that nothing is kept for it.
   for (const [key, value] of Object.entries(merged)) if (value === null) delete merged[key];
-  return JSON.stringify(merged);
+  const text = JSON.stringify(merged);
+  if (text.length > stored.length) demandWithin(limits, 'valueBytes', Buffer.byteLength(text), 'body');
+  return text;
 }
 
 /** These fields as the wire shows them: null without a value, or with one that does not match the field's type now. */

@@ -1,47 +1,58 @@
-/** GET /usage (decisions 7): what the messages of an account take, and what is left. */
+/** GET /usage: what an account stores, and how much of each limit it uses. It shows nothing of other accounts. */
 
 import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import type { App } from '../http/app.js';
+import { limitStates, limitUse } from '../limit-use.js';
+
+const limitShape = Type.Object({
+  name: Type.String(),
+  variable: Type.String({ description: 'The setting that holds it.' }),
+  limit: Type.Integer({ description: '0 is no limit.' }),
+  used: Nullable(
+    Type.Integer({
+      description:
+        'What the account uses now; the highest where the limit is per template. Null for limits of a single request, entity or connection.',
+    }),
+  ),
+  unit: Type.String(),
+  per: Type.String({ description: 'What has this limit each.' }),
+});
 
 const answer = Type.Object(
   {
     usage: Type.Object({
-      messagesBytes: Type.Integer({
-        description: 'Of the whole service: what SLIPWAY_MESSAGES_MAX_BYTES bounds, the messages of all accounts.',
-      }),
       points: Type.Integer({ description: 'Stored points of the account.' }),
       logs: Type.Integer({ description: 'Stored log entries of the account.' }),
       outbox: Type.Integer({
         description: 'Messages of the account that are kept for its bridges: waiting, delivered, dead.',
       }),
-      diskFreeBytes: Nullable(
-        Type.Integer({ description: 'Of the whole service; null when the system does not say.' }),
-      ),
       oldest: Nullable(
         Type.String({ description: "ISO 8601: the account's first point, or when its first log entry came." }),
       ),
+      limits: Type.Array(limitShape, { description: 'Every limit that concerns the account.' }),
     }),
   },
-  { description: 'What is stored.' },
+  { description: 'What the account stores, and how much of its limits it uses.' },
 );
 
 export function usageRoutes(app: App, ctx: Context): void {
-  const { access, messages, keeping, bridges } = ctx;
+  const { access, messages, bridges, config } = ctx;
+  const use = limitUse(ctx);
 
-  function read(caller: Caller): Static<typeof answer> {
+  async function read(caller: Caller): Promise<Static<typeof answer>> {
     access.demand(caller, 'read', 'account');
-    const { points, logs, oldest } = messages.usage(caller.accountId);
+    const { accountId } = caller;
+    const { points, logs, oldest } = messages.usage(accountId);
     return {
       usage: {
-        messagesBytes: messages.size,
         points,
         logs,
-        outbox: bridges.stored(caller.accountId),
-        diskFreeBytes: keeping.diskFree,
+        outbox: bridges.stored(accountId),
         oldest: oldest === null ? null : new Date(oldest).toISOString(),
+        limits: await limitStates(use, config.limits, accountId),
       },
     };
   }
@@ -50,7 +61,11 @@ export function usageRoutes(app: App, ctx: Context): void {
     '/usage',
     {
       config: { right: ['read', 'account'], errors: ['forbidden'] },
-      schema: { tags: ['Messages'], summary: 'Read what is stored and what is left', response: { 200: answer } },
+      schema: {
+        tags: ['Messages'],
+        summary: 'Read what the account stores, and its limits',
+        response: { 200: answer },
+      },
     },
     async ({ caller }) => read(caller),
   );

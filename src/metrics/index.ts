@@ -10,6 +10,7 @@ import { demandToken } from '../http/operator-token.js';
 import { expiringSoon, warnedDays } from '../registry/certificates/expiry.js';
 import { brokerMetrics } from './broker.js';
 import { counter, gauge, gaugeBy } from './exposing.js';
+import { limitMetrics } from './limits.js';
 import { processMetrics } from './process.js';
 import { storeMetrics } from './stores.js';
 import { type Traffic, trafficMetrics } from './traffic.js';
@@ -37,6 +38,7 @@ export function metricsRoutes(
   brokerMetrics(registry, ctx);
   bridgeMetrics(registry, ctx);
   storeMetrics(registry, ctx);
+  limitMetrics(registry, ctx);
   queueMetrics(registry, ctx);
   certificateMetrics(registry, ctx);
   trafficMetrics(registry, traffic);

@@ -1,6 +1,8 @@
 /** Channel templates (spec 2.8, 4.8): a channel on a device template is a channel on each of its devices, at once. */
 
+import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
+import type { Tx } from '../../db/registry/index.js';
 import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { longestRetention } from '../config.js';
@@ -21,6 +23,7 @@ import {
 } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
+import { demandWithin, type Limits } from '../limits.js';
 import { channelTemplateShape, showChannelTemplate } from './shapes.js';
 
 const streamBridgeDelivery = Type.Integer({
@@ -60,6 +63,21 @@ function checkName(name: string): void {
   if (name === 'latest') throw invalid('name', 'must not be latest: reading its data would be ambiguous');
 }
 
+/**
+ * Checks that the template has no more channels than the limit; inside the transaction that has added one.
+ * @throws PlatformError 400 with 106.
+ */
+async function demandRoom(tx: Tx, limits: Limits, entityId: string): Promise<void> {
+  const { count } = await tx
+    .selectFrom('channelTemplates')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .where('entityId', '=', entityId)
+    .where('deleted', 'is', null)
+    .where(sql<SqlBool>`substr("name", 1, 1) <> '_'`)
+    .executeTakeFirstOrThrow();
+  demandWithin(limits, 'channelTemplates', Number(count), 'entityId');
+}
+
 /** @throws PlatformError 400 with 106 for a retention on a channel that stores no points. */
 function checkRetention(retentionDays: number | null | undefined, persistenceType: string): void {
   if (typeof retentionDays === 'number' && persistenceType !== 'timeSeries')
@@ -77,7 +95,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
     checkRetention(retentionDays, persistenceType);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const template = await demandReference(tx, 'deviceTemplates', caller.accountId, body.entityId, 'entityId');
-      return insert(tx, 'channelTemplates', {
+      const made = await insert(tx, 'channelTemplates', {
         ...stamp(clock, caller),
         entityId: template.id,
         entityType: body.entityType,
@@ -86,6 +104,8 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
         persistenceType,
         retentionDays,
       });
+      await demandRoom(tx, ctx.config.limits, template.id);
+      return made;
     });
     access.channelsChanged(row.entityId);
     return showChannelTemplate(row);
@@ -143,7 +163,9 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
     const before = await findReached(ctx, caller, 'channelTemplates', id);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandReference(tx, 'deviceTemplates', caller.accountId, before.entityId, 'entityId');
-      return recover(tx, 'channelTemplates', id, version, { caller, clock });
+      const recovered = await recover(tx, 'channelTemplates', id, version, { caller, clock });
+      await demandRoom(tx, ctx.config.limits, recovered.entityId);
+      return recovered;
     });
     access.channelsChanged(row.entityId);
     return showChannelTemplate(row);

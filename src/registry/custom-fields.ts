@@ -1,6 +1,7 @@
 /** Custom fields (spec 2.7, 4.7): one shape for devices, end-users, organizations, and device templates themselves. */
 
 import { type Static, type TObject, Type } from 'typebox';
+import type { Tx } from '../../db/registry/index.js';
 import { Nullable, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
@@ -21,6 +22,7 @@ import {
 } from '../entity/verbs.js';
 import { type FailureKind, invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
+import { demandWithin, type Limits } from '../limits.js';
 import {
   commonShape,
   deviceShape,
@@ -99,6 +101,19 @@ const properties = {
   ),
 };
 
+/**
+ * Checks that a template has no more custom fields than the limit; inside the transaction that has added one.
+ * @throws PlatformError 400 with 106.
+ */
+async function demandRoom(tx: Tx, limits: Limits, templateId: string, path: string): Promise<void> {
+  const fields = tx.selectFrom('customFields').select((eb) => eb.fn.countAll<number>().as('count'));
+  const { count } = await fields
+    .where('templateId', '=', templateId)
+    .where('deleted', 'is', null)
+    .executeTakeFirstOrThrow();
+  demandWithin(limits, 'customFields', Number(count), path);
+}
+
 export function customFieldRoutes(app: App, ctx: Context): void {
   for (const kind of kinds) mountCustomFields(app, ctx, kind);
 }
@@ -173,7 +188,7 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
     const parent = templateOf(caller, given);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       if (template) await demandReference(tx, template.table, caller.accountId, parent, template.property);
-      return insert(tx, 'customFields', {
+      const made = await insert(tx, 'customFields', {
         ...stamp(clock, caller),
         kind: kind.kind,
         templateId: parent,
@@ -182,6 +197,8 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
         required,
         default: fallback,
       });
+      await demandRoom(tx, ctx.config.limits, parent, template?.property ?? 'accountId');
+      return made;
     });
     ctx.fields.changed(row.templateId);
     return show(row);
@@ -246,7 +263,9 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
     const before = demandTrashed(await own(caller, id));
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       if (template) await demandReference(tx, template.table, caller.accountId, before.templateId, template.property);
-      return recover(tx, 'customFields', id, version, { caller, clock });
+      const recovered = await recover(tx, 'customFields', id, version, { caller, clock });
+      await demandRoom(tx, ctx.config.limits, recovered.templateId, template?.property ?? 'accountId');
+      return recovered;
     });
     ctx.fields.changed(row.templateId);
     return show(row);

@@ -87,7 +87,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
         endUserTemplateId: template.id,
         organizationId: organization.id,
         userId: identity?.id ?? (await existingIdentity(tx, ctx, caller, body.userId ?? '')),
-        fields: readNewFields(ctx.fields.of('endUsers', template.id), body),
+        fields: readNewFields(ctx.fields.of('endUsers', template.id), body, ctx.fields.limits),
       });
       return { row, invitation };
     });
@@ -126,7 +126,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
         { caller, clock },
         {
           organizationId: organization.id,
-          fields: mergeFields(stored.fields, values),
+          fields: mergeFields(stored.fields, values, ctx.fields.limits),
         },
       );
     });

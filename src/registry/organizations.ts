@@ -99,7 +99,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
         organizationTemplateId: template.id,
         parentId: parent,
         name: body.name,
-        fields: readNewFields(ctx.fields.of('organizations', template.id), body),
+        fields: readNewFields(ctx.fields.of('organizations', template.id), body, ctx.fields.limits),
       });
       return {
         row,
@@ -128,7 +128,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
       endUserTemplateId: template.id,
       organizationId: organization.id,
       userId: caller.id,
-      fields: readNewFields(ctx.fields.of('endUsers', template.id), {}),
+      fields: readNewFields(ctx.fields.of('endUsers', template.id), {}, ctx.fields.limits),
     });
   }
 
@@ -152,7 +152,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     const values = readFields(ctx.fields.of('organizations', before.organizationTemplateId), body);
     const { row, from } = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
       const stored = (await find(tx, 'organizations', id)) ?? before;
-      const changes: Changes<'organizations'> = { fields: mergeFields(stored.fields, values) };
+      const changes: Changes<'organizations'> = { fields: mergeFields(stored.fields, values, ctx.fields.limits) };
       if (body.name !== undefined) changes.name = body.name;
       if (body.parentId !== undefined && body.parentId !== stored.parentId) {
         demandMovable(caller, id);

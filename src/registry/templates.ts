@@ -148,7 +148,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   async function create(caller: Caller, body: Static<typeof createBody>) {
     access.demand(caller, 'create', entity);
     access.demandAccount(caller, body.accountId);
-    const fields = readNewFields(fieldsOf(caller.accountId), body);
+    const fields = readNewFields(fieldsOf(caller.accountId), body, ctx.fields.limits);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stamped = stamp(clock, caller);
       const template = await insert(tx, table, { ...stamped, name: body.name, default: 0, fields });
@@ -173,7 +173,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
     const values = readFields(fieldsOf(before.accountId), body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stored = (await find(tx, table, id)) ?? before;
-      const fields = mergeFields(stored.fields, values);
+      const fields = mergeFields(stored.fields, values, ctx.fields.limits);
       return change(tx, table, id, version, { caller, clock }, { name: body.name ?? stored.name, fields });
     });
     return show(row);

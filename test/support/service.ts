@@ -5,6 +5,7 @@ import type { Clock } from '../../src/clock.js';
 import { readConfig } from '../../src/config.js';
 import type { Mail, Sms } from '../../src/emails/mail.js';
 import { openLog } from '../../src/log.js';
+import { createAccount } from '../../src/registry/accounts.js';
 import { type Server, startServer } from '../../src/server.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
@@ -180,6 +181,13 @@ export class Service {
   }
 
   // Builders make what a test does not name.
+
+  /** Another account, with the token of its admin. */
+  async account(): Promise<{ accountId: string; admin: string }> {
+    const [adminEmail, adminPassword] = [`${this.unique('admin').replace(' ', '')}@example.com`, 'a long admin secret'];
+    const { accountId } = await createAccount(this.server.ctx, { name: 'Other', adminEmail, adminPassword });
+    return { accountId, admin: (await this.loginAs(adminEmail, adminPassword, accountId)).jwt };
+  }
 
   /** Creates an entity through the API; `wrapper` is its key in the answer. */
   async create(path: string, wrapper: string, body: object, token = this.admin): Promise<Json> {

@@ -110,7 +110,7 @@ export function newDevice(
     geoIpLongitude: null,
     reverseDns: set.reverseDns ?? null,
     replaced: null,
-    fields: readNewFields(fields.of('devices', deviceTemplateId), body),
+    fields: readNewFields(fields.of('devices', deviceTemplateId), body, fields.limits),
   };
 }
 
@@ -138,7 +138,7 @@ export async function updateDevice(
     if (!stored) throw new PlatformError('notFound');
     const changes = readSettable(body);
     const values = readFields(ctx.fields.of('devices', stored.deviceTemplateId), body);
-    if (Object.keys(values).length > 0) changes.fields = mergeFields(stored.fields, values);
+    if (Object.keys(values).length > 0) changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);
     if (body.organizationId !== undefined && body.organizationId !== stored.organizationId) {
       await demandPlace(tx, caller, body.organizationId);
       changes.organizationId = body.organizationId;

@@ -1,0 +1,76 @@
+/** How much of each limit an account uses: for GET /usage, and the highest of all accounts for /metrics. */
+import { type SqlBool, sql } from 'kysely';
+import type { Registry } from '../db/registry/index.js';
+import { Slices } from '../db/sqlite/slices.js';
+import { type CountedLimit, type LimitName, type Limits, limits } from './limits.js';
+
+/** The current use of one account, in the unit of the limit. It reads a few rows. */
+type Use = (accountId: string) => number | Promise<number>;
+
+/** One function for each limit whose use is counted: a new row of the table without one does not compile. */
+export type LimitUse = Readonly<Record<CountedLimit, Use>>;
+
+/** What an account sees of a limit. `used` is null where the limit is of a single request, entity or connection. */
+export interface LimitState {
+  name: LimitName;
+  variable: string;
+  /** 0 is no limit. */
+  limit: number;
+  used: number | null;
+  unit: string;
+  per: string;
+}
+
+type Services = { registry: Pick<Registry, 'query'> };
+
+export function limitUse({ registry }: Services): LimitUse {
+  const db = registry.query;
+  return {
+    /** Of the device template that has most. */
+    async channelTemplates(accountId) {
+      const rows = db
+        .selectFrom('channelTemplates')
+        .select((eb) => eb.fn.countAll<number>().as('count'))
+        .where('accountId', '=', accountId)
+        .where('deleted', 'is', null)
+        .where(sql<SqlBool>`substr("name", 1, 1) <> '_'`);
+      return first(await rows.groupBy('entityId').orderBy('count', 'desc').limit(1).execute());
+    },
+    /** Of the template that has most. */
+    async customFields(accountId) {
+      const rows = db
+        .selectFrom('customFields')
+        .select((eb) => eb.fn.countAll<number>().as('count'))
+        .where('accountId', '=', accountId)
+        .where('deleted', 'is', null);
+      return first(await rows.groupBy('templateId').orderBy('count', 'desc').limit(1).execute());
+    },
+  };
+}
+
+/** Every limit that concerns an account, with the account's own use of it. */
+export async function limitStates(use: LimitUse, configured: Limits, accountId: string): Promise<LimitState[]> {
+  const states: LimitState[] = [];
+  for (const { name, variable, unit, per, counted } of limits) {
+    if (per === 'service') continue;
+    const used = counted ? await use[name](accountId) : null;
+    states.push({ name, variable, limit: configured[name], used, unit, per });
+  }
+  return states;
+}
+
+/** The highest use of each counted limit by any account; over some turns of the event loop. */
+export async function highestUse({ registry }: Services, use: LimitUse): Promise<Map<CountedLimit, number>> {
+  const slices = new Slices();
+  const highest = new Map<CountedLimit, number>();
+  for (const { id } of await registry.query.selectFrom('accounts').select('id').execute())
+    for (const name of Object.keys(use) as CountedLimit[]) {
+      highest.set(name, Math.max(highest.get(name) ?? 0, await use[name](id)));
+      await slices.step();
+    }
+  return highest;
+}
+
+function first(rows: ReadonlyArray<{ count: number }>): number {
+  return Number(rows[0]?.count ?? 0);
+}

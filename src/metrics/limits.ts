@@ -1,0 +1,29 @@
+import type { Registry } from 'prom-client';
+import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
+import type { Config } from '../config.js';
+import { highestUse, type LimitUse, limitUse } from '../limit-use.js';
+import { limits } from '../limits.js';
+import { gaugeBy } from './exposing.js';
+
+/** Milliseconds for which the highest use is not counted again: it takes some queries for each account. */
+const countedFor = 60_000;
+
+/** Every limit, and the highest use of it by any account. */
+export function limitMetrics(registry: Registry, services: { registry: DeviceRegistry; config: Config }): void {
+  const use: LimitUse = limitUse(services);
+  let highest: ReturnType<typeof highestUse> | undefined;
+  let since = 0;
+  gaugeBy(registry, 'slipway_limit', 'Limits as they are configured; 0 is none.', ['limit'], () =>
+    limits.map(({ name }) => [{ limit: name }, services.config.limits[name]]),
+  );
+  gaugeBy(registry, 'slipway_limit_highest_use', 'The highest use by any account.', ['limit'], async () => {
+    if (!highest || performance.now() - since > countedFor) {
+      since = performance.now();
+      highest = highestUse(services, use);
+      highest.catch(() => {
+        highest = undefined;
+      });
+    }
+    return [...(await highest)].map(([name, used]) => [{ limit: name }, used]);
+  });
+}
