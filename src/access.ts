@@ -72,7 +72,12 @@ export type EntityKind =
   | 'replacement'
   | 'verification'
   | 'job'
-  | 'bulkChange';
+  | 'bulkChange'
+  | 'firmwarePackage'
+  | 'firmwareRollout'
+  | 'firmwareState'
+  | 'firmwareOffer'
+  | 'command';
 
 export type Action = 'create' | 'read' | 'update' | 'delete' | 'publish' | 'subscribe';
 
@@ -109,6 +114,10 @@ const administration: Rights = {
   verification: ['create', 'read'],
   job: ['create', 'read', 'update'],
   bulkChange: ['create'],
+  firmwarePackage: everything,
+  firmwareRollout: everything,
+  firmwareState: ['read', 'update'],
+  command: ['create', 'read', 'delete'],
 };
 
 /** Decisions 4: what each kind of caller may do at all. Reach is asked separately. */
@@ -126,10 +135,13 @@ const rights: Record<Caller['kind'], Rights> = {
     association: ['create'],
     profile: ['read', 'update'],
     mfaMethod: everything,
+    // Of devices in its reach.
+    firmwareState: ['read', 'update'],
+    command: ['create', 'read', 'delete'],
   },
   // An identity without an end-user may make its first organization, and look after itself (decisions 4).
   newcomer: { organization: ['create'], profile: ['read', 'update'], mfaMethod: everything },
-  device: { device: ['update', 'publish', 'subscribe'] },
+  device: { device: ['update', 'publish', 'subscribe'], firmwareOffer: ['read', 'update'] },
   // All of it of the devices that it has made, while they stand where it puts them: `reachesDevice`.
   station: {
     device: ['create', 'read'],

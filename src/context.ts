@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { openBroker } from '../broker/index.js';
+import { FirmwareFiles } from '../db/files/firmware.js';
 import { finishReplacement } from '../db/files/incoming.js';
 import { MessageStore } from '../db/messages/store.js';
 import { lockDirectory, Registry } from '../db/registry/index.js';
@@ -46,6 +47,7 @@ export interface Context {
   log: Logger;
   registry: Registry;
   messages: MessageStore;
+  firmware: FirmwareFiles;
   retention: Retention;
   keeping: Keeping;
   bridges: Bridges;
@@ -126,6 +128,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       log,
       registry,
       messages,
+      firmware: new FirmwareFiles(config.dataDir),
       retention,
       keeping,
       bridges,

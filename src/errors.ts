@@ -33,6 +33,8 @@ const failures = {
     status: 410,
     message: 'The results have been destroyed: they were confirmed, or their time is over.',
   },
+  offerGone: { code: 106, status: 410, message: 'The offer was cancelled, replaced or revoked.' },
+  rangeOutside: { code: 109, status: 416, message: 'The range is outside the file.' },
   cannotUndo: { code: 104, status: 400, message: 'The job cannot be undone.' },
   association: { code: 106, status: 422, message: 'The device cannot be associated.' },
   tooMany: { code: -199, status: 429, message: 'Too many requests.' },

@@ -12,6 +12,8 @@ import * as retention from './0009-retention.js';
 import * as factory from './0010-factory.js';
 import * as refusedPrincipals from './0011-refused-principals.js';
 import * as replacedHardware from './0012-replaced-hardware.js';
+import * as firmware from './0018-firmware.js';
+import * as commands from './0019-commands.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -33,6 +35,8 @@ export const registryMigrations: readonly Migration[] = [
   factory,
   refusedPrincipals,
   replacedHardware,
+  firmware,
+  commands,
 ];
 
 /**

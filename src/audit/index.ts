@@ -52,6 +52,11 @@ const auditEvents = [
   'jobFinished',
   'jobResultsFetched',
   'jobResultsConfirmed',
+  'firmwarePackageChanged',
+  'firmwareRolloutChanged',
+  'firmwareInstallStarted',
+  'commandCreated',
+  'commandCancelled',
   'tokenUsed',
   'permissionRefused',
 ] as const;

@@ -50,6 +50,8 @@ const tags = [
   { name: 'Provisioning', description: 'From the factory line to the field.' },
   { name: 'Jobs', description: 'Work on many devices at once: provisioning, and bulk changes.' },
   { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
+  { name: 'Firmware', description: 'Packages, and their way to devices.' },
+  { name: 'Commands', description: 'Work for a device, which waits until it is there.' },
   { name: 'Messages', description: 'What devices have said.' },
   { name: 'Account users', description: 'The admins of an account.' },
   { name: 'Applications', description: 'Programs that call.' },

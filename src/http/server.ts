@@ -20,6 +20,8 @@ import { sendAllowance } from '../attempts.js';
 import { auditRoutes } from '../audit/index.js';
 import { bridgeRoutes } from '../bridges/routes.js';
 import type { Context } from '../context.js';
+import { firmwareFileRoutes } from '../downlink/package-files.js';
+import { firmwarePackageRoutes } from '../downlink/packages.js';
 import { findUnstorable, unstorable } from '../entity/values.js';
 import { type FailureKind, identityErrorCode, invalid, PlatformError, tooLarge } from '../errors.js';
 import { addressRoutes } from '../factory/addresses.js';
@@ -223,6 +225,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         jobRoutes,
         provisioningRoutes,
         bulkRoutes,
+        firmwarePackageRoutes,
       ])
         mount(behind, ctx);
     },
@@ -234,6 +237,13 @@ export async function buildHttp(ctx: Context): Promise<App> {
       timeSeriesRoutes(scope as App, ctx);
     },
     { prefix: '/api/v4' },
+  );
+  await app.register(
+    async (scope) => {
+      requireCaller(scope as App, ctx);
+      firmwareFileRoutes(scope as App, ctx);
+    },
+    { prefix: '/api/v1' },
   );
   await app.register(async (scope) => seriesWriting(scope as App, ctx), { prefix: '/api/v4' });
   await app.register(async (scope) => publishing(scope as App, ctx), { prefix: '/api/v1' });

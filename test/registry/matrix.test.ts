@@ -228,6 +228,24 @@ const table = `
   POST /api/v1/messaging/publish/{topic}            | path topic: topic                               | 404/100 | 404/100 | 403/21
   GET /api/v1/stream                                | query topics: topic                             | 404/100 | 404/100 | 403/21
 
+  POST /api/v1/firmware/packages                    | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/firmware/packages                    | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
+  GET /api/v1/firmware/packages                     | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/firmware/packages                     | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/firmware/packages                     | query deviceTemplateId: deviceTemplate          | none    | 403/21  | 403/21
+  GET /api/v1/firmware/packages/{id}                | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
+  PUT /api/v1/firmware/packages/{id}                | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/firmware/packages/{id}             | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/firmware/packages/{id}/publish       | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/firmware/packages/{id}/retire        | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
+  PUT /api/v1/firmware/packages/{id}/files/{name}   | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/firmware/packages/{id}/files/{name}   | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/firmware/packages/{id}/files/{name} | path id: firmwarePackage                       | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/firmware/packages               | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/trash/firmware/packages               | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/trash/firmware/packages/{id}          | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/trash/firmware/packages/{id}/recover | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
+
   POST /api/v1/users/{userId}/mfa/totp              | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
   POST /api/v1/users/{userId}/mfa/sms               | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
   POST /api/v1/users/{userId}/mfa/sms/code          | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
@@ -630,6 +648,9 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
     const gone = await trashed(path, kind, await body(`${mark} trash`), token);
     theirs[kind] = [await create(path, kind, await body(mark)), gone];
   }
+  const firmware = { deviceTemplateId: entityId, firmwareVersion: '1' };
+  const filled = await both('firmwarePackage', '/firmware/packages', 'firmwarePackage', firmware);
+  if (mine) await upload(filled.id, token);
   const plain = { name: 'own', certificate: (await makeAuthority()).cert };
   own.certificateAuthority = await create('/access/certificate-authorities', 'certificateAuthority', plain);
   if (mine) theirs.job = [await finishedJob(token)];
@@ -644,6 +665,12 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   const person = { createIdmUser: true, idmUserEmail: 'own@example.com', organizationId: own.organization?.id };
   own.endUser = await create('/end-users', 'endUser', person);
   return { own, theirs };
+}
+
+/** Puts a file into a package. */
+async function upload(packageId: string, token: string): Promise<void> {
+  const headers = { 'content-type': 'application/octet-stream' };
+  await service.ok('PUT', `/api/v1/firmware/packages/${packageId}/files/canary`, { body: 'canary', headers, token });
 }
 
 async function codeOf(deviceId: string, token = service.admin): Promise<string> {
@@ -710,6 +737,12 @@ function bodyOf({ method, path, parameter }: Row, { own, organizationBody }: Cal
       kind: 'endUserApp',
       ...(parameter !== 'accountId' && { ...aStation, deviceTemplateId: own.deviceTemplate?.id }),
     },
+    '/api/v1/firmware/packages': {
+      accountId,
+      deviceTemplateId: own.deviceTemplate?.id,
+      name: 'x',
+      firmwareVersion: '1',
+    },
     '/api/v1/identity-providers': { accountId, name: 'changed', ...client },
     '/api/v1/bridges': { accountId, name: 'changed', ...webhook },
     '/api/v1/bridges/{id}/replay': { from: '2026-01-01', to: '2026-01-02' },
@@ -735,7 +768,7 @@ function bodyOf({ method, path, parameter }: Row, { own, organizationBody }: Cal
 }
 
 const takesEtag = ({ method, path }: Row) =>
-  method === 'PUT' || method === 'DELETE' || path.endsWith('/recover') || path.endsWith('/replace');
+  method === 'PUT' || method === 'DELETE' || /\/(recover|replace|publish|retire)$/.test(path);
 
 interface Sent {
   method: string;
@@ -766,7 +799,11 @@ function requestOf(row: Row, caller: Caller, thing: Thing, version = thing.versi
   } else if (place === 'query') query.set(parameter, thing.id);
   const self = rows.find(({ endpoint, place }) => endpoint === row.endpoint && place === 'path');
   const own = place === 'body' && self ? caller.own[self.kind] : undefined;
-  const path = row.path.replace(/\{.*\}/, own?.id ?? thing.id) + (query.size > 0 ? `?${query}` : '');
+  const named = (_: string, name: string) => {
+    if (name === 'id' || (place === 'path' && name === parameter)) return own?.id ?? thing.id;
+    return 'canary';
+  };
+  const path = row.path.replace(/\{(\w+)\}/g, named) + (query.size > 0 ? `?${query}` : '');
   const expected = own ? own.version : version;
   return { method, path, body, headers: takesEtag(row) && expected !== undefined ? { etag: expected } : {} };
 }
@@ -867,7 +904,7 @@ t.test('the table names every endpoint of the OpenAPI document and every id that
       t.ok(!schema || schema.properties, `${endpoint}: its body can be looked through`);
       const body = Object.keys(schema?.properties ?? {}).map((name) => ({ in: 'body', name }));
       for (const { in: place, name } of [...parameters.map(resolve), ...body])
-        if (name !== 'clientId' && (place === 'path' || /Id$|^associationCode$/.test(name)))
+        if (!['clientId', 'name'].includes(name) && (place === 'path' || /Id$|^associationCode$/.test(name)))
           t.ok(named.has(`${endpoint}, ${place} ${name}`), `${endpoint}, ${place} ${name}`);
     }
   for (const { title, expected } of rows) t.equal(expected.length, who.length, title);

@@ -1,0 +1,115 @@
+/** The bytes of firmware files in the data directory: each content once, under its SHA-256, and uploads that are not whole yet. */
+import { createHash } from 'node:crypto';
+import { createReadStream, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { sync } from './copies.js';
+
+/** The directory of the contents, beside the databases. */
+export const firmwareName = 'firmware';
+const partialName = 'partial';
+const contentName = /^[0-9a-f]{64}$/;
+
+/** The contents that a data directory holds: their SHA-256 in hex. */
+export function contentsIn(dataDir: string): string[] {
+  const directory = join(dataDir, firmwareName);
+  return existsSync(directory) ? readdirSync(directory).filter((name) => contentName.test(name)) : [];
+}
+
+/** SHA-256 of a file, in hex; read in small pieces. */
+export async function hashOf(path: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of createReadStream(path, { highWaterMark: 128 * 1024 })) hash.update(chunk);
+  return hash.digest('hex');
+}
+
+/** Owns `firmware/` of a data directory. */
+export class FirmwareFiles {
+  readonly #directory: string;
+  readonly #partials: string;
+  #turn: Promise<void> = Promise.resolve();
+
+  constructor(dataDir: string) {
+    this.#directory = join(dataDir, firmwareName);
+    this.#partials = join(this.#directory, partialName);
+    mkdirSync(this.#partials, { recursive: true, mode: 0o700 });
+  }
+
+  /** Where a content lies; `sha256` in hex. */
+  pathOf(sha256: string): string {
+    return join(this.#directory, sha256);
+  }
+
+  /** Opens an upload for writing from `received` on; whatever was written behind it is cut off. */
+  async openPartial(name: string, received: number): Promise<FileHandle> {
+    const path = join(this.#partials, name);
+    const handle = await open(path, existsSync(path) ? 'r+' : 'w', 0o600);
+    try {
+      await handle.truncate(received);
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+    return handle;
+  }
+
+  /** Forgets what was received of an upload. */
+  async dropPartial(name: string): Promise<void> {
+    await rm(join(this.#partials, name), { force: true });
+  }
+
+  hashOfPartial(name: string): Promise<string> {
+    return hashOf(join(this.#partials, name));
+  }
+
+  /** Makes a whole upload, on disk already, the content `sha256`. When it resolves, a power cut loses neither bytes nor name. */
+  async keep(name: string, sha256: string): Promise<void> {
+    const path = this.pathOf(sha256);
+    if (existsSync(path)) await this.dropPartial(name);
+    else await rename(join(this.#partials, name), path);
+    sync(this.#directory);
+  }
+
+  /** Uploads that have left bytes here. */
+  partials(): string[] {
+    return readdirSync(this.#partials);
+  }
+
+  /** When an upload was written to last (milliseconds). */
+  partialAge(name: string): number {
+    return statSync(join(this.#partials, name)).mtimeMs;
+  }
+
+  /** Bytes that were written of an upload, on disk or not. */
+  partialSize(name: string): number {
+    return statSync(join(this.#partials, name)).size;
+  }
+
+  contents(): string[] {
+    return readdirSync(this.#directory).filter((name) => contentName.test(name));
+  }
+
+  async drop(sha256: string): Promise<void> {
+    await rm(this.pathOf(sha256), { force: true });
+  }
+
+  /** Runs one piece of work after the other: nothing is removed as unused while it becomes a file of a package. */
+  exclusive<R>(work: () => Promise<R>): Promise<R> {
+    const done = this.#turn.then(work);
+    this.#turn = done.then(
+      () => {},
+      () => {},
+    );
+    return done;
+  }
+
+  /** Bytes of a content; undefined when it is missing. */
+  async sizeOf(sha256: string): Promise<number | undefined> {
+    try {
+      return (await stat(this.pathOf(sha256))).size;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+      throw error;
+    }
+  }
+}

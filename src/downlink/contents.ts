@@ -1,0 +1,85 @@
+/** Which contents are used, how much of its quota an account has used, and the end of what nobody uses. */
+import { sql } from 'kysely';
+import type { Logger } from 'pino';
+import type { FirmwareFiles } from '../../db/files/firmware.js';
+import type { Db, Registry } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
+import type { Clock } from '../clock.js';
+
+/** How long an upload may rest, and an unused content stays for a backup that is being made; milliseconds. */
+const keptFor = 24 * 60 * 60_000;
+
+/** Bytes of an account: each content once, and what uploads will become; `except` is about to be replaced. */
+export async function accountBytes(db: Db, accountId: string, except?: Row<'firmwareUploads'>): Promise<number> {
+  const { rows } = await sql<{ bytes: number | null }>`
+    select (select sum("size") from (select distinct "sha256", "size" from "firmwareFiles" where "accountId" = ${accountId}))
+      as "bytes"`.execute(db);
+  const uploads = db.selectFrom('firmwareUploads').select(['partial', 'total', 'received']);
+  const open = await uploads.where('accountId', '=', accountId).execute();
+  const coming = open.filter(({ partial }) => partial !== except?.partial);
+  return coming.reduce((sum, { total, received }) => sum + (total ?? received), rows[0]?.bytes ?? 0);
+}
+
+/** Removes uploads that have rested for a day, and contents that no package has had for as long. */
+export class Collector {
+  readonly #services: { registry: Registry; firmware: FirmwareFiles; clock: Clock; log: Logger };
+  /** Since when a content has been unused, milliseconds. */
+  readonly #unused = new Map<string, number>();
+
+  constructor(services: { registry: Registry; firmware: FirmwareFiles; clock: Clock; log: Logger }) {
+    this.#services = services;
+  }
+
+  /** One round. Never rejects. */
+  async collect(): Promise<void> {
+    try {
+      await this.#endUploads();
+      await this.#dropUnused();
+    } catch (error) {
+      this.#services.log.error({ err: error }, 'unused firmware files could not be removed');
+    }
+  }
+
+  async #endUploads(): Promise<void> {
+    const { registry, firmware, clock } = this.#services;
+    const before = new Date(clock.now() - keptFor).toISOString();
+    const old = await registry.query
+      .selectFrom('firmwareUploads')
+      .select(['packageId', 'name', 'partial'])
+      .where('touched', '<', before)
+      .execute();
+    for (const { packageId, name, partial } of old) {
+      const gone = registry.query.deleteFrom('firmwareUploads').where('packageId', '=', packageId);
+      const { numDeletedRows } = await gone.where('name', '=', name).where('touched', '<', before).executeTakeFirst();
+      if (numDeletedRows > 0n) await firmware.dropPartial(partial);
+    }
+    const known = new Set(
+      (await registry.query.selectFrom('firmwareUploads').select('partial').execute()).map((one) => one.partial),
+    );
+    // Of uploads whose package is gone; a young one may be about to be noted.
+    for (const partial of firmware.partials())
+      if (!known.has(partial) && Date.now() - firmware.partialAge(partial) > keptFor)
+        await firmware.dropPartial(partial);
+  }
+
+  async #dropUnused(): Promise<void> {
+    const { firmware, clock } = this.#services;
+    for (const sha256 of firmware.contents())
+      await firmware.exclusive(async () => {
+        if (await this.#isUsed(sha256)) {
+          this.#unused.delete(sha256);
+          return;
+        }
+        const since = this.#unused.get(sha256) ?? clock.now();
+        this.#unused.set(sha256, since);
+        if (clock.now() - since < keptFor) return;
+        await firmware.drop(sha256);
+        this.#unused.delete(sha256);
+      });
+  }
+
+  async #isUsed(sha256: string): Promise<boolean> {
+    const rows = this.#services.registry.query.selectFrom('firmwareFiles').select('packageId');
+    return (await rows.where('sha256', '=', sha256).limit(1).executeTakeFirst()) !== undefined;
+  }
+}

@@ -1,0 +1,286 @@
+/** Firmware packages: made as a draft, filled with files, published, and frozen from then on. */
+import { type Static, Type } from 'typebox';
+import type { Db, Tx } from '../../db/registry/index.js';
+import { Id, Nullable, type Row } from '../../db/registry/records.js';
+import type { Caller } from '../access.js';
+import type { Audit } from '../audit/index.js';
+import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
+import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
+import { entityResponse, entityRoutes, etagHeaders, idParams, readEtag, sendEntity } from '../entity/routes.js';
+import {
+  change,
+  demandLive,
+  demandReference,
+  demandTrashed,
+  findLive,
+  findReached,
+  insert,
+  recover,
+  stamp,
+  trash,
+} from '../entity/verbs.js';
+import { invalid, PlatformError } from '../errors.js';
+import type { App } from '../http/app.js';
+import { commonShape, showCommon } from '../registry/shapes.js';
+
+export type FirmwarePackage = Row<'firmwarePackages'>;
+export type FirmwareFile = Row<'firmwareFiles'>;
+
+export const packageStates = ['draft', 'published', 'retired'] as const;
+/** Files of one package. */
+export const mostFiles = 16;
+
+const name = Type.String({ minLength: 1, maxLength: 255 });
+const firmwareVersion = Type.String({
+  minLength: 1,
+  maxLength: 64,
+  description: "What the firmwareVersion of a device becomes. The package's etag is `version`.",
+});
+const description = Nullable(Type.String({ maxLength: 2000 }));
+const createBody = Type.Object({
+  accountId: Type.String(),
+  deviceTemplateId: Type.String(),
+  name,
+  firmwareVersion,
+  description: Type.Optional(description),
+});
+const updateBody = Type.Object({
+  name: Type.Optional(name),
+  firmwareVersion: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 64, description: 'Only of a draft; its files keep their revisions.' }),
+  ),
+  description: Type.Optional(description),
+});
+export const fileShape = Type.Object({
+  name: Type.String(),
+  revision: Type.String(),
+  size: Type.Integer({ description: 'Bytes.' }),
+  sha256: Type.String({ description: 'Hex.' }),
+  signature: Nullable(Type.String({ description: 'Base64, as it was given.' })),
+});
+export const packageShape = Type.Object({
+  ...commonShape,
+  deviceTemplateId: Id,
+  name: Type.String(),
+  firmwareVersion: Type.String(),
+  description: Nullable(Type.String()),
+  state: oneOf(packageStates),
+  files: Type.Array(fileShape),
+});
+
+const listing: Listing<'firmwarePackages'> = {
+  table: 'firmwarePackages',
+  filters: { deviceTemplateId: 'exact', name: 'exact', firmwareVersion: 'exact', state: 'exact' },
+  sorts: ['created', 'lastModified', 'id', 'name', 'firmwareVersion'],
+  defaultSort: 'created',
+};
+
+export function firmwarePackageRoutes(app: App, ctx: Context): void {
+  const { registry, clock, access } = ctx;
+
+  async function create(caller: Caller, body: Static<typeof createBody>) {
+    access.demand(caller, 'create', 'firmwarePackage');
+    access.demandAccount(caller, body.accountId);
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
+      await demandReference(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId, 'deviceTemplateId');
+      const made = await insert(tx, 'firmwarePackages', {
+        ...stamp(clock, caller),
+        deviceTemplateId: body.deviceTemplateId,
+        name: body.name,
+        firmwareVersion: body.firmwareVersion,
+        description: body.description ?? null,
+        state: 'draft',
+      });
+      await recordPackage(ctx, tx, caller, made, 'created');
+      return made;
+    });
+    return showPackage(row, []);
+  }
+
+  async function read(caller: Caller, id: string) {
+    access.demand(caller, 'read', 'firmwarePackage');
+    return withFiles(registry.query, demandLive(await findReached(ctx, caller, 'firmwarePackages', id)));
+  }
+
+  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
+    access.demand(caller, 'update', 'firmwarePackage');
+    const before = await findReached(ctx, caller, 'firmwarePackages', id);
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
+      const changed = await change(tx, 'firmwarePackages', id, version, { caller, clock }, settable(body));
+      const isRenumbered = changed.firmwareVersion !== before.firmwareVersion;
+      if (isRenumbered && changed.state !== 'draft') throw frozen('firmwareVersion');
+      await recordPackage(ctx, tx, caller, changed, 'updated');
+      return changed;
+    });
+    return withFiles(registry.query, row);
+  }
+
+  async function remove(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'firmwarePackage');
+    await findReached(ctx, caller, 'firmwarePackages', id);
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
+      const trashed = await trash(tx, 'firmwarePackages', id, version, clock);
+      const open = tx.selectFrom('firmwareRollouts').select('id').where('firmwarePackageId', '=', id);
+      if (await open.where('state', 'in', ['scheduled', 'running', 'paused']).limit(1).executeTakeFirst())
+        throw new PlatformError('constraint', { message: 'The package has a rollout that has not ended.' });
+      await recordPackage(ctx, tx, caller, trashed, 'deleted');
+      return trashed;
+    });
+    return withFiles(registry.query, row);
+  }
+
+  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
+    access.demand(caller, state === 'live' ? 'read' : 'delete', 'firmwarePackage');
+    access.demandAccount(caller, query.accountId);
+    const { rows, meta } = await list(registry.query, caller, listing, query, state);
+    if (!rows) return { results: undefined, meta };
+    const files = await filesOf(
+      registry.query,
+      rows.map(({ id }) => id),
+    );
+    return { results: rows.map((row) => showPackage(row, files.get(row.id) ?? [])), meta };
+  }
+
+  async function readTrash(caller: Caller, id: string) {
+    access.demand(caller, 'delete', 'firmwarePackage');
+    return withFiles(registry.query, demandTrashed(await findReached(ctx, caller, 'firmwarePackages', id)));
+  }
+
+  async function bringBack(caller: Caller, id: string, version: number) {
+    access.demand(caller, 'delete', 'firmwarePackage');
+    const { deviceTemplateId, accountId } = demandTrashed(await findReached(ctx, caller, 'firmwarePackages', id));
+    const row = await writeAs(ctx, caller, undefined, async (tx) => {
+      await demandReference(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
+      const recovered = await recover(tx, 'firmwarePackages', id, version, { caller, clock });
+      await recordPackage(ctx, tx, caller, recovered, 'recovered');
+      return recovered;
+    });
+    return withFiles(registry.query, row);
+  }
+
+  entityRoutes(app, {
+    path: '/firmware/packages',
+    tag: 'Firmware',
+    entity: 'firmwarePackage',
+    wrapper: 'firmwarePackage',
+    plural: 'firmwarePackages',
+    shape: packageShape,
+    errors: { create: ['unknownReference'], remove: ['constraint'], recover: ['unknownReference'] },
+    create: { body: createBody, run: create },
+    read: { query: Type.Object({}), run: read },
+    update: { body: updateBody, run: update },
+    remove,
+    list: { query: listSchema(listing), run: (caller, query) => page(caller, query as ListQuery, 'live') },
+    readTrash,
+    listTrash: (caller, query) => page(caller, query, 'trash'),
+    recover: bringBack,
+  });
+
+  for (const [verb, state, summary, answer] of [
+    ['publish', 'published', 'Publish a package: from now on its files never change', 'It can be rolled out.'],
+    ['retire', 'retired', 'Retire a package: no new rollout takes it', 'Rollouts that have begun go on.'],
+  ] as const)
+    app.post(
+      `/firmware/packages/:id/${verb}`,
+      {
+        config: {
+          right: ['update', 'firmwarePackage'],
+          errors: ['notFound', 'etagMissing', 'etagInvalid', 'deleted', 'staleVersion', 'forbidden'],
+          sends: ['etag'],
+        },
+        schema: {
+          tags: ['Firmware'],
+          summary,
+          params: idParams,
+          headers: etagHeaders,
+          response: entityResponse('firmwarePackage', packageShape, answer),
+        },
+      },
+      async (request, reply) => {
+        const { caller, params } = request;
+        access.demand(caller, 'update', 'firmwarePackage');
+        await findReached(ctx, caller, 'firmwarePackages', params.id);
+        const wire = await moveTo(ctx, caller, params.id, readEtag(request), state);
+        return sendEntity(reply, 'firmwarePackage', wire);
+      },
+    );
+}
+
+function settable({ name, firmwareVersion, description }: Static<typeof updateBody>) {
+  return {
+    ...(name !== undefined && { name }),
+    ...(firmwareVersion !== undefined && { firmwareVersion }),
+    ...(description !== undefined && { description }),
+  };
+}
+
+/** @throws PlatformError 400/106 for a step that the state does not allow, or a draft without a whole file. */
+async function moveTo(ctx: Context, caller: Caller, id: string, version: number, state: 'published' | 'retired') {
+  const { registry, clock } = ctx;
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const before = await findLive(tx, 'firmwarePackages', caller.accountId, id);
+    const changed = await change(tx, 'firmwarePackages', id, version, { caller, clock }, { state });
+    const from = state === 'published' ? 'draft' : 'published';
+    if (before?.state !== from) throw invalid('state', `is ${before?.state}: only a ${from} package can be ${state}`);
+    const files = await filesOf(tx, [id]);
+    if (!files.get(id)?.length) throw invalid('files', 'are missing: upload one file at least');
+    const uploads = tx.selectFrom('firmwareUploads').select('name').where('packageId', '=', id);
+    const unfinished = await uploads.executeTakeFirst();
+    if (state === 'published' && unfinished)
+      throw invalid('files', `${unfinished.name} is not whole: end its upload, or delete it`);
+    await recordPackage(ctx, tx, caller, changed, state);
+    return changed;
+  });
+  return withFiles(registry.query, row);
+}
+
+/** What cannot be changed any more. */
+export function frozen(path: string): PlatformError {
+  return invalid(path, 'cannot be changed: the package is published, make another one');
+}
+
+/** The whole files of packages, by package, in the order of their names. */
+export async function filesOf(db: Db, packageIds: readonly string[]): Promise<Map<string, FirmwareFile[]>> {
+  const files = new Map<string, FirmwareFile[]>();
+  if (packageIds.length === 0) return files;
+  const rows = db.selectFrom('firmwareFiles').selectAll().where('packageId', 'in', packageIds);
+  for (const row of await rows.orderBy('packageId').orderBy('name').execute())
+    files.set(row.packageId, [...(files.get(row.packageId) ?? []), row]);
+  return files;
+}
+
+export async function withFiles(db: Db, row: FirmwarePackage) {
+  return showPackage(row, (await filesOf(db, [row.id])).get(row.id) ?? []);
+}
+
+export function showFile({ name, revision, size, sha256, signature }: FirmwareFile) {
+  return { name, revision, size, sha256, signature };
+}
+
+export function showPackage(row: FirmwarePackage, files: readonly FirmwareFile[]) {
+  const { deviceTemplateId, name, firmwareVersion, description } = row;
+  const state = row.state as (typeof packageStates)[number];
+  return {
+    ...showCommon(row),
+    deviceTemplateId,
+    name,
+    firmwareVersion,
+    description,
+    state,
+    files: files.map(showFile),
+  };
+}
+
+export function recordPackage(
+  { audit }: { audit: Audit },
+  tx: Tx,
+  actor: Caller,
+  { id, accountId, firmwareVersion }: FirmwarePackage,
+  what: string,
+  more: Record<string, string | number> = {},
+): Promise<void> {
+  const target = { kind: 'firmwarePackage', id } as const;
+  const details = { change: what, firmwareVersion, ...more };
+  return audit.record(tx, { event: 'firmwarePackageChanged', outcome: 'success', accountId, actor, target, details });
+}
