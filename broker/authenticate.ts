@@ -55,7 +55,7 @@ export class ConnectRefused extends Error {
 
   /** Whether the credential was right all the same; what is not known to be so counts as a stranger's. */
   get isProven(): boolean {
-    return this.returnCode === connack.notAuthorized || this.limit === 'max_connections_per_principal';
+    return this.returnCode === connack.notAuthorized || this.limit?.startsWith('max_connections_per_') === true;
   }
 }
 
@@ -122,10 +122,8 @@ export class Authenticator {
     try {
       const identity = await this.#proveClient(client, username, password, live);
       if (client.closed || client.conn.destroyed) throw new ConnectRefused(connack.unavailable, 'closed meanwhile');
-      if (this.#limits.isFull(this.#sessions.othersOf(live, identity)))
-        throw new ConnectRefused(connack.unavailable, 'too many connections of one principal', {
-          limit: 'max_connections_per_principal',
-        });
+      const limit = this.#limits.exceeded(identity.caller, this.#sessions.othersOf(live, identity));
+      if (limit) throw new ConnectRefused(connack.unavailable, 'too many connections of one principal', { limit });
       if (!this.#sessions.admit(live, identity, mark))
         throw new ConnectRefused(connack.unavailable, 'the principal changed meanwhile');
     } finally {

@@ -3,7 +3,7 @@ import type { StoredWill } from '../db/messages/sessions/changes.js';
 import { boundedCache } from '../db/sqlite/cache.js';
 import type { Access, Caller, Channel } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
-import { type ChannelTopic, formatTopic, parseTopic } from '../src/topics.js';
+import { type ChannelTopic, controlTopic, formatTopic, parseTopic } from '../src/topics.js';
 import type { Outgoing } from './aedes-types.js';
 import { principalIn, privateClientId } from './client-ids.js';
 import type { Counters, PublishRefusal } from './connections/counters.js';
@@ -25,6 +25,8 @@ export interface Route extends DeviceAddress {
 /** What becomes of a PUBLISH. A refusal names the device on whose `_rejected` it is explained, when there is one. */
 export type Decision =
   | { verdict: 'accepted'; route: Route }
+  /** On the control topic of the device itself. */
+  | { verdict: 'control'; device: DeviceAddress }
   | { verdict: 'refused'; reason: PublishRefusal; rejection: Rejection; device: DeviceAddress | undefined }
   | { verdict: 'malformed' };
 
@@ -57,6 +59,8 @@ export class Authority {
       if (route) return { verdict: 'accepted', route };
     }
     if (hasForbiddenCharacter(topic)) return { verdict: 'malformed' };
+    const device = deviceItself(caller);
+    if (device && this.#isOwnControl(caller, 'svc', topic)) return { verdict: 'control', device };
     return this.#refusal(caller, named);
   }
 
@@ -64,10 +68,10 @@ export class Authority {
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed' {
     if (action === 'subscribe') {
       if (!isWellFormed(topic)) return 'malformed';
-      return canMatch(this.#root, this.#access, caller, topic) ? 'granted' : 'refused';
+      return this.#mayHold(caller, topic) ? 'granted' : 'refused';
     }
     const { verdict } = this.decidePublish({ caller, ownChannels: this.ownChannelsOf(caller) }, topic);
-    return verdict === 'accepted' ? 'granted' : verdict;
+    return verdict === 'accepted' || verdict === 'control' ? 'granted' : verdict;
   }
 
   /** `<root>/<account>/d/<device>/` of a device; undefined for everybody else. */
@@ -98,13 +102,13 @@ export class Authority {
       this.#counters.limitHits.max_subscriptions += 1;
       return false;
     }
-    return canMatch(this.#root, this.#access, identity.caller, filter);
+    return this.#mayHold(identity.caller, filter);
   }
 
   /** Filters of a connection that can match nothing in its reach any more. */
   refusedFilters({ identity, filters }: LiveClient): string[] {
     if (!identity) return [];
-    return [...filters].filter((filter) => !canMatch(this.#root, this.#access, identity.caller, filter));
+    return [...filters].filter((filter) => !this.#mayHold(identity.caller, filter));
   }
 
   /** What of the retained messages a connection may be told; nothing more once it has closed. */
@@ -119,8 +123,10 @@ export class Authority {
 
   /** Whether the caller may be told of a message on `topic` now. */
   mayHear(caller: Caller, ownChannels: string | undefined, topic: string): boolean {
-    if (ownChannels !== undefined)
-      return topic.startsWith(ownChannels) && this.#access.mayHear(caller, caller.id, topic.slice(ownChannels.length));
+    if (ownChannels !== undefined) {
+      if (!topic.startsWith(ownChannels)) return this.#isOwnControl(caller, 'cln', topic);
+      return this.#access.mayHear(caller, caller.id, topic.slice(ownChannels.length));
+    }
     const parts = this.#parse(topic);
     if (!parts || parts.accountId !== caller.accountId) return false;
     return this.#access.mayHear(caller, parts.deviceId, parts.channel);
@@ -135,7 +141,7 @@ export class Authority {
   /** Whether a filter of a stored session can match anything in its owner's reach now. */
   mayStand(clientId: string, filter: string): boolean {
     const owner = this.#ownerOf(clientId);
-    return owner !== undefined && canMatch(this.#root, this.#access, owner.caller, filter);
+    return owner !== undefined && this.#mayHold(owner.caller, filter);
   }
 
   /** Who stands behind a private client id, unless it is a device or is gone. */
@@ -239,6 +245,23 @@ export class Authority {
     }
     refusals.count += 1;
     return refusalsPerMinute > 0 && refusals.count > refusalsPerMinute;
+  }
+
+  /** Whether `topic` is `<control root>/<device id>/<direction>` of the caller, a device that may use it now. */
+  #isOwnControl(caller: Caller, direction: 'cln' | 'svc', topic: string): boolean {
+    const { controlRoot } = this.#services.config;
+    if (!topic.startsWith(controlRoot) || topic !== controlTopic(controlRoot, caller.id, direction)) return false;
+    return caller.kind === 'device' && this.#access.reachableDevice(caller, caller.id) !== undefined;
+  }
+
+  /** Whether a filter can match anything that the caller may be told of. */
+  #mayHold(caller: Caller, filter: string): boolean {
+    return canMatch(this.#root, this.#access, caller, filter) || this.#isOwnControl(caller, 'cln', filter);
+  }
+
+  /** The device whose control topic `…/cln` this is, when it is that of the caller. */
+  controlledBy(caller: Caller, topic: string): DeviceAddress | undefined {
+    return this.#isOwnControl(caller, 'cln', topic) ? deviceItself(caller) : undefined;
   }
 
   #named(caller: Caller, ownChannels: string | undefined, topic: string): ChannelTopic | undefined {

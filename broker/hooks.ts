@@ -7,6 +7,7 @@ import { type Authority, type DeviceAddress, deviceItself } from './authorize.js
 import { type Counters, type FilterRefusal, refusePublish, variableOf } from './connections/counters.js';
 import { type Limits, OverLimit } from './connections/limits.js';
 import type { Listeners } from './connections/listeners.js';
+import type { ControlTopics } from './control.js';
 import type { DeviceSigns } from './http/device-signs.js';
 import type { Ingest } from './ingest.js';
 import { type LiveClient, refreshFilters, type Sessions } from './live-clients.js';
@@ -29,6 +30,7 @@ export interface Parts {
   limits: Limits;
   persistence: SessionStore;
   channels: ServiceChannels;
+  control: ControlTopics;
   ingest: Ingest;
   presence: Presence;
   publications: Publications;
@@ -182,6 +184,10 @@ export class Hooks {
       ingest.accept(live, packet, decision.route, done);
       return;
     }
+    if (decision.verdict === 'control') {
+      this.#takeControl(live, decision.device, packet, done);
+      return;
+    }
     if (decision.verdict === 'malformed' || this.#refusedTooOften(live)) {
       const isMalformed = decision.verdict === 'malformed';
       this.#note(live, 'publish', packet.topic, isMalformed ? malformedTopic : tooManyRefusals);
@@ -197,6 +203,20 @@ export class Hooks {
     if (decision.device) this.#parts.channels.rewrite(decision.device, packet, decision.rejection);
     else silence(packet);
     ingest.inTurn(live, done);
+  }
+
+  #takeControl(live: LiveClient, device: DeviceAddress, packet: Incoming, done: Done): void {
+    const { topic } = packet;
+    this.#parts.control.take(live, device, packet, (rejection) => {
+      if (!rejection) {
+        done();
+        return;
+      }
+      refusePublish(this.#parts.counters, 'not_readable');
+      const isTooOften = this.#refusedTooOften(live);
+      this.#note(live, 'publish', topic, isTooOften ? tooManyRefusals : rejection);
+      done(isTooOften ? new OverLimit('refusals_per_minute') : undefined);
+    });
   }
 
   /** Makes a QoS 2 message durable; called once for each packet id, after `publish` has accepted it. */
@@ -265,6 +285,8 @@ export class Hooks {
     if (refused.length > 0) void unsubscribe(live, refused);
     for (const { topic, qos } of subscriptions) {
       if ((qos as number) > 2) continue;
+      const device = live.identity && authority.controlledBy(live.identity.caller, topic);
+      if (device) this.#parts.control.listening(device);
       channels
         .sendState(live, topic, qos)
         .catch((error) =>

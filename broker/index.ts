@@ -9,6 +9,7 @@ import { type Counters, newCounters } from './connections/counters.js';
 import { Limits } from './connections/limits.js';
 import { Listeners } from './connections/listeners.js';
 import { PeerCertificates } from './connections/peer-certificates.js';
+import { ControlTopics } from './control.js';
 import { Hooks } from './hooks.js';
 import { DeviceSigns } from './http/device-signs.js';
 import { DirectPublisher } from './http/direct.js';
@@ -40,7 +41,7 @@ const mostTopicLevels = 100;
 export interface OpenBroker extends Broker {
   /** Opens the ports. @throws Error when one cannot be had. */
   listen(): Promise<void>;
-  /** Serves MQTT over WebSocket at `/mqtt` of an HTTP server; closing the server ends these connections. */
+  /** Serves MQTT over WebSocket at `/mqtt` and `/` of an HTTP server; closing the server ends these connections. */
   attachWebSocket(server: HttpServer): void;
   /** Ends every connection, waits for what is being stored, and marks every device disconnected. */
   close(): Promise<void>;
@@ -124,6 +125,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   }) as BrokerCore;
 
   const channels = new ServiceChannels(services, aedes);
+  const control = new ControlTopics(services, aedes);
   const refusals = new Refusals(services);
   const marks = new Marks(services.messages);
   const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks, counters);
@@ -139,7 +141,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     (conn, request) => aedes.handle(conn, request) as BrokerClient,
   );
   const parts = { services, aedes, counters, sessions, authenticator, authority, limits, persistence };
-  const hooks = new Hooks({ ...parts, channels, ingest, presence, publications, signs, refusals, listeners });
+  const hooks = new Hooks({ ...parts, channels, control, ingest, presence, publications, signs, refusals, listeners });
   const streams = new Streams({ ...parts, marks });
   const revocation = new Revocation({ ...parts, streams });
   const secretEnded = (id: string) => revocation.secretEnded(id, (one) => authenticator.isCurrent(one));
@@ -245,6 +247,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       if (watch) publications.lookAgain(sessions.of(deviceId));
       return watch;
     },
+    sendControl: (deviceId, payload, qos) => control.send({ deviceId }, payload, qos),
     endWatches: () => signs.endAll(),
     refusalsStored: (deviceId) => refusals.stored(deviceId),
     logPosted: ({ id, accountId }, entry, payload) => postedLogs.take({ deviceId: id, accountId }, entry, payload),

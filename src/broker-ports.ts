@@ -89,6 +89,11 @@ export interface Broker {
    * when the caller waits for too many; close it in every case.
    */
   watchDevice(caller: Caller, deviceId: string, expires: number): DeviceWatch | undefined;
+  /**
+   * Publishes on the control topic `<control root>/<device id>/cln`. Resolves when the device's connections have taken
+   * the message, so that a caller that awaits it keeps one message in memory. Nothing happens without a subscription.
+   */
+  sendControl(deviceId: string, payload: Buffer, qos: 0 | 1): Promise<void>;
   /** Ends every such wait: the process ends. */
   endWatches(): void;
   /** Resolves when what has been noted of a device's refusals can be read. */
@@ -193,6 +198,18 @@ export interface Published {
   points?: number;
 }
 
+/** The service behind the control topics. A device publishes to `<control root>/<device id>/svc`. */
+export interface ControlService {
+  /**
+   * Takes a message of a device; PUBACK waits until it resolves. The messages of one connection come in order, and the
+   * next may come before this one resolves. Resolves to the rejection when the payload cannot be used: it goes into the
+   * device's list of refusals and counts as a refused message, and the connection stays.
+   */
+  take(device: { accountId: string; deviceId: string }, payload: Buffer): Promise<Rejection | undefined>;
+  /** The device has subscribed to `<control root>/<device id>/cln`, and its SUBACK is written. */
+  listening(device: { accountId: string; deviceId: string }): void;
+}
+
 /** What the broker needs of the rest. It imports nothing else of `src` at run time but the access rules. */
 export interface BrokerServices {
   config: Config;
@@ -203,6 +220,7 @@ export interface BrokerServices {
   messages: MessageStore;
   /** Where messages of channels with a `streamBridgeDelivery` go. */
   bridges: Pick<Bridges, 'takes' | 'refusal' | 'take'>;
+  control: ControlService;
   /** Where an address is; undefined when nobody knows. */
   positionOf(address: string): Position | undefined;
   /** Undefined when the token is not that of a live session. */

@@ -15,6 +15,7 @@ export interface Config {
   tls: { cert: string; ca: string | undefined; chain: string; key: string } | undefined;
   dataDir: string;
   topicRoot: string;
+  controlRoot: string;
   headerPrefix: string;
   firstAccount: {
     id: string | undefined;
@@ -67,6 +68,7 @@ export interface Config {
     maxConnections: number;
     maxConnectionsPerAddress: number;
     maxConnectionsPerPrincipal: number;
+    maxConnectionsPerDevice: number;
     /** In a second. */
     connectRatePerAddress: number;
     /** In a minute, both; the second on one principal from one address. */
@@ -197,9 +199,14 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     taken.set(number, name);
   }
 
-  const topicRoot = text('SLIPWAY_TOPIC_ROOT') ?? 'slipway/v1';
-  if (!/^[A-Za-z0-9_.-]+(\/[A-Za-z0-9_.-]+){0,5}$/.test(topicRoot))
-    fail('SLIPWAY_TOPIC_ROOT', 'must be one to six topic levels of letters, digits, dot, dash and underscore.');
+  const root = (name: string, usual: string) => {
+    const value = text(name) ?? usual;
+    if (!/^[A-Za-z0-9_.-]+(\/[A-Za-z0-9_.-]+){0,5}$/.test(value))
+      fail(name, 'must be one to six topic levels of letters, digits, dot, dash and underscore.');
+    return value;
+  };
+  const topicRoot = root('SLIPWAY_TOPIC_ROOT', 'slipway/v1');
+  const controlRoot = root('SLIPWAY_CONTROL_ROOT', 'slipway/ctrl/v1');
   const headerPrefix = (text('SLIPWAY_HEADER_PREFIX') ?? 'platform').toLowerCase();
   if (!/^[a-z][a-z0-9-]{0,31}$/.test(headerPrefix))
     fail('SLIPWAY_HEADER_PREFIX', 'must be a header name of letters, digits and dashes.');
@@ -258,6 +265,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     dataDir: resolve(directory, text('SLIPWAY_DATA_DIR') ?? './data'),
     secretFiles: [text('SLIPWAY_TLS_KEY') ?? [], '.env'].flat().map((path) => resolve(directory, path)),
     topicRoot,
+    controlRoot,
     headerPrefix,
     firstAccount: {
       id: accountId,
@@ -298,6 +306,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
       maxConnections: limits.mqttConnections,
       maxConnectionsPerAddress: limits.mqttConnectionsPerAddress,
       maxConnectionsPerPrincipal: limits.mqttConnectionsPerPrincipal,
+      maxConnectionsPerDevice: limits.mqttConnectionsPerDevice,
       connectRatePerAddress: limits.mqttConnectRate,
       failedConnectsPerAddress: limits.mqttFailedConnectsPerAddress,
       failedConnectsPerPrincipal: limits.mqttFailedConnectsPerPrincipal,

@@ -175,6 +175,9 @@ async function takeChanges({ tokens, access, broker }: Context): Promise<void> {
   broker.loginsEnded();
 }
 
+/** Accepts every control message and does nothing with it. */
+const unusedControl: BrokerServices['control'] = { take: async () => undefined, listening: () => {} };
+
 /** The broker is built before the context is whole; what it asks for later goes through `ctx()`. */
 function brokerServices(
   { positions, ...base }: Omit<Context, 'broker' | 'jobs' | 'health'> & { positions: Positions },
@@ -183,6 +186,7 @@ function brokerServices(
   const { registry, sessions, retention } = base;
   return {
     ...base,
+    control: unusedControl,
     positionOf: (address) => positions.of(address),
     verifyToken: async (jwt) => {
       const authenticated = await sessions.authenticate(jwt);

@@ -23,3 +23,11 @@ export function parseTopic(root: string, topic: string): ChannelTopic | undefine
 export function formatTopic(root: string, accountId: string, deviceId: string, channel: string): string {
   return `${root}/${accountId}/d/${deviceId}/${channel}`;
 }
+
+/**
+ * A control topic of a device, `<control root>/<device id>/cln` (service to device) or `…/svc` (device to service). The
+ * device is its only client.
+ */
+export function controlTopic(controlRoot: string, deviceId: string, direction: 'cln' | 'svc'): string {
+  return `${controlRoot}/${deviceId}/${direction}`;
+}

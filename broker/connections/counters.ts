@@ -6,6 +6,7 @@ export const limitNames = [
   'max_connections',
   'max_connections_per_address',
   'max_connections_per_principal',
+  'max_connections_per_device',
   'connect_rate_per_address',
   'failed_connects_per_address',
   'failed_connects_per_principal',
@@ -31,7 +32,14 @@ export const refusalReasons = ['identifier_rejected', 'unavailable', 'bad_creden
 export type RefusalReason = (typeof refusalReasons)[number];
 
 /** Why a PUBLISH was refused. */
-export const publishRefusals = ['no_such_channel', 'not_permitted', 'malformed', 'too_large', 'too_often'] as const;
+export const publishRefusals = [
+  'no_such_channel',
+  'not_permitted',
+  'not_readable',
+  'malformed',
+  'too_large',
+  'too_often',
+] as const;
 export type PublishRefusal = (typeof publishRefusals)[number];
 
 /** Why a filter was refused. */

@@ -77,7 +77,8 @@ export class Gate {
     this.#subscribing = false;
     if (this.#state !== 'subscribing') return;
     this.#state = 'open';
-    this.#conn?.emit('readable');
+    // A refused SUBSCRIBE is answered while the parser is still inside its packet: reading on now would parse it twice.
+    setImmediate(() => this.#conn?.emit('readable'));
   }
 
   #isSlowed(): boolean {

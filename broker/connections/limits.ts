@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { boundedCache } from '../../db/sqlite/cache.js';
+import type { Caller } from '../../src/access.js';
 import { type Allowance, Attempts, networkOf } from '../../src/attempts.js';
 import type { BrokerServices } from '../../src/broker-ports.js';
 import type { Counters, LimitName, RefusalReason } from './counters.js';
@@ -210,10 +211,12 @@ export class Limits {
 
   // CONNECT
 
-  /** Whether a principal has as many connections as it may, given the number of its others. */
-  isFull(others: number): boolean {
-    const { maxConnectionsPerPrincipal } = this.#settings;
-    return maxConnectionsPerPrincipal > 0 && others >= maxConnectionsPerPrincipal;
+  /** The limit that one more connection of a principal would exceed, given the number of its others. */
+  exceeded({ kind }: Pick<Caller, 'kind'>, others: number): LimitName | undefined {
+    const { maxConnectionsPerDevice, maxConnectionsPerPrincipal } = this.#settings;
+    const limit = kind === 'device' ? maxConnectionsPerDevice : maxConnectionsPerPrincipal;
+    if (limit === 0 || others < limit) return undefined;
+    return kind === 'device' ? 'max_connections_per_device' : 'max_connections_per_principal';
   }
 
   /**

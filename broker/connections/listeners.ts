@@ -17,7 +17,8 @@ import type { PeerCertificates } from './peer-certificates.js';
 import { takeProxyHeader } from './proxy-protocol.js';
 import { PublishRate } from './publish-rate.js';
 
-const webSocketPath = '/mqtt';
+/** Many clients name no path of their own. */
+const webSocketPaths: readonly string[] = ['/mqtt', '/'];
 const subprotocols = ['mqtt', 'mqttv3.1'];
 /** First byte of a CONNECT packet, which no HTTP request begins with. */
 const connectByte = 0x10;
@@ -153,7 +154,7 @@ export class Listeners {
     if (this.#secure) await listenOn(this.#secure, mqttsPort, host, failed);
   }
 
-  /** Serves MQTT over WebSocket at `/mqtt` of an HTTP server; closing the server ends these connections. */
+  /** Serves MQTT over WebSocket at `/mqtt` and `/` of an HTTP server; closing the server ends these connections. */
   attachWebSocket(server: HttpServer): void {
     const upgraded = new Set<Duplex>();
     const decline = upgradeDecliner(server);
@@ -165,7 +166,7 @@ export class Listeners {
         if (isAlone) decline(request, socket, head);
         return;
       }
-      if (request.url?.split('?', 1)[0] !== webSocketPath) {
+      if (!webSocketPaths.includes(request.url?.split('?', 1)[0] ?? '')) {
         if (isAlone) refuseUpgrade(socket, '404 Not Found');
         return;
       }

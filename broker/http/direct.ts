@@ -96,6 +96,8 @@ export class DirectPublisher {
     if (!this.#isTopic(topic)) return this.#refuse(caller, packet, 'malformed', malformedTopic, own);
     const decision = authority.decidePublish({ caller, ownChannels: authority.ownChannelsOf(caller) }, topic);
     if (decision.verdict === 'malformed') return this.#refuse(caller, packet, 'malformed', malformedTopic, own);
+    // Control topics belong to the device's own MQTT connection.
+    if (decision.verdict === 'control') return this.#refuse(caller, packet, 'no_such_channel', noControl, own);
     if (decision.verdict === 'refused')
       return this.#refuse(caller, packet, decision.reason, decision.rejection, decision.device);
     const { rejection, points } = await ingest.acceptDirect(caller, packet, decision.route);
@@ -154,6 +156,11 @@ const loggedOut: Rejection = { code: 31, message: 'The token is invalid, expired
 const payloadTooLarge: Rejection = {
   code: 106,
   message: `${variableOf('max_payload_bytes')}: the payload is too large.`,
+  details: [],
+};
+const noControl: Rejection = {
+  code: 21,
+  message: 'Control topics are used over MQTT only.',
   details: [],
 };
 const malformedTopic: Rejection = { code: 106, message: 'The topic is malformed.', details: [] };

@@ -90,7 +90,7 @@ export class Streams {
       if (!this.#canMatch(caller, filter)) return { refused: 'outOfReach', place: at + 1 };
     const from = after === undefined ? undefined : parseId(after);
     if (after !== undefined && !from) return { refused: 'id' };
-    if (limits.isFull(this.#byPrincipal.get(caller.id)?.size ?? 0)) {
+    if (limits.exceeded(caller, this.#byPrincipal.get(caller.id)?.size ?? 0)) {
       limits.hit('max_connections_per_principal', { address: caller.address });
       return { refused: 'tooMany' };
     }

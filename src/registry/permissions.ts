@@ -9,7 +9,7 @@ import { nameIgnored } from '../entity/routes.js';
 import { find, placeOf } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
-import { parseTopic } from '../topics.js';
+import { controlTopic, parseTopic } from '../topics.js';
 import { hasFirstOrganizationsLeft, isAttached } from './organizations.js';
 
 /** The kinds that can be asked for, and where they stand. */
@@ -38,6 +38,7 @@ const rules = [
   'account-wide',
   'within an organization',
   'own channel',
+  'control topic',
   'own device',
   'made by the station',
   'first organization',
@@ -169,7 +170,11 @@ function explainTopic(ctx: Context, principal: Caller, action: 'publish' | 'subs
   if (decision === 'malformed') return refused('malformed topic');
   if (decision === 'refused') return refused(whyRefused(ctx, principal, action, topic));
   const named = parseTopic(ctx.config.topicRoot, topic);
-  if (!named) return { allowed: true, rule: 'wildcard', path: [] };
+  if (!named) {
+    const direction = action === 'publish' ? 'svc' : 'cln';
+    const isControl = topic === controlTopic(ctx.config.controlRoot, principal.id, direction);
+    return { allowed: true, rule: isControl ? 'control topic' : 'wildcard', path: [] };
+  }
   if (principal.kind === 'device') return { allowed: true, rule: 'own channel', path: [] };
   return allowedAt(ctx, principal, ctx.access.placement(named.deviceId)?.organizationId ?? null);
 }

@@ -29,7 +29,7 @@ t.test('connections', async (t) => {
     ...trusting,
     SLIPWAY_MQTT_MAX_CONNECTIONS: '6',
     SLIPWAY_MQTT_MAX_CONNECTIONS_PER_ADDRESS: '3',
-    SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: '2',
+    SLIPWAY_MQTT_MAX_CONNECTIONS_PER_DEVICE: '2',
   });
   const { broker } = f.service.server.ctx;
   const sockets = (count: number) => until(() => broker.gauges.sockets === count);
@@ -89,7 +89,7 @@ t.test('connections', async (t) => {
     const third = await from(t, f, '203.0.113.3');
     t.equal(await answer(third, f, { clientId: 'c' }), 3);
     await third.closed;
-    t.equal(await hits(f, 'max_connections_per_principal'), 1);
+    t.equal(await hits(f, 'max_connections_per_device'), 1);
     t.equal(await answer(await from(t, f, '203.0.113.4'), f, { clientId: 'b' }), 0);
     await second.closed;
     t.equal(await answer(await from(t, f, '203.0.113.5'), other), 0, 'another principal has its own');
@@ -318,4 +318,19 @@ t.test('every other limit is counted under its name, and lets others through', a
 
   calm.send({ cmd: 'pingreq' });
   t.match(await calm.next(), { cmd: 'pingresp' });
+});
+
+t.test('by default a device has 20 connections and a user 200', async (t) => {
+  const f = await fixture(t);
+  const user = { username: 'Auth:JWT', password: Buffer.from(f.service.admin) };
+  const open = async (count: number, login: object) => {
+    let refused = 0;
+    for (let n = 0; n < count; n += 1) {
+      const client = await rawClient(t, f.service.server.mqttPort);
+      if ((await answer(client, f, { ...login, clientId: `${n}` })) === 3) refused += 1;
+    }
+    return refused;
+  };
+  t.equal(await open(21, {}), 1);
+  t.equal(await open(201, user), 1);
 });

@@ -72,6 +72,7 @@ async function begin(t: Test): Promise<World> {
       SLIPWAY_MQTT_FAILED_CONNECTS_PER_ADDRESS: '0',
       SLIPWAY_MQTT_FAILED_CONNECTS_PER_PRINCIPAL: '0',
       SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: '0',
+      SLIPWAY_MQTT_MAX_CONNECTIONS_PER_DEVICE: '0',
     },
   });
   const { accountId, admin } = service;

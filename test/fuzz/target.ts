@@ -24,6 +24,7 @@ const unlimited = Object.fromEntries(
     'MQTT_FAILED_CONNECTS_PER_ADDRESS',
     'MQTT_FAILED_CONNECTS_PER_PRINCIPAL',
     'MQTT_MAX_CONNECTIONS_PER_PRINCIPAL',
+    'MQTT_MAX_CONNECTIONS_PER_DEVICE',
     'MQTT_REFUSALS_PER_MINUTE',
   ].map((name) => [`SLIPWAY_${name}`, '0']),
 );

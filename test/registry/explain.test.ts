@@ -239,6 +239,8 @@ const connect = ({ id, secret, token = '' }: Principal): Promise<MqttClient> =>
 t.test('it names the rule and the way through the organizations', async (t) => {
   const { home, below } = organizations;
   const chat = (name: string) => service.topic(devices[name]?.id ?? '', 'chat');
+  const { controlRoot } = service.server.ctx.config;
+  const control = (direction: string) => `${controlRoot}/${devices.home?.id}/${direction}`;
   const entity = (name: string) => ({ type: things[name]?.type, id: things[name]?.id });
   const way = (path: string[]) => ({ allowed: true, rule: 'within an organization', path });
   const no = (rule: string) => ({ allowed: false, rule, path: [] });
@@ -252,6 +254,10 @@ t.test('it names the rule and the way through the organizations', async (t) => {
     ['admin', { action: 'read', entity: entity('device nowhere') }, yes('account-wide')],
     ['back-end', { action: 'publish', topic: chat('beside') }, yes('account-wide')],
     ['device', { action: 'publish', topic: chat('home') }, yes('own channel')],
+    ['device', { action: 'publish', topic: control('svc') }, yes('control topic')],
+    ['device', { action: 'subscribe', topic: control('cln') }, yes('control topic')],
+    ['device', { action: 'subscribe', topic: control('svc') }, no('no channel topic')],
+    ['admin', { action: 'subscribe', topic: control('cln') }, no('no channel topic')],
     ['device', { action: 'update', entity: entity('device home') }, yes('own device')],
     ['device', { action: 'update', entity: entity('device below') }, no('outside the reach')],
     ['device', { action: 'read', entity: entity('device home') }, no('role may not do this')],

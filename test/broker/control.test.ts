@@ -1,0 +1,113 @@
+/** The control topics of a device, which nobody else can use. */
+import { EventEmitter, once } from 'node:events';
+import { pino } from 'pino';
+import t from 'tap';
+import type { BrokerCore } from '../../broker/aedes-types.js';
+import { ControlTopics } from '../../broker/control.js';
+import { newLiveClient } from '../../broker/live-clients.js';
+import type { ControlService, Rejection } from '../../src/broker-ports.js';
+import { controlTopic } from '../../src/topics.js';
+import { connected, subscribed, texts } from './conversation.js';
+import { fixture, rawConnected, sibling, stored } from './fixture.js';
+import { connectPacket, publishPacket, rawClient } from './raw.js';
+
+t.test('a device subscribes to its cln and publishes to its svc; nobody else can use them', async (t) => {
+  const f = await fixture(t, { SLIPWAY_CONTROL_ROOT: 'board/ctrl' });
+  const { broker } = f.service.server.ctx;
+  const other = await sibling(f);
+  const [cln, svc] = [controlTopic('board/ctrl', f.device.id, 'cln'), controlTopic('board/ctrl', f.device.id, 'svc')];
+  const device = await rawConnected(t, f);
+  t.same(await subscribed(device, [cln, 1], [svc, 1], ['board/ctrl/#', 1], [`${cln}/x`, 1]), [1, 128, 128, 128]);
+  const stranger = await rawConnected(t, other);
+  t.same(await subscribed(stranger, [cln, 1], [svc, 1]), [128, 128]);
+  const admin = await rawClient(t, f.service.server.mqttPort);
+  admin.send(connectPacket({ username: 'Auth:JWT', password: Buffer.from(f.service.admin), clientId: 'admin' }));
+  t.match(await admin.next(), { returnCode: 0 });
+  t.same(await subscribed(admin, [cln, 1], [svc, 1], ['#', 1]), [128, 128, 1]);
+
+  device.send(publishPacket(svc, 'junk', { qos: 1, messageId: 5 }), publishPacket(svc, '', { retain: true }));
+  t.match(await device.next(), { cmd: 'puback', messageId: 5 });
+  await broker.sendControl(f.device.id, Buffer.from('to the device'), 1);
+  const message = await device.next();
+  t.match(message, { cmd: 'publish', topic: cln, qos: 1, retain: false });
+  t.equal(String((message as { payload: Buffer }).payload), 'to the device');
+
+  await broker.refusalsStored(f.device.id);
+  const { refusals } = await f.service.ok('GET', `/api/v1/devices/${f.device.id}/refusals`);
+  t.same(
+    refusals.results.filter(({ action }: { action: string }) => action === 'publish'),
+    [],
+    'svc is accepted',
+  );
+  for (const client of [stranger, admin])
+    client.send(
+      publishPacket(svc, 'forged', { qos: 1, messageId: 6 }),
+      publishPacket(cln, 'forged', { qos: 1, messageId: 7 }),
+    );
+  device.send(publishPacket(cln, 'forged', { qos: 1, messageId: 8 }), publishPacket(f.topic('temperature'), ',a,1,'));
+  t.match(await device.next(), { cmd: 'puback', messageId: 8 }, 'and the device hears nothing of what was forged');
+  t.match(await admin.next(), { cmd: 'puback', messageId: 6 });
+  t.match(await admin.next(), { cmd: 'puback', messageId: 7 });
+  const heard: string[] = [];
+  while (heard.length < 4) heard.push(((await admin.next()) as { topic: string }).topic);
+  t.same(new Set(heard), new Set([f.topic('_rejected'), other.topic('_rejected'), f.topic('temperature')]));
+  t.same(await stored(f), [1]);
+});
+
+t.test('a stored session is sent on its control topic what came while it was away', async (t) => {
+  const f = await fixture(t);
+  const { broker, config } = f.service.server.ctx;
+  const where = { mqttPort: f.service.server.mqttPort } as Parameters<typeof connected>[1];
+  const who = { clientId: 'board', clean: false };
+  const before = await connected(t, where, f, who);
+  t.same(await subscribed(before, [controlTopic(config.controlRoot, f.device.id, 'cln'), 1]), [1]);
+  before.socket.destroy();
+  await before.closed;
+  await broker.sendControl(f.device.id, Buffer.from('waits'), 1);
+  const after = await connected(t, where, f, who);
+  t.same(texts([(await after.next()) as never]), ['waits']);
+});
+
+t.test('the service answers control messages in order, and its errors never end a connection', async (t) => {
+  const answers: Array<(answer: Promise<Rejection | undefined> | Rejection) => void> = [];
+  const said: string[] = [];
+  const control: ControlService = {
+    take: (_, payload) => {
+      said.push(payload.toString());
+      return new Promise((resolve) => answers.push(resolve));
+    },
+    listening: () => {
+      throw new Error('broken');
+    },
+  };
+  const services = { config: { controlRoot: 'c' }, control, log: pino({ level: 'silent' }) };
+  const topics = new ControlTopics(services as never, {} as BrokerCore);
+  const live = newLiveClient({} as never, 'board', { address: undefined });
+  const done = new EventEmitter();
+  const order: unknown[] = [];
+  for (const payload of ['one', 'two']) {
+    const packet = {
+      cmd: 'publish',
+      topic: 'c/x/svc',
+      payload: Buffer.from(payload),
+      qos: 1,
+      dup: false,
+      retain: true,
+    };
+    topics.take(live, { accountId: 'a', deviceId: 'x' }, packet as never, (rejection) => {
+      order.push([payload, rejection?.message]);
+      if (order.length === 2) done.emit('both');
+    });
+    t.match(packet, { topic: '$SYS/refused', retain: false }, 'nobody is told of it');
+  }
+  await Promise.resolve();
+  t.same(said, ['one', 'two']);
+  answers[1]?.(Promise.reject(new Error('broken')));
+  answers[0]?.({ code: 106, message: 'not CBOR', details: [] });
+  await once(done, 'both');
+  t.same(order, [
+    ['one', 'not CBOR'],
+    ['two', undefined],
+  ]);
+  t.doesNotThrow(() => topics.listening({ accountId: 'a', deviceId: 'x' }));
+});
