@@ -26,6 +26,7 @@ const tests = [
   'test/**/*.test.ts',
   'test/crash/main.ts',
   'test/fuzz/main.ts',
+  'test/nodes/main.ts',
   'test/soak/main.ts',
   'test/soak/probe.ts',
   'test/db/killed-writer.ts',
@@ -35,7 +36,14 @@ const tests = [
 ];
 
 /** Packages that stay in node_modules: they hold compiled code, read files beside themselves, or belong to tap. */
-const external = ['@fastify/swagger-ui', '@seriousme/openapi-schema-validator', 'argon2', 'better-sqlite3', 'tap'];
+const external = [
+  '@fastify/swagger-ui',
+  '@seriousme/openapi-schema-validator',
+  'argon2',
+  'better-sqlite3',
+  'esbuild',
+  'tap',
+];
 
 /** Packages that are CommonJS ask for `require` and, two of them, for a place of their own, to look for what is optional. */
 const banner = `import { createRequire as bannerRequire } from 'node:module';
@@ -150,7 +158,10 @@ else {
   rmSync(`${root}/dist`, { recursive: true, force: true });
   if (asked.apart)
     await transform(['src', 'broker', 'db', 'demo', 'bench', 'test'].map((folder) => `${folder}/**/*.ts`));
-  else await bundle(product, { chunks: 'chunks', sourcemap: true });
+  else {
+    const { metafile } = await bundle(product, { chunks: 'chunks', sourcemap: true });
+    writeFileSync(join(root, 'dist/LICENSES.txt'), licences(packagesOf(metafile).keys()));
+  }
   // Each test process would read the maps, with tap, whether it needs them or not.
   if (asked.tests && !asked.apart) await bundle(tests, { chunks: 'test/chunks', sourcemap: false });
 }
