@@ -14,7 +14,7 @@ import type {
 } from '../db/registry/index.js';
 import type { Row } from '../db/registry/records.js';
 import { boundedCache } from '../db/sqlite/cache.js';
-import { PlatformError } from './errors.js';
+import { PlatformError, unknownAccount } from './errors.js';
 
 /**
  * What every caller has. `id` is what `createdById` records: the identity of a person, the id of an application or a
@@ -219,7 +219,7 @@ export class Access {
 
   /** @throws PlatformError 404 with 100 for an account that is not the caller's: it looks like none. */
   demandAccount(caller: Caller, accountId: string): void {
-    if (caller.accountId !== accountId) throw new PlatformError('notFound');
+    if (caller.accountId !== accountId) throw unknownAccount();
   }
 
   /** Whether something that stands in `organizationId` of `accountId` is in the caller's reach. */

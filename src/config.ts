@@ -17,6 +17,8 @@ export interface Config {
   topicRoot: string;
   controlRoot: string;
   headerPrefix: string;
+  /** Whether an unknown parameter of a query is an error; otherwise it is named and has no effect. */
+  strictQueries: boolean;
   firstAccount: {
     id: string | undefined;
     name: string;
@@ -267,6 +269,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     topicRoot,
     controlRoot,
     headerPrefix,
+    strictQueries: flag('SLIPWAY_STRICT_QUERIES'),
     firstAccount: {
       id: accountId,
       name: text('SLIPWAY_ACCOUNT_NAME') ?? 'My company',

@@ -25,6 +25,7 @@ const failures = {
   tokenInvalid: { code: 31, status: 401, message: 'The token is invalid, expired or revoked.' },
   wrongToken: { code: 20, status: 403, message: 'The endpoint takes a token of another kind.' },
   forbidden: { code: 21, status: 403, message: 'The caller is not permitted to do this.' },
+  methodNotAllowed: { code: 106, status: 405, message: 'The endpoint does not support this method.' },
   tooLarge: { code: 106, status: 413, message: 'The body is too large.' },
   mediaType: { code: 106, status: 415, message: 'The media type is not supported.' },
   answerGone: { code: 106, status: 410, message: 'The answer has been destroyed: its secret has been used.' },
@@ -97,9 +98,30 @@ export function tooLarge(limit: string): PlatformError {
   return new PlatformError('tooLarge', { message: `${limit}: the body is too large.` });
 }
 
+/** 404 with 100: an account that does not exist, or is not the caller's. */
+export function unknownAccount(): PlatformError {
+  const details = [{ path: 'accountId', message: 'does not refer to an account of yours' }];
+  return new PlatformError('notFound', { message: 'The account does not exist.', details });
+}
+
 /** 400 with 102: `path` names a live entity that the caller cannot see or that does not exist. */
 export function unknownReference(path: string): PlatformError {
   return new PlatformError('unknownReference', { details: [{ path, message: `No such entity: ${path}.` }] });
+}
+
+/**
+ * The `message` of the identity family, which apps show to people: what is wrong, with the reasons after it. A failed
+ * login says no more than that it failed.
+ */
+export function identityMessage({ kind, message, details }: PlatformError): string {
+  if (kind === 'badCredentials') return 'Unauthorized';
+  const [first] = details;
+  if (kind === 'userExists' || (kind === 'notUnique' && /email/i.test(first?.path ?? '')))
+    return 'The user already exists.';
+  if (kind !== 'invalid' || first === undefined) return message;
+  const isPassword = details.length === 1 && /password$/i.test(first.path ?? '') && first.message !== 'is required';
+  if (isPassword) return `The password is not valid. It ${first.message}.`;
+  return details.map(({ path = '', message: reason }) => `${path} ${reason}`.trim()).join('; ');
 }
 
 /** What the identity family says instead of a code (spec 7.3). */

@@ -10,8 +10,10 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   const host = { '0.0.0.0': '127.0.0.1', '::': '::1' }[config.host] ?? config.host;
   const url = listening.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
   const lines = ['', `Slipway is listening.  API ${url}/api/v1   documentation ${url}/docs`];
+  const { mqtts } = broker.addresses;
+  if (mqtts !== undefined) lines.push(`MQTT over TLS ${host}:${mqtts}`);
   lines.push(`MQTT ${host}:${mqttPort}   MQTT over WebSocket ${url.replace('http', 'ws')}/mqtt`);
-  if (broker.addresses.mqtts !== undefined) lines.push(`MQTT over TLS ${host}:${broker.addresses.mqtts}`);
+  lines.push(reachFrom(config.host, mqtts ?? mqttPort));
   if (!config.smtpUrl) lines.push('No mail server is set: letters are kept in outbox.ndjson in the data directory.');
   if (!firstAccount) return `${lines.join('\n')}\n`;
 
@@ -19,7 +21,9 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   const generated = config.firstAccount.adminPassword === undefined;
   const secret = generated ? adminPassword : `'"$SLIPWAY_ADMIN_PASSWORD"'`;
   const login = JSON.stringify({ accountId, emailAddress: adminEmail, password: '' }).replace('""', `"${secret}"`);
-  const certified = config.tls ? url.replace(`//${host}:`, `//${nameIn(config.tls.cert, host)}:`) : url;
+  const name = config.tls ? nameIn(config.tls.cert, host) : host;
+  const certified = config.tls ? url.replace(`//${host}:`, `//${name}:`) : url;
+  const device = `-h ${name} -p ${mqtts ?? mqttPort} -i my-device -u $DEVICE -P $SECRET`;
   const api = `${certified}/api/v1`;
   const json = `-H 'Content-Type: application/json'`;
   const auth = `-H "Authorization: Bearer $TOKEN" ${json}`;
@@ -52,11 +56,24 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
     '3. Publish, with either of these, and read it back:',
     '',
     `TOPIC=${config.topicRoot}/$ACCOUNT/d/$DEVICE/readings`,
-    `mosquitto_pub -h ${host} -p ${mqttPort} -i my-device -u $DEVICE -P $SECRET -q 1 -t $TOPIC -m ',temperature,21.5,'`,
-    `npx mqtt pub -h ${host} -p ${mqttPort} -i my-device -u $DEVICE -P $SECRET -q 1 -t $TOPIC -m ',temperature,21.5,'`,
+    `mosquitto_pub ${mqtts === undefined ? '' : `${trustedByMosquitto} `}${device} ${message}`,
+    `npx --yes mqtt@5 pub ${mqtts === undefined ? '' : '-C mqtts '}${device} ${message}`,
     `curl -sS ${certified}/api/v4/data/$TOPIC ${auth}; echo`,
   );
   return `${lines.join('\n')}\n`;
+}
+
+const message = `-q 1 -t $TOPIC -m ',temperature,21.5,'`;
+/** The file of `trusting`, or the certificates of the system. */
+// biome-ignore lint/suspicious/noTemplateCurlyInString: a variable of the shell
+const trustedByMosquitto = '--cafile "${CURL_CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}"';
+
+/** How a board on the local network gets in. */
+function reachFrom(host: string, port: number): string {
+  const isLocal = host === 'localhost' || host === '::1' || host.startsWith('127.');
+  return isLocal
+    ? 'Only programs on this machine can connect. For boards on your network, start with SLIPWAY_HOST=0.0.0.0.'
+    : `Boards on your network connect to the address of this machine, port ${port}.`;
 }
 
 /** Read by curl, and by whatever runs on Node. */

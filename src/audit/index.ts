@@ -10,7 +10,7 @@ import type { Caller, EntityKind } from '../access.js';
 import type { Clock } from '../clock.js';
 import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
-import { metaShape, nameIgnored } from '../entity/routes.js';
+import { metaShape, metaWith, nameIgnored } from '../entity/routes.js';
 import { timestamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -210,8 +210,9 @@ export function auditRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       ctx.access.demand(request.caller, 'read', 'auditRecord');
       ctx.access.demandAccount(request.caller, request.query.accountId);
-      nameIgnored(request, reply, query);
-      return { auditRecords: await readAudit(ctx, request.query) };
+      const ignored = nameIgnored(request, reply, query);
+      const { results, meta } = await readAudit(ctx, request.query);
+      return { auditRecords: { results, meta: metaWith(meta, ignored) } };
     },
   );
 }

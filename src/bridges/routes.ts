@@ -8,7 +8,7 @@ import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, oneOf } from '../entity/listing.js';
 import { plainRoutes } from '../entity/plain-routes.js';
-import { idParams, listResponse, nameIgnored } from '../entity/routes.js';
+import { idParams, listResponse, metaWith, nameIgnored } from '../entity/routes.js';
 import { change, demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -166,8 +166,9 @@ export function bridgeRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       access.demand(request.caller, 'read', 'bridge');
       const row = demandLive(await findReached(ctx, request.caller, 'bridges', request.params.id));
-      nameIgnored(request, reply, letterQuery);
-      return { deadLetters: readDeadLetters(ctx, row, request.query) };
+      const ignored = nameIgnored(request, reply, letterQuery);
+      const { results, meta } = readDeadLetters(ctx, row, request.query);
+      return { deadLetters: { results, meta: metaWith(meta, ignored) } };
     },
   );
   app.post(

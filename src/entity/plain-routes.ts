@@ -12,6 +12,7 @@ import {
   etagHeaders,
   idParams,
   listResponse,
+  metaWith,
   nameIgnored,
   readEtag,
   sendEntity,
@@ -112,9 +113,9 @@ export function plainRoutes<T extends EntityTable, C extends TObject, U extends 
       const query = request.query as ListQuery;
       access.demand(request.caller, 'read', entity);
       access.demandAccount(request.caller, query.accountId);
-      nameIgnored(request, reply, listQuery);
+      const ignored = nameIgnored(request, reply, listQuery);
       const { rows, meta } = await list(ctx.registry.query, request.caller, listing, query);
-      return reply.send({ [plural]: { results: rows?.map(kind.show), meta } });
+      return reply.send({ [plural]: { results: rows?.map(kind.show), meta: metaWith(meta, ignored) } });
     },
   );
   if (update)

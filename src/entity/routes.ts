@@ -11,6 +11,8 @@ import { parseVersion } from './verbs.js';
 export interface Wire {
   id: string;
   version: string;
+  /** Of a credential: the version of the entity that it belongs to, where making it may have changed that. */
+  entityVersion?: string;
 }
 
 interface WirePage {
@@ -83,6 +85,9 @@ export const metaShape = Type.Object({
   pageSize: Type.Integer(),
   sortOrder: oneOf(['asc', 'desc']),
   sortBy: Type.Optional(Type.String()),
+  ignored: Type.Optional(
+    Type.Array(Type.String(), { description: 'Parameters of the request that are unknown here and had no effect.' }),
+  ),
 });
 
 /** The response that carries one entity. */
@@ -96,9 +101,14 @@ export function listResponse(plural: string, shape: TSchema) {
   return { 200: Type.Object({ [plural]: page }, { description: 'One page, and how many there are in all.' }) };
 }
 
-/** The ETag header of an answer that carries this entity. */
-export function etagOf({ version }: Pick<Wire, 'version'>): string {
-  return `"${version}"`;
+/** The version of a device, end-user or account user after its credentials have changed: its next PUT needs no GET. */
+export const entityVersion = Type.String({
+  description: 'The version of the entity as it now is, also in the ETag header.',
+});
+
+/** The ETag header of an answer that carries this: its version, or that of the entity that it belongs to. */
+export function etagOf({ version, entityVersion = version }: Omit<Wire, 'id'>): string {
+  return `"${entityVersion}"`;
 }
 
 /** Sends one entity in its envelope, with its version in the ETag header (decisions 2). */
@@ -186,8 +196,9 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     path,
     { config: config('list'), schema: { tags, summary: `List ${some}`, querystring: list.query, response: many } },
     async (request, reply) => {
-      nameIgnored(request, reply, list.query);
-      return { [plural]: await list.run(request.caller, heeded(request.query, list.query) as Static<L>) };
+      const ignored = nameIgnored(request, reply, list.query);
+      const { results, meta } = await list.run(request.caller, heeded(request.query, list.query) as Static<L>);
+      return { [plural]: { results, meta: metaWith(meta, ignored) } };
     },
   );
   app.get(
@@ -210,8 +221,10 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
       schema: { tags, summary: `List deleted ${some}`, querystring: trashListSchema, response: many },
     },
     async (request, reply) => {
-      nameIgnored(request, reply, trashListSchema);
-      return { [plural]: await kind.listTrash(request.caller, heeded(request.query, trashListSchema) as ListQuery) };
+      const ignored = nameIgnored(request, reply, trashListSchema);
+      const query = heeded(request.query, trashListSchema) as ListQuery;
+      const { results, meta } = await kind.listTrash(request.caller, query);
+      return { [plural]: { results, meta: metaWith(meta, ignored) } };
     },
   );
   app.post(
@@ -266,21 +279,57 @@ function customNames(shape: TObject, entity: Wire): string[] {
 }
 
 /**
- * Says in a header which properties had no effect, so that a typing error can be seen (decisions 2). `more` are names
- * that the schema does not hold and that were heeded.
+ * Says in a header which properties had no effect, so that a typing error can be seen. `more` are names that the schema
+ * does not hold and that were heeded. Of a GET these are parameters: the names, which a list shows in its `meta` too.
+ * @throws PlatformError 400/106 naming each unknown parameter of a GET, with `SLIPWAY_STRICT_QUERIES`.
  */
-export function nameIgnored(request: FastifyRequest, reply: FastifyReply, schema: TObject, more: string[] = []): void {
+export function nameIgnored(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  schema: TObject,
+  more: string[] = [],
+): string[] {
+  const isQuery = request.method === 'GET' || request.method === 'HEAD';
   // A payload as it is has no properties: what can be mistyped there is the query.
-  const isPayload = Buffer.isBuffer(request.body);
-  const given = request.method === 'GET' || isPayload ? request.query : request.body;
-  const heeded = new Set([...Object.keys(schema.properties), ...more]);
-  const ignored = Object.keys((given ?? {}) as object).filter((name) => !heeded.has(name));
+  const given = isQuery || Buffer.isBuffer(request.body) ? request.query : request.body;
+  const ignored = unknownNames(given, schema, more);
+  if (isQuery && request.server.strictQueries) refuseUnknown(ignored, schema);
   sayIgnored(request, reply, ignored);
+  return ignored.slice(0, mostNamed);
 }
 
-/** As nameIgnored, for whoever knows the names: the first fifty of them. */
+/** The names in `given` that the schema does not hold. */
+function unknownNames(given: unknown, { properties }: TObject, more: readonly string[] = []): string[] {
+  const heeded = new Set([...Object.keys(properties), ...more]);
+  return Object.keys((given ?? {}) as object).filter((name) => !heeded.has(name));
+}
+
+/** @throws PlatformError 400/106 naming each of these parameters, and those that the schema has. */
+export function refuseUnknown(names: readonly string[], { properties }: TObject, path = ''): void {
+  if (names.length === 0) return;
+  const supported = Object.keys(properties).join(', ');
+  const details = names.slice(0, mostNamed).map((name) => ({
+    path: path + shortened(name),
+    message: `is not a parameter here; supported: ${supported}`,
+  }));
+  throw new PlatformError('invalid', { details });
+}
+
+/** The meta information of a list with the names of parameters that had no effect, if there are any. */
+export function metaWith<M extends object | undefined>(meta: M, ignored: readonly string[]): M {
+  return meta && ignored.length > 0 ? { ...meta, ignored: ignored.map(shortened) } : meta;
+}
+
+/** Names of one request that had no effect, of which it is told. */
+const mostNamed = 50;
+
+function shortened(name: string): string {
+  return name.slice(0, 100);
+}
+
+/** As nameIgnored, for a handler that knows the names. */
 export function sayIgnored(request: FastifyRequest, reply: FastifyReply, ignored: readonly string[]): void {
   if (ignored.length === 0) return;
-  const names = ignored.slice(0, 50).map((name) => encodeURIComponent(name.toWellFormed()).slice(0, 100));
+  const names = ignored.slice(0, mostNamed).map((name) => encodeURIComponent(name.toWellFormed()).slice(0, 100));
   reply.header(`${request.server.headerPrefix}-ignored-properties`, names.join(', '));
 }

@@ -21,8 +21,8 @@ export type FieldType =
 
 /** What a field may hold: int and float are numbers, boolean is boolean, all others are text (decisions 3). */
 export type FieldValue = string | number | boolean | null;
-/** `isoCountry` is no type of custom fields: an organization's own countryCode is ISO 3166 (spec 2.4). */
-type BuiltInType = FieldType | 'isoCountry';
+/** Two types that custom fields cannot have: an organization's own countryCode is ISO 3166, a person's name may be short. */
+type BuiltInType = FieldType | 'isoCountry' | 'personName';
 
 /** A custom field of an entity. Values are kept under `key`, so that a field can be renamed. */
 export interface Field {
@@ -62,6 +62,7 @@ const checks: Record<BuiltInType, { check: Check; says: string }> = {
     says: 'an ISO 8601 date',
   },
   name: { check: text(5, 100), says: 'a text of 5 to 100 characters' },
+  personName: { check: text(1, 100), says: 'a text of 1 to 100 characters' },
   email: {
     check: (value) => (isEmail(value) ? value : undefined),
     says: 'an e-mail address of at most 254 characters',
@@ -93,7 +94,7 @@ const builtInTypes = {
     city: 'string',
     countryCode: 'countryCode',
     emailAddress: 'string',
-    name: 'name',
+    name: 'personName',
     phoneNumber: 'string',
     postalCode: 'postalCode',
     state: 'string',
@@ -130,7 +131,9 @@ export const builtInFields: Readonly<Record<FieldKind, readonly Field[]>> = {
 };
 
 /** The types that a custom field may have (spec 2.7). */
-export const fieldTypes = Object.keys(checks).filter((type) => type !== 'isoCountry') as FieldType[];
+export const fieldTypes = Object.keys(checks).filter(
+  (type) => type !== 'isoCountry' && type !== 'personName',
+) as FieldType[];
 
 /**
  * A value as it is stored. null is no value.

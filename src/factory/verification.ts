@@ -7,7 +7,7 @@ import type { DeviceSign, DeviceWatch } from '../broker-ports.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { demandPage, oneOf } from '../entity/listing.js';
-import { listResponse, nameIgnored } from '../entity/routes.js';
+import { listResponse, metaWith, nameIgnored } from '../entity/routes.js';
 import { demandLive, find, findReached, timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -107,8 +107,9 @@ export function verificationRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       ctx.access.demand(request.caller, 'read', 'verification');
       ctx.access.demandAccount(request.caller, request.query.accountId);
-      nameIgnored(request, reply, query);
-      return { verifications: await readVerifications(ctx, request.query) };
+      const ignored = nameIgnored(request, reply, query);
+      const { results, meta } = await readVerifications(ctx, request.query);
+      return { verifications: { results, meta: metaWith(meta, ignored) } };
     },
   );
 }

@@ -26,5 +26,7 @@ declare module 'fastify' {
   }
   interface FastifyInstance {
     headerPrefix: string;
+    /** Whether an unknown parameter of a query is an error. */
+    strictQueries: boolean;
   }
 }

@@ -47,10 +47,18 @@ export async function noteMade(tx: Tx, entityId: string): Promise<void> {
 
 /** As noteMade, for an answer with a device's secret, which could not be read again: it is kept until it is used. */
 export async function noteSecret(tx: Tx, deviceId: string, headers: KeptHeaders, answer: object): Promise<void> {
+  await noteSealed(tx, headers, answer, { secretOf: deviceId });
+}
+
+/** As noteMade, for an answer that the caller could not read again, such as one with a secret. */
+export async function noteAnswer(tx: Tx, answer: object): Promise<void> {
+  await noteSealed(tx, {}, answer, {});
+}
+
+async function noteSealed(tx: Tx, headers: KeptHeaders, answer: object, of: Partial<Row<'idempotentAnswers'>>) {
   const keyed = running.getStore();
   if (!keyed) return;
-  const sealed = sealAnswer(keyed.key, headers, JSON.stringify(answer));
-  await note(tx, { secretOf: deviceId, status: 200, answer: sealed });
+  await note(tx, { status: 200, answer: sealAnswer(keyed.key, headers, JSON.stringify(answer)), ...of });
 }
 
 async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<void> {
@@ -223,13 +231,15 @@ export class SecretAnswers {
 }
 
 /** Batches, sessions and recovery make nothing new; the requests in a batch have keys of their own. */
-function creates({ url }: FastifyRequest): boolean {
-  return !/\/(batch|logout|renew-session|recover)\/?(\?|$)/.test(url);
+function creates({ routeOptions }: FastifyRequest): boolean {
+  return !/\/(batch|logout|renew-session|recover)$/.test(routeOptions.url ?? '');
 }
 
 /** `key` is made of the caller's with a key of the service: guessing it needs more than the database. */
 function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
-  const { caller, body, url } = request;
+  const { caller, body } = request;
+  // With a slash at its end it is the same URL.
+  const url = request.url.replace(/\/(?=\?|$)/, '');
   // Whoever has another role meanwhile is another caller: a right that is gone gets no answer again.
   const parts = [caller.accountId, caller.id, caller.kind, key];
   const keyHash = createHash('sha256').update(parts.join('\0')).digest('base64');

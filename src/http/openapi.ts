@@ -262,7 +262,7 @@ const idempotencyKey = Type.String({
 function parametersOf({ method, knows, schema }: Place): Pick<FastifySchema, 'headers' | 'params'> {
   const { properties = {} } = (schema.headers ?? {}) as { properties?: object };
   const path = ((schema.params ?? {}) as { properties?: Record<string, TSchema> }).properties;
-  const keys = method === 'POST' && knows === 'session' ? { 'Idempotency-Key': idempotencyKey } : {};
+  const keys = method === 'POST' && knows !== 'nobody' ? { 'Idempotency-Key': idempotencyKey } : {};
   return {
     headers: { type: 'object', properties: { ...properties, ...keys }, required: Object.keys(properties) },
     ...(path?.['*'] ? { params: Type.Object({ topic: path['*'] }) } : {}),
@@ -298,7 +298,7 @@ function sentBy(prefix: string, { method, knows }: Place, sends: readonly Sent[]
           ),
         }
       : {}),
-    ...(method === 'POST' && knows === 'session'
+    ...(method === 'POST' && knows !== 'nobody'
       ? { 'idempotent-replayed': text('`true` when this is the first answer again.') }
       : {}),
   };

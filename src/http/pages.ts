@@ -9,6 +9,7 @@ const style = `
   body { font: 1rem/1.5 system-ui, sans-serif; max-width: 24rem; margin: 15vh auto; padding: 0 1rem; color: #222 }
   label, input, button { display: block; width: 100%; box-sizing: border-box; font: inherit }
   input, button { margin: .5rem 0; padding: .6rem }
+  [hidden] { display: none !important }
   [role=status] { min-height: 3rem }`;
 
 function page(title: string, script: string, form: string): string {
@@ -67,7 +68,7 @@ form.addEventListener('submit', async (event) => {
     if (answer.ok) form.remove();
     status.textContent = answer.ok
       ? 'Done. You can close this page and log in.'
-      : [said.message, ...said.attributes.details.map(({ message }) => 'The password ' + message + '.')].join(' ');
+      : said.message;
   } catch {
     status.textContent = 'The service could not be reached. Try again.';
   }
@@ -97,7 +98,7 @@ async function call(method, path, body, headers) {
   });
   const said = await answer.json();
   if (answer.ok) return said;
-  const { message, details = [] } = said.error?.details ? said.error : { message: said.message };
+  const { message, details = [] } = said.error?.details ? said.error : { message: answer.status === 401 ? said.attributes.error : said.message };
   throw new Error([message, ...details.map((detail) => detail.path + ' ' + detail.message + '.')].join(' '));
 }
 

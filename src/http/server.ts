@@ -23,7 +23,7 @@ import type { Context } from '../context.js';
 import { firmwareFileRoutes } from '../downlink/package-files.js';
 import { firmwarePackageRoutes } from '../downlink/packages.js';
 import { findUnstorable, unstorable } from '../entity/values.js';
-import { type FailureKind, identityErrorCode, invalid, PlatformError, tooLarge } from '../errors.js';
+import { type FailureKind, identityErrorCode, identityMessage, invalid, PlatformError, tooLarge } from '../errors.js';
 import { addressRoutes } from '../factory/addresses.js';
 import { bulkRoutes } from '../factory/jobs/bulk-routes.js';
 import { jobRoutes } from '../factory/jobs/routes.js';
@@ -69,6 +69,7 @@ import type { App } from './app.js';
 import { batchRoutes } from './batch.js';
 import { healthRoutes } from './health.js';
 import { idempotentPosts } from './idempotency.js';
+import { methodsByUrl } from './methods.js';
 import { documentation, isFlat } from './openapi.js';
 import { pageRoutes } from './pages.js';
 import { securityHeaders } from './security-headers.js';
@@ -100,7 +101,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     connectionTimeout: 0,
     keepAliveTimeout: 65_000,
     forceCloseConnections: 'idle',
-    routerOptions: { maxParamLength: 512 },
+    routerOptions: { maxParamLength: 512, ignoreTrailingSlash: true },
     genReqId: () => randomUUID(),
     frameworkErrors: (error, ...[request, reply]: unknown[]) =>
       answerBadUrl(error, request as FastifyRequest, reply as FastifyReply),
@@ -112,6 +113,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   app.setChildLoggerFactory((logger) => logger);
   app.addHook('onRequest', (request, _, done) => onBehalfOf({ requestId: request.id }, done));
   app.decorate('headerPrefix', config.headerPrefix);
+  app.decorate('strictQueries', config.strictQueries);
   app.decorateRequest('caller');
   app.decorateRequest('authenticated');
   app.decorateRequest('application');
@@ -127,8 +129,14 @@ export async function buildHttp(ctx: Context): Promise<App> {
     fail(error, request, reply);
     if (reply.statusCode >= 500) noteFailure(ctx, error, request);
   });
+  const methodsOf = methodsByUrl(app);
   app.setNotFoundHandler((request, reply) => {
-    fail(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
+    const methods = methodsOf(request.url);
+    if (methods.length === 0)
+      return fail(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
+    reply.header('allow', methods.join(', '));
+    const message = `${request.method} is not supported here; supported: ${methods.join(', ')}.`;
+    fail(new PlatformError('methodNotAllowed', { message }), request, reply);
   });
   app.addHook('onSend', ({ method }, _, payload, done) => {
     if (method !== 'HEAD' || !(payload instanceof Readable)) return done();
@@ -156,6 +164,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
   await app.register(cors, {
     origin: '*',
     strictPreflight: false,
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
+    allowedHeaders: allowedHeaders(config.headerPrefix),
     exposedHeaders: exposedHeaders(config.headerPrefix),
   });
   await app.register(cookie);
@@ -182,6 +192,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   await app.register(
     async (scope) => {
       requireAppToken(scope as App, ctx);
+      idempotentPosts(scope as App, ctx);
       for (const mount of [passwordResetRoutes, registrationRoutes]) mount(scope as App, ctx);
     },
     { prefix: '/api/v1' },
@@ -269,7 +280,14 @@ const form = Symbol('form');
 function strictBodies(app: App): void {
   // The schemas are our own: compiling the schema of schemas to check them would take longer than all of them.
   const trusted = { meta: false, validateSchema: false } as const;
-  const shared = { allErrors: false, strictTypes: false, strictSchema: false, useDefaults: false, ...trusted } as const;
+  const shared = {
+    allErrors: false,
+    strictTypes: false,
+    strictSchema: false,
+    useDefaults: false,
+    verbose: true,
+    ...trusted,
+  } as const;
   const strict = new Ajv({ ...shared, coerceTypes: false });
   const coercing = new Ajv({ ...shared, coerceTypes: true });
   app.setValidatorCompiler<object>(({ schema, httpPart }) => {
@@ -292,6 +310,7 @@ function strictBodies(app: App): void {
     parse(request, body, (error, value) => (error ? done(unreadable(body), undefined) : accept(value, done)));
   });
   app.addContentTypeParser<string>('application/x-www-form-urlencoded', { parseAs: 'string' }, (_, body, done) => {
+    if (/^\s*[{[]/.test(body)) return done(jsonAsForm(), undefined);
     const values = [...new URLSearchParams(body)];
     if (values.some(([name]) => name === '__proto__'))
       return done(invalid('__proto__', 'is not a property'), undefined);
@@ -309,6 +328,12 @@ function unreadable(body: string): PlatformError {
   const fault = isJson(body) ? 'has a property __proto__, or a constructor with a prototype' : jsonFault(body);
   const details = [{ path: 'body', message: fault }];
   return new PlatformError('invalid', { message: 'The request cannot be read.', details });
+}
+
+/** What curl sends without a header: the media type of a form, and JSON. */
+function jsonAsForm(): PlatformError {
+  const said = 'is application/x-www-form-urlencoded, so the body was read as a form; send JSON as application/json';
+  return new PlatformError('invalid', { details: [{ path: 'content-type', message: said }] });
 }
 
 function isForm(body: unknown): body is Record<string, unknown> {
@@ -335,6 +360,13 @@ function checking(ajv: Ajv, schema: object, httpPart = '') {
     const failure = { validation: validate.errors ?? [], validationContext: httpPart, statusCode: 400 };
     return { error: Object.assign(new Error('invalid value'), failure) };
   };
+}
+
+/** What programs in browsers may send; a wildcard would not cover `authorization`. */
+function allowedHeaders(prefix: string): string[] {
+  const ours = ['access-token', 'csrf-token', 'mfa-token'].map((name) => `${prefix}-${name}`);
+  const standard = ['authorization', 'content-type', 'etag', 'if-match', 'last-event-id'];
+  return [...standard, 'accesstoken', 'idempotency-key', ...ours];
 }
 
 function exposedHeaders(prefix: string): string[] {
@@ -376,9 +408,10 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply)
   }
   const errorCode = identityErrorCode(failure.kind);
   const attributes = { errorCode, error: message, details };
+  const name = STATUS_CODES[status] ?? 'Error';
   reply
     .status(status)
-    .send({ statusCode: status, error: STATUS_CODES[status] ?? 'Error', message, attributes, requestId });
+    .send({ statusCode: status, error: name, message: identityMessage(failure), attributes, requestId });
   return failure.kind;
 }
 
@@ -427,12 +460,13 @@ function asPlatformError(error: unknown, request: FastifyRequest): PlatformError
 }
 
 /** 415, naming what the endpoint takes. */
-function unsupported({ routeOptions }: FastifyRequest): PlatformError {
+function unsupported({ routeOptions, headers }: FastifyRequest): PlatformError {
   const body = routeOptions?.schema?.body as { content?: object } | undefined;
   if (!body) return new PlatformError('mediaType');
   const forms = isFlat(body) ? ['application/x-www-form-urlencoded'] : [];
   const types = body.content ? Object.keys(body.content) : ['application/json', ...forms];
   return new PlatformError('mediaType', {
+    ...(headers['content-type'] === undefined && { message: 'The request has a body and no Content-Type header.' }),
     details: [{ path: 'content-type', message: `must be one of ${types.join(', ')}` }],
   });
 }

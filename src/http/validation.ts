@@ -3,13 +3,25 @@ import type { ErrorObject } from 'ajv';
 import type { ErrorDetail } from '../errors.js';
 
 /** What Fastify hands on of ajv's errors. */
-export type Fault = Pick<ErrorObject, 'keyword' | 'instancePath' | 'params' | 'message'>;
+export type Fault = Pick<ErrorObject, 'keyword' | 'instancePath' | 'params' | 'message' | 'parentSchema' | 'data'>;
+
+/** What is looked at of the schema of an object. */
+type Schema = { required?: string[]; properties?: object };
 
 /** One detail for each thing that is wrong; `place` is the part of the request, where no path says more. */
 export function detailsOf(faults: readonly Fault[], place: string): ErrorDetail[] {
   const last = faults.at(-1);
   const named = last && ['anyOf', 'oneOf'].includes(last.keyword) ? [nearest(faults, last)] : faults;
-  return named.map((fault) => ({ path: pathOf(fault) || place, message: sentenceOf(fault) }));
+  return named.flatMap(eachMissing).map((fault) => ({ path: pathOf(fault) || place, message: sentenceOf(fault) }));
+}
+
+/** ajv stops at the first property that is missing; a caller wants to know them all. */
+function eachMissing(fault: Fault): Fault[] {
+  const { keyword, parentSchema, data, params } = fault;
+  if (keyword !== 'required') return [fault];
+  const required = (parentSchema as Schema | undefined)?.required ?? [params.missingProperty];
+  const missing = required.filter((name) => !Object.hasOwn((data ?? {}) as object, name));
+  return missing.map((missingProperty) => ({ ...fault, params: { missingProperty } }));
 }
 
 /**
@@ -26,12 +38,15 @@ function nearest(faults: readonly Fault[], choice: Fault): Fault {
 }
 
 function pathOf({ instancePath, params }: Fault): string {
-  const missing = typeof params.missingProperty === 'string' ? [params.missingProperty] : [];
-  return [...instancePath.split('/').slice(1), ...missing].join('.');
+  const own = params.missingProperty ?? params.additionalProperty;
+  return [...instancePath.split('/').slice(1), ...(typeof own === 'string' ? [own.slice(0, 100)] : [])].join('.');
 }
 
-function sentenceOf({ keyword, params, message }: Fault): string {
+function sentenceOf({ keyword, params, message, parentSchema }: Fault): string {
   if (keyword === 'enum') return `must be one of ${(params.allowedValues as unknown[]).join(', ')}`;
+  if (keyword === 'additionalProperties')
+    return `is unknown here; supported: ${Object.keys((parentSchema as Schema | undefined)?.properties ?? {}).join(', ')}`;
+  if (keyword === 'required') return 'is required';
   if (keyword === 'type') return `must be ${[...new Set([params.type].flat())].join(' or ')}`;
   return message ?? 'is invalid';
 }

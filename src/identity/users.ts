@@ -11,6 +11,7 @@ import { nameIgnored } from '../entity/routes.js';
 import { PlatformError } from '../errors.js';
 import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
+import { noteAnswer } from '../http/idempotency.js';
 import { insertIdentity, longestEmail, newIdentity } from './identities.js';
 import { names, profileShape, seenAsEndUsers, showProfile } from './profile.js';
 import { longestPassword } from './secrets/passwords.js';
@@ -70,9 +71,9 @@ export function registrationRoutes(app: App, ctx: Context): void {
       ctx.access.demand(caller, 'create', 'identity');
       sendAllowance(reply, registrations.take(application.id));
       ctx.access.demandAccount(caller, request.body.accountId);
-      const { id, email, accountId, created } = await register(ctx, caller, request.body);
+      const answer = await register(ctx, caller, request.body);
       nameIgnored(request, reply, createBody);
-      return { userId: id, emailAddress: email, accountId, createdAt: created };
+      return answer;
     },
   );
 }
@@ -126,6 +127,7 @@ async function register(ctx: Context, caller: Caller, body: Static<typeof create
   const passwordHash = await ctx.passwords.hashNew('password', password, email, laneOf(caller));
   const given = { name, firstName, lastName, phoneNumber: body.phoneNumber ?? null };
   const identity = { ...blank, ...given, passwordHash, emailUnproven: 1 };
+  const answer = { userId: identity.id, emailAddress: email, accountId, createdAt: identity.created };
   await writeAs(ctx, caller, undefined, async (tx) => {
     await insertIdentity(tx, 'emailAddress', identity);
     await ctx.audit.record(tx, {
@@ -135,8 +137,9 @@ async function register(ctx: Context, caller: Caller, body: Static<typeof create
       actor: caller,
       target: { kind: 'identity', id: identity.id },
     });
+    await noteAnswer(tx, answer);
   });
-  return identity;
+  return answer;
 }
 
 async function readProfiles(ctx: Context, caller: Caller, userIds: readonly string[]) {

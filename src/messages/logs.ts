@@ -8,7 +8,7 @@ import type { Placement } from '../../db/registry/index.js';
 import type { Access, Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { demandPage } from '../entity/listing.js';
-import { idParams, metaShape, nameIgnored, sayIgnored } from '../entity/routes.js';
+import { idParams, metaShape, metaWith, nameIgnored, sayIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
 import { FairQueue, laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
@@ -90,9 +90,10 @@ export function logRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      nameIgnored(request, reply, query);
+      const ignored = nameIgnored(request, reply, query);
       const { caller, params } = request;
-      return turns.run(laneOf(caller), 1, () => readLogs(ctx, caller, params.id, request.query));
+      const { logs } = await turns.run(laneOf(caller), 1, () => readLogs(ctx, caller, params.id, request.query));
+      return { logs: { ...logs, meta: metaWith(logs.meta, ignored) } };
     },
   );
   app.post(

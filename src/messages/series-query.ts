@@ -8,6 +8,7 @@ import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
 import { currentCaller } from '../entity/authorized-write.js';
 import { oneOf } from '../entity/listing.js';
+import { metaShape } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { Sessions } from '../identity/sessions/sessions.js';
 import { parseTopic } from '../topics.js';
@@ -122,6 +123,8 @@ export const seriesAnswer = Type.Object({
     end: nullableText,
     count: Type.Integer({ description: 'Points of this page, or values of the rollup.' }),
     pagingToken: Type.Union([Type.String(), Type.Null()], { description: 'Null on the last page, and of a rollup.' }),
+    message: Type.Optional(Type.String({ description: 'Why there is no data, if the channel keeps none.' })),
+    ignored: metaShape.properties.ignored,
   }),
   result: Type.Array(Type.Object({ ...valueShape, values: Type.Optional(Type.Array(Type.Object(valueShape))) })),
 });

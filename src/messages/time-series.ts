@@ -1,15 +1,16 @@
 /** Time-series over HTTP (decisions 7): each way of reading one has a file of its own, writing has series-writing.ts. */
 import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
+import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
-import { nameIgnored } from '../entity/routes.js';
+import { metaWith, nameIgnored } from '../entity/routes.js';
 import { invalid } from '../errors.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
 import { readRollup } from './rollups.js';
 import { exportRollup, exportSeries } from './series-export.js';
 import { readLatest, readPage } from './series-pages.js';
-import { heeds, type SeriesAnswer, seriesAnswer, seriesQuery } from './series-query.js';
+import { findSeries, heeds, type SeriesAnswer, seriesAnswer, seriesQuery } from './series-query.js';
 
 const rollupHeeds = { csv: heeds.rollupCsv, ndjson: heeds.rollupNdjson } as const;
 
@@ -51,14 +52,15 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
       // No channel may be called latest (decisions 7).
       const topic = params['*'].replace(/\/latest$/, '');
       if (topic !== params['*']) {
-        nameIgnored(request, reply, heeds.latest);
-        return readLatest(ctx, caller, topic, query);
+        const ignored = nameIgnored(request, reply, heeds.latest);
+        return explained(ctx, caller, topic, await readLatest(ctx, caller, topic, query), ignored);
       }
       if (format === 'json') {
-        nameIgnored(request, reply, rollup === undefined ? heeds.page : heeds.rollup);
-        return rollup === undefined
+        const ignored = nameIgnored(request, reply, rollup === undefined ? heeds.page : heeds.rollup);
+        const answer = await (rollup === undefined
           ? readPage(ctx, caller, topic, query)
-          : readRollup(ctx, caller, topic, rollup, query);
+          : readRollup(ctx, caller, topic, rollup, query));
+        return explained(ctx, caller, topic, answer, ignored);
       }
       if (isInsideBatch(request)) throw invalid('format', 'must be json in a batch');
       nameIgnored(request, reply, rollup === undefined ? heeds[format] : rollupHeeds[format]);
@@ -70,3 +72,18 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
     },
   );
 }
+
+/** With what explains an answer that is not as expected: a channel that keeps nothing, parameters without effect. */
+function explained(
+  ctx: Context,
+  caller: Caller,
+  topic: string,
+  { meta, result }: SeriesAnswer,
+  ignored: readonly string[],
+): SeriesAnswer {
+  const isKept = findSeries(ctx, caller, topic) !== undefined;
+  return { meta: { ...metaWith(meta, ignored), ...(!isKept && { message: keepsNothing }) }, result };
+}
+
+const keepsNothing =
+  'This channel keeps no data: its persistenceType is simple. Data is kept for channels whose persistenceType is timeSeries.';

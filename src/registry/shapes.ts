@@ -59,6 +59,7 @@ const fieldSchemas: Partial<Record<Field['type'], object>> = {
   datetime: { maxLength: 40, description: 'An ISO 8601 date.' },
   isoCountry: { maxLength: 6, description: 'An ISO 3166 code, such as US or US-MA.' },
   name: { minLength: 5, maxLength: 100 },
+  personName: { minLength: 1, maxLength: 100 },
   postalCode: { maxLength: 10 },
   string: { maxLength: 255 },
   territory: { maxLength: 2 },

@@ -70,7 +70,7 @@ t.test('the first start prints the password once, and its commands can be pasted
     .split('\n')
     .slice(server.output().split('\n').indexOf('1. Log in:'))
     .filter((line) => !/^([123]\. |mosquitto_pub)/.test(line));
-  t.equal(commands.filter((line) => line.includes('mqtt pub')).length, 1);
+  t.equal(commands.filter((line) => line.includes('npx --yes mqtt@5 pub')).length, 1);
   const { stdout } = await run('bash', ['-e', '-c', commands.join('\n')], { cwd: project });
   const answer = JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
   t.match(answer.result, [{ category: 'temperature', numericValue: 21.5 }]);

@@ -105,7 +105,7 @@ t.test('the first answer again has its headers too, and none that are the caller
   const secret = await post('/access/mqtt-credentials', credential, 'with a secret');
   const secretAgain = await post('/access/mqtt-credentials', credential, 'with a secret');
   t.equal(secretAgain.headers.get('idempotent-replayed'), 'true');
-  t.equal(secretAgain.headers.get('etag'), `"${secret.body.mqttCredential.version}"`);
+  t.equal(secretAgain.headers.get('etag'), `"${secret.body.mqttCredential.entityVersion}"`);
   t.equal(secretAgain.headers.get('platform-ignored-properties'), 'more');
 
   const unknown = { serialNumber: 'x', deviceTemplateId: 'nothing' };
@@ -190,7 +190,7 @@ t.test('a secret whose answer was lost in a crash comes with its version', async
   registry.query.updateTable = updateTable;
   const again = await post('/access/mqtt-credentials', body, 'lost secret');
   t.same(again.body, first.body);
-  t.equal(again.headers.get('etag'), `"${first.body.mqttCredential.version}"`);
+  t.equal(again.headers.get('etag'), `"${first.body.mqttCredential.entityVersion}"`);
 });
 
 t.test('what was made before a crash and deleted since is shown as it is in the trash', async (t) => {

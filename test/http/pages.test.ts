@@ -59,7 +59,7 @@ t.test('the link of an invitation sets the first password, once', async (t) => {
   t.match(opened.page.headers.get('content-type'), /^text\/html/);
   t.match(opened.page.headers.get('content-security-policy'), /script-src 'self'/);
   t.equal(opened.address.hash, '', 'the token has left the address bar');
-  t.match(await opened.send('short'), /must have 8 to 256 characters/);
+  t.equal(await opened.send('short'), 'The password is not valid. It must have 8 to 256 characters.');
   t.match(await opened.send('a long enough secret'), /^Done/);
   await service.loginAs(email, 'a long enough secret');
   t.match(await opened.send('another long secret'), /The token is wrong, used or too old/);
@@ -137,6 +137,8 @@ t.test('a label leads to a page that claims its unit for who logs in', async (t)
   const { link, place } = await labelled();
   const opened = await openClaim(link);
   t.match(opened.page.headers.get('content-security-policy'), /script-src 'self'/);
+  t.match(opened.page.text, /<label hidden>/);
+  t.match(opened.page.text, /\[hidden\] { display: none !important }/, 'stronger than the display of every label');
   t.match(await opened.send({ email, password: 'a wrong password' }), /wrong|credentials/i);
   t.equal(await place(), null);
   t.match(await opened.send({ code: 'AAAA-AAAA-AAAA', email, password }), /associationCode is mistyped/);

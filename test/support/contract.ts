@@ -25,7 +25,8 @@ export class Contract {
 
   /** Of an answer that is no JSON, whose body is undefined, the status alone. @throws Error naming the route and what does not fit. */
   check(method: string, url: string, status: number, body: unknown): void {
-    const path = url.split('?')[0] ?? '';
+    // With a slash at its end it is the same path.
+    const path = (url.split('?')[0] ?? '').replace(/\/$/, '');
     const route = this.#routes.find(
       ({ matches, operations }) => matches.test(path) && operations[method.toLowerCase()],
     );

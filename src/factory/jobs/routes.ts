@@ -7,7 +7,7 @@ import { Slices } from '../../../db/sqlite/slices.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import type { Context } from '../../context.js';
 import { demandPage, oneOf } from '../../entity/listing.js';
-import { idParams, listResponse, type metaShape, nameIgnored } from '../../entity/routes.js';
+import { idParams, listResponse, type metaShape, metaWith, nameIgnored } from '../../entity/routes.js';
 import { timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
@@ -82,8 +82,9 @@ export function jobRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       access.demand(request.caller, 'read', 'job');
       access.demandAccount(request.caller, request.query.accountId);
-      nameIgnored(request, reply, listQuery);
-      return { jobs: await listJobs(ctx, request.caller, request.query) };
+      const ignored = nameIgnored(request, reply, listQuery);
+      const { results, meta } = await listJobs(ctx, request.caller, request.query);
+      return { jobs: { results, meta: metaWith(meta, ignored) } };
     },
   );
   app.get(`${jobsPath}/:id`, readJob(ctx), async ({ caller, params }) => ({
@@ -105,8 +106,9 @@ export function jobRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       access.demand(request.caller, 'read', 'job');
       const job = await currentJob(ctx, request.caller, request.params.id);
-      nameIgnored(request, reply, rowsQuery);
-      return { rows: await listRows(ctx, job, request.query) };
+      const ignored = nameIgnored(request, reply, rowsQuery);
+      const { results, meta } = await listRows(ctx, job, request.query);
+      return { rows: { results, meta: metaWith(meta, ignored) } };
     },
   );
   app.get(

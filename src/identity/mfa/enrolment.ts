@@ -12,6 +12,7 @@ import { nameIgnored } from '../../entity/routes.js';
 import { timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
+import { noteAnswer } from '../../http/idempotency.js';
 import { factorTry } from '../sessions/login-limits.js';
 import {
   confirmedMethods,
@@ -247,8 +248,9 @@ async function enrolTotp(ctx: Context, caller: Caller): Promise<Static<typeof to
   // Loaded when somebody enrols.
   const { default: QRCode } = await import('qrcode');
   const qrSvg = await QRCode.toString(otpauthUrl, { type: 'svg' });
-  await begin(ctx, caller, 'totp', { sealedSecret: ctx.sealing.seal(caller.id, secret) });
-  return { secret, otpauthUrl, qrSvg };
+  const answer = { secret, otpauthUrl, qrSvg };
+  await begin(ctx, caller, 'totp', { sealedSecret: ctx.sealing.seal(caller.id, secret) }, answer);
+  return answer;
 }
 
 async function enrolPhone(ctx: Context, caller: Caller, phoneNumber: string): Promise<void> {
@@ -264,7 +266,13 @@ async function enrolPhone(ctx: Context, caller: Caller, phoneNumber: string): Pr
 }
 
 /** Stores a method that is to be confirmed. @throws PlatformError 400/106 when a confirmed one stands in its place. */
-async function begin(ctx: Context, caller: Caller, method: MfaMethod, values: Partial<Row<'mfaMethods'>>) {
+async function begin(
+  ctx: Context,
+  caller: Caller,
+  method: MfaMethod,
+  values: Partial<Row<'mfaMethods'>>,
+  answer?: object,
+) {
   const nothing = { confirmed: null, sealedSecret: null, phoneNumber: null, lastStep: null };
   const row = { userId: caller.id, method, created: timestamp(ctx.clock), ...nothing };
   await writeAs(ctx, caller, undefined, async (tx) => {
@@ -276,6 +284,7 @@ async function begin(ctx: Context, caller: Caller, method: MfaMethod, values: Pa
       .insertInto('mfaMethods')
       .values({ ...row, codeHash: null, codeExpires: null, tries: 0, ...values })
       .execute();
+    if (answer) await noteAnswer(tx, answer);
   });
 }
 
@@ -330,8 +339,10 @@ async function confirm(ctx: Context, caller: Caller, method: MfaMethod, typed: s
       details: { mfaMethod: method, change: 'confirmed' },
     });
     if (!isFirst) return { recoveryCodes: undefined, ended: [] };
+    const recoveryCodes = await makeRecoveryCodes(ctx, tx, userId);
+    await noteAnswer(tx, { success: true, recoveryCodes });
     return {
-      recoveryCodes: await makeRecoveryCodes(ctx, tx, userId),
+      recoveryCodes,
       ended: await sessions.endAll(tx, userId, caller.sessionId),
     };
   });

@@ -8,7 +8,8 @@ import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { type Listing, oneOf } from '../../entity/listing.js';
 import { plainRoutes } from '../../entity/plain-routes.js';
-import { demandReference, insert, stamp, trash } from '../../entity/verbs.js';
+import { entityVersion } from '../../entity/routes.js';
+import { demandReference, formatVersion, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { activate } from '../credentials/credentials.js';
@@ -46,6 +47,7 @@ const shape = Type.Object({
   entityType: oneOf(['device']),
   ...certificateShape,
   issuer: Type.String(),
+  entityVersion: Type.Optional(entityVersion),
 });
 
 const listing: Listing<'certificates'> = {
@@ -69,7 +71,7 @@ export function certificateRoutes(app: App, ctx: Context): void {
     create: {
       summary: 'Register the certificate of a device, which may be self-signed',
       description: `A certificate belongs to one device of the service; a device has ${mostOfDevice} at most.`,
-      answer: 'What was registered.',
+      answer: 'What was registered; the ETag header and `entityVersion` have the version of the device.',
       errors: ['unknownReference', 'notUnique'],
       body: createBody,
       run: (caller, body) => registerCertificate(ctx, caller, body),
@@ -92,7 +94,7 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
   const weakness = weaknessOf(certificate);
   if (weakness !== undefined) throw invalid('certificate', weakness);
   const stamped = stamp(clock, caller);
-  const { row, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
+  const { row, activated, version } = await writeAs(ctx, caller, undefined, async (tx) => {
     const device = await demandReference(tx, 'devices', caller.accountId, body.entityId, 'entityId');
     const others = tx.selectFrom('certificates').select('id').where('entityId', '=', device.id);
     if ((await others.where('deleted', 'is', null).limit(mostOfDevice).execute()).length === mostOfDevice)
@@ -116,11 +118,12 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
       target: { kind: 'device', id: device.id },
       details: { certificateId: row.id, fingerprint: row.fingerprint },
     });
-    return { row, activated: await activate(tx, caller, device.id, stamped.created) };
+    const activated = await activate(tx, caller, device.id, stamped.created);
+    return { row, activated, version: device.version + (activated ? 1 : 0) };
   });
   const placement = activated ? access.placement(row.entityId) : undefined;
   if (placement) broker.deviceUpdated(placement, { provisioningState: 'activated' });
-  return show(row);
+  return { ...show(row), entityVersion: formatVersion(version) };
 }
 
 /** @throws PlatformError as trash. */

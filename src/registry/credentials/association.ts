@@ -7,8 +7,8 @@ import { Attempts } from '../../attempts.js';
 import type { Context } from '../../context.js';
 import { alphabet, inGroups, readTyped } from '../../crockford.js';
 import { writeAs } from '../../entity/authorized-write.js';
-import { nameIgnored } from '../../entity/routes.js';
-import { find, findLive, timestamp } from '../../entity/verbs.js';
+import { entityVersion, etagOf, nameIgnored } from '../../entity/routes.js';
+import { find, findLive, formatVersion, timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { associateDevice } from '../devices/changes.js';
@@ -38,13 +38,13 @@ const startBody = Type.Object({
 export function associationRoutes(app: App, ctx: Context): void {
   const tags = ['Association'];
   const codeShape = Type.Object(
-    { associationCode: Type.String({ description: 'XXXX-XXXX-XXXX; shown once.' }) },
+    { associationCode: Type.String({ description: 'XXXX-XXXX-XXXX; shown once.' }), entityVersion },
     { description: 'The new code.' },
   );
   app.post(
     '/association/create-association-code',
     {
-      config: { right: ['create', 'associationCode'], errors: ['notFound', 'deleted', 'forbidden'] },
+      config: { right: ['create', 'associationCode'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['etag'] },
       schema: {
         tags,
         summary: 'Make the code of a device; the previous one ends',
@@ -54,7 +54,9 @@ export function associationRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       nameIgnored(request, reply, createBody);
-      return { associationCode: await createCode(ctx, request.caller, request.body.deviceId) };
+      const { associationCode, version } = await createCode(ctx, request.caller, request.body.deviceId);
+      reply.header('etag', etagOf({ version }));
+      return { associationCode, entityVersion: version };
     },
   );
   const attempts = new Attempts(ctx.clock, tries, tryWindow);
@@ -64,13 +66,13 @@ export function associationRoutes(app: App, ctx: Context): void {
       config: {
         right: ['create', 'association'],
         errors: ['notFound', 'unknownReference', 'association', 'tooMany', 'forbidden'],
-        sends: ['revocation'],
+        sends: ['etag', 'revocation'],
       },
       schema: {
         tags,
         summary: 'Move the device of a code into an organization',
         body: startBody,
-        response: { 200: Type.Object({ deviceId: Id }, { description: 'The device that was moved.' }) },
+        response: { 200: Type.Object({ deviceId: Id, entityVersion }, { description: 'The device that was moved.' }) },
       },
     },
     async (request, reply) => {
@@ -80,9 +82,10 @@ export function associationRoutes(app: App, ctx: Context): void {
       const code = readCode(request.body.associationCode);
       attempts.take(caller.id);
       try {
-        const deviceId = await start(ctx, caller, code, request.body);
+        const { deviceId, version } = await start(ctx, caller, code, request.body);
         attempts.giveBack(caller.id);
-        return { deviceId };
+        reply.header('etag', etagOf({ version }));
+        return { deviceId, entityVersion: version };
       } catch (error) {
         if (!(error instanceof PlatformError && error.kind === 'notFound')) attempts.giveBack(caller.id);
         else ctx.audit.note({ event: 'association', outcome: 'failure', accountId: caller.accountId, actor: caller });
@@ -93,12 +96,12 @@ export function associationRoutes(app: App, ctx: Context): void {
 }
 
 /** @throws PlatformError 403/21, 404/100 for a device that is not there or out of reach, 410/107 for one in the trash. */
-async function createCode(ctx: Context, caller: Caller, deviceId: string): Promise<string> {
+async function createCode(ctx: Context, caller: Caller, deviceId: string) {
   const { access, clock, audit } = ctx;
   access.demand(caller, 'create', 'associationCode');
   const code = makeCode();
   const codeHash = hashOfCode(ctx.sealing, caller.accountId, code);
-  await writeAs(ctx, caller, undefined, async (tx) => {
+  const version = await writeAs(ctx, caller, undefined, async (tx) => {
     const device = await find(tx, 'devices', deviceId);
     if (!device || !access.reachesDevice(caller, device)) throw new PlatformError('notFound');
     if (device.deleted !== null) throw new PlatformError('deleted');
@@ -110,15 +113,16 @@ async function createCode(ctx: Context, caller: Caller, deviceId: string): Promi
       .execute();
     const target = { kind: 'device', id: deviceId } as const;
     await audit.record(tx, { event: 'associationCodeCreated', outcome: 'success', accountId, actor: caller, target });
+    return formatVersion(device.version);
   });
-  return inGroups(code);
+  return { associationCode: inGroups(code), version };
 }
 
 /**
- * Moves the device into the organization that the body names, directly or through an end-user; the id of the device.
+ * Moves the device into the organization that the body names, directly or through an end-user; its id and version.
  * @throws PlatformError 400/102, 404/100 for an unknown code, 422 for a device in the trash or held out of reach.
  */
-async function start(ctx: Context, caller: Caller, code: string, body: Static<typeof startBody>): Promise<string> {
+async function start(ctx: Context, caller: Caller, code: string, body: Static<typeof startBody>) {
   const { access } = ctx;
   const { accountId } = caller;
   const organizationId = await targetOrganization(ctx, caller, body);
@@ -128,8 +132,9 @@ async function start(ctx: Context, caller: Caller, code: string, body: Static<ty
   if (found.organizationId !== null && !access.reaches(caller, caller.accountId, found.organizationId))
     throw new PlatformError('association', { message: 'The device belongs to another organization.' });
   const { id, codeHash } = found;
-  await associateDevice(ctx, caller, { id, codeHash, from: found.organizationId, to: organizationId });
-  return id;
+  const place = { from: found.organizationId, to: organizationId };
+  const device = await associateDevice(ctx, caller, { id, codeHash, ...place });
+  return { deviceId: id, version: formatVersion(device.version) };
 }
 
 async function findByCode(ctx: Context, accountId: string, code: string) {

@@ -11,7 +11,7 @@ import type { Clock } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { oneOf } from '../../entity/listing.js';
-import { etagOf, nameIgnored, sendEntity } from '../../entity/routes.js';
+import { entityVersion, etagOf, nameIgnored, sendEntity } from '../../entity/routes.js';
 import { findLive, formatVersion, timestamp } from '../../entity/verbs.js';
 import { unknownReference } from '../../errors.js';
 import { laneOf } from '../../fair-queue.js';
@@ -52,6 +52,7 @@ export const credentialShape = Type.Object({
   accountId: Id,
   entityId: Id,
   entityType: Type.String(),
+  entityVersion,
   secret: Type.String({ description: 'The broker password; it cannot be read again.' }),
   previousUntil: Type.Optional(
     Type.Unsafe<string>({ ...DateText, description: 'When the previous secret ends at the latest, where it goes on.' }),
@@ -99,7 +100,7 @@ async function createCredential(ctx: Context, caller: Caller, body: Static<typeo
   const now = timestamp(clock);
   const previousUntil = body.graceSeconds ? new Date(clock.now() + body.graceSeconds * 1000).toISOString() : null;
 
-  const { credential, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
+  const { shown, activated } = await writeAs(ctx, caller, undefined, async (tx) => {
     const holder = await findLive(tx, holders[body.entityType], caller.accountId, body.entityId);
     if (!holder || !mayHave(access, caller, body.entityType, holder)) throw unknownReference('entityId');
     const { credential, activated } = await storeSecret(tx, caller, body, secretHash, now, previousUntil);
@@ -110,14 +111,14 @@ async function createCredential(ctx: Context, caller: Caller, body: Static<typeo
       actor: caller,
       target: { kind: body.entityType, id: body.entityId },
     });
-    const shown = showCredential(credential, secret);
+    const shown = showCredential(credential, secret, holder.version + (activated ? 1 : 0));
     await noteSecret(tx, body.entityId, { etag: etagOf(shown) }, { mqttCredential: shown });
-    return { credential, activated };
+    return { shown, activated };
   });
 
   secretStored(ctx, caller, body.entityId, activated);
   ctx.secretAnswers.made(body.entityId);
-  return showCredential(credential, secret);
+  return shown;
 }
 
 /**
@@ -224,12 +225,25 @@ export async function activate(tx: Tx, caller: Caller, deviceId: string, now: st
   return changed.numUpdatedRows > 0n;
 }
 
-/** A credential with its secret, in the one answer that has it. */
-export function showCredential(credential: Row<'credentials'>, secret: string): Static<typeof credentialShape> {
+/** A credential with its secret, in the one answer that has it; `holderVersion` is that of the entity it belongs to. */
+export function showCredential(
+  credential: Row<'credentials'>,
+  secret: string,
+  holderVersion: number,
+): Static<typeof credentialShape> {
   const { id, created, createdById, lastModified, lastModifiedById, accountId, entityId, entityType } = credential;
   const { version, previousUntil } = credential;
   const stamps = { id, created, createdById, lastModified, lastModifiedById, version: formatVersion(version) };
-  return { ...stamps, accountId, entityId, entityType, secret, ...(previousUntil !== null && { previousUntil }) };
+  const entityVersion = formatVersion(holderVersion);
+  return {
+    ...stamps,
+    accountId,
+    entityId,
+    entityType,
+    entityVersion,
+    secret,
+    ...(previousUntil !== null && { previousUntil }),
+  };
 }
 
 type Checking = { registry: Registry; access: Access; secrets: Secrets; secretAnswers: SecretAnswers; clock: Clock };

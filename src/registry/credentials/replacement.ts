@@ -85,7 +85,10 @@ async function replaceDevice(
       target: { kind: 'device', id },
       details: { from: before.serialNumber, to: serialNumber },
     });
-    const answer = { device: showDevice(ctx, after), mqttCredential: showCredential(credential, secret) };
+    const answer = {
+      device: showDevice(ctx, after),
+      mqttCredential: showCredential(credential, secret, after.version),
+    };
     await noteSecret(tx, id, { etag: etagOf(answer.device) }, answer);
     return { before, after, answer };
   });

@@ -235,7 +235,7 @@ export async function associateDevice(
   ctx: ChangeContext & { audit: Audit },
   caller: Caller,
   { id, codeHash, from, to }: Association,
-): Promise<void> {
+): Promise<Row<'devices'>> {
   const changed = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandInto(tx, caller, 'organizationId', to);
     const codes = tx.selectFrom('associationCodes').select('deviceId').where('deviceId', '=', id);
@@ -256,6 +256,7 @@ export async function associateDevice(
     return { before, after };
   });
   await deviceChanged(ctx, caller, changed);
+  return changed.after;
 }
 
 /** The fields of `_updates/fields` that differ. */

@@ -5,7 +5,7 @@ import { DateText, Nullable, type Row } from '../../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import type { Context } from '../../context.js';
 import { oneOf } from '../../entity/listing.js';
-import { idParams, listResponse, nameIgnored } from '../../entity/routes.js';
+import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
@@ -59,8 +59,9 @@ export function refusalRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      nameIgnored(request, reply, query);
-      return { refusals: await readRefusals(ctx, request.caller, request.params.id, request.query) };
+      const ignored = nameIgnored(request, reply, query);
+      const { results, meta } = await readRefusals(ctx, request.caller, request.params.id, request.query);
+      return { refusals: { results, meta: metaWith(meta, ignored) } };
     },
   );
 }
