@@ -74,7 +74,8 @@ t.test('the first certificate activates a defined device, which says so; it is s
   const told = nextMessage(watcher);
   const answer = await register(device.id, `a line before\n${made.cert}`);
   t.equal(answer.status, 200);
-  const { mqttCertificate } = answer.body;
+  const { entityVersion, ...mqttCertificate } = answer.body.mqttCertificate;
+  t.equal(answer.headers.get('etag'), `"${entityVersion}"`, 'that of the device');
   t.match(mqttCertificate, {
     accountId: service.accountId,
     entityId: device.id,

@@ -44,7 +44,7 @@ t.test('the rules of the body, each with its property', async (t) => {
     ['idmUserPassword', { idmUserPassword: 'my eve@example.com word' }],
     ['idmUserPassword', { idmUserPassword: 'fouuuur in a row' }],
     ['idmUserPassword', { idmUserPassword: 'x1'.repeat(200) }],
-    ['name', { name: 'Eve' }],
+    ['name', { name: '' }],
     ['postalCode', { postalCode: '12345678901' }],
   ] as const)
     t.match(
