@@ -4,7 +4,7 @@ import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from './authorize.js';
-import { type Counters, type FilterRefusal, refusePublish, variableOf } from './connections/counters.js';
+import { type Counters, type FilterRefusal, type LimitName, refusePublish, variableOf } from './connections/counters.js';
 import { type Limits, OverLimit } from './connections/limits.js';
 import type { Listeners } from './connections/listeners.js';
 import type { ControlTopics } from './control.js';
@@ -147,7 +147,7 @@ export class Hooks {
   /** A connection ends by an error; what the gate ends passes no other hook. */
   failed({ live }: BrokerClient, error: Error): void {
     if (!live || !(error instanceof OverLimit) || this.#noted.has(error)) return;
-    if (error.limit === 'publish_rate_per_client') this.#note(live, 'publish', null, tooManyMessages);
+    if (error.limit.endsWith('_rate_per_client')) this.#note(live, 'publish', null, farOver(error.limit));
     if (error.limit === 'max_payload_bytes') this.#note(live, 'publish', null, payloadTooLarge);
   }
 
@@ -361,7 +361,7 @@ const tooManyRefusals = {
   code: -199,
   message: `${variableOf('refusals_per_minute')}: refused too often, disconnected.`,
 };
-const tooManyMessages = { code: -199, message: `${variableOf('publish_rate_per_client')}: far over it, disconnected.` };
+const farOver = (limit: LimitName) => ({ code: -199, message: `${variableOf(limit)}: far over it, disconnected.` });
 const malformedTopic = { code: 106, message: 'The topic is malformed; the connection ended.' };
 
 function deviceOf({ identity }: LiveClient): DeviceAddress | undefined {

@@ -128,7 +128,9 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const control = new ControlTopics(services, aedes);
   const refusals = new Refusals(services);
   const marks = new Marks(services.messages);
-  const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks, counters);
+  const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks, counters, (client, points) =>
+    listeners.charge(client.conn, points),
+  );
   const postedLogs = new PostedLogs(services, aedes, persistence, marks);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);

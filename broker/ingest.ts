@@ -1,6 +1,7 @@
 import { longestLogEntry } from '../db/messages/store.js';
 import type { Caller } from '../src/access.js';
-import type { BrokerServices, Rejection } from '../src/broker-ports.js';
+import type { BrokerServices, Lane, PointsRead, Rejection } from '../src/broker-ports.js';
+import { Admission } from './admission.js';
 import { newId } from '../src/ids.js';
 import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
@@ -11,6 +12,7 @@ import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
 import { faultOf } from './safe-error.js';
 import type { ServiceChannels } from './service-channels.js';
 import type { SessionStore } from './sessions/persistence.js';
+import { type Turn, Turns } from './turns.js';
 
 type Done = (error?: Error) => void;
 
@@ -33,7 +35,12 @@ interface Message {
   cause?: object | undefined;
   /** Whether its payload, or a part of it, was not taken. */
   isRejected?: boolean;
+  /** The points of its payload, where it is for a channel that stores them. */
+  read?: PointsRead;
 }
+
+/** Bytes of a message that take as long to store as a point. */
+const bytesOfPoint = 256;
 
 /** What became of a message that was taken; `points` are those that were stored. */
 export interface Outcome {
@@ -53,6 +60,11 @@ export class Ingest {
   readonly #refusals: Refusals;
   readonly #marks: Marks;
   readonly #counters: Pick<Counters, 'messages' | 'acknowledgement'>;
+  readonly #admission = new Admission();
+  /** Messages of a client that wait for an earlier one, which a thread is reading. */
+  readonly #reading = new WeakMap<BrokerClient, Turns>();
+  /** Told of the points that a client has sent. */
+  readonly #onPoints: (client: BrokerClient, points: number) => void;
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
@@ -64,7 +76,9 @@ export class Ingest {
     refusals: Refusals,
     marks: Marks,
     counters: Counters,
+    onPoints: (client: BrokerClient, points: number) => void,
   ) {
+    this.#onPoints = onPoints;
     this.#services = services;
     this.#aedes = aedes;
     this.#channels = channels;
@@ -92,10 +106,17 @@ export class Ingest {
     }
     const message: Message = { packet, route, caller: live.identity?.caller, client };
     if (packet.qos === 0 && !isRequest(route)) {
-      this.#store(message, () => {});
+      let turn: Turn | undefined;
+      const isTaken = this.#take(
+        message,
+        () => {},
+        () => turn && turns.finish(turn),
+      );
       // Aedes would retain it; it is delivered all the same.
       if (noRoom) packet.retain = false;
-      this.inTurn(live, done);
+      // While the store is busy it is what holds back a client that sends nothing to be acknowledged.
+      if (isTaken) this.inTurn(live, done);
+      else turn = turns.take(() => this.#guarded(done));
       return;
     }
     const wasOpen = !client.closed;
@@ -105,7 +126,7 @@ export class Ingest {
       this.#pass(live, packet, wasOpen, failure, done);
       if (packet.qos === 1 && wasOpen && !failure) this.#counters.acknowledgement.observe(performance.now() - from);
     });
-    this.#store(message, (error) => {
+    this.#take(message, (error) => {
       failure = error;
       turns.finish(turn);
     });
@@ -113,7 +134,7 @@ export class Ingest {
 
   /** Stores a will that a crashed process has left; `caller` is its owner. */
   acceptLeft(caller: Caller, packet: Incoming, route: Route, done: Done): void {
-    this.#store({ packet, route, caller, client: undefined }, done);
+    this.#take({ packet, route, caller, client: undefined }, done);
   }
 
   /**
@@ -125,7 +146,7 @@ export class Ingest {
     const outcome: Outcome = { rejection: undefined, points: 0 };
     return new Promise((resolve, reject) => {
       const cause = this.#services.causeNow();
-      this.#store({ packet, route, caller, client: undefined, outcome, cause }, (error) =>
+      this.#take({ packet, route, caller, client: undefined, outcome, cause }, (error) =>
         error ? reject(error.cause ?? error) : inOrder(() => resolve(outcome)),
       );
     });
@@ -140,7 +161,7 @@ export class Ingest {
   /** For a new QoS 2 message, before PUBREC; rejects when it could not be stored. */
   acceptOnce({ identity, client }: LiveClient, packet: Incoming, route: Route): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#store({ packet, route, caller: identity?.caller, client }, (error) => (error ? reject(error) : resolve()));
+      this.#take({ packet, route, caller: identity?.caller, client }, (error) => (error ? reject(error) : resolve()));
     });
   }
 
@@ -152,15 +173,83 @@ export class Ingest {
     });
   }
 
-  /** `settled` is called once, whatever throws: an acknowledgement and the end of the process wait for it. */
-  #store(message: Message, settled: Done): void {
+  /**
+   * Reads a message and stores it when it is its turn. `settled` is called once, whatever throws: an acknowledgement and the
+   * end of the process wait for it. False when it has to wait; `begun` is called then when it does no longer.
+   */
+  #take(message: Message, settled: Done, begun = () => {}): boolean {
     this.#pending += 1;
+    const { client } = message;
+    try {
+      const read = this.#read(message);
+      const line = client && this.#reading.get(client);
+      if (!(read instanceof Promise)) {
+        if (read) message.read = read;
+        if (!line || line.idle) return this.#enter(message, settled, begun);
+        line.finish(line.take(() => this.#enter(message, settled, begun)));
+        return false;
+      }
+      const own = line ?? new Turns();
+      if (client && !line) this.#reading.set(client, own);
+      let failure: Error | undefined;
+      const turn = own.take(() =>
+        failure ? this.#settle(message, failure, settled, begun) : this.#enter(message, settled, begun),
+      );
+      read.then(
+        (points) => {
+          message.read = points;
+          own.finish(turn);
+        },
+        (error: Error) => {
+          failure = error;
+          own.finish(turn);
+        },
+      );
+    } catch (error) {
+      this.#settle(message, error as Error, settled, begun);
+    }
+    return false;
+  }
+
+  /** The points of a message for a channel that stores them; an empty retained one clears the retained one only. */
+  #read({ packet, route, caller, client }: Message): PointsRead | Promise<PointsRead> | undefined {
+    const { channel } = route;
+    if (channel.service || channel.persistenceType !== 'timeSeries') return undefined;
+    if (packet.retain && packet.payload.length === 0) return undefined;
+    const { clock } = this.#services;
+    return this.#services.readPoints(laneOf(route, client, caller), packet.payload, clock.now());
+  }
+
+  /** Into the store, at once when it keeps up. */
+  #enter(message: Message, settled: Done, begun: () => void): boolean {
+    const { packet, read, client, route, caller } = message;
+    const points = read && 'points' in read ? read.points.length : 0;
+    if (client && points > 1) this.#onPoints(client, points - 1);
+    const cost = Math.max(1, points) + packet.payload.length / bytesOfPoint;
+    if (this.#admission.enter(cost)) {
+      this.#store(message, cost, settled);
+      return true;
+    }
+    this.#admission.wait(laneOf(route, client, caller), cost, () => {
+      this.#store(message, cost, settled);
+      this.#guarded(begun);
+    });
+    return false;
+  }
+
+  #settle(message: Message, error: Error | undefined, settled: Done, begun = () => {}): void {
+    this.#count(message, error);
+    this.#guarded(() => (error ? this.#failed(message, error, settled) : settled()));
+    this.#guarded(begun);
+    this.#pending -= 1;
+    if (this.#pending === 0) this.#whenIdle?.();
+  }
+
+  #store(message: Message, cost: number, settled: Done): void {
     const { route } = message;
     const done = once((error) => {
-      this.#count(message, error);
-      this.#guarded(() => (error ? this.#failed(message, error, settled) : settled()));
-      this.#pending -= 1;
-      if (this.#pending === 0) this.#whenIdle?.();
+      this.#settle(message, error, settled);
+      this.#admission.leave(cost);
     });
     const { channel } = route;
     try {
@@ -217,12 +306,12 @@ export class Ingest {
   #storePoints(message: Message, channel: Route['channel'], done: Done): void {
     const { packet, route } = message;
     const { accountId, deviceId } = route;
+    const { read } = message;
     // An empty retained message clears the retained one and says nothing else.
-    if (packet.retain && packet.payload.length === 0) {
+    if (!read) {
       this.#keep(message, done);
       return;
     }
-    const read = this.#services.readPoints(packet.payload, this.#services.clock.now());
     if ('reason' in read) {
       this.#reject(message, { ...notReadable, details: [{ message: read.reason }] });
       this.#keep(message, done);
@@ -369,6 +458,11 @@ export function afterBoth(done: Done): Done {
  */
 export function inOrder(work: () => void): void {
   setImmediate(work);
+}
+
+/** Accounts take turns, then connections; what comes without one is by its caller. */
+function laneOf({ accountId }: Route, client: BrokerClient | undefined, caller: Caller | undefined): Lane {
+  return { accountId, callerId: client?.id ?? caller?.id ?? '' };
 }
 
 function isStoredChannel({ channel }: Route): boolean {

@@ -32,18 +32,23 @@ export class Attempts {
   }
 
   /**
-   * Counts a try before it is known to fail, so that many at once do not get past the limit.
-   * @throws PlatformError 429 when there is none left.
+   * Counts a try before it is known to fail, so that many at once do not get past the limit; one that costs more than is
+   * left is the last. @throws PlatformError 429 when there is none left.
    */
-  take(key: string): Allowance {
+  take(key: string, cost = 1): Allowance {
     if (this.#limit === 0) return { limit: 0, remaining: 0, reset: 0 };
     const window = this.#windowOf(key);
     if (window.count >= this.#limit) {
       const said = this.#message === undefined ? {} : { message: this.#message };
       throw new PlatformError('tooMany', { ...said, allowance: this.#allowance(window) });
     }
-    window.count += 1;
+    window.count += cost;
     return this.#allowance(window);
+  }
+
+  /** Adds to the cost of what was taken. */
+  charge(key: string, cost: number): void {
+    if (this.#limit > 0) this.#windowOf(key).count += cost;
   }
 
   /** Takes a try back: it did not fail. */

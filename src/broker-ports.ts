@@ -9,9 +9,15 @@ import type { Bridges } from './bridges/index.js';
 import type { Clock } from './clock.js';
 import type { Config } from './config.js';
 import type { Allowance } from './errors.js';
+import { FairLanes, type Lane } from './fair-queue.js';
 import type { causeNow, onBehalfOf } from './log.js';
 import type { Position } from './positions.js';
 import type { ClientCertificates } from './registry/certificates/client-certificates.js';
+
+export { FairLanes, type Lane };
+
+/** The points of a payload, or why it holds none. */
+export type PointsRead = { points: Point[] } | { reason: string };
 
 /** A channel of the device template `entityId`. */
 export interface ChannelAddress {
@@ -238,8 +244,11 @@ export interface BrokerServices {
   endPreviousSecrets(): Promise<string[]>;
   /** Grows with each secret that is made for an entity; undefined for one that has none. */
   generationOf(entityId: string): number | undefined;
-  /** Points of a payload on a stored channel, or the reason why it holds none. `now` in milliseconds. */
-  readPoints(payload: Buffer, now: number): { points: Point[] } | { reason: string };
+  /**
+   * Points of a payload on a stored channel, or the reason why it holds none; a promise where a thread reads it, in which
+   * lanes take turns. `now` in milliseconds.
+   */
+  readPoints(lane: Lane, payload: Buffer, now: number): PointsRead | Promise<PointsRead>;
   /** The points that are young enough to be kept, and why the others are not; `retentionDays` is the channel's own. */
   withinRetention(accountId: string, retentionDays: number | null, points: Point[]): { kept: Point[]; reason?: string };
   /** A log entry of a payload on `_log`; any payload makes one. */

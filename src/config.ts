@@ -78,8 +78,13 @@ export interface Config {
     failedConnectsPerPrincipal: number;
     maxPacketBytesBeforeConnect: number;
     maxPayloadBytes: number;
-    /** In a second. */
+    /** Of one payload on a stored channel; 0 is no limit. */
+    maxPoints: number;
+    maxDepth: number;
+    /** In a second: packets, bytes of payload, points. */
     publishRatePerClient: number;
+    byteRatePerClient: number;
+    pointRatePerClient: number;
     maxSubscriptions: number;
     maxTopicLevels: number;
     maxKeepaliveSeconds: number;
@@ -315,7 +320,11 @@ export function readConfig(environment: Environment, directory = process.cwd()):
       failedConnectsPerPrincipal: limits.mqttFailedConnectsPerPrincipal,
       maxPacketBytesBeforeConnect: limits.mqttPacketBytesBeforeConnect,
       maxPayloadBytes: limits.mqttPayloadBytes,
+      maxPoints: limits.mqttPayloadPoints,
+      maxDepth: limits.mqttPayloadDepth,
       publishRatePerClient: limits.mqttPublishRate,
+      byteRatePerClient: limits.mqttByteRate,
+      pointRatePerClient: limits.mqttPointRate,
       maxSubscriptions: limits.mqttSubscriptions,
       maxTopicLevels: limits.mqttTopicLevels,
       maxKeepaliveSeconds: limits.mqttKeepalive,

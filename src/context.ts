@@ -31,7 +31,8 @@ import { Sessions } from './identity/sessions/sessions.js';
 import { Tokens } from './identity/sessions/tokens.js';
 import { causeNow, onBehalfOf, openLog } from './log.js';
 import { Keeping } from './messages/keeping.js';
-import { readLogEntry, readPoints } from './messages/payload.js';
+import { readLogEntry } from './messages/payload.js';
+import { PayloadReader } from './messages/payload-reader.js';
 import { Retention } from './messages/retention.js';
 import { Positions } from './positions.js';
 import { type CreatedAccount, createAccount } from './registry/accounts.js';
@@ -50,6 +51,7 @@ export interface Context {
   firmware: FirmwareFiles;
   retention: Retention;
   keeping: Keeping;
+  payloads: PayloadReader;
   bridges: Bridges;
   access: Access;
   fields: Fields;
@@ -108,6 +110,11 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const keeping = await Keeping.start({ config, messages, log });
     closers.push(() => keeping.stop());
     const retention = await Retention.open({ config, registry, clock });
+    const payloads = new PayloadReader({
+      points: config.mqtt.maxPoints || Number.POSITIVE_INFINITY,
+      depth: config.mqtt.maxDepth || Number.POSITIVE_INFINITY,
+    });
+    closers.push(() => payloads.close());
     const tokens = await Tokens.open(join(config.dataDir, 'keys'), clock);
     const passwords = new Passwords();
     const access = new Access(registry);
@@ -131,6 +138,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       firmware: new FirmwareFiles(config.dataDir),
       retention,
       keeping,
+      payloads,
       bridges,
       access,
       fields,
@@ -204,7 +212,7 @@ function brokerServices(
     generationOf: (entityId) => registry.credential(entityId)?.generation,
     onBehalfOf,
     causeNow,
-    readPoints,
+    readPoints: (lane, payload, now) => base.payloads.read(lane, payload, now),
     withinRetention: (accountId, days, points) => retention.split(accountId, days, points),
     readLogEntry,
     setFields: (caller, deviceId, payload) => setState(ctx(), caller, deviceId, payload),

@@ -13,6 +13,8 @@ export const limitNames = [
   'max_packet_bytes_before_connect',
   'max_payload_bytes',
   'publish_rate_per_client',
+  'byte_rate_per_client',
+  'point_rate_per_client',
   'refusals_per_minute',
   'max_subscriptions',
   'max_topic_levels',

@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
+import type { LimitName } from './counters.js';
 import { OverLimit } from './limits.js';
-import type { PublishRate } from './publish-rate.js';
+import type { PublishRate, Rates } from './publish-rate.js';
 
 /** Bytes; Infinity for no limit. */
 export interface PacketLimits {
@@ -15,6 +16,13 @@ const publishType = 3;
 const subscribeType = 8;
 /** What the rate of a client counts: PUBLISH, SUBSCRIBE, UNSUBSCRIBE. */
 const ratedTypes: readonly number[] = [publishType, subscribeType, 10];
+
+/** The limit that a client is over, by what it sends too much of. */
+const rateLimits = {
+  packets: 'publish_rate_per_client',
+  bytes: 'byte_rate_per_client',
+  points: 'point_rate_per_client',
+} as const satisfies Record<keyof Rates, LimitName>;
 
 /**
  * Stands between a connection and the packet parser, which buffers up to 256 MB of a packet before it looks at it.
@@ -36,10 +44,10 @@ export class Gate {
 
   readonly #limits: PacketLimits;
   readonly #rate: PublishRate;
-  readonly #onSlowed: () => void;
+  readonly #onSlowed: (limit: LimitName) => void;
 
   /** `onSlowed` hears of it when a client begins to be slowed. */
-  constructor(limits: PacketLimits, rate: PublishRate, onSlowed: () => void) {
+  constructor(limits: PacketLimits, rate: PublishRate, onSlowed: (limit: LimitName) => void) {
     this.#limits = limits;
     this.#rate = rate;
     this.#onSlowed = onSlowed;
@@ -67,6 +75,11 @@ export class Gate {
     };
   }
 
+  /** A message that has passed holds so many points. */
+  charge(points: number): void {
+    this.#rate.charge('points', points);
+  }
+
   /** CONNACK has been sent: everything may pass, within the limits. */
   open(): void {
     this.#state = 'open';
@@ -87,12 +100,12 @@ export class Gate {
 
   /** Nothing is read until the next slice. */
   #wait(conn: Duplex): void {
-    const { wait, begins, tooLong } = this.#rate.slow();
+    const { wait, over, begins, tooLong } = this.#rate.slow();
     if (tooLong) {
-      conn.destroy(new OverLimit('publish_rate_per_client'));
+      conn.destroy(new OverLimit(rateLimits[over]));
       return;
     }
-    if (begins) this.#onSlowed();
+    if (begins) this.#onSlowed(rateLimits[over]);
     const goOn = setTimeout(() => {
       conn.off('close', forget);
       this.#state = 'open';
@@ -139,6 +152,7 @@ export class Gate {
         if (this.#length > this.#limit()) return this.#tooLarge();
         this.#header = 0;
         this.#body = this.#length;
+        if (this.#type === publishType) this.#rate.charge('bytes', this.#length);
       }
       if (this.#body === 0 && this.#state === 'connect') {
         this.#state = 'held';

@@ -213,6 +213,11 @@ export class Listeners {
     this.#tls?.asking.setTicketKeys(randomBytes(ticketKeyBytes));
   }
 
+  /** A message that has passed on this connection holds so many points. */
+  charge(conn: Duplex, points: number): void {
+    this.#gates.get(conn)?.charge(points);
+  }
+
   /** A SUBSCRIBE has been answered, what is retained included. */
   subscribed(conn: Duplex): void {
     this.#gates.get(conn)?.subscribed();
@@ -284,9 +289,15 @@ export class Listeners {
   #accept(conn: Duplex, deadline: NodeJS.Timeout | undefined, request?: IncomingMessage): void {
     if (request) this.#limits.follow(conn, request.socket);
     const { clock, config } = this.#services;
-    const rate = new PublishRate(unlessOff(config.mqtt.publishRatePerClient), clock);
-    const gate = new Gate(this.#packetLimits, rate, () => {
-      this.#limits.hit('publish_rate_per_client', this.#limits.about(conn));
+    const { publishRatePerClient, byteRatePerClient, pointRatePerClient } = config.mqtt;
+    const rates = {
+      packets: unlessOff(publishRatePerClient),
+      bytes: unlessOff(byteRatePerClient),
+      points: unlessOff(pointRatePerClient),
+    };
+    const rate = new PublishRate(rates, clock);
+    const gate = new Gate(this.#packetLimits, rate, (limit) => {
+      this.#limits.hit(limit, this.#limits.about(conn));
     });
     gate.attach(conn);
     this.#gates.set(conn, gate);

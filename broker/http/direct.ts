@@ -22,6 +22,8 @@ import type { SessionStore } from '../sessions/persistence.js';
 const second = 1000;
 const minute = 60_000;
 
+type RateLimit = 'publish_rate_per_client' | 'byte_rate_per_client' | 'point_rate_per_client';
+
 /** What messages of callers without an MQTT connection pass through. */
 export interface DirectParts {
   services: BrokerServices;
@@ -39,15 +41,20 @@ export interface DirectParts {
 /** Messages that come over HTTP: the rules, refusals and promises of a PUBLISH, without a connection (decisions 7). */
 export class DirectPublisher {
   readonly #parts: DirectParts;
-  readonly #perSecond: Attempts;
+  readonly #perSecond: Record<RateLimit, Attempts>;
   readonly #refusedPerMinute: Attempts;
 
   constructor(parts: DirectParts) {
     this.#parts = parts;
     const { clock, config } = parts.services;
-    const { publishRatePerClient, refusalsPerMinute } = config.mqtt;
-    const tooFast = `${variableOf('publish_rate_per_client')}: too many messages of one client.`;
-    this.#perSecond = new Attempts(clock, publishRatePerClient, second, tooFast);
+    const { publishRatePerClient, byteRatePerClient, pointRatePerClient, refusalsPerMinute } = config.mqtt;
+    const rate = (limit: RateLimit, most: number, what: string) =>
+      new Attempts(clock, most, second, `${variableOf(limit)}: too many ${what} of one client.`);
+    this.#perSecond = {
+      publish_rate_per_client: rate('publish_rate_per_client', publishRatePerClient, 'messages'),
+      byte_rate_per_client: rate('byte_rate_per_client', byteRatePerClient, 'bytes'),
+      point_rate_per_client: rate('point_rate_per_client', pointRatePerClient, 'points'),
+    };
     const tooOften = `${variableOf('refusals_per_minute')}: refused too often.`;
     this.#refusedPerMinute = new Attempts(clock, refusalsPerMinute, minute, tooOften);
   }
@@ -86,7 +93,10 @@ export class DirectPublisher {
     // Bodies arrive slowly.
     const caller = authority.standing(given);
     if (!caller) return { delivered: false, rejection: loggedOut };
-    this.#take(this.#perSecond, 'publish_rate_per_client', caller);
+    this.#takeRate('publish_rate_per_client', caller);
+    this.#takeRate('byte_rate_per_client', caller, message.payload.length);
+    // How many points it holds is known when they have been read.
+    this.#takeRate('point_rate_per_client', caller, 0);
     const packet = toPacket(message);
     const { topic } = packet;
     const own = deviceItself(caller);
@@ -101,6 +111,7 @@ export class DirectPublisher {
     if (decision.verdict === 'refused')
       return this.#refuse(caller, packet, decision.reason, decision.rejection, decision.device);
     const { rejection, points } = await ingest.acceptDirect(caller, packet, decision.route);
+    this.#perSecond.point_rate_per_client.charge(caller.id, points);
     await new Promise<void>((resolve, reject) => aedes.publish(packet, (error) => (error ? reject(error) : resolve())));
     // A retained message of QoS 1 is on disk before; this one is promised nothing over MQTT (decisions 5).
     if (packet.retain && packet.qos === 0) await persistence.durable();
@@ -140,10 +151,14 @@ export class DirectPublisher {
   }
 
   /** @throws PlatformError 429 when nothing is left. */
-  #take(attempts: Attempts, limit: 'publish_rate_per_client' | 'refusals_per_minute', { id, address }: Caller): void {
+  #take(attempts: Attempts, limit: RateLimit | 'refusals_per_minute', { id, address }: Caller, cost = 1): void {
     const { limit: most, remaining } = attempts.left(id);
     if (most > 0 && remaining === 0) this.#parts.limits.hit(limit, { address });
-    attempts.take(id);
+    attempts.take(id, cost);
+  }
+
+  #takeRate(limit: RateLimit, caller: Caller, cost = 1): void {
+    this.#take(this.#perSecond[limit], limit, caller, cost);
   }
 }
 

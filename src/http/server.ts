@@ -41,6 +41,7 @@ import { requireAppToken, requireCaller } from '../identity/sessions/authenticat
 import { loginRoutes } from '../identity/sessions/login.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from '../identity/sessions/routes.js';
 import { registrationRoutes, userRoutes } from '../identity/users.js';
+import { isNestedDeeply } from '../json-size.js';
 import { onBehalfOf } from '../log.js';
 import { logRoutes } from '../messages/logs.js';
 import { publishing, publishingAtRoot } from '../messages/publish.js';
@@ -307,6 +308,7 @@ function strictBodies(app: App): void {
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
     // Clients send the header with calls that have no body, such as recover.
     if (body === '') return done(null, undefined);
+    if (isNestedDeeply(body)) return done(invalid('body', unstorable), undefined);
     parse(request, body, (error, value) => (error ? done(unreadable(body), undefined) : accept(value, done)));
   });
   app.addContentTypeParser<string>('application/x-www-form-urlencoded', { parseAs: 'string' }, (_, body, done) => {

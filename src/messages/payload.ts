@@ -1,9 +1,18 @@
 /** What the payload of a message says: points on a stored channel, an entry on `_log` (decisions 7). */
 import { type LogInput, type Point, type Severity, severities } from '../../db/messages/store.js';
 import { parseDate } from '../entity/values.js';
+import { jsonSize } from '../json-size.js';
 
 /** The points of a payload, or why it holds none. */
 export type Reading = { points: Point[] } | { reason: string };
+
+/** What a payload may hold at most; Infinity for no limit. */
+export interface PayloadLimits {
+  points: number;
+  /** Levels of JSON. */
+  depth: number;
+}
+const unlimited: PayloadLimits = { points: Number.POSITIVE_INFINITY, depth: Number.POSITIVE_INFINITY };
 
 /** Bytes of UTF-8 that a category or a text may have. */
 const textLimit = 1024;
@@ -16,28 +25,68 @@ const decimal = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
 
 /**
  * The points of a payload on a `timeSeries` channel. The forms are tried in the order of decisions 7; one bad row refuses
- * the whole payload. `now` in milliseconds is the time of points that name none.
+ * the whole payload. `now` in milliseconds is the time of points that name none. What is over a limit is refused before
+ * anything is built of it.
  */
-export function readPoints(payload: Buffer, now: number): Reading {
-  const text = readTextPoints(payload, now);
+export function readPoints(payload: Buffer, now: number, limits = unlimited): Reading {
+  const text = readTextPoints(payload, now, limits);
   if ('points' in text || payload.length === 0) return text;
   const float = readFloat(payload, now);
   return 'points' in float ? float : { reason: `${text.reason} Float: ${float.reason}` };
 }
 
 /** As readPoints, without the float: what was sent as text is not taken for one. The reason has a word on each form. */
-export function readTextPoints(payload: Buffer, now: number): Reading {
+export function readTextPoints(payload: Buffer, now: number, limits = unlimited): Reading {
   const text = decode(payload);
   if (text === undefined) return { reason: 'CSV, JSON: it is not text in UTF-8.' };
   if (text.trim() === '') return { reason: 'The payload is empty.' };
+  const excess = excessOf(text, limits);
+  if (excess !== undefined) return { reason: excess };
   const csv = readCsv(text, now);
-  if ('points' in csv) return csv;
+  if ('points' in csv) return withinLimits(csv, limits);
   const json = parseJson(text);
   if (json === undefined) return { reason: `CSV: ${csv.reason} JSON: it cannot be parsed.` };
   const senml = readSenml(json, now);
-  if ('points' in senml) return senml;
+  if ('points' in senml) return withinLimits(senml, limits);
   const plain = readJson(json, now);
-  return 'points' in plain ? plain : { reason: `CSV: ${csv.reason} SenML: ${senml.reason} JSON: ${plain.reason}` };
+  return 'points' in plain
+    ? withinLimits(plain, limits)
+    : { reason: `CSV: ${csv.reason} SenML: ${senml.reason} JSON: ${plain.reason}` };
+}
+
+/** Why a payload is too large to be read, found by counting alone; undefined where it may be read. */
+function excessOf(text: string, { points, depth }: PayloadLimits): string | undefined {
+  // What begins like this is never CSV, whose rows begin with a timestamp or a comma.
+  if (/^\s*[[{]/.test(text)) {
+    const size = jsonSize(text, { depth, members: points });
+    if (size.depth > depth) return `JSON: it is nested more than ${depth} levels deep (SLIPWAY_MQTT_MAX_DEPTH).`;
+    return size.members > points ? tooManyPoints(points) : undefined;
+  }
+  let lines = 0;
+  for (let start = 0; start < text.length && lines <= points + 1; ) {
+    const feed = text.indexOf('\n', start);
+    const end = feed === -1 ? text.length : feed;
+    if (!isEmptyLine(text, start, end)) lines += 1;
+    start = end + 1;
+  }
+  // One line may be that of the column names.
+  return lines > points + 1 ? tooManyPoints(points) : undefined;
+}
+
+function isEmptyLine(text: string, start: number, end: number): boolean {
+  for (let at = start; at < end; at += 1) {
+    const unit = text.charCodeAt(at);
+    if (!isBlank(unit) && unit !== 0x0d) return false;
+  }
+  return true;
+}
+
+function withinLimits(reading: { points: Point[] }, { points }: PayloadLimits): Reading {
+  return reading.points.length > points ? { reason: tooManyPoints(points) } : reading;
+}
+
+function tooManyPoints(most: number): string {
+  return `It has more than ${most} points (SLIPWAY_MQTT_MAX_POINTS): send them in several payloads.`;
 }
 
 /** The names of the columns; as the first line of CSV they are no row. */

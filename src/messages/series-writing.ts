@@ -3,10 +3,11 @@ import { Type } from 'typebox';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { invalid, PlatformError } from '../errors.js';
+import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { idempotentPosts } from '../http/idempotency.js';
 import { requireCaller } from '../identity/sessions/authentication.js';
-import { readPoints, readTextPoints } from './payload.js';
+import type { PayloadKind } from './payload-reader.js';
 import { payloadLimit, refusalOf, rejectionShape } from './publish.js';
 import { findSeries } from './series-query.js';
 
@@ -64,7 +65,7 @@ export function seriesWriting(app: App, ctx: Context): void {
     async (request) => {
       const payload = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
       const isBytes = request.headers['content-type']?.startsWith('application/octet-stream') ?? false;
-      return writePoints(ctx, request.caller, request.params['*'], payload, isBytes ? readPoints : readTextPoints);
+      return writePoints(ctx, request.caller, request.params['*'], payload, isBytes ? 'any' : 'text');
     },
   );
 }
@@ -73,11 +74,11 @@ export function seriesWriting(app: App, ctx: Context): void {
  * Publishes a payload that holds points on a channel that stores them.
  * @throws PlatformError as findSeries; 400/106 naming what is wrong with the payload, or the channel; 413 over the limit.
  */
-async function writePoints(ctx: Context, caller: Caller, topic: string, payload: Buffer, read: typeof readPoints) {
+async function writePoints(ctx: Context, caller: Caller, topic: string, payload: Buffer, kind: PayloadKind) {
   ctx.access.demand(caller, 'publish', 'device');
   if (!findSeries(ctx, caller, topic))
     throw invalid('topic', 'the channel stores no points; POST /messaging/publish delivers a message on it');
-  const reading = read(payload, ctx.clock.now());
+  const reading = await ctx.payloads.read(laneOf(caller), payload, ctx.clock.now(), kind);
   if ('reason' in reading) throw invalid('body', reading.reason);
   const {
     delivered,

@@ -9,6 +9,7 @@ import type { Fields } from '../../entity/fields.js';
 import { findUnstorable, unstorable } from '../../entity/values.js';
 import { find } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
+import { isNestedDeeply } from '../../json-size.js';
 import { type ShowContext, showDeviceState } from '../shapes.js';
 import { stateShape, updateDevice } from './changes.js';
 
@@ -46,6 +47,16 @@ export async function setState(
   }
 }
 
+/** The JSON of a payload; undefined for what is none, or is nested so deeply that parsing it is expensive. */
+function parseState(payload: Buffer): unknown {
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(payload);
+    return isNestedDeeply(text) ? undefined : JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** The custom fields of a device by name; `stateShape` has the built-in ones. */
 function customNames({ access, fields }: ShowContext, deviceId: string): Set<string> {
   const device = access.placement(deviceId);
@@ -54,12 +65,8 @@ function customNames({ access, fields }: ShowContext, deviceId: string): Set<str
 
 function readStatePayload(payload: Buffer, custom: Set<string>): Record<string, unknown> {
   const refuse = (path: string, message: string) => new PlatformError('invalid', { details: [{ path, message }] });
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(payload));
-  } catch {
-    throw refuse('', 'must be JSON');
-  }
+  const parsed = parseState(payload);
+  if (parsed === undefined) throw refuse('', 'must be JSON, and not nested deeply');
   const state = typeof parsed === 'object' && parsed !== null && 'state' in parsed ? parsed.state : undefined;
   if (typeof state !== 'object' || state === null || Array.isArray(state)) throw refuse('state', 'must be an object');
   // Every field takes a plain value, and what is nested deeply is dear to look at.
