@@ -4,7 +4,13 @@ import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from './authorize.js';
-import { type Counters, type FilterRefusal, type LimitName, refusePublish, variableOf } from './connections/counters.js';
+import {
+  type Counters,
+  type FilterRefusal,
+  type LimitName,
+  refusePublish,
+  variableOf,
+} from './connections/counters.js';
 import { type Limits, OverLimit } from './connections/limits.js';
 import type { Listeners } from './connections/listeners.js';
 import type { ControlTopics } from './control.js';

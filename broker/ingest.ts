@@ -1,8 +1,8 @@
 import { longestLogEntry } from '../db/messages/store.js';
 import type { Caller } from '../src/access.js';
 import type { BrokerServices, Lane, PointsRead, Rejection } from '../src/broker-ports.js';
-import { Admission } from './admission.js';
 import { newId } from '../src/ids.js';
+import { Admission } from './admission.js';
 import type { BrokerClient, BrokerCore, Incoming } from './aedes-types.js';
 import type { Route } from './authorize.js';
 import type { ChannelKind, Counters } from './connections/counters.js';

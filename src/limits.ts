@@ -251,7 +251,8 @@ export const limits = [
     off: true,
     unit: 'items',
     per: 'payload on a stored channel',
-    about: 'points; a payload with more is delivered but not stored, as `_rejected` explains, and answered 400 over HTTP',
+    about:
+      'points; a payload with more is delivered but not stored, as `_rejected` explains, and answered 400 over HTTP',
     counted: false,
   }),
   row({

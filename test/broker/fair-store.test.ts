@@ -1,0 +1,162 @@
+/** Accounts share the message store: what one sends in bulk does not make another wait, and nobody's order changes. */
+import t, { type Test } from 'tap';
+import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.js';
+import { hits } from './metrics.js';
+import { publishPacket, type RawClient, subscribePacket } from './raw.js';
+
+const rows = (count: number, from = 0) => Array.from({ length: count }, (_, n) => `,,${from + n}\n`).join('');
+
+/** A device of another account, with the same channels. */
+async function neighbour(f: Fixture): Promise<Fixture> {
+  const { service } = f;
+  const { accountId, admin: token } = await service.account();
+  const make = (path: string, wrapper: string, body: object) =>
+    service.create(path, wrapper, { accountId, ...body }, token);
+  const template = await make('/devices/templates', 'deviceTemplate', { name: 'Of a neighbour' });
+  const channel = { name: 'temperature', persistenceType: 'timeSeries' };
+  await make('/channels/templates', 'channelTemplate', {
+    entityId: template.id,
+    entityType: 'deviceTemplate',
+    ...channel,
+  });
+  const device = await make('/devices', 'device', { serialNumber: 'N', deviceTemplateId: template.id });
+  const credential = { entityId: device.id, entityType: 'device' };
+  const { secret } = await make('/access/mqtt-credentials', 'mqttCredential', credential);
+  const topic = (name: string) => `slipway/v1/${accountId}/d/${device.id}/${name}`;
+  return { service, device, secret, who: { deviceId: device.id, secret }, topic };
+}
+
+/** Ids of the acknowledged messages, as they come. */
+function acknowledged(client: RawClient, count: number): { ids: Array<number | undefined>; all: Promise<void> } {
+  const ids: Array<number | undefined> = [];
+  const all = (async () => {
+    while (ids.length < count) {
+      const packet = await client.next();
+      if (packet.cmd === 'puback') ids.push(packet.messageId);
+    }
+  })();
+  return { ids, all };
+}
+
+t.test('a flood of rows of one account does not make another wait for all of it', async (t) => {
+  const f = await fixture(t, { SLIPWAY_MQTT_POINT_RATE_PER_CLIENT: '0' });
+  const victim = await neighbour(f);
+  const villains = [f, await sibling(f), await sibling(f), await sibling(f)];
+  const clients = await Promise.all(villains.map((one) => rawConnected(t, one)));
+  const calm = await rawConnected(t, victim);
+  const each = 10;
+  const floods = clients.map((client) => acknowledged(client, each));
+  for (const [n, client] of clients.entries())
+    client.send(
+      ...Array.from({ length: each }, (_, id) =>
+        publishPacket((villains[n] as Fixture).topic('temperature'), rows(5000), { qos: 1, messageId: id + 1 }),
+      ),
+    );
+  // The first of them is on disk, the store is busy with the others.
+  while (floods.every(({ ids }) => ids.length === 0)) await new Promise((resolve) => setTimeout(resolve, 1));
+  const before = floods.reduce((sum, { ids }) => sum + ids.length, 0);
+  calm.send(publishPacket(victim.topic('temperature'), ',x,1,', { qos: 1, messageId: 1 }));
+  t.match(await calm.next(), { cmd: 'puback', messageId: 1 });
+  const passed = floods.reduce((sum, { ids }) => sum + ids.length, 0) - before;
+  t.ok(passed <= 5, `${passed} payloads of 5,000 rows went before one of a neighbour, of ${each * clients.length}`);
+  await Promise.all(floods.map(({ all }) => all));
+  for (const { ids } of floods)
+    t.same(
+      ids,
+      Array.from({ length: each }, (_, n) => n + 1),
+      'in the order of the client',
+    );
+});
+
+t.test('small messages do not overtake a large one of the same client, which a thread reads', async (t) => {
+  const f = await fixture(t);
+  const client = await rawConnected(t, f);
+  const topic = f.topic('temperature');
+  const sent = [rows(1500, 0), ',,1500,', rows(1500, 1501), ',,3001,', '3002'];
+  const { ids, all } = acknowledged(client, sent.length);
+  client.send(...sent.map((payload, n) => publishPacket(topic, payload, { qos: 1, messageId: n + 1 })));
+  await all;
+  t.same(ids, [1, 2, 3, 4, 5]);
+  const { text } = await f.service.http('GET', `/api/v4/data/${topic}?format=ndjson`);
+  const values = text.trim().split('\n');
+  t.equal(values.length, 3003);
+  t.ok((await stored(f)).includes(3002));
+});
+
+t.test('a payload over the maximum of points or depth is delivered, not stored, and explained', async (t) => {
+  const f = await fixture(t, { SLIPWAY_MQTT_MAX_POINTS: '100' });
+  const client = await rawConnected(t, f);
+  client.send(subscribePacket(1, [f.topic('temperature'), 0], [f.topic('_rejected'), 0]));
+  t.match(await client.next(), { cmd: 'suback' });
+  const senml = (count: number) => JSON.stringify(Array.from({ length: count }, (_, n) => ({ n: 'a', v: n })));
+  const object = (count: number) => JSON.stringify(Object.fromEntries(Array.from({ length: count }, (_, n) => [n, n])));
+  const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
+  const refused: Array<[string, RegExp]> = [
+    [rows(101), /more than 100 points \(SLIPWAY_MQTT_MAX_POINTS\)/],
+    [senml(101), /more than 100 points/],
+    [JSON.stringify({ e: JSON.parse(senml(101)) }), /more than 100 points/],
+    [object(101), /more than 100 points/],
+    [nested(33), /32 levels deep \(SLIPWAY_MQTT_MAX_DEPTH\)/],
+  ];
+  const posted = (body: string) =>
+    f.service.http('POST', `/api/v4/data/${f.topic('temperature')}`, {
+      body,
+      headers: { 'content-type': 'application/octet-stream' },
+    });
+  for (const [payload, reason] of refused) {
+    client.send(publishPacket(f.topic('temperature'), payload, { qos: 0 }));
+    const packets = [await client.next(), await client.next()] as Array<{ topic: string; payload: Buffer }>;
+    const explained = packets.find(({ topic }) => topic.endsWith('_rejected'));
+    t.match(String(explained?.payload), reason);
+    t.ok(
+      packets.some((one) => one.payload.toString() === payload),
+      'delivered all the same',
+    );
+    const answer = await posted(payload);
+    t.equal(answer.status, 400);
+    t.match(answer.text, reason);
+  }
+  t.same(await stored(f), []);
+  for (const payload of [
+    rows(100),
+    `timestamp,category,numericValue,stringValue\n${rows(100)}`,
+    senml(100),
+    object(100),
+  ])
+    t.match(await posted(payload), { status: 200, body: { count: 100 } });
+  t.match(
+    await posted(JSON.stringify({ text: nested(33) })),
+    { status: 200, body: { count: 1 } },
+    'as a text it is flat',
+  );
+  t.match((await posted(nested(60_000))).text, /32 levels deep/);
+  const body = `{"name":${nested(60_000)}}`;
+  t.match(await f.service.http('POST', '/api/v1/organizations', { body }), { status: 400 });
+});
+
+async function slowedBy(t: Test, env: Record<string, string>, payload: string): Promise<Fixture> {
+  const f = await fixture(t, env);
+  const client = await rawConnected(t, f);
+  for (const messageId of [1, 2, 3, 4, 5]) {
+    client.send(publishPacket(f.topic('temperature'), payload, { qos: 1, messageId }));
+    t.match(await client.next(), { cmd: 'puback', messageId }, 'slowed, and nothing is lost');
+  }
+  return f;
+}
+
+t.test('points and bytes count as packets do: who sends too many is read more slowly', async (t) => {
+  const ofPoints = await slowedBy(t, { SLIPWAY_MQTT_POINT_RATE_PER_CLIENT: '1000' }, rows(500));
+  t.ok(((await hits(ofPoints, 'point_rate_per_client')) ?? 0) > 0);
+  t.equal(await hits(ofPoints, 'publish_rate_per_client'), 0);
+  const ofBytes = await slowedBy(
+    t,
+    { SLIPWAY_MQTT_BYTE_RATE_PER_CLIENT: '5000' },
+    `,,,${'x'.repeat(1000)}\n`.repeat(3),
+  );
+  t.ok(((await hits(ofBytes, 'byte_rate_per_client')) ?? 0) > 0);
+  const path = `/api/v4/data/${ofPoints.topic('temperature')}`;
+  const post = () => ofPoints.service.http('POST', path, { body: rows(1000), headers: { 'content-type': 'text/csv' } });
+  const answers = [await post(), await post(), await post()];
+  const refused = answers.find(({ status }) => status === 429);
+  t.match(refused?.text, /SLIPWAY_MQTT_POINT_RATE_PER_CLIENT/);
+});
