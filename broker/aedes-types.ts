@@ -1,6 +1,7 @@
-/** What the published types of Aedes 1.2 leave out and this folder relies on. Nothing else reaches into Aedes. */
+/** The types of a connection: ours, and what the published types of Aedes 1.2 leave out. Nothing else reaches into Aedes. */
 import type { Aedes, AedesPublishPacket, Client, PublishPacket } from 'aedes';
-import type { LiveClient } from './live-clients.js';
+import type { Caller } from '../src/access.js';
+import type { Turns } from './turns.js';
 
 /** A will as the CONNECT packet carries it: a PUBLISH without `cmd`. */
 export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload'> & { payload: Buffer };
@@ -28,4 +29,46 @@ export interface BrokerCore extends Aedes {
   counter: number;
   /** Forgets a client that was registered although it had been closed. */
   deleteClient(clientId: string): void;
+}
+
+/** One connection, from its CONNECT packet on. Aedes can lose a live client; this registry cannot. */
+export interface LiveClient {
+  readonly client: BrokerClient;
+  /** The client id as it was sent; Aedes knows one that is private to the principal. */
+  readonly clientId: string;
+  readonly address: string | undefined;
+  /** In the log. */
+  readonly connectionId: string | undefined;
+  /** Set once the credential is proven. */
+  identity: ProvenIdentity | undefined;
+  /** Whether CONNACK has been sent and the session is in use. */
+  ready: boolean;
+  ended: boolean;
+  /** Whether it was ended because its principal was cut off: then its will is void. */
+  kicked: boolean;
+  /** Whether its first message has been noted; the one thing of it that a PUBLISH looks at. */
+  hasPublished: boolean;
+  /** Topic filters in force, those of a restored session included. */
+  readonly filters: Set<string>;
+  /** Lowest and highest QoS among the filters; deliveries are capped to it. */
+  lowestQos: 0 | 1 | 2;
+  highestQos: 0 | 1 | 2;
+  /** Refused packets since `since` (milliseconds); the window is a minute. */
+  refusals: { since: number; count: number };
+  readonly turns: Turns;
+}
+
+export interface ProvenIdentity {
+  caller: Caller;
+  /** Whose sessions these are: the device, the identity, or the entity that holds the secret. */
+  readonly principal: string;
+  /** The secret that was proven; undefined for a JWT and for a certificate. */
+  readonly generation: number | undefined;
+  readonly sessionId: string | undefined;
+  /** The certificate, or the CA, that let it in. */
+  readonly certificateId: string | undefined;
+  /** Milliseconds since 1970; Infinity for a secret. */
+  readonly expires: number;
+  /** `<root>/<account>/d/<device>/` of a device; undefined for users. */
+  readonly ownChannels: string | undefined;
 }

@@ -3,13 +3,13 @@ import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
 import type { Allowance } from '../src/attempts.js';
 import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.js';
-import type { BrokerClient } from './aedes-types.js';
+import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.js';
 import type { Authority } from './authorize.js';
 import { privateClientId } from './client-ids.js';
 import type { LimitName, RefusalReason } from './connections/counters.js';
 import type { Limits } from './connections/limits.js';
 import type { PeerCertificates } from './connections/peer-certificates.js';
-import { type LiveClient, newLiveClient, type ProvenIdentity, type Sessions } from './live-clients.js';
+import { newLiveClient, type Sessions } from './live-clients.js';
 import { hasForbiddenCharacter } from './topics.js';
 
 /** Bytes, in MQTT 3.1 too (decisions 5). */

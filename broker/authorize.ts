@@ -4,10 +4,9 @@ import { boundedCache } from '../db/sqlite/cache.js';
 import type { Access, Caller, Channel } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic } from '../src/topics.js';
-import type { Outgoing } from './aedes-types.js';
+import type { LiveClient, Outgoing, ProvenIdentity } from './aedes-types.js';
 import { principalIn, privateClientId } from './client-ids.js';
 import type { Counters, PublishRefusal } from './connections/counters.js';
-import type { LiveClient, ProvenIdentity } from './live-clients.js';
 import type { Reach } from './sessions/retained.js';
 import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.js';
 

@@ -1,8 +1,7 @@
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import { controlTopic } from '../src/topics.js';
-import type { BrokerCore, Incoming } from './aedes-types.js';
+import type { BrokerCore, Incoming, LiveClient } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
-import type { LiveClient } from './live-clients.js';
 import { faultOf } from './safe-error.js';
 import { silence } from './service-channels.js';
 

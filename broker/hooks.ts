@@ -1,7 +1,7 @@
 import type { AuthenticateError, ConnectPacket, Subscription } from 'aedes';
 import type { StoredWill } from '../db/messages/sessions/changes.js';
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
-import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
+import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from './authorize.js';
 import {
@@ -16,7 +16,7 @@ import type { Listeners } from './connections/listeners.js';
 import type { ControlTopics } from './control.js';
 import type { DeviceSigns } from './http/device-signs.js';
 import type { Ingest } from './ingest.js';
-import { type LiveClient, refreshFilters, type Sessions } from './live-clients.js';
+import { refreshFilters, type Sessions } from './live-clients.js';
 import type { Presence } from './presence.js';
 import type { Publications } from './publications.js';
 import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';

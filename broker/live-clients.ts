@@ -1,48 +1,6 @@
 import type { Caller } from '../src/access.js';
-import type { BrokerClient } from './aedes-types.js';
+import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.js';
 import { Turns } from './turns.js';
-
-/** One connection, from its CONNECT packet on. Aedes can lose a live client; this registry cannot. */
-export interface LiveClient {
-  readonly client: BrokerClient;
-  /** The client id as it was sent; Aedes knows one that is private to the principal. */
-  readonly clientId: string;
-  readonly address: string | undefined;
-  /** In the log. */
-  readonly connectionId: string | undefined;
-  /** Set once the credential is proven. */
-  identity: ProvenIdentity | undefined;
-  /** Whether CONNACK has been sent and the session is in use. */
-  ready: boolean;
-  ended: boolean;
-  /** Whether it was ended because its principal was cut off: then its will is void. */
-  kicked: boolean;
-  /** Whether its first message has been noted; the one thing of it that a PUBLISH looks at. */
-  hasPublished: boolean;
-  /** Topic filters in force, those of a restored session included. */
-  readonly filters: Set<string>;
-  /** Lowest and highest QoS among the filters; deliveries are capped to it. */
-  lowestQos: 0 | 1 | 2;
-  highestQos: 0 | 1 | 2;
-  /** Refused packets since `since` (milliseconds); the window is a minute. */
-  refusals: { since: number; count: number };
-  readonly turns: Turns;
-}
-
-export interface ProvenIdentity {
-  caller: Caller;
-  /** Whose sessions these are: the device, the identity, or the entity that holds the secret. */
-  readonly principal: string;
-  /** The secret that was proven; undefined for a JWT and for a certificate. */
-  readonly generation: number | undefined;
-  readonly sessionId: string | undefined;
-  /** The certificate, or the CA, that let it in. */
-  readonly certificateId: string | undefined;
-  /** Milliseconds since 1970; Infinity for a secret. */
-  readonly expires: number;
-  /** `<root>/<account>/d/<device>/` of a device; undefined for users. */
-  readonly ownChannels: string | undefined;
-}
 
 /** What may be told to end while a CONNECT that depends on it is still being checked. */
 type CutKey = `principal:${string}` | `session:${string}` | `certificate:${string}`;

@@ -1,7 +1,7 @@
 import type { Tx } from '../db/registry/index.js';
 import type { BrokerServices } from '../src/broker-ports.js';
+import type { LiveClient } from './aedes-types.js';
 import type { DeviceSigns } from './http/device-signs.js';
-import type { LiveClient } from './live-clients.js';
 
 /** Milliseconds between two looks. */
 const lookInterval = 250;

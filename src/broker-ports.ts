@@ -12,7 +12,6 @@ import type { Allowance } from './errors.js';
 import { FairLanes, type Lane } from './fair-queue.js';
 import type { causeNow, onBehalfOf } from './log.js';
 import type { Position } from './positions.js';
-import type { ClientCertificates } from './registry/certificates/client-certificates.js';
 
 export { FairLanes, type Lane };
 
@@ -216,6 +215,18 @@ export interface ControlService {
   listening(device: { accountId: string; deviceId: string }): void;
 }
 
+/** What registered certificates and CAs say of the certificate that a client presents. */
+export interface CertificateChecks {
+  /** Whether any certificate or CA is registered; until then clients are not asked for one. */
+  areUsed(): boolean;
+  /** Whether the owner is known without checking signatures. */
+  isKnown(presented: PresentedCertificate): boolean;
+  /** Whether a certificate, or a CA, is registered and has not expired. */
+  isLive(id: string): boolean;
+  /** Whose certificate it is. `username` is the device's id, or empty. Creates the device where a CA allows it. */
+  check(presented: PresentedCertificate, username: string, address: string | undefined): Promise<CertificateCheck>;
+}
+
 /** What the broker needs of the rest. It imports nothing else of `src` at run time but the access rules. */
 export interface BrokerServices {
   config: Config;
@@ -232,7 +243,7 @@ export interface BrokerServices {
   /** Undefined when the token is not that of a live session. */
   verifyToken(jwt: string): Promise<VerifiedSession | undefined>;
   isOpenSession(sessionId: string): boolean;
-  certificates: Pick<ClientCertificates, 'areUsed' | 'isKnown' | 'isLive' | 'check'>;
+  certificates: CertificateChecks;
   verifySecret(entityId: string, secret: string): Promise<SecretCheck>;
   /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
   isProvenSecret(entityId: string, secret: string): boolean;

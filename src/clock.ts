@@ -2,3 +2,8 @@
 export interface Clock {
   now(): number;
 }
+
+/** The time as the platform writes it: ISO 8601, UTC, milliseconds. */
+export function timestamp(clock: Clock): string {
+  return new Date(clock.now()).toISOString();
+}

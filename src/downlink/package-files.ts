@@ -1,4 +1,5 @@
 /** The files of a package: uploaded as raw bytes, in one request or in parts, straight to the disk. */
+
 import { randomUUID } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
@@ -7,10 +8,11 @@ import { type Static, Type } from 'typebox';
 import type { Registry, Tx } from '../../db/registry/index.js';
 import { Nullable, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
+import { timestamp } from '../clock.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { entityResponse, nameIgnored, sendEntity } from '../entity/routes.js';
-import { change, demandLive, findLive, findReached, timestamp } from '../entity/verbs.js';
+import { change, demandLive, findLive, findReached } from '../entity/verbs.js';
 import { invalid, PlatformError, tooLarge } from '../errors.js';
 import type { App } from '../http/app.js';
 import { accountBytes } from './contents.js';

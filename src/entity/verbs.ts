@@ -5,7 +5,7 @@ import type { Registry } from '../../db/registry/index.js';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
 import type { Access, Caller } from '../access.js';
-import type { Clock } from '../clock.js';
+import { type Clock, timestamp } from '../clock.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import { noteMade } from '../http/idempotency.js';
 import { newId } from '../ids.js';
@@ -27,11 +27,6 @@ export function shared(db: Db): Kysely<{ entity: Common }> {
 
 export function named(table: EntityTable): 'entity' {
   return table as unknown as 'entity';
-}
-
-/** The time as the platform writes it: ISO 8601, UTC, milliseconds. */
-export function timestamp(clock: Clock): string {
-  return new Date(clock.now()).toISOString();
 }
 
 /** The system fields of a new entity of the caller's account. */

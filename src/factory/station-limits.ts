@@ -2,8 +2,7 @@
 import type { Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
-import type { Clock } from '../clock.js';
-import { timestamp } from '../entity/verbs.js';
+import { type Clock, timestamp } from '../clock.js';
 import { PlatformError, unknownReference } from '../errors.js';
 
 /**

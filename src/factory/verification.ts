@@ -1,14 +1,16 @@
 /** Does a unit on the line really connect and publish (decisions 6)? Waited for, answered and kept. */
+
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { DateText, Id, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { DeviceSign, DeviceWatch } from '../broker-ports.js';
+import { timestamp } from '../clock.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { demandPage, oneOf } from '../entity/listing.js';
 import { listResponse, metaWith, nameIgnored } from '../entity/routes.js';
-import { demandLive, find, findReached, timestamp } from '../entity/verbs.js';
+import { demandLive, find, findReached } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';

@@ -3,13 +3,14 @@
  * Answers may carry a secret, so each is sealed with a key made from the Idempotency-Key, which is stored only hashed, and
  * from a key of the service, because callers choose keys that can be guessed.
  */
+
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createCipheriv, createDecipheriv, createHash, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Registry, Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
+import { timestamp } from '../clock.js';
 import type { Context } from '../context.js';
-import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from './app.js';
 

@@ -3,9 +3,8 @@
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
-import type { Clock } from '../clock.js';
+import { type Clock, timestamp } from '../clock.js';
 import { isEmail } from '../entity/values.js';
-import { timestamp } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import { laneOf } from '../fair-queue.js';
 import { newId } from '../ids.js';

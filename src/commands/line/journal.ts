@@ -7,8 +7,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { FlashFormat } from '../../factory/provisioning/unit.js';
 import { Ending, trouble, UsageError } from '../usage.js';
-import type { LabelForm } from './line.js';
-import { makeFolder } from './unit-files.js';
+import { type LabelForm, makeFolder } from './unit-files.js';
 
 /** What is asked for one unit. */
 export interface UnitRow {

@@ -9,13 +9,10 @@ import { type FlashExtra, flashFile } from '../../factory/results/formats.js';
 import { Ending, refused, trouble, UsageError } from '../usage.js';
 import type { Client } from './client.js';
 import type { Chunk, ChunkState, DoneUnit, FailedUnit, Journal, Settings, UnitRow } from './journal.js';
-import { type File, fileNameOf, writeFiles } from './unit-files.js';
+import { type File, fileNameOf, type LabelForm, labelForms, writeFiles } from './unit-files.js';
 
 /** Units whose files are written together: less than a line of progress takes. */
 const unitsAtOnce = 250;
-
-export const labelForms = ['none', 'svg', 'png', 'html'] as const;
-export type LabelForm = (typeof labelForms)[number];
 
 export interface Line {
   client: Client;

@@ -4,6 +4,9 @@ import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { UsageError } from '../usage.js';
 
+export const labelForms = ['none', 'svg', 'png', 'html'] as const;
+export type LabelForm = (typeof labelForms)[number];
+
 export interface File {
   /** Below the directory of the units. */
   path: string;

@@ -1,11 +1,13 @@
 /** POST /devices/jobs (decisions 6): devices that are there are deleted, moved or given new secrets; and the way back. */
+
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
 import type { Caller } from '../../access.js';
+import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { idsOf, type ListQuery, listSchema, oneOf } from '../../entity/listing.js';
 import { idParams } from '../../entity/routes.js';
-import { findLive, recoveryWindow, timestamp } from '../../entity/verbs.js';
+import { findLive, recoveryWindow } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { deviceListing } from '../../registry/devices/devices.js';

@@ -1,14 +1,15 @@
 /** Jobs (decisions 6): what they are, how far they have come, what they have made, and what can be done to them. */
+
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { Nullable } from '../../../db/registry/records.js';
 import { Slices } from '../../../db/sqlite/slices.js';
 import { type Caller, isAccountWide } from '../../access.js';
+import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { demandPage, oneOf } from '../../entity/listing.js';
 import { idParams, listResponse, type metaShape, metaWith, nameIgnored } from '../../entity/routes.js';
-import { timestamp } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';

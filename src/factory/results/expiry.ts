@@ -1,6 +1,8 @@
 /** The end of results and of rows: the key first, which makes all of them unreadable at once, the rows in steps. */
+
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { recoveryWindow, timestamp } from '../../entity/verbs.js';
+import { timestamp } from '../../clock.js';
+import { recoveryWindow } from '../../entity/verbs.js';
 import { type Job, receiving } from '../jobs/job.js';
 import type { JobServices } from '../jobs/work.js';
 

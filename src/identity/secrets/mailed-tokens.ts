@@ -5,8 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Db, Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
-import type { Clock } from '../../clock.js';
-import { timestamp } from '../../entity/verbs.js';
+import { type Clock, timestamp } from '../../clock.js';
 import { makeToken } from './secrets.js';
 
 const hour = 60 * 60_000;

@@ -1,10 +1,12 @@
 /** Another piece of hardware in the place of a device (decisions 6): the same device, with its id and its history. */
+
 import { type Static, Type } from 'typebox';
 import type { Caller } from '../../access.js';
+import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { etagHeaders, etagOf, idParams, nameIgnored, readEtag } from '../../entity/routes.js';
-import { change, demandLive, find, findReached, timestamp } from '../../entity/verbs.js';
+import { change, demandLive, find, findReached } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import { laneOf } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
