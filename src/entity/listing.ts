@@ -7,6 +7,7 @@ import type { EntityTable, Row } from '../../db/registry/records.js';
 import { contains, countContaining, seldomRows, type TextColumn } from '../../db/registry/text.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
+import { type ListServices, oneSlice, type RowPlace, type RowSlice, readSlices } from './row-slices.js';
 import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';
 
 /**
@@ -58,7 +59,8 @@ export interface Meta {
 }
 
 export interface Page<T extends EntityTable> {
-  rows: Row<T>[] | undefined;
+  /** Read as they are taken. */
+  rows: AsyncIterable<RowSlice<T>> | undefined;
   meta: Meta | undefined;
 }
 
@@ -115,12 +117,13 @@ const described: Record<Match, string> = {
  * @throws PlatformError 400/106 for a filter value that can be none; 416/109 for a page past the end (not for page 1).
  */
 export async function list<T extends EntityTable>(
-  db: Db,
+  services: ListServices,
   caller: Caller,
   listing: Listing<T>,
   query: ListQuery,
   state: 'live' | 'trash' = 'live',
 ): Promise<Page<T>> {
+  const db = services.registry.query;
   const { page = 1, pageSize = 10, meta = true, results = true } = query;
   const order = query.sortOrder ?? (state === 'live' ? 'asc' : 'desc');
   const sort = state === 'trash' ? 'deleted' : (query.sortBy ?? listing.defaultSort);
@@ -132,12 +135,12 @@ export async function list<T extends EntityTable>(
     (await keptCount(db, caller, listing, query, state)) ??
     (await countRows(await narrow(db, caller, listing, query, state)));
   demandPage(page, pageSize, count);
-  const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize };
+  const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize, whole: pageSize <= readWhole };
   const found = results ? await findRows(db, caller, listing, query, state, wanted, count) : undefined;
-  return {
-    rows: found as unknown as Row<T>[] | undefined,
-    meta: meta ? { count, page, pageSize, sortOrder: order } : undefined,
-  };
+  const rows = wanted.whole
+    ? found && oneSlice(caller, found as unknown as Row<T>[])
+    : found && readSlices(services, caller, listing.table, state, found as RowPlace[]);
+  return { rows, meta: meta ? { count, page, pageSize, sortOrder: order } : undefined };
 }
 
 /** Everything that a list would show, from after the id `after`, in the order of ids: at most `limit` of them. */
@@ -153,11 +156,16 @@ export async function idsOf<T extends EntityTable>(
   return rows.map(({ id }) => id);
 }
 
+/** Up to this page size rows are read at once; of longer pages their places first. */
+const readWhole = 10;
+
 interface Wanted {
   sort: string;
   order: 'asc' | 'desc';
   offset: number;
   limit: number;
+  /** Whether whole rows are wanted, or their places. */
+  whole: boolean;
 }
 
 // Every entity table, seen through columns of any name: the listing names them, the schema has checked them.
@@ -281,7 +289,25 @@ async function findRows<T extends EntityTable>(
     if (rows) return rows;
   }
   const { matching } = await narrow(db, caller, listing, query, state);
-  return pageOf(matching, wanted).selectAll().execute();
+  const page = pageOf(matching, wanted);
+  return wanted.whole ? page.selectAll().execute() : page.select(placeOfRow(listing.table)).execute();
+}
+
+/** Tables whose rows have values of fields; rows of the others are within the limit of a body. */
+const withFields: ReadonlySet<EntityTable> = new Set<EntityTable>([
+  'devices',
+  'endUsers',
+  'organizations',
+  'deviceTemplates',
+  'endUserTemplates',
+  'organizationTemplates',
+]);
+const plainRowBytes = 8192;
+
+/** The columns of a RowPlace. The length is read without the text. */
+function placeOfRow(table: EntityTable) {
+  const bytes = withFields.has(table) ? sql<number>`octet_length("fields")` : sql<number>`${sql.lit(plainRowBytes)}`;
+  return [sql.ref<string>('id').as('id'), bytes.as('bytes')] as const;
 }
 
 /** A page of rows that is met in so many steps from the beginning, all filters being looked at row by row. */
@@ -294,7 +320,7 @@ async function walkTo<T extends EntityTable>(
   count: number,
 ): Promise<unknown[] | undefined> {
   const asked = askedOf(listing, query, 'live');
-  const { sort, order, offset, limit } = wanted;
+  const { sort, order, offset, limit, whole } = wanted;
   const everything = (db as unknown as Kysely<AnyTable>)
     .selectFrom(listing.table as EntityTable)
     .where('accountId', '=', caller.accountId)
@@ -306,13 +332,12 @@ async function walkTo<T extends EntityTable>(
   const columns = new Set(['id', sort, listing.reach ?? 'id', ...asked.map(([column]) => column)]);
   for (const steps of walks) {
     if (offset + limit > steps) continue;
-    const walked = pageOf(everything, { sort, order, offset: 0, limit: steps })
+    const walked = pageOf(everything, { sort, order, offset: 0, limit: steps, whole })
       .select([...columns].map((column) => sql.ref(column).as(column)))
       .as('walked');
     const ids = pageOf(db.selectFrom(walked).where(matches), wanted).select(sql.ref<string>('id').as('id'));
-    const rows = await pageOf(everything.where('id', 'in', ids), { ...wanted, offset: 0 })
-      .selectAll()
-      .execute();
+    const page = pageOf(everything.where('id', 'in', ids), { ...wanted, offset: 0 });
+    const rows = await (whole ? page.selectAll() : page.select(placeOfRow(listing.table))).execute();
     if (rows.length === Math.min(limit, count - offset)) return rows;
   }
   return undefined;

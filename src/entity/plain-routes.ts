@@ -3,9 +3,10 @@
 import type { Static, TObject, TSchema } from 'typebox';
 import type { Registry } from '../../db/registry/index.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
-import type { Access, Action, Caller, EntityKind } from '../access.js';
+import type { Action, Caller, EntityKind } from '../access.js';
 import type { FailureKind } from '../errors.js';
 import type { App } from '../http/app.js';
+import { sendList } from '../http/streamed-list.js';
 import { type Listing, type ListQuery, list, listSchema } from './listing.js';
 import {
   entityResponse,
@@ -20,6 +21,7 @@ import {
   verbConfig,
   type Wire,
 } from './routes.js';
+import { type ListServices, showSlices } from './row-slices.js';
 import { demandLive, findReached } from './verbs.js';
 
 /** What the OpenAPI document says of one verb; `shape` where its answer has another than the kind's. */
@@ -59,7 +61,7 @@ interface PlainKind<T extends EntityTable, C extends TObject, U extends TObject>
 /** Mounts one kind below the app's prefix. */
 export function plainRoutes<T extends EntityTable, C extends TObject, U extends TObject>(
   app: App,
-  ctx: { access: Access; registry: Registry },
+  ctx: ListServices & { registry: Registry },
   kind: PlainKind<T, C, U>,
 ): void {
   const { path, entity, wrapper, plural, listing, create, read, update, remove } = kind;
@@ -114,8 +116,9 @@ export function plainRoutes<T extends EntityTable, C extends TObject, U extends 
       access.demand(request.caller, 'read', entity);
       access.demandAccount(request.caller, query.accountId);
       const ignored = nameIgnored(request, reply, listQuery);
-      const { rows, meta } = await list(ctx.registry.query, request.caller, listing, query);
-      return reply.send({ [plural]: { results: rows?.map(kind.show), meta: metaWith(meta, ignored) } });
+      const { rows, meta } = await list(ctx, request.caller, listing, query);
+      const results = rows && showSlices(rows, () => kind.show);
+      return sendList(reply, plural, { results, meta: metaWith(meta, ignored) });
     },
   );
   if (update)

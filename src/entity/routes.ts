@@ -4,6 +4,7 @@ import { type Static, type TObject, type TSchema, Type } from 'typebox';
 import type { Action, Caller, EntityKind } from '../access.js';
 import { type FailureKind, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
+import { sendList } from '../http/streamed-list.js';
 import { type ListQuery, type Meta, oneOf, trashListSchema } from './listing.js';
 import { parseVersion } from './verbs.js';
 
@@ -16,7 +17,8 @@ export interface Wire {
 }
 
 interface WirePage {
-  results: Wire[] | undefined;
+  /** Made as they are sent. */
+  results: AsyncIterable<Wire> | undefined;
   meta: Meta | undefined;
 }
 
@@ -198,7 +200,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     async (request, reply) => {
       const ignored = nameIgnored(request, reply, list.query);
       const { results, meta } = await list.run(request.caller, heeded(request.query, list.query) as Static<L>);
-      return { [plural]: { results, meta: metaWith(meta, ignored) } };
+      return sendList(reply, plural, { results, meta: metaWith(meta, ignored) });
     },
   );
   app.get(
@@ -224,7 +226,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
       const ignored = nameIgnored(request, reply, trashListSchema);
       const query = heeded(request.query, trashListSchema) as ListQuery;
       const { results, meta } = await kind.listTrash(request.caller, query);
-      return { [plural]: { results, meta: metaWith(meta, ignored) } };
+      return sendList(reply, plural, { results, meta: metaWith(meta, ignored) });
     },
   );
   app.post(

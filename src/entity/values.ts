@@ -39,7 +39,7 @@ type Check = (value: unknown) => FieldValue | undefined;
 const text =
   (least: number, most: number): Check =>
   (value) =>
-    typeof value === 'string' && length(value) >= least && length(value) <= most ? value : undefined;
+    typeof value === 'string' && isWithin(value, least, most) ? value : undefined;
 
 const numeric =
   (accept: (value: number) => boolean): Check =>
@@ -232,6 +232,13 @@ export function isEmail(value: unknown): value is string {
 
 function isUrl(value: unknown): value is string {
   return typeof value === 'string' && length(value) <= 255 && URL.canParse(value);
+}
+
+/** Whether a text has so many characters. They are counted only where UTF-16 units do not tell: long texts are many. */
+function isWithin(value: string, least: number, most: number): boolean {
+  const units = value.length;
+  if (units <= most && units >= 2 * least) return true;
+  return units >= least && units <= 2 * most && length(value) >= least && length(value) <= most;
 }
 
 /** Characters, not UTF-16 units. */

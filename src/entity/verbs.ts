@@ -101,7 +101,8 @@ export async function findReached<T extends EntityTable>(
   return row;
 }
 
-function isReached<T extends EntityTable>(access: Access, caller: Caller, table: T, row: Row<T>): boolean {
+/** Whether a row is in the caller's reach, by what is in memory. */
+export function isReached<T extends EntityTable>(access: Access, caller: Caller, table: T, row: Row<T>): boolean {
   if (table === 'devices') return access.reachesDevice(caller, row as Row<'devices'>);
   return access.reaches(caller, row.accountId, placeOf(table, row));
 }

@@ -1,5 +1,7 @@
 /** Several requests in one (decisions 2): each runs with the caller's own rights, in order. */
+import type { ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
+import { StringDecoder } from 'node:string_decoder';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
@@ -26,9 +28,9 @@ const query = Type.Object({
   status: Type.Optional(Type.Boolean({ description: 'Each answer as {status, body} instead of the body alone.' })),
 });
 
-/** A batch as it was asked for, and a sub-request's answer: its body is JSON as it goes out. */
+/** A batch as it was asked for, and a sub-request's answer: its body is JSON in pieces, made as they are sent. */
 type Batch = FastifyRequest<{ Body: Static<typeof body>; Querystring: Static<typeof query> }>;
-type Answer = { status: number; json: string | Buffer };
+type Answer = { status: number; json: AsyncIterable<string | Buffer> | Iterable<string> };
 
 /** Whether a request is one of a batch, where an answer has to end. */
 export function isInsideBatch({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
@@ -74,7 +76,7 @@ async function* answers(app: App, request: Batch): AsyncGenerator<string | Buffe
     if (place > 0) yield ',';
     const { status, json } = await answerTo(app, request, one);
     if (request.query.status) yield `{"status":${status},"body":`;
-    yield json;
+    yield* json;
     if (request.query.status) yield '}';
     // Requests that wait for nothing would keep everybody else waiting for the whole batch.
     await nextTurn();
@@ -91,25 +93,44 @@ async function answerTo(app: App, request: Batch, one: Static<typeof subRequest>
     [...callerHeaders, csrf].flatMap((name) => (request.headers[name] ? [[name, request.headers[name]]] : [])),
   );
   try {
-    const { statusCode, headers, payload, rawPayload } = await app.inject({
+    const { statusCode, headers, stream, raw } = await app.inject({
       method: one.method,
       url,
       // What the caller sends for one request must not change who the caller is.
       headers: { ...lowerCased(one.headers), ...own, [insideBatch]: '1', 'content-type': 'application/json' },
       remoteAddress: request.address,
+      payloadAsStream: true,
       ...(one.payload === undefined ? {} : { payload: JSON.stringify(one.payload) }),
     });
-    if (rawPayload.length === 0) return { status: statusCode, json: 'null' };
     const isJson = String(headers['content-type']).includes('json');
-    return { status: statusCode, json: isJson ? rawPayload : JSON.stringify(payload) };
+    return { status: statusCode, json: piecesOf(stream(), raw.res, isJson) };
   } catch (error) {
     request.log.error({ requestId: request.id, err: error }, 'a request of a batch failed');
     return refusal(request.id, new PlatformError('server'));
   }
 }
 
+/** The body of an answer as JSON; other text becomes a JSON string. Whoever stops reading ends the answer. */
+async function* piecesOf(body: Readable, response: ServerResponse, isJson: boolean): AsyncGenerator<string | Buffer> {
+  const decoder = new StringDecoder('utf8');
+  const quoted = (text: string) => JSON.stringify(text).slice(1, -1);
+  let isEmpty = true;
+  try {
+    for await (const piece of body as AsyncIterable<Buffer>) {
+      if (isEmpty && !isJson) yield '"';
+      isEmpty = false;
+      yield isJson ? piece : quoted(decoder.write(piece));
+    }
+  } finally {
+    // The request behind it would wait for a reader for ever.
+    response.destroy();
+  }
+  if (isEmpty) yield 'null';
+  else if (!isJson) yield `${quoted(decoder.end())}"`;
+}
+
 function refusal(requestId: string, { status, code, message, details }: PlatformError): Answer {
-  return { status, json: JSON.stringify({ error: { code, message, details }, requestId }) };
+  return { status, json: [JSON.stringify({ error: { code, message, details }, requestId })] };
 }
 
 /** The path and query of a sub-request; undefined for one that is not served here. */

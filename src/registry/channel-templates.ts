@@ -10,6 +10,7 @@ import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { showSlices } from '../entity/row-slices.js';
 import {
   change,
   demandLive,
@@ -85,7 +86,7 @@ function checkRetention(retentionDays: number | null | undefined, persistenceTyp
 }
 
 export function channelTemplateRoutes(app: App, ctx: Context): void {
-  const { registry, clock, access } = ctx;
+  const { clock, access } = ctx;
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     access.demand(caller, 'create', 'channelTemplate');
@@ -149,8 +150,8 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
     access.demand(caller, state === 'live' ? 'read' : 'delete', 'channelTemplate');
     access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(registry.query, caller, listing, query, state);
-    return { results: rows?.map(showChannelTemplate), meta };
+    const { rows, meta } = await list(ctx, caller, listing, query, state);
+    return { results: rows && showSlices(rows, () => showChannelTemplate), meta };
   }
 
   async function readTrash(caller: Caller, id: string) {

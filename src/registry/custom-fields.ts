@@ -8,6 +8,7 @@ import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { showSlices } from '../entity/row-slices.js';
 import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.js';
 import {
   change,
@@ -119,7 +120,7 @@ export function customFieldRoutes(app: App, ctx: Context): void {
 }
 
 function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void {
-  const { registry, clock, access } = ctx;
+  const { clock, access } = ctx;
   const { template } = kind;
   const templateId = template ? { [template.property]: Type.String() } : {};
   const body = Type.Object({ accountId: Type.String(), ...templateId, ...properties });
@@ -242,8 +243,8 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
     const sortBy = template && query.sortBy === template.property ? 'templateId' : query.sortBy;
     const wanted = { ...others, ...(sortBy && { sortBy }), ...(required === true && { required }) };
     const within = { ...listing.within, templateId: templateOf(caller, query) };
-    const { rows, meta } = await list(registry.query, caller, { ...listing, within }, wanted);
-    return { results: rows?.map(show), meta };
+    const { rows, meta } = await list(ctx, caller, { ...listing, within }, wanted);
+    return { results: rows && showSlices(rows, () => show), meta };
   }
 
   async function readTrash(caller: Caller, id: string) {
@@ -254,8 +255,8 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
   async function listTrash(caller: Caller, query: ListQuery) {
     access.demand(caller, 'delete', 'customField');
     access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(registry.query, caller, listing, query, 'trash');
-    return { results: rows?.map(show), meta };
+    const { rows, meta } = await list(ctx, caller, listing, query, 'trash');
+    return { results: rows && showSlices(rows, () => show), meta };
   }
 
   async function bringBack(caller: Caller, id: string, version: number) {

@@ -10,6 +10,7 @@ import { demandInto, writeAs } from '../entity/authorized-write.js';
 import { parentsOf, readNames } from '../entity/expand.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { showSlices } from '../entity/row-slices.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
@@ -103,8 +104,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
   async function read(caller: Caller, id: string, query: Static<typeof readQuery>) {
     access.demand(caller, 'read', 'endUser');
     const row = demandLive(await findReached(ctx, caller, 'endUsers', id));
-    const [shown] = await show(caller, [row], query);
-    return shown ?? showOne(row);
+    return (await prepare(caller, [row], query))(row);
   }
 
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
@@ -145,11 +145,13 @@ export function endUserRoutes(app: App, ctx: Context): void {
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
     access.demand(caller, state === 'live' ? 'read' : 'delete', 'endUser');
     access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(registry.query, caller, listing, query, state);
-    return { results: rows && (await show(caller, rows, query)), meta };
+    const { rows, meta } = await list(ctx, caller, listing, query, state);
+    readNames('expand', query.expand, expandable);
+    return { results: rows && showSlices(rows, (current, some) => prepare(current, some, query)), meta };
   }
 
-  async function show(caller: Caller, rows: Row<'endUsers'>[], query: Static<typeof readQuery>) {
+  /** How rows are shown with what the query asks for beside them, which is read for all of them at once. */
+  async function prepare(caller: Caller, rows: Row<'endUsers'>[], query: Static<typeof readQuery>) {
     const expand = readNames('expand', query.expand, expandable);
     const db = registry.query;
     const [organizations, templates, account] = await Promise.all([
@@ -157,7 +159,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
       expand.has('end-user-template') ? parentsOf(db, 'endUserTemplates', rows, 'endUserTemplateId') : undefined,
       expand.has('account') ? accountOf(db, caller) : undefined,
     ]);
-    return rows.map((row) => {
+    return (row: Row<'endUsers'>) => {
       const organization = organizations?.get(row.organizationId);
       const template = templates?.get(row.endUserTemplateId);
       return {
@@ -166,7 +168,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
         ...(template && { endUserTemplate: showTemplate(template) }),
         ...(account && { account }),
       };
-    });
+    };
   }
 
   async function readTrash(caller: Caller, id: string) {

@@ -10,6 +10,7 @@ import { demandInto, writeAs } from '../entity/authorized-write.js';
 import { childCounts, hasChildren, parentsOf, readNames } from '../entity/expand.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { showSlices } from '../entity/row-slices.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   type Changes,
@@ -142,8 +143,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
   async function read(caller: Caller, id: string, query: Static<typeof readQuery>) {
     access.demand(caller, 'read', 'organization');
     const row = demandLive(await findReached(ctx, caller, 'organizations', id));
-    const [shown] = await show(caller, [row], query);
-    return shown ?? showOne(row);
+    return (await prepare(caller, [row], query))(row);
   }
 
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
@@ -185,13 +185,21 @@ export function organizationRoutes(app: App, ctx: Context): void {
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
     access.demand(caller, state === 'live' ? 'read' : 'delete', 'organization');
     access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(registry.query, caller, state === 'live' ? listing : trashListing, query, state);
-    return { results: rows && (await show(caller, rows, query)), meta };
+    const { rows, meta } = await list(ctx, caller, state === 'live' ? listing : trashListing, query, state);
+    readBeside(query);
+    return { results: rows && showSlices(rows, (current, some) => prepare(current, some, query)), meta };
   }
 
-  async function show(caller: Caller, rows: Row<'organizations'>[], query: Static<typeof readQuery>) {
-    const expand = readNames('expand', query.expand, expandable);
-    const count = readNames('count', query.count, countable);
+  function readBeside(query: Static<typeof readQuery>) {
+    return {
+      expand: readNames('expand', query.expand, expandable),
+      count: readNames('count', query.count, countable),
+    };
+  }
+
+  /** How rows are shown with what the query asks for beside them, which is read for all of them at once. */
+  async function prepare(caller: Caller, rows: Row<'organizations'>[], query: Static<typeof readQuery>) {
+    const { expand, count } = readBeside(query);
     const db = registry.query;
     const { accountId } = caller;
     const ids = rows.map((row) => row.id);
@@ -205,7 +213,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
       count.has('end-users') ? childCounts(db, 'endUsers', 'organizationId', accountId, ids) : undefined,
       count.has('children') ? childCounts(db, 'organizations', 'parentId', accountId, ids) : undefined,
     ]);
-    return rows.map((row) => {
+    return (row: Row<'organizations'>) => {
       const parent = parents?.get(row.parentId ?? '');
       const template = templates?.get(row.organizationTemplateId);
       const visible = parent && access.reaches(caller, parent.accountId, parent.id);
@@ -218,7 +226,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
         ...(endUsers && { endUserCount: endUsers.get(row.id) ?? 0 }),
         ...(children && { childCount: children.get(row.id) ?? 0 }),
       };
-    });
+    };
   }
 
   async function readTrash(caller: Caller, id: string) {

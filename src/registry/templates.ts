@@ -9,6 +9,7 @@ import { writeAs } from '../entity/authorized-write.js';
 import { childCounts, hasChildren, readNames } from '../entity/expand.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
+import { showSlices } from '../entity/row-slices.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
@@ -130,19 +131,23 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   const show = (row: Row<TemplateTable>) =>
     table === 'deviceTemplates' ? showDeviceTemplate(ctx, row) : showTemplate(row);
 
-  async function withCounts({ accountId }: Caller, rows: Row<TemplateTable>[], count: string | undefined) {
+  const readCounts = (count: string | undefined) =>
+    readNames('count', count, [kind.counts.children[0], kind.counts.fields[0]]);
+
+  /** How rows are shown with the counts that are asked for, which are read for all of them at once. */
+  async function prepare({ accountId }: Caller, rows: Row<TemplateTable>[], count: string | undefined) {
     const { children, fields } = kind.counts;
-    const wanted = readNames('count', count, [children[0], fields[0]]);
+    const wanted = readCounts(count);
     const ids = rows.map((row) => row.id);
     const [ofChildren, ofFields] = await Promise.all([
       wanted.has(children[0]) && childCounts(registry.query, kind.children, kind.childColumn as never, accountId, ids),
       wanted.has(fields[0]) && childCounts(registry.query, 'customFields', 'templateId', accountId, ids),
     ]);
-    return rows.map((row) => ({
+    return (row: Row<TemplateTable>) => ({
       ...show(row),
       ...(ofChildren && { [children[1]]: ofChildren.get(row.id) ?? 0 }),
       ...(ofFields && { [fields[1]]: ofFields.get(row.id) ?? 0 }),
-    }));
+    });
   }
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
@@ -163,8 +168,7 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   async function read(caller: Caller, id: string, { count }: Static<typeof counted>) {
     access.demand(caller, 'read', entity);
     const row = demandLive(await findReached(ctx, caller, table, id));
-    const [shown] = await withCounts(caller, [row], count);
-    return shown ?? show(row);
+    return (await prepare(caller, [row], count))(row);
   }
 
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
@@ -195,9 +199,10 @@ function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
     access.demand(caller, state === 'live' ? 'read' : 'delete', entity);
     access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(registry.query, caller, listing, query, state);
+    const { rows, meta } = await list(ctx, caller, listing, query, state);
     const sortBy = query.sortBy ?? (state === 'live' ? listing.defaultSort : 'deleted');
-    const results = rows && (await withCounts(caller, rows, query.count));
+    readCounts(query.count);
+    const results = rows && showSlices(rows, (current, some) => prepare(current, some, query.count));
     return { results, meta: meta && { ...meta, sortBy } };
   }
 

@@ -7,7 +7,8 @@ import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { parentsOf, readNames } from '../../entity/expand.js';
 import { type Listing, type ListQuery, list, listSchema } from '../../entity/listing.js';
-import { entityRoutes } from '../../entity/routes.js';
+import { entityRoutes, type Wire } from '../../entity/routes.js';
+import { showSlices } from '../../entity/row-slices.js';
 import { demandLive, demandReference, demandTrashed, findReached, insert, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import { askedPlace, demandNew, reserve } from '../../factory/station-limits.js';
@@ -102,8 +103,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'read', 'device');
     const row = demandLive(await findReached(ctx, caller, 'devices', id));
     if (query.expand === undefined) return showOne(row);
-    const [shown] = await show(caller, [row], query);
-    return shown ?? showOne(row);
+    return (await prepare(caller, [row], query))(row);
   }
 
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
@@ -130,22 +130,33 @@ export function deviceRoutes(app: App, ctx: Context): void {
     access.demandAccount(caller, query.accountId);
     if (caller.kind === 'station' && typeof query.serialNumber !== 'string')
       throw invalid('serialNumber', 'is required: a station finds its devices by their whole serial number');
-    const { rows, meta } = await list(registry.query, caller, deviceListing, query, state);
-    return { results: rows && (await show(caller, rows, query)), meta };
+    const { rows, meta } = await list(ctx, caller, deviceListing, query, state);
+    readExpand(caller, query);
+    return { results: rows && showSlices(rows, (current, some) => prepare(current, some, query)), meta };
   }
 
-  async function show(caller: Caller, rows: Row<'devices'>[], query: Static<typeof readQuery>) {
+  function readExpand(caller: Caller, query: Static<typeof readQuery>) {
     const expand = readNames('expand', query.expand, expandable);
-    if (expand.size === 0) return rows.map(showOne);
-    if (caller.kind === 'station')
+    if (expand.size > 0 && caller.kind === 'station')
       throw new PlatformError('forbidden', { message: 'A station sees its devices only.' });
+    return expand;
+  }
+
+  /** How rows are shown with what the query asks for beside them, which is read for all of them at once. */
+  async function prepare(
+    caller: Caller,
+    rows: Row<'devices'>[],
+    query: Static<typeof readQuery>,
+  ): Promise<(row: Row<'devices'>) => Wire> {
+    const expand = readExpand(caller, query);
+    if (expand.size === 0) return showOne;
     const db = registry.query;
     const [organizations, templates, account] = await Promise.all([
       expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
       expand.has('device-template') ? parentsOf(db, 'deviceTemplates', rows, 'deviceTemplateId') : undefined,
       expand.has('account') ? accountOf(db, caller) : undefined,
     ]);
-    return rows.map((row) => {
+    return (row: Row<'devices'>) => {
       const organization = organizations?.get(row.organizationId ?? '');
       const template = templates?.get(row.deviceTemplateId);
       return {
@@ -154,7 +165,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
         ...(template && { deviceTemplate: showDeviceTemplate(ctx, template) }),
         ...(account && { account }),
       };
-    });
+    };
   }
 
   async function readTrash(caller: Caller, id: string) {

@@ -1,0 +1,105 @@
+/**
+ * The rows of a page, read a few at a time as they are taken: a page of 1,000 entities may hold 64 MiB. Rights are checked
+ * again before each slice.
+ */
+import type { Registry } from '../../db/registry/index.js';
+import type { EntityTable, Row } from '../../db/registry/records.js';
+import { Slices } from '../../db/sqlite/slices.js';
+import type { Access, Caller } from '../access.js';
+import { PlatformError } from '../errors.js';
+import type { Sessions } from '../identity/sessions/sessions.js';
+import { currentCaller } from './authorized-write.js';
+import { isReached, named, shared } from './verbs.js';
+
+/** Bytes of field values in a slice, and rows. One row may have more. */
+const sliceBytes = 256 * 1024;
+const sliceRows = 50;
+
+export type ListServices = {
+  registry: Pick<Registry, 'query'>;
+  access: Access;
+  sessions: Sessions;
+};
+
+/** Where a row of a page is found, and how many bytes its field values have. */
+export interface RowPlace {
+  id: string;
+  bytes: number;
+}
+
+/** Some rows of a page, in its order, and the caller as it was when they were read. */
+export interface RowSlice<T extends EntityTable> {
+  caller: Caller;
+  rows: Row<T>[];
+}
+
+/**
+ * The rows at `places`, in that order. Rows that have gone meanwhile, or out of the caller's reach, are left out.
+ * @throws PlatformError 401/31 when the caller has lost its session or its role since it began.
+ */
+export async function* readSlices<T extends EntityTable>(
+  services: ListServices,
+  caller: Caller,
+  table: T,
+  state: 'live' | 'trash',
+  places: readonly RowPlace[],
+): AsyncGenerator<RowSlice<T>> {
+  for (let from = 0; from < places.length; ) {
+    const ids = nextIds(places, from);
+    const current = from === 0 ? caller : currentCaller(services, caller);
+    if (current?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
+    from += ids.length;
+    yield { caller: current, rows: await readRows(services, current, table, state, ids) };
+  }
+}
+
+/** A page that has been read whole, as slices. */
+export async function* oneSlice<T extends EntityTable>(caller: Caller, rows: Row<T>[]): AsyncGenerator<RowSlice<T>> {
+  yield { caller, rows };
+}
+
+/** Shows each row as `prepare` says, which is called once for each slice. No step is longer than one row. */
+export async function* showSlices<T extends EntityTable, W>(
+  slices: AsyncIterable<RowSlice<T>>,
+  prepare: (caller: Caller, rows: Row<T>[]) => ((row: Row<T>) => W) | Promise<(row: Row<T>) => W>,
+): AsyncGenerator<W> {
+  const turns = new Slices();
+  for await (const { caller, rows } of slices) {
+    const show = await prepare(caller, rows);
+    for (const row of rows) {
+      yield show(row);
+      await turns.step();
+    }
+  }
+}
+
+function nextIds(places: readonly RowPlace[], from: number): string[] {
+  const ids: string[] = [];
+  let bytes = 0;
+  for (const place of places.slice(from, from + sliceRows)) {
+    bytes += place.bytes;
+    if (ids.length > 0 && bytes > sliceBytes) break;
+    ids.push(place.id);
+  }
+  return ids;
+}
+
+async function readRows<T extends EntityTable>(
+  { registry, access }: ListServices,
+  caller: Caller,
+  table: T,
+  state: 'live' | 'trash',
+  ids: string[],
+): Promise<Row<T>[]> {
+  const found = await shared(registry.query)
+    .selectFrom(named(table))
+    .selectAll()
+    .where('id', 'in', ids)
+    .where('deleted', state === 'live' ? 'is' : 'is not', null)
+    .execute();
+  const rows = new Map(found.map((row) => [row.id, row as unknown as Row<T>]));
+  return ids.flatMap((id) => {
+    const row = rows.get(id);
+    return row && isReached(access, caller, table, row) ? row : [];
+  });
+}

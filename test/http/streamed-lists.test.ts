@@ -1,0 +1,157 @@
+/** Lists at the product of the limits: made in slices, sent as they are read, and ended with the caller's rights. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import t from 'tap';
+import type { Row } from '../../db/registry/records.js';
+import { type Json, type Service, startService } from '../support/service.js';
+
+const devices = 300;
+const fieldCount = 62;
+const longValue = 'v'.repeat(990);
+let service: Service;
+let template: Json;
+let organization: Json;
+let endUser: Json;
+
+t.before(async () => {
+  service = await startService(t);
+  const { accountId } = service;
+  template = await service.template({ channels: Array.from({ length: 100 }, (_, n) => ({ name: `channel ${n}` })) });
+  for (let n = 0; n < fieldCount; n += 1)
+    await service.create('/devices/custom-fields', 'deviceField', {
+      deviceTemplateId: template.id,
+      name: `field ${n}`,
+      fieldType: 'text',
+    });
+  organization = await service.organization({ description: 'o'.repeat(1000) });
+  endUser = await service.endUser(organization.id);
+  const values = Object.fromEntries(Array.from({ length: fieldCount }, (_, n) => [`field ${n}`, longValue]));
+  const one = { accountId, deviceTemplateId: template.id, organizationId: organization.id, ...values };
+  const { device } = await service.ok('POST', '/api/v1/devices', { body: { ...one, serialNumber: 'first' } });
+  // The others are copies of the first: making them one by one would take a minute.
+  const { query } = service.server.ctx.registry;
+  const { row: _, ...row } = (await query
+    .selectFrom('devices')
+    .selectAll()
+    .where('id', '=', device.id)
+    .executeTakeFirstOrThrow()) as Row<'devices'> & { row?: number };
+  t.ok(row.fields.length > 60_000, `${row.fields.length} bytes of values`);
+  for (let n = 1; n < devices; n += 1) {
+    const id = `${row.id.slice(0, -4)}${n.toString(16).padStart(4, '0')}`;
+    await query
+      .insertInto('devices')
+      .values({ ...row, id, serialNumber: `serial ${n}` })
+      .execute();
+  }
+});
+
+const path = (pageSize: number, page = 1) =>
+  `/api/v1/devices?accountId=${service.accountId}&pageSize=${pageSize}&page=${page}&expand=organization,device-template`;
+
+/** A reader that reads nothing until it is told to, and the server's side of its connection. */
+async function open(url: string, token: string): Promise<{ reader: Socket; sender: Socket }> {
+  const { hostname, port } = new URL(service.server.url);
+  const accepted = once(service.server.app.server, 'connection') as Promise<[Socket]>;
+  const reader = connect(Number(port), hostname);
+  reader.pause();
+  reader.write(`GET ${url} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nConnection: close\r\n\r\n`);
+  const [sender] = await accepted;
+  return { reader, sender };
+}
+
+/** Some requests of another caller: each takes some turns of the event loop. */
+async function othersAreServed(count: number): Promise<void> {
+  for (let n = 0; n < count; n += 1) await service.ok('GET', `/api/v1/organizations/${organization.id}`);
+}
+
+async function readAll(reader: Socket): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of reader) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString();
+}
+
+t.test('a long page is what its short pages are together', async (t) => {
+  const long = (await service.ok('GET', path(50))).devices;
+  const short: Json[] = [];
+  for (let page = 1; page <= 5; page += 1) short.push(...(await service.ok('GET', path(10, page))).devices.results);
+  t.equal(long.results.length, 50);
+  t.strictSame(long.results, short);
+  t.match(long.meta, { count: devices, page: 1, pageSize: 50, sortOrder: 'asc' });
+  t.equal(long.results[1].channels.length, 104);
+  t.equal(long.results[1].deviceTemplate.channelTemplates.length, 104);
+  const { headers } = await service.http('GET', `/api/v1/devices?accountId=${service.accountId}&results=false`);
+  t.match(headers.get('content-length'), /^\d+$/, 'a short answer says its length');
+});
+
+for (const kind of ['admin', 'end-user'] as const)
+  t.test(`a reader that does not read stops the making, and takes little memory: ${kind}`, async (t) => {
+    const token = kind === 'admin' ? service.admin : endUser.token;
+    const { reader, sender } = await open(path(1000), token);
+    t.teardown(() => reader.destroy());
+    let before = -1;
+    for (; before !== sender.bytesWritten; await othersAreServed(20)) before = sender.bytesWritten;
+    t.ok(sender.bytesWritten > 64 * 1024, 'it has begun');
+    t.ok(sender.bytesWritten < devices * 60_000 * 0.75, `${sender.bytesWritten} bytes of ${devices * 100_000} made`);
+    t.ok(sender.writableLength < 4 * 1024 * 1024, `${sender.writableLength} bytes are held`);
+    const text = await readAll(reader);
+    t.match(text.slice(0, 300), /^HTTP\/1.1 200 OK\r\n/);
+    t.ok(text.endsWith('\r\n0\r\n\r\n'), 'and all of it comes when it is read');
+    t.equal(text.match(/"serialNumber":/g)?.length, devices);
+  });
+
+t.test('others are served while a long page is made', async (t) => {
+  const { reader } = await open(path(1000), endUser.token);
+  t.teardown(() => reader.destroy());
+  let isOver = false;
+  const whole = readAll(reader).then(() => {
+    isOver = true;
+  });
+  let served = 0;
+  for (; !isOver; served += 1) await othersAreServed(1);
+  await whole;
+  t.ok(served >= 10, `${served} requests were served meanwhile`);
+});
+
+t.test('a caller that is logged out in the middle of a page gets no more of it', async (t) => {
+  const { jwt } = await service.loginAs(endUser.email, endUser.password);
+  const { reader, sender } = await open(path(1000), jwt);
+  t.teardown(() => reader.destroy());
+  await othersAreServed(20);
+  const sent = sender.bytesWritten;
+  await service.ok('POST', '/api/v1/sessions/logout', { token: jwt });
+  const text = await readAll(reader).catch(() => '');
+  t.notOk(text.endsWith('\r\n0\r\n\r\n'), 'the connection is cut');
+  t.ok(text.length < sent + 2 * 1024 * 1024, 'at most what was on its way');
+});
+
+t.test('what is taken out of reach in the middle of a page is not in the rest of it', async (t) => {
+  const { reader } = await open(path(1000), endUser.token);
+  t.teardown(() => reader.destroy());
+  await othersAreServed(20);
+  const last = (await service.ok('GET', path(1, devices))).devices.results[0];
+  const elsewhere = await service.organization();
+  await service.ok('PUT', `/api/v1/devices/${last.id}`, {
+    headers: { etag: last.version },
+    body: { organizationId: elsewhere.id },
+  });
+  const text = await readAll(reader);
+  t.ok(text.endsWith('\r\n0\r\n\r\n'));
+  t.equal(text.match(/"serialNumber":/g)?.length, devices - 1);
+  t.notMatch(text, last.id);
+});
+
+t.test('a batch of long pages holds one piece of one of them at a time', async (t) => {
+  const { hostname, port } = new URL(service.server.url);
+  const body = JSON.stringify({ requests: Array(50).fill({ method: 'GET', path: path(1000) }) });
+  const accepted = once(service.server.app.server, 'connection') as Promise<[Socket]>;
+  const reader = connect(Number(port), hostname);
+  t.teardown(() => reader.destroy());
+  reader.pause();
+  const head = `Authorization: Bearer ${endUser.token}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
+  reader.write(`POST /api/v1/batch HTTP/1.1\r\nHost: x\r\n${head}\r\n\r\n${body}`);
+  const [sender] = await accepted;
+  let before = -1;
+  for (; before !== sender.bytesWritten; await othersAreServed(20)) before = sender.bytesWritten;
+  t.ok(sender.bytesWritten > 0 && sender.bytesWritten < devices * 60_000, `${sender.bytesWritten} bytes made`);
+  t.ok(sender.writableLength < 4 * 1024 * 1024, `${sender.writableLength} bytes are held`);
+});
