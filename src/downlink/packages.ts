@@ -8,6 +8,7 @@ import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
 import { entityResponse, entityRoutes, etagHeaders, idParams, readEtag, sendEntity } from '../entity/routes.js';
+import { showSlices } from '../entity/row-slices.js';
 import {
   change,
   demandLive,
@@ -133,13 +134,13 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
   async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
     access.demand(caller, state === 'live' ? 'read' : 'delete', 'firmwarePackage');
     access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(registry.query, caller, listing, query, state);
-    if (!rows) return { results: undefined, meta };
-    const files = await filesOf(
-      registry.query,
-      rows.map(({ id }) => id),
-    );
-    return { results: rows.map((row) => showPackage(row, files.get(row.id) ?? [])), meta };
+    const { rows, meta } = await list(ctx, caller, listing, query, state);
+    const prepare = async (_: Caller, some: FirmwarePackage[]) => {
+      const ids = some.map(({ id }) => id);
+      const files = await filesOf(registry.query, ids);
+      return (row: FirmwarePackage) => showPackage(row, files.get(row.id) ?? []);
+    };
+    return { results: rows && showSlices(rows, prepare), meta };
   }
 
   async function readTrash(caller: Caller, id: string) {
