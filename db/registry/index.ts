@@ -183,16 +183,16 @@ export class Registry {
     return credential;
   }
 
-  certificate(fingerprint: string): CertificateRow | undefined {
-    return this.#lookups.certificate.get(fingerprint);
+  certificates(fingerprint: string): CertificateRow[] {
+    return this.#lookups.certificates.all(fingerprint);
   }
 
-  /** Whether there is a live certificate or CA. */
+  /** Whether there is a live certificate or an active CA. */
   hasCertificates(): boolean {
     return this.#lookups.anyCertificate.get() === 1;
   }
 
-  /** CAs of this subject, in all accounts. */
+  /** Active CAs of this subject, in all accounts. */
   authoritiesNamed(subject: string): AuthorityRow[] {
     return this.#lookups.authorities.all(subject);
   }
@@ -276,18 +276,18 @@ function prepareLookups(reader: Sqlite.Database) {
               "previousHash", "previousGeneration", "previousUntil"
        FROM "credentials" WHERE "entityId" = ?`,
     ),
-    certificate: reader.prepare<[string], CertificateRow>(
+    certificates: reader.prepare<[string], CertificateRow>(
       'SELECT "id", "accountId", "entityId" FROM "certificates" WHERE "fingerprint" = ? AND "deleted" IS NULL',
     ),
     anyCertificate: reader
       .prepare<[], number>(
         `SELECT EXISTS (SELECT 1 FROM "certificates" WHERE "deleted" IS NULL)
-         OR EXISTS (SELECT 1 FROM "certificateAuthorities" WHERE "deleted" IS NULL)`,
+         OR EXISTS (SELECT 1 FROM "certificateAuthorities" WHERE "state" = 'active' AND "deleted" IS NULL)`,
       )
       .pluck(),
     authorities: reader.prepare<[string], AuthorityRow>(
       `SELECT "id", "accountId", "certificate", "createDevices" FROM "certificateAuthorities"
-       WHERE "subject" = ? AND "deleted" IS NULL ORDER BY "id"`,
+       WHERE "subject" = ? AND "state" = 'active' AND "deleted" IS NULL ORDER BY "id"`,
     ),
     certificateEnd: endOf(reader, 'certificates'),
     authorityEnd: endOf(reader, 'certificateAuthorities'),

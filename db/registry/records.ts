@@ -44,9 +44,10 @@ export const IdentityRecord = Type.Object({
   passwordHash: OptionalText,
   organizationsMade: Type.Integer(),
   created: DateText,
-  emailUnproven: Type.Integer({
-    description: '1 when somebody registered it who has not shown that the address is theirs.',
+  emailConfirmed: Type.Integer({
+    description: '1 when somebody has shown that the address is theirs: by a mailed token, or by a provider.',
   }),
+  passwordChosenBy: OptionalText,
   name: OptionalText,
   firstName: OptionalText,
   lastName: OptionalText,
@@ -295,6 +296,8 @@ export const CertificateAuthorityRecord = Type.Object({
   createDevices: Type.Integer(),
   deviceTemplateId: OptionalId,
   organizationId: OptionalId,
+  state: Type.String({ description: '`pending` until the account has shown that it holds the key, then `active`.' }),
+  challenge: OptionalText,
 });
 
 /** When a device has published first since it was provisioned. */

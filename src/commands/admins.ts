@@ -12,7 +12,7 @@ export async function adminCreate(args: string[]): Promise<void> {
     const { registry, clock, audit, values } = files;
     const [accountId, email] = [await accountOf(files), demanded(values, 'email')];
     const { password, passwordHash } = await new Passwords().choose('password', values.password, email);
-    const identity = newIdentity(clock, 'email', { accountId, email, passwordHash });
+    const identity = newIdentity(clock, 'email', { accountId, email, passwordHash, passwordChosenBy: 'operator' });
     await registry.transaction(async (tx) => {
       await insertIdentity(tx, 'email', identity);
       const row = { ...stamp(clock, { id: identity.id, accountId }), userId: identity.id };
@@ -40,7 +40,8 @@ export async function adminResetPassword(args: string[]): Promise<void> {
       throw new UsageError(`There is no admin ${email}.`);
     const { password, passwordHash } = await new Passwords().choose('password', values.password, email);
     await registry.transaction(async (tx) => {
-      await tx.updateTable('identities').set({ passwordHash }).where('id', '=', identity.id).execute();
+      const chosen = { passwordHash, passwordChosenBy: 'operator' };
+      await tx.updateTable('identities').set(chosen).where('id', '=', identity.id).execute();
       await endSessions(tx, clock, identity.id);
       for (const table of ['mailedTokens', 'mfaLogins'] as const)
         await tx.deleteFrom(table).where('userId', '=', identity.id).execute();

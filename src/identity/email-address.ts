@@ -111,7 +111,7 @@ async function askNewAddress(
 async function changeAddressAsAdmin(ctx: Context, caller: Caller, person: Person, email: string): Promise<void> {
   await writeAs(ctx, caller, undefined, async (tx) => {
     if (await isAccountUser(tx, person.id)) throw new PlatformError('forbidden');
-    await changeAddress(tx, 'newEmailAddress', person, email);
+    await changeAddress(tx, 'newEmailAddress', person, { email, emailConfirmed: 0 });
     await ctx.audit.record(tx, {
       event: 'emailChanged',
       outcome: 'success',
@@ -130,7 +130,7 @@ async function confirmAddress(ctx: Context, given: string, address: string): Pro
     if (!token?.email || !(await spendMailedToken(tx, token))) throw new PlatformError('badToken');
     const identities = tx.selectFrom('identities').selectAll().where('id', '=', token.userId);
     const person = await identities.executeTakeFirstOrThrow();
-    await changeAddress(tx, 'token', person, token.email);
+    await changeAddress(tx, 'token', person, { email: token.email, emailConfirmed: 1 });
     await ctx.audit.record(tx, {
       event: 'emailChanged',
       outcome: 'success',
@@ -143,10 +143,20 @@ async function confirmAddress(ctx: Context, given: string, address: string): Pro
   await tellFormerAddress(ctx, person);
 }
 
-/** What the former address has proven is void from now on: tokens mailed to it, and links to providers by it. */
-async function changeAddress(tx: Tx, path: string, person: Person, email: string): Promise<void> {
+/**
+ * What the former address has proven is void from now on: tokens mailed to it, links to providers by it, and that the
+ * password is its owner's. `emailConfirmed` is 1 when a token from the new address has come.
+ */
+async function changeAddress(
+  tx: Tx,
+  path: string,
+  person: Person,
+  { email, emailConfirmed }: { email: string; emailConfirmed: 0 | 1 },
+): Promise<void> {
   await demandFree(tx, path, person, email);
-  const changes = { email, emailKey: emailKey(email), emailUnproven: 0 };
+  const changes = { email, emailKey: emailKey(email), emailConfirmed };
+  const chosen = tx.updateTable('identities').set({ passwordChosenBy: 'other' }).where('id', '=', person.id);
+  await chosen.where('passwordChosenBy', '=', 'owner').execute();
   const { numUpdatedRows } = await tx
     .updateTable('identities')
     .set(changes)

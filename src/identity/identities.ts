@@ -2,12 +2,13 @@
 
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
+import { type Caller, isAccountWide } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import { isEmail } from '../entity/values.js';
 import { invalid, PlatformError } from '../errors.js';
 import { laneOf } from '../fair-queue.js';
 import { newId } from '../ids.js';
+import type { PasswordChooser } from './grants.js';
 import type { Passwords } from './secrets/passwords.js';
 import type { Sessions } from './sessions/sessions.js';
 
@@ -24,11 +25,18 @@ export async function findIdentity(db: Db, accountId: string, email: string): Pr
     .executeTakeFirst();
 }
 
+/** A password and who chose it; both null where there is none. */
+export type ChosenPassword =
+  | { passwordHash: string; passwordChosenBy: PasswordChooser }
+  | { passwordHash: null; passwordChosenBy: null };
+
+export const noPassword = { passwordHash: null, passwordChosenBy: null } as const;
+
 /** A new identity as it will be stored. @throws PlatformError 400 with 106 naming `path` when the e-mail is none. */
 export function newIdentity(
   clock: Clock,
   path: string,
-  { accountId, email, passwordHash }: { accountId: string; email: string; passwordHash: string | null },
+  { accountId, email, ...password }: { accountId: string; email: string } & ChosenPassword,
 ): Row<'identities'> {
   demandEmail(path, email);
   return {
@@ -36,10 +44,10 @@ export function newIdentity(
     accountId,
     email,
     emailKey: emailKey(email),
-    passwordHash,
+    ...password,
     organizationsMade: 0,
     created: timestamp(clock),
-    emailUnproven: 0,
+    emailConfirmed: 0,
     name: null,
     firstName: null,
     lastName: null,
@@ -68,9 +76,11 @@ export async function identityFor(
 ): Promise<Row<'identities'>> {
   if (createIdmUser !== true) throw invalid('createIdmUser', 'must be true, or userId an existing identity');
   if (email === undefined) throw invalid('idmUserEmail', 'is required');
-  const identity = newIdentity(clock, 'idmUserEmail', { accountId: caller.accountId, email, passwordHash: null });
+  const { accountId } = caller;
+  const identity = newIdentity(clock, 'idmUserEmail', { accountId, email, ...noPassword });
   if (password === undefined) return identity;
-  return { ...identity, passwordHash: await passwords.hashNew('idmUserPassword', password, email, laneOf(caller)) };
+  const passwordHash = await passwords.hashNew('idmUserPassword', password, email, laneOf(caller));
+  return { ...identity, passwordHash, passwordChosenBy: isAccountWide(caller) ? 'admin' : 'other' };
 }
 
 /** @throws PlatformError 400 with 110 when the e-mail belongs to an account user, with 106 when to somebody else. */
@@ -123,26 +133,13 @@ export async function setPassword(
   tx: Tx,
   { sessions }: { sessions: Sessions },
   userId: string,
-  passwordHash: string,
+  { passwordHash, passwordChosenBy }: Exclude<ChosenPassword, { passwordHash: null }>,
   except?: string,
 ): Promise<string[]> {
-  await tx.updateTable('identities').set({ passwordHash }).where('id', '=', userId).execute();
+  await tx.updateTable('identities').set({ passwordHash, passwordChosenBy }).where('id', '=', userId).execute();
   for (const table of ['mailedTokens', 'mfaLogins'] as const)
     await tx.deleteFrom(table).where('userId', '=', userId).execute();
   return sessions.endAll(tx, userId, except);
-}
-
-/**
- * The owner of the address has come, by a proof that is not a password, to an identity that somebody registered without
- * showing that it was theirs: what that somebody has set up ends. The ids of the sessions that end.
- */
-export async function claimUnproven(tx: Tx, { sessions }: { sessions: Sessions }, userId: string): Promise<string[]> {
-  const unproven = tx.updateTable('identities').set({ emailUnproven: 0, passwordHash: null });
-  const { numUpdatedRows } = await unproven.where('id', '=', userId).where('emailUnproven', '=', 1).executeTakeFirst();
-  if (numUpdatedRows === 0n) return [];
-  for (const table of ['mailedTokens', 'mfaLogins', 'mfaMethods', 'recoveryCodes'] as const)
-    await tx.deleteFrom(table).where('userId', '=', userId).execute();
-  return sessions.endAll(tx, userId);
 }
 
 /** @throws PlatformError 400 with 106 naming `path`. */

@@ -10,6 +10,7 @@ import { type Caller, isAccountWide } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';
 import { headingFor, invitationLetter, sendLetter } from '../emails/texts.js';
+import { checkPassword, type Ended, type Grant } from './grants.js';
 import { insertIdentity } from './identities.js';
 import { makeMailedToken } from './secrets/mailed-tokens.js';
 
@@ -20,7 +21,8 @@ const mostByEndUser = 100;
 /** The property of an answer that tells of an invitation. */
 export const invitationSent = Type.Optional(
   Type.Boolean({
-    description: 'When somebody was made without a password: whether the mail server took the invitation.',
+    description:
+      'When the person has no password, or one that others chose and that is void now: whether the mail server took the invitation.',
   }),
 );
 
@@ -30,6 +32,12 @@ interface Invitation {
   token: string;
   /** Takes back that the letter was counted, when it does not go out. */
   uncount: () => void;
+}
+
+/** What a new right brings with it, after the commit: `ended` connections, and perhaps an invitation to be sent. */
+interface Granted {
+  ended: Ended;
+  invitation: Invitation | undefined;
 }
 
 export class Invitations {
@@ -42,7 +50,7 @@ export class Invitations {
   }
 
   /** Before an identity is made: @throws PlatformError 429 for an end-user who has invited too many. */
-  demandRoom(caller: Caller, { passwordHash }: Row<'identities'>): void {
+  demandRoom(caller: Caller, { passwordHash }: Pick<Row<'identities'>, 'passwordHash'>): void {
     if (passwordHash === null && !isAccountWide(caller)) this.#sent.take(caller.id);
   }
 
@@ -51,7 +59,7 @@ export class Invitations {
    * @throws PlatformError 400/110 for the e-mail of an account user, 400/106 for one that is taken, 429 for an end-user
    * after too many letters to that address.
    */
-  async makeIdentity(tx: Tx, caller: Caller, identity: Row<'identities'>): Promise<Invitation | undefined> {
+  async makeIdentity(tx: Tx, caller: Caller, identity: Row<'identities'>): Promise<Granted> {
     await insertIdentity(tx, 'idmUserEmail', identity);
     const isInvited = identity.passwordHash === null;
     await this.#ctx.audit.record(tx, {
@@ -62,7 +70,33 @@ export class Invitations {
       target: { kind: 'identity', id: identity.id },
       details: { isInvited },
     });
-    if (!isInvited) return undefined;
+    const ended = { sessionIds: [], entityIds: [] };
+    return { ended, invitation: isInvited ? await this.#invite(tx, caller, identity) : undefined };
+  }
+
+  /**
+   * Checks the password of an identity that gets more rights (grants.ts); an invitation when that has voided it, and for a
+   * new admin who has none. @throws PlatformError 429 for an end-user who has invited too many.
+   */
+  async grant(
+    tx: Tx,
+    caller: Caller,
+    identity: Row<'identities'>,
+    grant: Exclude<Grant, 'provider'>,
+  ): Promise<Granted> {
+    const ended = await checkPassword(tx, this.#ctx, identity, grant);
+    const isAdmin = grant === 'accountUser';
+    // An application may hold one that it asked for while this was no admin.
+    if (isAdmin) await tx.deleteFrom('mailedTokens').where('userId', '=', identity.id).execute();
+    const password = tx.selectFrom('identities').select('passwordHash').where('id', '=', identity.id);
+    const hasNone = (await password.executeTakeFirst())?.passwordHash === null;
+    const isVoid = hasNone && identity.passwordHash !== null;
+    if (!isVoid && !(isAdmin && hasNone)) return { ended, invitation: undefined };
+    this.demandRoom(caller, { passwordHash: null });
+    return { ended, invitation: await this.#invite(tx, caller, identity) };
+  }
+
+  async #invite(tx: Tx, caller: Caller, identity: Row<'identities'>): Promise<Invitation> {
     const { id, accountId, email } = identity;
     const uncount = isAccountWide(caller) ? () => {} : this.#ctx.letterLimits.count({ accountId, to: email });
     const token = await makeMailedToken(tx, this.#ctx.clock, { accountId, userId: id, kind: 'invitation' });

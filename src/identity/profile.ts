@@ -15,6 +15,7 @@ import { nameIgnored } from '../entity/routes.js';
 import { PlatformError } from '../errors.js';
 import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
+import type { PasswordChooser } from './grants.js';
 import { setPassword } from './identities.js';
 import { longestPassword } from './secrets/passwords.js';
 
@@ -28,6 +29,7 @@ export const profileShape = Type.Object(
     userId: Id,
     accountId: Id,
     emailAddress: Type.String(),
+    emailConfirmed: Type.Boolean({ description: 'Whether somebody has shown that the address is theirs.' }),
     createdAt: DateText,
     name: text,
     firstName: text,
@@ -67,6 +69,7 @@ export function showProfile(identity: Row<'identities'>): Static<typeof profileS
     userId: id,
     accountId,
     emailAddress: email,
+    emailConfirmed: identity.emailConfirmed === 1,
     createdAt: created,
     name,
     firstName,
@@ -217,7 +220,9 @@ async function changePassword(ctx: Context, caller: Caller, body: Static<typeof 
     // Somebody else has changed it while the hash was computed.
     if ((await now.executeTakeFirst())?.passwordHash !== identity.passwordHash) throw wrong();
     await ctx.audit.record(tx, { ...about, outcome: 'success' });
-    return setPassword(tx, ctx, userId, passwordHash, caller.sessionId);
+    // Whoever knew the old one has chosen the new one: that proves no more than the old one did.
+    const passwordChosenBy = caller.id === userId ? (identity.passwordChosenBy as PasswordChooser) : 'admin';
+    return setPassword(tx, ctx, userId, { passwordHash, passwordChosenBy }, caller.sessionId);
   });
   for (const sessionId of ended) ctx.revocations.note(caller, ctx.broker.loginEnded(sessionId));
 }

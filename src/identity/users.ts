@@ -12,7 +12,7 @@ import { PlatformError } from '../errors.js';
 import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { noteAnswer } from '../http/idempotency.js';
-import { insertIdentity, longestEmail, newIdentity } from './identities.js';
+import { insertIdentity, longestEmail, newIdentity, noPassword } from './identities.js';
 import { names, profileShape, seenAsEndUsers, showProfile } from './profile.js';
 import { longestPassword } from './secrets/passwords.js';
 
@@ -123,10 +123,11 @@ export function userRoutes(app: App, ctx: Context): void {
 /** @throws PlatformError 400/106 for a password against the policy or a taken e-mail, 400/110 for an account user's. */
 async function register(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
   const { accountId, emailAddress: email, password, name = null, firstName = null, lastName = null } = body;
-  const blank = newIdentity(ctx.clock, 'emailAddress', { accountId, email, passwordHash: null });
+  const blank = newIdentity(ctx.clock, 'emailAddress', { accountId, email, ...noPassword });
   const passwordHash = await ctx.passwords.hashNew('password', password, email, laneOf(caller));
   const given = { name, firstName, lastName, phoneNumber: body.phoneNumber ?? null };
-  const identity = { ...blank, ...given, passwordHash, emailUnproven: 1 };
+  // Whoever sends it may have made up the address.
+  const identity = { ...blank, ...given, passwordHash, passwordChosenBy: 'other' };
   const answer = { userId: identity.id, emailAddress: email, accountId, createdAt: identity.created };
   await writeAs(ctx, caller, undefined, async (tx) => {
     await insertIdentity(tx, 'emailAddress', identity);

@@ -12,6 +12,7 @@ import { plainRoutes } from '../entity/plain-routes.js';
 import { insert, stamp, trash } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
+import { endVoided, readIdentity } from '../identity/grants.js';
 import { identityFor, longestEmail } from '../identity/identities.js';
 import { Invitations, invitationSent } from '../identity/invitations.js';
 import { longestPassword } from '../identity/secrets/passwords.js';
@@ -51,29 +52,17 @@ export function accountUserRoutes(app: App, ctx: Context): void {
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     const identity = body.userId === undefined ? await identityFor(ctx, caller, body) : undefined;
-    const { row, invitation } = await writeAs(ctx, caller, undefined, async (tx) => {
-      const invitation = identity && (await invitations.makeIdentity(tx, caller, identity));
+    const { row, invitation, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
+      const { invitation, ended } = identity
+        ? await invitations.makeIdentity(tx, caller, identity)
+        : await invitations.grant(tx, caller, await demandPromotable(tx, caller, body.userId ?? ''), 'accountUser');
       const userId = identity?.id ?? body.userId ?? '';
-      if (!identity) {
-        const existing = await tx
-          .selectFrom('identities')
-          .select('accountId')
-          .where('id', '=', userId)
-          .executeTakeFirst();
-        if (existing?.accountId !== caller.accountId) throw unknownReference('userId');
-        // An identity is never both (spec 1), and one that is an account user already is not made one again.
-        for (const table of ['endUsers', 'accountUsers'] as const) {
-          const taken = tx.selectFrom(table).select('id').where('userId', '=', userId).where('deleted', 'is', null);
-          if (await taken.executeTakeFirst()) throw new PlatformError('userExists');
-        }
-        // An application may hold one that it asked for while this was no admin.
-        await tx.deleteFrom('mailedTokens').where('userId', '=', userId).execute();
-      }
       const row = await insert(tx, 'accountUsers', { ...stamp(clock, caller), userId });
       await note(tx, 'accountUserCreated', caller, row);
-      return { row, invitation };
+      return { row, invitation, ended };
     });
     access.identityChanged(row.userId);
+    endVoided(ctx, caller, ended);
     return { ...show(row), ...(await invitations.send(invitation)) };
   }
 
@@ -119,4 +108,18 @@ export function accountUserRoutes(app: App, ctx: Context): void {
       run: remove,
     },
   });
+}
+
+/**
+ * An identity of the account that may become an admin. @throws PlatformError 400/102 for one of another account or none,
+ * 400/110 for one that has a live end-user or is an admin already: an identity is never both.
+ */
+async function demandPromotable(tx: Tx, { accountId }: Caller, userId: string): Promise<Row<'identities'>> {
+  const identity = await readIdentity(tx, userId);
+  if (identity?.accountId !== accountId) throw unknownReference('userId');
+  for (const table of ['endUsers', 'accountUsers'] as const) {
+    const taken = tx.selectFrom(table).select('id').where('userId', '=', userId).where('deleted', 'is', null);
+    if (await taken.executeTakeFirst()) throw new PlatformError('userExists');
+  }
+  return identity;
 }

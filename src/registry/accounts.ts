@@ -37,7 +37,12 @@ export async function createAccount(
   const chosen = await passwords.choose('adminPassword', account.adminPassword, adminEmail);
   const { password: adminPassword, passwordHash } = chosen;
   const accountId = account.id ?? newAccountId(await countSlots(registry));
-  const identity = newIdentity(clock, 'adminEmail', { accountId, email: adminEmail, passwordHash });
+  const identity = newIdentity(clock, 'adminEmail', {
+    accountId,
+    email: adminEmail,
+    passwordHash,
+    passwordChosenBy: 'operator',
+  });
   const by = { id: identity.id, accountId };
 
   await registry.transaction(async (tx) => {

@@ -26,6 +26,7 @@ import {
 } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
+import { endVoided } from '../identity/grants.js';
 import { identityFor, isAccountUser, longestEmail } from '../identity/identities.js';
 import { Invitations } from '../identity/invitations.js';
 import { longestPassword } from '../identity/secrets/passwords.js';
@@ -76,23 +77,26 @@ export function endUserRoutes(app: App, ctx: Context): void {
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
     const identity = body.userId === undefined ? await identityFor(ctx, caller, body) : undefined;
     if (identity) invitations.demandRoom(caller, identity);
-    const { row, invitation } = await writeAs(ctx, caller, undefined, async (tx) => {
+    const { row, invitation, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandInto(tx, caller, 'organizationId', body.organizationId);
       const { accountId } = caller;
       const { organizationId, endUserTemplateId } = body;
       const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
       const template = await templateFor(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
-      const invitation = identity && (await invitations.makeIdentity(tx, caller, identity));
+      const { invitation, ended } = identity
+        ? await invitations.makeIdentity(tx, caller, identity)
+        : await invitations.grant(tx, caller, await existingIdentity(tx, ctx, caller, body.userId ?? ''), 'endUser');
       const row = await insert(tx, 'endUsers', {
         ...stamp(clock, caller),
         endUserTemplateId: template.id,
         organizationId: organization.id,
-        userId: identity?.id ?? (await existingIdentity(tx, ctx, caller, body.userId ?? '')),
+        userId: identity?.id ?? body.userId ?? '',
         fields: readNewFields(ctx.fields.of('endUsers', template.id), body, ctx.fields.limits),
       });
-      return { row, invitation };
+      return { row, invitation, ended };
     });
     await identityChanged(row);
+    endVoided(ctx, caller, ended);
     return { ...showOne(row), ...(await invitations.send(invitation)) };
   }
 
@@ -218,7 +222,12 @@ export function endUserRoutes(app: App, ctx: Context): void {
  * An identity of the account for one more end-user; an end-user may name only whom it can see.
  * @throws PlatformError 400/102 for an identity that is not there or out of reach, 400/110 for an account user's.
  */
-async function existingIdentity(tx: Tx, { access }: Context, caller: Caller, userId: string): Promise<string> {
+async function existingIdentity(
+  tx: Tx,
+  { access }: Context,
+  caller: Caller,
+  userId: string,
+): Promise<Row<'identities'>> {
   const identity = await tx.selectFrom('identities').selectAll().where('id', '=', userId).executeTakeFirst();
   if (!identity || identity.accountId !== caller.accountId) throw unknownReference('userId');
   if (!isAccountWide(caller)) {
@@ -228,5 +237,5 @@ async function existingIdentity(tx: Tx, { access }: Context, caller: Caller, use
     if (!inReach) throw unknownReference('userId');
   }
   if (await isAccountUser(tx, userId)) throw new PlatformError('userExists');
-  return identity.id;
+  return identity;
 }

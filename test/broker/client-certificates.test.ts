@@ -5,11 +5,19 @@ import { type ConnectionOptions, connect as connectTls, type SecureVersion, type
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
-import { Extension, KeyUsageFlags, type Made, makeAuthority, makeCertificate } from '../support/certificates.js';
+import {
+  Extension,
+  KeyUsageFlags,
+  type Made,
+  makeAuthority,
+  makeCertificate,
+  makeProof,
+  registerAuthority,
+} from '../support/certificates.js';
 import { type Json, nextMessage, type Service, startService } from '../support/service.js';
 import { certificate } from './certificate.js';
 import { hits } from './metrics.js';
-import { connectPacket, publishPacket, type RawClient, rawClient, speak } from './raw.js';
+import { connectPacket, publishPacket, type RawClient, rawClient, speak, subscribePacket } from './raw.js';
 
 const hour = 60 * 60_000;
 const versions: SecureVersion[] = ['TLSv1.2', 'TLSv1.3'];
@@ -35,6 +43,9 @@ const newDevice = (body: object = {}) =>
 const register = (entityId: string, { cert }: Made) =>
   service.create('/access/mqtt-certificates', 'mqttCertificate', { entityId, entityType: 'device', certificate: cert });
 const authority = (made: Made, body: object = {}, token = service.admin) =>
+  registerAuthority(service, made, body, token);
+/** Registers a CA without proving it, as anybody can. */
+const claimAuthority = (made: Made, body: object, token: string) =>
   service.create(
     '/access/certificate-authorities',
     'certificateAuthority',
@@ -444,11 +455,13 @@ t.test('a key of another account is worth nothing, however it is registered', as
     { accountId: other.accountId, name: 'T' },
     other.token,
   );
-  await authority(
+  const claimed = await claimAuthority(
     cross,
     { accountId: other.accountId, createDevices: true, deviceTemplateId: theirTemplate.id },
     other.token,
   );
+  const forged = await makeCertificate({ subject: `CN=${claimed.challenge}`, issuer: root });
+  t.match(await prove(claimed.id, forged, other.token), { status: 400 }, 'the root above it is another key');
   const id = randomUUID();
   const leaf = await makeCertificate({ subject: `CN=${id}`, issuer: ours });
   t.equal(await codeOf(t, leaf), 0);
@@ -467,11 +480,140 @@ t.test('a key of another account is worth nothing, however it is registered', as
     0,
     'registering the certificate of somebody else takes nothing away',
   );
-  const nameless = await join(t, leaf);
+  const nameless = await join(t, leaf, { clientId: 'nameless' });
   nameless.send(publishPacket(service.topic(id, 'chat'), 'x', { qos: 1, messageId: 1 }));
   t.match(await nameless.next(), { cmd: 'puback' });
   t.equal(await codeOf(t, leaf, { username: theirs.id }), 4);
 });
+
+const prove = (id: string, { cert }: Made, token = service.admin) =>
+  service.http('POST', `/api/v1/access/certificate-authorities/${id}/proof`, { token, body: { certificate: cert } });
+
+t.test(
+  'who registers the public CA of somebody else first gets none of its devices, and keeps it from nobody',
+  async (t) => {
+    const theirTemplate = await service.create(
+      '/devices/templates',
+      'deviceTemplate',
+      { accountId: other.accountId, name: service.unique('T') },
+      other.token,
+    );
+    const theirs = { accountId: other.accountId, createDevices: true, deviceTemplateId: theirTemplate.id };
+    const ca = await makeAuthority({ subject: 'CN=Victim' });
+    const stolen = await claimAuthority(ca, theirs, other.token);
+    t.match(stolen, { state: 'pending', challenge: /^[\w-]{43}$/ });
+    const mine = await authority(ca, { createDevices: true, deviceTemplateId: template.id });
+    t.match(mine, { state: 'active', challenge: null });
+
+    const [known, id] = [await newDevice(), randomUUID()];
+    const issue = (cn: string) => makeCertificate({ subject: `CN=${cn}`, issuer: ca });
+    const [old, fresh] = [await issue(known.id), await issue(id)];
+    t.equal(await codeOf(t, old), 0);
+    t.equal(await codeOf(t, fresh), 0);
+    t.equal((await service.ok('GET', `/api/v1/devices/${id}`)).device.accountId, service.accountId);
+
+    // The challenge of one account proves nothing for another, nor does any other certificate.
+    const wrong = { status: 400, body: { error: { code: 106, details: [{ path: 'certificate' }] } } };
+    t.match(
+      await prove(
+        stolen.id,
+        await makeProof(await makeAuthority({ subject: 'CN=Victim' }), stolen.challenge),
+        other.token,
+      ),
+      wrong,
+    );
+    for (const certificate of [old, ca, await issue('x')])
+      t.match(await prove(stolen.id, certificate, other.token), wrong);
+    t.match(await prove(stolen.id, await makeProof(ca, stolen.challenge)), { status: 404 }, 'not of another account');
+    t.equal(await codeOf(t, await issue(randomUUID()), { username: other.accountId }), 4, 'still pending');
+    t.match(await prove(mine.id, ca), { status: 200, body: { certificateAuthority: mine } }, 'again has no effect');
+  },
+);
+
+t.test('several accounts may have one CA, when each has proven it; CN or username say whose a device is', async (t) => {
+  const theirTemplate = await service.create(
+    '/devices/templates',
+    'deviceTemplate',
+    { accountId: other.accountId, name: service.unique('T') },
+    other.token,
+  );
+  const ca = await makeAuthority({ subject: 'CN=Shared' });
+  await authority(ca, { createDevices: true, deviceTemplateId: template.id });
+  const theirs = { accountId: other.accountId, createDevices: true, deviceTemplateId: theirTemplate.id };
+  await authority(ca, theirs, other.token);
+  const foreign = await service.create(
+    '/devices',
+    'device',
+    { accountId: other.accountId, serialNumber: 'F' },
+    other.token,
+  );
+  const own = await newDevice();
+  const issue = (cn: string) => makeCertificate({ subject: `CN=${cn}`, issuer: ca });
+  for (const device of [own, foreign]) {
+    const leaf = await issue(device.id);
+    for (const username of ['', device.id, device.accountId]) t.equal(await codeOf(t, leaf, { username }), 0, username);
+    const others = device === own ? other.accountId : service.accountId;
+    t.equal(await codeOf(t, leaf, { username: others }), 4, 'the CN is that of a device of one account');
+  }
+  const fresh = [randomUUID(), randomUUID()];
+  for (const [at, accountId] of [service.accountId, other.accountId].entries()) {
+    const id = fresh[at] ?? '';
+    const leaf = await issue(id);
+    t.equal(await codeOf(t, leaf), 4, 'nobody knows whose it is');
+    t.equal(await codeOf(t, leaf, { username: id }), 4);
+    t.equal(await codeOf(t, leaf, { username: accountId }), 0);
+    t.equal(await codeOf(t, leaf), 0, 'from now on its CN says it');
+    const token = at === 0 ? service.admin : other.token;
+    t.equal((await service.ok('GET', `/api/v1/devices/${id}`, { token })).device.accountId, accountId);
+  }
+});
+
+t.test(
+  'a certificate that another account has registered as well is its device’s that the username names',
+  async (t) => {
+    const foreign = await service.create(
+      '/devices',
+      'device',
+      { accountId: other.accountId, serialNumber: 'L' },
+      other.token,
+    );
+    const [device, leaf] = [await newDevice(), await makeCertificate()];
+    const body = { accountId: other.accountId, entityId: foreign.id, entityType: 'device', certificate: leaf.cert };
+    const stolen = await service.create('/access/mqtt-certificates', 'mqttCertificate', body, other.token);
+    await register(device.id, leaf);
+    const joined = async (username: string, deviceId: string) => {
+      const client = await join(t, leaf, { username, clientId: service.unique('c') });
+      if (client.returnCode !== 0) return client.returnCode;
+      const accountId = deviceId === device.id ? service.accountId : other.accountId;
+      client.send(subscribePacket(1, [`slipway/v1/${accountId}/d/${deviceId}/_rejected`, 0]));
+      t.match(await client.next(), { cmd: 'suback', granted: [0] }, 'which is granted to the device itself alone');
+      return 0;
+    };
+    t.equal(await joined(device.id, device.id), 0, 'the victim’s device stays the victim’s');
+    t.equal(await joined(service.accountId, device.id), 0);
+    t.equal(await codeOf(t, leaf), 4, 'empty: two accounts have it');
+    await service.ok('DELETE', `/api/v1/access/mqtt-certificates/${stolen.id}`, {
+      token: other.token,
+      headers: { etag: stolen.version },
+    });
+    t.equal(await codeOf(t, leaf), 0, 'empty: one account has it');
+
+    // Registered before the device has connected for the first time.
+    const ca = await makeAuthority({ subject: 'CN=Early' });
+    await authority(ca, { createDevices: true, deviceTemplateId: template.id });
+    const id = randomUUID();
+    const early = await makeCertificate({ subject: `CN=${id}`, issuer: ca });
+    await service.create(
+      '/access/mqtt-certificates',
+      'mqttCertificate',
+      { ...body, certificate: early.cert },
+      other.token,
+    );
+    t.equal(await codeOf(t, early), 4, 'refused rather than another account’s');
+    t.equal(await codeOf(t, early, { username: id }), 0);
+    t.equal((await service.ok('GET', `/api/v1/devices/${id}`)).device.accountId, service.accountId);
+  },
+);
 
 t.test('unknown certificates count as wrong secrets do; a registered one passes all the same', async (t) => {
   const device = await newDevice();

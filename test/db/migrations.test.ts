@@ -176,3 +176,42 @@ t.test('devices that were there before a step are counted and found by it', asyn
   t.equal(rows(path, `SELECT * FROM "devices_serialNumber_terms" WHERE "term" >= 'éé' AND "term" < 'éê'`).length, 1);
   t.equal(rows(path, `SELECT * FROM "devices_firmwareVersion_terms" WHERE "term" >= 'v1' AND "term" < 'v2'`).length, 1);
 });
+
+t.test('CAs from before are active; what an audit record says of passwords and addresses counts', async (t) => {
+  const { path, file, add } = await registryBefore(t, '0016-proofs');
+  const dates = { validFrom: '', validTo: '' };
+  const ca = { name: 'CA', certificate: '', fingerprint: 'f', subject: 's', ...dates, createDevices: 0 };
+  add('certificateAuthorities', { ...stamps, accountId: 'A', id: 'CA', ...ca });
+  const person = (id: string, emailUnproven: 0 | 1, passwordHash: string | null = 'h') =>
+    add('identities', { id, accountId: 'A', email: id, emailKey: id, passwordHash, created: '', emailUnproven });
+  person('stranger', 1);
+  for (const id of ['owner', 'mover', 'admin', 'linked', 'end-user']) person(id, 0);
+  person('invited', 0, null);
+  add('accountUsers', { ...stamps, accountId: 'A', id: 'AU', userId: 'admin' });
+  add('federatedIdentities', { accountId: 'A', issuer: 'i', subject: 's', userId: 'linked', created: '' });
+  const record = (event: string, targetId: string, details: object) =>
+    add('auditRecords', {
+      ...{ id: `${event} ${targetId}`, accountId: 'A', time: '', event, outcome: 'success', targetId },
+      details: JSON.stringify(details),
+    });
+  for (const id of ['owner', 'mover']) record('passwordChanged', id, { with: 'token' });
+  record('emailChanged', 'mover', {});
+  file.close();
+  await migrate(path, registryMigrations);
+  t.same(rows(path, 'SELECT "state", "challenge" FROM "certificateAuthorities"'), [
+    { state: 'active', challenge: null },
+  ]);
+  const found = rows(path, 'SELECT "id", "emailConfirmed", "passwordChosenBy" FROM "identities" ORDER BY "id"');
+  t.same(
+    found.map((row) => Object.values(row as object)),
+    [
+      ['admin', 0, 'operator'],
+      ['end-user', 0, 'admin'],
+      ['invited', 0, null],
+      ['linked', 1, 'admin'],
+      ['mover', 1, 'other'],
+      ['owner', 1, 'owner'],
+      ['stranger', 0, 'other'],
+    ],
+  );
+});

@@ -71,7 +71,7 @@ ${node} ${fixture} "$partition" </dev/null >/dev/null 2>&1 &`,
     'GET',
     `/api/v1/access/certificate-authorities?accountId=${service.accountId}`,
   );
-  t.match(certificateAuthorities.results, [{ name: 'Units CA', createDevices: true }]);
+  t.match(certificateAuthorities.results, [{ name: 'Units CA', createDevices: true, state: 'active' }]);
   const claimed = list.devices.results[0];
   t.match(stdout, `{"deviceId":"${claimed.id}"}`);
   const { endUsers } = await service.ok('GET', `/api/v1/end-users?accountId=${service.accountId}`);

@@ -29,10 +29,13 @@ t.before(async () => {
   service = await startService(t, {
     env: { SLIPWAY_TLS_CERT: join(desk, 'server.pem'), SLIPWAY_TLS_KEY: join(desk, 'server.key') },
   });
-  await service.create('/access/certificate-authorities', 'certificateAuthority', {
-    name: 'Units CA',
-    certificate: readFileSync(join(desk, 'units-ca.pem'), 'utf8'),
-  });
+  const path = '/access/certificate-authorities';
+  const certificate = readFileSync(join(desk, 'units-ca.pem'), 'utf8');
+  const ca = await service.create(path, 'certificateAuthority', { name: 'Units CA', certificate });
+  // The program signs what a unit is called; here that is the challenge.
+  const proof = execFileSync('sh', [join(desk, 'certify.sh'), ca.challenge, ''], { cwd: desk, encoding: 'utf8' });
+  const signed = proof.slice(0, proof.indexOf('-----BEGIN PRIVATE KEY'));
+  await service.ok('POST', `/api/v1${path}/${ca.id}/proof`, { body: { certificate: signed } });
 });
 
 /** Connects as firmware does that has this file and nothing else, and publishes. */

@@ -66,6 +66,7 @@ t.test('a profile is read by its owner, by admins, and by those who see the pers
     userId: kid.userId,
     accountId: service.accountId,
     emailAddress: kid.email,
+    emailConfirmed: false,
     createdAt: new Date(now).toISOString(),
     name: null,
     firstName: null,

@@ -10,6 +10,7 @@ import {
   type Made,
   makeAuthority,
   makeCertificate,
+  makeProof,
   rsa,
   type Wanted,
 } from '../support/certificates.js';
@@ -97,7 +98,7 @@ t.test('the first certificate activates a defined device, which says so; it is s
   t.same(await events(device.id), ['certificateRegistered', 'certificateRegistered']);
 });
 
-t.test('a certificate belongs to one device of the whole service, until it is deleted', async (t) => {
+t.test('a certificate belongs to one device of its account, until it is deleted', async (t) => {
   const [one, two] = [await newDevice(), await newDevice()];
   const made = await makeCertificate();
   const first = await registered(one.id, made);
@@ -109,7 +110,7 @@ t.test('a certificate belongs to one device of the whole service, until it is de
     other.token,
   );
   const body = { accountId: other.accountId, entityId: theirs.id, entityType: 'device', certificate: made.cert };
-  t.match(await send(certificates, body, other.token), refusal('certificate', /Another one/));
+  t.equal((await send(certificates, body, other.token)).status, 200, 'another account may have it, too');
   t.match(await send(certificates, { ...body, accountId: service.accountId }), {
     status: 400,
     body: { error: { code: 102 } },
@@ -190,7 +191,7 @@ t.test('lists filter by device, fingerprint and date; a cursor on what expires',
   t.equal(await gauge('device'), 0);
 });
 
-t.test('a CA is one, belongs to one account, and makes only what is there', async (t) => {
+t.test('a CA is one, once in an account, and makes only what is there', async (t) => {
   const root = await makeAuthority();
   const post = (certificate: string, body: object = {}, token = service.admin) =>
     send(authorities, { name: service.unique('CA'), certificate, ...body }, token);
@@ -204,7 +205,16 @@ t.test('a CA is one, belongs to one account, and makes only what is there', asyn
     organizationId: null,
   });
   t.match(await post(root.cert), refusal('certificate', /Another one/));
-  t.match(await post(root.cert, { accountId: other.accountId }, other.token), refusal('certificate', /Another one/));
+  const theirs = (await post(root.cert, { accountId: other.accountId }, other.token)).body.certificateAuthority;
+  t.match(theirs, { state: 'pending', challenge: /^[\w-]{43}$/ });
+  t.not(theirs.challenge, answer.body.certificateAuthority.challenge);
+  t.same(await listed(authorities, { state: 'pending', name: 'factory' }), [answer.body.certificateAuthority.id]);
+  const { id: rootId, challenge } = answer.body.certificateAuthority;
+  const proof = { certificate: (await makeProof(root, challenge)).cert };
+  const proven = await service.http('POST', `${authorities}/${rootId}/proof`, { body: proof });
+  t.match(proven.body.certificateAuthority, { state: 'active', challenge: null, version: '2' });
+  t.equal(proven.headers.get('etag'), '"2"');
+  t.same(await events(rootId), ['certificateAuthorityRegistered', 'certificateAuthorityProven']);
   const second = await makeAuthority({ issuer: root, subject: 'CN=below', keyUsage: KeyUsageFlags.keyCertSign });
   t.match(await post(second.cert, { name: 'factory' }), refusal('name', /Another one/));
   t.match(await post((await makeCertificate()).cert), refusal('certificate', /CA:TRUE/));

@@ -211,6 +211,7 @@ const table = `
   PUT /api/v1/access/certificate-authorities/{id}   | body deviceTemplateId: deviceTemplate           | 400/102 | 403/21  | 403/21
   PUT /api/v1/access/certificate-authorities/{id}   | body organizationId: organization               | 400/102 | 403/21  | 403/21
   DELETE /api/v1/access/certificate-authorities/{id}| path id: certificateAuthority                   | 404/100 | 403/21  | 403/21
+  POST /api/v1/access/certificate-authorities/{id}/proof | path id: certificateAuthority              | 404/100 | 403/21  | 403/21
   POST /api/v1/association/create-association-code  | body deviceId: device                           | 404/100 | 403/21  | 403/21
   POST /api/v1/association/start-association-with-code | body associationCode: code                   | 404/100 | 422/106 | 403/21
   POST /api/v1/association/start-association-with-code | body endUserId: endUser                      | 400/102 | 400/102 | 403/21
@@ -754,6 +755,7 @@ function bodyOf({ method, path, parameter }: Row, { own, organizationBody }: Cal
       certificate: spare,
     },
     '/api/v1/access/certificate-authorities': { accountId, name: 'changed', certificate: spare },
+    '/api/v1/access/certificate-authorities/{id}/proof': { certificate: spare },
     '/api/v1/devices/{id}/replace': { serialNumber: 'changed' },
     '/api/v1/provisioning/verify': { timeoutSeconds: 0 },
     '/api/v1/users/{userId}/mfa/sms': { phoneNumber: '+15550100' },

@@ -2,6 +2,7 @@
 import { KeyObject, webcrypto } from 'node:crypto';
 import './reflection.js';
 import * as x509 from '@peculiar/x509';
+import type { Json, Service } from './service.js';
 
 x509.cryptoProvider.set(webcrypto as never);
 
@@ -72,5 +73,24 @@ export async function makeCertificate(wanted: Wanted = {}): Promise<Made> {
 /** A CA; its name has a comma in it. */
 export const makeAuthority = (wanted: Wanted = {}): Promise<Made> =>
   makeCertificate({ subject: 'O="Acme, Inc", CN=Factory', ca: true, ...wanted });
+
+/** What shows that somebody holds the key of a CA. */
+export const makeProof = (issuer: Made, challenge: string): Promise<Made> =>
+  makeCertificate({ subject: `CN=${challenge}`, issuer });
+
+/** Registers a CA and proves that its key is there. */
+export async function registerAuthority(
+  service: Service,
+  made: Made,
+  body: object = {},
+  token = service.admin,
+): Promise<Json> {
+  const path = '/access/certificate-authorities';
+  const all = { name: made.fingerprint, certificate: made.cert, ...body };
+  const { id, challenge } = await service.create(path, 'certificateAuthority', all, token);
+  const { cert } = await makeProof(made, challenge);
+  const proof = { token, body: { certificate: cert } };
+  return (await service.ok('POST', `/api/v1${path}/${id}/proof`, proof)).certificateAuthority;
+}
 
 export const { KeyUsageFlags, Extension } = x509;

@@ -15,7 +15,8 @@ import type { Context } from '../../context.js';
 import { find } from '../../entity/verbs.js';
 import { identityErrorCode, invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
-import { claimUnproven, findIdentity } from '../identities.js';
+import { checkPassword, endVoided, readIdentity } from '../grants.js';
+import { findIdentity } from '../identities.js';
 import { makeSecret, makeToken } from '../secrets/secrets.js';
 import { isFromOwnPage, sendCookieSession, sendTokens } from '../sessions/authentication.js';
 import { admitPerson, loginShape, renewalType } from '../sessions/login.js';
@@ -262,8 +263,12 @@ async function admit(
   if (caller?.accountId !== provider.accountId) throw new PlatformError('badCredentials');
   const who = { ...caller, address };
   if (linked === undefined) {
-    const ended = await ctx.registry.transaction((tx) => claimUnproven(tx, ctx, userId));
-    for (const id of ended) ctx.broker.loginEnded(id);
+    const ended = await ctx.registry.transaction(async (tx) => {
+      const identity = await readIdentity(tx, userId);
+      if (!identity) throw new PlatformError('badCredentials');
+      return checkPassword(tx, ctx, identity, 'provider');
+    });
+    endVoided(ctx, who, ended);
   }
   const check = async (tx: Tx) => {
     demandUnchanged(await find(tx, 'identityProviders', provider.id), version);
@@ -313,6 +318,7 @@ async function link(ctx: Context, tx: Tx, { accountId }: Provider, { issuer, sub
     .values({ accountId, issuer, subject, userId, created: timestamp(ctx.clock) })
     .onConflict((conflict) => conflict.doNothing())
     .execute();
+  await tx.updateTable('identities').set({ emailConfirmed: 1 }).where('id', '=', userId).execute();
 }
 
 /** Of ASCII letters only: others have small letters that are another's too. */

@@ -218,8 +218,8 @@ async function changeWithToken(
       details: { with: 'token' },
     });
     // Whoever has the token has the mailbox.
-    await tx.updateTable('identities').set({ emailUnproven: 0 }).where('id', '=', userId).execute();
-    return setPassword(tx, ctx, userId, passwordHash);
+    await tx.updateTable('identities').set({ emailConfirmed: 1 }).where('id', '=', userId).execute();
+    return setPassword(tx, ctx, userId, { passwordHash, passwordChosenBy: 'owner' });
   });
   for (const sessionId of ended) ctx.broker.loginEnded(sessionId);
 }

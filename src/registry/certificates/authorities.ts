@@ -1,4 +1,7 @@
-/** CAs of an account (decisions 6): what they sign lets in the device that it names; they may make it, too. */
+/**
+ * CAs of an account: a certificate that one has signed lets in the device that its CN names; the CA may create it, too. A
+ * CA is public, so it counts only when the account has shown that it holds the key; then several accounts may have it.
+ */
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
@@ -7,14 +10,16 @@ import type { Caller } from '../../access.js';
 import type { AuditEvent } from '../../audit/index.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
-import type { Listing } from '../../entity/listing.js';
+import { type Listing, oneOf } from '../../entity/listing.js';
 import { plainRoutes } from '../../entity/plain-routes.js';
-import { change, demandReference, find, insert, stamp, trash } from '../../entity/verbs.js';
+import { etagOf, idParams, nameIgnored } from '../../entity/routes.js';
+import { change, demandLive, demandReference, find, findReached, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
+import { makeSecret } from '../../identity/secrets/secrets.js';
 import { commonShape, showCommon } from '../shapes.js';
 import { certificateShape, pem, readValid, storedForm } from './certificates.js';
-import { authorityFault } from './x509.js';
+import { authorityFault, isSignedBy, readPem } from './x509.js';
 
 const mostOfAccount = 20;
 
@@ -31,9 +36,16 @@ const settable = {
 };
 const createBody = Type.Object({ accountId: Type.String(), name, certificate: pem, ...settable });
 const updateBody = Type.Object({ name: Type.Optional(name), ...settable });
+const proofBody = Type.Object({ certificate: pem });
 const shape = Type.Object({
   ...commonShape,
   name: Type.String(),
+  state: oneOf(['pending', 'active'], {
+    description: 'A pending CA lets nobody in, until `POST …/{id}/proof` has made it active.',
+  }),
+  challenge: Nullable(
+    Type.String({ description: 'The CN of the certificate that proves a pending CA; null when it is active.' }),
+  ),
   ...certificateShape,
   createDevices: Type.Boolean(),
   deviceTemplateId: Nullable(Type.String()),
@@ -42,7 +54,7 @@ const shape = Type.Object({
 
 const listing: Listing<'certificateAuthorities'> = {
   table: 'certificateAuthorities',
-  filters: { name: 'exact', fingerprint: 'exact' },
+  filters: { name: 'exact', fingerprint: 'exact', state: 'exact' },
   before: { expiresBefore: 'validTo' },
   sorts: ['created', 'lastModified', 'id', 'name', 'validTo'],
   defaultSort: 'created',
@@ -60,8 +72,8 @@ export function certificateAuthorityRoutes(app: App, ctx: Context): void {
     show,
     create: {
       summary: 'Register a CA of the account: its certificates let in the device of the account that their CN names',
-      description: `A CA belongs to the account that registers it first; an account has ${mostOfAccount} at most.`,
-      answer: 'What was registered.',
+      description: `The CA is \`pending\` and lets nobody in until it is proven: sign a certificate whose CN is the answer's \`challenge\` and send it to \`POST …/{id}/proof\`. Several accounts may have one CA. An account has ${mostOfAccount} at most.`,
+      answer: 'What was registered, with its `challenge`.',
       errors: ['unknownReference', 'notUnique'],
       body: createBody,
       run: (caller, body) => registerAuthority(ctx, caller, body),
@@ -82,6 +94,34 @@ export function certificateAuthorityRoutes(app: App, ctx: Context): void {
       run: (caller, id, version) => deleteAuthority(ctx, caller, id, version),
     },
   });
+  proofRoute(app, ctx);
+}
+
+function proofRoute(app: App, ctx: Context): void {
+  app.post(
+    '/access/certificate-authorities/:id/proof',
+    {
+      config: {
+        right: ['update', 'certificateAuthority'],
+        errors: ['notFound', 'deleted', 'forbidden'],
+        sends: ['etag', 'ignored'],
+      },
+      schema: {
+        tags: ['Credentials'],
+        summary: 'Prove that the account holds the key of a CA; from then on its certificates count',
+        params: idParams,
+        body: proofBody,
+        response: { 200: Type.Object({ certificateAuthority: shape }, { description: 'The CA, active.' }) },
+      },
+    },
+    async (request, reply) => {
+      const { caller, params, body } = request;
+      ctx.access.demand(caller, 'update', 'certificateAuthority');
+      const certificateAuthority = await proveAuthority(ctx, caller, params.id, body.certificate);
+      nameIgnored(request, reply, proofBody);
+      return reply.header('etag', etagOf(certificateAuthority)).send({ certificateAuthority });
+    },
+  );
 }
 
 /** @throws PlatformError 400/102 for a template or organization, 400/106 for a certificate that is no good CA's. */
@@ -97,10 +137,38 @@ async function registerAuthority(ctx: Context, caller: Caller, body: Static<type
     if (others.length >= mostOfAccount)
       throw invalid('accountId', `has ${mostOfAccount} certificate authorities, which is the most`);
     const path = others.some((other) => other.name === body.name) ? 'name' : 'certificate';
-    const made = { ...stamp(ctx.clock, caller), name: body.name, ...storedForm(certificate), ...may };
+    const unproven = { state: 'pending', challenge: makeSecret() };
+    const made = { ...stamp(ctx.clock, caller), name: body.name, ...storedForm(certificate), ...may, ...unproven };
     const row = await insert(tx, 'certificateAuthorities', made, path);
     await record(ctx, tx, caller, row, 'certificateAuthorityRegistered');
     return row;
+  });
+  return show(row);
+}
+
+/**
+ * Makes a CA active whose key the caller has shown to hold; proving it again has no effect.
+ * @throws PlatformError 404/100, 410/107, 400/106 for a certificate that proves nothing.
+ */
+async function proveAuthority(ctx: Context, caller: Caller, id: string, text: string) {
+  const before = demandLive(await findReached(ctx, caller, 'certificateAuthorities', id));
+  if (before.state === 'active') return show(before);
+  const certificate = readValid(text, ctx.clock);
+  const ca = readPem(before.certificate);
+  if (certificate.commonName !== before.challenge)
+    throw invalid('certificate', `must have the challenge as CN: ${before.challenge}`);
+  if (typeof ca === 'string' || !isSignedBy(certificate, ca))
+    throw invalid('certificate', 'must be signed by the key of this CA, with its subject as issuer');
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const found = await find(tx, 'certificateAuthorities', id);
+    if (!found) throw new PlatformError('notFound');
+    const now = demandLive(found);
+    if (now.state === 'active') return now;
+    const by = { caller, clock: ctx.clock };
+    const proven = { state: 'active', challenge: null };
+    const changed = await change(tx, 'certificateAuthorities', id, now.version, by, proven);
+    await record(ctx, tx, caller, changed, 'certificateAuthorityProven');
+    return changed;
   });
   ctx.broker.authorityRegistered();
   return show(row);
@@ -183,5 +251,16 @@ function show(row: Row<'certificateAuthorities'>) {
   const { fingerprint, subject, validFrom, validTo, certificate, deviceTemplateId, organizationId } = row;
   const said = { fingerprint, subject, validFrom, validTo, certificate };
   const createDevices = row.createDevices === 1;
-  return { ...showCommon(row), name: row.name, ...said, createDevices, deviceTemplateId, organizationId };
+  const state = row.state as 'pending' | 'active';
+  const { challenge } = row;
+  return {
+    ...showCommon(row),
+    name: row.name,
+    state,
+    challenge,
+    ...said,
+    createDevices,
+    deviceTemplateId,
+    organizationId,
+  };
 }

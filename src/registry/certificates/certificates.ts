@@ -70,7 +70,7 @@ export function certificateRoutes(app: App, ctx: Context): void {
     show,
     create: {
       summary: 'Register the certificate of a device, which may be self-signed',
-      description: `A certificate belongs to one device of the service; a device has ${mostOfDevice} at most.`,
+      description: `A certificate belongs to one device of the account; a device has ${mostOfDevice} at most. Where several accounts have registered one certificate, the device has to connect with its id, or the account id, as username.`,
       answer: 'What was registered; the ETag header and `entityVersion` have the version of the device.',
       errors: ['unknownReference', 'notUnique'],
       body: createBody,

@@ -2,7 +2,7 @@
 
 import { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
-import type { AuthorityRow, Registry } from '../../../db/registry/index.js';
+import type { AuthorityRow, CertificateRow, Registry } from '../../../db/registry/index.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
 import type { Access } from '../../access.js';
 import type { Audit } from '../../audit/index.js';
@@ -33,8 +33,9 @@ const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-
 
 /** What lets a device in, until when (milliseconds): a registered certificate, or a CA by way of others. */
 interface Ground {
-  /** The id of the certificate, or of the CA. */
+  /** The id of the certificate, or of the CA, and whose it is. */
   id: string;
+  accountId: string;
   validFrom: number;
   validTo: number;
 }
@@ -42,6 +43,7 @@ interface Ground {
 /** What a device shows for itself, and the device that may be made of it when it is not there yet. */
 interface Claim {
   deviceId: string;
+  accountId: string;
   ground: Ground;
   /** Milliseconds, of what a CA has issued: when it begins earlier, it is that of hardware that was replaced. */
   since?: number | undefined;
@@ -74,7 +76,7 @@ export class ClientCertificates {
   /** Whether it can be said whose this is without looking at signatures. */
   isKnown({ own }: PresentedCertificate): boolean {
     const fingerprint = fingerprintOf(own);
-    return this.#ctx.registry.certificate(fingerprint) !== undefined || this.#provenGround(fingerprint) !== undefined;
+    return this.#ctx.registry.certificates(fingerprint).length > 0 || this.#provenGround(fingerprint) !== undefined;
   }
 
   /** Whether a certificate, or a CA, is registered and has not expired. */
@@ -85,8 +87,8 @@ export class ClientCertificates {
   }
 
   /**
-   * Whose certificate it is; the client has proven in the handshake that it holds its key. `username` is the device's id,
-   * or empty. Makes the device where a CA says so; `address` is for the audit record.
+   * Whose certificate it is; the client has proven in the handshake that it holds its key. `username` is the id of the
+   * device or of its account, or empty. Makes the device where a CA says so; `address` is for the audit record.
    */
   async check(
     presented: PresentedCertificate,
@@ -118,10 +120,15 @@ export class ClientCertificates {
   ): Promise<CertificateCheck> {
     const { access, clock } = this.#ctx;
     const certificate = readable(presented.own);
-    const claim = certificate && this.#claimOf(certificate, presented.others);
+    const claim = certificate && this.#claimOf(certificate, presented.others, username);
     if (!certificate || !claim) return wrong('unknown certificate');
-    const { deviceId, ground, since = Number.NEGATIVE_INFINITY, maker } = claim;
-    if (username !== '' && username !== deviceId) return wrong('the certificate is that of another device');
+    if (claim === 'ambiguous')
+      return wrong(
+        'several accounts have this certificate or its CA: send the id of the device or of its account as username',
+      );
+    const { deviceId, accountId, ground, since = Number.NEGATIVE_INFINITY, maker } = claim;
+    if (username !== '' && username !== deviceId && username !== accountId)
+      return wrong('the certificate is that of another device');
     const now = clock.now();
     if (now < ground.validFrom) return wrong('the certificate, or its CA, is not valid yet', deviceId);
     if (now >= ground.validTo) return wrong('the certificate, or its CA, has expired', deviceId);
@@ -136,39 +143,52 @@ export class ClientCertificates {
   }
 
   /**
-   * A registered certificate is its device's. But whoever registers what the CA of another account has made for a device
-   * of that account gets nothing by it: certificates are no secret.
+   * Certificates and CAs are public, so several accounts may have registered one. The device that the CN names decides,
+   * where a CA of its account has signed it; then the username, the id of a device or of an account.
    */
-  #claimOf(certificate: Certificate, others: readonly X509Certificate[]): Claim | undefined {
+  #claimOf(
+    certificate: Certificate,
+    others: readonly X509Certificate[],
+    username: string,
+  ): Claim | 'ambiguous' | undefined {
     const { registry, access } = this.#ctx;
     const { commonName = '', fingerprint } = certificate;
-    const registered = registry.certificate(fingerprint);
+    const registered = registry.certificates(fingerprint);
     const named = uuid.test(commonName) ? access.placement(commonName) : undefined;
-    if (named && registered?.accountId !== named.accountId) {
-      const ground = this.#provenGround(fingerprint) ?? this.#groundIn(named.accountId, certificate, others);
+    if (named && !registered.some(({ accountId }) => accountId === named.accountId)) {
+      const ground =
+        this.#provenIn(named.accountId, fingerprint) ?? this.#groundIn(named.accountId, certificate, others);
       if (ground) {
         this.#proven.set(fingerprint, ground);
-        return { deviceId: named.id, ground, since: this.#replacedAt(named.id) };
+        return { deviceId: named.id, accountId: named.accountId, ground, since: this.#replacedAt(named.id) };
       }
     }
-    if (registered) {
-      const { id, entityId } = registered;
-      const { validFrom, validTo } = certificate;
-      return { deviceId: entityId, ground: { id, validFrom, validTo } };
-    }
-    return named || !uuid.test(commonName) ? undefined : this.#claimOfNew(certificate, commonName, others);
+    const isNew = !named && uuid.test(commonName);
+    const made = isNew ? this.#claimOfNew(certificate, commonName, others, username) : undefined;
+    if (registered.length === 0) return made;
+    const isMeant = registered.some(({ accountId, entityId }) => username === entityId || username === accountId);
+    if (!made || isMeant) return claimOfRegistered(certificate, registered, username);
+    if (made === 'ambiguous') return made;
+    if (registered.every(({ accountId }) => accountId === made.accountId))
+      return claimOfRegistered(certificate, registered, username);
+    // Somebody else has registered what a CA has issued for a device that is still to come.
+    return username === commonName || username === made.accountId ? made : 'ambiguous';
   }
 
-  /**
-   * A device that is not there yet belongs to the account that has registered a CA of this name and key first, however
-   * many others have registered one with the same key since.
-   */
-  #claimOfNew(certificate: Certificate, deviceId: string, others: readonly X509Certificate[]): Claim | undefined {
+  /** A device that is not there yet: the account that has the CA, or, of several, the one that the username names. */
+  #claimOfNew(
+    certificate: Certificate,
+    deviceId: string,
+    others: readonly X509Certificate[],
+    username: string,
+  ): Claim | 'ambiguous' | undefined {
     const all = this.#groundsOf(certificate, others, undefined);
-    const accountId = all[0]?.authority.accountId;
+    const accountIds = new Set(all.map(({ authority }) => authority.accountId));
+    if (accountIds.size > 1 && !accountIds.has(username)) return 'ambiguous';
+    const [accountId = ''] = accountIds.has(username) ? [username] : accountIds;
     const makers = all.filter(({ authority }) => authority.accountId === accountId && authority.createDevices === 1);
     const chosen = makers.find(({ ground }) => this.#isValid(ground)) ?? makers[0];
-    return chosen && { deviceId, ground: chosen.ground, maker: chosen.authority };
+    return chosen && { deviceId, accountId, ground: chosen.ground, maker: chosen.authority };
   }
 
   /** Looked up at every connection, also for what has been proven before. Certificates begin with a whole second. */
@@ -181,6 +201,11 @@ export class ClientCertificates {
   #groundIn(accountId: string, certificate: Certificate, others: readonly X509Certificate[]): Ground | undefined {
     const grounds = this.#groundsOf(certificate, others, accountId).map(({ ground }) => ground);
     return grounds.find((ground) => this.#isValid(ground)) ?? grounds[0];
+  }
+
+  #provenIn(accountId: string, fingerprint: string): Ground | undefined {
+    const ground = this.#provenGround(fingerprint);
+    return ground?.accountId === accountId ? ground : undefined;
   }
 
   /** What is remembered of a certificate, while it holds. */
@@ -211,7 +236,8 @@ export class ClientCertificates {
         const all = [ca, ...chain];
         const validFrom = Math.max(...all.map((one) => one.validFrom));
         const validTo = Math.min(...all.map((one) => one.validTo));
-        found.push({ authority, ground: { id: authority.id, validFrom, validTo } });
+        const { id, accountId: owner } = authority;
+        found.push({ authority, ground: { id, accountId: owner, validFrom, validTo } });
         for (const between of chain.slice(1))
           for (const seenBy of [authority.accountId, everyAccount])
             this.#between.set(`${seenBy} ${between.subject}`, between);
@@ -286,6 +312,22 @@ export class ClientCertificates {
     access.deviceChanged(deviceId);
     return true;
   }
+}
+
+/** The device of a registered certificate; of several accounts, the one that the username names, or the CN. */
+function claimOfRegistered(
+  certificate: Certificate,
+  registered: readonly CertificateRow[],
+  username: string,
+): Claim | 'ambiguous' | undefined {
+  const meant = registered.find(({ accountId, entityId }) => username === entityId || username === accountId);
+  const named = registered.find(({ entityId }) => entityId === certificate.commonName);
+  if (!meant && !named && registered.length > 1 && username === '') return 'ambiguous';
+  const chosen = meant ?? named ?? registered[0];
+  if (!chosen) return undefined;
+  const { id, accountId, entityId } = chosen;
+  const { validFrom, validTo } = certificate;
+  return { deviceId: entityId, accountId, ground: { id, accountId, validFrom, validTo } };
 }
 
 /** Whether a CA has signed the last of a chain, and each of it the one before; those after the first must be CAs. */
