@@ -1,6 +1,6 @@
 /** How much of each limit an account uses: for GET /usage, and the highest of all accounts for /metrics. */
 import { type SqlBool, sql } from 'kysely';
-import type { Registry } from '../db/registry/index.js';
+import type { Db, Registry } from '../db/registry/index.js';
 import { Slices } from '../db/sqlite/slices.js';
 import { type CountedLimit, type LimitName, type Limits, limits } from './limits.js';
 
@@ -35,6 +35,14 @@ export function limitUse({ registry }: Services): LimitUse {
         .where('deleted', 'is', null)
         .where(sql<SqlBool>`substr("name", 1, 1) <> '_'`);
       return first(await rows.groupBy('entityId').orderBy('count', 'desc').limit(1).execute());
+    },
+    /** Of the caller that has most. */
+    async idempotencyKeys(accountId) {
+      const kept = db
+        .selectFrom('idempotentAnswers')
+        .select((eb) => eb.fn.countAll<number>().as('count'))
+        .where('callerId', 'in', callersOf(db, accountId));
+      return first(await kept.groupBy('callerId').orderBy('count', 'desc').limit(1).execute());
     },
     /** Of the template that has most. */
     async customFields(accountId) {
@@ -73,4 +81,10 @@ export async function highestUse({ registry }: Services, use: LimitUse): Promise
 
 function first(rows: ReadonlyArray<{ count: number }>): number {
   return Number(rows[0]?.count ?? 0);
+}
+
+/** Everybody in an account who can call: identities and applications. */
+function callersOf(db: Db, accountId: string) {
+  const identities = db.selectFrom('identities').select('id').where('accountId', '=', accountId);
+  return identities.unionAll(db.selectFrom('applications').select('id').where('accountId', '=', accountId));
 }

@@ -87,6 +87,18 @@ export const limits = [
     counted: false,
   }),
   row({
+    name: 'idempotencyKeys',
+    variable: 'SLIPWAY_MAX_IDEMPOTENCY_KEYS',
+    default: 10_000,
+    min: 1,
+    max: million,
+    off: true,
+    unit: 'items',
+    per: 'caller',
+    about: 'Idempotency-Keys of the last 72 hours; requests with more are answered 429',
+    counted: true,
+  }),
+  row({
     name: 'httpRate',
     variable: 'SLIPWAY_HTTP_RATE_PER_CALLER',
     default: 0,

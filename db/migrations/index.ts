@@ -12,6 +12,7 @@ import * as retention from './0009-retention.js';
 import * as factory from './0010-factory.js';
 import * as refusedPrincipals from './0011-refused-principals.js';
 import * as replacedHardware from './0012-replaced-hardware.js';
+import * as answerCallers from './0015-answer-callers.js';
 import * as proofs from './0016-proofs.js';
 import * as firmware from './0018-firmware.js';
 import * as commands from './0019-commands.js';
@@ -36,6 +37,7 @@ export const registryMigrations: readonly Migration[] = [
   factory,
   refusedPrincipals,
   replacedHardware,
+  answerCallers,
   proofs,
   firmware,
   commands,

@@ -378,6 +378,7 @@ export const IdempotentAnswerRecord = Type.Object({
   secretOf: OptionalText,
   status: Nullable(Type.Integer()),
   answer: OptionalText,
+  callerId: OptionalText,
 });
 
 /**

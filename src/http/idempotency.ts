@@ -9,10 +9,58 @@ import { createCipheriv, createDecipheriv, createHash, createHmac, hkdfSync, ran
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Registry, Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
+import { boundedCache } from '../../db/sqlite/cache.js';
+import type { Caller } from '../access.js';
 import { timestamp } from '../clock.js';
 import type { Context } from '../context.js';
 import { invalid, PlatformError } from '../errors.js';
+import { exceeded } from '../limits.js';
 import type { App } from './app.js';
+
+/**
+ * The POSTs that make something: only these take an Idempotency-Key, because what they answer is kept. Searches, logins and
+ * changes that may be repeated without harm are not here. A new POST that makes something belongs into this list.
+ */
+export const creatingPosts: ReadonlySet<string> = new Set([
+  '/api/v1/devices',
+  '/api/v1/end-users',
+  '/api/v1/organizations',
+  ...['devices', 'end-users', 'organizations', 'channels'].map((kind) => `/api/v1/${kind}/templates`),
+  ...['devices', 'end-users', 'organizations', 'devices/templates'].map((kind) => `/api/v1/${kind}/custom-fields`),
+  '/api/v1/account-users',
+  '/api/v1/auth/create-user',
+  '/api/v1/applications',
+  '/api/v1/identity-providers',
+  '/api/v1/users/:userId/mfa/totp',
+  '/api/v1/users/:userId/mfa/sms',
+  '/api/v1/users/:userId/mfa/totp/confirm',
+  '/api/v1/users/:userId/mfa/sms/confirm',
+  '/api/v1/access/mqtt-credentials',
+  '/api/v1/access/mqtt-certificates',
+  '/api/v1/access/certificate-authorities',
+  '/api/v1/association/create-association-code',
+  '/api/v1/association/start-association-with-code',
+  '/api/v1/devices/:id/replace',
+  '/api/v1/devices/:id/logs',
+  '/api/v1/provisioning/jobs',
+  '/api/v1/provisioning/jobs/:id/undo',
+  '/api/v1/provisioning/verify',
+  '/api/v1/devices/jobs',
+  '/api/v1/devices/jobs/:id/undo',
+  '/api/v1/bridges',
+  '/api/v1/bridges/:id/replay',
+  '/api/v1/firmware/packages',
+  '/api/v4/data/*',
+  '/api/v1/messaging/publish/*',
+  '/messaging/publish/*',
+]);
+
+/** Characters of an answer that is kept; a longer one is made again, or read back. */
+const longestAnswer = 65_536;
+
+/** Callers whose keys are counted in memory, and how long that holds, in milliseconds. */
+const callersKept = 10_000;
+const countedFor = 60_000;
 
 /** How long an answer is kept, in milliseconds. */
 export const answerLifetime = 72 * 60 * 60 * 1000;
@@ -29,6 +77,7 @@ interface Keyed {
   keyHash: string;
   requestHash: string;
   created: string;
+  callerId: string;
   /** What was made is noted in the same transaction, so that a crash before the answer does not make it twice. */
   made: boolean;
 }
@@ -66,19 +115,21 @@ async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<vo
   const keyed = running.getStore();
   if (!keyed || keyed.made) return;
   keyed.made = true;
-  const { keyHash, requestHash, created } = keyed;
+  const { keyHash, requestHash, created, callerId } = keyed;
   const nothing = { entityId: null, secretOf: null, status: null, answer: null };
   await tx
     .insertInto('idempotentAnswers')
-    .values({ ...nothing, keyHash, requestHash, created, ...what })
+    .values({ ...nothing, keyHash, requestHash, created, callerId, ...what })
     .execute();
 }
 
 /** Serves POST requests that carry the header `Idempotency-Key`. Mount behind authentication. */
 export function idempotentPosts(app: App, ctx: Context): void {
-  const { registry, clock } = ctx;
+  const { registry, clock, access, config } = ctx;
   const { headerPrefix } = ctx.config;
   const keptHeaders = ['etag', `${headerPrefix}-ignored-properties`, `${headerPrefix}-revocation`];
+  /** Keys that are kept for a caller, as far as they have been counted, and when that was. */
+  const counted = boundedCache<string, { count: number; at: number }>(callersKept);
   /** A second request waits here for the first with its key. */
   const underWay = new Map<string, Promise<void>>();
   const started = new WeakMap<FastifyRequest, Started>();
@@ -100,12 +151,16 @@ export function idempotentPosts(app: App, ctx: Context): void {
     started.set(request, { keyed, done: begin(keyHash) });
     const rows = registry.query.selectFrom('idempotentAnswers').selectAll().where('keyHash', '=', keyHash);
     const kept = await rows.executeTakeFirst();
-    if (!kept) return false;
+    if (!kept) {
+      await demandRoom(request.caller);
+      return false;
+    }
     if (Date.parse(kept.created) + answerLifetime <= clock.now()) {
       await registry.query.deleteFrom('idempotentAnswers').where('keyHash', '=', keyHash).execute();
       return false;
     }
     if (kept.requestHash !== requestHash) throw invalid('Idempotency-Key', 'has been used with another request');
+    await demandStill(request, kept);
     if (kept.status === gone) throw new PlatformError('answerGone');
     reply.header('idempotent-replayed', 'true').type('application/json; charset=utf-8');
     if (kept.answer !== null) {
@@ -123,18 +178,62 @@ export function idempotentPosts(app: App, ctx: Context): void {
     return true;
   }
 
+  /** @throws PlatformError 429/-199 when the caller has used as many keys as are kept for it. */
+  async function demandRoom({ id }: Caller): Promise<void> {
+    const most = config.limits.idempotencyKeys;
+    if (most === 0) return;
+    const now = clock.now();
+    let known = counted.get(id);
+    if (!known || known.count >= most || now - known.at > countedFor) {
+      known = { count: await countKeys(registry, id, now), at: now };
+      counted.set(id, known);
+    }
+    known.count += 1;
+    if (known.count <= most) return;
+    const details = [exceeded(config.limits, 'idempotencyKeys', 'Idempotency-Key')];
+    const allowance = { limit: most, remaining: 0, reset: 3600 };
+    throw new PlatformError('tooMany', {
+      message: 'Too many Idempotency-Keys are kept for this caller.',
+      details,
+      allowance,
+    });
+  }
+
+  /**
+   * Whether the caller may still have the answer: the right that the request needs, and what it has made in reach.
+   * @throws PlatformError 403/21, 404/100.
+   */
+  async function demandStill(request: FastifyRequest, { entityId, secretOf }: Row<'idempotentAnswers'>): Promise<void> {
+    const { caller, routeOptions } = request;
+    const { right } = routeOptions.config;
+    if (right) access.demand(caller, ...right);
+    if (secretOf !== null) {
+      const device = registry.query.selectFrom('devices').where('id', '=', secretOf);
+      const row = await device
+        .select(['accountId', 'organizationId', 'deviceTemplateId', 'createdById'])
+        .executeTakeFirst();
+      if (row && !access.reachesDevice(caller, row)) throw new PlatformError('notFound');
+      return;
+    }
+    if (entityId === null || !app.hasRoute({ method: 'GET', url: `${madeAt(request)}/:id` })) return;
+    const { statusCode } = await readBack(request, entityId);
+    if (statusCode === 404) throw new PlatformError('notFound');
+    if (statusCode === 403) throw new PlatformError('forbidden');
+  }
+
   /** What a request has made, as its caller sees it now: live, or in the trash when it is there. */
-  async function readBack({ headers, routeOptions, address }: FastifyRequest, entityId: string | null) {
+  async function readBack(request: FastifyRequest, entityId: string | null) {
+    const { headers, address } = request;
     const { authorization, cookie } = headers;
     const caller = {
       headers: { ...(authorization && { authorization }), ...(cookie && { cookie }) },
       remoteAddress: address,
     };
-    const { url, config } = routeOptions;
-    const path = `${config.made ? `/api/v1${config.made.at}` : url}/${entityId}`;
+    const { made } = request.routeOptions.config;
+    const path = `${madeAt(request)}/${entityId}`;
     const live = await app.inject({ method: 'GET', url: path, ...caller });
-    if (live.statusCode === 200 && config.made)
-      return { headers: live.headers, payload: live.payload, statusCode: config.made.status };
+    if (live.statusCode === 200 && made)
+      return { headers: live.headers, payload: live.payload, statusCode: made.status };
     if (live.statusCode !== 410) return live;
     const inTrash = path.replace('/api/v1/', '/api/v1/trash/');
     const trashed = await app.inject({ method: 'GET', url: inTrash, ...caller });
@@ -169,7 +268,9 @@ export function idempotentPosts(app: App, ctx: Context): void {
     const { statusCode } = reply;
     const isKept = statusCode < 500 && statusCode !== 429 && !reply.hasHeader('idempotent-replayed');
     try {
-      if (isKept && typeof payload === 'string') {
+      const isShort = typeof payload === 'string' && payload.length <= longestAnswer;
+      if (isKept && !isShort) reply.header(`${headerPrefix}-idempotency`, 'not-kept');
+      if (isKept && isShort) {
         const headers = keptHeaders.flatMap((name) => (reply.hasHeader(name) ? [[name, reply.getHeader(name)]] : []));
         await keep(first.keyed, statusCode, sealAnswer(first.keyed.key, Object.fromEntries(headers), payload));
       }
@@ -181,7 +282,7 @@ export function idempotentPosts(app: App, ctx: Context): void {
     }
   }
 
-  async function keep({ keyHash, requestHash, created, made }: Keyed, status: number, answer: string) {
+  async function keep({ keyHash, requestHash, created, callerId, made }: Keyed, status: number, answer: string) {
     if (made) {
       const noted = registry.query.updateTable('idempotentAnswers').where('keyHash', '=', keyHash);
       const { numUpdatedRows } = await noted.set({ status, answer }).executeTakeFirst();
@@ -189,7 +290,7 @@ export function idempotentPosts(app: App, ctx: Context): void {
     }
     await registry.query
       .insertInto('idempotentAnswers')
-      .values({ keyHash, requestHash, created, entityId: null, secretOf: null, status, answer })
+      .values({ keyHash, requestHash, created, entityId: null, secretOf: null, status, answer, callerId })
       .onConflict((conflict) => conflict.doNothing())
       .execute();
   }
@@ -231,9 +332,25 @@ export class SecretAnswers {
   }
 }
 
-/** Batches, sessions and recovery make nothing new; the requests in a batch have keys of their own. */
+/** How many keys are kept for a caller. */
+async function countKeys({ query }: Registry, callerId: string, now: number): Promise<number> {
+  const { count } = await query
+    .selectFrom('idempotentAnswers')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .where('callerId', '=', callerId)
+    .where('created', '>', new Date(now - answerLifetime).toISOString())
+    .executeTakeFirstOrThrow();
+  return Number(count);
+}
+
 function creates({ routeOptions }: FastifyRequest): boolean {
-  return !/\/(batch|logout|renew-session|recover)$/.test(routeOptions.url ?? '');
+  return creatingPosts.has(routeOptions.url ?? '');
+}
+
+/** Where what a request makes can be read, without its id. */
+function madeAt({ routeOptions }: FastifyRequest): string {
+  const { made } = routeOptions.config;
+  return made ? `/api/v1${made.at}` : (routeOptions.url ?? '');
 }
 
 /** `key` is made of the caller's with a key of the service: guessing it needs more than the database. */
@@ -248,7 +365,7 @@ function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
   const requestHash = createHmac('sha256', key)
     .update(`${url}\0${JSON.stringify(body ?? null)}`)
     .digest('base64');
-  return { key, keyHash, requestHash, created, made: false };
+  return { key, keyHash, requestHash, created, callerId: caller.id, made: false };
 }
 
 function sealingKey(key: string, salt: Buffer): Buffer {

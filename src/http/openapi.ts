@@ -16,6 +16,7 @@ import {
   identityErrorShape,
 } from '../errors.js';
 import type { App } from './app.js';
+import { creatingPosts } from './idempotency.js';
 
 /** The version of an entity, the names of what had no effect, a token, what is left of a limit. */
 type Sent = 'etag' | 'ignored' | 'token' | 'limits' | 'revocation';
@@ -121,7 +122,12 @@ const location = { type: 'string', description: 'Where to go.' };
 function describe(access: Access, prefix: string, schema: FastifySchema, path: string, route: RouteOptions) {
   if (!schema || schema.hide) return { schema, url: path };
   const { config = {} } = route;
-  const place = { method: String(route.method), knows: knowsOf(schema), schema };
+  const place = {
+    method: String(route.method),
+    knows: knowsOf(schema),
+    creates: creatingPosts.has(path) && route.method === 'POST',
+    schema,
+  };
   // Only topics have slashes in them.
   const url = path.replace('*', ':topic');
   const failures = failuresOf(place, config.errors ?? []);
@@ -151,6 +157,8 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
 interface Place {
   method: string;
   knows: 'session' | 'application' | 'nobody';
+  /** Whether it takes an Idempotency-Key. */
+  creates: boolean;
   schema: FastifySchema;
 }
 
@@ -259,10 +267,10 @@ const idempotencyKey = Type.String({
 });
 
 /** Headers and path. A missing etag is left to our code, which answers 103; to the document it is required. */
-function parametersOf({ method, knows, schema }: Place): Pick<FastifySchema, 'headers' | 'params'> {
+function parametersOf({ creates, schema }: Place): Pick<FastifySchema, 'headers' | 'params'> {
   const { properties = {} } = (schema.headers ?? {}) as { properties?: object };
   const path = ((schema.params ?? {}) as { properties?: Record<string, TSchema> }).properties;
-  const keys = method === 'POST' && knows !== 'nobody' ? { 'Idempotency-Key': idempotencyKey } : {};
+  const keys = creates ? { 'Idempotency-Key': idempotencyKey } : {};
   return {
     headers: { type: 'object', properties: { ...properties, ...keys }, required: Object.keys(properties) },
     ...(path?.['*'] ? { params: Type.Object({ topic: path['*'] }) } : {}),
@@ -278,7 +286,7 @@ export function isFlat(body: unknown): boolean {
 }
 
 /** The headers of a successful answer. */
-function sentBy(prefix: string, { method, knows }: Place, sends: readonly Sent[]) {
+function sentBy(prefix: string, { creates, knows }: Place, sends: readonly Sent[]) {
   const text = (description: string) => ({ type: 'string', description });
   return {
     'x-request-id': text('Names the request, in the log too.'),
@@ -298,8 +306,11 @@ function sentBy(prefix: string, { method, knows }: Place, sends: readonly Sent[]
           ),
         }
       : {}),
-    ...(method === 'POST' && knows !== 'nobody'
-      ? { 'idempotent-replayed': text('`true` when this is the first answer again.') }
+    ...(creates
+      ? {
+          'idempotent-replayed': text('`true` when this is the first answer again.'),
+          [`${prefix}-idempotency`]: text('`not-kept` when the answer is too long to be sent again.'),
+        }
       : {}),
   };
 }

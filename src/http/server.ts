@@ -381,6 +381,7 @@ function exposedHeaders(prefix: string): string[] {
     `${prefix}-access-token`,
     `${prefix}-ignored-properties`,
     `${prefix}-revocation`,
+    `${prefix}-idempotency`,
   ];
 }
 

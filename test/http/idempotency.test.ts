@@ -265,6 +265,86 @@ t.test('a batch and its requests may bear one key, and a right that is gone gets
   });
 });
 
+/** POSTs that take no key: they make nothing that is kept, or may be repeated without harm. */
+const others = [
+  /^\/api\/v1\/(auth|sessions|profile)\//,
+  /\/recover$/,
+  /^\/api\/v1\/users\/(batch$|\{userId\}\/(change-password-with-token|mfa\/sms\/code)$)/,
+  /^\/api\/v1\/(batch|logs\/search|permissions\/explain)$/,
+  /^\/api\/v1\/provisioning\/jobs\/\{id\}\/(cancel|retry|results\/confirm)$/,
+  /^\/api\/v1\/firmware\/packages\/\{id\}\/(publish|retire)$/,
+];
+
+t.test('what is kept is only of POSTs that make something, by the list', async (t) => {
+  const { paths } = service.server.app.swagger() as { paths: Json };
+  for (const [path, { post: operation }] of Object.entries<Json>(paths)) {
+    if (!operation) continue;
+    const takes = operation.parameters?.some(({ name }: Json) => name === 'Idempotency-Key') ?? false;
+    const isOther = others.some((pattern) => pattern.test(path)) && path !== '/api/v1/auth/create-user';
+    t.equal(takes, !isOther, `${path}: a POST is in the list of the product or of this test`);
+  }
+  const { query } = service.server.ctx.registry;
+  const kept = async () => (await query.selectFrom('idempotentAnswers').select('keyHash').execute()).length;
+  const before = await kept();
+  const search = { query: { bool: { must: [] } }, size: 10 };
+  const answer = await service.http('POST', '/api/v1/logs/search', {
+    body: search,
+    headers: { 'idempotency-key': 'a search' },
+  });
+  t.equal(answer.status, 200);
+  t.equal(await kept(), before, 'a search keeps nothing');
+});
+
+t.test('a long answer is not kept, and says so', async (t) => {
+  const device = await service.create('/devices', 'device', { serialNumber: 'long' });
+  const entries = Array.from({ length: 10 }, (_, n) => ({ message: `${n} ${'x'.repeat(8000)}` }));
+  const ask = () =>
+    service.http('POST', `/api/v1/devices/${device.id}/logs`, {
+      body: entries,
+      headers: { 'idempotency-key': 'long logs' },
+    });
+  const first = await ask();
+  t.equal(first.status, 200);
+  t.equal(first.headers.get('platform-idempotency'), 'not-kept');
+  t.equal((await post('/devices', { serialNumber: 'short' }, 'short')).headers.get('platform-idempotency'), null);
+  t.equal((await ask()).headers.get('idempotent-replayed'), null);
+});
+
+t.test('a repeat asks for the reach again', async (t) => {
+  const [here, there] = [await service.organization(), await service.organization()];
+  const user = await service.endUser(here.id);
+  const parent = { name: 'below', parentId: here.id };
+  const { organization } = (await post('/organizations', parent, 'reach', user.token)).body;
+  t.equal((await post('/organizations', parent, 'reach', user.token)).body.organization.id, organization.id);
+  await service.ok('PUT', `/api/v1/organizations/${organization.id}`, {
+    body: { parentId: there.id },
+    headers: { etag: organization.version },
+  });
+  t.match(await post('/organizations', parent, 'reach', user.token), { status: 404, body: { error: { code: 100 } } });
+});
+
+t.test('a caller has only so many keys; others are not held up', async (t) => {
+  const few = await startService(t, { env: { SLIPWAY_MAX_IDEMPOTENCY_KEYS: '3' } });
+  const other = await few.account();
+  const make = (key: string, accountId = few.accountId, token = few.admin) =>
+    few.http('POST', '/api/v1/devices', {
+      body: { accountId, serialNumber: key },
+      headers: { 'idempotency-key': key },
+      token,
+    });
+  const [first] = [await make('1'), await make('2'), await make('3')];
+  const refused = await make('4');
+  t.match(refused, { status: 429, body: { error: { details: [{ path: 'Idempotency-Key' }] } } });
+  t.match(refused.text, /idempotencyKeys \(SLIPWAY_MAX_IDEMPOTENCY_KEYS\): at most 3/);
+  t.same((await make('1')).body, first?.body, 'what is kept is answered');
+  t.equal((await make('4', other.accountId, other.admin)).status, 200);
+  const { usage } = await few.ok('GET', '/api/v1/usage');
+  t.match(
+    usage.limits.find(({ name }: Json) => name === 'idempotencyKeys'),
+    { limit: 3, used: 3 },
+  );
+});
+
 t.test('after 72 hours the key is free again', async (t) => {
   const first = await post('/devices', { serialNumber: 'old' }, 'old key');
   now += 72 * 3_600_000 - 1;
