@@ -6,6 +6,9 @@ import { Passwords } from '../src/identity/secrets/passwords.js';
 import { newId } from '../src/ids.js';
 import { createAccount, serviceChannels } from '../src/registry/accounts.js';
 
+// As the service does: it refuses data that other users can open.
+process.umask(0o077);
+
 export const seedAdmin = { email: 'admin@bench.example', password: 'a password for the bench' };
 
 const templateCount = 20;

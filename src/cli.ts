@@ -112,6 +112,8 @@ function onTheDisk(command: Command): Command {
 }
 
 async function main(args: string[]): Promise<void> {
+  // Databases, keys, backups and the files of units are for the owner of the process alone.
+  process.umask(0o077);
   const [command] = args;
   if (command === 'start') {
     await import('./main.js');

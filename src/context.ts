@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import { openBroker } from '../broker/index.js';
 import { FirmwareFiles } from '../db/files/firmware.js';
 import { finishReplacement } from '../db/files/incoming.js';
+import { openToOthers } from '../db/files/modes.js';
 import { MessageStore } from '../db/messages/store.js';
 import { lockDirectory, Registry } from '../db/registry/index.js';
 import { Access } from './access.js';
@@ -98,6 +99,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     for (const closer of closers.splice(0).reverse()) await closer();
   };
   try {
+    demandPrivate(config.dataDir);
     const lock = holdDirectory(config.dataDir);
     closers.push(() => lock.release());
     finishReplacement(config.dataDir);
@@ -227,6 +229,15 @@ async function openPositions({ geoipDatabase }: Config, log: Logger): Promise<Po
   } catch (error) {
     throw new ConfigError(`SLIPWAY_GEOIP_DATABASE cannot be used: ${geoipDatabase}: ${(error as Error).message}`);
   }
+}
+
+/** @throws ConfigError when other users of the machine may read the data or the keys. */
+function demandPrivate(directory: string): void {
+  const [open] = openToOthers(directory);
+  if (!open) return;
+  throw new ConfigError(
+    `SLIPWAY_DATA_DIR cannot be used: other users can open ${open.path} (mode ${open.mode}). Run: chmod -R go-rwx ${directory}`,
+  );
 }
 
 /** @throws ConfigError in one sentence: the system's own does not say which directory, nor who has chosen it. */

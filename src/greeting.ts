@@ -1,9 +1,26 @@
-/** What the server says on standard output when it listens. */
+/** What the server says on standard output: the first account when it is created, the rest when it listens. */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
+import type { Config } from './config.js';
+import type { CreatedAccount } from './registry/accounts.js';
 import type { Server } from './server.js';
 
-/** The addresses; on the very first start also the admin's password and three commands to paste. */
+/** The account that the first start has created. A generated password is shown only here. */
+export function introduction({ firstAccount }: Pick<Config, 'firstAccount'>, account: CreatedAccount): string {
+  const generated = firstAccount.adminPassword === undefined;
+  return [
+    '',
+    generated
+      ? 'This is the first start. It has created an account. The password is shown only now:'
+      : 'This is the first start. It has created an account with the password that you have set:',
+    '',
+    `  account   ${account.accountId}`,
+    `  email     ${account.adminEmail}`,
+    ...(generated ? [`  password  ${account.adminPassword}`] : []),
+  ].join('\n');
+}
+
+/** The addresses; on the very first start also three commands to paste. */
 export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server): string {
   const { config, broker } = ctx;
   // Where it listens on every address, this machine is the one to name.
@@ -14,7 +31,7 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   if (mqtts !== undefined) lines.push(`MQTT over TLS ${host}:${mqtts}`);
   lines.push(`MQTT ${host}:${mqttPort}   MQTT over WebSocket ${url.replace('http', 'ws')}/mqtt`);
   lines.push(reachFrom(config.host, mqtts ?? mqttPort));
-  if (!config.smtpUrl) lines.push('No mail server is set: letters are kept in outbox.ndjson in the data directory.');
+  if (!config.smtpUrl) lines.push('No mail server is set: emails are kept in outbox.ndjson in the data directory.');
   if (!firstAccount) return `${lines.join('\n')}\n`;
 
   const { accountId, adminEmail, adminPassword } = firstAccount;
@@ -29,14 +46,6 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   const auth = `-H "Authorization: Bearer $TOKEN" ${json}`;
   const pick = (path: string) => `node -pe 'JSON.parse(fs.readFileSync(0))${path}'`;
   lines.push(
-    '',
-    generated
-      ? 'This is the first start. The first account is made; its password is shown now and never again:'
-      : 'This is the first start. The first account is made, with the password that you have set:',
-    '',
-    `  account   ${accountId}`,
-    `  e-mail    ${adminEmail}`,
-    ...(generated ? [`  password  ${adminPassword}`] : []),
     '',
     `Paste these in another terminal${generated ? '' : ', where SLIPWAY_ADMIN_PASSWORD is set too'}.`,
     '',

@@ -1,24 +1,32 @@
 /** The process: configuration, context, listen; signals close it in order. */
 import { ConfigError, loadConfig } from './config.js';
-import { greeting } from './greeting.js';
+import { greeting, introduction } from './greeting.js';
+import type { CreatedAccount } from './registry/accounts.js';
 import { type Server, startServer } from './server.js';
 
 /** After a signal everything is closed in this time, in milliseconds, or the process is ended. */
 const closeTime = 4500;
 
 async function run(): Promise<void> {
+  // Databases, keys and the outbox are for the owner of the process alone.
+  process.umask(0o077);
   let server: Server;
+  let created = '';
   try {
-    server = await startServer(loadConfig());
+    const config = loadConfig();
+    const onFirstAccount = (account: CreatedAccount) => {
+      console.log(introduction(config, account));
+      created = '\nThe account above exists now: the next start uses it, and does not show its password again.';
+    };
+    server = await startServer(config, { onFirstAccount });
   } catch (error) {
-    if (error instanceof ConfigError) console.error(`slipway cannot start: ${error.message}`);
-    else console.error('slipway cannot start:', error);
+    if (error instanceof ConfigError) console.error(`slipway cannot start: ${error.message}${created}`);
+    else console.error('slipway cannot start:', error, created);
     process.exitCode = 1;
     return;
   }
   const { log, config } = server.ctx;
   for (const variable of config.unknown) log.warn({ variable }, 'no setting of this version');
-  console.log(greeting(server));
 
   let closing = false;
   const hurry = new AbortController();
@@ -49,6 +57,8 @@ async function run(): Promise<void> {
     process.exitCode = 1;
     void stop('uncaughtException');
   });
+  // Last: whoever reads that it listens may send a signal at once.
+  console.log(greeting(server));
 }
 
 await run();

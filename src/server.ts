@@ -1,7 +1,7 @@
 /** A running server: context, listeners, and their end. */
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ConfigError } from './config.js';
+import { type Config, ConfigError } from './config.js';
 import { createFirstAccount, type Opened, openContext } from './context.js';
 import type { App } from './http/app.js';
 import { buildHttp } from './http/server.js';
@@ -23,21 +23,24 @@ export interface Server extends Opened {
   announceEnd(hurry: AbortSignal): Promise<void>;
 }
 
+/** `onFirstAccount` is called before anything listens, so that its password is shown even when a port is taken. */
+export type StartOptions = Parameters<typeof openContext>[1] & { onFirstAccount?(account: CreatedAccount): void };
+
 /** Opens everything and listens. Nothing is left open when it throws. */
-export async function startServer(...given: Parameters<typeof openContext>): Promise<Server> {
-  const opened = await openContext(...given);
-  const { config, broker } = opened.ctx;
+export async function startServer(config: Config, options: StartOptions = {}): Promise<Server> {
+  const opened = await openContext(config, options);
+  const { broker } = opened.ctx;
   let app: App | undefined;
   let firstAccount: CreatedAccount | undefined;
   try {
     app = await buildHttp(opened.ctx);
     broker.attachWebSocket(app.server);
+    firstAccount = await createFirstAccount(opened.ctx);
+    if (firstAccount) options.onFirstAccount?.(firstAccount);
     await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));
     await opened.ctx.jobs.start();
     await app.listen({ host: config.host, port: config.httpPort }).catch(nameTheVariable('SLIPWAY_HTTP_PORT'));
     app.server.on('error', (error) => opened.ctx.log.error({ err: error }, 'the HTTP listener failed'));
-    // Only now: a start that fails must not have shown the password to nobody.
-    firstAccount = await createFirstAccount(opened.ctx);
   } catch (error) {
     await app?.close();
     await opened.close();

@@ -71,7 +71,7 @@ t.test('a service that is well is found well, while it runs', async (t) => {
   });
   t.equal(ill.code, 2);
   t.match(wrong(ill.found, 'ports'), [/^error No server runs on this data, and SLIPWAY_MQTT_PORT=\d+ .*EADDRINUSE/]);
-  t.match(wrong(ill.found, 'files'), [/^warning .* mode 755/, /^error .*keys.* mode 644: others can read/]);
+  t.match(wrong(ill.found, 'files'), [/^error .* mode 755, .* chmod -R go-rwx/, /^error .*keys.* mode 644, /]);
   t.match(wrong(ill.found, 'integrity'), [/^error messages.db (is damaged|cannot be read)/]);
   t.match(wrong(ill.found, 'configuration'), [
     /^warning SLIPWAY_HTTPPORT is no setting/,

@@ -198,12 +198,10 @@ t.test('a second server on the same data directory, or on a taken port, is refus
   t.match(third.stderr, /^slipway cannot start: SLIPWAY_HTTP_PORT cannot be used: .*EADDRINUSE/);
 });
 
-t.test('a start that fails has made no account, so that its password is shown by the next one', async (t) => {
+t.test('a start that refuses the password creates no account', async (t) => {
   const directory = temporaryDirectory(t);
-  const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0' };
-  const failed = await runToEnd(mainFile, [], { ...env, SLIPWAY_MQTT_PORT: String(running.mqttPort) });
-  t.match(failed.stderr, /^slipway cannot start: SLIPWAY_MQTT_PORT/);
-  const weak = await runToEnd(mainFile, [], { ...env, SLIPWAY_MQTT_PORT: '0', SLIPWAY_ADMIN_PASSWORD: 'short' });
+  const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
+  const weak = await runToEnd(mainFile, [], { ...env, SLIPWAY_ADMIN_PASSWORD: 'short' });
   t.equal(weak.stderr.trim(), 'slipway cannot start: SLIPWAY_ADMIN_PASSWORD must have 8 to 256 characters.');
   const server = await startProcess(t, directory, { SLIPWAY_ADMIN_PASSWORD: undefined });
   t.match(server.output(), /password {2}\S{20}/);

@@ -61,6 +61,8 @@ const asUser = process.getuid?.() === 0 ? { uid, gid: uid } : {};
 let image: { app: string; data: string; path: string };
 t.before(async () => {
   const directory = temporaryDirectory(t);
+  // The image's files are for every user, as COPY leaves them.
+  process.umask(0o022);
   chmodSync(directory, 0o755);
   // Built where nothing lies but what the Dockerfile copies.
   const context = join(directory, 'context');

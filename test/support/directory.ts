@@ -3,6 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 
+// As every process of the service: it does not start on data that others can open.
+process.umask(0o077);
+
 const memory = '/dev/shm';
 /** What must be free there; a container often has 64 MiB. */
 const room = 4 * 1024 ** 3;

@@ -1,8 +1,9 @@
 /** The files of a data directory: who may read them, what steps they have had, whether they are sound. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { databasesIn } from '../../../db/files/copies.js';
 import { isUnfinished } from '../../../db/files/incoming.js';
+import { openToOthers } from '../../../db/files/modes.js';
 import { behind, unknownSteps } from '../../../db/files/schema.js';
 import { dataVersion } from '../../../db/files/snapshots.js';
 import { openSqlite } from '../../../db/sqlite/dialect.js';
@@ -11,19 +12,20 @@ import { type Finding, findings, size } from './finding.js';
 /** Larger than it ever is while checkpoints can run; a reader that never ends holds them up. */
 const largeWal = 256 * 1024 * 1024;
 
-/** That only the owner reads the keys; `others` are files outside of the directory that hold secrets. */
+/** That only the owner can open the data and the keys; `others` are files outside of the directory that hold secrets. */
 export function lookAtModes(dataDir: string, others: readonly string[]): Finding[] {
-  const { ok, warning, error } = findings('files');
-  const found: Finding[] = [];
-  const mode = (path: string) => statSync(path).mode & 0o777;
-  const told = (path: string) => `${path} has mode ${mode(path).toString(8)}`;
-  if (mode(dataDir) & 0o027)
-    found.push(warning(`${told(dataDir)}: the databases are for the service alone. chmod 700 ${dataDir}`));
-  const keys = join(dataDir, 'keys');
-  const secrets = existsSync(keys) ? readdirSync(keys).map((name) => join(keys, name)) : [];
-  for (const path of [...secrets, ...others.filter((one) => existsSync(one))])
-    if (mode(path) & 0o077) found.push(error(`${told(path)}: others can read the secrets in it. chmod 600 ${path}`));
-  return found.length > 0 ? found : [ok('keys and secrets are readable by their owner only')];
+  const { ok, error } = findings('files');
+  const found = openToOthers(dataDir).map(({ path, mode }) =>
+    error(
+      `${path} has mode ${mode}, and the server does not start: other users can open it. chmod -R go-rwx ${dataDir}`,
+    ),
+  );
+  for (const path of others.filter((one) => existsSync(one))) {
+    const mode = statSync(path).mode & 0o777;
+    if (mode & 0o077)
+      found.push(error(`${path} has mode ${mode.toString(8)}: others can read the secrets in it. chmod 600 ${path}`));
+  }
+  return found.length > 0 ? found : [ok('data, keys and secrets can be opened by their owner only')];
 }
 
 /** Whether this version can work with the databases. */
