@@ -6,9 +6,8 @@ import { type Static, Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.js';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import { boundedCache } from '../../db/sqlite/cache.js';
-import type { Caller, EntityKind } from '../access.js';
+import type { Access, Caller, EntityKind } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
-import type { Context } from '../context.js';
 import { oneOf } from '../entity/listing.js';
 import { metaShape, metaWith, nameIgnored } from '../entity/routes.js';
 import { PlatformError } from '../errors.js';
@@ -192,7 +191,7 @@ const answer = Type.Object(
 );
 
 /** GET /audit (decisions 2): for admins of the account. */
-export function auditRoutes(app: App, ctx: Context): void {
+export function auditRoutes(app: App, ctx: { access: Access; registry: Registry }): void {
   app.get(
     '/audit',
     {

@@ -1,9 +1,10 @@
 /** Whether the service works, for load balancers and whatever restarts it (decisions 1): /health/live and /health/ready. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { isStoreBusy } from '../../db/registry/index.js';
+import type { Logger } from 'pino';
+import type { MessageStore } from '../../db/messages/store.js';
+import { isStoreBusy, type Registry } from '../../db/registry/index.js';
 import type { Config } from '../config.js';
-import type { Context } from '../context.js';
 import type { App } from './app.js';
 import { demandToken } from './operator-token.js';
 
@@ -20,7 +21,7 @@ export interface Problem {
   reason: string;
 }
 
-type Services = Pick<Context, 'broker' | 'messages' | 'registry' | 'log'>;
+type Services = { broker: { readonly isListening: boolean }; messages: MessageStore; registry: Registry; log: Logger };
 type Store = Services['messages'] | Services['registry'];
 
 export class Health {

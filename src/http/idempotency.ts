@@ -10,10 +10,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Registry, Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import { boundedCache } from '../../db/sqlite/cache.js';
-import type { Caller } from '../access.js';
-import { timestamp } from '../clock.js';
-import type { Context } from '../context.js';
+import type { Access, Caller } from '../access.js';
+import { type Clock, timestamp } from '../clock.js';
+import type { Config } from '../config.js';
 import { invalid, PlatformError } from '../errors.js';
+import type { Sealing } from '../identity/secrets/sealing.js';
 import { exceeded } from '../limits.js';
 import type { App } from './app.js';
 
@@ -123,8 +124,10 @@ async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<vo
     .execute();
 }
 
+type Needed = { registry: Registry; clock: Clock; config: Config; access: Access; sealing: Sealing };
+
 /** Serves POST requests that carry the header `Idempotency-Key`. Mount behind authentication. */
-export function idempotentPosts(app: App, ctx: Context): void {
+export function idempotentPosts(app: App, ctx: Needed): void {
   const { registry, clock, access, config } = ctx;
   const { headerPrefix } = ctx.config;
   const keptHeaders = ['etag', `${headerPrefix}-ignored-properties`, `${headerPrefix}-revocation`];

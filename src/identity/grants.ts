@@ -3,11 +3,13 @@
  * registered the address first, or an admin. They must not get the rights that are meant for the owner of the address.
  */
 
-import type { Db, Tx } from '../../db/registry/index.js';
+import type { Db, Registry, Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
-import type { Context } from '../context.js';
+import type { Broker } from '../broker-ports.js';
+import type { Revocations } from '../http/revocations.js';
+import type { Overlaps } from '../registry/credentials/overlaps.js';
 import type { Sessions } from './sessions/sessions.js';
 
 /**
@@ -75,7 +77,12 @@ async function deleteSecrets(tx: Tx, userId: string): Promise<string[]> {
 
 /** After the commit: ends the connections that a void password had opened. `caller` is told how many. */
 export function endVoided(
-  { broker, registry, overlaps, revocations }: Pick<Context, 'broker' | 'registry' | 'overlaps' | 'revocations'>,
+  {
+    broker,
+    registry,
+    overlaps,
+    revocations,
+  }: { broker: Broker; registry: Registry; overlaps: Overlaps; revocations: Revocations },
   caller: Caller,
   { sessionIds, entityIds }: Ended,
 ): void {

@@ -3,16 +3,22 @@
  * first one. A mail server that fails undoes nothing: the answer says so, and a password reset sends another token.
  */
 
+import type { Logger } from 'pino';
 import { Type } from 'typebox';
-import type { Tx } from '../../db/registry/index.js';
+import type { Registry, Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { Attempts } from '../attempts.js';
-import type { Context } from '../context.js';
+import type { Audit } from '../audit/index.js';
+import type { Clock } from '../clock.js';
+import type { Config } from '../config.js';
+import type { LetterLimits } from '../emails/limits.js';
+import type { Mail } from '../emails/mail.js';
 import { headingFor, invitationLetter, sendLetter } from '../emails/texts.js';
 import { checkPassword, type Ended, type Grant } from './grants.js';
 import { insertIdentity } from './identities.js';
 import { makeMailedToken } from './secrets/mailed-tokens.js';
+import type { Sessions } from './sessions/sessions.js';
 
 const hour = 60 * 60_000;
 /** Invitations that an end-user may send in an hour: the addresses are of its choice, the mail server is ours. */
@@ -39,12 +45,22 @@ interface Granted {
   ended: Ended;
   invitation: Invitation | undefined;
 }
+type Needed = {
+  registry: Registry;
+  config: Config;
+  clock: Clock;
+  log: Logger;
+  mail: Mail;
+  sessions: Sessions;
+  audit: Audit;
+  letterLimits: LetterLimits;
+};
 
 export class Invitations {
-  readonly #ctx: Context;
+  readonly #ctx: Needed;
   readonly #sent: Attempts;
 
-  constructor(ctx: Context) {
+  constructor(ctx: Needed) {
     this.#ctx = ctx;
     this.#sent = new Attempts(ctx.clock, mostByEndUser, hour);
   }

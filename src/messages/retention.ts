@@ -5,10 +5,10 @@ import { type Static, Type } from 'typebox';
 import type { MessageStore, Point } from '../../db/messages/store.js';
 import type { Registry } from '../../db/registry/index.js';
 import { Nullable } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
+import type { Access, Caller } from '../access.js';
+import type { Audit } from '../audit/index.js';
 import type { Clock } from '../clock.js';
 import { type Config, longestRetention } from '../config.js';
-import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
 import type { App } from '../http/app.js';
@@ -103,8 +103,10 @@ const answer = Type.Object(
   },
 );
 
+type Needed = { config: Config; access: Access; registry: Registry; retention: Retention; audit: Audit };
+
 /** GET and PUT /retention: the account's own. */
-export function retentionRoutes(app: App, ctx: Context): void {
+export function retentionRoutes(app: App, ctx: Needed): void {
   const { access, registry, retention } = ctx;
   const tags = ['Messages'];
 

@@ -1,10 +1,10 @@
 /** Device, end-user and organization templates (spec 2.5, 2.6, 4.6): one shape, three times. */
 
 import { type Static, Type } from 'typebox';
-import type { Db } from '../../db/registry/index.js';
+import type { Db, Registry } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Caller, EntityKind } from '../access.js';
-import type { Context } from '../context.js';
+import type { Clock } from '../clock.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { childCounts, hasChildren, readNames } from '../entity/expand.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
@@ -25,12 +25,14 @@ import {
 } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
+import type { Sessions } from '../identity/sessions/sessions.js';
 import { serviceChannels } from './accounts.js';
 import {
   deviceTemplateShape,
   endUserTemplateShape,
   fieldBody,
   organizationTemplateShape,
+  type ShowContext,
   showDeviceTemplate,
   showTemplate,
 } from './shapes.js';
@@ -108,11 +110,13 @@ export async function templateFor(
   return id === undefined ? defaultTemplate(db, table, accountId) : demandReference(db, table, accountId, id, path);
 }
 
-export function templateRoutes(app: App, ctx: Context): void {
+type Needed = ShowContext & { registry: Registry; clock: Clock; sessions: Sessions };
+
+export function templateRoutes(app: App, ctx: Needed): void {
   for (const kind of kinds) mountTemplates(app, ctx, kind);
 }
 
-function mountTemplates(app: App, ctx: Context, kind: TemplateKind): void {
+function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
   const { table, entity, wrapper, path } = kind;
   const { registry, clock, access } = ctx;
   const fieldsOf = (accountId: string) =>

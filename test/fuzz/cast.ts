@@ -2,7 +2,7 @@
 
 import { rootCertificates } from 'node:tls';
 import type { Json } from '../support/service.js';
-import type { Pairs } from './requests.js';
+import type { Pairs } from './hostile.js';
 import type { Target } from './target.js';
 
 const topicRoot = 'slipway/v1';

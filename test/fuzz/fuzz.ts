@@ -2,10 +2,11 @@
 import fc, { type Arbitrary } from 'fast-check';
 import { type Caller, type Cast, fill, type Known, makeCast } from './cast.js';
 import { Honest } from './honest.js';
+import type { Pairs } from './hostile.js';
 import { spoil } from './hostile.js';
 import { type Conversation, conversations, converse } from './packets.js';
 import { payloads, reads } from './payloads.js';
-import { type Draft, type Pairs, requests } from './requests.js';
+import { type Draft, requests } from './requests.js';
 import { type Got, type Sent, slowAfter, Target } from './target.js';
 
 /** After so many requests the callers and their things are made anew: some have been deleted, logged out, locked. */

@@ -1,6 +1,9 @@
 /** Values, texts and bytes that no honest client sends; every suite of this folder mixes them into valid ones. */
 import fc, { type Arbitrary } from 'fast-check';
 
+/** Names and values, of a query or of headers, in order. */
+export type Pairs = Array<[string, string]>;
+
 const nest = (depth: number) => {
   let value: unknown = 1;
   for (let level = 0; level < depth; level += 1) value = level % 2 ? { a: value } : [value];

@@ -1,7 +1,8 @@
 /** What devices and factories send: points, log entries, fields, searches and rows of jobs, right and spoilt. */
 import fc, { type Arbitrary } from 'fast-check';
+import type { Pairs } from './hostile.js';
 import { hostileText, hostileValue, type Spoil, spoils, spoiltJson } from './hostile.js';
-import type { Draft, Pairs } from './requests.js';
+import type { Draft } from './requests.js';
 
 const times = fc.constantFrom(
   ...[

@@ -2,10 +2,7 @@
 import fc, { type Arbitrary } from 'fast-check';
 import type { Json } from '../support/service.js';
 import { type Caller, callers } from './cast.js';
-import { hostileText, hostileValue, type Spoil, spoils, spoiltJson } from './hostile.js';
-
-/** Names and values, in their order. */
-export type Pairs = Array<[string, string]>;
+import { hostileText, hostileValue, type Pairs, type Spoil, spoils, spoiltJson } from './hostile.js';
 
 /** A request before the names in it (`«device»`) stand for something. */
 export interface Draft {

@@ -8,7 +8,7 @@ import { Contract } from '../support/contract.js';
 import { type Launched, launch, type Running } from '../support/process.js';
 import { adminEmail, adminPassword, type Json } from '../support/service.js';
 import { copyKeys } from '../support/template.js';
-import type { Pairs } from './requests.js';
+import type { Pairs } from './hostile.js';
 
 /** Milliseconds after which an answer is called slow, and after which nobody waits for it any more. */
 export const slowAfter = 2000;

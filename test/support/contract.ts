@@ -1,7 +1,7 @@
 /** Holds every answer of a test against the OpenAPI document: what is documented is what is sent. */
 import { Ajv, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
-import type { Json } from './service.js';
+import type { Json } from './json.js';
 
 export class Contract {
   // The package is CommonJS: its default export is the plugin.

@@ -9,11 +9,11 @@ import { createAccount } from '../../src/registry/accounts.js';
 import { type Server, startServer } from '../../src/server.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
+import type { Json } from './json.js';
 import { SecretWatch } from './secrets.js';
 import { copyDatabases, copyKeys, keepTemplate, keptDocument } from './template.js';
 
-// biome-ignore lint/suspicious/noExplicitAny: answers are what the test says they are
-export type Json = any;
+export type { Json };
 
 export interface Answer {
   status: number;

@@ -1,15 +1,40 @@
 /** What the engine asks of each action: to look at some rows, and to do them in one transaction. */
-import type { Tx } from '../../../db/registry/index.js';
-import type { Caller } from '../../access.js';
-import type { Context } from '../../context.js';
+
+import type { Logger } from 'pino';
+import type { Registry, Tx } from '../../../db/registry/index.js';
+import type { Access, Caller } from '../../access.js';
+import type { Audit } from '../../audit/index.js';
+import type { Broker } from '../../broker-ports.js';
+import type { Clock } from '../../clock.js';
+import type { Config } from '../../config.js';
+import type { Fields } from '../../entity/fields.js';
 import { type ErrorDetail, PlatformError } from '../../errors.js';
+import type { Revocations } from '../../http/revocations.js';
+import type { Sealing } from '../../identity/secrets/sealing.js';
+import type { Secrets } from '../../identity/secrets/secrets.js';
+import type { Sessions } from '../../identity/sessions/sessions.js';
+import type { Overlaps } from '../../registry/credentials/overlaps.js';
 import type { Equipping } from '../provisioning/equipping.js';
 import type { RowValues, StoredRow } from '../provisioning/rows.js';
 import type { ResultSeal } from '../results/store.js';
 import type { Job, JobRow, Parameters, RowState } from './job.js';
 
 /** What jobs need of the rest. */
-export type JobServices = Omit<Context, 'jobs' | 'health'>;
+export type JobServices = {
+  config: Config;
+  clock: Clock;
+  log: Logger;
+  registry: Registry;
+  access: Access;
+  fields: Fields;
+  overlaps: Overlaps;
+  secrets: Secrets;
+  sessions: Sessions;
+  sealing: Sealing;
+  audit: Audit;
+  revocations: Revocations;
+  broker: Broker;
+};
 
 /** One job while it runs. */
 export interface Run {

@@ -6,9 +6,9 @@ import type { Registry, Tx } from '../../../db/registry/index.js';
 import { DateText, Id, type Row } from '../../../db/registry/records.js';
 import type { Access } from '../../access.js';
 import { type Caller, isAccountWide } from '../../access.js';
-import type { SecretCheck } from '../../broker-ports.js';
+import type { Audit } from '../../audit/index.js';
+import type { Broker, SecretCheck } from '../../broker-ports.js';
 import { type Clock, timestamp } from '../../clock.js';
-import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { oneOf } from '../../entity/listing.js';
 import { entityVersion, etagOf, nameIgnored, sendEntity } from '../../entity/routes.js';
@@ -18,9 +18,11 @@ import { laneOf } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
 import type { SecretAnswers } from '../../http/idempotency.js';
 import { noteSecret } from '../../http/idempotency.js';
+import type { Revocations } from '../../http/revocations.js';
 import type { Secrets } from '../../identity/secrets/secrets.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
 import { newId } from '../../ids.js';
+import type { Overlaps } from './overlaps.js';
 import { noPrevious, secretsInForce } from './overlaps.js';
 
 /** Who may have a secret for the broker, and where it is stored. */
@@ -59,7 +61,9 @@ export const credentialShape = Type.Object({
   ),
 });
 
-export function credentialRoutes(app: App, ctx: Context): void {
+type Needed = Stored & { clock: Clock; secrets: Secrets; secretAnswers: SecretAnswers; audit: Audit };
+
+export function credentialRoutes(app: App, ctx: Needed): void {
   app.post(
     '/access/mqtt-credentials',
     {
@@ -91,7 +95,7 @@ export function credentialRoutes(app: App, ctx: Context): void {
  * @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for an entity that is not there, or is not the caller's
  * own where it is an end-user.
  */
-async function createCredential(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+async function createCredential(ctx: Needed, caller: Caller, body: Static<typeof createBody>) {
   const { access, clock } = ctx;
   access.demand(caller, 'create', 'mqttCredential');
   access.demandAccount(caller, body.accountId);
@@ -176,13 +180,10 @@ export function newCredential(caller: Caller, deviceId: string, secretHash: stri
   };
 }
 
+type Stored = { registry: Registry; revocations: Revocations; broker: Broker; access: Access; overlaps: Overlaps };
+
 /** After the commit of storeSecret: secrets that are in force no more end, with the connections made with them. */
-export function secretStored(
-  ctx: Pick<Context, 'registry' | 'revocations' | 'broker' | 'access' | 'overlaps'>,
-  caller: Caller,
-  entityId: string,
-  activated: boolean,
-): void {
+export function secretStored(ctx: Stored, caller: Caller, entityId: string, activated: boolean): void {
   const { registry, overlaps, broker, revocations, access } = ctx;
   registry.credentialChanged(entityId);
   // As it is in the file: another regeneration may have been committed meanwhile, and told first.

@@ -1,12 +1,12 @@
 /** What happens to a device, whoever asks for it: it is made, changed, moved, deleted, recovered (spec 3.1, 4.3). */
 
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../../db/registry/index.js';
+import type { Registry, Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
-import type { Caller } from '../../access.js';
+import type { Access, Caller } from '../../access.js';
 import type { Audit } from '../../audit/index.js';
+import type { Broker } from '../../broker-ports.js';
 import type { Clock } from '../../clock.js';
-import type { Context } from '../../context.js';
 import { demandInto, writeAs } from '../../entity/authorized-write.js';
 import type { Fields } from '../../entity/fields.js';
 import { degreesText, mergeFields, readFields, readNewFields } from '../../entity/values.js';
@@ -23,6 +23,7 @@ import {
   trash,
 } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
+import type { Revocations } from '../../http/revocations.js';
 import { fieldBody, type ShowContext, showDeviceState } from '../shapes.js';
 
 const optionalText = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], maxLength: 255 }));
@@ -115,7 +116,7 @@ export function newDevice(
 }
 
 /** What a change of a device needs of the rest. */
-type ChangeContext = Pick<Context, 'registry' | 'clock' | 'broker' | 'revocations'> & ShowContext;
+type ChangeContext = { registry: Registry; clock: Clock; broker: Broker; revocations: Revocations } & ShowContext;
 interface Changed {
   before: Row<'devices'>;
   after: Row<'devices'>;
@@ -193,7 +194,7 @@ export async function trashDevice(tx: Tx, clock: Clock, caller: Caller, id: stri
 
 /** Ends what a device in the trash, and others by it, may not have any more; after its commit. */
 export async function deviceTrashed(
-  { access, broker, revocations }: Pick<Context, 'access' | 'broker' | 'revocations'>,
+  { access, broker, revocations }: { access: Access; broker: Broker; revocations: Revocations },
   caller: Caller,
   row: Row<'devices'>,
 ): Promise<void> {

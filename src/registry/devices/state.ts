@@ -3,12 +3,13 @@
 import { Ajv } from 'ajv';
 import type { Registry } from '../../../db/registry/index.js';
 import type { Caller } from '../../access.js';
-import type { Rejection } from '../../broker-ports.js';
-import type { Context } from '../../context.js';
+import type { Broker, Rejection } from '../../broker-ports.js';
+import type { Clock } from '../../clock.js';
 import type { Fields } from '../../entity/fields.js';
 import { findUnstorable, unstorable } from '../../entity/values.js';
 import { find } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
+import type { Revocations } from '../../http/revocations.js';
 import { isNestedDeeply } from '../../json-size.js';
 import { type ShowContext, showDeviceState } from '../shapes.js';
 import { stateShape, updateDevice } from './changes.js';
@@ -16,7 +17,7 @@ import { stateShape, updateDevice } from './changes.js';
 const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;
 const checkState = new Ajv(trusted).compile<Record<string, unknown>>(stateShape);
 
-type StateContext = Pick<Context, 'registry' | 'clock' | 'broker' | 'revocations'> & ShowContext;
+type StateContext = { registry: Registry; clock: Clock; broker: Broker; revocations: Revocations } & ShowContext;
 
 /** The whole state of a live device; undefined when there is none. */
 export async function readState(
