@@ -109,7 +109,7 @@ t.test('a new account gets a slot of its own while one is free, then one that th
 });
 
 /** Does what makes ids in an account, by every way in. */
-async function live(t: Test, at: Account, provider: OpenIdProvider, ca: string): Promise<void> {
+async function live(t: Test, at: Account, provider: OpenIdProvider, trusted: string): Promise<void> {
   const { accountId } = at;
   const slot = slotOf(accountId);
   const template = await at.template({ channels: ['data', { name: 'sure', streamBridgeDelivery: 2 }] });
@@ -160,12 +160,14 @@ async function live(t: Test, at: Account, provider: OpenIdProvider, ca: string):
     certificate: own.cert,
   });
   const authority = await makeAuthority({ subject: `CN=${accountId}` });
-  await at.create('/access/certificate-authorities', 'certificateAuthority', {
+  const ca = await at.create('/access/certificate-authorities', 'certificateAuthority', {
     name: 'CA',
     certificate: authority.cert,
     createDevices: true,
     deviceTemplateId: template.id,
   });
+  const proof = await makeCertificate({ subject: `CN=${ca.challenge}`, issuer: authority });
+  await at.ok('POST', `/api/v1/access/certificate-authorities/${ca.id}/proof`, { body: { certificate: proof.cert } });
   const { cert, key } = await makeCertificate({ subject: `CN=${randomUUID()}`, issuer: authority });
   const port = at.server.ctx.broker.addresses.mqtts as number;
   const tls = connectTls({ host: '127.0.0.1', port, rejectUnauthorized: false, cert, key });
@@ -214,7 +216,7 @@ async function live(t: Test, at: Account, provider: OpenIdProvider, ca: string):
   await at.onDirectory('admin', 'create', '--email', `admin.${slot}@example.com`);
   const [made] = await at.onDirectory('app', 'create', '--name', 'Made', '--kind', 'backEnd');
   const out = join(temporaryDirectory(t), 'out');
-  await at.slipway('provision', 'one', '--serial', 'C1', '--format', 'env', '--out', out, '--ca', ca);
+  await at.slipway('provision', 'one', '--serial', 'C1', '--format', 'env', '--out', out, '--ca', trusted);
 
   const tokens = { appToken, made: made.appToken, resetToken, mfaToken, state };
   for (const [name, one] of Object.entries({
