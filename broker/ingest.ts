@@ -213,10 +213,10 @@ export class Ingest {
   /** The points of a message for a channel that stores them; an empty retained one clears the retained one only. */
   #read({ packet, route, caller, client }: Message): PointsRead | Promise<PointsRead> | undefined {
     const { channel } = route;
-    if (channel.service || channel.persistenceType !== 'timeSeries') return undefined;
+    if (channel.service || !isStoredChannel(route)) return undefined;
     if (packet.retain && packet.payload.length === 0) return undefined;
     const { clock } = this.#services;
-    return this.#services.readPoints(laneOf(route, client, caller), packet.payload, clock.now());
+    return this.#services.readPoints(laneOf(route, client, caller), packet.payload, clock.now(), channel.payload);
   }
 
   /** Into the store, at once when it keeps up. */
@@ -465,7 +465,7 @@ function laneOf({ accountId }: Route, client: BrokerClient | undefined, caller: 
 }
 
 function isStoredChannel({ channel }: Route): boolean {
-  if (!channel.service) return channel.persistenceType === 'timeSeries';
+  if (!channel.service) return channel.persistenceType === 'timeSeries' && channel.payload !== 'none';
   return channel.name === '_log' || isRequest({ channel });
 }
 

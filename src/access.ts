@@ -337,9 +337,11 @@ export class Access {
       if (!role) return undefined;
       this.#entityRoles.set(entityId, role);
     }
-    const { accountId, userId, organizationId } = role;
-    if (organizationId === null) return { kind: 'admin', id: userId, accountId };
-    return { kind: 'endUser', id: userId, accountId, organizationIds: [organizationId] };
+    const { accountId, organizationId } = role;
+    // An end-user without a person acts in its own name.
+    const id = role.userId ?? entityId;
+    if (organizationId === null) return { kind: 'admin', id, accountId };
+    return { kind: 'endUser', id, accountId, organizationIds: [organizationId] };
   }
 
   /** What an application may act as now; undefined when it does not exist, or is deleted. */
@@ -368,8 +370,9 @@ export class Access {
     this.#channels.delete(deviceTemplateId);
   }
 
-  identityChanged(userId: string): void {
-    this.#roles.delete(userId);
+  /** An identity, or with null an end-user that has none. */
+  identityChanged(userId: string | null): void {
+    if (userId !== null) this.#roles.delete(userId);
     this.#entityRoles.clear();
   }
 

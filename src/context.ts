@@ -33,7 +33,7 @@ import { Tokens } from './identity/sessions/tokens.js';
 import { causeNow, onBehalfOf, openLog } from './log.js';
 import { Keeping } from './messages/keeping.js';
 import { readLogEntry } from './messages/payload.js';
-import { PayloadReader } from './messages/payload-reader.js';
+import { kindOf, PayloadReader } from './messages/payload-reader.js';
 import { Retention } from './messages/retention.js';
 import { Positions } from './positions.js';
 import { type CreatedAccount, createAccount } from './registry/accounts.js';
@@ -214,7 +214,7 @@ function brokerServices(
     generationOf: (entityId) => registry.credential(entityId)?.generation,
     onBehalfOf,
     causeNow,
-    readPoints: (lane, payload, now) => base.payloads.read(lane, payload, now),
+    readPoints: (lane, payload, now, form) => base.payloads.read(lane, payload, now, kindOf(form)),
     withinRetention: (accountId, days, points) => retention.split(accountId, days, points),
     readLogEntry,
     setFields: (caller, deviceId, payload) => setState(ctx(), caller, deviceId, payload),

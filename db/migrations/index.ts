@@ -14,6 +14,7 @@ import * as refusedPrincipals from './0011-refused-principals.js';
 import * as replacedHardware from './0012-replaced-hardware.js';
 import * as answerCallers from './0015-answer-callers.js';
 import * as proofs from './0016-proofs.js';
+import * as clients from './0017-clients.js';
 import * as firmware from './0018-firmware.js';
 import * as commands from './0019-commands.js';
 
@@ -39,6 +40,7 @@ export const registryMigrations: readonly Migration[] = [
   replacedHardware,
   answerCallers,
   proofs,
+  clients,
   firmware,
   commands,
 ];

@@ -21,7 +21,7 @@ export type OrganizationNode = Pick<Row<'organizations'>, 'id' | 'accountId' | '
 /** A live channel of a device template. */
 export type ChannelRow = Pick<
   Row<'channelTemplates'>,
-  'id' | 'name' | 'persistenceType' | 'streamBridgeDelivery' | 'accountId' | 'retentionDays'
+  'id' | 'name' | 'persistenceType' | 'streamBridgeDelivery' | 'accountId' | 'retentionDays' | 'payload'
 >;
 
 /** A login session as it is looked up for every request. */
@@ -49,10 +49,10 @@ export type CertificateRow = Pick<Row<'certificates'>, 'id' | 'accountId' | 'ent
 /** A live CA of an account, as it is looked up for a certificate that names it as its issuer. */
 export type AuthorityRow = Pick<Row<'certificateAuthorities'>, 'id' | 'accountId' | 'certificate' | 'createDevices'>;
 
-/** Who stands behind a live end-user or account user; `organizationId` is null for an account user. */
+/** Who a live end-user or account user is; `userId` is null without a person, `organizationId` for an account user. */
 export interface EntityRole {
   accountId: string;
-  userId: string;
+  userId: string | null;
   organizationId: string | null;
 }
 
@@ -246,7 +246,7 @@ function prepareLookups(reader: Sqlite.Database) {
     ),
     replaced: reader.prepare<[string], string | null>('SELECT "replaced" FROM "devices" WHERE "id" = ?').pluck(),
     channels: reader.prepare<[string], ChannelRow>(
-      `SELECT "id", "name", "persistenceType", "streamBridgeDelivery", "accountId", "retentionDays"
+      `SELECT "id", "name", "persistenceType", "streamBridgeDelivery", "accountId", "retentionDays", "payload"
        FROM "channelTemplates"
        WHERE "entityId" = ? AND "deleted" IS NULL ORDER BY "name"`,
     ),

@@ -55,6 +55,7 @@ export const IdentityRecord = Type.Object({
   department: OptionalText,
   phoneNumber: OptionalText,
   address: OptionalText,
+  addressObject: Nullable(Type.String({ description: 'JSON, for an address that was given as an object.' })),
 });
 
 /** A login session of a person (`userId`) or of an application; `address` is the network it was opened from. */
@@ -200,6 +201,7 @@ export const ChannelTemplateRecord = Type.Object({
   streamBridgeDelivery: Type.Integer({ minimum: 0, maximum: 2 }),
   persistenceType: Type.String(),
   retentionDays: Nullable(Type.Integer()),
+  payload: Type.String({ description: 'The form of payloads: src/messages/payload.ts.' }),
 });
 
 /** A custom field (spec 2.7). `templateId` is the account's id for fields of device templates themselves. */
@@ -222,11 +224,12 @@ export const OrganizationRecord = Type.Object({
   fields: Type.String(),
 });
 
+/** `userId` is null for one without a person: nobody can log in as it. */
 export const EndUserRecord = Type.Object({
   ...common,
   endUserTemplateId: Id,
   organizationId: Id,
-  userId: Id,
+  userId: OptionalId,
   fields: Type.String(),
 });
 

@@ -50,17 +50,28 @@ async function demandStanding(tx: Tx, caller: Caller): Promise<void> {
     if (application?.kind !== caller.kind) throw new PlatformError('forbidden');
     return;
   }
-  const table = caller.kind === 'admin' ? 'accountUsers' : 'endUsers';
-  const role = tx.selectFrom(table).select('id').where('userId', '=', caller.id).where('deleted', 'is', null);
+  const admins = tx
+    .selectFrom('accountUsers')
+    .select('id')
+    .where('userId', '=', caller.id)
+    .where('deleted', 'is', null);
+  const role = caller.kind === 'admin' ? await admins.limit(1).execute() : await organizationsOf(tx, caller.id);
   // What an identity without an end-user may do ends when it has one.
-  if (((await role.limit(1).executeTakeFirst()) === undefined) !== (caller.kind === 'newcomer'))
-    throw new PlatformError('forbidden');
+  if ((role.length === 0) !== (caller.kind === 'newcomer')) throw new PlatformError('forbidden');
+}
+
+/** The organizations of the live end-users of an identity, or of the end-user without a person that has this id. */
+async function organizationsOf(tx: Tx, id: string): Promise<string[]> {
+  const live = tx.selectFrom('endUsers').select('organizationId').where('deleted', 'is', null);
+  const ofIdentity = await live.where('userId', '=', id).execute();
+  const found =
+    ofIdentity.length > 0 ? ofIdentity : await live.where('id', '=', id).where('userId', 'is', null).execute();
+  return found.map(({ organizationId }) => organizationId);
 }
 
 /** Whether a live organization is one of the end-user's or below one, as the transaction sees it. */
 async function reaches(tx: Tx, caller: Caller, organizationId: string | null): Promise<boolean> {
-  const endUsers = tx.selectFrom('endUsers').select('organizationId').where('userId', '=', caller.id);
-  const roots = (await endUsers.where('deleted', 'is', null).execute()).map((row) => row.organizationId);
+  const roots = await organizationsOf(tx, caller.id);
   for (let id = organizationId; id !== null; ) {
     const row: { parentId: string | null } | undefined = await tx
       .selectFrom('organizations')

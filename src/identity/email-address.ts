@@ -5,6 +5,7 @@
 
 import { Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';
+import { Id } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';
@@ -44,7 +45,12 @@ export function emailAddressRoutes(app: App, ctx: Context): void {
         summary:
           'Change an e-mail address, once the letter to the new one is answered; of an end-user at once for an admin',
         body: changeBody,
-        response: done('A letter is on its way to the new address; or, for an admin, the address is changed.'),
+        response: {
+          200: Type.Object(
+            { success: Type.Boolean(), userId: Id },
+            { description: 'A letter is on its way to the new address; or, for an admin, the address is changed.' },
+          ),
+        },
       },
     },
     async (request) => {
@@ -57,7 +63,7 @@ export function emailAddressRoutes(app: App, ctx: Context): void {
         confirmations.take(identity.id);
         await askNewAddress(ctx, confirmations, caller, identity, body.newEmailAddress);
       } else await changeAddressAsAdmin(ctx, caller, identity, body.newEmailAddress);
-      return { success: true };
+      return { success: true, userId: identity.id };
     },
   );
 }

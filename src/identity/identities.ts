@@ -1,5 +1,6 @@
 /** Identities: the people who can log in. An e-mail address is one identity of its account, in any letter case. */
 
+import type { Static } from 'typebox';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../access.js';
@@ -9,6 +10,7 @@ import { invalid, PlatformError } from '../errors.js';
 import { laneOf } from '../fair-queue.js';
 import { newId } from '../ids.js';
 import type { PasswordChooser } from './grants.js';
+import { type personBody, readPerson } from './person.js';
 import type { Passwords } from './secrets/passwords.js';
 import type { Sessions } from './sessions/sessions.js';
 
@@ -55,6 +57,7 @@ export function newIdentity(
     department: null,
     phoneNumber: null,
     address: null,
+    addressObject: null,
   };
 }
 
@@ -63,6 +66,7 @@ interface NewUserBody {
   createIdmUser?: boolean;
   idmUserEmail?: string;
   idmUserPassword?: string;
+  idmUserProfile?: Static<typeof personBody> | null;
 }
 
 /**
@@ -72,12 +76,13 @@ interface NewUserBody {
 export async function identityFor(
   { clock, passwords }: { clock: Clock; passwords: Passwords },
   caller: Caller,
-  { createIdmUser, idmUserEmail: email, idmUserPassword: password }: NewUserBody,
+  { createIdmUser, idmUserEmail: email, idmUserPassword: password, idmUserProfile }: NewUserBody,
 ): Promise<Row<'identities'>> {
   if (createIdmUser !== true) throw invalid('createIdmUser', 'must be true, or userId an existing identity');
   if (email === undefined) throw invalid('idmUserEmail', 'is required');
   const { accountId } = caller;
-  const identity = newIdentity(clock, 'idmUserEmail', { accountId, email, ...noPassword });
+  const blank = newIdentity(clock, 'idmUserEmail', { accountId, email, ...noPassword });
+  const identity = { ...blank, ...readPerson(idmUserProfile ?? {}, 'idmUserProfile.') };
   if (password === undefined) return identity;
   const passwordHash = await passwords.hashNew('idmUserPassword', password, email, laneOf(caller));
   return { ...identity, passwordHash, passwordChosenBy: isAccountWide(caller) ? 'admin' : 'other' };

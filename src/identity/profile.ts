@@ -17,6 +17,7 @@ import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import type { PasswordChooser } from './grants.js';
 import { setPassword } from './identities.js';
+import { type Address, personProperties, readPerson } from './person.js';
 import { longestPassword } from './secrets/passwords.js';
 
 const tag = 'Identity';
@@ -37,34 +38,26 @@ export const profileShape = Type.Object(
     company: text,
     department: text,
     phoneNumber: text,
-    address: text,
+    address: Type.Unsafe<Address | null>({ type: ['string', 'object', 'null'] }),
   },
   { description: 'The person as it is known now.' },
 );
-const upTo = (maxLength: number) => Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], maxLength }));
-/** What people say of themselves; null takes it away. */
-export const names = { name: upTo(255), firstName: upTo(255), lastName: upTo(255), phoneNumber: upTo(50) };
-const updateBody = Type.Object({
-  userId: Type.String(),
-  ...names,
-  company: upTo(255),
-  department: upTo(255),
-  address: upTo(1000),
-});
+const updateBody = Type.Object({ userId: Type.String(), ...personProperties });
 const passwordBody = Type.Object({
   userId: Type.String(),
   oldPassword: Type.String({ maxLength: longestPassword }),
   newPassword: Type.String({ maxLength: longestPassword }),
 });
-const changed = Type.Object(
-  { success: Type.Boolean() },
-  { description: 'The password is set; every session of the person but this one has ended.' },
-);
+/** What existing clients read of an answer that changes a person. */
+const done = { success: Type.Literal(true), user: Type.Object({ userId: Id }) };
+const changed = Type.Object(done, {
+  description: 'The password is set; every session of the person but this one has ended.',
+});
 
 /** Shows an identity; nothing of its password. */
 export function showProfile(identity: Row<'identities'>): Static<typeof profileShape> {
   const { id, accountId, email, created, name, firstName, lastName, company, department } = identity;
-  const { phoneNumber, address } = identity;
+  const { phoneNumber, address, addressObject } = identity;
   return {
     userId: id,
     accountId,
@@ -77,7 +70,7 @@ export function showProfile(identity: Row<'identities'>): Static<typeof profileS
     company,
     department,
     phoneNumber,
-    address,
+    address: addressObject === null ? address : (JSON.parse(addressObject) as Address),
   };
 }
 
@@ -105,13 +98,21 @@ export function profileRoutes(app: App, ctx: Context): void {
     '/profile/update',
     {
       config: { family, right: ['update', 'profile'], errors: ['notFound', 'forbidden'], sends: ['ignored'] },
-      schema: { tags, summary: 'Change a profile', body: updateBody, response: { 200: profileShape } },
+      schema: {
+        tags,
+        summary: 'Change a profile',
+        body: updateBody,
+        response: {
+          200: Type.Object({ ...profileShape.properties, ...done }, { description: 'The person as it is known now.' }),
+        },
+      },
     },
     async (request, reply) => {
       access.demand(request.caller, 'update', 'profile');
       const updated = await updateProfile(ctx, request.caller, request.body);
       nameIgnored(request, reply, updateBody);
-      return showProfile(updated);
+      const { id: userId } = updated;
+      return { ...showProfile(updated), success: true as const, user: { userId } };
     },
   );
   app.post(
@@ -133,7 +134,7 @@ export function profileRoutes(app: App, ctx: Context): void {
     async (request) => {
       access.demand(request.caller, 'update', 'profile');
       await changePassword(ctx, request.caller, request.body);
-      return { success: true };
+      return { success: true as const, user: { userId: request.body.userId } };
     },
   );
 }
@@ -152,7 +153,7 @@ export async function seenAsEndUsers(
     .where('deleted', 'is', null)
     .execute();
   const seen = rows.filter(({ accountId, organizationId }) => access.reaches(caller, accountId, organizationId));
-  return new Set(seen.map(({ userId }) => userId));
+  return new Set(seen.flatMap(({ userId }) => userId ?? []));
 }
 
 /** An identity whose profile the caller may read. @throws PlatformError 404/100 for any other. */
@@ -174,10 +175,9 @@ export async function findOwn(ctx: Context, caller: Caller, userId: string): Pro
 }
 
 async function updateProfile(ctx: Context, caller: Caller, body: Static<typeof updateBody>) {
-  const { userId, name, firstName, lastName, company, department, phoneNumber, address } = body;
+  const { userId } = body;
   const before = await findOwn(ctx, caller, userId);
-  const given = { name, firstName, lastName, company, department, phoneNumber, address };
-  const changes = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  const changes = readPerson(body);
   if (Object.keys(changes).length === 0) return before;
   return writeAs(ctx, caller, undefined, async (tx) => {
     const rows = tx.updateTable('identities').set(changes).where('id', '=', userId).returningAll();

@@ -13,7 +13,8 @@ import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { noteAnswer } from '../http/idempotency.js';
 import { insertIdentity, longestEmail, newIdentity, noPassword } from './identities.js';
-import { names, profileShape, seenAsEndUsers, showProfile } from './profile.js';
+import { names } from './person.js';
+import { profileShape, seenAsEndUsers, showProfile } from './profile.js';
 import { longestPassword } from './secrets/passwords.js';
 
 const tag = 'Identity';

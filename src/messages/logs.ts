@@ -173,7 +173,7 @@ export async function writeLogs(
   const received = clock.now();
   const posted = [given].flat().map((one, index) => {
     const place = Array.isArray(given) ? [index] : [];
-    checkEntry(one, place);
+    checkEntry(one, place, received);
     const payload = Buffer.from(JSON.stringify(one));
     if (payload.length > longestLogEntry)
       throw invalid(place.join() || 'body', `has more than ${longestLogEntry} bytes`);
@@ -189,11 +189,11 @@ export async function writeLogs(
 }
 
 /** Whoever gets an answer is told what `_log` takes in silence. @throws PlatformError 400/106. */
-function checkEntry({ severity, sourceTimestamp }: Static<typeof entryBody>, place: number[]): void {
+function checkEntry({ severity, sourceTimestamp }: Static<typeof entryBody>, place: number[], now: number): void {
   if (severity !== undefined && severity !== null && !readSeverity(severity))
     throw invalid([...place, 'severity'].join('.'), `must be one of ${severities.join(', ')}`);
   const isTimed = sourceTimestamp !== undefined && sourceTimestamp !== null;
-  if (isTimed && readSourceTime(sourceTimestamp) === undefined)
+  if (isTimed && readSourceTime(sourceTimestamp, now) === undefined)
     throw invalid([...place, 'sourceTimestamp'].join('.'), 'must be an ISO 8601 date, or milliseconds since 1970');
 }
 

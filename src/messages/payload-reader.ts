@@ -2,7 +2,7 @@
 import type { Point } from '../../db/messages/store.js';
 import { AskedThread } from '../asked-thread.js';
 import { FairQueue, type Lane } from '../fair-queue.js';
-import { type PayloadLimits, type Reading, readPoints, readTextPoints } from './payload.js';
+import { type FixedForm, type PayloadLimits, type Reading, readForm, readPoints, readTextPoints } from './payload.js';
 
 /** Bytes up to which a payload is read on the event loop: asking the thread takes about as long. */
 const smallPayload = 8192;
@@ -11,7 +11,8 @@ const askedAtOnce = 2;
 /** Connections and requests wait here with one payload each, and have limits of their own. */
 const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 
-export type PayloadKind = 'any' | 'text';
+/** Any form, any form of text, or the one that a channel template fixes. */
+export type PayloadKind = 'any' | 'text' | FixedForm;
 
 /** A payload, and how it is to be read; `now` in milliseconds. */
 export interface PayloadQuestion {
@@ -34,10 +35,15 @@ export type PayloadAnswer = PointColumns | { reason: string };
 
 const readers = { any: readPoints, text: readTextPoints } as const;
 
+/** How payloads of a channel are read whose template says this form. */
+export function kindOf(form: string): PayloadKind {
+  return form === 'csv' || form === 'json' || form === 'senml' || form === 'float32' ? form : 'any';
+}
+
 /** Reads a payload where it is called. */
 export function readPayload({ payload, kind, now, limits }: PayloadQuestion): Reading {
   const bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength);
-  return readers[kind](bytes, now, limits);
+  return kind === 'any' || kind === 'text' ? readers[kind](bytes, now, limits) : readForm(kind, bytes, now, limits);
 }
 
 export class PayloadReader {

@@ -18,19 +18,65 @@ const unlimited: PayloadLimits = { points: Number.POSITIVE_INFINITY, depth: Numb
 const textLimit = 1024;
 /** Milliseconds since 1970; what lies outside no query can ask for, because dates have four digits for the year. */
 const firstTime = Date.parse('0000-01-01T00:00:00.000Z');
+/** Seconds since 1970 in the year 2000. */
+const firstSeconds = Date.parse('2000-01-01T00:00:00.000Z') / 1000;
 const lastTime = Date.parse('9999-12-31T23:59:59.999Z');
 /** SenML: a time below this many seconds is relative to now (RFC 8428, 4.5.3). */
 const relativeLimit = 2 ** 28;
 const decimal = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
 
+/** What a channel template may say of payloads: any form, one of them, or that they are delivered and never read. */
+export const payloadForms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
+export type PayloadForm = (typeof payloadForms)[number];
+
+/** What is accepted, for whoever has sent something else. */
+const accepted: Record<FixedForm, string> = {
+  csv: 'CSV: lines of timestamp,category,numericValue,stringValue, such as 1700000000000,temperature,21.5,',
+  json: 'JSON: a number, or an object of numbers, texts and booleans, such as {"temperature": 21.5}',
+  senml: 'SenML: such as [{"n": "temperature", "v": 21.5}]',
+  float32: 'float32: four bytes, little-endian',
+};
+
 /**
- * The points of a payload on a `timeSeries` channel. The forms are tried in the order of decisions 7; one bad row refuses
+/** What a fixed form of a channel template is read as. */
+export type FixedForm = 'csv' | 'json' | 'senml' | 'float32';
+
+/**
+ * The points of a payload on a channel whose template fixes the form; one bad row refuses the whole payload. `now` and
+ * limits as for readPoints.
+ */
+export function readForm(form: FixedForm, payload: Buffer, now: number, limits = unlimited): Reading {
+  const reading = form === 'float32' ? readFloat(payload, now) : readTextAs(form, payload, now, limits);
+  return 'points' in reading ? reading : { reason: `This channel takes ${accepted[form]}. ${reading.reason}` };
+}
+
+function readTextAs(form: 'csv' | 'json' | 'senml', payload: Buffer, now: number, limits: PayloadLimits): Reading {
+  const text = decode(payload);
+  if (text === undefined) return { reason: 'It is not text in UTF-8.' };
+  const excess = excessOf(text, limits);
+  if (excess !== undefined) return { reason: excess };
+  if (form === 'csv') return within(readCsv(text, now), limits);
+  const json = parseJson(text);
+  if (json === undefined) return { reason: 'It cannot be parsed.' };
+  return within(form === 'json' ? readJson(json, now) : readSenml(json, now), limits);
+}
+
+function within(reading: Reading, limits: PayloadLimits): Reading {
+  return 'points' in reading ? withinLimits(reading, limits) : reading;
+}
+
+/**
+ * The points of a payload on a `timeSeries` channel. The forms are tried one after the other; one bad row refuses
  * the whole payload. `now` in milliseconds is the time of points that name none. What is over a limit is refused before
  * anything is built of it.
  */
 export function readPoints(payload: Buffer, now: number, limits = unlimited): Reading {
   const text = readTextPoints(payload, now, limits);
   if ('points' in text || payload.length === 0) return text;
+  // Four bytes of text that somebody has meant as text.
+  const meant = payload.length === 4 ? payload.toString('latin1') : '';
+  if (meant === 'true' || meant === 'null' || /^\s*[+-]?\d*,\d+\s*$/.test(meant))
+    return { reason: `${text.reason} Numbers have a decimal point, such as 21.5.` };
   const float = readFloat(payload, now);
   return 'points' in float ? float : { reason: `${text.reason} Float: ${float.reason}` };
 }
@@ -46,6 +92,7 @@ export function readTextPoints(payload: Buffer, now: number, limits = unlimited)
   if ('points' in csv) return withinLimits(csv, limits);
   const json = parseJson(text);
   if (json === undefined) return { reason: `CSV: ${csv.reason} JSON: it cannot be parsed.` };
+  if (isTimed(Array.isArray(json) ? json[0] : json)) return { reason: timedIsUnknown };
   const senml = readSenml(json, now);
   if ('points' in senml) return withinLimits(senml, limits);
   const plain = readJson(json, now);
@@ -89,6 +136,13 @@ function tooManyPoints(most: number): string {
   return `It has more than ${most} points (SLIPWAY_MQTT_MAX_POINTS): send them in several payloads.`;
 }
 
+/** Objects of ts and values are the form of other services; as categories they would be two wrong points. */
+function isTimed(json: unknown): boolean {
+  return isObject(json) && 'ts' in json && 'values' in json;
+}
+
+const timedIsUnknown = `An object with ts and values is not a form of points. Take ${accepted.json}; or, with a time, ${accepted.csv}.`;
+
 /** The names of the columns; as the first line of CSV they are no row. */
 export const csvColumns = 'timestamp,category,numericValue,stringValue';
 
@@ -120,6 +174,8 @@ function readRow(line: string, now: number): Point | string {
   const text = trimBlanks(line.slice(third + 1));
 
   const time = timestamp === '' ? now : readTime(timestamp);
+  if (time !== undefined && areSeconds(time, now) && !timestamp.includes('T'))
+    return `the timestamp ${time} would be in January 1970; as milliseconds it is ${time * 1000}.`;
   if (time === undefined) return 'the timestamp is neither epoch milliseconds nor an ISO 8601 date.';
   const numericValue = number === '' ? null : readDecimal(number);
   if (numericValue === undefined) return 'the number is not decimal and finite.';
@@ -203,6 +259,7 @@ function senmlPoint({ name, seconds, number, boolean, text }: SenmlValue, now: n
 
 /** JSON: a number, or an object of numbers, texts and booleans by category; `null` is skipped. */
 function readJson(json: unknown, now: number): Reading {
+  if (isTimed(json)) return { reason: timedIsUnknown };
   if (!isObject(json)) {
     const point = typeof json === 'number' ? toPoint(now, '', json, null) : 'it is not a number or an object.';
     return typeof point === 'string' ? { reason: point } : { points: [point] };
@@ -243,6 +300,11 @@ function toPoint(time: number, category: string, number: number | null, text: st
 
 function isInYears(time: number): boolean {
   return time >= firstTime && time <= lastTime;
+}
+
+/** Whether a number of milliseconds makes sense only as seconds: as these it is between 2000 and now. */
+function areSeconds(time: number, now: number): boolean {
+  return time >= firstSeconds && time * 1000 <= now;
 }
 
 function readTime(text: string): number | undefined {
@@ -344,7 +406,7 @@ export function readLogEntry(payload: Buffer, now: number): LogInput {
   const { message, details, severity, code, tags, sourceTimestamp, custom, ...rest } = json;
   const own = Object.entries(rest).filter(([name]) => !identifying.has(name));
   const level = readSeverity(severity);
-  const time = readSourceTime(sourceTimestamp);
+  const time = readSourceTime(sourceTimestamp, now);
   // What was not understood is kept, so that nobody wonders where it went.
   if (severity !== undefined && severity !== null && level === undefined) own.push(['severity', severity]);
   if (sourceTimestamp !== undefined && sourceTimestamp !== null && time === undefined)
@@ -366,11 +428,16 @@ function plainEntry(message: string, time: number): LogInput {
   return { time, severity: 'info', message, code: null, details: null, tags: [], custom: null };
 }
 
-/** The time at the source: epoch milliseconds, as a number or a text, or an ISO 8601 date; in the years 0000 to 9999. */
-export function readSourceTime(value: unknown): number | undefined {
+/**
+ * The time at the source: epoch milliseconds, as a number or a text, or an ISO 8601 date; in the years 0000 to 9999.
+ * Undefined for what is none of these, and for what makes sense only as seconds.
+ */
+export function readSourceTime(value: unknown, now: number): number | undefined {
   const time =
     typeof value === 'number' ? Math.round(value) : typeof value === 'string' ? readTime(value.trim()) : undefined;
-  return time !== undefined && isInYears(time) ? time : undefined;
+  if (time === undefined || !isInYears(time)) return undefined;
+  const isDate = typeof value === 'string' && value.includes('T');
+  return !isDate && areSeconds(time, now) ? undefined : time;
 }
 
 function asText(value: unknown): string | null {

@@ -3,7 +3,8 @@
 import { type Static, type TObject, Type } from 'typebox';
 import { aggregates } from '../../db/messages/series/ranges.js';
 import type { MessageStore, Point, SeriesKey } from '../../db/messages/store.js';
-import type { Access, Caller } from '../access.js';
+import type { Placement } from '../../db/registry/index.js';
+import type { Access, Caller, Channel } from '../access.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
 import { currentCaller } from '../entity/authorized-write.js';
@@ -148,14 +149,25 @@ export function findSeries(
   caller: Caller,
   topic: string,
 ): SeriesKey | undefined {
+  const { device, channel } = findChannel({ config, access }, caller, topic);
+  if (channel.persistenceType !== 'timeSeries') return undefined;
+  return { accountId: device.accountId, deviceId: device.id, channelTemplateId: channel.id };
+}
+
+/** The channel of a topic that the caller may hear, and its device. @throws PlatformError as findSeries. */
+export function findChannel(
+  { config, access }: Pick<Services, 'config' | 'access'>,
+  caller: Caller,
+  topic: string,
+): { device: Placement; channel: Channel } {
   access.demand(caller, 'subscribe', 'device');
   const parts = parseTopic(config.topicRoot, topic);
   const device = parts && access.placement(parts.deviceId);
   if (!parts || device?.accountId !== parts.accountId || !access.mayHear(caller, device.id, parts.channel))
     throw new PlatformError('notFound', { message: 'The topic does not exist.' });
   const channel = access.channelsOf(device.deviceTemplateId).get(parts.channel);
-  if (channel?.persistenceType !== 'timeSeries') return undefined;
-  return { accountId: device.accountId, deviceId: device.id, channelTemplateId: channel.id };
+  if (!channel) throw new PlatformError('notFound', { message: 'The topic does not exist.' });
+  return { device, channel };
 }
 
 /**

@@ -7,9 +7,9 @@ import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { idempotentPosts } from '../http/idempotency.js';
 import { requireCaller } from '../identity/sessions/authentication.js';
-import type { PayloadKind } from './payload-reader.js';
+import { kindOf, type PayloadKind } from './payload-reader.js';
 import { payloadLimit, refusalOf, rejectionShape } from './publish.js';
-import { findSeries } from './series-query.js';
+import { findChannel } from './series-query.js';
 
 /** Text forms are told apart by what they say, as over MQTT; a float is taken from bytes only. */
 const mediaTypes = {
@@ -76,9 +76,11 @@ export function seriesWriting(app: App, ctx: Context): void {
  */
 async function writePoints(ctx: Context, caller: Caller, topic: string, payload: Buffer, kind: PayloadKind) {
   ctx.access.demand(caller, 'publish', 'device');
-  if (!findSeries(ctx, caller, topic))
+  const { channel } = findChannel(ctx, caller, topic);
+  if (channel.persistenceType !== 'timeSeries' || channel.payload === 'none')
     throw invalid('topic', 'the channel stores no points; POST /messaging/publish delivers a message on it');
-  const reading = await ctx.payloads.read(laneOf(caller), payload, ctx.clock.now(), kind);
+  const form = channel.payload === 'auto' ? kind : kindOf(channel.payload);
+  const reading = await ctx.payloads.read(laneOf(caller), payload, ctx.clock.now(), form);
   if ('reason' in reading) throw invalid('body', reading.reason);
   const {
     delivered,

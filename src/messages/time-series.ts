@@ -10,7 +10,7 @@ import { isInsideBatch } from '../http/batch.js';
 import { readRollup } from './rollups.js';
 import { exportRollup, exportSeries } from './series-export.js';
 import { readLatest, readPage } from './series-pages.js';
-import { findSeries, heeds, type SeriesAnswer, seriesAnswer, seriesQuery } from './series-query.js';
+import { findChannel, heeds, type SeriesAnswer, seriesAnswer, seriesQuery } from './series-query.js';
 
 const rollupHeeds = { csv: heeds.rollupCsv, ndjson: heeds.rollupNdjson } as const;
 
@@ -81,9 +81,12 @@ function explained(
   { meta, result }: SeriesAnswer,
   ignored: readonly string[],
 ): SeriesAnswer {
-  const isKept = findSeries(ctx, caller, topic) !== undefined;
-  return { meta: { ...metaWith(meta, ignored), ...(!isKept && { message: keepsNothing }) }, result };
+  const { channel } = findChannel(ctx, caller, topic);
+  const message =
+    channel.persistenceType === 'timeSeries' ? (channel.payload === 'none' ? isNotRead : undefined) : keepsNothing;
+  return { meta: { ...metaWith(meta, ignored), ...(message && { message }) }, result };
 }
 
 const keepsNothing =
   'This channel keeps no data: its persistenceType is simple. Data is kept for channels whose persistenceType is timeSeries.';
+const isNotRead = 'This channel keeps no new data: the payload of its channel template is none.';

@@ -83,5 +83,6 @@ export function serviceChannels(stamped: ReturnType<typeof stamp>, templateId: s
     streamBridgeDelivery: 0,
     persistenceType: 'simple',
     retentionDays: null,
+    payload: 'auto',
   }));
 }

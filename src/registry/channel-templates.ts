@@ -25,6 +25,7 @@ import {
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { demandWithin, type Limits } from '../limits.js';
+import { payloadForms } from '../messages/payload.js';
 import { channelTemplateShape, showChannelTemplate } from './shapes.js';
 
 const streamBridgeDelivery = Type.Integer({
@@ -34,6 +35,10 @@ const streamBridgeDelivery = Type.Integer({
 });
 /** Null is what the account says; 0 keeps points for ever. */
 const retentionDays = Nullable(Type.Integer({ minimum: 0, maximum: longestRetention, description: 'Days.' }));
+const payload = oneOf(payloadForms, {
+  description:
+    'The form of payloads on a timeSeries channel. auto takes any; another one refuses to store the rest. none delivers payloads without reading or storing them.',
+});
 const createBody = Type.Object({
   accountId: Type.String(),
   entityId: Type.String(),
@@ -42,10 +47,12 @@ const createBody = Type.Object({
   streamBridgeDelivery: Type.Optional(streamBridgeDelivery),
   persistenceType: Type.Optional(oneOf(['simple', 'timeSeries'])),
   retentionDays: Type.Optional(retentionDays),
+  payload: Type.Optional(payload),
 });
 const updateBody = Type.Object({
   streamBridgeDelivery: Type.Optional(streamBridgeDelivery),
   retentionDays: Type.Optional(retentionDays),
+  payload: Type.Optional(payload),
 });
 
 const listing: Listing<'channelTemplates'> = {
@@ -104,6 +111,7 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
         streamBridgeDelivery: body.streamBridgeDelivery ?? 0,
         persistenceType,
         retentionDays,
+        payload: body.payload ?? 'auto',
       });
       await demandRoom(tx, ctx.config.limits, template.id);
       return made;
@@ -121,11 +129,12 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
     access.demand(caller, 'update', 'channelTemplate');
     const before = await findReached(ctx, caller, 'channelTemplates', id);
-    const { streamBridgeDelivery, retentionDays } = body;
+    const { streamBridgeDelivery, retentionDays, payload } = body;
     checkRetention(retentionDays, before.persistenceType);
     const changes = {
       ...(streamBridgeDelivery !== undefined && { streamBridgeDelivery }),
       ...(retentionDays !== undefined && { retentionDays }),
+      ...(payload !== undefined && { payload }),
     };
     const row = await writeAs(ctx, caller, undefined, (tx) =>
       change(tx, 'channelTemplates', id, version, { caller, clock }, changes),

@@ -24,22 +24,24 @@ import {
   stamp,
   trash,
 } from '../entity/verbs.js';
-import { PlatformError, unknownReference } from '../errors.js';
+import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
 import { endVoided } from '../identity/grants.js';
 import { identityFor, isAccountUser, longestEmail } from '../identity/identities.js';
 import { Invitations } from '../identity/invitations.js';
+import { personBody } from '../identity/person.js';
 import { longestPassword } from '../identity/secrets/passwords.js';
 import { accountOf } from './organizations.js';
 import { endUserShape, fieldBody, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { templateFor } from './templates.js';
 
 const fields = fieldBody('endUsers');
-const createBody = Type.Object({
-  accountId: Type.String(),
-  organizationId: Type.String(),
+/** Who the person of an end-user is: an existing identity, a new one, or nobody. */
+const person = {
   createIdmUser: Type.Optional(
-    Type.Boolean({ description: 'Must be true, unless userId names an existing identity.' }),
+    Type.Boolean({
+      description: 'Makes the identity of idmUserEmail. Without it and without userId there is no person.',
+    }),
   ),
   idmUserEmail: Type.Optional(Type.String({ maxLength: longestEmail })),
   idmUserPassword: Type.Optional(
@@ -48,11 +50,24 @@ const createBody = Type.Object({
       description: 'Without one an invitation is mailed, with which the person sets it.',
     }),
   ),
-  userId: Type.Optional(Type.String({ description: 'An existing end-user identity of the account.' })),
+  idmUserProfile: Type.Optional(
+    Type.Unsafe<Static<typeof personBody> | null>({ ...personBody, type: ['object', 'null'] }),
+  ),
+  userId: Type.Optional(
+    Type.Unsafe<string | null>({
+      type: ['string', 'null'],
+      description: 'An existing end-user identity of the account.',
+    }),
+  ),
+};
+const createBody = Type.Object({
+  accountId: Type.String(),
+  organizationId: Type.String(),
+  ...person,
   endUserTemplateId: Type.Optional(Type.String()),
   ...fields,
 });
-const updateBody = Type.Object({ organizationId: Type.String(), ...fields });
+const updateBody = Type.Object({ organizationId: Type.String(), ...person, ...fields });
 
 const expandable = ['account', 'end-user-template', 'organization'] as const;
 const beside = { expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })) };
@@ -60,7 +75,7 @@ const readQuery = Type.Object(beside);
 
 const listing: Listing<'endUsers'> = {
   table: 'endUsers',
-  filters: { endUserTemplateId: 'exact', organizationId: 'exact', userId: 'exact' },
+  filters: { endUserTemplateId: 'exact', organizationId: 'exact', userId: 'reference' },
   sorts: ['created', 'lastModified', 'id', 'accountId', 'endUserTemplateId', 'organizationId'],
   defaultSort: 'created',
   reach: 'organizationId',
@@ -75,22 +90,19 @@ export function endUserRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'endUser');
     access.demandAccount(caller, body.accountId);
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
-    const identity = body.userId === undefined ? await identityFor(ctx, caller, body) : undefined;
-    if (identity) invitations.demandRoom(caller, identity);
+    const identity = await newPerson(caller, body);
     const { row, invitation, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandInto(tx, caller, 'organizationId', body.organizationId);
       const { accountId } = caller;
       const { organizationId, endUserTemplateId } = body;
       const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
       const template = await templateFor(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
-      const { invitation, ended } = identity
-        ? await invitations.makeIdentity(tx, caller, identity)
-        : await invitations.grant(tx, caller, await existingIdentity(tx, ctx, caller, body.userId ?? ''), 'endUser');
+      const { userId, invitation, ended } = await givePerson(tx, caller, identity, body.userId);
       const row = await insert(tx, 'endUsers', {
         ...stamp(clock, caller),
         endUserTemplateId: template.id,
         organizationId: organization.id,
-        userId: identity?.id ?? body.userId ?? '',
+        userId,
         fields: readNewFields(ctx.fields.of('endUsers', template.id), body, ctx.fields.limits),
       });
       return { row, invitation, ended };
@@ -100,9 +112,34 @@ export function endUserRoutes(app: App, ctx: Context): void {
     return { ...showOne(row), ...(await invitations.send(invitation)) };
   }
 
+  /** The identity that a body wants made; undefined when it names one, or nobody. @throws as identityFor. */
+  async function newPerson(caller: Caller, body: Static<typeof updateBody>): Promise<Row<'identities'> | undefined> {
+    const { createIdmUser, idmUserEmail, idmUserPassword, idmUserProfile } = body;
+    const isAsked = createIdmUser === true || [idmUserEmail, idmUserPassword, idmUserProfile].some(isGiven);
+    if (isGiven(body.userId) || !isAsked) return undefined;
+    const identity = await identityFor(ctx, caller, body);
+    invitations.demandRoom(caller, identity);
+    return identity;
+  }
+
+  /** Makes the person of an end-user, or grants it to the one who is named; nobody is neither. */
+  async function givePerson(
+    tx: Tx,
+    caller: Caller,
+    identity: Row<'identities'> | undefined,
+    named: string | null | undefined,
+  ) {
+    if (identity) return { ...(await invitations.makeIdentity(tx, caller, identity)), userId: identity.id };
+    if (named === undefined || named === null)
+      return { userId: null, invitation: undefined, ended: { sessionIds: [], entityIds: [] } };
+    const existing = await existingIdentity(tx, ctx, caller, named);
+    return { ...(await invitations.grant(tx, caller, existing, 'endUser')), userId: existing.id };
+  }
+
   async function identityChanged({ id, accountId, userId }: Row<'endUsers'>): Promise<Revoked[]> {
     access.identityChanged(userId);
-    return [await broker.identityChanged(accountId, userId), await broker.entityChanged(accountId, id)];
+    const ended = userId === null ? [] : [await broker.identityChanged(accountId, userId)];
+    return [...ended, await broker.entityChanged(accountId, id)];
   }
 
   async function read(caller: Caller, id: string, query: Static<typeof readQuery>) {
@@ -116,26 +153,27 @@ export function endUserRoutes(app: App, ctx: Context): void {
     const before = demandLive(await findReached(ctx, caller, 'endUsers', id));
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
     const values = readFields(ctx.fields.of('endUsers', before.endUserTemplateId), body);
-    const row = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
+    if (before.userId !== null && isGiven(body.userId) && body.userId !== before.userId)
+      throw invalid('userId', 'cannot be changed: the end-user has a person');
+    const identity = before.userId === null ? await newPerson(caller, body) : undefined;
+    const { row, invitation, ended } = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
       await demandInto(tx, caller, 'organizationId', body.organizationId);
       const { accountId } = caller;
       const { organizationId } = body;
       const organization = await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
       const stored = (await find(tx, 'endUsers', id)) ?? before;
-      return change(
-        tx,
-        'endUsers',
-        id,
-        version,
-        { caller, clock },
-        {
-          organizationId: organization.id,
-          fields: mergeFields(stored.fields, values, ctx.fields.limits),
-        },
-      );
+      const { userId, invitation, ended } = await givePerson(tx, caller, identity, stored.userId ? null : body.userId);
+      const changes = {
+        organizationId: organization.id,
+        userId: stored.userId ?? userId,
+        fields: mergeFields(stored.fields, values, ctx.fields.limits),
+      };
+      // A person who has been attached meanwhile has changed the version.
+      return { row: await change(tx, 'endUsers', id, version, { caller, clock }, changes), invitation, ended };
     });
-    for (const ended of await identityChanged(row)) ctx.revocations.note(caller, ended);
-    return showOne(row);
+    for (const revoked of await identityChanged(row)) ctx.revocations.note(caller, revoked);
+    endVoided(ctx, caller, ended);
+    return { ...showOne(row), ...(await invitations.send(invitation)) };
   }
 
   async function remove(caller: Caller, id: string, version: number) {
@@ -187,7 +225,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
       const { accountId, organizationId, endUserTemplateId } = before;
       await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
       await demandReference(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
-      if (await isAccountUser(tx, before.userId)) throw new PlatformError('userExists');
+      if (before.userId !== null && (await isAccountUser(tx, before.userId))) throw new PlatformError('userExists');
       return recover(tx, 'endUsers', id, version, { caller, clock });
     });
     await identityChanged(row);
@@ -203,7 +241,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
     shape: endUserShape,
     errors: {
       create: ['unknownReference', 'notUnique', 'userExists', 'tooMany'],
-      update: ['unknownReference'],
+      update: ['unknownReference', 'notUnique', 'userExists', 'tooMany'],
       recover: ['unknownReference', 'userExists'],
     },
     create: { body: createBody, run: create },
@@ -218,8 +256,12 @@ export function endUserRoutes(app: App, ctx: Context): void {
   });
 }
 
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
 /**
- * An identity of the account for one more end-user; an end-user may name only whom it can see.
+ * An identity of the account for an end-user; an end-user may name only whom it can see.
  * @throws PlatformError 400/102 for an identity that is not there or out of reach, 400/110 for an account user's.
  */
 async function existingIdentity(

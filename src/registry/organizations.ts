@@ -109,8 +109,8 @@ export function organizationRoutes(app: App, ctx: Context): void {
     });
     access.organizationChanged(row);
     if (!endUser) return showOne(row);
-    access.identityChanged(endUser.userId);
-    await broker.identityChanged(caller.accountId, endUser.userId);
+    access.identityChanged(caller.id);
+    await broker.identityChanged(caller.accountId, caller.id);
     return { ...showOne(row), defaultEndUser: showEndUser(ctx, endUser) };
   }
 

@@ -152,7 +152,7 @@ async function findPrincipal(
   }
   if (type === 'endUser') {
     const { userId, organizationId, deleted } = ofAccount(await find(db, 'endUsers', id));
-    const principal: Caller = { kind: 'endUser', id: userId, accountId, organizationIds: [organizationId] };
+    const principal: Caller = { kind: 'endUser', id: userId ?? id, accountId, organizationIds: [organizationId] };
     return { principal, trashed: deleted !== null };
   }
   if (type === 'accountUser') {

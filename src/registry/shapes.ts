@@ -5,9 +5,11 @@ import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import type { Access, Channel } from '../access.js';
 import type { Config } from '../config.js';
 import type { Fields } from '../entity/fields.js';
+import { oneOf } from '../entity/listing.js';
 import { builtInFields, type Field, type FieldKind, showFields } from '../entity/values.js';
 import { formatVersion } from '../entity/verbs.js';
 import { invitationSent } from '../identity/invitations.js';
+import { type PayloadForm, payloadForms } from '../messages/payload.js';
 import { formatTopic } from '../topics.js';
 
 const text = Nullable(Type.String());
@@ -102,10 +104,14 @@ const templateProperties = {
   default: Type.String({ description: 'The text `true` or `false`.' }),
 };
 
+const payloadShape = oneOf(payloadForms, { description: 'The form of payloads.' });
+
 export const deviceTemplateShape = Type.Object({
   ...templateProperties,
   ...fieldShapes('deviceTemplates'),
-  channelTemplates: Type.Array(Type.Object({ id: Id, name: Type.String(), ...channelProperties })),
+  channelTemplates: Type.Array(
+    Type.Object({ id: Id, name: Type.String(), ...channelProperties, payload: payloadShape }),
+  ),
   deviceCount: Type.Optional(Type.Integer()),
   deviceFieldCount: Type.Optional(Type.Integer()),
 });
@@ -135,6 +141,7 @@ export function showDeviceTemplate({ access, fields }: ShowContext, row: Row<'de
       id: channel.id,
       name: channel.name,
       ...showChannelProperties(channel),
+      payload: channel.payload as PayloadForm,
     })),
   };
 }
@@ -150,6 +157,7 @@ export const channelTemplateShape = Type.Object({
   retentionDays: Nullable(
     Type.Integer({ description: 'How long points are kept; 0 is forever, null as long as the account says.' }),
   ),
+  payload: payloadShape,
 });
 
 function showChannelProperties({
@@ -173,6 +181,7 @@ export function showChannelTemplate(row: Row<'channelTemplates'>) {
     name: row.name,
     ...showChannelProperties({ ...row, service: row.name.startsWith('_') }),
     retentionDays: row.retentionDays,
+    payload: row.payload as PayloadForm,
   };
 }
 
@@ -182,7 +191,7 @@ export const endUserShape = Type.Object({
   ...commonShape,
   endUserTemplateId: Id,
   organizationId: Id,
-  userId: Id,
+  userId: Nullable(Type.String({ ...Id, description: 'The identity that logs in; null without a person.' })),
   invitationSent,
   ...fieldShapes('endUsers'),
 });

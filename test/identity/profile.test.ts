@@ -403,3 +403,55 @@ t.test('an address holds nothing that is not seen, nor reads as another one', as
   for (const address of ['jürgen+x=?@bücher.example', 'मेल@उदाहरण.example'])
     t.match(await changeEmail(userId, address, token), { status: 200 }, address);
 });
+
+t.test(
+  'idmUserProfile fills the profile of the identity that is made; an address is a text or an object',
+  async (t) => {
+    const organization = await service.organization();
+    const profile = {
+      firstName: 'Ada',
+      lastName: 'Lovelace',
+      name: 'Ada L.',
+      department: 'Engines',
+      phoneNumber: '+44 20 1234',
+      company: 'Analytical',
+    };
+    const read = async (address: unknown) => {
+      const { endUser } = await service.endUser(organization.id, { idmUserProfile: { ...profile, address } });
+      return service.ok('GET', `/api/v1/profile/${endUser.userId}`);
+    };
+    t.match(await read('1 High Street'), { ...profile, address: '1 High Street' });
+    const address = { street: 'High Street', number: 1, lines: ['a', 'b'], geo: { lat: 1.5 } };
+    const shown = await read(address);
+    t.strictSame(shown.address, address, 'as it was given');
+    const update = (given: unknown) =>
+      service.http('POST', '/api/v1/profile/update', { body: { userId: shown.userId, address: given } });
+    t.match(await update('a text'), { status: 200, body: { address: 'a text' } });
+    t.match(await update({ x: 'y' }), { status: 200, body: { address: { x: 'y' } } });
+    t.match(await update(null), { status: 200, body: { address: null } });
+    t.match(await update({ x: 'y'.repeat(1000) }), { status: 400, body: { message: /address/ } });
+    t.match(await update(7), { status: 400 });
+    const refused = await service.http('POST', '/api/v1/end-users', {
+      body: {
+        accountId: service.accountId,
+        organizationId: organization.id,
+        createIdmUser: true,
+        idmUserEmail: 'long@example.com',
+        idmUserProfile: { firstName: 'x'.repeat(300) },
+      },
+    });
+    t.match(refused, { status: 400, body: { error: { details: [{ path: 'idmUserProfile.firstName' }] } } });
+  },
+);
+
+t.test('answers say what existing clients read', async (t) => {
+  const { endUser, password, token } = await service.endUser((await service.organization()).id);
+  const { userId } = endUser;
+  const ask = (path: string, body: object) =>
+    service.ok('POST', `/api/v1/profile/${path}`, { token, body: { userId, ...body } });
+  t.match(await ask('update', { name: 'Neo' }), { success: true, user: { userId }, userId, name: 'Neo' });
+  const newPassword = 'another long secret';
+  t.same(await ask('change-password', { oldPassword: password, newPassword }), { success: true, user: { userId } });
+  t.same(await ask('update-email-address', { newEmailAddress: 'neo@example.com' }), { success: true, userId });
+  t.type((await service.ok('GET', `/api/v1/profile/${userId}`, { token })).emailConfirmed, 'boolean');
+});

@@ -1,0 +1,44 @@
+/** What is known of a person besides the e-mail address: names, company, department, phone number and address. */
+
+import { type Static, Type } from 'typebox';
+import type { Row } from '../../db/registry/records.js';
+import { invalid } from '../errors.js';
+
+/** A text or an object, kept as it is given. */
+export type Address = string | Record<string, unknown>;
+const longestAddress = 1000;
+
+const upTo = (maxLength: number) => Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], maxLength }));
+/** What people say of themselves; null takes it away. */
+export const names = { name: upTo(255), firstName: upTo(255), lastName: upTo(255), phoneNumber: upTo(50) };
+/** All that people say of themselves. */
+export const personProperties = {
+  ...names,
+  company: upTo(255),
+  department: upTo(255),
+  address: Type.Optional(
+    Type.Unsafe<Address | null>({
+      type: ['string', 'object', 'null'],
+      maxLength: longestAddress,
+      description: `A text, or an object of at most ${longestAddress} characters as JSON.`,
+    }),
+  ),
+};
+export const personBody = Type.Object(personProperties);
+
+/**
+ * What a body says of a person, as it is stored; what it does not name is left out.
+ * @throws PlatformError 400/106 for an address object that is too long; `path` is where the body stands.
+ */
+export function readPerson(given: Static<typeof personBody>, path = ''): Partial<Row<'identities'>> {
+  const stored: Partial<Row<'identities'>> = {};
+  for (const property of ['name', 'firstName', 'lastName', 'company', 'department', 'phoneNumber'] as const)
+    if (given[property] !== undefined) stored[property] = given[property];
+  const { address } = given;
+  if (address === undefined) return stored;
+  const isObject = typeof address === 'object' && address !== null;
+  const addressObject = isObject ? JSON.stringify(address) : null;
+  if (addressObject !== null && addressObject.length > longestAddress)
+    throw invalid(`${path}address`, `must have at most ${longestAddress} characters as JSON`);
+  return { ...stored, address: isObject ? null : address, addressObject };
+}

@@ -1,0 +1,140 @@
+/** What becomes of payloads that people send by mistake, and of those on channels whose form is fixed. */
+import type { MqttClient } from 'mqtt';
+import t from 'tap';
+import { type Json, nextMessage, type Service, startService } from '../support/service.js';
+
+const forms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
+type Form = (typeof forms)[number];
+let service: Service;
+let client: MqttClient;
+let deviceId: string;
+let template: Json;
+t.before(async () => {
+  service = await startService(t);
+  template = await service.template({
+    channels: forms.map((payload) => ({ name: payload, persistenceType: 'timeSeries', payload })),
+  });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  deviceId = device.id;
+  client = await service.connect({ deviceId, secret });
+  await client.subscribeAsync(service.topic(deviceId, '_rejected'));
+});
+
+const latest = async (channel: Form): Promise<Json[]> =>
+  (await service.ok('GET', `/api/v4/data/${service.topic(deviceId, channel)}/latest?pageSize=1000`)).result;
+
+/** Publishes; the points that it has stored, or why there are none. */
+async function send(channel: Form, payload: string | Buffer): Promise<number | string> {
+  const before = (await latest(channel)).length;
+  const rejected = nextMessage(client);
+  await client.publishAsync(service.topic(deviceId, channel), payload, { qos: 1 });
+  const stored = (await latest(channel)).length - before;
+  return stored > 0 || channel === 'none' ? stored : JSON.parse((await rejected).text).error.details[0].message;
+}
+
+t.test('objects of ts and values are not stored, and the accepted form is named', async (t) => {
+  const values = { temperature: 21.5 };
+  for (const payload of [{ ts: Date.now(), values }, { ts: 1, values: 2 }, [{ ts: Date.now(), values }]]) {
+    const said = await send('auto', JSON.stringify(payload));
+    t.match(said, /ts and values.*\{"temperature": 21\.5\}.*timestamp,category/);
+  }
+  t.equal(await send('auto', '{"ts":1,"value":2}'), 2, 'other names are categories, as before');
+});
+
+t.test('a time that makes sense only as seconds is not stored, and the milliseconds are named', async (t) => {
+  const seconds = Math.floor(Date.now() / 1000) - 60;
+  t.match(await send('auto', `${seconds},temperature,21.5,`), new RegExp(`January 1970.*${seconds}000`));
+  t.match(await send('csv', `946684800,temperature,21.5,`), /946684800000/);
+  t.equal(await send('auto', `${seconds}000,temperature,21.5,`), 1);
+  t.equal(await send('auto', `1970-01-20T00:00:00Z,temperature,21.5,`), 1, 'a date is meant');
+  t.equal(await send('auto', `900000000,temperature,21.5,`), 1, 'before 2000 as seconds');
+  t.equal(await send('auto', `${seconds + 7200},temperature,21.5,`), 1, 'after now as seconds');
+  t.equal(await send('auto', String(seconds)), 1, 'a value is no time');
+
+  const log = (sourceTimestamp: unknown) =>
+    service.http('POST', `/api/v1/devices/${deviceId}/logs`, { body: { message: 'x', sourceTimestamp } });
+  t.match(await log(seconds), { status: 400, body: { error: { details: [{ path: 'sourceTimestamp' }] } } });
+  t.equal((await log(seconds * 1000)).status, 200);
+  await client.publishAsync(
+    service.topic(deviceId, '_log'),
+    JSON.stringify({ message: 'y', sourceTimestamp: seconds }),
+    {
+      qos: 1,
+    },
+  );
+  const { results } = (await service.ok('GET', `/api/v1/devices/${deviceId}/logs?text=y`)).logs;
+  const entry = results.find(({ message }: Json) => message === 'y');
+  t.match(entry, { custom: { sourceTimestamp: seconds } }, 'kept beside the time of arrival');
+  t.ok(Date.parse(entry.sourceTimestamp) > seconds * 1000);
+});
+
+t.test('four letters that are meant as text are no float; other four bytes are', async (t) => {
+  for (const payload of ['true', 'null', '21,5', '1,25', '-1,5', ' 1,5'])
+    t.match(await send('auto', payload), /decimal point, such as 21\.5/, payload);
+  for (const payload of ['abcd', 'a,bc', Buffer.from([0, 0, 0xac, 0x41])]) t.equal(await send('auto', payload), 1);
+  t.equal((await latest('auto'))[0]?.numericValue, 21.5);
+  t.equal(await send('auto', '21.5'), 1, 'text');
+});
+
+const payloads: Record<Exclude<Form, 'auto' | 'none'>, string | Buffer> = {
+  csv: ',temperature,21.5,',
+  json: '{"temperature":21.5}',
+  senml: '[{"n":"temperature","v":21.5}]',
+  float32: Buffer.from([0, 0, 0xac, 0x41]),
+};
+
+t.test('a channel template may fix the form of payloads, over MQTT and over HTTP', async (t) => {
+  const write = (channel: Form, payload: string | Buffer) =>
+    fetch(`${service.server.url}/api/v4/data/${service.topic(deviceId, channel)}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${service.admin}`, 'content-type': 'application/octet-stream' },
+      body: payload,
+    });
+  for (const [form, payload] of Object.entries(payloads) as Array<[keyof typeof payloads, string | Buffer]>) {
+    t.equal(await send(form, payload), 1, form);
+    t.equal((await write(form, payload)).status, 200);
+    for (const [other, wrong] of Object.entries(payloads)) {
+      if (other === form) continue;
+      t.match(await send(form, wrong), new RegExp(`This channel takes ${form}`, 'i'), `${other} on ${form}`);
+      const answer = await write(form, wrong);
+      t.equal(answer.status, 400);
+      t.match(await answer.text(), /This channel takes/);
+    }
+  }
+  t.equal(await send('float32', 'true'), 1, 'where a float is meant, any four bytes are one');
+});
+
+t.test('none: payloads are delivered and never read or stored, without a rejection', async (t) => {
+  const topic = service.topic(deviceId, 'none');
+  const jwt = await service.connect({ jwt: service.admin });
+  await jwt.subscribeAsync([topic, service.topic(deviceId, '_rejected')]);
+  const refusals = async () => (await service.ok('GET', `/api/v1/devices/${deviceId}/refusals`)).refusals.meta.count;
+  const before = await refusals();
+  for (const payload of [',temperature,21.5,', 'anything at all', '{"ts":1,"values":{}}']) {
+    const heard = nextMessage(jwt);
+    t.equal(await send('none', payload), 0);
+    t.match(await heard, { topic, text: payload });
+  }
+  t.equal(await refusals(), before);
+  const { meta } = await service.ok('GET', `/api/v4/data/${topic}`);
+  t.match(meta.message, /keeps no new data.*none/);
+  t.match(await service.http('POST', `/api/v4/data/${topic}`, { body: { x: 1 } }), { status: 400 });
+});
+
+t.test('the form is shown, and PUT changes it for the next message', async (t) => {
+  const shown = (await service.ok('GET', `/api/v1/devices/templates/${template.id}`)).deviceTemplate.channelTemplates;
+  const { id } = shown.find(({ name }: Json) => name === 'csv');
+  t.same(
+    shown.flatMap(({ name, payload }: Json) => (name.startsWith('_') ? [] : [[name, payload]])),
+    [...forms].sort().map((form) => [form, form]),
+  );
+  const plain = await service.channel(template.id, { name: 'plain' });
+  t.equal(plain.payload, 'auto', 'by default');
+  const { channelTemplate } = await service.ok('GET', `/api/v1/channels/templates/${id}`);
+  const put = (etag: string, payload: string) =>
+    service.http('PUT', `/api/v1/channels/templates/${id}`, { body: { payload }, headers: { etag } });
+  t.match(await put(channelTemplate.version, 'xml'), { status: 400, body: { error: { code: 106 } } });
+  t.match(await send('csv', '{"x":1}'), /takes CSV/);
+  t.match(await put(channelTemplate.version, 'json'), { status: 200, body: { channelTemplate: { payload: 'json' } } });
+  t.equal(await send('csv', '{"x":1}'), 1);
+});
