@@ -133,7 +133,7 @@ t.test('a password is changed by the old one, and every other session ends, over
   t.match(await changePassword({ userId, oldPassword: 'wrong' }, token), failure(401, 'InvalidCredentialsError'));
   t.match(await read(userId, other), { status: 200 }, 'a wrong one ends nothing');
   const answer = await changePassword({ userId, oldPassword: password }, token);
-  t.strictSame(answer.body, { success: true });
+  t.strictSame(answer.body, { success: true, user: { userId } });
   t.match(await read(userId, token), { status: 200 });
   t.match(await read(userId, other), failure(401, 'TokenInvalidError'));
   t.ok(await closed);
@@ -192,7 +192,7 @@ t.test(
   'an e-mail address changes when the letter to the new one is answered, once, and the old one is told',
   async (t) => {
     const { userId, email, password, token } = await person(top.id);
-    t.strictSame((await changeEmail(userId, 'fresh@example.com', token)).body, { success: true });
+    t.strictSame((await changeEmail(userId, 'fresh@example.com', token)).body, { success: true, userId });
     t.match((await read(userId)).body, { emailAddress: email }, 'not yet');
     t.strictSame(mailbox.to(email), []);
     const mailed = mailbox.tokenTo('fresh@example.com');
