@@ -18,7 +18,6 @@ import { openSenders } from './emails/index.js';
 import { LetterLimits } from './emails/limits.js';
 import type { Mail, Sms } from './emails/mail.js';
 import { Fields } from './entity/fields.js';
-import { PlatformError } from './errors.js';
 import { Jobs } from './factory/jobs/engine.js';
 import { Health } from './http/health.js';
 import { SecretAnswers } from './http/idempotency.js';
@@ -36,7 +35,6 @@ import { readLogEntry } from './messages/payload.js';
 import { kindOf, PayloadReader } from './messages/payload-reader.js';
 import { Retention } from './messages/retention.js';
 import { Positions } from './positions.js';
-import { type CreatedAccount, createAccount } from './registry/accounts.js';
 import { ClientCertificates } from './registry/certificates/client-certificates.js';
 import { checkSecret, isInForce, knownGeneration } from './registry/credentials/credentials.js';
 import { Overlaps } from './registry/credentials/overlaps.js';
@@ -246,23 +244,5 @@ function holdDirectory(directory: string): { release(): void } {
     return lockDirectory(directory);
   } catch (error) {
     throw new ConfigError(`SLIPWAY_DATA_DIR cannot be used: ${directory}: ${(error as Error).message}`);
-  }
-}
-
-/**
- * The first account, when there is none yet (decisions 1): its password is in the answer and nowhere else.
- * @throws ConfigError when the configured e-mail or password breaks the rules.
- */
-export async function createFirstAccount({ config, ...services }: Context): Promise<CreatedAccount | undefined> {
-  const existing = await services.registry.query.selectFrom('accounts').select('id').limit(1).executeTakeFirst();
-  if (existing) return undefined;
-  const { id, name, adminEmail = 'admin@slipway.local', adminPassword } = config.firstAccount;
-  try {
-    return await createAccount(services, { id, name, adminEmail, adminPassword });
-  } catch (error) {
-    const [detail] = error instanceof PlatformError ? error.details : [];
-    if (!detail) throw error;
-    const variable = detail.path === 'adminPassword' ? 'SLIPWAY_ADMIN_PASSWORD' : 'SLIPWAY_ADMIN_EMAIL';
-    throw new ConfigError(`${variable} ${detail.message}.`);
   }
 }

@@ -2,10 +2,10 @@
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Config, ConfigError } from './config.js';
-import { createFirstAccount, type Opened, openContext } from './context.js';
+import { type Opened, openContext } from './context.js';
 import type { App } from './http/app.js';
 import { buildHttp } from './http/server.js';
-import type { CreatedAccount } from './registry/accounts.js';
+import { type CreatedAccount, createFirstAccount } from './registry/accounts.js';
 import { startExpiryWarnings } from './registry/certificates/expiry.js';
 import { startPurge } from './registry/purge.js';
 

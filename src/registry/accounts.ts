@@ -5,11 +5,14 @@ import type { Registry } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import { serviceChannelNames } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
+import { type Config, ConfigError } from '../config.js';
 import { insert, stamp } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
 import type { Passwords } from '../identity/secrets/passwords.js';
 import { newAccountId, newId } from '../ids.js';
+
+type Services = { registry: Registry; clock: Clock; passwords: Passwords };
 
 interface NewAccount {
   id?: string | undefined;
@@ -30,7 +33,7 @@ export interface CreatedAccount {
  * @throws PlatformError 400 with 106 for an e-mail or password that cannot be, or an id that is taken.
  */
 export async function createAccount(
-  { registry, clock, passwords }: { registry: Registry; clock: Clock } & { passwords: Passwords },
+  { registry, clock, passwords }: Services,
   account: NewAccount,
 ): Promise<CreatedAccount> {
   const { name, adminEmail } = account;
@@ -62,6 +65,27 @@ export async function createAccount(
     }
   });
   return { accountId, adminEmail, adminPassword };
+}
+
+/**
+ * Creates the first account if there is none. Its password is in the answer and nowhere else.
+ * @throws ConfigError when the configured email address or password breaks the rules.
+ */
+export async function createFirstAccount({
+  config,
+  ...services
+}: Services & { config: Config }): Promise<CreatedAccount | undefined> {
+  const existing = await services.registry.query.selectFrom('accounts').select('id').limit(1).executeTakeFirst();
+  if (existing) return undefined;
+  const { id, name, adminEmail = 'admin@slipway.local', adminPassword } = config.firstAccount;
+  try {
+    return await createAccount(services, { id, name, adminEmail, adminPassword });
+  } catch (error) {
+    const [detail] = error instanceof PlatformError ? error.details : [];
+    if (!detail) throw error;
+    const variable = detail.path === 'adminPassword' ? 'SLIPWAY_ADMIN_PASSWORD' : 'SLIPWAY_ADMIN_EMAIL';
+    throw new ConfigError(`${variable} ${detail.message}.`);
+  }
 }
 
 /** How many accounts there are in each slot that has any. */
