@@ -6,8 +6,9 @@
 import { type LookupAddress, type LookupOptions, lookup } from 'node:dns';
 import http, { type ClientRequest, type IncomingMessage, type RequestOptions } from 'node:http';
 import https from 'node:https';
-import { isIP, type LookupFunction } from 'node:net';
+import net, { isIP, type LookupFunction } from 'node:net';
 import os from 'node:os';
+import tls from 'node:tls';
 import ipaddr from 'ipaddr.js';
 
 export type { ClientRequest, IncomingMessage, RequestOptions };
@@ -82,6 +83,35 @@ export function connectOptions(hostname: string, { allowPrivate }: Targets): { l
   if (allowPrivate) return {};
   if (namesPrivateAddress({ hostname })) throw new NotPublic();
   return { lookup: lookupPublic };
+}
+
+/**
+ * An address of `hostname` that may be connected to, for clients that take no `lookup` of ours.
+ * @throws NotPublic, and the errors of the look-up.
+ */
+export function permittedAddress(hostname: string, targets: Targets): Promise<string> {
+  const name = hostname.replace(/^\[(.*)\]$/, '$1');
+  const { lookup: permitted = lookup as LookupFunction } = connectOptions(hostname, targets);
+  if (isIP(name) !== 0) return Promise.resolve(name);
+  return new Promise((resolve, reject) => {
+    permitted(name, { all: false }, (error, address) => (error ? reject(error) : resolve(String(address))));
+  });
+}
+
+/** A socket to a target that is no HTTP server. With TLS the certificate must fit the host. @throws NotPublic. */
+export function openSocket(
+  { hostname, port, secure }: { hostname: string; port: number; secure: boolean },
+  targets: Targets,
+): net.Socket {
+  const host = hostname.replace(/^\[(.*)\]$/, '$1');
+  const options = { host, port, ...connectOptions(hostname, targets) };
+  if (!secure) return net.connect(options);
+  return tls.connect({ ...options, ...(isIP(host) === 0 && { servername: host }) });
+}
+
+/** An agent for a client library that speaks HTTPS itself, such as that of a cloud service. */
+export function httpsAgent(targets: Targets, options: https.AgentOptions): https.Agent {
+  return new https.Agent({ ...options, ...(targets.allowPrivate ? {} : { lookup: lookupPublic }) });
 }
 
 /** Kept connections to one URL. */

@@ -17,6 +17,7 @@ import * as proofs from './0016-proofs.js';
 import * as clients from './0017-clients.js';
 import * as firmware from './0018-firmware.js';
 import * as commands from './0019-commands.js';
+import * as bridgeKinds from './0020-bridge-kinds.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -43,6 +44,7 @@ export const registryMigrations: readonly Migration[] = [
   clients,
   firmware,
   commands,
+  bridgeKinds,
 ];
 
 /**

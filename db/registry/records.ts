@@ -148,6 +148,9 @@ export const BridgeRecord = Type.Object({
   kind: Type.String(),
   sealedUrl: Type.String(),
   sealedSecret: OptionalText,
+  form: Type.String(),
+  /** A JSON object of texts. */
+  settings: Type.String(),
 });
 
 /** Who a subject of an issuer is here. */

@@ -76,10 +76,11 @@ export class BestEffort {
     if (this.#batch.length === 0) return;
     this.#sending = true;
     const target = this.#target;
-    void target.send(this.#batch).then((outcome) => {
+    void target.send(this.#batch, { guaranteed: false }).then((outcome) => {
       this.#sending = false;
       if (this.#stopped) return;
-      if (outcome.result === 'accepted' || target === this.#target) this.#settle(outcome);
+      if (outcome.result === 'accepted' || outcome.result === 'partial' || target === this.#target)
+        this.#settle(outcome);
       this.#pump();
     });
   }
@@ -96,11 +97,15 @@ export class BestEffort {
     return this.#waiting.splice(0, count);
   }
 
-  #settle(outcome: Outcome): void {
+  #settle(outcome: Outcome, delivered = this.#batch.length): void {
     if (outcome.result === 'accepted') {
-      this.#reports.delivered(this.#batch.length);
+      this.#reports.delivered(delivered);
       this.#failures = 0;
       this.#batch = [];
+      return;
+    }
+    if (outcome.result === 'partial') {
+      this.#settleParts(outcome);
       return;
     }
     this.#reports.failed(outcome.reason);
@@ -112,5 +117,14 @@ export class BestEffort {
     this.#reports.dropped(this.#batch.length);
     this.#batch = [];
     this.#failures = 0;
+  }
+
+  #settleParts({ accepted, refused, rest }: Extract<Outcome, { result: 'partial' }>): void {
+    const left = this.#batch.filter(({ id }) => !accepted.has(id) && !refused.has(id));
+    for (const reason of refused.values()) this.#reports.failed(reason);
+    if (refused.size > 0) this.#reports.dropped(refused.size);
+    if (accepted.size > 0) this.#settle({ result: 'accepted' }, accepted.size);
+    this.#batch = left;
+    if (left.length > 0 && rest) this.#settle(rest);
   }
 }

@@ -34,6 +34,9 @@ const patience = 3_600_000;
 /** Milliseconds until what could not be written about a delivery is written again. */
 const rewriteAfter = 1000;
 
+type Partial = Extract<Outcome, { result: 'partial' }>;
+type Failed = Extract<Outcome, { result: 'retry' | 'refused' }>;
+
 interface Batch {
   rows: OutboxRow[];
   /** When it is of a device that is held back. */
@@ -220,13 +223,35 @@ export class Guaranteed {
     for (const deviceId of devices) this.#busy.add(deviceId);
     for (const { sequence } of batch.rows) this.#taken.add(sequence);
     const target = this.#target;
-    const outcome = await target.send(batch.rows.map((row) => this.#around.show(row)));
+    const outcome = await target.send(
+      batch.rows.map((row) => this.#around.show(row)),
+      { guaranteed: true },
+    );
     this.#underWay -= 1;
     for (const deviceId of devices) this.#busy.delete(deviceId);
     if (outcome.result === 'accepted') this.#accepted(batch);
-    else if (target !== this.#target) this.#putBack(batch);
-    else if (!this.#stopped) this.#failed(batch, outcome);
+    else if (outcome.result === 'partial') this.#settleParts(batch, outcome, target);
+    else this.#settleFailed(batch, outcome, target);
     this.#pump();
+  }
+
+  /** Each message by itself: accepted, refused for good, or to be sent again. */
+  #settleParts({ rows, held }: Batch, { accepted, refused, rest }: Partial, target: Target): void {
+    const passed = rows.filter(({ id }) => accepted.has(id));
+    if (passed.length > 0) this.#accepted({ rows: passed, held });
+    for (const row of rows) {
+      const reason = refused.get(row.id);
+      if (reason === undefined) continue;
+      this.#around.reports.failed(reason);
+      this.#die({ rows: [row], held }, reason);
+    }
+    const others = rows.filter(({ id }) => !accepted.has(id) && !refused.has(id));
+    if (others.length > 0 && rest) this.#settleFailed({ rows: others, held }, rest, target);
+  }
+
+  #settleFailed(batch: Batch, outcome: Failed, target: Target): void {
+    if (target !== this.#target) this.#putBack(batch);
+    else if (!this.#stopped) this.#failed(batch, outcome);
   }
 
   #accepted({ rows, held }: Batch): void {
@@ -246,7 +271,7 @@ export class Guaranteed {
     );
   }
 
-  #failed(batch: Batch, outcome: Exclude<Outcome, { result: 'accepted' }>): void {
+  #failed(batch: Batch, outcome: Failed): void {
     const [row] = batch.rows;
     const isAlone = batch.rows.length === 1;
     const { reason } = outcome;

@@ -22,8 +22,8 @@ import { onBehalfOf } from '../log.js';
 import { formatTopic } from '../topics.js';
 import { BestEffort } from './best-effort.js';
 import { Guaranteed } from './guaranteed.js';
-import type { BridgedMessage, Target } from './target.js';
-import { Webhook } from './webhook.js';
+import { kindOf, kinds } from './kinds.js';
+import type { BridgedMessage, Form, Outcome, Target } from './target.js';
 
 /** Batches under way at once, of all bridges and of those of one account: a slow target holds its place for long. */
 const mostUnderWay = { ofAll: 64, ofAccount: 16 };
@@ -39,10 +39,11 @@ const tidyInterval = 60_000;
 /** Counting ends here: whoever is behind by more is far behind. */
 const mostCounted = 100_000;
 
-const states = Object.keys(outboxStates) as OutboxState[];
-/** What a bridge can lead to. */
-export const kinds = ['webhook'] as const;
+/** Where a test message comes from: no device has this id, and no channel of a template this name. */
+const noDevice = '00000000-0000-0000-0000-000000000000';
+const testChannel = '_test';
 
+const states = Object.keys(outboxStates) as OutboxState[];
 export type BridgeRow = Row<'bridges'>;
 type BridgesContext = {
   config: Config;
@@ -188,6 +189,28 @@ export class Bridges {
     former.close();
   }
 
+  /** Sends one marked message of no device, past everything that waits. Resolves with what became of it. */
+  test({ id, accountId }: BridgeRow): Promise<Outcome> {
+    const { clock, config } = this.#ctx;
+    const target = this.#bridges.get(id)?.target;
+    const unopened: Outcome = { result: 'retry', about: 'target', reason: 'the bridge cannot be opened' };
+    if (!target) return Promise.resolve(unopened);
+    const names = { deviceId: noDevice, organizationId: null, deviceTemplateId: noDevice, channel: testChannel };
+    const topic = formatTopic(config.topicRoot, accountId, noDevice, testChannel);
+    const payload = Buffer.from(JSON.stringify({ test: true }));
+    const message = {
+      id: uuidv7(),
+      accountId,
+      ...names,
+      topic,
+      qos: 1,
+      time: clock.now(),
+      payload,
+      test: true,
+    } as const;
+    return target.send([message], { guaranteed: true });
+  }
+
   /** How a bridge gets on. */
   status(id: string) {
     const { outbox } = this.#ctx.messages;
@@ -285,13 +308,21 @@ export class Bridges {
 
   #open(row: BridgeRow, sealedSecret: string): Target {
     const { sealing, clock, config } = this.#ctx;
-    const secret = sealing.open(secretOwner(row.id), sealedSecret);
     const { timeout, allowPrivate } = config.bridges;
-    const around = { clock, headerPrefix: config.headerPrefix, timeout, allowPrivate };
-    const webhook = new Webhook({ url: sealing.open(urlOwner(row.id), row.sealedUrl), secret }, around);
+    const target = kindOf(row.kind).open(
+      {
+        bridgeId: row.id,
+        url: new URL(sealing.open(urlOwner(row.id), row.sealedUrl)),
+        form: row.form as Form,
+        settings: JSON.parse(row.settings),
+        credentials: readCredentials(row.kind, sealing.open(secretOwner(row.id), sealedSecret)),
+      },
+      { clock, headerPrefix: config.headerPrefix, timeout, allowPrivate },
+    );
     const lane = { accountId: row.accountId, callerId: row.id };
-    const send: Target['send'] = (batch) => this.#queue.run(lane, costOf(batch), () => webhook.send(batch));
-    return { send, close: () => webhook.close() };
+    const send: Target['send'] = (batch, options) =>
+      this.#queue.run(lane, costOf(batch), () => target.send(batch, options));
+    return { send, close: () => target.close() };
   }
 
   #add(row: BridgeRow, target: Target): void {
@@ -417,4 +448,9 @@ export const urlOwner = (id: string) => `bridge/${id}/url`;
 /** What a batch costs those who wait: messages, and the bytes of large ones. */
 function costOf(batch: readonly BridgedMessage[]): number {
   return batch.reduce((cost, { payload }) => cost + 1 + payload.length / messageBytes, 0);
+}
+
+/** Webhooks seal their secret alone, all others a JSON object. */
+function readCredentials(kind: string, text: string): Record<string, string> {
+  return kind === 'webhook' ? { secret: text } : JSON.parse(text);
 }

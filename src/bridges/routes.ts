@@ -15,10 +15,11 @@ import type { App } from '../http/app.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
 import { makeSecret } from '../identity/secrets/secrets.js';
 import { readDate } from '../messages/query.js';
-import { namesPrivateAddress } from '../outbound.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
-import { type BridgeRow, kinds, secretOwner, urlOwner } from './index.js';
-import { showMessage } from './target.js';
+import { type BridgeRow, secretOwner, urlOwner } from './index.js';
+import { kinds } from './kinds.js';
+import { type Form, forms, type Outcome, showMessage } from './target.js';
+import { type Asked, checkAsked, readSettings } from './wanted.js';
 
 /** Each gets every message: more of them multiply what is stored. */
 const mostOfAccount = 5;
@@ -26,7 +27,8 @@ const mostOfAccount = 5;
 const name = Type.String({ minLength: 1, maxLength: 255 });
 const url = Type.String({
   maxLength: 2000,
-  description: 'https, without a user and a password in it; it is stored sealed and never logged.',
+  description:
+    'Where the target is, with TLS: https:// of a webhook, tls:// of NATS, kafkas:// of a Kafka broker, https:// of the Kinesis endpoint, mqtts:// of an MQTT broker. No user and no password. It is stored sealed and never logged.',
 });
 const secret = Nullable(
   Type.String({
@@ -36,16 +38,31 @@ const secret = Nullable(
     description: 'What deliveries are signed with. It is kept sealed and never shown; one that is not given is made.',
   }),
 );
+const form = oneOf(forms);
+const settings = Type.Record(Type.String({ maxLength: 64 }), Type.String({ maxLength: 500 }), {
+  maxProperties: 10,
+  description: 'What the kind of target needs besides: see docs/bridges.md.',
+});
+const credentials = Type.Record(Type.String({ maxLength: 64 }), Type.String({ minLength: 1, maxLength: 4000 }), {
+  maxProperties: 10,
+  description: 'How to log in at the target. Stored sealed and never shown.',
+});
 const createBody = Type.Object({
   accountId: Type.String(),
   name,
   kind: oneOf(kinds),
   url,
+  form: Type.Optional({ ...form, description: 'How a message is written into a log; json when left out.' }),
+  settings: Type.Optional(settings),
+  credentials: Type.Optional(credentials),
   secret: Type.Optional(secret),
 });
 const updateBody = Type.Object({
   name: Type.Optional(name),
   url: Type.Optional(url),
+  form: Type.Optional(form),
+  settings: Type.Optional(settings),
+  credentials: Type.Optional(credentials),
   secret: Type.Optional({ ...secret, description: 'Null makes a new one; without it the secret stays.' }),
 });
 const shape = Type.Object({
@@ -53,6 +70,8 @@ const shape = Type.Object({
   name: Type.String(),
   kind: oneOf(kinds),
   url: Type.String(),
+  form,
+  settings: Type.Record(Type.String(), Type.String()),
 });
 const withSecret = Type.Object({
   ...shape.properties,
@@ -103,6 +122,14 @@ const replayShape = Type.Object(
   { replay: Type.Object({ messages: Type.Integer({ description: 'How many are delivered again.' }) }) },
   { description: 'When this is said, they are pending.' },
 );
+
+const testShape = Type.Object({
+  test: Type.Object({
+    delivered: Type.Boolean({ description: 'Whether the target has accepted the message.' }),
+    reason: Nullable(Type.String({ description: 'Why not.' })),
+    milliseconds: Type.Integer({ description: 'Until the target answered.' }),
+  }),
+});
 
 export function bridgeRoutes(app: App, ctx: Context): void {
   const { access, bridges } = ctx;
@@ -172,6 +199,24 @@ export function bridgeRoutes(app: App, ctx: Context): void {
     },
   );
   app.post(
+    '/bridges/:id/test',
+    {
+      config: { right: ['update', 'bridge'], errors: ['notFound', 'deleted', 'forbidden'] },
+      schema: {
+        tags,
+        summary: 'Send one marked message to the target of a bridge',
+        description:
+          'The message belongs to no device, and has `test: true` in JSON and the header `slipway-test` in raw form.',
+        params: idParams,
+        response: { 200: testShape },
+      },
+    },
+    async ({ caller, params }) => {
+      access.demand(caller, 'update', 'bridge');
+      return { test: await testBridge(ctx, demandLive(await findReached(ctx, caller, 'bridges', params.id))) };
+    },
+  );
+  app.post(
     '/bridges/:id/replay',
     {
       config: { right: ['update', 'bridge'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['ignored'] },
@@ -194,11 +239,13 @@ export function bridgeRoutes(app: App, ctx: Context): void {
   );
 }
 
-/** @throws PlatformError 400/106 for an address or a name that cannot be, and for one bridge too many. */
+/** @throws PlatformError 400/106 for what the target cannot be opened with, and for one bridge too many. */
 async function createBridge(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
-  const { accountId, name, kind, url } = body;
-  checkUrl(ctx, url);
-  const secret = body.secret ?? makeSecret();
+  const { accountId, name, kind, form = 'json', settings = {} } = body;
+  const secret = kind === 'webhook' ? (body.secret ?? makeSecret()) : undefined;
+  const credentials = secret === undefined ? (body.credentials ?? {}) : { ...body.credentials, secret };
+  checkAsked({ kind, url: body.url, form, settings, credentials }, ctx.config.bridges);
+  if (kind !== 'webhook' && body.secret != null) throw invalid('secret', 'is of webhooks only; use credentials');
   const stamped = stamp(ctx.clock, caller);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const others = tx.selectFrom('bridges').select('id').where('accountId', '=', accountId);
@@ -208,14 +255,16 @@ async function createBridge(ctx: Context, caller: Caller, body: Static<typeof cr
       ...stamped,
       name,
       kind,
-      sealedUrl: ctx.sealing.seal(urlOwner(stamped.id), url),
-      sealedSecret: ctx.sealing.seal(secretOwner(stamped.id), secret),
+      form,
+      settings: JSON.stringify(settings),
+      sealedUrl: ctx.sealing.seal(urlOwner(stamped.id), body.url),
+      sealedSecret: ctx.sealing.seal(secretOwner(stamped.id), secret ?? JSON.stringify(credentials)),
     });
     await recordChange(ctx, tx, caller, made, { change: 'created' });
     return made;
   });
   ctx.bridges.changed(row);
-  return { ...show(ctx, row), ...(!body.secret && { secret }) };
+  return { ...show(ctx, row), ...(secret !== undefined && !body.secret && { secret }) };
 }
 
 /** @throws PlatformError as change, and 400/106 as createBridge. */
@@ -224,11 +273,26 @@ async function updateBridge(
   caller: Caller,
   id: string,
   version: number,
-  { name, url, secret }: Static<typeof updateBody>,
+  body: Static<typeof updateBody>,
 ) {
-  if (url !== undefined) checkUrl(ctx, url);
-  const made = secret === null ? makeSecret() : undefined;
-  const given = secret ?? made;
+  const { name, url, form, settings } = body;
+  const before = demandLive(await findReached(ctx, caller, 'bridges', id));
+  const kind = before.kind as Asked['kind'];
+  if (kind !== 'webhook' && body.secret !== undefined) throw invalid('secret', 'is of webhooks only; use credentials');
+  const made = body.secret === null ? makeSecret() : undefined;
+  const secret = body.secret ?? made;
+  const sealed = secret ?? (body.credentials && JSON.stringify(body.credentials));
+  const asked = {
+    kind,
+    url: url ?? urlOf(ctx, before),
+    form: form ?? (before.form as Form),
+    settings: settings ?? readSettings(before),
+    credentials: body.credentials ?? {},
+  };
+  checkAsked(
+    kind === 'webhook' ? { ...asked, credentials: { ...asked.credentials, secret: secret ?? '' } } : asked,
+    ctx.config.bridges,
+  );
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const changed = await change(
       tx,
@@ -238,11 +302,13 @@ async function updateBridge(
       { caller, clock: ctx.clock },
       {
         ...(name !== undefined && { name }),
+        ...(form !== undefined && { form }),
+        ...(settings !== undefined && { settings: JSON.stringify(settings) }),
         ...(url !== undefined && { sealedUrl: ctx.sealing.seal(urlOwner(id), url) }),
-        ...(given !== undefined && { sealedSecret: ctx.sealing.seal(secretOwner(id), given) }),
+        ...(sealed !== undefined && { sealedSecret: ctx.sealing.seal(secretOwner(id), sealed) }),
       },
     );
-    await recordChange(ctx, tx, caller, changed, { change: 'updated', secretChanged: given !== undefined });
+    await recordChange(ctx, tx, caller, changed, { change: 'updated', secretChanged: sealed !== undefined });
     return changed;
   });
   ctx.bridges.changed(row);
@@ -305,17 +371,17 @@ function recordChange(
   });
 }
 
-/** @throws PlatformError 400/106 for an address where no bridge may lead. A name is looked up when it is connected to. */
-function checkUrl({ config }: Context, text: string): void {
-  const { allowPrivate } = config.bridges;
-  const url = /^https?:\/\/[!-~]+$/i.test(text) && URL.canParse(text) ? new URL(text) : undefined;
-  if (!url) throw invalid('url', `must be an address with https${allowPrivate ? ' or http' : ''}`);
-  if (url.protocol !== 'https:' && !allowPrivate)
-    throw invalid('url', 'must be an address with https; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows http');
-  if (url.username !== '' || url.password !== '' || url.hash !== '')
-    throw invalid('url', 'must have no user, no password and no fragment');
-  if (!allowPrivate && namesPrivateAddress(url))
-    throw invalid('url', 'must not name a private address; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows it');
+/** What became of one marked message; the rate of calls is the caller's own. */
+async function testBridge({ bridges, clock }: Context, row: BridgeRow) {
+  const began = clock.now();
+  const outcome = await bridges.test(row);
+  const delivered = outcome.result === 'accepted';
+  return { delivered, reason: delivered ? null : reasonOf(outcome), milliseconds: Math.round(clock.now() - began) };
+}
+
+function reasonOf(outcome: Exclude<Outcome, { result: 'accepted' }>): string {
+  if (outcome.result !== 'partial') return outcome.reason;
+  return outcome.rest?.reason ?? [...outcome.refused.values()][0] ?? 'not accepted';
 }
 
 function urlOf({ sealing }: { sealing: Sealing }, { id, sealedUrl }: BridgeRow): string {
@@ -323,5 +389,12 @@ function urlOf({ sealing }: { sealing: Sealing }, { id, sealedUrl }: BridgeRow):
 }
 
 function show(ctx: Context, row: BridgeRow) {
-  return { ...showCommon(row), name: row.name, kind: 'webhook' as const, url: urlOf(ctx, row) };
+  return {
+    ...showCommon(row),
+    name: row.name,
+    kind: row.kind as Asked['kind'],
+    url: urlOf(ctx, row),
+    form: row.form as Form,
+    settings: readSettings(row),
+  };
 }

@@ -1,4 +1,9 @@
-/** What a bridge leads to. A further kind of target implements `Target`; nothing else here knows what it is. */
+/** What a bridge leads to. A further kind of target is a `TargetKind` in targets/; nothing else here knows what it is. */
+import type { Clock } from '../clock.js';
+
+/** How a message is written into a distributed log (records.ts). */
+export const forms = ['json', 'raw', 'envelope'] as const;
+export type Form = (typeof forms)[number];
 
 /** A message as targets get it; `time` of its acceptance, in milliseconds since 1970. */
 export interface BridgedMessage {
@@ -13,29 +18,83 @@ export interface BridgedMessage {
   qos: number;
   time: number;
   payload: Uint8Array;
+  /** Made by `POST /bridges/{id}/test`, not by a device. */
+  test?: true;
 }
 
 /**
- * What became of a batch, all or nothing. `retry` is for later: `about` the target itself, whatever it is sent, or
- * maybe about something in this batch; `after` in milliseconds, when the target has said so. `refused` is for good.
- * Reasons are shown and logged: they hold nothing of addresses, secrets and payloads.
+ * To be sent again later: `about` the target itself, whatever it is sent, or maybe about something in this batch;
+ * `after` in milliseconds, if the target has said so. Reasons hold nothing of addresses, secrets and payloads.
+ */
+export interface Retry {
+  result: 'retry';
+  about: 'target' | 'batch';
+  reason: string;
+  after?: number;
+}
+
+/**
+ * What became of a batch. `refused` is for good. `partial` tells messages apart by id: which are accepted, which are
+ * refused and why, and `rest` for all others, which are sent again.
  */
 export type Outcome =
   | { result: 'accepted' }
-  | { result: 'retry'; about: 'target' | 'batch'; reason: string; after?: number }
-  | { result: 'refused'; reason: string };
+  | Retry
+  | { result: 'refused'; reason: string }
+  | { result: 'partial'; accepted: ReadonlySet<string>; refused: ReadonlyMap<string, string>; rest: Retry | undefined };
+
+/** What a batch is sent for: only a guaranteed one has to wait until the target has stored it. */
+export interface SendOptions {
+  guaranteed: boolean;
+}
 
 export interface Target {
   /** Never rejects. The messages of a device are in order, and none of them is in another batch under way. */
-  send(batch: readonly BridgedMessage[]): Promise<Outcome>;
+  send(batch: readonly BridgedMessage[], options: SendOptions): Promise<Outcome>;
   /** Ends what is under way. */
   close(): void;
 }
 
+/** What every kind of target is opened with. */
+export interface Surroundings {
+  clock: Clock;
+  headerPrefix: string;
+  /** Milliseconds that a target may take to answer. */
+  timeout: number;
+  allowPrivate: boolean;
+}
+
+/** One bridge as its target sees it. `settings` and `credentials` have been checked when the bridge was written. */
+export interface TargetSpec {
+  bridgeId: string;
+  url: URL;
+  form: Form;
+  settings: Record<string, string>;
+  credentials: Record<string, string>;
+}
+
+/** A kind of target: what a bridge of this kind may say, and how its target is opened. */
+export interface TargetKind {
+  forms: readonly Form[];
+  /** Schemes of URLs with TLS, and without it, which only SLIPWAY_ALLOW_PRIVATE_TARGETS permits. */
+  secure: readonly string[];
+  plain: readonly string[];
+  /** Names of settings: whether each is required, and the form of its value. */
+  settings: Record<string, { required: boolean; pattern: RegExp; form: string }>;
+  /** Names of credentials, all texts. */
+  credentials: readonly string[];
+  open(spec: TargetSpec, around: Surroundings): Target;
+}
+
 /** A message as JSON shows it. */
-export function showMessage({ payload, time, ...message }: BridgedMessage) {
+export function showMessage({ payload, time, test, ...message }: BridgedMessage) {
   const { id, topic, accountId, deviceId, organizationId, deviceTemplateId, channel, qos } = message;
   const names = { id, topic, accountId, deviceId, organizationId, deviceTemplateId, channel, qos };
   const bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength);
-  return { ...names, time: new Date(time).toISOString(), payloadBase64: bytes.toString('base64') };
+  return {
+    ...names,
+    time: new Date(time).toISOString(),
+    payloadBase64: bytes.toString('base64'),
+    ...(test && { test }),
+  };
 }

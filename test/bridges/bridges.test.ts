@@ -5,7 +5,7 @@ import os from 'node:os';
 import { join } from 'node:path';
 import { mock } from 'node:test';
 import t from 'tap';
-import { Webhook } from '../../src/bridges/webhook.js';
+import { Webhook } from '../../src/bridges/targets/webhook.js';
 import { lookupPublic, NotPublic } from '../../src/outbound.js';
 import { metric } from '../broker/metrics.js';
 import { type Json, type Service, startService } from '../support/service.js';
@@ -147,7 +147,7 @@ t.test('no connection is made to an address that is not public, by whatever name
   // An address that was allowed when the bridge was made.
   const around = { clock: { now: () => 0 }, headerPrefix: 'x', timeout: 1000, allowPrivate: false };
   for (const host of ['127.0.0.1', '[::ffff:127.0.0.1]']) {
-    const webhook = new Webhook({ url: `http://${host}:${port}/`, secret: 's' }, around);
+    const webhook = new Webhook({ url: new URL(`http://${host}:${port}/`), credentials: { secret: 's' } }, around);
     t.match(await webhook.send([]), { result: 'retry', reason: 'not a public address' });
     webhook.close();
   }
@@ -157,7 +157,9 @@ t.test('no connection is made to an address that is not public, by whatever name
 t.test('nor to an address of this machine, whatever it is by then', async (t) => {
   const around = { clock: { now: () => 0 }, headerPrefix: 'x', timeout: 50, allowPrivate: false };
   const hosts = ['8.8.4.4', '[2001:4860:4860::8844]', '[::ffff:8.8.4.4]'];
-  const webhooks = hosts.map((host) => new Webhook({ url: `https://${host}:9/`, secret: 's' }, around));
+  const webhooks = hosts.map(
+    (host) => new Webhook({ url: new URL(`https://${host}:9/`), credentials: { secret: 's' } }, around),
+  );
   t.teardown(() => {
     for (const webhook of webhooks) webhook.close();
   });

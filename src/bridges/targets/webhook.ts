@@ -1,8 +1,15 @@
 /** A webhook: each batch is one signed POST (docs/bridges.md). */
 import { createHmac } from 'node:crypto';
-import type { Clock } from '../clock.js';
-import { type ClientRequest, type HttpClient, httpClient, type IncomingMessage, NotPublic } from '../outbound.js';
-import { type BridgedMessage, type Outcome, showMessage, type Target } from './target.js';
+import { type ClientRequest, type HttpClient, httpClient, type IncomingMessage, NotPublic } from '../../outbound.js';
+import {
+  type BridgedMessage,
+  type Outcome,
+  type Surroundings,
+  showMessage,
+  type Target,
+  type TargetKind,
+  type TargetSpec,
+} from '../target.js';
 
 /** Bytes of an answer's body, and milliseconds, that are waited for so that its connection can be used again; then it ends. */
 const longestAnswer = 4096;
@@ -13,18 +20,14 @@ const longestWish = 3_600_000;
 const mostSockets = 5;
 const socketsKept = 4;
 
-export interface WebhookSettings {
-  url: string;
-  secret: string;
-}
-
-interface Surroundings {
-  clock: Clock;
-  headerPrefix: string;
-  /** Milliseconds until the head of an answer has come. */
-  timeout: number;
-  allowPrivate: boolean;
-}
+export const webhook: TargetKind = {
+  forms: ['json'],
+  secure: ['https:'],
+  plain: ['http:'],
+  settings: {},
+  credentials: ['secret'],
+  open: (spec, around) => new Webhook(spec, around),
+};
 
 export class Webhook implements Target {
   readonly #secret: string;
@@ -33,10 +36,10 @@ export class Webhook implements Target {
   readonly #underWay = new Set<ClientRequest>();
   #closed = false;
 
-  constructor({ url, secret }: WebhookSettings, around: Surroundings) {
-    this.#secret = secret;
+  constructor({ url, credentials }: Pick<TargetSpec, 'url' | 'credentials'>, around: Surroundings) {
+    this.#secret = credentials.secret ?? '';
     this.#around = around;
-    this.#client = httpClient(new URL(url), around, { maxSockets: mostSockets, maxFreeSockets: socketsKept });
+    this.#client = httpClient(url, around, { maxSockets: mostSockets, maxFreeSockets: socketsKept });
   }
 
   send(batch: readonly BridgedMessage[]): Promise<Outcome> {

@@ -1,0 +1,17 @@
+/** What a bridge can lead to: a module for each kind of target. */
+import type { TargetKind } from './target.js';
+import { kafka } from './targets/kafka.js';
+import { kinesis } from './targets/kinesis.js';
+import { mqtt } from './targets/mqtt.js';
+import { nats } from './targets/nats.js';
+import { webhook } from './targets/webhook.js';
+
+export const targetKinds = { webhook, nats, kafka, kinesis, mqtt } satisfies Record<string, TargetKind>;
+export type KindName = keyof typeof targetKinds;
+export const kinds = Object.keys(targetKinds) as [KindName, ...KindName[]];
+
+/** @throws RangeError for a kind that this version does not know, such as one of a newer database. */
+export function kindOf(name: string): TargetKind {
+  if (!Object.hasOwn(targetKinds, name)) throw new RangeError(`unknown kind of bridge: ${name}`);
+  return targetKinds[name as KindName];
+}

@@ -1,0 +1,91 @@
+/** What targets that send messages one by one share: rounds, the outcome of each message, and one lazy connection. */
+import type { BridgedMessage, Outcome, Retry } from './target.js';
+
+/** What became of one message: stored, refused for good with a reason, or to be sent again. */
+export type Sent = 'accepted' | { refused: string } | Retry;
+
+/**
+ * Divides a batch so that no round has two messages of one device, and each device's messages are in order. A message
+ * is then never stored before an earlier one of its device that has to be sent again.
+ */
+export function roundsOf(batch: readonly BridgedMessage[]): BridgedMessage[][] {
+  const rounds: BridgedMessage[][] = [];
+  const seen = new Map<string, number>();
+  for (const message of batch) {
+    const round = seen.get(message.deviceId) ?? 0;
+    seen.set(message.deviceId, round + 1);
+    rounds[round] = [...(rounds[round] ?? []), message];
+  }
+  return rounds;
+}
+
+/** Sends round by round with `sendRound`, which answers in the order it was asked; stops after a round with a retry. */
+export async function sendInRounds(
+  batch: readonly BridgedMessage[],
+  sendRound: (round: readonly BridgedMessage[]) => Promise<Sent[]>,
+): Promise<Outcome> {
+  const accepted = new Set<string>();
+  const refused = new Map<string, string>();
+  let rest: Retry | undefined;
+  for (const round of roundsOf(batch)) {
+    const results = await sendRound(round);
+    for (const [index, { id }] of round.entries()) {
+      const result = results[index];
+      if (result === 'accepted') accepted.add(id);
+      else if (result && 'refused' in result) refused.set(id, result.refused);
+      else rest = result ?? { result: 'retry', about: 'target', reason: 'no answer' };
+    }
+    if (rest) break;
+  }
+  if (accepted.size === batch.length) return { result: 'accepted' };
+  return { result: 'partial', accepted, refused, rest };
+}
+
+/** One connection, opened when it is first needed and again after it has ended. */
+export class Connecting<C> {
+  readonly #open: () => Promise<C>;
+  readonly #end: (connection: C) => void;
+  #current: Promise<C> | undefined;
+  #closed = false;
+
+  constructor(open: () => Promise<C>, end: (connection: C) => void) {
+    this.#open = open;
+    this.#end = end;
+  }
+
+  /** @throws whatever opening throws; the next call tries again. */
+  async get(): Promise<C> {
+    if (this.#closed) throw new Error('closed');
+    this.#current ??= this.#open();
+    const opening = this.#current;
+    try {
+      const connection = await opening;
+      if (this.#closed) this.#end(connection);
+      return connection;
+    } catch (error) {
+      this.drop(opening);
+      throw error;
+    }
+  }
+
+  /** The connection has ended, so that the next message opens another. */
+  drop(which: Promise<C> | undefined = this.#current): void {
+    if (this.#current === which) this.#current = undefined;
+  }
+
+  close(): void {
+    this.#closed = true;
+    void this.#current?.then(this.#end, () => {});
+    this.#current = undefined;
+  }
+}
+
+/** A failure in a word: the code of a system error or the name of the library's error, never its message. */
+export function failureCode(error: unknown): string {
+  if (!(error instanceof Error)) return 'failed';
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === 'NOT_PUBLIC') return error.message;
+  if (typeof code === 'string' && /^[A-Z][A-Z0-9_]*$/.test(code)) return code;
+  const cause = error.cause instanceof Error ? error.cause : undefined;
+  return cause ? failureCode(cause) : error.name;
+}
