@@ -199,7 +199,7 @@ export class Bridges {
     const topic = formatTopic(config.topicRoot, accountId, noDevice, testChannel);
     const payload = Buffer.from(JSON.stringify({ test: true }));
     const message = {
-      id: uuidv7(),
+      id: newId(accountId),
       accountId,
       ...names,
       topic,

@@ -91,13 +91,17 @@ export class Kafka implements Target {
   }
 
   async #open(): Promise<KafkaProducer> {
-    const { Producer: Client } = await import('@platformatic/kafka');
+    const { Producer: Client } = await import('../libraries/kafka.js');
     const { url, settings, credentials, bridgeId } = this.#spec;
     const { username, password } = credentials;
     const secure = url.protocol === 'kafkas:';
+    const port = url.port || (secure ? 9093 : 9092);
+    const brokers = [`${url.hostname}:${port}`, ...brokersOf(settings.brokers)];
+    // Addresses are judged here, names when they are looked up.
+    for (const broker of brokers) connectOptions(broker.replace(/:\d+$/, ''), this.#around);
     return new Client<Buffer, Buffer, Buffer, Buffer>({
       clientId: `slipway-${bridgeId}`,
-      bootstrapBrokers: [`${url.hostname}:${url.port || (secure ? 9093 : 9092)}`, ...brokersOf(settings.brokers)],
+      bootstrapBrokers: brokers,
       // Topics are made by their owner.
       autocreateTopics: false,
       connectTimeout: this.#around.timeout,

@@ -61,7 +61,7 @@ export class Kinesis implements Target {
   }
 
   async #open(): Promise<KinesisClient> {
-    const { KinesisClient: Client } = await import('@aws-sdk/client-kinesis');
+    const { KinesisClient: Client, NodeHttpHandler } = await import('../libraries/kinesis.js');
     const { url, settings, credentials } = this.#spec;
     const { accessKeyId = '', secretAccessKey = '', sessionToken } = credentials;
     return new Client({
@@ -70,17 +70,17 @@ export class Kinesis implements Target {
       credentials: { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) },
       // The outbox tries again, with pauses that other bridges share.
       maxAttempts: 1,
-      requestHandler: {
+      requestHandler: new NodeHttpHandler({
         requestTimeout: this.#around.timeout,
         connectionTimeout: this.#around.timeout,
         httpsAgent: httpsAgent(this.#around, { keepAlive: true, maxSockets }),
-      },
+      }),
     });
   }
 
   /** One request; records that failed are told apart from those that were stored. */
   async #put(client: KinesisClient, round: readonly BridgedMessage[]): Promise<Sent[]> {
-    const { PutRecordsCommand } = await import('@aws-sdk/client-kinesis');
+    const { PutRecordsCommand } = await import('../libraries/kinesis.js');
     const { form, settings } = this.#spec;
     const records = round.map((message) => ({
       Data: toRecord(form, message).value,

@@ -70,7 +70,7 @@ export class Mqtt implements Target {
   }
 
   async #connect(): Promise<Connection> {
-    const { MqttClient: Client } = await import('mqtt');
+    const { MqttClient: Client } = await import('../libraries/mqtt.js');
     const { url, credentials, settings, bridgeId } = this.#spec;
     const { username, password } = credentials;
     const secure = url.protocol === 'mqtts:';

@@ -76,10 +76,7 @@ export class Nats implements Target {
 
   async #connect(): Promise<Connection> {
     const { url, credentials, bridgeId } = this.#spec;
-    const [{ connect, headers }, { jetstream }] = await Promise.all([
-      import('@nats-io/transport-node'),
-      import('@nats-io/jetstream'),
-    ]);
+    const { connect, headers, jetstream } = await import('../libraries/nats.js');
     const { username, password, token } = credentials;
     const address = await permittedAddress(url.hostname, this.#around);
     const host = address.includes(':') ? `[${address}]` : address;
@@ -128,8 +125,8 @@ function sentOf(error: unknown): Sent {
   const name = error instanceof Error ? error.name : '';
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   if (code === tooLargeForStream) return { refused: 'larger than the stream takes' };
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause.name : '';
-  const hasNoStream = [name, cause].includes('NoRespondersError');
+  // Nobody answered on the subject: JetStream is not enabled there, or no stream takes the subject.
+  const hasNoStream = name === 'JetStreamNotEnabled';
   const reason = hasNoStream
     ? 'no stream has this subject'
     : code !== undefined

@@ -1,0 +1,384 @@
+/** Bridges to real servers: NATS JetStream, an MQTT broker, and a Kinesis server from npm. */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { createRequire } from 'node:module';
+import { type AddressInfo, createServer, type Server } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import {
+  CreateStreamCommand,
+  DescribeStreamCommand,
+  GetRecordsCommand,
+  GetShardIteratorCommand,
+  KinesisClient,
+} from '@aws-sdk/client-kinesis';
+import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
+import { connect as connectNats } from '@nats-io/transport-node';
+import { NodeHttpHandler } from '@smithy/node-http-handler';
+import { Aedes } from 'aedes';
+import t, { type Test } from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
+import { type Json, type Service, startService } from '../support/service.js';
+
+const hasNats = spawnSync('nats-server', ['--version']).status === 0;
+const withNats = hasNats ? {} : { skip: 'nats-server is not installed' };
+
+let service: Service;
+let templateId: string;
+t.before(async () => {
+  const env = {
+    SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true',
+    SLIPWAY_BRIDGE_TIMEOUT_SECONDS: '2',
+    SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0',
+  };
+  service = await startService(t, { env });
+  const channels = [
+    { name: 'sure', streamBridgeDelivery: 2 },
+    { name: 'effort', streamBridgeDelivery: 1 },
+  ];
+  templateId = (await service.template({ channels })).id;
+});
+
+const statusOf = async ({ id }: Json) => (await service.ok('GET', `/api/v1/bridges/${id}`)).bridge.status;
+
+/** The state of a queue is announced by nobody. */
+async function until(isTrue: () => Promise<boolean> | boolean): Promise<void> {
+  while (!(await isTrue())) await nextTurn();
+}
+
+/** A bridge that is deleted with the test. */
+async function bridgeTo(t: Test, body: object): Promise<Json> {
+  const bridge = await service.create('/bridges', 'bridge', { name: service.unique('Bridge'), ...body });
+  t.teardown(() => service.http('DELETE', `/api/v1/bridges/${bridge.id}`, { headers: { etag: bridge.version } }));
+  return bridge;
+}
+
+async function speaker() {
+  const { device, secret } = await service.device({ deviceTemplateId: templateId });
+  const client = await service.connect({ deviceId: device.id, secret });
+  const say = (channel: string, text: string) =>
+    client.publishAsync(service.topic(device.id, channel), text, { qos: 1 });
+  return { id: device.id as string, say };
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
+}
+
+/** A NATS server with JetStream; `stop` kills it, `start` starts it on the same files. */
+async function startNats(t: Test) {
+  const [port, directory] = [await freePort(), temporaryDirectory(t)];
+  let child: ChildProcess;
+  const start = async () => {
+    child = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port), '-js', '-sd', directory], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    let log = '';
+    await new Promise<void>((resolve, reject) => {
+      child.stderr?.on('data', (chunk) => {
+        log += chunk;
+        if (log.includes('Server is ready')) resolve();
+      });
+      child.once('exit', () => reject(new Error(log)));
+    });
+  };
+  const stop = async () => {
+    const ended = once(child, 'exit');
+    child.kill('SIGKILL');
+    await ended;
+  };
+  await start();
+  t.teardown(() => child.kill('SIGKILL'));
+  return { url: `nats://127.0.0.1:${port}`, servers: `127.0.0.1:${port}`, start, stop };
+}
+
+/** Makes the stream of everything that bridges send. */
+async function makeStream(servers: string, more: object = {}): Promise<void> {
+  const nc = await connectNats({ servers });
+  await (await jetstreamManager(nc)).streams.add({ name: 'messages', subjects: ['slipway.>'], ...more });
+  await nc.close();
+}
+
+/** What the stream holds, in its order. */
+async function readStream(servers: string) {
+  const nc = await connectNats({ servers });
+  const manager = await jetstreamManager(nc);
+  const { state } = await manager.streams.info('messages');
+  const found: Array<{ subject: string; id: string; data: Buffer; headers: Record<string, string> }> = [];
+  if (state.messages > 0) {
+    await manager.consumers.add('messages', { durable_name: 'reader', ack_policy: AckPolicy.None });
+    const consumer = await jetstream(nc).consumers.get('messages', 'reader');
+    for await (const one of await consumer.fetch({ max_messages: state.messages })) {
+      const headers = Object.fromEntries(
+        (one.headers?.keys() ?? []).map((name) => [name, one.headers?.get(name) ?? '']),
+      );
+      found.push({ subject: one.subject, id: headers['Nats-Msg-Id'] ?? '', data: Buffer.from(one.data), headers });
+    }
+    await manager.consumers.delete('messages', 'reader');
+  }
+  await nc.close();
+  return found;
+}
+
+t.test(
+  'every acknowledged message is in the stream of NATS once, in order per device, though the server is killed',
+  withNats,
+  async (t) => {
+    const nats = await startNats(t);
+    await makeStream(nats.servers);
+    const bridge = await bridgeTo(t, { kind: 'nats', url: nats.url, form: 'json' });
+    const speakers = await Promise.all(Array.from({ length: 5 }, speaker));
+    const count = 60;
+    for (let round = 0; round < count; round += 1) {
+      await Promise.all(speakers.map(({ say }) => say('sure', String(round))));
+      if (round === 20) await nats.stop();
+      if (round === 40) await nats.start();
+    }
+    await until(async () => (await statusOf(bridge)).pending === 0);
+    const found = await readStream(nats.servers);
+    t.equal(found.length, speakers.length * count);
+    t.equal(new Set(found.map(({ id }) => id)).size, found.length, 'each once');
+    for (const { id } of speakers) {
+      const subject = `slipway.${service.accountId}.d.${id}.sure`;
+      const own = found.filter((one) => one.subject === subject);
+      const texts = own.map(({ data }) => Buffer.from(JSON.parse(data.toString()).payloadBase64, 'base64').toString());
+      t.strictSame(
+        texts,
+        Array.from({ length: count }, (_, index) => String(index)),
+      );
+    }
+  },
+);
+
+t.test(
+  'a replay gives messages the id they had, so the stream drops them; raw has its names in headers',
+  withNats,
+  async (t) => {
+    const nats = await startNats(t);
+    await makeStream(nats.servers);
+    const bridge = await bridgeTo(t, { kind: 'nats', url: nats.url, form: 'raw' });
+    const { id, say } = await speaker();
+    await say('sure', 'once');
+    await say('effort', 'maybe');
+    await until(async () => (await readStream(nats.servers)).length === 2);
+    await until(async () => (await statusOf(bridge)).pending === 0);
+    const before = await service.ok('POST', `/api/v1/bridges/${bridge.id}/replay`, {
+      body: { from: '2020-01-01', to: '2100-01-01' },
+    });
+    t.equal(before.replay.messages, 1);
+    await until(async () => (await statusOf(bridge)).pending === 0);
+    const found = await readStream(nats.servers);
+    t.strictSame(found.map(({ data }) => data.toString()).sort(), ['maybe', 'once']);
+    t.match(found[0]?.headers, {
+      'slipway-device': id,
+      'slipway-topic': /\/(sure|effort)$/,
+      'slipway-account': service.accountId,
+    });
+  },
+);
+
+t.test('a message that the stream refuses for its size is a dead letter, and others pass it', withNats, async (t) => {
+  const nats = await startNats(t);
+  await makeStream(nats.servers, { max_msg_size: 2000 });
+  const bridge = await bridgeTo(t, { kind: 'nats', url: nats.url, form: 'raw' });
+  const { say } = await speaker();
+  await say('sure', 'first');
+  await say('sure', 'x'.repeat(5000));
+  await say('sure', 'last');
+  await until(async () => (await statusOf(bridge)).pending === 0);
+  t.strictSame(
+    (await readStream(nats.servers)).map(({ data }) => data.toString()),
+    ['first', 'last'],
+  );
+  const { deadLetters } = await service.ok('GET', `/api/v1/bridges/${bridge.id}/dead-letters`);
+  t.match(deadLetters, { meta: { count: 1 }, results: [{ reason: 'larger than the stream takes' }] });
+});
+
+t.test('the status says that no stream takes the subject; a test message says it at once', withNats, async (t) => {
+  const nats = await startNats(t);
+  const bridge = await bridgeTo(t, { kind: 'nats', url: nats.url });
+  const test = () => service.ok('POST', `/api/v1/bridges/${bridge.id}/test`);
+  t.match(await test(), { test: { delivered: false, reason: 'no stream has this subject', milliseconds: Number } });
+  const { say } = await speaker();
+  await say('sure', 'waits');
+  await until(async () => (await statusOf(bridge)).lastFailureReason === 'no stream has this subject');
+  t.equal((await statusOf(bridge)).pending, 1);
+  await makeStream(nats.servers);
+  t.match(await test(), { test: { delivered: true, reason: null } });
+  const [marked] = await readStream(nats.servers);
+  t.match(JSON.parse(marked?.data.toString() ?? ''), { test: true, channel: '_test', accountId: service.accountId });
+  await until(async () => (await statusOf(bridge)).pending === 0);
+});
+
+/** A bare MQTT broker; it keeps what it gets. */
+async function startBroker(t: Test) {
+  const aedes = await Aedes.createBroker();
+  const got: Array<{ topic: string; payload: string; qos: number }> = [];
+  const clients: string[] = [];
+  aedes.authenticate = (client, username, password, done) => {
+    clients.push(client.id);
+    done(null, username === 'me' && password?.toString() === 'pass');
+  };
+  aedes.on('publish', ({ topic, payload, qos }, client) => {
+    if (client) got.push({ topic, payload: payload.toString(), qos });
+  });
+  const server: Server = createServer(aedes.handle).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => {
+    server.close();
+    aedes.close();
+  });
+  return { aedes, got, clients, url: `mqtt://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+t.test(
+  'another MQTT broker gets messages with QoS 1 on the same topic under the prefix, in order, also after it went away',
+  async (t) => {
+    const broker = await startBroker(t);
+    const credentials = { username: 'me', password: 'pass' };
+    const bridge = await bridgeTo(t, {
+      kind: 'mqtt',
+      url: broker.url,
+      form: 'raw',
+      settings: { prefix: 'fleet/eu' },
+      credentials,
+    });
+    service.secrets.add('pass-that-is-never-shown');
+    t.notMatch(JSON.stringify(await service.ok('GET', `/api/v1/bridges/${bridge.id}`)), /"pass"|credentials/);
+    const { id, say } = await speaker();
+    for (let index = 0; index < 20; index += 1) {
+      await say('sure', String(index));
+      if (index === 9) {
+        await until(() => broker.got.length >= 5);
+        for (const client of Object.values(
+          (broker.aedes as unknown as { clients: Record<string, { close(): void }> }).clients,
+        ))
+          client.close();
+      }
+    }
+    await until(async () => (await statusOf(bridge)).pending === 0);
+    const texts = broker.got.map(({ payload }) => payload);
+    t.strictSame(
+      [...new Set(texts)],
+      Array.from({ length: 20 }, (_, index) => String(index)),
+      'all, in order; a lost answer may repeat one',
+    );
+    t.ok(broker.got.every(({ topic, qos }) => topic === `fleet/eu/${service.topic(id, 'sure')}` && qos === 1));
+    t.strictSame([...new Set(broker.clients)], [`slipway-${bridge.id}`], 'one session');
+  },
+);
+
+t.test('a broker that refuses the login is said so, and a new password mends it', async (t) => {
+  const broker = await startBroker(t);
+  const wrong = { username: 'me', password: 'wrong' };
+  const bridge = await bridgeTo(t, { kind: 'mqtt', url: broker.url, credentials: wrong });
+  t.match(await service.ok('POST', `/api/v1/bridges/${bridge.id}/test`), {
+    test: { delivered: false, reason: String },
+  });
+  const credentials = { username: 'me', password: 'pass' };
+  await service.ok('PUT', `/api/v1/bridges/${bridge.id}`, { headers: { etag: bridge.version }, body: { credentials } });
+  t.match(await service.ok('POST', `/api/v1/bridges/${bridge.id}/test`), { test: { delivered: true, reason: null } });
+});
+
+/** A server that speaks Kinesis, with one stream. */
+async function startKinesis(t: Test) {
+  const kinesalite = createRequire(import.meta.url)('kinesalite') as (options: object) => Server;
+  const server = kinesalite({ createStreamMs: 0, shardLimit: 10 }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const client = new KinesisClient({
+    endpoint: url,
+    region: 'eu-west-1',
+    requestHandler: new NodeHttpHandler(),
+    credentials: { accessKeyId: 'a', secretAccessKey: 'b' },
+  });
+  t.teardown(() => client.destroy());
+  await client.send(new CreateStreamCommand({ StreamName: 'messages', ShardCount: 2 }));
+  const describe = () => client.send(new DescribeStreamCommand({ StreamName: 'messages' }));
+  await until(async () => (await describe()).StreamDescription?.StreamStatus === 'ACTIVE');
+  const read = async () => {
+    const { StreamDescription } = await describe();
+    const records = [];
+    for (const { ShardId } of StreamDescription?.Shards ?? []) {
+      const { ShardIterator } = await client.send(
+        new GetShardIteratorCommand({ StreamName: 'messages', ShardId, ShardIteratorType: 'TRIM_HORIZON' }),
+      );
+      records.push(...((await client.send(new GetRecordsCommand({ ShardIterator }))).Records ?? []));
+    }
+    return records.map(({ PartitionKey, Data }) => ({ key: PartitionKey, text: Buffer.from(Data ?? []).toString() }));
+  };
+  return { url, read };
+}
+
+t.test('Kinesis gets one record for each message, in order by the device id as partition key', async (t) => {
+  const kinesis = await startKinesis(t);
+  const settings = { stream: 'messages', region: 'eu-west-1' };
+  const credentials = { accessKeyId: 'a', secretAccessKey: 'b' };
+  const bridge = await bridgeTo(t, { kind: 'kinesis', url: kinesis.url, form: 'raw', settings, credentials });
+  const speakers = await Promise.all([speaker(), speaker(), speaker()]);
+  for (let index = 0; index < 10; index += 1) await Promise.all(speakers.map(({ say }) => say('sure', String(index))));
+  await until(async () => (await statusOf(bridge)).pending === 0);
+  const records = await kinesis.read();
+  for (const { id } of speakers)
+    t.strictSame(
+      records.filter(({ key }) => key === id).map(({ text }) => text),
+      Array.from({ length: 10 }, (_, index) => String(index)),
+    );
+  await service.ok('PUT', `/api/v1/bridges/${bridge.id}`, {
+    headers: { etag: bridge.version },
+    body: { settings: { stream: 'elsewhere', region: 'eu-west-1' } },
+  });
+  t.match(await service.ok('POST', `/api/v1/bridges/${bridge.id}/test`), {
+    test: { delivered: false, reason: 'ResourceNotFoundException' },
+  });
+});
+
+t.test('what a kind of target cannot be is refused, naming the property', async (t) => {
+  const refused = async (body: object, path: string, message: RegExp) => {
+    const answer = await service.http('POST', '/api/v1/bridges', {
+      body: { accountId: service.accountId, name: service.unique('No'), ...body },
+    });
+    t.match(answer, { status: 400, body: { error: { code: 106, details: [{ path, message }] } } }, path);
+  };
+  await refused({ kind: 'nats', url: 'https://nats.example.com' }, 'url', /tls or nats/);
+  await refused(
+    { kind: 'nats', url: 'tls://nats.example.com', settings: { topic: 'x' } },
+    'settings.topic',
+    /subjectPrefix/,
+  );
+  await refused(
+    { kind: 'nats', url: 'tls://nats.example.com', settings: { subjectPrefix: 'a.>' } },
+    'settings.subjectPrefix',
+    /tokens/,
+  );
+  await refused(
+    { kind: 'nats', url: 'tls://nats.example.com', credentials: { key: 'x' } },
+    'credentials.key',
+    /username, password, token/,
+  );
+  await refused(
+    { kind: 'nats', url: 'tls://nats.example.com', secret: 'sixteen-characters' },
+    'secret',
+    /webhooks only/,
+  );
+  await refused(
+    { kind: 'kinesis', url: 'https://kinesis.example.com', settings: { region: 'eu-west-1' } },
+    'settings.stream',
+    /required/,
+  );
+  await refused({ kind: 'webhook', url: 'https://hooks.example.com', form: 'raw' }, 'form', /json/);
+  await refused(
+    { kind: 'mqtt', url: 'mqtts://mqtt.example.com', settings: { prefix: 'a/#' } },
+    'settings.prefix',
+    /wildcards/,
+  );
+  await refused(
+    { kind: 'kafka', url: 'kafkas://kafka.example.com', settings: { mechanism: 'GSSAPI' } },
+    'settings.mechanism',
+    /SCRAM/,
+  );
+});
