@@ -123,13 +123,16 @@ const replayShape = Type.Object(
   { description: 'When this is said, they are pending.' },
 );
 
-const testShape = Type.Object({
-  test: Type.Object({
-    delivered: Type.Boolean({ description: 'Whether the target has accepted the message.' }),
-    reason: Nullable(Type.String({ description: 'Why not.' })),
-    milliseconds: Type.Integer({ description: 'Until the target answered.' }),
-  }),
-});
+const testShape = Type.Object(
+  {
+    test: Type.Object({
+      delivered: Type.Boolean({ description: 'Whether the target has accepted the message.' }),
+      reason: Nullable(Type.String({ description: 'Why not.' })),
+      milliseconds: Type.Integer({ description: 'Until the target answered.' }),
+    }),
+  },
+  { description: 'What became of the message.' },
+);
 
 export function bridgeRoutes(app: App, ctx: Context): void {
   const { access, bridges } = ctx;

@@ -171,6 +171,7 @@ const table = `
   DELETE /api/v1/bridges/{id}                       | path id: bridge                                 | 404/100 | 403/21  | 403/21
   GET /api/v1/bridges/{id}/dead-letters             | path id: bridge                                 | 404/100 | 403/21  | 403/21
   POST /api/v1/bridges/{id}/replay                  | path id: bridge                                 | 404/100 | 403/21  | 403/21
+  POST /api/v1/bridges/{id}/test                    | path id: bridge                                 | 404/100 | 403/21  | 403/21
 
   POST /api/v1/provisioning/jobs                    | query accountId: account                        | 404/100 | 403/21  | 403/21
   POST /api/v1/provisioning/jobs                    | query template: deviceTemplate                  | 400/102 | 403/21  | 403/21
