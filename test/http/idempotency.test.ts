@@ -274,6 +274,7 @@ const others = [
   /^\/api\/v1\/provisioning\/jobs\/\{id\}\/(cancel|retry|results\/confirm)$/,
   /^\/api\/v1\/firmware\/packages\/\{id\}\/(publish|retire)$/,
   /^\/api\/v1\/access\/certificate-authorities\/\{id\}\/proof$/,
+  /^\/api\/v1\/bridges\/\{id\}\/test$/,
 ];
 
 t.test('what is kept is only of POSTs that make something, by the list', async (t) => {
