@@ -99,6 +99,19 @@ export const limits = [
     counted: true,
   }),
   row({
+    name: 'httpConnectionsPerAddress',
+    variable: 'SLIPWAY_HTTP_MAX_CONNECTIONS_PER_ADDRESS',
+    default: 256,
+    min: 1,
+    max: 10 * million,
+    off: true,
+    unit: 'items',
+    per: 'address',
+    about:
+      'open HTTP connections, without MQTT over WebSocket; more are closed at once. Behind a trusted proxy: requests at the same time; more are answered 429',
+    counted: false,
+  }),
+  row({
     name: 'httpRate',
     variable: 'SLIPWAY_HTTP_RATE_PER_CALLER',
     default: 0,

@@ -16,6 +16,7 @@ import {
   identityErrorShape,
 } from '../errors.js';
 import type { App } from './app.js';
+import { type Constant, makeConstant, sendConstant } from './constants.js';
 import { creatingPosts } from './idempotency.js';
 
 /** The version of an entity, the names of what had no effect, a token, what is left of a limit. */
@@ -108,12 +109,23 @@ export async function documentation(app: App, { access }: { access: Access }): P
   await app.register(swaggerUi, {
     routePrefix: '/docs',
     uiConfig: { validatorUrl: null },
+    // Its own answers would make the document anew for everybody who asks.
+    uiHooks: {
+      onRequest: (request, reply, done) => {
+        if (/^\/docs\/(json|yaml)\b/.test(request.url)) reply.redirect('/openapi.json');
+        else done();
+      },
+    },
     staticCSP: true,
     // The pages are served as they are reached, and ask nobody else.
     transformStaticCSP: (header) => header.replace(/upgrade-insecure-requests;?|validator\.swagger\.io/g, ''),
   });
   app.get('/', { schema: { hide: true } }, (_, reply) => reply.redirect('/docs/'));
-  app.get('/openapi.json', { schema: { hide: true } }, async () => app.swagger());
+  let document: Constant | undefined;
+  app.get('/openapi.json', { schema: { hide: true } }, (_, reply) => {
+    document ??= makeConstant(JSON.stringify(app.swagger()));
+    sendConstant(reply, 'application/json; charset=utf-8', document);
+  });
 }
 
 const location = { type: 'string', description: 'Where to go.' };

@@ -4,6 +4,7 @@
  * them with SLIPWAY_PUBLIC_URL and SLIPWAY_CLAIM_URL instead.
  */
 import type { App } from './app.js';
+import { makeConstant, sendConstant } from './constants.js';
 
 const style = `
   body { font: 1rem/1.5 system-ui, sans-serif; max-width: 24rem; margin: 15vh auto; padding: 0 1rem; color: #222 }
@@ -154,11 +155,13 @@ form.addEventListener('submit', async (event) => {
 `;
 
 export function pageRoutes(app: App): void {
-  for (const [path, html] of Object.entries(pages))
-    app.get(path, { schema: { hide: true } }, (_, reply) =>
-      reply.type('text/html; charset=utf-8').header('cache-control', 'no-store').send(html),
-    );
   const scripts = { '/letters.js': lettersScript, '/claim.js': claimScript(app.headerPrefix) };
-  for (const [path, script] of Object.entries(scripts))
-    app.get(path, { schema: { hide: true } }, (_, reply) => reply.type('text/javascript; charset=utf-8').send(script));
+  const all = [
+    ...Object.entries(pages).map((one) => [...one, 'text/html; charset=utf-8'] as const),
+    ...Object.entries(scripts).map((one) => [...one, 'text/javascript; charset=utf-8'] as const),
+  ];
+  for (const [path, text, type] of all) {
+    const constant = makeConstant(text);
+    app.get(path, { schema: { hide: true } }, (_, reply) => sendConstant(reply, type, constant));
+  }
 }

@@ -74,7 +74,11 @@ import { methodsByUrl } from './methods.js';
 import { documentation, isFlat } from './openapi.js';
 import { pageRoutes } from './pages.js';
 import { securityHeaders } from './security-headers.js';
+import { hurryStrangers, limitConnections, strangerBodyBytes } from './strangers.js';
 import { detailsOf, type Fault, isJson, jsonFault } from './validation.js';
+
+/** Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often. */
+const timing = { headersTimeout: 10_000, connectionsCheckingInterval: 1000 };
 
 /** Builds the server with every route; the caller listens and closes. */
 export async function buildHttp(ctx: Context): Promise<App> {
@@ -96,7 +100,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     // Fastify's own line about listening would stand in the middle of ours.
     loggerInstance: ctx.log.child({}, { level: quieter(ctx.log.level) }) as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
-    bodyLimit: config.httpBodyBytes,
+    bodyLimit: Math.min(strangerBodyBytes, config.httpBodyBytes),
     // A request that is not complete in this time is cut off, so that slow senders hold no sockets.
     requestTimeout: 30_000,
     connectionTimeout: 0,
@@ -107,7 +111,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     frameworkErrors: (error, ...[request, reply]: unknown[]) =>
       answerBadUrl(error, request as FastifyRequest, reply as FastifyReply),
     clientErrorHandler: answerBadHttp,
-    ...(config.tls ? { https: { cert: config.tls.chain, key: config.tls.key } } : {}),
+    ...(config.tls ? { https: { cert: config.tls.chain, key: config.tls.key, ...timing } } : { http: timing }),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
 
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
@@ -123,6 +127,11 @@ export async function buildHttp(ctx: Context): Promise<App> {
     getter() {
       return forwardedAddress(peerAddress(this.raw.socket), this.headers['x-forwarded-for'], trusts) ?? '';
     },
+  });
+  limitConnections(app, config.limits.httpConnectionsPerAddress, trusts);
+  hurryStrangers(app, (request, reply) => {
+    traffic.refusals.invalid += 1;
+    answerTooSlow(request, reply);
   });
   strictBodies(app);
   app.setErrorHandler((error, request, reply) => {
@@ -427,6 +436,25 @@ function noteFailure({ messages }: Context, error: unknown, { id: requestId, log
   log[level]({ requestId, err: error }, 'request failed');
 }
 
+/** Answers a request whose body does not come, past Fastify, which waits for it, and closes its connection. */
+function answerTooSlow(request: FastifyRequest, reply: FastifyReply): void {
+  reply.hijack();
+  const message = 'The request has not arrived in 10 seconds.';
+  const isIdentity = request.routeOptions?.config?.family === 'identity';
+  const { code } = new PlatformError('invalid');
+  const body = JSON.stringify(
+    isIdentity
+      ? { statusCode: 408, error: STATUS_CODES[408], message, attributes: {}, requestId: request.id }
+      : { error: { code, message, details: [] }, requestId: request.id },
+  );
+  const headers = {
+    'content-type': 'application/json; charset=utf-8',
+    'x-request-id': request.id,
+    connection: 'close',
+  };
+  reply.raw.writeHead(408, headers).end(body, () => request.raw.socket.destroy());
+}
+
 /** Answers bytes that are no HTTP, or too much of it, in the shape of every other error, and closes. */
 function answerBadHttp(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
@@ -455,6 +483,10 @@ function asPlatformError(error: unknown, request: FastifyRequest): PlatformError
   const { validation, validationContext, statusCode } = error as Partial<FastifyError>;
   if (validation)
     return new PlatformError('invalid', { details: detailsOf(validation as Fault[], validationContext ?? '') });
+  if (statusCode === 413 && !request.caller)
+    return new PlatformError('tooLarge', {
+      message: `The body is too large: without a valid token it has at most ${request.routeOptions.bodyLimit} bytes.`,
+    });
   if (statusCode === 413) return tooLarge(request.routeOptions?.config?.bodyLimit ?? 'SLIPWAY_HTTP_BODY_BYTES');
   if (statusCode === 415) return unsupported(request);
   if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)

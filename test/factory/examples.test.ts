@@ -73,7 +73,7 @@ ${node} ${fixture} "$partition" </dev/null >/dev/null 2>&1 &`,
   );
   t.match(certificateAuthorities.results, [{ name: 'Units CA', createDevices: true, state: 'active' }]);
   const claimed = list.devices.results[0];
-  t.match(stdout, `{"deviceId":"${claimed.id}"}`);
+  t.match(stdout, `{"deviceId":"${claimed.id}"`);
   const { endUsers } = await service.ok('GET', `/api/v1/end-users?accountId=${service.accountId}`);
   t.equal(claimed.organizationId, endUsers.results[0].organizationId, 'the customer has it');
   const [associationCode] =

@@ -151,13 +151,18 @@ t.test('a body that is nested more than 32 deep is refused wherever it is sent',
   const { appToken } = await service.create('/applications', 'application', { name: 'Nested', kind: 'endUserApp' });
   // The body of a message is taken as it is.
   const read = Object.entries(paths).filter(([path]) => !path.includes('/messaging/publish/'));
+  // Without a token a body has 16 KiB, for validate-jwt 64 KiB.
   for (const [path, operations] of read)
     for (const method of ['POST', 'PUT'].filter((one) => one.toLowerCase() in operations))
-      for (const levels of [33, 100_000]) {
+      for (const levels of [33, 8000, 100_000]) {
         // There the body is a payload, and the topic is looked at first.
         if (path.includes('{topic}')) continue;
         const url = path.replace('{id}', 'nothing');
         const answer = await service.http(method, url, { body: nested(levels), headers: { accesstoken: appToken } });
+        if (levels === 100_000 && answer.status === 413) {
+          t.match(path, /\/(auth|users)\//);
+          continue;
+        }
         const failure = answer.body.attributes ?? answer.body.error;
         t.equal(answer.status, 400, `${method} ${path} ${levels}`);
         t.match(failure, { details: [{ message: /deep nesting/ }] });

@@ -17,6 +17,7 @@ export function requireCaller(app: App, ctx: Context): void {
   const tokenName = `${ctx.config.headerPrefix}-access-token`;
   const csrfName = `${ctx.config.headerPrefix}-csrf-token`;
 
+  takeWholeBodies(app, ctx);
   tellRevocation(app, ctx);
   const perSecond = requestRate(ctx);
 
@@ -51,6 +52,13 @@ export function requireCaller(app: App, ctx: Context): void {
     if (fresh === undefined) return;
     reply.header(tokenName, fresh);
     if (fromCookie !== undefined) setTokenCookie(reply, ctx, fresh, Date.parse(authenticated.session.expires));
+  });
+}
+
+/** Behind a token bodies may be as large as the configuration says; it is checked before they are read. */
+function takeWholeBodies(app: App, { config }: { config: Config }): void {
+  app.addHook('onRoute', (route) => {
+    route.bodyLimit ??= config.httpBodyBytes;
   });
 }
 
@@ -101,6 +109,7 @@ function readBearer(request: FastifyRequest): string | undefined {
 
 /** Everything below needs the appToken of an application in the header `AccessToken` (spec 5.7). */
 export function requireAppToken(app: App, ctx: Context): void {
+  takeWholeBodies(app, ctx);
   tellRevocation(app, ctx);
   app.addHook('onRequest', async (request) => {
     const application = await requireApplication(ctx, request);

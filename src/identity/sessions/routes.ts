@@ -3,6 +3,8 @@ import { Type } from 'typebox';
 import type { Context } from '../../context.js';
 import { oneOf } from '../../entity/listing.js';
 import type { App } from '../../http/app.js';
+import { type Constant, makeConstant, sendConstant } from '../../http/constants.js';
+import { tokenBodyBytes } from '../../http/strangers.js';
 import { sendSession, sessionShape } from './authentication.js';
 
 const tag = 'Identity';
@@ -24,10 +26,16 @@ const keySet = Type.Object(
 
 /** The keys with which others can check our tokens. */
 export function keyRoutes(app: App, ctx: Context): void {
+  let made: { text: string; constant: Constant } | undefined;
   app.get(
     '/.well-known/jwks.json',
     { schema: { tags: [tag], summary: 'Read the public signing keys', security: [], response: { 200: keySet } } },
-    async () => ctx.tokens.jwks(),
+    (_, reply) => {
+      const text = JSON.stringify(ctx.tokens.jwks());
+      // Keys are rotated; until then it is the same answer.
+      if (text !== made?.text) made = { text, constant: makeConstant(text) };
+      sendConstant(reply, 'application/json; charset=utf-8', made.constant);
+    },
   );
 }
 
@@ -36,6 +44,7 @@ export function validationRoutes(app: App, ctx: Context): void {
   app.post(
     '/auth/validate-jwt',
     {
+      bodyLimit: tokenBodyBytes,
       config: { family },
       schema: {
         tags: [tag],

@@ -1,0 +1,168 @@
+/** What somebody without a valid token may cost the service. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import mqtt from 'mqtt';
+import t, { type Test } from 'tap';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
+
+let service: Service;
+t.before(async () => {
+  service = await startService(t);
+});
+
+async function open(t: Test, to = service): Promise<Socket> {
+  const { hostname, port } = new URL(to.server.url);
+  const socket = connect(Number(port), hostname);
+  socket.on('error', () => {});
+  t.teardown(() => socket.destroy());
+  await once(socket, 'connect');
+  return socket;
+}
+/** Everything that comes until the other end closes. */
+async function rest(socket: Socket): Promise<string> {
+  let text = '';
+  socket.on('data', (chunk) => {
+    text += chunk;
+  });
+  // A reset is an end, too.
+  await new Promise<void>((resolve) => socket.once('close', () => resolve()));
+  return text;
+}
+const head = (path: string, length: number, ...more: string[]) =>
+  [`POST ${path} HTTP/1.1`, 'host: x', 'content-type: application/json', `content-length: ${length}`, ...more].join(
+    '\r\n',
+  );
+
+t.test(
+  'without a token a body has 16 KiB, for validate-jwt 64 KiB, and only a valid token makes it more',
+  async (t) => {
+    const padding = (length: number) => ({ padding: 'x'.repeat(length) });
+    const send = (path: string, body: object, token: string | null = null, headers: Record<string, string> = {}) =>
+      service.http('POST', path, { token, body, headers });
+    for (const path of ['/api/v1/auth/login-user', '/api/v1/auth/login-application', '/api/v1/nowhere', '/nowhere'])
+      t.equal((await send(path, padding(16_384))).status, 413, path);
+    const login = { emailAddress: adminEmail, password: adminPassword, accountId: service.accountId };
+    t.equal((await send('/api/v1/auth/login-user', { ...login, ...padding(15_000) })).status, 200);
+    t.equal((await send('/api/v1/auth/validate-jwt', { jwt: 'x'.repeat(60_000) })).status, 200);
+    t.equal((await send('/api/v1/auth/validate-jwt', { jwt: 'x'.repeat(65_536) })).status, 413);
+    const { appToken } = await service.create('/applications', 'application', { name: 'App', kind: 'endUserApp' });
+    const large = padding(200_000);
+    t.equal((await send('/api/v1/auth/create-user', large, null, { accesstoken: 'wrong' })).status, 401);
+    t.equal(
+      (await send('/api/v1/auth/create-user', large, null, { accesstoken: appToken })).status,
+      400,
+      'it was read',
+    );
+    const organization = { accountId: service.accountId, name: 'Large', ...large };
+    t.equal((await send('/api/v1/organizations', organization, 'wrong')).status, 401);
+    t.equal((await send('/api/v1/organizations', organization, service.admin)).status, 200);
+  },
+);
+
+t.test('a token is looked at before the body has come', async (t) => {
+  const socket = await open(t);
+  socket.write(`${head('/api/v1/organizations', 100_000, 'authorization: Bearer wrong')}\r\n\r\n{`);
+  const [answer] = await once(socket, 'data');
+  t.match(String(answer), /^HTTP\/1\.1 401 /);
+});
+
+t.test(
+  'a body that comes too slowly is cut off after ten seconds, whatever the stranger says',
+  { timeout: 30_000 },
+  async (t) => {
+    const requests = {
+      login: head('/api/v1/auth/login-user', 500),
+      nowhere: head('/api/v1/nowhere', 500),
+      'a wrong token': head('/api/v1/organizations', 500, 'authorization: Bearer wrong'),
+      chunked:
+        'POST /api/v1/auth/login-user HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked',
+    };
+    const since = Date.now();
+    const patient = await open(t);
+    const body = JSON.stringify({ accountId: service.accountId, name: 'Slow' });
+    patient.write(`${head('/api/v1/organizations', body.length, `authorization: Bearer ${service.admin}`)}\r\n\r\n{`);
+    const all = Object.entries(requests).map(async ([name, request]) => {
+      const socket = await open(t);
+      socket.write(`${request}\r\n\r\n`);
+      // Each byte begins no new time.
+      const drip = setInterval(() => socket.write(name === 'chunked' ? '1\r\n \r\n' : ' '), 1000);
+      const text = await rest(socket);
+      clearInterval(drip);
+      const seconds = (Date.now() - since) / 1000;
+      t.ok(seconds > 9 && seconds < 15, `${name}: ${seconds} s`);
+      t.match(text, name === 'a wrong token' ? /^HTTP\/1\.1 401 / : /^HTTP\/1\.1 408 /, name);
+    });
+    const silent = await open(t);
+    silent.write('POST /api/v1/auth/login-user HTTP/1.1\r\nhost:');
+    all.push(rest(silent).then((text) => void t.match(text, /^HTTP\/1\.1 4/, 'a head that does not end')));
+    await Promise.all(all);
+    const answer = once(patient, 'data');
+    patient.write(body.slice(1));
+    t.match(String((await answer)[0]), /^HTTP\/1\.1 200 /, 'whoever has a valid token has more time');
+  },
+);
+
+t.test('an address has a number of connections; WebSockets and what is behind a proxy are counted apart', async (t) => {
+  const env = { SLIPWAY_HTTP_MAX_CONNECTIONS_PER_ADDRESS: '4' };
+  const own = await startService(t, { env });
+  const { device, secret } = await own.device();
+  const url = `${own.server.url.replace('http', 'ws')}/mqtt`;
+  const options = { username: device.id, password: secret, reconnectPeriod: 0 };
+  for (let at = 0; at < 6; at += 1) {
+    const client = await mqtt.connectAsync(url, { ...options, clientId: `c${at}` }, false);
+    t.teardown(() => client.end(true));
+  }
+  // One more is the one that the test itself asks by.
+  const kept = [await open(t, own), await open(t, own), await open(t, own)];
+  const over = await open(t, own);
+  t.equal(await rest(over), '', 'closed at once');
+  const [last] = kept;
+  last?.destroy();
+  let answer: string | undefined;
+  while (!answer) {
+    const again = await open(t, own);
+    again.write('GET /health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n');
+    answer = await rest(again);
+  }
+  t.match(answer, /^HTTP\/1\.1 200 /, 'there is room again');
+});
+
+t.test('behind a trusted proxy the requests of an address at the same time are counted', async (t) => {
+  const env = { SLIPWAY_HTTP_MAX_CONNECTIONS_PER_ADDRESS: '2', SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' };
+  const own = await startService(t, { env });
+  const ask = async (from: string, complete = false) => {
+    const socket = await open(t, own);
+    const body = complete ? '{}' : '{';
+    socket.write(`${head('/api/v1/auth/login-user', 2, `x-forwarded-for: ${from}`)}\r\n\r\n${body}`);
+    return socket;
+  };
+  const under = [await ask('192.0.2.1'), await ask('192.0.2.1')];
+  const status = async (from: string) => String((await once(await ask(from, true), 'data'))[0]).slice(9, 12);
+  while ((await status('192.0.2.1')) !== '429') await new Promise(setImmediate);
+  t.equal(await status('192.0.2.2'), '400', 'another address is not held up');
+  for (const socket of under) socket.destroy();
+  while ((await status('192.0.2.1')) === '429') await new Promise(setImmediate);
+  t.equal(await status('192.0.2.1'), '400', 'and there is room again');
+});
+
+t.test('what is the same for everybody is sent from one buffer, and not again to whoever has it', async (t) => {
+  for (const path of [
+    '/openapi.json',
+    '/.well-known/jwks.json',
+    '/claim',
+    '/claim.js',
+    '/set-password',
+    '/letters.js',
+  ]) {
+    const answer = await service.http('GET', path, { token: null });
+    const etag = answer.headers.get('etag') ?? '';
+    t.match(etag, /^"[\w-]{22}"$/, path);
+    const again = await service.http('GET', path, { token: null, headers: { 'if-none-match': etag } });
+    t.match(again, { status: 304, text: '' }, path);
+    t.equal((await service.http('GET', path, { token: null, headers: { 'if-none-match': '"x"' } })).text, answer.text);
+  }
+  for (const path of ['/docs/json', '/docs/yaml']) {
+    const answer = await service.http('GET', path, { token: null, redirect: 'manual' });
+    t.match([answer.status, answer.headers.get('location')], [302, '/openapi.json'], path);
+  }
+});
