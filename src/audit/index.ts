@@ -1,5 +1,6 @@
 /** The audit record: who did what to whose security, when and from where. It is only added to, and holds no secret. */
 
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Selectable } from 'kysely';
 import type { Logger } from 'pino';
 import { type Static, Type } from 'typebox';
@@ -13,7 +14,6 @@ import { metaShape, metaWith, nameIgnored } from '../entity/routes.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { newId } from '../ids.js';
-import { onBehalfOf } from '../log.js';
 import { readDate } from '../messages/query.js';
 
 const auditEvents = [
@@ -87,6 +87,8 @@ export class Audit {
   readonly #seen = boundedCache<string, number>(samplesRemembered);
   #waiting: AuditEntry[] = [];
   #writing: Promise<void> = Promise.resolve();
+  /** Runs work in no transaction and on nobody's behalf: a note may be made inside either, and is written after it. */
+  readonly #outside = AsyncLocalStorage.snapshot();
 
   constructor(ctx: { registry: Registry; clock: Clock; log: Logger }) {
     this.#ctx = ctx;
@@ -119,7 +121,7 @@ export class Audit {
   note(entry: AuditEntry): void {
     this.#waiting.push(entry);
     if (this.#waiting.length > 1) return;
-    this.#writing = onBehalfOf(undefined, () => this.#writing.then(() => this.#write()));
+    this.#writing = this.#outside(() => this.#writing.then(() => this.#write()));
   }
 
   async #write(): Promise<void> {

@@ -137,3 +137,15 @@ t.test('what is done and what is recorded of it stand or fall together', async (
   );
   t.equal(applications.meta.count, 0);
 });
+
+t.test('what is noted while a transaction is under way is recorded too', async (t) => {
+  const { registry, audit: record } = service.server.ctx;
+  const { accountId } = service;
+  await registry.transaction(async (tx) => {
+    record.note({ event: 'login', outcome: 'failure', accountId, details: { noted: 'inside' } });
+    // The note begins to be written while this transaction is still open.
+    await tx.selectFrom('accounts').select('id').execute();
+  });
+  const { results } = await audit({ event: 'login', outcome: 'failure' });
+  t.equal(results.filter(({ details }: Json) => details.noted === 'inside').length, 1);
+});
