@@ -94,14 +94,6 @@ export interface Config {
     /** How long a stored session is kept while nobody is connected. */
     sessionExpiry: number;
   };
-  firmware: {
-    /** Of one file. */
-    maxFileBytes: number;
-    /** Of all packages of an account, each content counted once. */
-    maxAccountBytes: number;
-    /** At once. */
-    maxDownloads: number;
-  };
   messages: {
     /** How long points and log entries are kept when neither channel nor account say it; 0 is for ever. */
     retentionDays: number;
@@ -331,11 +323,6 @@ export function readConfig(environment: Environment, directory = process.cwd()):
       refusalsPerMinute: limits.mqttRefusals,
       maxQueue: limits.mqttQueue,
       sessionExpiry: 3_600_000 * limits.mqttSessionExpiry,
-    },
-    firmware: {
-      maxFileBytes: whole('SLIPWAY_FIRMWARE_FILE_BYTES', 67_108_864, 1, 4_294_967_295),
-      maxAccountBytes: whole('SLIPWAY_FIRMWARE_BYTES_PER_ACCOUNT', 2_147_483_648, 0, 999_999_999_999_999),
-      maxDownloads: whole('SLIPWAY_FIRMWARE_DOWNLOADS', 200, 1, 100_000),
     },
     messages: {
       retentionDays: whole('SLIPWAY_RETENTION_DAYS', 0, 0, longestRetention),

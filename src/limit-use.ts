@@ -53,7 +53,41 @@ export function limitUse({ registry }: Services): LimitUse {
         .where('deleted', 'is', null);
       return first(await rows.groupBy('templateId').orderBy('count', 'desc').limit(1).execute());
     },
+    firmwareBytes: (accountId) => firmwareBytes(db, accountId),
+    async firmwareRollouts(accountId) {
+      return first(await openRollouts(db, accountId));
+    },
+    async commands(accountId) {
+      return openCommands(db, accountId);
+    },
   };
+}
+
+/** Bytes of the firmware of an account: each content once, and what its uploads will become but for the partial file `except`. */
+export async function firmwareBytes(db: Db, accountId: string, except?: string): Promise<number> {
+  const { rows } = await sql<{ bytes: number | null }>`
+    select sum("size") as "bytes"
+    from (select distinct "sha256", "size" from "firmwareFiles" where "accountId" = ${accountId})`.execute(db);
+  const uploads = db.selectFrom('firmwareUploads').select(['partial', 'total', 'received']);
+  const open = await uploads.where('accountId', '=', accountId).execute();
+  const coming = open.filter(({ partial }) => partial !== except);
+  return coming.reduce((sum, { total, received }) => sum + (total ?? received), rows[0]?.bytes ?? 0);
+}
+
+function openRollouts(db: Db, accountId: string) {
+  return db
+    .selectFrom('firmwareRollouts')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .where('accountId', '=', accountId)
+    .where('finished', 'is', null)
+    .execute();
+}
+
+/** Commands of an account that have not ended. */
+export async function openCommands(db: Db, accountId: string): Promise<number> {
+  const counts = db.selectFrom('commandCounts').select((eb) => eb.fn.sum<number | null>('count').as('count'));
+  const open = counts.where('accountId', '=', accountId).where('state', 'in', ['queued', 'sent', 'accepted']);
+  return Number((await open.executeTakeFirst())?.count ?? 0);
 }
 
 /** Every limit that concerns an account, with the account's own use of it. */

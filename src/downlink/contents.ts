@@ -1,24 +1,11 @@
-/** Which contents are used, how much of its quota an account has used, and the end of what nobody uses. */
-import { sql } from 'kysely';
+/** The end of uploads that were given up, and of contents that no package uses. */
 import type { Logger } from 'pino';
 import type { FirmwareFiles } from '../../db/files/firmware.js';
-import type { Db, Registry } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
+import type { Registry } from '../../db/registry/index.js';
 import type { Clock } from '../clock.js';
 
 /** How long an upload may rest, and an unused content stays for a backup that is being made; milliseconds. */
 const keptFor = 24 * 60 * 60_000;
-
-/** Bytes of an account: each content once, and what uploads will become; `except` is about to be replaced. */
-export async function accountBytes(db: Db, accountId: string, except?: Row<'firmwareUploads'>): Promise<number> {
-  const { rows } = await sql<{ bytes: number | null }>`
-    select (select sum("size") from (select distinct "sha256", "size" from "firmwareFiles" where "accountId" = ${accountId}))
-      as "bytes"`.execute(db);
-  const uploads = db.selectFrom('firmwareUploads').select(['partial', 'total', 'received']);
-  const open = await uploads.where('accountId', '=', accountId).execute();
-  const coming = open.filter(({ partial }) => partial !== except?.partial);
-  return coming.reduce((sum, { total, received }) => sum + (total ?? received), rows[0]?.bytes ?? 0);
-}
 
 /** Removes uploads that have rested for a day, and contents that no package has had for as long. */
 export class Collector {

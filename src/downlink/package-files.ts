@@ -15,7 +15,8 @@ import { entityResponse, nameIgnored, sendEntity } from '../entity/routes.js';
 import { change, demandLive, findLive, findReached } from '../entity/verbs.js';
 import { invalid, PlatformError, tooLarge } from '../errors.js';
 import type { App } from '../http/app.js';
-import { accountBytes } from './contents.js';
+import { firmwareBytes } from '../limit-use.js';
+import { demandWithin } from '../limits.js';
 import { type FirmwarePackage, frozen, mostFiles, packageShape, recordPackage, withFiles } from './packages.js';
 import { type Part, readDigest, readFileName, readPart } from './upload-headers.js';
 
@@ -68,7 +69,7 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
   app.put(
     path,
     {
-      bodyLimit: ctx.config.firmware.maxFileBytes + 1,
+      bodyLimit: ctx.config.limits.firmwareFileBytes + 1,
       config: {
         ...writing,
         errors: [...writing.errors, 'rangeOutside', 'tooLarge'],
@@ -184,8 +185,7 @@ class Uploads {
     const { headers, caller } = request;
     const part = readPart(headers['content-range'], headers['content-length']);
     const digest = readDigest(headers.digest);
-    const { maxFileBytes } = this.#ctx.config.firmware;
-    if ((part.total ?? 0) > maxFileBytes) throw tooLarge('SLIPWAY_FIRMWARE_FILE_BYTES');
+    if ((part.total ?? 0) > this.#ctx.config.limits.firmwareFileBytes) throw tooLarge('SLIPWAY_FIRMWARE_FILE_BYTES');
     return this.#alone(`${id}/${name}`, async (signal) => {
       const upload = await this.#begin(caller, id, name, part, digest);
       const body = (request.body ?? request.raw) as Readable;
@@ -240,7 +240,7 @@ class Uploads {
       const isSame = known !== undefined && (known.total === null || known.total === part.total);
       if (!isSame || part.from > received) throw gap(isSame ? received : 0);
     }
-    await this.#demandRoom(caller.accountId, part.total ?? this.#ctx.config.firmware.maxFileBytes, known);
+    await this.#demandRoom(caller.accountId, part.total ?? this.#ctx.config.limits.firmwareFileBytes, known);
     const upload: Upload = {
       packageId,
       name,
@@ -264,10 +264,8 @@ class Uploads {
   /** @throws PlatformError 400/106 naming the quota, 507 for a disk that has no room beside its reserve. */
   async #demandRoom(accountId: string, bytes: number, known: Upload | undefined): Promise<void> {
     const { config, registry, keeping } = this.#ctx;
-    const { maxAccountBytes } = config.firmware;
-    const used = await accountBytes(registry.query, accountId, known);
-    if (maxAccountBytes > 0 && used + bytes > maxAccountBytes)
-      throw invalid('file', `SLIPWAY_FIRMWARE_BYTES_PER_ACCOUNT: ${used} of ${maxAccountBytes} bytes are used`);
+    const used = await firmwareBytes(registry.query, accountId, known?.partial);
+    demandWithin(config.limits, 'firmwareBytes', used + bytes, 'file');
     if (keeping.diskFree !== null && keeping.diskFree - bytes < config.messages.diskReserveBytes)
       throw new PlatformError('storeFull', { details: [{ message: 'SLIPWAY_DISK_RESERVE_BYTES: the disk is full' }] });
   }
@@ -280,7 +278,7 @@ class Uploads {
     signal: AbortSignal,
   ): Promise<{ received: number; fault?: Error }> {
     const { firmware, config } = this.#ctx;
-    const most = total ?? config.firmware.maxFileBytes;
+    const most = total ?? config.limits.firmwareFileBytes;
     const end = length === undefined ? most : from + length;
     const file = await firmware.openPartial(upload.partial, from);
     const stop = () => body.destroy(new Error('another request has taken over the upload'));

@@ -158,7 +158,12 @@ t.test('an account has a quota of bytes, each content once', async (t) => {
   t.equal((await put(service, `${id}/files/two`, randomBytes(1000))).status, 200);
   const refused = await put(service, `${id}/files/three`, randomBytes(1000));
   t.equal(refused.status, 400);
-  t.match(refused.body.error.details[0].message, /SLIPWAY_FIRMWARE_BYTES_PER_ACCOUNT: 2000 of 2500/);
+  t.match(refused.body.error.details[0].message, /SLIPWAY_FIRMWARE_BYTES_PER_ACCOUNT.* at most 2500/);
+  const { usage } = await service.ok('GET', '/api/v1/usage');
+  t.match(
+    usage.limits.find(({ name }: Json) => name === 'firmwareBytes'),
+    { used: 2000, limit: 2500 },
+  );
   await service.ok('DELETE', `/api/v1/firmware/packages/${id}/files/two`);
   t.equal((await put(service, `${id}/files/three`, randomBytes(1000))).status, 200, 'room again');
 });

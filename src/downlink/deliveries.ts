@@ -1,0 +1,193 @@
+/** What becomes of one device of a rollout. Each function runs in a transaction of the caller's. */
+import type { Db, Tx } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
+import type { Clock } from '../clock.js';
+import { change, find, timestamp } from '../entity/verbs.js';
+import { invalid, PlatformError } from '../errors.js';
+import { type Delivery, type EndState, endStates, isOpen, isOpenDelivery, type Rollout, stagesOf } from './rollout.js';
+
+/** What a device says of its update. `bytes` of the download; `code` of a failure. */
+export interface Report {
+  state: 'downloading' | 'downloaded' | 'installing' | 'succeeded' | 'failed';
+  firmwareVersion?: string | undefined;
+  bytes?: number | undefined;
+  code?: number | undefined;
+  message?: string | undefined;
+  files?: string | undefined;
+}
+
+/** What has changed: to be told after the commit. */
+export interface Reported {
+  delivery: Delivery;
+  firmwareVersion: string;
+  device?: { before: Row<'devices'>; after: Row<'devices'> };
+  rollout?: Rollout | undefined;
+  /** Whether the device's update has ended by this. */
+  ended: boolean;
+}
+
+export const reportStates = ['downloading', 'downloaded', 'installing', 'succeeded', 'failed'] as const;
+
+/** The open delivery of a device, with the version that it brings. */
+export async function openDelivery(db: Db, deviceId: string) {
+  return db
+    .selectFrom('firmwareDeliveries')
+    .selectAll()
+    .where('deviceId', '=', deviceId)
+    .where(isOpenDelivery)
+    .executeTakeFirst();
+}
+
+/** What a rollout brings. */
+export async function packageOf(db: Db, rolloutId: string): Promise<Row<'firmwarePackages'>> {
+  return db
+    .selectFrom('firmwarePackages')
+    .innerJoin('firmwareRollouts', 'firmwareRollouts.firmwarePackageId', 'firmwarePackages.id')
+    .selectAll('firmwarePackages')
+    .where('firmwareRollouts.id', '=', rolloutId)
+    .executeTakeFirstOrThrow();
+}
+
+/**
+ * Takes what a device says of its update. Saying the same of one that has ended changes nothing.
+ * @throws PlatformError 404/100 when nothing was ever offered, 410 when the offer has ended otherwise, 400/106 for another
+ * version than the one that is offered.
+ */
+export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report: Report): Promise<Reported> {
+  const open = await openDelivery(tx, deviceId);
+  const delivery = open ?? (await latestDelivery(tx, deviceId));
+  if (!delivery) throw new PlatformError('notFound', { message: 'Nothing is offered to the device.' });
+  const { firmwareVersion } = await packageOf(tx, delivery.rolloutId);
+  const isOther = report.firmwareVersion !== undefined && report.firmwareVersion !== firmwareVersion;
+  if (!open) {
+    if (delivery.state === report.state && !isOther) return { delivery, firmwareVersion, ended: false };
+    throw new PlatformError('offerGone');
+  }
+  if (isOther) throw invalid('firmwareVersion', `must be ${firmwareVersion}, which is offered`);
+  if (report.state === 'succeeded' && report.firmwareVersion === undefined)
+    throw invalid('firmwareVersion', 'is required: the version that the device now runs');
+  const { state, bytes = state === 'downloading' ? delivery.bytes : undefined, code, message } = report;
+  const changes = {
+    state,
+    bytes: bytes ?? delivery.bytes,
+    code: code ?? null,
+    message: message ?? null,
+    files: report.files ?? delivery.files,
+  };
+  const changed = await store(tx, clock, delivery, changes);
+  if (isOpen(changed)) return { delivery: changed, firmwareVersion, ended: false };
+  const device = state === 'succeeded' ? await installed(tx, clock, delivery, firmwareVersion) : undefined;
+  const rollout = await settle(tx, clock, delivery.rolloutId);
+  return { delivery: changed, firmwareVersion, ended: true, rollout, ...(device && { device }) };
+}
+
+/** The device runs another version now. It says so itself, so it is who has changed. */
+async function installed(tx: Tx, clock: Clock, { deviceId }: Delivery, firmwareVersion: string) {
+  const before = await find(tx, 'devices', deviceId);
+  if (!before || before.deleted !== null || before.firmwareVersion === firmwareVersion) return undefined;
+  const by = { caller: { id: deviceId }, clock };
+  return { before, after: await change(tx, 'devices', deviceId, 'latest', by, { firmwareVersion }) };
+}
+
+function latestDelivery(db: Db, deviceId: string): Promise<Delivery | undefined> {
+  const rows = db.selectFrom('firmwareDeliveries').selectAll().where('deviceId', '=', deviceId);
+  return rows.orderBy('rolloutId', 'desc').limit(1).executeTakeFirst();
+}
+
+/** The delivery that tells how the firmware of a device stands: the open one, or the latest. */
+export async function currentDelivery(db: Db, deviceId: string): Promise<Delivery | undefined> {
+  return (await openDelivery(db, deviceId)) ?? latestDelivery(db, deviceId);
+}
+
+async function store(
+  tx: Tx,
+  clock: Clock,
+  { rolloutId, deviceId }: Delivery,
+  changes: Partial<Delivery>,
+): Promise<Delivery> {
+  return tx
+    .updateTable('firmwareDeliveries')
+    .set({ ...changes, updated: timestamp(clock) })
+    .where('rolloutId', '=', rolloutId)
+    .where('deviceId', '=', deviceId)
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+/** Ends open deliveries of these devices; those that were ended. Their rollouts are to be settled. */
+export async function endOpen(
+  tx: Tx,
+  clock: Clock,
+  deviceIds: readonly string[],
+  state: EndState,
+  message: string,
+): Promise<Delivery[]> {
+  if (deviceIds.length === 0) return [];
+  return tx
+    .updateTable('firmwareDeliveries')
+    .set({ state, message, updated: timestamp(clock) })
+    .where('deviceId', 'in', deviceIds)
+    .where(isOpenDelivery)
+    .returningAll()
+    .execute();
+}
+
+/** Makes the offers of a device void; it gets another one. False when it has none. */
+export async function renewOffer(tx: Tx, clock: Clock, deviceId: string): Promise<boolean> {
+  const changed = tx
+    .updateTable('firmwareDeliveries')
+    .set((eb) => ({ offer: eb('offer', '+', 1), state: 'pending', updated: timestamp(clock) }))
+    .where('deviceId', '=', deviceId)
+    .where(isOpenDelivery);
+  return (await changed.executeTakeFirst()).numUpdatedRows > 0n;
+}
+
+/** Devices of the running stage from which on the failures among them say something. */
+const leastEnded = 5;
+
+/**
+ * Looks at a rollout after devices of it have ended: it is finished when the last one has, and pauses itself when too many
+ * have failed. The rollout when that has changed it.
+ */
+export async function settle(tx: Tx, clock: Clock, rolloutId: string): Promise<Rollout | undefined> {
+  const rollout = await tx
+    .selectFrom('firmwareRollouts')
+    .selectAll()
+    .where('id', '=', rolloutId)
+    .where('state', 'in', ['running', 'paused'])
+    .executeTakeFirst();
+  if (!rollout) return undefined;
+  const counts = await tx
+    .selectFrom('firmwareCounts')
+    .select(['stage', 'state', 'count'])
+    .where('rolloutId', '=', rolloutId)
+    .execute();
+  const sum = (states: readonly string[], stage?: number) =>
+    counts.reduce((all, one) => (states.includes(one.state) && (stage ?? one.stage) === one.stage ? all + one.count : all), 0);
+  const isOver = (stage?: number) => sum(openNames, stage) === 0 && rollout.cursor === null;
+  if (isOver() && rollout.stage === stagesOf(rollout).length - 1)
+    return changeRollout(tx, rollout, { state: 'finished', finished: timestamp(clock), due: null, reason: null });
+  const failures = sum(['failed', 'timedOut'], rollout.stage);
+  const ended = failures + sum(['succeeded'], rollout.stage);
+  const isTelling = ended >= leastEnded || isOver(rollout.stage);
+  const isTooMany = ended > 0 && (failures * 100) / ended > rollout.maxFailurePercent;
+  if (rollout.state !== 'running' || !isTelling || !isTooMany || failures <= rollout.failuresAccepted) return undefined;
+  const reason = `${failures} of ${ended} devices that have ended in stage ${rollout.stage + 1} have failed.`;
+  return changeRollout(tx, rollout, { state: 'paused', reason, failuresAccepted: failures, due: null });
+}
+
+const openNames = ['pending', 'offered', 'downloading', 'downloaded', 'installing'];
+
+/** Changes a rollout whatever its version, which grows. */
+export async function changeRollout(tx: Tx, { id }: Pick<Rollout, 'id'>, changes: Partial<Rollout>): Promise<Rollout> {
+  return tx
+    .updateTable('firmwareRollouts')
+    .set((eb) => ({ ...changes, version: eb('version', '+', 1) }))
+    .where('id', '=', id)
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+export function isEnd(state: string): state is EndState {
+  return endStates.some((one) => one === state);
+}

@@ -1,0 +1,186 @@
+/** A rollout as a row of the registry and on the wire, and the states of the devices in it. */
+import { sql } from 'kysely';
+import { type Static, Type } from 'typebox';
+import type { Db } from '../../db/registry/index.js';
+import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
+import { listSchema, oneOf } from '../entity/listing.js';
+import { deviceListing } from '../registry/devices/devices.js';
+import { commonShape, showCommon } from '../registry/shapes.js';
+
+export type Rollout = Row<'firmwareRollouts'>;
+export type Delivery = Row<'firmwareDeliveries'>;
+
+export const rolloutStates = ['scheduled', 'running', 'paused', 'finished', 'cancelled'] as const;
+/** A device with one of these still has the update before it. */
+export const openStates = ['pending', 'offered', 'downloading', 'downloaded', 'installing'] as const;
+export const endStates = ['succeeded', 'failed', 'timedOut', 'superseded', 'cancelled'] as const;
+export const deliveryStates = [...openStates, ...endStates] as const;
+export type DeliveryState = (typeof deliveryStates)[number];
+export type EndState = (typeof endStates)[number];
+
+/** As the index of open deliveries has it: a parameter would not find it. */
+export const isOpenDelivery = sql<boolean>`"state" in ('pending', 'offered', 'downloading', 'downloaded', 'installing')`;
+
+export function isOpen({ state }: Pick<Delivery, 'state'>): boolean {
+  return openStates.some((one) => one === state);
+}
+
+export function hasEnded({ state }: Pick<Rollout, 'state'>): boolean {
+  return state === 'finished' || state === 'cancelled';
+}
+
+/** Devices that a rollout may name one by one, and its stages. */
+export const mostTargets = 10_000;
+const mostStages = 20;
+
+const listQuery = listSchema(deviceListing).properties;
+const filters = Object.fromEntries(
+  Object.entries(listQuery).filter(([name]) => Object.hasOwn(deviceListing.filters, name)),
+);
+export const partialFilters = Object.entries(deviceListing.filters).flatMap(([name, match]) =>
+  match === 'partial' ? [name] : [],
+);
+
+const stage = Type.Object({
+  percent: Type.Number({ exclusiveMinimum: 0, maximum: 100, description: 'Of all devices; the last stage has 100.' }),
+  pauseSeconds: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 31_536_000,
+      description: 'From the beginning of this stage to that of the next one; an hour when it is left out.',
+    }),
+  ),
+});
+const target = Type.Object(
+  {
+    deviceIds: Type.Optional(
+      Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, maxItems: mostTargets, description: 'These devices.' }),
+    ),
+    filter: Type.Optional(
+      Type.Object(filters, {
+        additionalProperties: false,
+        minProperties: 1,
+        description: `As in GET /devices. In ${partialFilters.join(' and ')} a * stands for any text: \`1.*\` begins with 1.`,
+      }),
+    ),
+    organizationId: Type.Optional(Type.String({ description: 'Its devices, and those below it.' })),
+  },
+  { additionalProperties: false, description: 'One of the three. Only devices of the template of the package are taken.' },
+);
+export const rolloutBody = Type.Object({
+  accountId: Type.String(),
+  firmwarePackageId: Type.String(),
+  target,
+  stages: Type.Optional(
+    Type.Array(stage, { minItems: 1, maxItems: mostStages, description: 'One of 100 percent when it is left out.' }),
+  ),
+  startAt: Type.Optional(Type.String({ description: 'ISO 8601; now when it is left out.' })),
+  deviceDeadlineSeconds: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 31_536_000,
+      default: 604_800,
+      description: 'A device that has not ended so long after the beginning of its stage is `timedOut`.',
+    }),
+  ),
+  maxFailurePercent: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 100,
+      default: 20,
+      description:
+        'The rollout pauses itself when more of the devices that have ended in the running stage have failed or timed out, from five ended devices on, or when all have ended.',
+    }),
+  ),
+  consent: Type.Optional(
+    oneOf(['none', 'user'], { default: 'none', description: '`user`: a device gets it after POST /devices/{id}/firmware/install.' }),
+  ),
+});
+
+export type Target = Static<typeof target>;
+export type Stage = Static<typeof stage> & { pauseSeconds: number };
+
+const counts = Type.Object(Object.fromEntries(deliveryStates.map((state) => [state, Type.Integer()])));
+export const rolloutShape = Type.Object({
+  ...commonShape,
+  firmwarePackageId: Id,
+  target: Type.Object({
+    deviceIds: Type.Optional(Type.Array(Type.String())),
+    deviceCount: Type.Optional(Type.Integer({ description: 'In lists, in the place of deviceIds.' })),
+    filter: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    organizationId: Type.Optional(Type.String()),
+  }),
+  stages: Type.Array(Type.Object({ percent: Type.Number(), pauseSeconds: Type.Integer() })),
+  startAt: DateText,
+  deviceDeadlineSeconds: Type.Integer(),
+  maxFailurePercent: Type.Integer(),
+  consent: oneOf(['none', 'user']),
+  state: oneOf(rolloutStates),
+  stage: Nullable(Type.Integer({ description: 'The stage that has begun last, from 1.' })),
+  stageBegun: Nullable(DateText),
+  reason: Nullable(Type.String({ description: 'Why it has paused itself.' })),
+  finished: Nullable(DateText),
+  counts,
+});
+export const deliveryShape = Type.Object({
+  deviceId: Id,
+  rolloutId: Id,
+  stage: Type.Integer({ description: 'From 1.' }),
+  state: oneOf(deliveryStates),
+  bytes: Nullable(Type.Integer({ description: 'That have been downloaded, where it is known.' })),
+  code: Nullable(Type.Integer({ description: 'Of the failure, as the device told it.' })),
+  message: Nullable(Type.String()),
+  deadline: DateText,
+  updated: DateText,
+});
+
+export type Counts = Record<DeliveryState, number>;
+
+/** How many devices of rollouts are in each state, by rollout. */
+export async function countsOf(db: Db, rolloutIds: readonly string[]): Promise<Map<string, Counts>> {
+  const found = new Map<string, Counts>();
+  if (rolloutIds.length === 0) return found;
+  const rows = await db
+    .selectFrom('firmwareCounts')
+    .select(['rolloutId', 'state', 'count'])
+    .where('rolloutId', 'in', rolloutIds)
+    .execute();
+  for (const { rolloutId, state, count } of rows) {
+    const own = found.get(rolloutId) ?? noCounts();
+    own[state as DeliveryState] += count;
+    found.set(rolloutId, own);
+  }
+  return found;
+}
+
+export function noCounts(): Counts {
+  return Object.fromEntries(deliveryStates.map((state) => [state, 0])) as Counts;
+}
+
+/** `deviceIds` are those that the target names, or how many they are. */
+export function showRollout(row: Rollout, counted: Counts | undefined, deviceIds: readonly string[] | number) {
+  const { firmwarePackageId, startAt, deviceDeadlineSeconds, maxFailurePercent, stageBegun, reason, finished } = row;
+  const shownTarget = JSON.parse(row.target) as Target;
+  const named = typeof deviceIds === 'number' ? { deviceCount: deviceIds } : { deviceIds: [...deviceIds] };
+  return {
+    ...showCommon(row),
+    ...{ firmwarePackageId, startAt, deviceDeadlineSeconds, maxFailurePercent, stageBegun, reason, finished },
+    target: shownTarget.filter || shownTarget.organizationId ? shownTarget : named,
+    stages: stagesOf(row),
+    consent: row.consent as 'none' | 'user',
+    state: row.state as (typeof rolloutStates)[number],
+    stage: row.stage < 0 ? null : row.stage + 1,
+    counts: counted ?? noCounts(),
+  };
+}
+
+export function stagesOf({ stages }: Pick<Rollout, 'stages'>): Stage[] {
+  return JSON.parse(stages) as Stage[];
+}
+
+export function showDelivery(row: Delivery): Static<typeof deliveryShape> {
+  const { deviceId, rolloutId, stage, bytes, code, message, updated } = row;
+  const state = row.state as DeliveryState;
+  const deadline = new Date(row.deadline).toISOString();
+  return { deviceId, rolloutId, stage: stage + 1, state, bytes, code, message, deadline, updated };
+}

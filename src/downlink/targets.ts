@@ -1,0 +1,131 @@
+/** Which devices a rollout is for, page by page, and which of them belong to a stage. */
+import { hash } from 'node:crypto';
+import { sql } from 'kysely';
+import type { Db, Registry } from '../../db/registry/index.js';
+import { Slices } from '../../db/sqlite/slices.js';
+import type { Caller } from '../access.js';
+import { idsOf, type ListQuery } from '../entity/listing.js';
+import { deviceListing } from '../registry/devices/devices.js';
+import { partialFilters, type Rollout, type Target } from './rollout.js';
+
+/** Devices that are looked at together. */
+export const pageSize = 250;
+const wholeRange = 0xffffffff;
+
+/** What a target needs to be looked up. */
+export interface Aim {
+  rolloutId: string;
+  accountId: string;
+  createdById: string;
+  deviceTemplateId: string;
+  target: Target;
+}
+
+export function aimOf(rollout: Rollout, deviceTemplateId: string): Aim {
+  const { id: rolloutId, accountId, createdById, target } = rollout;
+  return { rolloutId, accountId, createdById, deviceTemplateId, target: JSON.parse(target) as Target };
+}
+
+/** The next ids of live devices of the target, in the order of ids; `last` is where the next page begins, if there is one. */
+export async function targetPage(db: Db, aim: Aim, after: string): Promise<{ ids: string[]; last: string | undefined }> {
+  const page = aim.target.filter || aim.target.organizationId ? await listed(db, aim, after) : await named(db, aim, after);
+  const last = page.length < pageSize ? undefined : page.at(-1);
+  return { ids: await matching(db, aim, page), last };
+}
+
+function listed(db: Db, { accountId, createdById, deviceTemplateId, target }: Aim, after: string): Promise<string[]> {
+  const { organizationId } = target;
+  const caller: Caller = organizationId
+    ? { kind: 'endUser', id: createdById, accountId, organizationIds: [organizationId] }
+    : { kind: 'admin', id: createdById, accountId };
+  const filter = Object.fromEntries(
+    Object.entries(target.filter ?? {}).map(([name, value]) => [name, isPattern(name, value) ? literalOf(value) : value]),
+  );
+  const query = { ...filter, deviceTemplateId, accountId } as ListQuery;
+  for (const [name, value] of Object.entries(filter)) if (value === '') delete query[name];
+  return idsOf(db, caller, deviceListing, query, { after, limit: pageSize });
+}
+
+async function named(db: Db, { rolloutId, accountId, deviceTemplateId }: Aim, after: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('firmwareTargets')
+    .innerJoin('devices', 'devices.id', 'firmwareTargets.deviceId')
+    .select('deviceId')
+    .where('rolloutId', '=', rolloutId)
+    .where('deviceId', '>', after)
+    .where('devices.accountId', '=', accountId)
+    .where('devices.deviceTemplateId', '=', deviceTemplateId)
+    .where('devices.deleted', 'is', null)
+    .orderBy('deviceId')
+    .limit(pageSize)
+    .execute();
+  return rows.map(({ deviceId }) => deviceId);
+}
+
+/** A list finds what contains the longest text of a pattern; the whole pattern decides. */
+async function matching(db: Db, { target }: Aim, ids: string[]): Promise<string[]> {
+  const patterns = Object.entries(target.filter ?? {}).filter(([name, value]) => isPattern(name, value));
+  if (patterns.length === 0 || ids.length === 0) return ids;
+  const rows = await db
+    .selectFrom('devices')
+    .select(['id', 'serialNumber', 'firmwareVersion'])
+    .where('id', 'in', ids)
+    .orderBy('id')
+    .execute();
+  const tests = patterns.map(([name, pattern]) => [name as 'serialNumber' | 'firmwareVersion', regexOf(String(pattern))] as const);
+  return rows.filter((row) => tests.every(([name, test]) => test.test(row[name] ?? ''))).map(({ id }) => id);
+}
+
+function isPattern(name: string, value: unknown): value is string {
+  return typeof value === 'string' && value.includes('*') && partialFilters.includes(name);
+}
+
+function literalOf(pattern: string): string {
+  return pattern.split('*').reduce((longest, part) => (part.length > longest.length ? part : longest), '');
+}
+
+function regexOf(pattern: string): RegExp {
+  const parts = pattern.split('*').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  return new RegExp(`^${parts.join('.*')}$`, 'is');
+}
+
+/** Where a device stands in the order in which a rollout takes devices up: even for any part of them, from 0 to 2^32 - 1. */
+export function placeOf(rolloutId: string, deviceId: string): number {
+  return hash('sha256', `${rolloutId}/${deviceId}`, 'buffer').readUInt32BE(0);
+}
+
+/** The largest place that belongs to the first `percent` of the devices there are now; one device at least. */
+export async function thresholdOf({ query }: Pick<Registry, 'query'>, aim: Aim, percent: number): Promise<number> {
+  if (percent >= 100) return wholeRange;
+  const slices = new Slices();
+  const places: Uint32Array[] = [];
+  let count = 0;
+  for (let after: string | undefined = ''; after !== undefined; ) {
+    const page: { ids: string[]; last: string | undefined } = await targetPage(query, aim, after);
+    places.push(Uint32Array.from(page.ids, (id) => placeOf(aim.rolloutId, id)));
+    count += page.ids.length;
+    after = page.last;
+    await slices.step();
+  }
+  const all = new Uint32Array(count);
+  let at = 0;
+  for (const some of places) {
+    all.set(some, at);
+    at += some.length;
+  }
+  all.sort();
+  return all[Math.ceil((percent * count) / 100) - 1] ?? 0;
+}
+
+/** Ids of devices that a body names and that are not live devices of the account and template: the first few. */
+export async function foreignDevices(
+  db: Db,
+  { accountId, deviceTemplateId }: Pick<Aim, 'accountId' | 'deviceTemplateId'>,
+  ids: readonly string[],
+): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    select value as "id" from json_each(${JSON.stringify(ids)})
+    where not exists (select 1 from "devices" where "devices"."id" = value and "accountId" = ${accountId}
+      and "deviceTemplateId" = ${deviceTemplateId} and "deleted" is null) limit 10`.execute(db);
+  return rows.map(({ id }) => id);
+}
