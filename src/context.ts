@@ -14,6 +14,9 @@ import type { BrokerServices } from './broker-ports.js';
 import { watchChanges } from './changes.js';
 import type { Clock } from './clock.js';
 import { type Config, ConfigError } from './config.js';
+import { Downloads } from './downlink/downloads.js';
+import { FirmwareEngine } from './downlink/engine.js';
+import { Progress } from './downlink/progress.js';
 import { openSenders } from './emails/index.js';
 import { LetterLimits } from './emails/limits.js';
 import type { Mail, Sms } from './emails/mail.js';
@@ -48,6 +51,8 @@ export interface Context {
   registry: Registry;
   messages: MessageStore;
   firmware: FirmwareFiles;
+  firmwareEngine: FirmwareEngine;
+  downloads: Downloads;
   retention: Retention;
   keeping: Keeping;
   payloads: PayloadReader;
@@ -129,13 +134,22 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => bridges.close());
     const senders = await openSenders(config);
     const sms = overrides.sms ?? senders.sms;
+    const firmware = new FirmwareFiles(config.dataDir);
+    const firmwareEngine = new FirmwareEngine({ config, clock, log, registry, messages, access, sealing }, () => ctx);
+    closers.push(() => firmwareEngine.stop());
+    const progress = new Progress({ registry, clock, log }, (ids) => firmwareEngine.watchers.tell(ids));
+    closers.push(() => progress.close());
+    const downloads = new Downloads(firmware, config.limits.firmwareDownloads, (of, bytes) => progress.come(of, bytes));
+    closers.push(() => downloads.endAll());
     const base = {
       config,
       clock,
       log,
       registry,
       messages,
-      firmware: new FirmwareFiles(config.dataDir),
+      firmware,
+      firmwareEngine,
+      downloads,
       retention,
       keeping,
       payloads,

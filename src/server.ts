@@ -51,11 +51,13 @@ export async function startServer(config: Config, options: StartOptions = {}): P
   const warnings = startExpiryWarnings(opened.ctx);
   const { port } = listening.server.address() as AddressInfo;
   const host = config.host.includes(':') ? `[${config.host}]` : config.host;
+  const url = `${config.tls ? 'https' : 'http'}://${host}:${port}`;
+  opened.ctx.firmwareEngine.begin(url);
   return {
     ...opened,
     firstAccount,
     app: listening,
-    url: `${config.tls ? 'https' : 'http'}://${host}:${port}`,
+    url,
     mqttPort: broker.addresses.mqtt,
     announceEnd: async (hurry) => {
       opened.ctx.health.stopping();

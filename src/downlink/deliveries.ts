@@ -163,7 +163,10 @@ export async function settle(tx: Tx, clock: Clock, rolloutId: string): Promise<R
     .where('rolloutId', '=', rolloutId)
     .execute();
   const sum = (states: readonly string[], stage?: number) =>
-    counts.reduce((all, one) => (states.includes(one.state) && (stage ?? one.stage) === one.stage ? all + one.count : all), 0);
+    counts.reduce(
+      (all, one) => (states.includes(one.state) && (stage ?? one.stage) === one.stage ? all + one.count : all),
+      0,
+    );
   const isOver = (stage?: number) => sum(openNames, stage) === 0 && rollout.cursor === null;
   if (isOver() && rollout.stage === stagesOf(rollout).length - 1)
     return changeRollout(tx, rollout, { state: 'finished', finished: timestamp(clock), due: null, reason: null });

@@ -65,7 +65,10 @@ const target = Type.Object(
     ),
     organizationId: Type.Optional(Type.String({ description: 'Its devices, and those below it.' })),
   },
-  { additionalProperties: false, description: 'One of the three. Only devices of the template of the package are taken.' },
+  {
+    additionalProperties: false,
+    description: 'One of the three. Only devices of the template of the package are taken.',
+  },
 );
 export const rolloutBody = Type.Object({
   accountId: Type.String(),
@@ -93,7 +96,10 @@ export const rolloutBody = Type.Object({
     }),
   ),
   consent: Type.Optional(
-    oneOf(['none', 'user'], { default: 'none', description: '`user`: a device gets it after POST /devices/{id}/firmware/install.' }),
+    oneOf(['none', 'user'], {
+      default: 'none',
+      description: '`user`: a device gets it after POST /devices/{id}/firmware/install.',
+    }),
   ),
 });
 

@@ -27,8 +27,13 @@ export function aimOf(rollout: Rollout, deviceTemplateId: string): Aim {
 }
 
 /** The next ids of live devices of the target, in the order of ids; `last` is where the next page begins, if there is one. */
-export async function targetPage(db: Db, aim: Aim, after: string): Promise<{ ids: string[]; last: string | undefined }> {
-  const page = aim.target.filter || aim.target.organizationId ? await listed(db, aim, after) : await named(db, aim, after);
+export async function targetPage(
+  db: Db,
+  aim: Aim,
+  after: string,
+): Promise<{ ids: string[]; last: string | undefined }> {
+  const page =
+    aim.target.filter || aim.target.organizationId ? await listed(db, aim, after) : await named(db, aim, after);
   const last = page.length < pageSize ? undefined : page.at(-1);
   return { ids: await matching(db, aim, page), last };
 }
@@ -39,7 +44,10 @@ function listed(db: Db, { accountId, createdById, deviceTemplateId, target }: Ai
     ? { kind: 'endUser', id: createdById, accountId, organizationIds: [organizationId] }
     : { kind: 'admin', id: createdById, accountId };
   const filter = Object.fromEntries(
-    Object.entries(target.filter ?? {}).map(([name, value]) => [name, isPattern(name, value) ? literalOf(value) : value]),
+    Object.entries(target.filter ?? {}).map(([name, value]) => [
+      name,
+      isPattern(name, value) ? literalOf(value) : value,
+    ]),
   );
   const query = { ...filter, deviceTemplateId, accountId } as ListQuery;
   for (const [name, value] of Object.entries(filter)) if (value === '') delete query[name];
@@ -72,7 +80,9 @@ async function matching(db: Db, { target }: Aim, ids: string[]): Promise<string[
     .where('id', 'in', ids)
     .orderBy('id')
     .execute();
-  const tests = patterns.map(([name, pattern]) => [name as 'serialNumber' | 'firmwareVersion', regexOf(String(pattern))] as const);
+  const tests = patterns.map(
+    ([name, pattern]) => [name as 'serialNumber' | 'firmwareVersion', regexOf(String(pattern))] as const,
+  );
   return rows.filter((row) => tests.every(([name, test]) => test.test(row[name] ?? ''))).map(({ id }) => id);
 }
 

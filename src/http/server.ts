@@ -20,8 +20,10 @@ import { sendAllowance } from '../attempts.js';
 import { auditRoutes } from '../audit/index.js';
 import { bridgeRoutes } from '../bridges/routes.js';
 import type { Context } from '../context.js';
+import { firmwareContentRoutes, firmwareDeviceRoutes } from '../downlink/http-delivery.js';
 import { firmwareFileRoutes } from '../downlink/package-files.js';
 import { firmwarePackageRoutes } from '../downlink/packages.js';
+import { firmwareRolloutRoutes } from '../downlink/rollout-routes.js';
 import { findUnstorable, unstorable } from '../entity/values.js';
 import { type FailureKind, identityErrorCode, identityMessage, invalid, PlatformError, tooLarge } from '../errors.js';
 import { addressRoutes } from '../factory/addresses.js';
@@ -247,6 +249,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         provisioningRoutes,
         bulkRoutes,
         firmwarePackageRoutes,
+        firmwareRolloutRoutes,
       ])
         mount(behind, ctx);
     },
@@ -266,6 +269,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
     },
     { prefix: '/api/v1' },
   );
+  for (const mount of [firmwareDeviceRoutes, firmwareContentRoutes])
+    await app.register(async (scope) => mount(scope as App, ctx), { prefix: '/api/v1' });
   await app.register(async (scope) => seriesWriting(scope as App, ctx), { prefix: '/api/v4' });
   await app.register(async (scope) => publishing(scope as App, ctx), { prefix: '/api/v1' });
   await app.register(async (scope) => publishingAtRoot(scope as App, ctx));

@@ -96,7 +96,7 @@ export function payloadLimit({ config }: { config: Config }): string {
 }
 
 /** Basic authentication: the username and password of a CONNECT. */
-function takePasswords(app: App, ctx: Context, proven: WeakMap<FastifyRequest, ProvenCaller>): void {
+export function takePasswords(app: App, ctx: Context, proven: WeakMap<FastifyRequest, ProvenCaller>): void {
   const perSecond = requestRate(ctx);
   app.addHook('onRequest', async (request) => {
     const credentials = readBasic(request);
@@ -129,7 +129,7 @@ function readBasic({ headers }: FastifyRequest): { username: string; password: s
 }
 
 /** Who has proven a password may have been cut off while the body arrived; a token is looked at again in `publish`. */
-function standing(caller: Caller, proven: ProvenCaller | undefined): Caller {
+export function standing(caller: Caller, proven: ProvenCaller | undefined): Caller {
   if (!proven) return caller;
   const current = proven.standing();
   if (!current) throw new PlatformError('badCredentials');

@@ -8,6 +8,7 @@ import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
 import type { OutboxChange } from '../../db/messages/outbox/rows.js';
 import { createAccount } from '../../src/registry/accounts.js';
+import { rolloutUntil } from '../downlink/fleet.js';
 import { makeAuthority } from '../support/certificates.js';
 import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';
 
@@ -37,6 +38,9 @@ const withoutIds: Record<string, string> = {
   'GET /api/v1/usage': 'the same',
   'GET /api/v1/provisioning/addresses': 'of the service, in test/factory/one.test.ts',
   'POST /api/v1/logs/search': 'finds what the caller reaches, in test/messages/log-search.test.ts',
+  'GET /api/v1/firmware/offer': 'of the device that proves its secret, in test/downlink/rollouts.test.ts',
+  'POST /api/v1/firmware/status': 'the same',
+  'GET /api/v1/firmware/files/{sha256}': 'the signature or the secret decides, in test/downlink/rollouts.test.ts',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };
 
@@ -248,6 +252,21 @@ const table = `
   GET /api/v1/trash/firmware/packages/{id}          | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
   POST /api/v1/trash/firmware/packages/{id}/recover | path id: firmwarePackage                        | 404/100 | 403/21  | 403/21
 
+  POST /api/v1/firmware/rollouts                    | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/firmware/rollouts                    | body firmwarePackageId: firmwarePackage         | 400/102 | 403/21  | 403/21
+  GET /api/v1/firmware/rollouts                     | -                                               | own     | 403/21  | 403/21
+  GET /api/v1/firmware/rollouts                     | query accountId: account                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/firmware/rollouts                     | query firmwarePackageId: firmwarePackage        | none    | 403/21  | 403/21
+  GET /api/v1/firmware/rollouts/{id}                | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/firmware/rollouts/{id}/devices        | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/firmware/rollouts/{id}/events         | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/firmware/rollouts/{id}/pause         | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/firmware/rollouts/{id}/resume        | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/firmware/rollouts/{id}/cancel        | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/firmware/rollouts/{id}/retry         | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
+  GET /api/v1/devices/{id}/firmware                 | path id: device                                 | 404/100 | 404/100 | 403/21
+  POST /api/v1/devices/{id}/firmware/install        | path id: device                                 | 404/100 | 404/100 | 403/21
+
   POST /api/v1/users/{userId}/mfa/totp              | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
   POST /api/v1/users/{userId}/mfa/sms               | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
   POST /api/v1/users/{userId}/mfa/sms/code          | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
@@ -305,6 +324,7 @@ const plainBodies: Record<string, object> = {
   'POST /api/v1/users/batch': { userIds: [] },
   'POST /api/v1/permissions/explain': { principal: { type: 'user', id: 'x' }, action: 'publish', topic: 'x' },
   'PUT /api/v1/retention': { retentionDays: 1 },
+  'POST /api/v1/firmware/status': { state: 'downloading' },
   'POST /api/v1/logs/search': { query: { bool: { must: [] } } },
   'POST /api/v1/auth/create-user': { emailAddress: 'x@example.com', password: 'a fine long secret' },
 };
@@ -432,6 +452,7 @@ t.before(async () => {
   const { device } = await service.ok('GET', `/api/v1/devices/${watched.device.id}`);
   const verify = { body: { deviceId: device.id, timeoutSeconds: 0 } };
   await service.ok('POST', '/api/v1/provisioning/verify', verify);
+  first.theirs.firmwareRollout = [await rolledOut(first.theirs.firmwarePackage?.at(-1)?.id, device.id)];
   const free = await service.create('/devices', 'device', canaryDevice(null));
   const devices = [
     device,
@@ -652,7 +673,11 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   }
   const firmware = { deviceTemplateId: entityId, firmwareVersion: '1' };
   const filled = await both('firmwarePackage', '/firmware/packages', 'firmwarePackage', firmware);
-  if (mine) await upload(filled.id, token);
+  if (mine) {
+    const other = await create('/firmware/packages', 'firmwarePackage', { name: mark, ...firmware });
+    theirs.firmwarePackage?.push(await published(other, token));
+    await upload(filled.id, token);
+  }
   const plain = { name: 'own', certificate: (await makeAuthority()).cert };
   own.certificateAuthority = await create('/access/certificate-authorities', 'certificateAuthority', plain);
   if (mine) theirs.job = [await finishedJob(token)];
@@ -669,10 +694,25 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   return { own, theirs };
 }
 
+/** The package with a file, published. */
+async function published({ id }: Thing, token: string): Promise<Thing> {
+  const { firmwarePackage } = await upload(id, token);
+  const publish = { token, ...etag(firmwarePackage.version) };
+  return (await service.ok('POST', `/api/v1/firmware/packages/${id}/publish`, publish)).firmwarePackage;
+}
+
+/** A rollout to a device, to which nothing has been offered yet. */
+async function rolledOut(firmwarePackageId: string | undefined, deviceId: string): Promise<Thing> {
+  const target = { deviceIds: [deviceId] };
+  const { id } = await service.create('/firmware/rollouts', 'firmwareRollout', { firmwarePackageId, target });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
+  return { id };
+}
+
 /** Puts a file into a package. */
-async function upload(packageId: string, token: string): Promise<void> {
+function upload(packageId: string, token: string): Promise<Json> {
   const headers = { 'content-type': 'application/octet-stream' };
-  await service.ok('PUT', `/api/v1/firmware/packages/${packageId}/files/canary`, { body: 'canary', headers, token });
+  return service.ok('PUT', `/api/v1/firmware/packages/${packageId}/files/canary`, { body: 'canary', headers, token });
 }
 
 async function codeOf(deviceId: string, token = service.admin): Promise<string> {
@@ -739,6 +779,7 @@ function bodyOf({ method, path, parameter }: Row, { own, organizationBody }: Cal
       kind: 'endUserApp',
       ...(parameter !== 'accountId' && { ...aStation, deviceTemplateId: own.deviceTemplate?.id }),
     },
+    '/api/v1/firmware/rollouts': { accountId, firmwarePackageId: randomUUID(), target: { deviceIds: ['x'] } },
     '/api/v1/firmware/packages': {
       accountId,
       deviceTemplateId: own.deviceTemplate?.id,
@@ -948,9 +989,9 @@ for (const row of rows)
 
 t.test('what the others are refused is there, for its admin', async (t) => {
   const admin = { ...callers.stranger, token: service.admin, own: callers.outsider.own };
-  // A stream has no end; test/messages/stream.test.ts has one.
+  // Streams do not end; test/messages/stream.test.ts and test/downlink/rollouts.test.ts read them.
   const isRead = ({ method, place, path }: (typeof rows)[number]) =>
-    method === 'GET' && place !== undefined && path !== '/api/v1/stream';
+    method === 'GET' && place !== undefined && !/\/(stream|rollouts\/\{id\}\/events)$/.test(path);
   for (const row of rows.filter(isRead)) {
     const answers = await Promise.all(asked(row, admin).map((thing) => send(admin, requestOf(row, admin, thing))));
     const full = answers.some(

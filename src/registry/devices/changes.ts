@@ -116,7 +116,7 @@ export function newDevice(
 }
 
 /** What a change of a device needs of the rest. */
-type ChangeContext = { registry: Registry; clock: Clock; broker: Broker; revocations: Revocations } & ShowContext;
+export type ChangeContext = { registry: Registry; clock: Clock; broker: Broker; revocations: Revocations } & ShowContext;
 interface Changed {
   before: Row<'devices'>;
   after: Row<'devices'>;

@@ -1,0 +1,238 @@
+/**
+ * Runs rollouts: their stages and deadlines, what devices are offered, and what they say of it. Everything is a row with the
+ * time at which somebody has to look at it, so one timer is enough, and an end of the process loses nothing.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import type { MessageStore, Severity } from '../../db/messages/store.js';
+import type { Registry } from '../../db/registry/index.js';
+import { Slices } from '../../db/sqlite/slices.js';
+import type { Caller } from '../access.js';
+import { newId } from '../ids.js';
+import { onBehalfOf } from '../log.js';
+import { type ChangeContext, deviceChanged } from '../registry/devices/changes.js';
+import { endOpen, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.js';
+import { type OfferServices, Offers } from './offers.js';
+import { type Delivery, isOpenDelivery, type Rollout } from './rollout.js';
+import { advance } from './stages.js';
+import { Watchers } from './watchers.js';
+
+export type EngineServices = OfferServices & { registry: Registry; messages: MessageStore; log: Logger };
+
+/** What the engine tells the ways by which devices hear of updates. */
+export interface Listener {
+  /** These devices have an offer, or another one, or none any more. */
+  offersChanged(deviceIds: readonly string[]): Promise<void>;
+}
+
+/** Milliseconds until the next look at the latest: the clock of the machine may be set. */
+const longestWait = 1000;
+/** Milliseconds until a rollout is tried again that could not go on. */
+const retryAfter = 30_000;
+/** Deadlines that are looked at in one transaction. */
+const atOnce = 250;
+
+export class FirmwareEngine {
+  readonly offers: Offers;
+  readonly watchers = new Watchers();
+  readonly #services: EngineServices;
+  readonly #told: () => ChangeContext;
+  readonly #listeners: Listener[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #looking: Promise<void> | undefined;
+  #again = false;
+  #stopped = false;
+
+  /** `told` is what a change of a device needs; it is there when the first device speaks. */
+  constructor(services: EngineServices, told: () => ChangeContext) {
+    this.#services = services;
+    this.#told = told;
+    this.offers = new Offers(services, (ids) => this.watchers.tell(ids));
+  }
+
+  listen(listener: Listener): void {
+    this.#listeners.push(listener);
+  }
+
+  /** Goes on with what there is. `url` is where devices find the service. */
+  begin(url: string): void {
+    this.offers.servedAt(url);
+    this.wake();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    await this.#looking;
+    await this.offers.close();
+  }
+
+  /** Something may be due now. */
+  wake(): void {
+    if (this.#stopped) return;
+    if (this.#looking) {
+      this.#again = true;
+      return;
+    }
+    clearTimeout(this.#timer);
+    this.#looking = onBehalfOf(undefined, () => this.#look()).finally(() => {
+      this.#looking = undefined;
+      const again = this.#again;
+      this.#again = false;
+      if (!this.#stopped) this.#schedule(again ? 0 : longestWait);
+    });
+  }
+
+  #schedule(wait: number): void {
+    this.#timer = setTimeout(() => this.wake(), wait);
+    this.#timer.unref();
+  }
+
+  /** One look at everything that is due. Never rejects. */
+  async #look(): Promise<void> {
+    try {
+      while (!this.#stopped && (await this.#advanceSome())) await nextTurn();
+      while (!this.#stopped && (await this.#timeOutSome())) await nextTurn();
+    } catch (error) {
+      this.#services.log.error({ err: error }, 'rollouts could not go on');
+    }
+  }
+
+  /** One step of the rollout of each account that has waited longest; whether there may be more. */
+  async #advanceSome(): Promise<boolean> {
+    const { registry, clock } = this.#services;
+    const due = await registry.query
+      .selectFrom('firmwareRollouts')
+      .selectAll()
+      .where('due', 'is not', null)
+      .where('due', '<=', clock.now())
+      .where('deleted', 'is', null)
+      .orderBy('due')
+      .execute();
+    const first = new Map<string, Rollout>();
+    for (const rollout of due) if (!first.has(rollout.accountId)) first.set(rollout.accountId, rollout);
+    const slices = new Slices();
+    for (const rollout of first.values()) {
+      if (this.#stopped) return false;
+      await this.#advance(rollout);
+      await slices.step();
+    }
+    return due.length > 0;
+  }
+
+  /** One that cannot go on is tried again later, and holds up no other. */
+  async #advance(rollout: Rollout): Promise<void> {
+    const { registry, clock, log } = this.#services;
+    try {
+      const { rollouts, arisen } = await advance(this.#services, rollout);
+      this.changed(...rollouts);
+      await this.#offersChanged(arisen);
+    } catch (error) {
+      log.error({ err: error, rolloutId: rollout.id }, 'a rollout could not go on');
+      const later = registry.query.updateTable('firmwareRollouts').set({ due: clock.now() + retryAfter });
+      await later.where('id', '=', rollout.id).where('due', 'is not', null).execute();
+    }
+  }
+
+  async #timeOutSome(): Promise<boolean> {
+    const { registry, clock } = this.#services;
+    const late = await registry.query
+      .selectFrom('firmwareDeliveries')
+      .select('deviceId')
+      .where('deadline', '<=', clock.now())
+      .where(isOpenDelivery)
+      .limit(atOnce)
+      .execute();
+    if (late.length === 0) return false;
+    const ids = late.map(({ deviceId }) => deviceId);
+    await this.end(ids, 'timedOut', 'The device has not ended the update in time.');
+    return late.length === atOnce;
+  }
+
+  /** Ends what these devices have before them; their rollouts are looked at. On disk, and told, when it resolves. */
+  async end(deviceIds: readonly string[], state: 'timedOut' | 'cancelled', message: string): Promise<Delivery[]> {
+    const { registry, clock } = this.#services;
+    const { ended, rollouts } = await registry.transaction(async (tx) => {
+      const due = state === 'timedOut' ? await stillLate(tx, deviceIds, clock.now()) : deviceIds;
+      const ended = await endOpen(tx, clock, due, state, message);
+      const rollouts: Rollout[] = [];
+      for (const id of new Set(ended.map(({ rolloutId }) => rolloutId))) {
+        const changed = await settle(tx, clock, id);
+        if (changed) rollouts.push(changed);
+      }
+      return { ended, rollouts };
+    });
+    for (const delivery of ended) if (state === 'timedOut') this.#writeLog(delivery, 'warn', `Firmware: ${message}`);
+    this.changed(...rollouts);
+    this.watchers.tell(new Set(ended.map(({ rolloutId }) => rolloutId)));
+    await this.#offersChanged(ended.map(({ deviceId }) => deviceId));
+    return ended;
+  }
+
+  /** Voids the offers of a device, which gets another one while it has a place in a rollout. */
+  async renew(deviceId: string): Promise<void> {
+    const { registry, clock } = this.#services;
+    if (await registry.transaction((tx) => renewOffer(tx, clock, deviceId))) await this.#offersChanged([deviceId]);
+  }
+
+  /** Takes what a device says; on disk when it resolves. @throws PlatformError as takeReport. */
+  async report(device: Caller, report: Report): Promise<Reported> {
+    const { registry, clock } = this.#services;
+    const reported = await registry.transaction((tx) => takeReport(tx, clock, device.id, report));
+    const { delivery, firmwareVersion, rollout, ended } = reported;
+    if (reported.device) await deviceChanged(this.#told(), device, reported.device);
+    if (ended) {
+      const told = delivery.message === null ? '' : ` ${delivery.message}`;
+      if (delivery.state === 'succeeded') this.#writeLog(delivery, 'info', `Firmware ${firmwareVersion} is installed.`);
+      else this.#writeLog(delivery, 'error', `Firmware ${firmwareVersion} failed with code ${delivery.code}.${told}`);
+    }
+    if (rollout) this.changed(rollout);
+    this.watchers.tell([delivery.rolloutId]);
+    return reported;
+  }
+
+  /** To be told after the commit that has changed rollouts. */
+  changed(...rollouts: readonly Rollout[]): void {
+    this.watchers.tell(rollouts.map(({ id }) => id));
+    if (rollouts.some(({ due }) => due !== null)) this.wake();
+  }
+
+  /** To be told when these devices may be offered something else than before. */
+  offersChanged(deviceIds: readonly string[]): Promise<void> {
+    return this.#offersChanged(deviceIds);
+  }
+
+  async #offersChanged(deviceIds: readonly string[]): Promise<void> {
+    if (deviceIds.length === 0) return;
+    for (const listener of this.#listeners)
+      await listener
+        .offersChanged(deviceIds)
+        .catch((error) => this.#services.log.error({ err: error }, 'devices could not be told of their firmware'));
+  }
+
+  #writeLog({ accountId, deviceId, code }: Delivery, severity: Severity, message: string): void {
+    const { messages, clock, log } = this.#services;
+    const now = clock.now();
+    const entry = { id: newId(accountId), accountId, deviceId, time: now, received: now, severity, message };
+    const own = {
+      code: code === null ? null : String(code),
+      details: null,
+      tags: ['firmware'],
+      custom: null,
+      byService: true,
+    };
+    messages.appendLog({ ...entry, ...own }, (error) => {
+      if (error)
+        log[error === messages.full ? 'debug' : 'error']({ err: error, deviceId }, 'a log entry could not be stored');
+    });
+  }
+}
+
+async function stillLate(
+  tx: Parameters<Parameters<Registry['transaction']>[0]>[0],
+  deviceIds: readonly string[],
+  now: number,
+): Promise<string[]> {
+  const rows = tx.selectFrom('firmwareDeliveries').select('deviceId').where('deviceId', 'in', deviceIds);
+  return (await rows.where('deadline', '<=', now).where(isOpenDelivery).execute()).map(({ deviceId }) => deviceId);
+}

@@ -1,0 +1,181 @@
+/** What a device is offered, and the signed URLs of it. */
+import { timingSafeEqual } from 'node:crypto';
+import type { Registry } from '../../db/registry/index.js';
+import { isStoreBusy } from '../../db/registry/index.js';
+import type { Row } from '../../db/registry/records.js';
+import type { Access } from '../access.js';
+import type { Clock } from '../clock.js';
+import type { Config } from '../config.js';
+import { timestamp } from '../entity/verbs.js';
+import { PlatformError } from '../errors.js';
+import type { Sealing } from '../identity/secrets/sealing.js';
+import { isInForce } from '../registry/credentials/credentials.js';
+import { openDelivery, packageOf } from './deliveries.js';
+import { type FirmwareFile, filesOf } from './packages.js';
+import { type Delivery, isOpen } from './rollout.js';
+
+/** An update that a device may have now. */
+export interface Offer {
+  delivery: Delivery;
+  firmware: Row<'firmwarePackages'>;
+  files: readonly FirmwareFile[];
+}
+
+export interface OfferServices {
+  registry: Registry;
+  clock: Clock;
+  config: Config;
+  sealing: Sealing;
+  access: Access;
+}
+
+/** Milliseconds that offers wait for others, to be noted together; and how many of them are. */
+const gatheringTime = 20;
+const notedAtOnce = 250;
+
+export class Offers {
+  readonly #services: OfferServices;
+  readonly #noted: (rolloutIds: Iterable<string>) => void;
+  #waiting: Array<{ delivery: Delivery; done(): void; failed(error: unknown): void }> = [];
+  #timer: NodeJS.Timeout | undefined;
+  #base = '';
+  #noting: Promise<void> = Promise.resolve();
+
+  /** `noted` hears of rollouts of which devices have been offered something. */
+  constructor(services: OfferServices, noted: (rolloutIds: Iterable<string>) => void) {
+    this.#services = services;
+    this.#noted = noted;
+  }
+
+  /** Where devices find the service: `SLIPWAY_PUBLIC_URL`, or where it listens. */
+  servedAt(url: string): void {
+    this.#base = this.#services.config.publicUrl ?? url;
+  }
+
+  /** What a device may have now; a rollout that is paused offers nothing new, and goes on with what has begun. */
+  async of(deviceId: string): Promise<Offer | undefined> {
+    const { registry, clock } = this.#services;
+    const db = registry.query;
+    const delivery = await openDelivery(db, deviceId);
+    if (!delivery || delivery.deadline <= clock.now()) return undefined;
+    const rollout = await db
+      .selectFrom('firmwareRollouts')
+      .select(['state', 'consent'])
+      .where('id', '=', delivery.rolloutId)
+      .executeTakeFirstOrThrow();
+    const hasBegun = delivery.state !== 'pending' && delivery.state !== 'offered';
+    if (rollout.state !== 'running' && !(rollout.state === 'paused' && hasBegun)) return undefined;
+    if (rollout.consent === 'user' && delivery.consented === 0) return undefined;
+    const firmware = await packageOf(db, delivery.rolloutId);
+    return { delivery, firmware, files: (await filesOf(db, [firmware.id])).get(firmware.id) ?? [] };
+  }
+
+  /** As `of`, and it is on disk that the device has been offered it. */
+  async give(deviceId: string): Promise<Offer | undefined> {
+    const offer = await this.of(deviceId);
+    if (offer?.delivery.state === 'pending') await this.#note(offer.delivery);
+    return offer;
+  }
+
+  #note(delivery: Delivery): Promise<void> {
+    return new Promise((done, failed) => {
+      this.#waiting.push({ delivery, done, failed });
+      this.#timer ??= setTimeout(() => {
+        this.#timer = undefined;
+        this.#noting = this.#noting.then(() => this.#write());
+      }, gatheringTime);
+    });
+  }
+
+  /** A reconnect storm is a transaction for each few hundred devices. Never rejects. */
+  async #write(): Promise<void> {
+    const { registry, clock } = this.#services;
+    const all = this.#waiting;
+    this.#waiting = [];
+    for (let from = 0; from < all.length; from += notedAtOnce) {
+      const some = all.slice(from, from + notedAtOnce);
+      try {
+        await registry.transaction((tx) =>
+          tx
+            .updateTable('firmwareDeliveries')
+            .set({ state: 'offered', updated: timestamp(clock) })
+            .where(
+              'deviceId',
+              'in',
+              some.map(({ delivery }) => delivery.deviceId),
+            )
+            .where('state', '=', 'pending')
+            .execute(),
+        );
+        for (const { done } of some) done();
+        this.#noted(new Set(some.map(({ delivery }) => delivery.rolloutId)));
+      } catch (error) {
+        const reason = isStoreBusy(error) ? new PlatformError('stopping') : error;
+        for (const { failed } of some) failed(reason);
+      }
+    }
+  }
+
+  /** What devices are told over HTTP and on `_firmware`. */
+  show({ firmware, files, delivery }: Offer) {
+    return {
+      packageId: firmware.id,
+      firmwareVersion: firmware.firmwareVersion,
+      files: files.map(({ name, revision, size, sha256, signature }) => {
+        return { name, revision, size, sha256, signature, url: this.urlOf(delivery, sha256) };
+      }),
+    };
+  }
+
+  /** A URL that gives the content to whoever has it, until the deadline of the delivery, or until the offer ends. */
+  urlOf(delivery: Pick<Delivery, 'deviceId' | 'rolloutId' | 'offer' | 'deadline'>, sha256: string): string {
+    const { deviceId, rolloutId, offer, deadline } = delivery;
+    const generation = this.#services.registry.credential(deviceId)?.generation ?? 0;
+    const claim = [deviceId, rolloutId, offer, generation, deadline].join('.');
+    const query = new URLSearchParams({ offer: claim, signature: this.#sign(sha256, claim) });
+    return `${this.#base}/api/v1/firmware/files/${sha256}?${query}`;
+  }
+
+  /** Standard base64 has characters that URLs would escape. */
+  #sign(sha256: string, claim: string): string {
+    return Buffer.from(this.#services.sealing.digest(`firmware ${sha256}`, claim), 'base64').toString('base64url');
+  }
+
+  /**
+   * The delivery behind a signed URL of the content. @throws PlatformError 403/21 for one that is forged or has expired,
+   * 410 when the offer was cancelled, superseded or revoked.
+   */
+  async verify(sha256: string, claim: string, signature: string): Promise<Delivery> {
+    const { registry, clock, access } = this.#services;
+    const [given, right] = [Buffer.from(signature), Buffer.from(this.#sign(sha256, claim))];
+    const isGenuine = given.length === right.length && timingSafeEqual(given, right);
+    const [deviceId = '', rolloutId = '', offer, generation, deadline] = claim.split('.');
+    if (!isGenuine) throw new PlatformError('forbidden', { message: 'The URL is not one of ours.' });
+    const rows = registry.query.selectFrom('firmwareDeliveries').selectAll();
+    const delivery = await rows.where('deviceId', '=', deviceId).where('rolloutId', '=', rolloutId).executeTakeFirst();
+    const isVoid = !delivery || !isOpen(delivery) || String(delivery.offer) !== offer;
+    const hasExpired = Number(deadline) <= clock.now();
+    // An offer that has ended by its deadline has expired, and was not taken back.
+    if (hasExpired && (!delivery || isOpen(delivery) || delivery.state === 'timedOut'))
+      throw new PlatformError('forbidden', { message: 'The URL has expired.' });
+    const isGone = access.placement(deviceId)?.deleted !== null;
+    const isCurrent =
+      generation === '0' ? !registry.credential(deviceId) : this.#isInForce(deviceId, Number(generation));
+    if (isVoid || isGone || !isCurrent) throw new PlatformError('offerGone');
+    return delivery;
+  }
+
+  #isInForce(deviceId: string, generation: number): boolean {
+    return isInForce(this.#services, deviceId, generation);
+  }
+
+  /** Resolves when every offer is noted. */
+  async close(): Promise<void> {
+    if (this.#timer) {
+      clearTimeout(this.#timer);
+      this.#timer = undefined;
+      this.#noting = this.#noting.then(() => this.#write());
+    }
+    await this.#noting;
+  }
+}

@@ -1,0 +1,73 @@
+/** How far downloads have come: what is measured all the time is written now and then, many devices at once. */
+import type { Logger } from 'pino';
+import type { Registry } from '../../db/registry/index.js';
+import type { Clock } from '../clock.js';
+import { timestamp } from '../entity/verbs.js';
+
+/** Milliseconds between two writes, and devices of one transaction. */
+const writeInterval = 1000;
+const atOnce = 250;
+
+type Services = { registry: Registry; clock: Clock; log: Logger };
+
+interface Come {
+  rolloutId: string;
+  bytes: number;
+}
+
+export class Progress {
+  readonly #services: Services;
+  readonly #written: (rolloutIds: Iterable<string>) => void;
+  readonly #waiting = new Map<string, Come>();
+  #timer: NodeJS.Timeout | undefined;
+  #writing: Promise<void> = Promise.resolve();
+
+  /** `written` hears of the rollouts whose devices have come further. */
+  constructor(services: Services, written: (rolloutIds: Iterable<string>) => void) {
+    this.#services = services;
+    this.#written = written;
+  }
+
+  /** A device has got so many bytes of a file. */
+  come({ deviceId, rolloutId }: { deviceId: string; rolloutId: string }, bytes: number): void {
+    this.#waiting.set(deviceId, { rolloutId, bytes });
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      this.#writing = this.#writing.then(() => this.#write());
+    }, writeInterval);
+    this.#timer.unref();
+  }
+
+  /** Writes what is waiting. */
+  async close(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    await this.#writing;
+    await this.#write();
+  }
+
+  /** Never rejects: the device itself says what counts. */
+  async #write(): Promise<void> {
+    const { registry, clock, log } = this.#services;
+    const all = [...this.#waiting];
+    this.#waiting.clear();
+    try {
+      for (let from = 0; from < all.length; from += atOnce) {
+        const some = all.slice(from, from + atOnce);
+        await registry.transaction(async (tx) => {
+          for (const [deviceId, { rolloutId, bytes }] of some)
+            await tx
+              .updateTable('firmwareDeliveries')
+              .set({ state: 'downloading', bytes, updated: timestamp(clock) })
+              .where('rolloutId', '=', rolloutId)
+              .where('deviceId', '=', deviceId)
+              .where('state', 'in', ['pending', 'offered', 'downloading'])
+              .execute();
+        });
+      }
+      this.#written(new Set(all.map(([, { rolloutId }]) => rolloutId)));
+    } catch (error) {
+      log.error({ err: error }, 'how far downloads have come could not be written');
+    }
+  }
+}

@@ -1,0 +1,314 @@
+/** Rollouts over HTTP, and the firmware of single devices as their people see it. */
+import { type Static, Type } from 'typebox';
+import { Nullable } from '../../db/registry/records.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { currentCaller } from '../entity/authorized-write.js';
+import { demandPage, type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
+import { entityResponse, idParams, listResponse, nameIgnored, sendEntity, verbConfig } from '../entity/routes.js';
+import { demandLive, findReached, timestamp } from '../entity/verbs.js';
+import { invalid } from '../errors.js';
+import type { App } from '../http/app.js';
+import { isInsideBatch } from '../http/batch.js';
+import { eventsAnswer, sendEvents } from '../http/events.js';
+import { ProgressStreams } from '../http/progress-streams.js';
+import { currentDelivery, openDelivery, packageOf } from './deliveries.js';
+import {
+  countsOf,
+  type DeliveryState,
+  deliveryShape,
+  deliveryStates,
+  hasEnded,
+  isOpen,
+  rolloutBody,
+  rolloutShape,
+  showDelivery,
+  showRollout,
+} from './rollout.js';
+import {
+  cancelRollout,
+  createRollout,
+  pauseRollout,
+  resumeRollout,
+  retryRollout,
+  showOne,
+  targetCounts,
+} from './rollouts.js';
+
+const path = '/firmware/rollouts';
+const tags = ['Firmware'];
+
+const listing: Listing<'firmwareRollouts'> = {
+  table: 'firmwareRollouts',
+  filters: { firmwarePackageId: 'exact', state: 'exact' },
+  sorts: ['created', 'lastModified', 'id', 'startAt', 'finished'],
+  defaultSort: 'created',
+};
+const listQuery = listSchema(listing);
+const devicesQuery = Type.Object({
+  state: Type.Optional(oneOf(deliveryStates)),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+});
+const one = (description: string) => entityResponse('firmwareRollout', rolloutShape, description);
+
+export function firmwareRolloutRoutes(app: App, ctx: Context): void {
+  const { access, registry } = ctx;
+  app.post(
+    path,
+    {
+      bodyLimit: 1_048_576,
+      config: verbConfig('create', 'firmwareRollout', ['unknownReference']),
+      schema: {
+        tags,
+        summary: 'Roll a published package out to devices, in stages',
+        description:
+          'Which devices belong to a stage is fixed when it begins, spread evenly by a hash of their ids. A newer rollout takes the place of an older one for the same device. A rollback is a rollout of the former package.',
+        body: rolloutBody,
+        response: one('What was made; it begins at `startAt`.'),
+      },
+    },
+    async ({ caller, body }, reply) => {
+      access.demand(caller, 'create', 'firmwareRollout');
+      access.demandAccount(caller, body.accountId);
+      const row = await createRollout(ctx, caller, body);
+      return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
+    },
+  );
+  app.get(
+    `${path}/:id`,
+    {
+      config: verbConfig('read', 'firmwareRollout'),
+      schema: {
+        tags,
+        summary: 'Read a rollout, with how many devices are in each state',
+        params: idParams,
+        response: one('As it is now.'),
+      },
+    },
+    async ({ caller, params }, reply) => {
+      access.demand(caller, 'read', 'firmwareRollout');
+      const row = demandLive(await findReached(ctx, caller, 'firmwareRollouts', params.id));
+      return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
+    },
+  );
+  app.get(
+    path,
+    {
+      config: verbConfig('list', 'firmwareRollout'),
+      schema: {
+        tags,
+        summary: 'List rollouts',
+        querystring: listQuery,
+        response: listResponse('firmwareRollouts', rolloutShape),
+      },
+    },
+    async (request, reply) => {
+      const query = request.query as ListQuery;
+      access.demand(request.caller, 'read', 'firmwareRollout');
+      access.demandAccount(request.caller, query.accountId);
+      nameIgnored(request, reply, listQuery);
+      const { rows, meta } = await list(registry.query, request.caller, listing, query);
+      const ids = (rows ?? []).map(({ id }) => id);
+      const [counts, targets] = [await countsOf(registry.query, ids), await targetCounts(registry.query, ids)];
+      const results = rows?.map((row) => showRollout(row, counts.get(row.id), targets.get(row.id) ?? 0));
+      return { firmwareRollouts: { results, meta } };
+    },
+  );
+  app.get(
+    `${path}/:id/devices`,
+    {
+      config: {
+        right: ['read', 'firmwareRollout'],
+        errors: ['notFound', 'deleted', 'pageOutside', 'forbidden'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags,
+        summary: 'List the devices of the stages that have begun, and how far each has come',
+        params: idParams,
+        querystring: devicesQuery,
+        response: listResponse('devices', deliveryShape),
+      },
+    },
+    async (request, reply) => {
+      access.demand(request.caller, 'read', 'firmwareRollout');
+      const row = demandLive(await findReached(ctx, request.caller, 'firmwareRollouts', request.params.id));
+      nameIgnored(request, reply, devicesQuery);
+      return { devices: await listDevices(ctx, row.id, request.query) };
+    },
+  );
+  changes(app, ctx);
+  events(app, ctx);
+  deviceRoutes(app, ctx);
+}
+
+async function listDevices(
+  { registry }: Context,
+  rolloutId: string,
+  { state, page = 1, pageSize = 10 }: Static<typeof devicesQuery>,
+) {
+  const counts = (await countsOf(registry.query, [rolloutId])).get(rolloutId);
+  const wanted: readonly DeliveryState[] = state ? [state] : deliveryStates;
+  const count = wanted.reduce((sum, one) => sum + (counts?.[one] ?? 0), 0);
+  demandPage(page, pageSize, count);
+  let rows = registry.query.selectFrom('firmwareDeliveries').selectAll().where('rolloutId', '=', rolloutId);
+  if (state) rows = rows.where('state', '=', state);
+  const found = await rows
+    .orderBy('deviceId')
+    .limit(pageSize)
+    .offset((page - 1) * pageSize)
+    .execute();
+  return { results: found.map(showDelivery), meta: { count, page, pageSize, sortOrder: 'asc' as const } };
+}
+
+function changes(app: App, ctx: Context): void {
+  for (const [verb, change, summary] of [
+    ['pause', pauseRollout, 'Pause a rollout: nothing new is offered, and what has begun goes on'],
+    ['resume', resumeRollout, 'Go on with a rollout; a further failure pauses it again while too many have failed'],
+    ['cancel', cancelRollout, 'Cancel a rollout: devices that have not ended lose their offers'],
+    ['retry', retryRollout, 'Give the failed and timed-out devices of a rollout another try, with a new deadline'],
+  ] as const)
+    app.post(
+      `${path}/:id/${verb}`,
+      {
+        config: { right: ['update', 'firmwareRollout'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['etag'] },
+        schema: { tags, summary, params: idParams, response: one('As it is now.') },
+      },
+      async ({ caller, params }, reply) => {
+        ctx.access.demand(caller, 'update', 'firmwareRollout');
+        demandLive(await findReached(ctx, caller, 'firmwareRollouts', params.id));
+        await change(ctx, caller, params.id);
+        // As it is after everything that the change has ended.
+        const row = await findReached(ctx, caller, 'firmwareRollouts', params.id);
+        return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
+      },
+    );
+}
+
+function events(app: App, ctx: Context): void {
+  const { access, log, firmwareEngine } = ctx;
+  const streams = new ProgressStreams(log);
+  app.addHook('preClose', async () => streams.endAll());
+  app.get(
+    `${path}/:id/events`,
+    {
+      exposeHeadRoute: false,
+      config: { right: ['read', 'firmwareRollout'], errors: ['notFound', 'deleted', 'forbidden', 'tooMany'] },
+      schema: {
+        tags,
+        summary: 'Follow a rollout as server-sent events',
+        description:
+          'Each event is `event: firmwareRollout` with the rollout as `data`: one at once, one whenever it has come further, four a second at most. The last one is that of its end. Not in a batch.',
+        params: idParams,
+        response: {
+          200: eventsAnswer(
+            'Events, and a comment every 15 seconds. It ends with the rollout, the session, or the right.',
+          ),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      access.demand(caller, 'read', 'firmwareRollout');
+      demandLive(await findReached(ctx, caller, 'firmwareRollouts', params.id));
+      if (isInsideBatch(request)) throw invalid('path', 'must not be a file or a stream');
+      const isPermitted = () => {
+        const current = currentCaller(ctx, caller);
+        return current?.kind === caller.kind && access.may(current, 'read', 'firmwareRollout');
+      };
+      const read = async () => {
+        const row = await findReached(ctx, caller, 'firmwareRollouts', params.id);
+        return { data: await showOne(ctx, row), ended: hasEnded(row) };
+      };
+      const watch = (hear: () => void) => firmwareEngine.watchers.watch(params.id, hear);
+      return sendEvents(reply, streams.open(caller, { event: 'firmwareRollout', read, watch, isPermitted }));
+    },
+  );
+}
+
+const stateShape = Type.Object({
+  ...deliveryShape.properties,
+  firmwareVersion: Type.String({ description: 'That it brings.' }),
+  consentNeeded: Type.Boolean({ description: 'Whether it waits for POST /devices/{id}/firmware/install.' }),
+});
+const stateAnswer = Type.Object(
+  { firmware: Nullable(Type.Unsafe<Static<typeof stateShape>>({ ...stateShape, type: 'object' })) },
+  { description: 'The update that is under way, or the last one; null when there was none.' },
+);
+
+function deviceRoutes(app: App, ctx: Context): void {
+  const { access, registry, firmwareEngine } = ctx;
+  const errors = ['notFound', 'deleted', 'forbidden'] as const;
+  app.get(
+    '/devices/:id/firmware',
+    {
+      config: { right: ['read', 'firmwareState'], errors },
+      schema: {
+        tags,
+        summary: 'Read how the firmware of a device stands',
+        params: idParams,
+        response: { 200: stateAnswer },
+      },
+    },
+    async ({ caller, params }) => {
+      access.demand(caller, 'read', 'firmwareState');
+      demandLive(await findReached(ctx, caller, 'devices', params.id));
+      return { firmware: await stateOf(ctx, params.id) };
+    },
+  );
+  app.post(
+    '/devices/:id/firmware/install',
+    {
+      config: { right: ['update', 'firmwareState'], errors },
+      schema: {
+        tags,
+        summary: 'Start the update that is offered to a device, where its rollout has `consent: "user"`',
+        params: idParams,
+        response: { 200: stateAnswer },
+      },
+    },
+    async ({ caller, params }) => {
+      access.demand(caller, 'update', 'firmwareState');
+      demandLive(await findReached(ctx, caller, 'devices', params.id));
+      await consent(ctx, caller, params.id);
+      await firmwareEngine.offersChanged([params.id]);
+      return { firmware: await stateOf(ctx, params.id) };
+    },
+  );
+
+  /** @throws PlatformError 400/106 when nothing waits for it. */
+  async function consent({ clock, audit }: Context, caller: Caller, deviceId: string): Promise<void> {
+    await registry.transaction(async (tx) => {
+      const open = await openDelivery(tx, deviceId);
+      const rollouts = tx
+        .selectFrom('firmwareRollouts')
+        .select('consent')
+        .where('id', '=', open?.rolloutId ?? '');
+      if (!open || (await rollouts.executeTakeFirst())?.consent !== 'user')
+        throw invalid('id', 'has no update that waits for consent');
+      if (open.consented === 1) return;
+      const waiting = tx.updateTable('firmwareDeliveries').set({ consented: 1, updated: timestamp(clock) });
+      await waiting.where('rolloutId', '=', open.rolloutId).where('deviceId', '=', deviceId).execute();
+      await audit.record(tx, {
+        event: 'firmwareInstallStarted',
+        outcome: 'success',
+        accountId: caller.accountId,
+        actor: caller,
+        target: { kind: 'device', id: deviceId },
+        details: { rolloutId: open.rolloutId },
+      });
+    });
+  }
+}
+
+async function stateOf({ registry }: Context, deviceId: string): Promise<Static<typeof stateShape> | null> {
+  const db = registry.query;
+  const delivery = await currentDelivery(db, deviceId);
+  if (!delivery) return null;
+  const { firmwareVersion } = await packageOf(db, delivery.rolloutId);
+  const rollouts = db.selectFrom('firmwareRollouts').select('consent').where('id', '=', delivery.rolloutId);
+  const { consent } = await rollouts.executeTakeFirstOrThrow();
+  const consentNeeded = consent === 'user' && delivery.consented === 0 && isOpen(delivery);
+  return { ...showDelivery(delivery), firmwareVersion, consentNeeded };
+}

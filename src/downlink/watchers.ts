@@ -1,0 +1,19 @@
+/** Who follows something by its id. */
+export class Watchers {
+  readonly #watching = new Map<string, Set<() => void>>();
+
+  /** Hears of every change of `id` until the answer is called. */
+  watch(id: string, hear: () => void): () => void {
+    const own = this.#watching.get(id) ?? new Set();
+    this.#watching.set(id, own.add(hear));
+    return () => {
+      own.delete(hear);
+      if (own.size === 0 && this.#watching.get(id) === own) this.#watching.delete(id);
+    };
+  }
+
+  /** To be told after the commit. */
+  tell(ids: Iterable<string>): void {
+    for (const id of ids) for (const hear of [...(this.#watching.get(id) ?? [])]) hear();
+  }
+}

@@ -1,0 +1,303 @@
+/** Rollouts as their makers and devices see them: stages, deadlines, failure limits, replacing, revocation, signed URLs. */
+import { randomBytes } from 'node:crypto';
+import t from 'tap';
+import { type Json, nextMessage, startService } from '../support/service.js';
+import {
+  asDevice,
+  type Device,
+  devices,
+  offerTo,
+  publish,
+  rollOut,
+  rollout,
+  rolloutUntil,
+  sha256,
+  update,
+} from './fleet.js';
+
+t.test('a device polls, downloads, says that it has succeeded, and its firmwareVersion is set', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const [device, other] = (await devices(service, template.id, 2)) as [Device, Device];
+  t.same(await offerTo(service, device), { files: [] }, 'nothing yet');
+  const bytes = randomBytes(200_000);
+  const firmware = await publish(service, template.id, '2.0.0', { 'app.bin': bytes, 'data.bin': randomBytes(10) });
+  const made = await rollOut(service, firmware, { target: { deviceIds: [device.id] } });
+  t.match(made, { state: 'scheduled', stage: null, stages: [{ percent: 100 }], target: { deviceIds: [device.id] } });
+  await rolloutUntil(service, made.id, ({ counts }) => counts.pending === 1);
+
+  const listener = await service.connect({ jwt: service.admin });
+  await listener.subscribeAsync(service.topic('+', '_updates/fields'));
+  const told = nextMessage(listener, (_, payload) => payload.includes('2.0.0'));
+
+  const offer = await offerTo(service, device);
+  t.match(offer, {
+    packageId: firmware.id,
+    firmwareVersion: '2.0.0',
+    files: [{ name: 'app.bin', sha256: sha256(bytes) }, {}],
+  });
+  t.same(await offerTo(service, other), { files: [] }, 'no other device');
+  t.equal((await rollout(service, made.id)).counts.offered, 1);
+  const [{ url }] = offer.files;
+  const whole = await fetch(url);
+  t.equal(whole.headers.get('etag'), `"${sha256(bytes)}"`);
+  t.equal(sha256(new Uint8Array(await whole.arrayBuffer())), sha256(bytes));
+  const part = await fetch(url, { headers: { range: 'bytes=100-199', 'if-range': `"${sha256(bytes)}"` } });
+  t.equal(part.status, 206);
+  t.equal(part.headers.get('content-range'), 'bytes 100-199/200000');
+  t.same(Buffer.from(await part.arrayBuffer()), bytes.subarray(100, 200));
+  t.equal((await (await fetch(url, { headers: { range: 'bytes=-5' } })).arrayBuffer()).byteLength, 5);
+  t.equal((await fetch(url, { headers: { range: 'bytes=200000-' } })).status, 416);
+  const head = await fetch(url, { method: 'HEAD' });
+  t.same([head.status, head.headers.get('content-length')], [200, '200000']);
+  t.equal((await fetch(url, { headers: { 'if-none-match': `"${sha256(bytes)}"` } })).status, 304);
+  const own = await asDevice(service, device, 'GET', `/firmware/files/${sha256(bytes)}`);
+  t.equal(own.status, 200, 'with its secret instead of the signature');
+  t.equal((await asDevice(service, other, 'GET', `/firmware/files/${sha256(bytes)}`)).status, 404);
+  t.equal((await fetch(url.split('?')[0])).status, 401);
+
+  for (const state of ['downloading', 'downloaded', 'installing'])
+    t.match(await asDevice(service, device, 'POST', '/firmware/status', { state, bytes: 200_000 }), { status: 200 });
+  t.match((await service.ok('GET', `/api/v1/devices/${device.id}/firmware`)).firmware, {
+    state: 'installing',
+    bytes: 200_000,
+  });
+  t.match(await asDevice(service, device, 'POST', '/firmware/status', { state: 'succeeded' }), { status: 400 });
+  const wrong = { state: 'succeeded', firmwareVersion: '9' };
+  t.match(await asDevice(service, device, 'POST', '/firmware/status', wrong), { status: 400 });
+  const done = { state: 'succeeded', firmwareVersion: '2.0.0' };
+  t.match(await asDevice(service, device, 'POST', '/firmware/status', done), { status: 200 });
+  t.match(JSON.parse((await told).text), { state: { firmwareVersion: '2.0.0' } });
+  t.match(await asDevice(service, device, 'POST', '/firmware/status', done), { status: 200 }, 'said again');
+  t.match(await asDevice(service, other, 'POST', '/firmware/status', done), { status: 404 });
+  const ended = await rollout(service, made.id);
+  t.match(ended, { state: 'finished', counts: { succeeded: 1, pending: 0, offered: 0 } });
+  t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.firmwareVersion, '2.0.0');
+  const { logs } = await service.ok('GET', `/api/v1/devices/${device.id}/logs?text=2.0.0`);
+  t.match(logs.results, [{ message: 'Firmware 2.0.0 is installed.', severity: 'info' }]);
+  t.equal((await fetch(url)).status, 410, 'the offer has ended');
+  const listed = await service.ok('GET', `/api/v1/firmware/rollouts?accountId=${service.accountId}&state=finished`);
+  t.match(listed.firmwareRollouts.results, [{ id: made.id, target: { deviceCount: 1 }, counts: { succeeded: 1 } }]);
+  const rows = await service.ok('GET', `/api/v1/firmware/rollouts/${made.id}/devices?state=succeeded`);
+  t.match(rows.devices, { results: [{ deviceId: device.id, stage: 1, state: 'succeeded' }], meta: { count: 1 } });
+});
+
+t.test(
+  'stages take devices up by a hash of their ids, and the rollout pauses itself at the failure limit',
+  async (t) => {
+    let now = Date.parse('2026-03-01T00:00:00Z');
+    const service = await startService(t, { clock: { now: () => now } });
+    const template = await service.template();
+    const fleet = await devices(service, template.id, 20);
+    const firmware = await publish(service, template.id, '2.0.0');
+    const stages = [{ percent: 1, pauseSeconds: 60 }, { percent: 50, pauseSeconds: 60 }, { percent: 100 }];
+    const { id } = await rollOut(service, firmware, {
+      target: { filter: { deviceTemplateId: template.id } },
+      stages,
+      startAt: new Date(now + 1000).toISOString(),
+    });
+    t.equal((await rollout(service, id)).state, 'scheduled');
+    now += 1000;
+    const first = await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
+    t.match(first, { state: 'running', stage: 1 });
+    now += 60_000;
+    await rolloutUntil(service, id, ({ counts, stage }) => stage === 2 && counts.pending === 10);
+    const taken = (await service.ok('GET', `/api/v1/firmware/rollouts/${id}/devices?pageSize=100`)).devices.results;
+    t.equal(taken.filter(({ stage }: Json) => stage === 1).length, 1);
+    const members = fleet.filter((device) =>
+      taken.some(({ deviceId, stage }: Json) => deviceId === device.id && stage === 2),
+    );
+    t.equal(members.length, 9);
+    const [a, b, c, d, e, f] = members as [Device, Device, Device, Device, Device, Device];
+    for (const device of [a, b, c]) await update(service, device);
+    await update(service, d, 'failed');
+    t.equal((await rollout(service, id)).state, 'running', 'four have ended');
+    await update(service, e, 'failed');
+    const paused = await rollout(service, id);
+    t.match(paused, { state: 'paused', reason: /2 of 5 devices/, counts: { failed: 2, succeeded: 3 } });
+    t.same(await offerTo(service, f), { files: [] }, 'nothing new is offered');
+    now += 120_000;
+    t.equal((await service.ok('POST', `/api/v1/firmware/rollouts/${id}/pause`)).firmwareRollout.state, 'paused');
+    t.equal((await service.ok('POST', `/api/v1/firmware/rollouts/${id}/resume`)).firmwareRollout.state, 'running');
+    await rolloutUntil(service, id, ({ stage, counts }) => stage === 3 && counts.pending === 15);
+    for (const device of fleet.filter(({ id: one }) => ![a, b, c, d, e].some(({ id: other }) => one === other)))
+      await update(service, device);
+    const ended = await rollout(service, id);
+    t.match(ended, { state: 'finished', counts: { succeeded: 18, failed: 2 } });
+    const again = await service.ok('POST', `/api/v1/firmware/rollouts/${id}/retry`);
+    t.match(again.firmwareRollout, { state: 'running', counts: { pending: 2, failed: 0 } });
+    for (const device of [d, e]) t.match(await update(service, device), { status: 200 });
+    t.match(await rollout(service, id), { state: 'finished', counts: { succeeded: 20 } });
+  },
+);
+
+t.test('a further failure after a resume pauses again', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const fleet = await devices(service, template.id, 8);
+  const firmware = await publish(service, template.id, '2');
+  const { id } = await rollOut(service, firmware, { target: { deviceIds: fleet.map((one) => one.id) } });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 8);
+  for (const device of fleet.slice(0, 5)) await update(service, device, 'failed');
+  t.equal((await rollout(service, id)).state, 'paused');
+  await service.ok('POST', `/api/v1/firmware/rollouts/${id}/resume`);
+  await update(service, fleet[5] as Device);
+  t.equal((await rollout(service, id)).state, 'running', 'a success does not pause it');
+  await update(service, fleet[6] as Device, 'failed');
+  t.equal((await rollout(service, id)).state, 'paused');
+  await service.ok('POST', `/api/v1/firmware/rollouts/${id}/cancel`);
+  t.match(await rollout(service, id), { state: 'cancelled', counts: { failed: 6, succeeded: 1, cancelled: 1 } });
+});
+
+t.test('a deadline ends what has not ended, also while paused; URLs end with it', async (t) => {
+  let now = Date.parse('2026-03-01T00:00:00Z');
+  const service = await startService(t, { clock: { now: () => now } });
+  const template = await service.template();
+  const fleet = (await devices(service, template.id, 3)) as [Device, Device, Device];
+  const firmware = await publish(service, template.id, '2');
+  const { id } = await rollOut(service, firmware, {
+    target: { deviceIds: fleet.map((one) => one.id) },
+    deviceDeadlineSeconds: 100,
+  });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 3);
+  const { files } = await offerTo(service, fleet[0]);
+  t.equal((await fetch(files[0].url)).status, 200);
+  await service.ok('POST', `/api/v1/firmware/rollouts/${id}/pause`);
+  now += 100_001;
+  t.equal((await fetch(files[0].url)).status, 403, 'expired');
+  const ended = await rolloutUntil(service, id, ({ state }) => state === 'finished');
+  t.match(ended.counts, { timedOut: 3 });
+  const late = await asDevice(service, fleet[0], 'POST', '/firmware/status', {
+    state: 'succeeded',
+    firmwareVersion: '2',
+  });
+  t.match(late, { status: 410 });
+});
+
+t.test('a newer rollout takes the place of an older one, never the other way round', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const [device] = (await devices(service, template.id, 1)) as [Device];
+  const target = { deviceIds: [device.id] };
+  const one = await publish(service, template.id, '1');
+  const two = await publish(service, template.id, '2');
+  const soon = new Date(Date.now() + 2000).toISOString();
+  const older = await rollOut(service, one, { target });
+  const oldest = await rolloutUntil(service, older.id, ({ counts }) => counts.pending === 1);
+  t.equal(oldest.state, 'running');
+  const { files } = await offerTo(service, device);
+  const late = await rollOut(service, one, { target, startAt: soon });
+  const newer = await rollOut(service, two, { target });
+  await rolloutUntil(service, newer.id, ({ counts }) => counts.pending === 1);
+  t.match(await rollout(service, older.id), { state: 'finished', counts: { superseded: 1 } });
+  t.equal((await fetch(files[0].url)).status, 410);
+  t.equal((await offerTo(service, device)).firmwareVersion, '2');
+  await rolloutUntil(service, late.id, ({ state }) => state === 'finished');
+  t.match(await rollout(service, late.id), { counts: { superseded: 1 } });
+  t.equal((await offerTo(service, device)).firmwareVersion, '2', 'the newer one stays');
+});
+
+t.test('forged, altered and foreign URLs are refused', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const [device, other] = (await devices(service, template.id, 2)) as [Device, Device];
+  const firmware = await publish(service, template.id, '2', { 'app.bin': randomBytes(100) });
+  const secret = await publish(service, template.id, '3', { 'app.bin': randomBytes(100) });
+  const { id } = await rollOut(service, firmware, { target: { deviceIds: [device.id] } });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
+  const [{ url }] = (await offerTo(service, device)).files;
+  const altered = (change: (url: URL) => void) => {
+    const changed = new URL(url);
+    change(changed);
+    return fetch(changed).then(({ status }) => status);
+  };
+  t.equal(await altered(() => {}), 200);
+  t.equal(await altered((one) => one.searchParams.set('signature', 'x'.repeat(43))), 403);
+  t.equal(await altered((one) => one.searchParams.delete('signature')), 403);
+  t.equal(await altered((one) => (one.pathname = one.pathname.replace(/[^/]*$/, secret.files[0]?.sha256 ?? ''))), 403);
+  t.equal(await altered((one) => (one.pathname = one.pathname.replace(/[^/]*$/, '..%2f..%2fregistry.db'))), 403);
+  const offer = new URL(url).searchParams.get('offer') ?? '';
+  t.equal(await altered((one) => one.searchParams.set('offer', offer.replace(device.id, other.id))), 403);
+  t.equal(await altered((one) => one.searchParams.set('offer', `${offer}0`)), 403, 'a later deadline');
+});
+
+t.test('what a rollout may not be is refused', async (t) => {
+  const service = await startService(t);
+  const [template, another] = [await service.template(), await service.template()];
+  const [device] = (await devices(service, template.id, 1)) as [Device];
+  const [foreign] = (await devices(service, another.id, 1)) as [Device];
+  const firmware = await publish(service, template.id, '2');
+  const draft = await service.create('/firmware/packages', 'firmwarePackage', {
+    deviceTemplateId: template.id,
+    name: 'draft',
+    firmwareVersion: '1',
+  });
+  const target = { deviceIds: [device.id] };
+  const refused = async (body: object, code: number, firmwarePackageId = firmware.id) => {
+    const all = { accountId: service.accountId, firmwarePackageId, target, ...body };
+    const answer = await service.http('POST', '/api/v1/firmware/rollouts', { body: all });
+    t.match(answer, { status: 400, body: { error: { code } } }, JSON.stringify(body));
+  };
+  await refused({}, 106, draft.id);
+  await refused({}, 102, device.id);
+  await refused({ target: { deviceIds: [foreign.id] } }, 102);
+  await refused({ target: { filter: { deviceTemplateId: another.id } } }, 102);
+  await refused({ target: { organizationId: device.id } }, 102);
+  await refused({ target: {} }, 106);
+  await refused({ target: { filter: { colour: 'red' } } }, 106);
+  await refused({ target: { filter: { firmwareVersion: '*' } } }, 106);
+  await refused({ target: { ...target, organizationId: device.id } }, 106);
+  await refused({ stages: [{ percent: 50 }] }, 106);
+  await refused({ stages: [{ percent: 50 }, { percent: 10 }, { percent: 100 }] }, 106);
+  await refused({ deviceDeadlineSeconds: 0 }, 106);
+  await refused({ startAt: 'soon' }, 106);
+});
+
+t.test('a filter with a pattern, and an organization with what is below it, choose the devices', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const above = await service.organization();
+  const below = await service.organization({ parentId: above.id });
+  const [one] = await devices(service, template.id, 1, { firmwareVersion: '1.4', organizationId: below.id });
+  await devices(service, template.id, 1, { firmwareVersion: '2.1.4' });
+  const firmware = await publish(service, template.id, '3');
+  for (const target of [{ filter: { firmwareVersion: '1.*' } }, { organizationId: above.id }]) {
+    const { id } = await rollOut(service, firmware, { target });
+    await rolloutUntil(service, id, ({ counts }) => counts.pending > 0);
+    const { devices: listed } = await service.ok('GET', `/api/v1/firmware/rollouts/${id}/devices`);
+    t.same(
+      listed.results.map(({ deviceId }: Json) => deviceId),
+      [one?.id],
+    );
+  }
+});
+
+t.test('an end-user starts the update of its device where the rollout asks for consent', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const home = await service.organization();
+  const { token } = await service.endUser(home.id);
+  const stranger = await service.endUser((await service.organization()).id);
+  const [device] = (await devices(service, template.id, 1, { organizationId: home.id })) as [Device];
+  const firmware = await publish(service, template.id, '2');
+  const { id } = await rollOut(service, firmware, { target: { deviceIds: [device.id] }, consent: 'user' });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
+  t.same(await offerTo(service, device), { files: [] });
+  const path = `/api/v1/devices/${device.id}/firmware`;
+  t.match(await service.http('POST', `${path}/install`, { token: stranger.token }), { status: 404 });
+  t.match(await service.http('GET', path, { token: stranger.token }), { status: 404 });
+  t.match((await service.ok('GET', path, { token })).firmware, {
+    state: 'pending',
+    consentNeeded: true,
+    firmwareVersion: '2',
+  });
+  await service.ok('POST', `${path}/install`, { token });
+  t.equal((await offerTo(service, device)).firmwareVersion, '2');
+  t.match(
+    await service.http('POST', '/api/v1/firmware/rollouts', {
+      token,
+      body: { accountId: service.accountId, firmwarePackageId: firmware.id, target: {} },
+    }),
+    { status: 403 },
+  );
+});
