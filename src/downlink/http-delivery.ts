@@ -9,7 +9,7 @@ import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
 import { requireCaller } from '../identity/sessions/authentication.js';
 import { standing, takePasswords } from '../messages/publish.js';
-import { fileShape } from './packages.js';
+import { fileShape } from './files.js';
 import { readRange } from './ranges.js';
 import { reportBody } from './reports.js';
 import type { Delivery } from './rollout.js';

@@ -4,14 +4,14 @@ import type { Registry } from '../../db/registry/index.js';
 import { isStoreBusy } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Access } from '../access.js';
-import type { Clock } from '../clock.js';
+import { type Clock, timestamp } from '../clock.js';
 import type { Config } from '../config.js';
-import { timestamp } from '../entity/verbs.js';
+
 import { PlatformError } from '../errors.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
 import { isInForce } from '../registry/credentials/credentials.js';
 import { openDelivery, packageOf } from './deliveries.js';
-import { type FirmwareFile, filesOf } from './packages.js';
+import { type FirmwareFile, filesOf } from './files.js';
 import { type Delivery, isOpen } from './rollout.js';
 
 /** An update that a device may have now. */

@@ -17,7 +17,8 @@ import { invalid, PlatformError, tooLarge } from '../errors.js';
 import type { App } from '../http/app.js';
 import { firmwareBytes } from '../limit-use.js';
 import { demandWithin } from '../limits.js';
-import { type FirmwarePackage, frozen, mostFiles, packageShape, recordPackage, withFiles } from './packages.js';
+import type { FirmwarePackage } from './files.js';
+import { frozen, mostFiles, packageShape, recordPackage, withFiles } from './packages.js';
 import { type Part, readDigest, readFileName, readPart } from './upload-headers.js';
 
 type Upload = Row<'firmwareUploads'>;

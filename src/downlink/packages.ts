@@ -1,7 +1,7 @@
 /** Firmware packages: made as a draft, filled with files, published, and frozen from then on. */
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/registry/index.js';
-import { Id, Nullable, type Row } from '../../db/registry/records.js';
+import { Id, Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Context } from '../context.js';
@@ -24,9 +24,7 @@ import {
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
-
-export type FirmwarePackage = Row<'firmwarePackages'>;
-export type FirmwareFile = Row<'firmwareFiles'>;
+import { type FirmwareFile, type FirmwarePackage, fileShape, filesOf } from './files.js';
 
 export const packageStates = ['draft', 'published', 'retired'] as const;
 /** Files of one package. */
@@ -52,13 +50,6 @@ const updateBody = Type.Object({
     Type.String({ minLength: 1, maxLength: 64, description: 'Only of a draft; its files keep their revisions.' }),
   ),
   description: Type.Optional(description),
-});
-export const fileShape = Type.Object({
-  name: Type.String(),
-  revision: Type.String(),
-  size: Type.Integer({ description: 'Bytes.' }),
-  sha256: Type.String({ description: 'Hex.' }),
-  signature: Nullable(Type.String({ description: 'Base64, as it was given.' })),
 });
 export const packageShape = Type.Object({
   ...commonShape,
@@ -239,16 +230,6 @@ async function moveTo(ctx: Context, caller: Caller, id: string, version: number,
 /** What cannot be changed any more. */
 export function frozen(path: string): PlatformError {
   return invalid(path, 'cannot be changed: the package is published, make another one');
-}
-
-/** The whole files of packages, by package, in the order of their names. */
-export async function filesOf(db: Db, packageIds: readonly string[]): Promise<Map<string, FirmwareFile[]>> {
-  const files = new Map<string, FirmwareFile[]>();
-  if (packageIds.length === 0) return files;
-  const rows = db.selectFrom('firmwareFiles').selectAll().where('packageId', 'in', packageIds);
-  for (const row of await rows.orderBy('packageId').orderBy('name').execute())
-    files.set(row.packageId, [...(files.get(row.packageId) ?? []), row]);
-  return files;
 }
 
 export async function withFiles(db: Db, row: FirmwarePackage) {

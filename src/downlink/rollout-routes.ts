@@ -1,17 +1,29 @@
 /** Rollouts over HTTP, and the firmware of single devices as their people see it. */
+
 import { type Static, Type } from 'typebox';
 import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
+import { timestamp } from '../clock.js';
 import type { Context } from '../context.js';
 import { currentCaller } from '../entity/authorized-write.js';
 import { demandPage, type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
-import { entityResponse, idParams, listResponse, nameIgnored, sendEntity, verbConfig } from '../entity/routes.js';
-import { demandLive, findReached, timestamp } from '../entity/verbs.js';
+import {
+  entityResponse,
+  idParams,
+  listResponse,
+  metaWith,
+  nameIgnored,
+  sendEntity,
+  verbConfig,
+} from '../entity/routes.js';
+import { showSlices } from '../entity/row-slices.js';
+import { demandLive, findReached } from '../entity/verbs.js';
 import { invalid } from '../errors.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
 import { eventsAnswer, sendEvents } from '../http/events.js';
 import { ProgressStreams } from '../http/progress-streams.js';
+import { sendList } from '../http/streamed-list.js';
 import { currentDelivery, openDelivery, packageOf } from './deliveries.js';
 import {
   countsOf,
@@ -107,12 +119,16 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
       const query = request.query as ListQuery;
       access.demand(request.caller, 'read', 'firmwareRollout');
       access.demandAccount(request.caller, query.accountId);
-      nameIgnored(request, reply, listQuery);
-      const { rows, meta } = await list(registry.query, request.caller, listing, query);
-      const ids = (rows ?? []).map(({ id }) => id);
-      const [counts, targets] = [await countsOf(registry.query, ids), await targetCounts(registry.query, ids)];
-      const results = rows?.map((row) => showRollout(row, counts.get(row.id), targets.get(row.id) ?? 0));
-      return { firmwareRollouts: { results, meta } };
+      const ignored = nameIgnored(request, reply, listQuery);
+      const { rows, meta } = await list(ctx, request.caller, listing, query);
+      const results =
+        rows &&
+        showSlices(rows, async (_, some) => {
+          const ids = some.map(({ id }) => id);
+          const [counts, targets] = [await countsOf(registry.query, ids), await targetCounts(registry.query, ids)];
+          return (row) => showRollout(row, counts.get(row.id), targets.get(row.id) ?? 0);
+        });
+      return sendList(reply, 'firmwareRollouts', { results, meta: metaWith(meta, ignored) });
     },
   );
   app.get(

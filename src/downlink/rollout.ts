@@ -4,7 +4,7 @@ import { type Static, Type } from 'typebox';
 import type { Db } from '../../db/registry/index.js';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import { listSchema, oneOf } from '../entity/listing.js';
-import { deviceListing } from '../registry/devices/devices.js';
+import { deviceListing } from '../registry/devices/listing.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
 
 export type Rollout = Row<'firmwareRollouts'>;

@@ -2,8 +2,8 @@
 
 import type { Registry, Tx } from '../../db/registry/index.js';
 import { insertMany } from '../../db/registry/many.js';
-import type { Clock } from '../clock.js';
-import { timestamp } from '../entity/verbs.js';
+import { type Clock, timestamp } from '../clock.js';
+
 import { changeRollout, packageOf, settle } from './deliveries.js';
 import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.js';
 import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.js';

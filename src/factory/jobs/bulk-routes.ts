@@ -10,7 +10,7 @@ import { idParams } from '../../entity/routes.js';
 import { findLive, recoveryWindow } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import type { App } from '../../http/app.js';
-import { deviceListing } from '../../registry/devices/devices.js';
+import { deviceListing } from '../../registry/devices/listing.js';
 import { mostRows, type StoredRow } from '../provisioning/rows.js';
 import type { Before } from './bulk.js';
 import { isOpen, type Job, type JobAction, neededRights, type Parameters, showJob } from './job.js';

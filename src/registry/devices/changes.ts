@@ -116,7 +116,12 @@ export function newDevice(
 }
 
 /** What a change of a device needs of the rest. */
-export type ChangeContext = { registry: Registry; clock: Clock; broker: Broker; revocations: Revocations } & ShowContext;
+export type ChangeContext = {
+  registry: Registry;
+  clock: Clock;
+  broker: Broker;
+  revocations: Revocations;
+} & ShowContext;
 interface Changed {
   before: Row<'devices'>;
   after: Row<'devices'>;

@@ -6,7 +6,7 @@ import { type Caller, isAccountWide } from '../../access.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { parentsOf, readNames } from '../../entity/expand.js';
-import { type Listing, type ListQuery, list, listSchema } from '../../entity/listing.js';
+import { type ListQuery, list, listSchema } from '../../entity/listing.js';
 import { entityRoutes, type Wire } from '../../entity/routes.js';
 import { showSlices } from '../../entity/row-slices.js';
 import { demandLive, demandReference, demandTrashed, findReached, insert, trash } from '../../entity/verbs.js';
@@ -25,6 +25,7 @@ import {
   stateShape,
   updateDevice,
 } from './changes.js';
+import { deviceListing } from './listing.js';
 
 const organizationId = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'] }));
 const createBody = Type.Object({
@@ -38,42 +39,6 @@ const updateBody = Type.Object({ ...stateShape.properties, organizationId });
 const expandable = ['account', 'device-template', 'organization'] as const;
 const beside = { expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })) };
 const readQuery = Type.Object(beside);
-
-export const deviceListing: Listing<'devices'> = {
-  table: 'devices',
-  filters: {
-    deviceTemplateId: 'exact',
-    organizationId: 'reference',
-    serialNumber: 'partial',
-    provisioningState: 'exact',
-    firmwareVersion: 'partial',
-    latitude: 'latitude',
-    longitude: 'longitude',
-    connected: 'flag',
-    lastConnected: 'date',
-    externalIp: 'exact',
-    geoIpLatitude: 'latitude',
-    geoIpLongitude: 'longitude',
-    reverseDns: 'exact',
-  },
-  sorts: [
-    'created',
-    'lastModified',
-    'id',
-    'deviceTemplateId',
-    'organizationId',
-    'provisioningState',
-    'firmwareVersion',
-  ],
-  defaultSort: 'serialNumber',
-  reach: 'organizationId',
-  counted: {
-    columns: ['deviceTemplateId', 'organizationId', 'provisioningState', 'connected'],
-    everywhere: 'deviceCounts',
-    placed: 'placedDeviceCounts',
-  },
-  text: ['serialNumber', 'firmwareVersion'],
-};
 
 export function deviceRoutes(app: App, ctx: Context): void {
   const { registry, clock, access } = ctx;
