@@ -19,16 +19,18 @@ t.test(
   async (t) => {
     // One character that becomes eighteen.
     const long = '\uFDFA'.repeat(100_000);
+    // Without a token a body has 16 KiB.
+    const fitting = '\uFDFA'.repeat(5000);
     const organization = await service.organization();
     const { token, endUser } = await service.endUser(organization.id);
     const { appToken } = await service.create('/applications', 'application', { name: 'A', kind: 'endUserApp' });
     const { accountId } = service;
     const invited = { accountId, organizationId: organization.id, createIdmUser: true, idmUserEmail: 'a@example.com' };
     for (const [path, body, headers] of [
-      ['auth/login-user', { emailAddress: long, password: 'p', accountId }],
-      ['auth/login-user', { emailAddress: adminEmail, password: long, accountId }],
-      ['auth/login-user', { emailAddress: adminEmail, password: 'p', accountId: long }],
-      ['auth/login-application', { appId: long, appToken: 'x', accountId }],
+      ['auth/login-user', { emailAddress: fitting, password: 'p', accountId }],
+      ['auth/login-user', { emailAddress: adminEmail, password: fitting, accountId }],
+      ['auth/login-user', { emailAddress: adminEmail, password: 'p', accountId: fitting }],
+      ['auth/login-application', { appId: fitting, appToken: 'x', accountId }],
       ['auth/create-user', { accountId, emailAddress: 'b@example.com', password: long }, { accesstoken: appToken }],
       ['profile/change-password', { userId: endUser.userId, oldPassword: 'x', newPassword: long }],
       ['end-users', { ...invited, idmUserPassword: long }],
