@@ -63,7 +63,7 @@ async function run(directory: string, shape: Shape): Promise<Result> {
   const { series, apart, cap, duration } = shape;
   const log = pino({ level: 'warn' });
   const config = readConfig({ SLIPWAY_DATA_DIR: directory, SLIPWAY_MESSAGES_MAX_BYTES: String(cap) });
-  const messages = await MessageStore.open(directory, { log, now: () => Date.now() });
+  const messages = await MessageStore.open(directory, { log });
   const keeping = await Keeping.start({ config, messages, log });
   const waits: number[] = [];
   const begun = performance.now();

@@ -33,7 +33,7 @@ export async function measureLogs({ size, directory: lend, serve }: Bench): Prom
   const devices = file.prepare('SELECT "id" FROM "devices" LIMIT ?').pluck().all(devicesUsed) as string[];
   file.close();
   const [loud, quiet] = devices;
-  const store = await MessageStore.open(directory, { log: console, now: () => Date.now() });
+  const store = await MessageStore.open(directory, { log: console });
   const perSecond = await fill(store, devices, accountId, entries);
   await index(directory, entries);
   console.log(`messages.db: ${Math.round(statSync(join(directory, 'messages.db')).size / entries)} bytes an entry`);
@@ -118,7 +118,7 @@ async function fill(store: MessageStore, devices: string[], accountId: string, e
 /** Waits until the index has everything: what a flood leaves is indexed as soon as there is time. */
 async function index(directory: string, entries: number): Promise<void> {
   const started = performance.now();
-  const store = await MessageStore.open(directory, { log: console, now: () => Date.now() });
+  const store = await MessageStore.open(directory, { log: console });
   const file = openSqlite(join(directory, 'messages.db'), { readonly: true });
   const waiting = file
     .prepare<[], number>(`SELECT ${entries} - "value" FROM "counters" WHERE "name" = 'logsIndexed'`)

@@ -98,7 +98,7 @@ async function fill(
   }));
   file.close();
   const began = performance.now();
-  const messages = await MessageStore.open(directory, { log: console, now: () => Date.now() });
+  const messages = await MessageStore.open(directory, { log: console });
   const longCount = Math.min(longSeries, points);
   const perOther = Math.ceil((points - longCount) / (devices.length - 1));
   const start = end - longCount * 1000;

@@ -110,7 +110,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => positions.close());
     const registry = await Registry.open(config.dataDir);
     closers.push(() => registry.close());
-    const messages = await MessageStore.open(config.dataDir, { log, now: () => clock.now() });
+    const messages = await MessageStore.open(config.dataDir, { log });
     closers.push(() => messages.close());
     const keeping = await Keeping.start({ config, messages, log });
     closers.push(() => keeping.stop());

@@ -1,5 +1,6 @@
 /** How much of each limit an account uses: for GET /usage, and the highest of all accounts for /metrics. */
 import { type SqlBool, sql } from 'kysely';
+import type { MessageStore } from '../db/messages/store.js';
 import type { Db, Registry } from '../db/registry/index.js';
 import { Slices } from '../db/sqlite/slices.js';
 import { type CountedLimit, type LimitName, type Limits, limits } from './limits.js';
@@ -21,11 +22,12 @@ export interface LimitState {
   per: string;
 }
 
-type Services = { registry: Pick<Registry, 'query'> };
+type Services = { registry: Pick<Registry, 'query'>; messages: Pick<MessageStore, 'usage'> };
 
-export function limitUse({ registry }: Services): LimitUse {
+export function limitUse({ registry, messages }: Services): LimitUse {
   const db = registry.query;
   return {
+    accountMessagesBytes: (accountId) => messages.usage(accountId).bytes,
     /** Of the device template that has most. */
     async channelTemplates(accountId) {
       const rows = db
@@ -102,7 +104,10 @@ export async function limitStates(use: LimitUse, configured: Limits, accountId: 
 }
 
 /** The highest use of each counted limit by any account; over some turns of the event loop. */
-export async function highestUse({ registry }: Services, use: LimitUse): Promise<Map<CountedLimit, number>> {
+export async function highestUse(
+  { registry }: Pick<Services, 'registry'>,
+  use: LimitUse,
+): Promise<Map<CountedLimit, number>> {
   const slices = new Slices();
   const highest = new Map<CountedLimit, number>();
   for (const { id } of await registry.query.selectFrom('accounts').select('id').execute())

@@ -147,6 +147,18 @@ export const limits = [
     counted: false,
   }),
   row({
+    name: 'accountMessagesBytes',
+    variable: 'SLIPWAY_ACCOUNT_MAX_BYTES',
+    default: 0,
+    min: 1_048_576,
+    max: mostBytes,
+    off: true,
+    unit: 'bytes',
+    per: 'account',
+    about: 'stored points and log entries, about; beyond it the account loses its own oldest arrivals',
+    counted: true,
+  }),
+  row({
     name: 'httpBodyBytes',
     variable: 'SLIPWAY_HTTP_BODY_BYTES',
     default: 1_048_576,

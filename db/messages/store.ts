@@ -46,7 +46,6 @@ export class MessageStore {
   /** What is on disk of messages on their way to bridges. */
   readonly outbox: OutboxRows;
   readonly #log: StoreLog;
-  readonly #now: () => number;
   readonly #reader: Sqlite.Database;
   readonly #thread: MessageReader;
   readonly #statements: ReturnType<typeof prepareReads>;
@@ -54,6 +53,8 @@ export class MessageStore {
   readonly #ranges: SeriesRanges;
   readonly #writer: SeriesWriter;
   #full: Error | undefined;
+  #accountsFull: ReadonlySet<string> = new Set();
+  #accountFull: Error | undefined;
   #outboxFull: Error | undefined;
   #watcher = () => {};
   #open = new OpenBatch();
@@ -63,9 +64,8 @@ export class MessageStore {
   #closing: Promise<void> | undefined;
   #end: Place = { points: 0, logs: 0 };
 
-  private constructor(directory: string, path: string, options: { log: StoreLog; now(): number }) {
+  private constructor(directory: string, path: string, options: { log: StoreLog }) {
     this.#log = options.log;
-    this.#now = options.now;
     this.#reader = openSqlite(path, { readonly: true });
     this.#thread = new MessageReader(directory);
     this.#statements = prepareReads(this.#reader);
@@ -82,10 +82,10 @@ export class MessageStore {
   }
 
   /**
-   * Opens `messages.db` in `directory`, made when missing, and brings its schema up to date. `now` in milliseconds.
+   * Opens `messages.db` in `directory`, made when missing, and brings its schema up to date.
    * @throws Error when the file cannot be opened for writing.
    */
-  static async open(directory: string, options: { log: StoreLog; now(): number }): Promise<MessageStore> {
+  static async open(directory: string, options: { log: StoreLog }): Promise<MessageStore> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'messages.db');
     await bringUpToDate(directory, 'messages.db');
@@ -130,6 +130,22 @@ export class MessageStore {
     return this.#writer.held.size;
   }
 
+  /** Bytes of points and log entries, about, of the account that has stored most. */
+  get largestAccount(): number {
+    return this.#writer.held.largest;
+  }
+
+  /** Bytes of points and log entries, about, by account. */
+  bytesByAccount(): Map<string, number> {
+    return new Map(this.#statements.accountBytes.all().map(({ accountId, bytes }) => [accountId, bytes]));
+  }
+
+  /** Takes nothing more from these accounts, for this reason, until called again. */
+  setAccountsFull(accountIds: ReadonlySet<string>, reason: string): void {
+    this.#accountsFull = accountIds;
+    this.#accountFull = storeFull(reason);
+  }
+
   /** Bytes of payload that bridges have not delivered yet, each counted once for every bridge. */
   get outboxPending(): number {
     return this.#writer.held.outboxPending;
@@ -171,7 +187,7 @@ export class MessageStore {
    */
   append(key: SeriesKey, points: Point[], done: Done): void {
     this.#makeRoom();
-    const refusal = this.#refusal() ?? this.#full ?? refusalOf(points);
+    const refusal = this.#refusal() ?? this.#fullFor(key.accountId) ?? refusalOf(points);
     const kept = refusal ? [] : points;
     this.#pending += kept.length;
     this.#open.add(key, kept, this.#settled({ points: kept.length, logs: 0 }, refusal, done));
@@ -181,7 +197,7 @@ export class MessageStore {
   /** Stores a log entry; `done` as for append. */
   appendLog(entry: NewLogEntry, done: Done): void {
     this.#makeRoom();
-    const row = this.#refusal() ?? this.#full ?? toLogRow(entry);
+    const row = this.#refusal() ?? this.#fullFor(entry.accountId) ?? toLogRow(entry);
     if (row instanceof Error) {
       this.#open.calls.push(this.#settled(nothing, row, done));
     } else {
@@ -284,9 +300,12 @@ export class MessageStore {
     return this.#ask({ expireSome: expired });
   }
 
-  /** Likewise of removing the oldest points and log entries of all until `bytes` are in use; false when there are none. */
-  evictSome(bytes: number): Promise<boolean> {
-    return this.#ask({ evictSome: { now: this.#now(), bytes } });
+  /**
+   * Likewise of making room, from the account that has stored most: until `bytes` of the file are in use and no account has
+   * more than `accountBytes` (0 is no maximum); false when there is nothing to remove.
+   */
+  evictSome(bytes: number, accountBytes = 0): Promise<boolean> {
+    return this.#ask({ evictSome: { bytes, accountBytes } });
   }
 
   /** Ends the store: everything appended before is on disk and its `done` called when the promise resolves. */
@@ -304,6 +323,10 @@ export class MessageStore {
   }
 
   // Collecting
+
+  #fullFor(accountId: string): Error | undefined {
+    return this.#full ?? (this.#accountsFull.has(accountId) ? this.#accountFull : undefined);
+  }
 
   #refusal(): Error | undefined {
     if (this.#closing) return closed();

@@ -6,6 +6,7 @@ import * as outbox from './messages-0004.js';
 import * as oldestFirst from './messages-0005.js';
 import * as categoryMarks from './messages-0006.js';
 import * as missed from './messages-0007.js';
+import * as arrivals from './messages-0008.js';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
 export const messageMigrations: readonly Migration[] = [
@@ -16,4 +17,5 @@ export const messageMigrations: readonly Migration[] = [
   oldestFirst,
   categoryMarks,
   missed,
+  arrivals,
 ];

@@ -7,9 +7,11 @@ import type { Config } from '../config.js';
 
 /** Milliseconds between two looks at the disk. */
 const diskInterval = 1000;
+/** Milliseconds between two looks at which accounts are above their share. */
+const refusedInterval = 100;
 /** Milliseconds between two lines of the log about what has been removed. */
 const removedInterval = 60_000;
-/** Once the cap is passed the oldest go until this much of it is in use; past the second nothing more is taken. */
+/** Beyond the cap messages are removed until this much of it is in use; beyond the second, accounts above their share are refused. */
 const evictTo = 31 / 32;
 const refuseAt = 9 / 8;
 /** What bridges have not delivered may take this much of the cap: the rest stays for points and log entries. */
@@ -19,7 +21,7 @@ const roomAgain = 64 * 1024 * 1024;
 
 const diskFull = 'The disk has no more free than SLIPWAY_DISK_RESERVE_BYTES.';
 const outgrown =
-  'Messages take more than SLIPWAY_MESSAGES_MAX_BYTES, and removing the oldest does not help soon enough.';
+  'The account stores messages faster than they can be removed (SLIPWAY_MESSAGES_MAX_BYTES, SLIPWAY_ACCOUNT_MAX_BYTES).';
 
 const outboxOutgrown = 'What bridges have not delivered takes half of SLIPWAY_MESSAGES_MAX_BYTES.';
 
@@ -31,7 +33,9 @@ export class Keeping {
   /** Bytes; null when the system does not say. */
   diskFree: number | null = null;
   #diskIsFull = false;
-  #outgrown = false;
+  /** Accounts above their share, while eviction is not fast enough. */
+  #refused: ReadonlySet<string> = new Set();
+  #refuseAgain = 0;
   #outboxOutgrown = false;
   /** What the log has not said yet, and when it may say it. */
   #removed = { points: 0, logs: 0 };
@@ -86,23 +90,47 @@ export class Keeping {
   #lookAtSize(): void {
     const { config, messages } = this.#services;
     const { maxBytes } = config.messages;
-    if (maxBytes === 0) return;
-    this.#outgrown = messages.size > maxBytes * refuseAt;
-    this.#tellOutbox(messages.outboxPending > maxBytes * outboxShare);
-    this.#tell();
-    if (messages.size > maxBytes && !this.#stopped) {
-      this.#evicting ??= this.#evict(maxBytes * evictTo).finally(() => {
-        this.#evicting = undefined;
-      });
-    }
+    const accountBytes = config.limits.accountMessagesBytes;
+    if (maxBytes > 0) this.#tellOutbox(messages.outboxPending > maxBytes * outboxShare);
+    const isOver = maxBytes > 0 && messages.size > maxBytes;
+    const isAccountOver = accountBytes > 0 && messages.largestAccount > accountBytes;
+    this.#refuseAccounts(maxBytes > 0 && messages.size > maxBytes * refuseAt);
+    if (this.#stopped || !(isOver || isAccountOver)) return;
+    const room = maxBytes > 0 ? maxBytes * (isOver ? evictTo : 1) : Number.MAX_SAFE_INTEGER;
+    this.#evicting ??= this.#evict(room, accountBytes * (isAccountOver ? evictTo : 1)).finally(() => {
+      this.#evicting = undefined;
+    });
+  }
+
+  /** While eviction is not fast enough, those above their share are refused, and nobody else. */
+  #refuseAccounts(isOutgrown: boolean): void {
+    const { config, messages, log } = this.#services;
+    const accountBytes = config.limits.accountMessagesBytes;
+    const isAccountOutgrown = accountBytes > 0 && messages.largestAccount > accountBytes * refuseAt;
+    const wasRefusing = this.#refused.size > 0;
+    if (!isOutgrown && !isAccountOutgrown && !wasRefusing) return;
+    if (performance.now() < this.#refuseAgain && (isOutgrown || isAccountOutgrown)) return;
+    this.#refuseAgain = performance.now() + refusedInterval;
+    const stored = [...messages.bytesByAccount()].filter(([, bytes]) => bytes > 0);
+    const share = isOutgrown ? config.messages.maxBytes / Math.max(1, stored.length) : Number.POSITIVE_INFINITY;
+    const most = Math.min(share, accountBytes > 0 ? accountBytes * refuseAt : Number.POSITIVE_INFINITY);
+    this.#refused = new Set(stored.flatMap(([accountId, bytes]) => (bytes > most ? accountId : [])));
+    messages.setAccountsFull(this.#refused, outgrown);
+    const refuses = this.#refused.size > 0;
+    if (refuses && !wasRefusing)
+      log.error({ accounts: [...this.#refused].slice(0, 10) }, `messages of accounts are refused: ${outgrown}`);
+    if (!refuses && wasRefusing) log.warn('messages of all accounts are taken again');
   }
 
   /** A step at a time, each behind the batch that has come meanwhile. Never rejects. */
-  async #evict(bytes: number): Promise<void> {
+  async #evict(bytes: number, accountBytes: number): Promise<void> {
     const { messages, log } = this.#services;
     const before = messages.usage();
     try {
-      while (messages.size > bytes && !this.#stopped) if (!(await messages.evictSome(bytes))) break;
+      while (!this.#stopped) {
+        if (messages.size <= bytes && (accountBytes === 0 || messages.largestAccount <= accountBytes)) break;
+        if (!(await messages.evictSome(bytes, accountBytes))) break;
+      }
       const { points, logs } = messages.usage();
       this.#removed.points += before.points - points;
       this.#removed.logs += before.logs - logs;
@@ -110,9 +138,12 @@ export class Keeping {
       this.#sayRemoved = performance.now() + removedInterval;
       const removed = this.#removed;
       this.#removed = { points: 0, logs: 0 };
-      log.info({ removed, left: { points, logs } }, 'the oldest messages have made room: SLIPWAY_MESSAGES_MAX_BYTES');
+      log.info(
+        { removed, left: { points, logs } },
+        'messages have been removed to make room: SLIPWAY_MESSAGES_MAX_BYTES',
+      );
     } catch (error) {
-      log.error({ err: error }, 'the oldest messages could not be removed');
+      log.error({ err: error }, 'no room could be made for messages');
     }
   }
 
@@ -128,7 +159,7 @@ export class Keeping {
 
   #tell(): void {
     const { messages, log } = this.#services;
-    const reason = this.#diskIsFull ? diskFull : this.#outgrown ? outgrown : undefined;
+    const reason = this.#diskIsFull ? diskFull : undefined;
     if (reason === messages.full?.message) return;
     messages.setFull(reason);
     if (reason === undefined) log.warn('messages are taken again');

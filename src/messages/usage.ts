@@ -24,6 +24,7 @@ const limitShape = Type.Object({
 const answer = Type.Object(
   {
     usage: Type.Object({
+      messagesBytes: Type.Integer({ description: 'What these points and log entries take, about.' }),
       points: Type.Integer({ description: 'Stored points of the account.' }),
       logs: Type.Integer({ description: 'Stored log entries of the account.' }),
       outbox: Type.Integer({
@@ -45,9 +46,10 @@ export function usageRoutes(app: App, ctx: Context): void {
   async function read(caller: Caller): Promise<Static<typeof answer>> {
     access.demand(caller, 'read', 'account');
     const { accountId } = caller;
-    const { points, logs, oldest } = messages.usage(accountId);
+    const { points, logs, bytes, oldest } = messages.usage(accountId);
     return {
       usage: {
+        messagesBytes: bytes,
         points,
         logs,
         outbox: bridges.stored(accountId),

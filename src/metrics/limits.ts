@@ -1,4 +1,5 @@
 import type { Registry } from 'prom-client';
+import type { MessageStore } from '../../db/messages/store.js';
 import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
 import type { Config } from '../config.js';
 import { highestUse, type LimitUse, limitUse } from '../limit-use.js';
@@ -9,7 +10,10 @@ import { gaugeBy } from './exposing.js';
 const countedFor = 60_000;
 
 /** Every limit, and the highest use of it by any account. */
-export function limitMetrics(registry: Registry, services: { registry: DeviceRegistry; config: Config }): void {
+export function limitMetrics(
+  registry: Registry,
+  services: { registry: DeviceRegistry; messages: MessageStore; config: Config },
+): void {
   const use: LimitUse = limitUse(services);
   let highest: ReturnType<typeof highestUse> | undefined;
   let since = 0;

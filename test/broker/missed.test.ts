@@ -11,7 +11,7 @@ const now = Date.parse('2026-03-01T12:00:00.000Z');
 const centuries = { from: Date.UTC(1900), to: Date.UTC(2300) };
 
 async function open(t: Test) {
-  const store = await MessageStore.open(t.testdir(), { log: { error() {} }, now: () => now });
+  const store = await MessageStore.open(t.testdir(), { log: { error() {} } });
   t.teardown(() => store.close());
   const channel = { id: 'channel', name: 'values', persistenceType: 'timeSeries' };
   const access = {

@@ -39,7 +39,7 @@ export async function openStore(t: Test, options: StoreOptions = {}): Promise<Op
   const { directory = temporaryDirectory(t) } = options;
   const errors: object[] = [];
   const log = { error: (details: object) => void errors.push(details) };
-  const messages = await MessageStore.open(directory, { log, now: clock.now });
+  const messages = await MessageStore.open(directory, { log });
   const { store, counters } = storeOn(messages, options);
   await store.setup({ id: 'b', counter: 0 });
   const close = async () => {

@@ -4,7 +4,7 @@ import { MessageStore, type SeriesKey } from '../../db/messages/store.js';
 const [directory = '', time = '', keyText = ''] = process.argv.slice(2);
 const now = Number(time);
 const key = JSON.parse(keyText) as SeriesKey;
-const store = await MessageStore.open(directory, { log: console, now: () => now });
+const store = await MessageStore.open(directory, { log: console });
 let written = 0;
 
 function append(): void {

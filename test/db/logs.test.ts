@@ -31,7 +31,7 @@ const entryOf = (values: Partial<LogEntry> = {}): NewLogEntry => ({
 });
 
 async function open(t: Test, directory = t.testdir()) {
-  const store = await MessageStore.open(directory, { log: { error() {} }, now: () => now });
+  const store = await MessageStore.open(directory, { log: { error() {} } });
   t.teardown(() => store.close());
   const file = new Sqlite(join(directory, 'messages.db'));
   t.teardown(() => file.close());

@@ -23,7 +23,7 @@ let store: MessageStore;
 let directory: string;
 const reopen = async () => {
   await store?.close();
-  store = await MessageStore.open(directory, { log: { error() {} }, now: () => start });
+  store = await MessageStore.open(directory, { log: { error() {} } });
 };
 t.before(async () => {
   directory = t.testdir();
@@ -369,7 +369,7 @@ t.test('points that were there before there were marks are found by category', a
   const times = Array.from({ length: 500 }, (_, n) => (n - 250) * 50_000);
   for (const [n, time] of times.entries()) add.run(time, n + 1, n % 50 ? 1 : 2);
   file.close();
-  const opened = await MessageStore.open(old, { log: { error() {} }, now: () => start });
+  const opened = await MessageStore.open(old, { log: { error() {} } });
   t.teardown(() => opened.close());
   const key = { accountId: 'account', deviceId: 'old', channelTemplateId: 'channel' };
   for (const [category, at] of [

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { MessageStore, type NewLogEntry, type Point, type SeriesKey } from '../../db/messages/store.js';
+import { MessageStore, type NewLogEntry, type Point, type SeriesKey, timeLimit } from '../../db/messages/store.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 const now = Date.parse('2026-03-01T12:00:00.000Z');
@@ -30,7 +30,6 @@ const entryOf = (accountId: string, deviceId: string, received: number): NewLogE
 async function open(t: Test, directory = temporaryDirectory(t)) {
   const store = await MessageStore.open(directory, {
     log: { error: (details) => t.fail('error', details) },
-    now: () => now,
   });
   t.teardown(() => store.close());
   return { store, directory };
@@ -58,6 +57,16 @@ function recount(directory: string, accountId: string) {
       'SELECT count(*) AS "count", min("received") AS "oldest" FROM "logs" WHERE "accountId" = ?',
     )
     .get(accountId) ?? { count: 0, oldest: null };
+  const bytes = file
+    .prepare<[string, string], number>(
+      `SELECT (SELECT coalesce(sum(32 + coalesce(octet_length(p."text"), 0)), 0)
+                 FROM "points" p JOIN "series" s ON s."id" = p."series" WHERE s."accountId" = ?)
+            + (SELECT coalesce(sum(240 + octet_length("tags") + coalesce(octet_length("message"), 0)
+                 + coalesce(octet_length("code"), 0) + coalesce(octet_length("details"), 0)
+                 + coalesce(octet_length("custom"), 0)), 0) FROM "logs" WHERE "accountId" = ?)`,
+    )
+    .pluck()
+    .get(accountId, accountId);
   const series = file
     .prepare(
       `SELECT "id", "oldest" FROM "series" s
@@ -67,7 +76,7 @@ function recount(directory: string, accountId: string) {
   file.close();
   const known = [points.oldest, logs.oldest].filter((time) => time !== null);
   const oldest = known.length > 0 ? Math.min(...known) : null;
-  return { usage: { points: points.count, logs: logs.count, oldest }, series };
+  return { usage: { points: points.count, logs: logs.count, bytes, oldest }, series };
 }
 
 async function all(step: () => Promise<boolean>): Promise<void> {
@@ -107,7 +116,7 @@ t.test('whatever comes and goes, the counts and the oldest are those of a recoun
         else if ('expire' in act)
           await all(() => store.expireSome({ channelTemplateId: act.expire, before: act.before }));
         else if ('expireLogs' in act) await all(() => store.expireSome({ logsOf: act.expireLogs, before: act.before }));
-        else for (let n = 0; n < act.evict; n += 1) await store.evictSome(store.size);
+        else for (let n = 0; n < act.evict; n += 1) await store.evictSome(store.size - 1);
       }
       lives += 1;
       if (lives % 10 === 0) {
@@ -126,32 +135,60 @@ t.test('whatever comes and goes, the counts and the oldest are those of a recoun
   );
 });
 
-t.test('the oldest go first, over all series and the log', async (t) => {
+t.test('the oldest arrivals go first, over all series and the log, whatever their times are', async (t) => {
   const { store } = await open(t);
-  const devices = ['1', '2', '3', '4'];
-  const span = 40_000;
-  for (const [index, device] of devices.entries())
+  const devices = ['in order', 'backwards', 'far away'];
+  const rounds = 200;
+  const perRound = 100;
+  // The time of the nth point of a device, and when it came.
+  const times = (device: string, n: number) =>
+    device === 'in order' ? n : device === 'backwards' ? -n : (n % 2 === 0 ? 1 : -1) * 200_000_000_000_000 + n;
+  const came = new Map<string, number>();
+  for (let round = 0; round < rounds; round += 1) {
+    for (const device of devices) {
+      const points = Array.from({ length: perRound }, (_, n) => pointAt(times(device, round * perRound + n)));
+      for (const { time } of points) came.set(`${device} ${time}`, round);
+      await append(store, keyOf('a', device), points);
+    }
+    await appendLog(store, entryOf('a', 'in order', now));
+  }
+  const before = store.size;
+  const half = (rounds * perRound * devices.length) / 2;
+  while (store.usage('a').points > half) t.ok(await store.evictSome(store.size - 1));
+  t.ok(store.size < before * 0.8, 'the room is there again');
+  const all = { from: -timeLimit, to: timeLimit, order: 'asc', limit: 1_000_000 } as const;
+  const oldest = devices.map((device) => {
+    const left = store.read(keyOf('a', device), all).map(({ time }) => came.get(`${device} ${time}`) ?? -1);
+    t.ok(left.includes(rounds - 1), `${device}: the newest is there`);
+    return Math.min(...left);
+  });
+  t.ok(Math.max(...oldest) - Math.min(...oldest) <= rounds / 8, `the oldest that are left came in ${oldest}`);
+  t.ok(store.usage('a').logs < rounds * 0.75, 'log entries as well');
+});
+
+t.test('room is made by the account that has stored most, however old or young the others are', async (t) => {
+  const { store } = await open(t);
+  const victim = Array.from({ length: 2000 }, (_, n) => pointAt(n));
+  await append(store, keyOf('victim', '1'), victim);
+  for (let n = 0; n < 100; n += 1)
     await append(
       store,
-      keyOf('a', device),
-      Array.from({ length: span / 4 }, (_, n) => pointAt(now - span + 4 * n + index)),
+      keyOf('attacker', '1'),
+      Array.from({ length: 1000 }, (_, m) => pointAt(timeLimit - n * 1000 - m)),
     );
-  for (let n = 0; n < 100; n += 1) await appendLog(store, entryOf('a', '1', now - span + (n * span) / 100));
-  const before = store.size;
-  while (store.usage('a').points > span / 2) t.ok(await store.evictSome(store.size));
-  t.ok(store.size < before * 0.7, 'the room is there again');
-
-  const { points, oldest } = store.usage('a');
-  t.equal(points + store.usage('a').logs, store.usage().points + store.usage().logs);
-  const firsts = devices.map(
-    (device) => store.read(keyOf('a', device), { from: now - span, to: now, order: 'asc', limit: 1 })[0]?.time ?? now,
-  );
-  const logs = await store.readLogs('1', {}, { page: 1, pageSize: 100 });
-  firsts.push(logs?.entries.at(-1)?.received ?? now);
-  t.ok(Math.max(...firsts) - Math.min(...firsts) < span / 20, 'nobody has lost younger ones than the others have');
-  t.equal(oldest, Math.min(...firsts));
-  for (const device of devices)
-    t.equal(store.latest(keyOf('a', device), 1)[0]?.time, now - 4 + devices.indexOf(device));
+  for (let n = 0; n < 1000 && store.usage('attacker').points > 3000; n += 1) await store.evictSome(store.size - 1);
+  t.ok(store.usage('attacker').points <= 3000);
+  t.equal(store.usage('victim').points, victim.length);
+  for (let n = 0; n < 5; n += 1)
+    await append(
+      store,
+      keyOf('attacker', '2'),
+      Array.from({ length: 10_000 }, (_, m) => pointAt(m)),
+    );
+  while (await store.evictSome(Number.MAX_SAFE_INTEGER, 320_000));
+  t.ok(store.usage('attacker').bytes <= 320_000, 'an account over its maximum is cut down to it');
+  t.ok(store.usage('attacker').bytes > 160_000, 'and not much further');
+  t.equal(store.usage('victim').points, victim.length);
 });
 
 t.test('many small series give way as well, and nothing is left in the end', async (t) => {
@@ -169,11 +206,11 @@ t.test('many small series give way as well, and nothing is left in the end', asy
   let steps = 0;
   while (await store.evictSome(0)) steps += 1;
   t.ok(steps < 1000, `${steps} steps`);
-  t.strictSame(store.usage('a'), { points: 0, logs: 0, oldest: null });
+  t.strictSame(store.usage('a'), { points: 0, logs: 0, bytes: 0, oldest: null });
   await append(store, keyOf('a', 'device 7'), [pointAt(now - 1_000_000)]);
   t.strictSame(
     store.usage('a'),
-    { points: 1, logs: 0, oldest: now - 1_000_000 },
+    { points: 1, logs: 0, bytes: 32, oldest: now - 1_000_000 },
     'a series goes on after it was empty',
   );
 });

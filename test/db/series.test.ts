@@ -47,7 +47,7 @@ const entryOf = (values: Partial<LogEntry> = {}): NewLogEntry => ({
 async function open(t: Test, directory = t.testdir()) {
   const errors: object[] = [];
   const log = { error: (details: object) => errors.push(details) };
-  const store = await MessageStore.open(directory, { log, now: () => now });
+  const store = await MessageStore.open(directory, { log });
   t.teardown(() => store.close());
   return { store, directory, errors };
 }
@@ -247,7 +247,7 @@ t.test('closing stores what was appended before, and refuses what comes later', 
 
 t.test('a store that cannot be written does not open', async (t) => {
   const directory = t.testdir({ 'messages.db': 'no database, but long enough to be looked at as one'.repeat(20) });
-  await t.rejects(MessageStore.open(directory, { log: { error() {} }, now: () => now }));
+  await t.rejects(MessageStore.open(directory, { log: { error() {} } }));
 });
 
 t.test('deleting a device removes its points and logs, and nothing else', async (t) => {

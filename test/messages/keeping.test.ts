@@ -242,6 +242,69 @@ t.test('past the cap the oldest go, the newest stay, and acknowledgements go on'
   t.notMatch(logLines.join(''), /messages are refused|could not be/);
 });
 
+t.test(
+  'one account that floods the store with points of any date removes its own, and nobody else suffers',
+  async (t) => {
+    const cap = 3 * 1024 * 1024;
+    const service = await startService(t, { env: { SLIPWAY_MESSAGES_MAX_BYTES: String(cap) } });
+    const attacker = await startDevice(t, service);
+    const other = await service.account();
+    const asVictim = { token: other.admin };
+    const make = async (path: string, wrapper: string, body: object) =>
+      (await service.ok('POST', `/api/v1${path}`, { ...asVictim, body: { accountId: other.accountId, ...body } }))[
+        wrapper
+      ];
+    const template = await make('/devices/templates', 'deviceTemplate', { name: 'Victim' });
+    await make('/channels/templates', 'channelTemplate', {
+      entityId: template.id,
+      entityType: 'deviceTemplate',
+      name: 'data',
+      persistenceType: 'timeSeries',
+    });
+    const device = await make('/devices', 'device', { deviceTemplateId: template.id, serialNumber: 'victim' });
+    const topic = `${service.server.ctx.config.topicRoot}/${other.accountId}/d/${device.id}/data`;
+    const rows = (count: number, date: (n: number) => number) =>
+      Array.from({ length: count }, (_, n) => `${date(n)},c,${n},`).join('\n');
+    const write = (body: string) =>
+      service.ok('POST', `/api/v4/data/${topic}`, { ...asVictim, body, headers: { 'content-type': 'text/csv' } });
+    await write(rows(1000, (n) => start + n));
+
+    const endOfTime = Date.parse('9999-12-31T00:00:00.000Z');
+    for (const date of [(n: number) => endOfTime + n, (n: number) => n])
+      for (let round = 0; round < 120; round += 1) await attacker.publish(rows(1000, (n) => date(round * 1000 + n)));
+    await service.server.ctx.keeping.stop();
+    const usage = async (request = {}) => (await service.ok('GET', '/api/v1/usage', request)).usage;
+    const [theirs, mine] = [await usage(), await usage(asVictim)];
+    t.ok(theirs.points < 150_000, `${theirs.points} of 240,000 points of the attacker are left`);
+    t.equal(mine.points, 1000, 'the victim has lost nothing');
+    t.equal(mine.oldest, new Date(start).toISOString());
+    t.ok(mine.messagesBytes > 0 && mine.messagesBytes < 100_000, 'and sees its own bytes only');
+    await write(rows(1, () => start));
+    const left = await attacker.read();
+    t.ok(
+      left.every(({ time }) => time < '1971'),
+      'of the attacker, those that came last are left, whatever their dates are',
+    );
+  },
+);
+
+t.test('an account above its own maximum loses its own oldest arrivals, without a cap on the whole', async (t) => {
+  const most = 1024 * 1024;
+  const service = await startService(t, { env: { SLIPWAY_ACCOUNT_MAX_BYTES: String(most) } });
+  const { publish, read } = await startDevice(t, service);
+  const row = (n: number) => `${start + n},c,${n},`;
+  for (let round = 0; round < 60; round += 1)
+    await publish(Array.from({ length: 1000 }, (_, n) => row(round * 1000 + n)).join('\n'));
+  await service.server.ctx.keeping.stop();
+  const { usage } = await service.ok('GET', '/api/v1/usage');
+  t.ok(usage.messagesBytes <= most * 1.125, `${usage.messagesBytes} bytes`);
+  t.ok(usage.messagesBytes > most / 2, 'and not less than it may have');
+  const [limit] = usage.limits.filter(({ name }: Json) => name === 'accountMessagesBytes');
+  t.match(limit, { limit: most, used: usage.messagesBytes });
+  const [first] = await read();
+  t.ok(first.numericValue > 10_000, 'the oldest are gone');
+});
+
 t.test('with too little free on the disk nothing is acknowledged that cannot be kept, and it says why', async (t) => {
   const env = { SLIPWAY_DISK_RESERVE_BYTES: '999999999999999' };
   const logLines: string[] = [];

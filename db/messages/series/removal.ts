@@ -1,9 +1,11 @@
 /** Takes points and log entries away, in steps short enough that what arrives can wait for them. */
 import type Sqlite from 'better-sqlite3';
 import type { OutboxWriter } from '../outbox/writer.js';
-import type { Eviction, Expired, Purged } from '../threads/protocol.js';
+import type { Expired, Purged, Room } from '../threads/protocol.js';
 import { everything } from '../types.js';
+import { type Arrivals, logBytes, pointBytes } from './arrivals.js';
 import type { SeriesCounts } from './counts.js';
+import { Eviction } from './eviction.js';
 
 /** How long a step goes on, in milliseconds, and what it takes from one place at once. */
 const stepTime = 10;
@@ -11,12 +13,6 @@ const pointsAtOnce = 5000;
 const logsAtOnce = 500;
 /** Later than every point and every entry. */
 const end = everything.to;
-/**
- * Eviction takes from one series after the other what is older than this share of the whole span. It grows while a
- * visit yields few points: with very many small series the oldest is then taken less exactly, but as fast.
- */
-const share = { least: 1 / 256, most: 1 / 8, fewPoints: 16 };
-
 export interface Series {
   id: number;
   accountId: string;
@@ -29,27 +25,45 @@ export interface Series {
 interface LogPlace {
   sequence: number;
   accountId: string;
+  bytes: number;
 }
 
 export class SeriesRemoval {
   readonly #statements: ReturnType<typeof prepare>;
+  readonly #arrivals: Arrivals;
   readonly #counts: SeriesCounts;
+  readonly #eviction: Eviction;
   readonly #outbox: OutboxWriter;
   readonly #size: () => number;
   /** Told of each series from which points have been removed, as it is now. */
   readonly #changed: (series: Series) => void;
-  #share = share.least;
 
   constructor(
     file: Sqlite.Database,
-    parts: { counts: SeriesCounts; outbox: OutboxWriter; size(): number; changed(series: Series): void },
+    parts: {
+      arrivals: Arrivals;
+      counts: SeriesCounts;
+      outbox: OutboxWriter;
+      size(): number;
+      sequence(): number;
+      changed(series: Series): void;
+    },
   ) {
-    const { counts, outbox, size, changed } = parts;
+    const { arrivals, counts, outbox, size, sequence, changed } = parts;
+    this.#arrivals = arrivals;
     this.#statements = prepare(file);
     this.#counts = counts;
     this.#outbox = outbox;
     this.#size = size;
     this.#changed = changed;
+    this.#eviction = new Eviction(file, {
+      arrivals,
+      sequence,
+      removed: (accountId, { points, bytes }) => counts.remove(accountId, { points, logs: 0, bytes }),
+      swept: (series) => this.#swept(series),
+      removeLogs: (accountId, before, limit) =>
+        this.#removeLogs(this.#statements.logsBefore.all(accountId, before, limit)),
+    });
   }
 
   /** One step of removing what belonged to a purged device or channel; false when nothing is left. */
@@ -82,65 +96,66 @@ export class SeriesRemoval {
   }
 
   /**
-   * One step of making room, until `bytes` are in use; false when there is nothing to remove. What bridges have delivered
-   * goes first, for it is kept only to be replayed; then the oldest of everything. What is pending stays.
+   * One step of making room: while more than `bytes` of the file are in use, and while an account has stored more than
+   * `accountBytes` (0 is no maximum). What bridges have delivered, or could not deliver, goes first: otherwise one account's
+   * dead letters would take the room of everybody. Then go the oldest arrivals of the account that has stored most. What
+   * is pending stays. False when there is nothing to remove.
    */
-  evictSome({ now, bytes }: Eviction): boolean {
-    const { oldestSeries, oldestLog } = this.#statements;
+  evictSome({ bytes, accountBytes }: Room): boolean {
     const over = performance.now() + stepTime;
-    do {
-      if (this.#outbox.evictDelivered() > 0) continue;
-      const oldestDead = this.#outbox.oldestDead() ?? end;
-      const oldest = Math.min(oldestSeries.get(end)?.oldest ?? end, oldestLog.get() ?? end, oldestDead);
-      if (oldest === end) return false;
-      this.#evictBefore(Math.floor(oldest + Math.max(1, Math.abs(now - oldest) * this.#share)), over);
-    } while (this.#size() > bytes && performance.now() < over);
+    for (let isFirst = true; isFirst || performance.now() < over; isFirst = false) {
+      const excess = this.#size() - bytes;
+      const most = this.#arrivals.largest();
+      const own = accountBytes > 0 && most ? most.bytes - accountBytes : 0;
+      if (excess <= 0 && own <= 0) return !isFirst;
+      if (excess > 0 && (this.#outbox.evictDelivered() > 0 || this.#outbox.evictDead(end) > 0)) continue;
+      if (!most) return !isFirst;
+      if (!this.#eviction.step(most.accountId, Math.max(excess, own), most.bytes)) this.#counts.recount(most.accountId);
+    }
     return true;
   }
 
-  #evictBefore(time: number, over: number): void {
-    const { oldestSeries, oldestLogs } = this.#statements;
-    let visits = 0;
-    let points = 0;
-    for (let series = oldestSeries.get(time); series; series = oldestSeries.get(time)) {
-      points += this.#removePoints(series, time);
-      visits += 1;
-      if (performance.now() > over) break;
-    }
-    this.#removeLogs(oldestLogs.all(logsAtOnce, time));
-    this.#outbox.evictDead(time);
-    if (visits > 0) this.#adapt(points / visits);
-  }
-
-  #adapt(pointsPerVisit: number): void {
-    if (pointsPerVisit < share.fewPoints) this.#share = Math.min(share.most, this.#share * 2);
-    else if (pointsPerVisit > 4 * share.fewPoints) this.#share = Math.max(share.least, this.#share / 2);
+  /** A transaction has failed. */
+  clear(): void {
+    this.#eviction.clear();
   }
 
   /** The points of a series before a time, oldest first, as many as go at once; how many. */
   #removePoints(series: Series, before: number): number {
     const { id, accountId } = series;
-    const { pointAt, deletePoints, firstTime, keepOldest } = this.#statements;
+    const { pointAt, textBytes, deletePoints } = this.#statements;
     const next = pointAt.get(id, before, pointsAtOnce) ?? { time: before, sequence: 0 };
+    const bytes = textBytes.get(id, next.time, next.sequence) ?? 0;
     const removed = deletePoints.run(id, next.time, next.sequence).changes;
-    const oldest = firstTime.get(id) ?? null;
-    keepOldest.run(oldest, id);
-    this.#counts.add(accountId, -removed, 0);
-    this.#changed({ ...series, oldest });
+    this.#counts.remove(accountId, { points: removed, logs: 0, bytes: bytes + removed * pointBytes });
+    this.#swept(series);
     return removed;
   }
 
+  /** Notes what the first point of a series is now. */
+  #swept(series: Omit<Series, 'oldest'>): void {
+    const { firstTime, keepOldest } = this.#statements;
+    const oldest = firstTime.get(series.id) ?? null;
+    keepOldest.run(oldest, series.id);
+    this.#changed({ ...series, oldest });
+  }
+
   #removeLogs(logs: readonly LogPlace[]): number {
-    const removed = new Map<string, number>();
-    for (const { sequence, accountId } of logs) {
+    const removed = new Map<string, { logs: number; bytes: number }>();
+    for (const { sequence, accountId, bytes } of logs) {
       this.#statements.deleteLog.run(sequence);
-      removed.set(accountId, (removed.get(accountId) ?? 0) + 1);
+      const sum = removed.get(accountId) ?? { logs: 0, bytes: 0 };
+      removed.set(accountId, { logs: sum.logs + 1, bytes: sum.bytes + bytes });
     }
-    for (const [accountId, count] of removed) this.#counts.add(accountId, 0, -count);
+    for (const [accountId, sum] of removed) this.#counts.remove(accountId, { points: 0, ...sum });
     return logs.length;
   }
 }
 
+/** What Arrivals counts of an entry. */
+const logColumns = `"sequence", "accountId", ${logBytes} + octet_length("tags") + coalesce(octet_length("message"), 0)
+  + coalesce(octet_length("code"), 0) + coalesce(octet_length("details"), 0)
+  + coalesce(octet_length("custom"), 0) AS "bytes"`;
 const columns = '"id", "accountId", "deviceId", "channelTemplateId", "oldest"';
 
 function prepare(file: Sqlite.Database) {
@@ -152,9 +167,6 @@ function prepare(file: Sqlite.Database) {
     expiredSeries: file.prepare<[string, number], Series>(
       `SELECT ${columns} FROM "series" WHERE "channelTemplateId" = ? AND "oldest" < ? ORDER BY "oldest" LIMIT 1`,
     ),
-    oldestSeries: file.prepare<[number], Series>(
-      `SELECT ${columns} FROM "series" WHERE "oldest" < ? ORDER BY "oldest" LIMIT 1`,
-    ),
     pointAt: file.prepare<[number, number, number], { time: number; sequence: number }>(
       `SELECT "time", "sequence" FROM "points" WHERE "series" = ? AND "time" < ?
        ORDER BY "time", "sequence" LIMIT 1 OFFSET ?`,
@@ -162,21 +174,26 @@ function prepare(file: Sqlite.Database) {
     deletePoints: file.prepare<[number, number, number]>(
       'DELETE FROM "points" WHERE "series" = ? AND ("time", "sequence") < (?, ?)',
     ),
+    textBytes: file
+      .prepare<[number, number, number], number>(
+        `SELECT coalesce(sum(octet_length("text")), 0) FROM "points"
+         WHERE "series" = ? AND ("time", "sequence") < (?, ?) AND "text" IS NOT NULL`,
+      )
+      .pluck(),
     firstTime: file
       .prepare<[number], number>('SELECT "time" FROM "points" WHERE "series" = ? ORDER BY "time" LIMIT 1')
       .pluck(),
     keepOldest: file.prepare<[number | null, number]>('UPDATE "series" SET "oldest" = ? WHERE "id" = ?'),
     deleteSeries: file.prepare<[number]>('DELETE FROM "series" WHERE "id" = ?'),
     logsOfDevice: file.prepare<[string, number], LogPlace>(
-      'SELECT "sequence", "accountId" FROM "logs" WHERE "deviceId" = ? LIMIT ?',
+      `SELECT ${logColumns} FROM "logs" WHERE "deviceId" = ? LIMIT ?`,
     ),
     expiredLogs: file.prepare<[string, number, number], LogPlace>(
-      `SELECT "sequence", "accountId" FROM "logs" WHERE "accountId" = ? AND "received" < ? ORDER BY "received" LIMIT ?`,
+      `SELECT ${logColumns} FROM "logs" WHERE "accountId" = ? AND "received" < ? ORDER BY "received" LIMIT ?`,
     ),
-    // Entries stand in the order in which they came.
-    oldestLog: file.prepare<[], number>('SELECT "received" FROM "logs" ORDER BY "sequence" LIMIT 1').pluck(),
-    oldestLogs: file.prepare<[number, number], LogPlace>(
-      `SELECT "sequence", "accountId" FROM (SELECT * FROM "logs" ORDER BY "sequence" LIMIT ?) WHERE "received" < ?`,
+    logsBefore: file.prepare<[string, number, number], LogPlace>(
+      `SELECT ${logColumns} FROM "logs" INDEXED BY "logs_order" WHERE "accountId" = ? AND "sequence" < ?
+       ORDER BY "sequence" LIMIT ?`,
     ),
     deleteLog: file.prepare<[number]>('DELETE FROM "logs" WHERE "sequence" = ?'),
   };

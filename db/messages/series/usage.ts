@@ -4,13 +4,15 @@ import type Sqlite from 'better-sqlite3';
 export interface MessageUsage {
   points: number;
   logs: number;
+  /** About: points and log entries with their texts. */
+  bytes: number;
   oldest: number | null;
 }
 
 /** What is stored of one account, or of all of them; a few rows are read, however much there is. */
 export function prepareUsage(reader: Sqlite.Database): (accountId?: string) => MessageUsage {
-  const counts = reader.prepare<[], { accountId: string; points: number; logs: number }>(
-    'SELECT "accountId", "points", "logs" FROM "messageCounts"',
+  const counts = reader.prepare<[], { accountId: string; points: number; logs: number; bytes: number }>(
+    'SELECT "accountId", "points", "logs", "bytes" FROM "messageCounts"',
   );
   const oldestPoint = reader
     .prepare<[string], number | null>('SELECT min("oldest") FROM "series" WHERE "accountId" = ?')
@@ -19,11 +21,12 @@ export function prepareUsage(reader: Sqlite.Database): (accountId?: string) => M
     .prepare<[string], number | null>('SELECT min("received") FROM "logs" WHERE "accountId" = ?')
     .pluck();
   return (accountId) => {
-    const usage: MessageUsage = { points: 0, logs: 0, oldest: null };
+    const usage: MessageUsage = { points: 0, logs: 0, bytes: 0, oldest: null };
     for (const count of counts.all()) {
       if (accountId !== undefined && count.accountId !== accountId) continue;
       usage.points += count.points;
       usage.logs += count.logs;
+      usage.bytes += count.bytes;
       for (const time of [oldestPoint.get(count.accountId), oldestLog.get(count.accountId)])
         if (typeof time === 'number' && time < (usage.oldest ?? Number.POSITIVE_INFINITY)) usage.oldest = time;
     }

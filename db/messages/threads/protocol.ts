@@ -52,26 +52,30 @@ export type Purged = { deviceId: string } | { channelTemplateId: string };
 /** What has had its time: points of a channel on every device, log entries of an account; `before` in milliseconds. */
 export type Expired = { before: number } & ({ channelTemplateId: string } | { logsOf: string });
 
-/** The oldest are to go, until so many `bytes` of the file are in use; `now` in milliseconds. */
-export interface Eviction {
-  now: number;
+/** How much may stay: of the file in use, and of one account; an `accountBytes` of 0 is no maximum. */
+export interface Room {
   bytes: number;
+  accountBytes: number;
 }
 
 /** Orders that are carried out in steps, one step for each. */
 export type StepOrder =
   | { deleteSome: Purged }
   | { expireSome: Expired }
-  | { evictSome: Eviction }
+  | { evictSome: Room }
   | { tidy: true }
   | { prove: true };
 
 export type Order = { write: Batch } | StepOrder | { close: true };
 
-/** In bytes: `size` is how much of the file is in use, `outboxPending` how much payload bridges have not delivered yet. */
+/**
+ * In bytes: `size` is how much of the file is in use, `outboxPending` how much payload bridges have not delivered yet,
+ * `largest` how much the account that has stored most has stored.
+ */
 export interface Held {
   size: number;
   outboxPending: number;
+  largest: number;
 }
 
 /**

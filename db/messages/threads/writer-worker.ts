@@ -9,6 +9,7 @@ import { openSqlite } from '../../sqlite/dialect.js';
 import { LogWriter } from '../logs/writer.js';
 import type { OutboxChange } from '../outbox/rows.js';
 import { OutboxWriter } from '../outbox/writer.js';
+import { Arrivals, logBytes, pointBytes } from '../series/arrivals.js';
 import { SeriesCounts } from '../series/counts.js';
 import { LatePoints } from '../series/late-points.js';
 import { SeriesMarks } from '../series/marks.js';
@@ -44,6 +45,7 @@ class Writer {
   readonly #mqtt: MqttWriter;
   readonly #logs: LogWriter;
   readonly #outbox: OutboxWriter;
+  readonly #arrivals: Arrivals;
   readonly #counts: SeriesCounts;
   readonly #marks: SeriesMarks;
   readonly #late: LatePoints;
@@ -66,11 +68,14 @@ class Writer {
     this.#marks = new SeriesMarks(this.#file);
     this.#late = new LatePoints(this.#file);
     this.#outbox = new OutboxWriter(this.#file);
-    this.#counts = new SeriesCounts(this.#file);
+    this.#arrivals = new Arrivals(this.#file);
+    this.#counts = new SeriesCounts(this.#file, this.#arrivals);
     this.#removal = new SeriesRemoval(this.#file, {
+      arrivals: this.#arrivals,
       counts: this.#counts,
       outbox: this.#outbox,
       size: () => this.size,
+      sequence: () => this.#sequence,
       changed: ({ id, accountId, deviceId, channelTemplateId, oldest }) => {
         this.#series.delete(nameOf([accountId, deviceId, channelTemplateId]));
         this.#marks.forget(id, oldest ?? Number.MAX_SAFE_INTEGER);
@@ -95,7 +100,11 @@ class Writer {
 
   /** What is held, in bytes. */
   get held(): Held {
-    return { size: this.size, outboxPending: this.#outbox.pendingBytes };
+    return {
+      size: this.size,
+      outboxPending: this.#outbox.pendingBytes,
+      largest: this.#arrivals.largest()?.bytes ?? 0,
+    };
   }
 
   write(batch: Batch): void {
@@ -141,6 +150,7 @@ class Writer {
     const counts = new Uint32Array(series.length);
     const categoryIds = categories.map((text) => this.#categoryId(text));
     const { addPoint } = this.#statements;
+    const from = this.#sequence;
     for (let point = 0, at = 0; at < points.length; point += 1, at += pointWidth) {
       const number = points[at + 3] as number;
       const index = points[at] as number;
@@ -157,7 +167,7 @@ class Writer {
     this.#end = { ...this.#end, points: this.#sequence };
     this.#statements.keepSequence.run(this.#sequence);
     this.#keepOldest(series, oldest);
-    this.#count(series, counts);
+    this.#count(series, counts, textBytesOf(series, points, texts), from);
   }
 
   #keepOldest(series: readonly KnownSeries[], oldest: Float64Array): void {
@@ -169,24 +179,34 @@ class Writer {
     }
   }
 
-  #count(series: readonly KnownSeries[], counts: Uint32Array): void {
-    const points = new Map<string, number>();
-    for (const [index, { accountId }] of series.entries())
-      points.set(accountId, (points.get(accountId) ?? 0) + (counts[index] as number));
-    for (const [accountId, count] of points) this.#counts.add(accountId, count, 0);
+  #count(series: readonly KnownSeries[], counts: Uint32Array, texts: Uint32Array, from: number): void {
+    const added = new Map<string, { points: number; logs: number; bytes: number }>();
+    for (const [index, { accountId }] of series.entries()) {
+      const sum = added.get(accountId) ?? { points: 0, logs: 0, bytes: 0 };
+      sum.points += counts[index] as number;
+      sum.bytes += (counts[index] as number) * pointBytes + (texts[index] as number);
+      added.set(accountId, sum);
+    }
+    for (const [accountId, sum] of added) this.#counts.add(accountId, sum, from);
   }
 
   #writeLogs(logs: readonly LogRow[]): void {
     if (logs.length === 0) return;
-    const added = new Map<string, number>();
-    for (const { accountId } of logs) added.set(accountId, (added.get(accountId) ?? 0) + 1);
+    const from = this.#sequence;
+    const added = new Map<string, { points: number; logs: number; bytes: number }>();
+    for (const log of logs) {
+      const sum = added.get(log.accountId) ?? { points: 0, logs: 0, bytes: 0 };
+      sum.logs += 1;
+      sum.bytes += bytesOf(log);
+      added.set(log.accountId, sum);
+    }
     this.#logs.write(logs, () => {
       this.#sequence += 1;
       return this.#sequence;
     });
     this.#end = { ...this.#end, logs: this.#sequence };
     this.#statements.keepSequence.run(this.#sequence);
-    for (const [accountId, count] of added) this.#counts.add(accountId, 0, count);
+    for (const [accountId, sum] of added) this.#counts.add(accountId, sum, from);
   }
 
   #seriesOf(key: string[]): KnownSeries {
@@ -236,11 +256,30 @@ class Writer {
       this.#categories.clear();
       this.#marks.clear();
       this.#late.clear();
+      this.#arrivals.clear();
+      this.#removal.clear();
       this.#logs.rolledBack();
       this.#outbox.recount();
       throw error;
     }
   }
+}
+
+/** The bytes of texts in the points of each series. */
+function textBytesOf(series: readonly KnownSeries[], points: Float64Array, texts: Map<number, string>): Uint32Array {
+  const bytes = new Uint32Array(series.length);
+  for (const [point, text] of texts) {
+    const index = points[point * pointWidth] as number;
+    bytes[index] = (bytes[index] as number) + Buffer.byteLength(text);
+  }
+  return bytes;
+}
+
+/** What Arrivals counts of a log entry. */
+function bytesOf({ tags, message, code, details, custom }: LogRow): number {
+  let bytes = logBytes;
+  for (const text of [tags, message, code, details, custom]) if (text !== null) bytes += Buffer.byteLength(text);
+  return bytes;
 }
 
 function nameOf(key: string[]): string {

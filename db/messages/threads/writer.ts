@@ -35,7 +35,7 @@ export class SeriesWriter {
   #restart: NodeJS.Timeout | undefined;
   readonly #inFlight: Job[] = [];
   #closing = false;
-  #held: Held = { size: 0, outboxPending: 0 };
+  #held: Held = { size: 0, outboxPending: 0, largest: 0 };
   /** Told after each answer. */
   readonly #sized: () => void;
   #drained: (() => void) | undefined;
