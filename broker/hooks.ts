@@ -204,7 +204,10 @@ export class Hooks {
     if (decision.device) this.#note(live, 'publish', packet.topic, decision.rejection, decision.device);
     refusePublish(counters, decision.reason);
     const { connectionId } = live;
-    services.log.debug({ connectionId, clientId: live.client.id, topic: packet.topic }, 'PUBLISH refused');
+    // Once a minute for each client: a program in a loop would fill the log.
+    const level = live.refusals.count === 1 ? 'info' : 'debug';
+    const reason = reasonOf(decision.rejection);
+    services.log[level]({ connectionId, clientId: live.client.id, topic: packet.topic, reason }, 'PUBLISH refused');
     // Aedes goes on with the same packet, so the refused one has to become something harmless.
     if (decision.device) this.#parts.channels.rewrite(decision.device, packet, decision.rejection);
     else silence(packet);

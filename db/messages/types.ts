@@ -44,6 +44,8 @@ export interface LogEntry {
   severity: Severity;
   message: string | null;
   code: string | null;
+  /** Whether the code was sent as a number. */
+  codeIsNumber?: boolean;
   details: string | null;
   tags: string[];
   custom: Record<string, unknown> | null;
@@ -51,7 +53,10 @@ export interface LogEntry {
   byService: boolean;
 }
 export type NewLogEntry = Omit<LogEntry, 'byService'> & Partial<Pick<LogEntry, 'byService'>>;
-export type LogInput = Pick<LogEntry, 'time' | 'severity' | 'message' | 'code' | 'details' | 'tags' | 'custom'>;
+export type LogInput = Pick<
+  LogEntry,
+  'time' | 'severity' | 'message' | 'code' | 'codeIsNumber' | 'details' | 'tags' | 'custom'
+>;
 
 /** A place between two points of a series. */
 export interface Cursor {

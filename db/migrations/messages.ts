@@ -7,6 +7,7 @@ import * as oldestFirst from './messages-0005.js';
 import * as categoryMarks from './messages-0006.js';
 import * as missed from './messages-0007.js';
 import * as arrivals from './messages-0008.js';
+import * as numericCodes from './messages-0012.js';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
 export const messageMigrations: readonly Migration[] = [
@@ -18,4 +19,5 @@ export const messageMigrations: readonly Migration[] = [
   categoryMarks,
   missed,
   arrivals,
+  numericCodes,
 ];

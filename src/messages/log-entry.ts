@@ -43,3 +43,39 @@ export function showLog(entry: LogEntry): WireLog {
     byService,
   };
 }
+
+const milliseconds = (description: string) => Type.Integer({ description: `Milliseconds since 1970; ${description}` });
+/** An entry as a search shows it: what existing clients read, beside what GET shows. */
+export const sourceShape = Type.Object({
+  ...logShape.properties,
+  sourceId: Type.String({ description: 'The device.' }),
+  sourceType: Type.Literal('deviceId'),
+  deviceTemplateId: text,
+  organizationId: text,
+  sourceTimestamp: milliseconds('when it happened, as the source says.'),
+  serviceTimestamp: milliseconds('when the service got it.'),
+  code: Type.Union([Type.Number(), Type.String(), Type.Null()], { description: 'As it was sent.' }),
+  incidents: Type.Array(Type.Unknown()),
+});
+export type SearchedLog = Static<typeof sourceShape>;
+
+/** An entry as a search shows it; `place` is where the device stands now. */
+export function showSource(
+  entry: LogEntry,
+  place: { deviceTemplateId: string; organizationId: string | null } | undefined,
+): SearchedLog {
+  const { custom, ...shown } = showLog(entry);
+  const connected = custom?.connected;
+  return {
+    ...shown,
+    sourceId: entry.deviceId,
+    sourceType: 'deviceId',
+    deviceTemplateId: place?.deviceTemplateId ?? null,
+    organizationId: place?.organizationId ?? null,
+    sourceTimestamp: entry.time,
+    serviceTimestamp: entry.received,
+    code: entry.codeIsNumber ? Number(entry.code) : entry.code,
+    custom: typeof connected === 'boolean' ? { ...custom, connected: String(connected) } : custom,
+    incidents: [],
+  };
+}

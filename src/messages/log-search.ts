@@ -1,7 +1,13 @@
 /** POST /logs/search: entries of all devices in reach, asked for with a part of Elasticsearch's query language (decisions 7). */
 
 import { Type } from 'typebox';
-import { type LogCondition, mostFound, type TextField, textFields } from '../../db/messages/logs/search.js';
+import {
+  type LogCondition,
+  type LogOrder,
+  mostFound,
+  type TextField,
+  textFields,
+} from '../../db/messages/logs/search.js';
 import { wordsOf } from '../../db/messages/logs/terms.js';
 import type { MessageStore } from '../../db/messages/store.js';
 import { type LogQuestion, type Severity, severities, timeLimit } from '../../db/messages/store.js';
@@ -12,26 +18,28 @@ import { parseDate } from '../entity/values.js';
 import { invalid } from '../errors.js';
 import { type FairQueue, laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
-import { logShape, showLog, type WireLog } from './log-entry.js';
+import { type SearchedLog, showSource, sourceShape } from './log-entry.js';
 import { readSeverity } from './payload.js';
 
 const defaultSize = 10;
 const mostClauses = 32;
 const mostWords = 32;
+const mostTerms = 100;
 
 /** What is understood, by where it stands: an error names it. */
 const supported = {
   search: ['query', 'size', 'from', 'sort'],
   query: ['bool'],
   bool: ['must'],
-  clause: ['term', 'range', 'match'],
-  term: ['deviceId', 'severity', ...textFields, 'custom.<name>'],
+  clause: ['term', 'terms', 'range', 'match'],
+  term: ['deviceId', 'sourceId', 'severity', ...textFields, 'custom.<name>'],
+  terms: ['deviceId', 'sourceId', 'severity'],
   value: ['value'],
-  range: ['sourceTimestamp', 'received'],
+  range: ['sourceTimestamp', 'received', 'serviceTimestamp'],
   bound: ['gt', 'gte', 'lt', 'lte'],
   match: textFields,
   words: ['query', 'operator'],
-  sort: ['sourceTimestamp', '_score'],
+  sort: ['sourceTimestamp', 'serviceTimestamp', 'received', 'severity', 'code', 'deviceId', 'sourceId', '_score'],
   order: ['order (asc or desc; of _score desc alone)'],
 } as const satisfies Record<string, readonly string[]>;
 type Place = keyof typeof supported;
@@ -42,7 +50,7 @@ const body = Type.Object({
       description:
         '`{"bool":{"must":[clause, …]}}`, every entry when absent. A clause is `{"term":{field: value}}`, ' +
         '`{"range":{field: {gt|gte|lt|lte: date}}}` or `{"match":{field: words}}`, also `{"match":{field: {query, operator}}}` ' +
-        'with `or` (at least one of the words) or `and`. Fields of term: deviceId, severity, message, code, details, tags, ' +
+        'with `or` (at least one of the words) or `and`; `{"terms":{field: [value, …]}}` for deviceId and severity. sourceId is deviceId, serviceTimestamp is received. Fields of term: deviceId, severity, message, code, details, tags, ' +
         'custom.<name>; of range: sourceTimestamp, received; of match: message, code, details, tags.',
     }),
   ),
@@ -53,7 +61,7 @@ const body = Type.Object({
   sort: Type.Optional(
     Type.Unknown({
       description:
-        '`[{"sourceTimestamp":"desc"}]`, `asc`, or `["_score"]`; the best first with a match clause, else the newest.',
+        '`[{"sourceTimestamp":"desc"}]`, `asc`, or `["_score"]`; also by serviceTimestamp, severity (emergency first), code and deviceId, of the newest entries that fit; the best first with a match clause, else the newest.',
     }),
   ),
 });
@@ -63,7 +71,7 @@ const answer = Type.Object(
     hits: Type.Object({
       total: Type.Integer({ description: `${mostFound} when there are as many or more.` }),
       max_score: Type.Union([Type.Number(), Type.Null()]),
-      hits: Type.Array(Type.Object({ _id: Type.String(), _score: Type.Number(), _source: logShape })),
+      hits: Type.Array(Type.Object({ _id: Type.String(), _score: Type.Number(), _source: sourceShape })),
     }),
   },
   { description: 'Some of the entries that fit.' },
@@ -71,7 +79,7 @@ const answer = Type.Object(
 
 /** What is found, in the shape of Elasticsearch. */
 export interface SearchAnswer {
-  hits: { total: number; max_score: number | null; hits: Array<{ _id: string; _score: number; _source: WireLog }> };
+  hits: { total: number; max_score: number | null; hits: Array<{ _id: string; _score: number; _source: SearchedLog }> };
 }
 
 /** POST /logs/search; searches wait for their turn in `turns`. */
@@ -114,7 +122,11 @@ export async function searchLogs(
     hits: {
       total: found.total,
       max_score: found.total > 0 ? found.maxScore : null,
-      hits: hits.map(({ score, ...entry }) => ({ _id: entry.id, _score: score, _source: showLog(entry) })),
+      hits: hits.map(({ score, ...entry }) => ({
+        _id: entry.id,
+        _score: score,
+        _source: showSource(entry, access.placement(entry.deviceId)),
+      })),
     },
   };
 }
@@ -124,6 +136,7 @@ interface Part {
   condition?: LogCondition;
   deviceId?: string;
   severity?: Severity;
+  severities?: Severity[];
   range?: { from: number; to: number };
   never?: true;
 }
@@ -139,6 +152,11 @@ function readSearch(caller: Caller, asked: object): LogQuestion | undefined {
 
   const deviceIds = new Set(parts.flatMap(({ deviceId }) => deviceId ?? []));
   const levels = new Set(parts.flatMap(({ severity }) => severity ?? []));
+  const choices = parts.flatMap((part) => (part.severities ? [part.severities] : []));
+  const wanted = (levels.size > 0 ? [...levels] : severities).filter((level) =>
+    choices.every((of) => of.includes(level)),
+  );
+  if (wanted.length === 0) return undefined;
   const ranges = parts.flatMap(({ range }) => range ?? []);
   // An entry has one device and one severity.
   if (deviceIds.size > 1 || levels.size > 1) return undefined;
@@ -148,7 +166,7 @@ function readSearch(caller: Caller, asked: object): LogQuestion | undefined {
     scope: { accountId: caller.accountId, organizationIds: organizationsOf(caller), deviceId },
     from: Math.max(-timeLimit, ...ranges.map(({ from }) => from)),
     to: Math.min(timeLimit + 1, ...ranges.map(({ to }) => to)),
-    severities: levels.size > 0 ? [...levels] : severities,
+    severities: wanted,
     conditions,
     sort: order ?? (conditions.some(({ kind }) => kind === 'words') ? 'score' : 'newest'),
     offset: Number(offset),
@@ -178,10 +196,11 @@ function clausesOf(query: unknown): Array<{ path: string; clause: unknown }> {
 function readClause(path: string, given: unknown): Part {
   const [name, clause] = anOnly(path, given);
   const at = `${path}.${name}`;
-  if (name !== 'term' && name !== 'range' && name !== 'match') throw unsupported(at, 'clause');
+  if (name !== 'term' && name !== 'terms' && name !== 'range' && name !== 'match') throw unsupported(at, 'clause');
   const [field, value] = anOnly(at, clause);
   const where = `${at}.${field}`;
   if (name === 'term') return readTerm(where, field, value);
+  if (name === 'terms') return readTerms(where, field, value);
   if (name === 'range') return readRange(where, field, value);
   return readMatch(where, field, value);
 }
@@ -190,15 +209,30 @@ function readTerm(path: string, field: string, given: unknown): Part {
   const value = scalarOf(path, given, 'value');
   if (field.startsWith('custom.')) return { condition: { kind: 'custom', path: field.slice(7).split('.'), value } };
   if (isTextField(field)) return { condition: { kind: 'equals', field, value: String(value) } };
-  if (field === 'deviceId') return { deviceId: String(value) };
+  if (isDevice(field)) return { deviceId: String(value) };
   if (field !== 'severity') throw unsupported(path, 'term');
   const severity = readSeverity(value);
   if (!severity) throw invalid(path, `must be one of ${severities.join(', ')}`);
   return { severity };
 }
 
+/** Whose entries are meant: existing clients call a device the source. */
+function isDevice(field: string): boolean {
+  return field === 'deviceId' || field === 'sourceId';
+}
+
+function readTerms(path: string, field: string, given: unknown): Part {
+  if (!isDevice(field) && field !== 'severity') throw unsupported(path, 'terms');
+  if (!Array.isArray(given) || given.length > mostTerms) throw invalid(path, `must be a list of at most ${mostTerms}`);
+  const parts = given.map((value, index) => readTerm(`${path}.${index}`, field, value));
+  if (parts.length === 0) return { never: true };
+  if (field === 'severity') return { severities: parts.flatMap(({ severity }) => severity ?? []) };
+  return { condition: { kind: 'devices', ids: parts.flatMap(({ deviceId }) => deviceId ?? []) } };
+}
+
 function readRange(path: string, field: string, given: unknown): Part {
-  if (field !== 'sourceTimestamp' && field !== 'received') throw unsupported(path, 'range');
+  if (field !== 'sourceTimestamp' && field !== 'received' && field !== 'serviceTimestamp')
+    throw unsupported(path, 'range');
   const { gt, gte, lt, lte, ...rest } = anObject(path, given);
   refuseOthers(path, rest, 'bound');
   const bound = (name: string, value: unknown, beyond: number, open: number) =>
@@ -207,7 +241,7 @@ function readRange(path: string, field: string, given: unknown): Part {
     from: Math.max(bound('gt', gt, 1, -timeLimit), bound('gte', gte, 0, -timeLimit)),
     to: Math.min(bound('lt', lt, 0, timeLimit + 1), bound('lte', lte, 1, timeLimit + 1)),
   };
-  return field === 'received' ? { condition: { kind: 'received', ...range } } : { range };
+  return field !== 'sourceTimestamp' ? { condition: { kind: 'received', ...range } } : { range };
 }
 
 function readMatch(path: string, field: string, given: unknown): Part {
@@ -221,6 +255,16 @@ function readMatch(path: string, field: string, given: unknown): Part {
   return { condition: { kind: 'words', field, words, all: operator === 'and' } };
 }
 
+/** What is sorted by a column, by the names that a search has for it. */
+const columns: Record<string, LogOrder['by']> = {
+  serviceTimestamp: 'received',
+  received: 'received',
+  severity: 'severity',
+  code: 'code',
+  deviceId: 'deviceId',
+  sourceId: 'deviceId',
+};
+
 function readSort(given: unknown): LogQuestion['sort'] | undefined {
   if (given === undefined) return undefined;
   const keys = Array.isArray(given) ? given : [given];
@@ -233,7 +277,9 @@ function readSort(given: unknown): LogQuestion['sort'] | undefined {
   if (name === '_score' && order === 'desc') return 'score';
   if (name === 'sourceTimestamp' && order === 'desc') return 'newest';
   if (name === 'sourceTimestamp' && order === 'asc') return 'oldest';
-  throw unsupported(path, name === 'sourceTimestamp' || name === '_score' ? 'order' : 'sort');
+  const by = Object.hasOwn(columns, name) ? columns[name] : undefined;
+  if (by && (order === 'asc' || order === 'desc')) return { by, order };
+  throw unsupported(path, by || name === 'sourceTimestamp' || name === '_score' ? 'order' : 'sort');
 }
 
 // Reading what may be anything

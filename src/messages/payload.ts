@@ -418,6 +418,7 @@ export function readLogEntry(payload: Buffer, now: number): LogInput {
     severity: level ?? 'info',
     message: asText(message),
     code: asText(code),
+    ...(typeof code === 'number' && { codeIsNumber: true }),
     details: asText(details),
     tags: (Array.isArray(tags) ? tags : [tags]).map(asText).filter((tag) => tag !== null),
     custom: Object.keys(kept).length > 0 ? kept : null,

@@ -163,7 +163,7 @@ t.test('searching the logs of all devices', async (t) => {
       ],
       [{ query: { bool: { must: Array.from({ length: 33 }, () => ({ term: { code: 1 } })) } } }, 'query.bool.must'],
       [{ aggs: {} }, 'aggs'],
-      [{ sort: [{ received: 'desc' }] }, 'sort.received'],
+      [{ sort: [{ message: 'desc' }] }, 'sort.message'],
       [{ sort: [{ _score: 'asc' }] }, 'sort._score'],
       [{ sort: ['_score', 'sourceTimestamp'] }, 'sort'],
       [{ size: 1001 }, 'size'],
@@ -175,15 +175,18 @@ t.test('searching the logs of all devices', async (t) => {
     t.match(await service.http('POST', path, { body: {}, token: null }), { status: 401 });
     const said = async (body: object) =>
       (await search(body)).body.error.details[0].message.split('supported here: ')[1];
-    t.equal(await said(must({ wildcard: { message: 'p*' } })), 'term, range, match');
+    t.equal(await said(must({ wildcard: { message: 'p*' } })), 'term, terms, range, match');
     t.equal(
       await said(must({ term: { organizationId: 'x' } })),
-      'deviceId, severity, message, code, details, tags, custom.<name>',
+      'deviceId, sourceId, severity, message, code, details, tags, custom.<name>',
     );
-    t.equal(await said(must({ range: { severity: {} } })), 'sourceTimestamp, received');
+    t.equal(await said(must({ range: { severity: {} } })), 'sourceTimestamp, received, serviceTimestamp');
     t.equal(await said(must({ match: { severity: 'x' } })), 'message, code, details, tags');
     t.equal(await said({ aggs: {} }), 'query, size, from, sort');
-    t.equal(await said({ sort: ['received'] }), 'sourceTimestamp, _score');
+    t.equal(
+      await said({ sort: ['message'] }),
+      'sourceTimestamp, serviceTimestamp, received, severity, code, deviceId, sourceId, _score',
+    );
   });
 
   await t.test('old entries belong to whoever reaches the device now', async (t) => {
@@ -200,4 +203,60 @@ t.test('searching the logs of all devices', async (t) => {
     t.strictSame(await found([]), ['loose', 'foreign', 'again', 'hot'], 'nor does the trash show anything');
     t.equal((await hits({})).total, 4);
   });
+});
+
+t.test('existing clients search by sourceId, sort by more than time, and read what they know', async (t) => {
+  const service = await startService(t, { clock });
+  const organization = await service.organization();
+  const make = async () => (await service.device({ organizationId: organization.id })).device as Json;
+  const [one, two, three] = [await make(), await make(), await make()];
+  const write = (id: string, ...body: object[]) => service.ok('POST', `/api/v1/devices/${id}/logs`, { body });
+  await write(one.id, { message: 'a', code: 9, severity: 'error', sourceTimestamp: iso(3000) });
+  await write(two.id, { message: 'b', code: 10, severity: 'debug', sourceTimestamp: iso(1000) });
+  await write(three.id, { message: 'c', code: 'E1', severity: 'alert', sourceTimestamp: iso(2000) });
+  const found = async (must: unknown[], sort?: unknown): Promise<Json[]> =>
+    (
+      await service.ok('POST', path, { body: { query: { bool: { must } }, ...(sort !== undefined && { sort }) } })
+    ).hits.hits.map(({ _source }: Json) => _source);
+  const said = async (must: unknown[], sort?: unknown) =>
+    (await found(must, sort)).map(({ message }) => message).join('');
+  t.equal(await said([{ term: { sourceId: one.id } }]), 'a');
+  t.equal(await said([{ terms: { sourceId: [one.id, two.id, 'nothing'] } }]), 'ab');
+  t.equal(await said([{ terms: { deviceId: [] } }]), '');
+  t.equal(await said([{ terms: { severity: ['error', 'alert'] } }, { term: { severity: 'alert' } }]), 'c');
+  t.equal(await said([{ range: { serviceTimestamp: { gte: iso(0) } } }], [{ sourceTimestamp: 'asc' }]), 'bca');
+  for (const [sort, order] of [
+    [{ code: 'asc' }, 'abc'],
+    [{ code: 'desc' }, 'cba'],
+    [{ severity: 'asc' }, 'cab'],
+    [{ severity: { order: 'desc' } }, 'bac'],
+    [{ sourceId: 'asc' }, 'abc'],
+    [{ deviceId: 'desc' }, 'cba'],
+    [{ serviceTimestamp: 'desc' }, 'acb'],
+  ] as const)
+    t.equal(await said([], [sort]), order, JSON.stringify(sort));
+  t.equal((await service.http('POST', path, { body: { sort: ['_score', { code: 'asc' }] } })).status, 400);
+  t.equal((await service.http('POST', path, { body: { sort: [{ toString: 'asc' }] } })).status, 400);
+
+  const [source] = await found([{ term: { sourceId: one.id } }]);
+  t.match(source, {
+    deviceId: one.id,
+    sourceId: one.id,
+    sourceType: 'deviceId',
+    deviceTemplateId: one.deviceTemplateId,
+    organizationId: organization.id,
+    sourceTimestamp: start + 3000,
+    serviceTimestamp: start,
+    received: iso(0),
+    code: 9,
+    incidents: [],
+  });
+  t.equal((await found([{ term: { sourceId: three.id } }]))[0]?.code, 'E1');
+  const client = await service.connect({ deviceId: one.id, secret: await service.credential(one.id) });
+  await client.publishAsync(service.topic(one.id, '_log'), '{"message":"here"}', { qos: 1 });
+  const [lifecycle] = await found([{ term: { severity: 'lifecycle' } }]);
+  t.match(lifecycle, { custom: { connected: 'true' } }, 'a text');
+  const { logs } = await service.ok('GET', `/api/v1/devices/${one.id}/logs?severity=error`);
+  t.match(logs.results[0], { sourceTimestamp: iso(3000), code: '9' }, 'GET is as it was');
+  t.notOk('sourceId' in logs.results[0]);
 });

@@ -138,3 +138,24 @@ t.test('the form is shown, and PUT changes it for the next message', async (t) =
   t.match(await put(channelTemplate.version, 'json'), { status: 200, body: { channelTemplate: { payload: 'json' } } });
   t.equal(await send('csv', '{"x":1}'), 1);
 });
+
+t.test('a topic that is no channel: the accepted form is on _rejected, in the refusals and in the log', async (t) => {
+  const logLines: string[] = [];
+  const own = await startService(t, { logLines });
+  const { device, secret } = await own.device();
+  const board = await own.connect({ deviceId: device.id, secret });
+  await board.subscribeAsync(own.topic(device.id, '_rejected'));
+  const form = own.topic(device.id, '<channel>');
+  const rejected = nextMessage(board);
+  await board.publishAsync('test/topic', '1', { qos: 1 });
+  const { error, topic } = JSON.parse((await rejected).text);
+  t.equal(topic, 'test/topic');
+  t.same(error.details, [{ path: 'topic', message: `is not a channel topic; use ${form}` }]);
+  const { refusals } = await own.ok('GET', `/api/v1/devices/${device.id}/refusals`);
+  t.match(refusals.results[0].reason, form);
+  const line = logLines.map((text) => JSON.parse(text)).find(({ msg }) => msg === 'PUBLISH refused');
+  t.equal(line.level, 30, 'info');
+  t.match(line.reason, form);
+  const http = await own.http('POST', '/api/v1/messaging/publish/test/topic', { body: {} });
+  t.match(http.body.error.details, [{ path: 'topic', message: /\/d\/<device id>\/<channel>$/ }]);
+});

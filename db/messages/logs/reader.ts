@@ -5,7 +5,14 @@ import type Sqlite from 'better-sqlite3';
 import { openSqlite } from '../../sqlite/dialect.js';
 import { fold } from '../../sqlite/fold.js';
 import type { LogRow } from '../threads/protocol.js';
-import { type LogCondition, type LogSearch, type LogsFound, mostFound, type TextField } from './search.js';
+import {
+  type LogCondition,
+  type LogOrder,
+  type LogSearch,
+  type LogsFound,
+  mostFound,
+  type TextField,
+} from './search.js';
 import {
   accountTerm,
   deviceTerm,
@@ -28,7 +35,7 @@ const fewDevices = 200;
 type Row = LogRow & { sequence: number };
 /** What an index knows of an entry. */
 type Place = Pick<Row, 'sequence' | 'time' | 'deviceId'>;
-type Found = Place & { score: number };
+type Found = Place & { score: number; key?: string | number | null };
 type Reaches = (deviceId: string) => boolean;
 
 export class LogReader {
@@ -145,7 +152,7 @@ export class LogReader {
 
   #inOrder({ scope, from, to, severities, conditions, sort }: LogSearch): IterableIterator<Place | Row> {
     const order = sort === 'oldest' ? 'oldest' : 'newest';
-    const what = conditions.length > 0 ? 'rows' : 'places';
+    const what = conditions.length > 0 || typeof sort === 'object' ? 'rows' : 'places';
     const where = { from, to, levels: severities.reduce((mask, level) => mask | (1 << level), 0) };
     const { ofDevice, ofDevices, ofAccount } = this.#statements;
     const { deviceId } = scope;
@@ -157,10 +164,10 @@ export class LogReader {
     return ofAccount[what][order].iterate({ ...where, accountId });
   }
 
-  #accept({ conditions }: LogSearch, reaches: Reaches, place: Place | Row): Found | undefined {
+  #accept({ conditions, sort }: LogSearch, reaches: Reaches, place: Place | Row): Found | undefined {
     const { sequence, time, deviceId } = place;
     if (!reaches(deviceId)) return undefined;
-    if (conditions.length === 0) return { sequence, time, deviceId, score: 1 };
+    if (conditions.length === 0 && typeof sort !== 'object') return { sequence, time, deviceId, score: 1 };
     const row = 'id' in place ? place : this.#statements.row.get(sequence);
     if (!row) return undefined;
     let score = 0;
@@ -169,7 +176,8 @@ export class LogReader {
       if (part === 0) return undefined;
       score += part;
     }
-    return { sequence, time, deviceId, score };
+    const found = { sequence, time, deviceId, score: conditions.length === 0 ? 1 : score };
+    return typeof sort === 'object' ? { ...found, key: keyOf(sort.by, row) } : found;
   }
 
   /** Whose entries the caller may see: of live devices that stand where it reaches now. */
@@ -257,6 +265,8 @@ function termListsOf(condition: LogCondition): string[][] {
     }
     case 'custom':
       return [[valueTerm(condition.value)]];
+    case 'devices':
+      return [condition.ids.map(deviceTerm)];
     case 'received':
       return [];
   }
@@ -271,6 +281,8 @@ function scoreOf(condition: LogCondition, row: Row): number {
       return valuesOf(row, condition.field).includes(condition.value) ? 1 : 0;
     case 'custom':
       return customOf(row, condition.path) === condition.value ? 1 : 0;
+    case 'devices':
+      return condition.ids.includes(row.deviceId) ? 1 : 0;
     case 'received':
       return row.received >= condition.from && row.received < condition.to ? 1 : 0;
     case 'words': {
@@ -307,7 +319,22 @@ function sorted(places: Found[], sort: LogSearch['sort']): Found[] {
   const newest = (a: Found, b: Found) => b.time - a.time || b.sequence - a.sequence;
   if (sort === 'newest') return places.toSorted(newest);
   if (sort === 'oldest') return places.toSorted((a, b) => newest(b, a));
-  return places.toSorted((a, b) => b.score - a.score || newest(a, b));
+  if (sort === 'score') return places.toSorted((a, b) => b.score - a.score || newest(a, b));
+  const direction = sort.order === 'asc' ? 1 : -1;
+  return places.toSorted((a, b) => compareKeys(a.key, b.key, direction) || newest(a, b));
+}
+
+/** What an entry is sorted by: a code that was sent as a number is one. */
+function keyOf(by: LogOrder['by'], row: Row): string | number | null {
+  return by === 'code' && row.codeIsNumber === 1 ? Number(row.code) : row[by];
+}
+
+/** Numbers before texts, and what there is none of last in both directions. */
+function compareKeys(a: Found['key'] = null, b: Found['key'] = null, direction: 1 | -1): number {
+  if (a === b) return 0;
+  if (a === null || b === null) return a === null ? 1 : -1;
+  const isLess = typeof a === typeof b ? a < b : typeof a === 'number';
+  return isLess ? -direction : direction;
 }
 
 function withoutSequence({ sequence: _, ...row }: Row): LogRow {

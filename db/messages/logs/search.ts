@@ -16,6 +16,7 @@ export type LogCondition =
   | { kind: 'custom'; path: readonly string[]; value: string | number | boolean | null }
   /** One of the words, or all of them; what is found has a score. */
   | { kind: 'words'; field: TextField; words: readonly string[]; all: boolean }
+  | { kind: 'devices'; ids: readonly string[] }
   /** In milliseconds; `from` inclusive, `to` exclusive. */
   | { kind: 'received'; from: number; to: number };
 
@@ -24,6 +25,12 @@ export type LogScope =
   | { deviceId: string }
   | { accountId: string; organizationIds: readonly string[] | undefined; deviceId: string | undefined };
 
+/** By a column, of the newest entries that fit; those of one value newest first. What has no value comes last. */
+export interface LogOrder {
+  by: 'received' | 'severity' | 'code' | 'deviceId';
+  order: 'asc' | 'desc';
+}
+
 /** `from` inclusive and `to` exclusive on the source time, `severities` as they are stored. */
 export interface LogSearch {
   scope: LogScope;
@@ -31,7 +38,7 @@ export interface LogSearch {
   to: number;
   severities: readonly number[];
   conditions: readonly LogCondition[];
-  sort: 'newest' | 'oldest' | 'score';
+  sort: 'newest' | 'oldest' | 'score' | LogOrder;
   offset: number;
   limit: number;
 }

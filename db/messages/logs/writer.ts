@@ -29,7 +29,7 @@ export class LogWriter {
   write(logs: readonly LogRow[], next: () => number): void {
     for (const log of logs) {
       this.#last = next();
-      this.#statements.add.run({ ...log, sequence: this.#last });
+      this.#statements.add.run({ codeIsNumber: 0, ...log, sequence: this.#last });
     }
     this.indexSome();
   }
@@ -87,8 +87,8 @@ function prepare(file: Sqlite.Database) {
     indexed: file.prepare<[], number>(`SELECT "value" FROM "counters" WHERE "name" = 'logsIndexed'`).pluck(),
     keepIndexed: file.prepare<[number]>(`UPDATE "counters" SET "value" = ? WHERE "name" = 'logsIndexed'`),
     add: file.prepare<[LogRow & { sequence: number }]>(
-      `INSERT INTO "logs" ("sequence", "id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom", "byService")
-       VALUES (@sequence, @id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom, @byService)`,
+      `INSERT INTO "logs" ("sequence", "id", "accountId", "deviceId", "time", "received", "severity", "message", "code", "details", "tags", "custom", "byService", "codeIsNumber")
+       VALUES (@sequence, @id, @accountId, @deviceId, @time, @received, @severity, @message, @code, @details, @tags, @custom, @byService, @codeIsNumber)`,
     ),
     waiting: file.prepare<[number], LogRow & { sequence: number }>(
       'SELECT * FROM "logs" WHERE "sequence" > ? ORDER BY "sequence" LIMIT 1',

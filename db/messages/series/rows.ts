@@ -147,7 +147,21 @@ export function toLogRow(entry: NewLogEntry): LogRow | Error {
   try {
     const json = { tags: JSON.stringify(tags), custom: custom && JSON.stringify(custom) };
     const byService = entry.byService ? 1 : 0;
-    return { id, accountId, deviceId, time, received, severity, message, code, details, ...json, byService };
+    const codeIsNumber = entry.codeIsNumber ? 1 : 0;
+    return {
+      id,
+      accountId,
+      deviceId,
+      time,
+      received,
+      severity,
+      message,
+      code,
+      codeIsNumber,
+      details,
+      ...json,
+      byService,
+    };
   } catch (error) {
     return error as Error;
   }
@@ -159,5 +173,6 @@ export function fromLogRow(row: LogRow): LogEntry {
   const tags = JSON.parse(row.tags) as string[];
   const custom = row.custom === null ? null : (JSON.parse(row.custom) as Record<string, unknown>);
   const byService = row.byService === 1;
-  return { id, accountId, deviceId, time, received, severity, message, code, details, tags, custom, byService };
+  const entry = { id, accountId, deviceId, time, received, severity, message, code, details, tags, custom, byService };
+  return row.codeIsNumber === 1 ? { ...entry, codeIsNumber: true } : entry;
 }

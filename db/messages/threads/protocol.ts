@@ -13,6 +13,8 @@ export interface LogRow {
   severity: number;
   message: string | null;
   code: string | null;
+  /** 1 for a code that was sent as a number. */
+  codeIsNumber?: number;
   details: string | null;
   tags: string;
   custom: string | null;
