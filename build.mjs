@@ -17,6 +17,7 @@ const product = [
   'src/main.ts',
   'src/cli.ts',
   'src/factory/provisioning/equip-worker.ts',
+  'src/factory/results/label-worker.ts',
   'src/messages/payload-worker.ts',
   'db/sqlite/writer-thread-worker.ts',
   'db/messages/threads/reader-worker.ts',

@@ -22,6 +22,8 @@ import { LetterLimits } from './emails/limits.js';
 import type { Mail, Sms } from './emails/mail.js';
 import { Fields } from './entity/fields.js';
 import { Jobs } from './factory/jobs/engine.js';
+import { LabelDrawer } from './factory/results/label-drawer.js';
+import { FairQueue } from './fair-queue.js';
 import { Health } from './http/health.js';
 import { SecretAnswers } from './http/idempotency.js';
 import { Revocations } from './http/revocations.js';
@@ -43,6 +45,10 @@ import { checkSecret, isInForce, knownGeneration } from './registry/credentials/
 import { Overlaps } from './registry/credentials/overlaps.js';
 import { readState, setState } from './registry/devices/state.js';
 
+/** Rows of an ordinary piece of a list, and pieces that may wait. */
+const ordinaryRead = 50;
+const mostReads = { ofCaller: 1000, ofAccount: 4000 };
+
 /** What every resource is given. */
 export interface Context {
   config: Config;
@@ -56,6 +62,9 @@ export interface Context {
   retention: Retention;
   keeping: Keeping;
   payloads: PayloadReader;
+  labels: LabelDrawer;
+  /** Pieces of long lists and exports: one is made at a time. */
+  reads: FairQueue;
   bridges: Bridges;
   access: Access;
   fields: Fields;
@@ -120,6 +129,8 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       depth: config.mqtt.maxDepth || Number.POSITIVE_INFINITY,
     });
     closers.push(() => payloads.close());
+    const labels = new LabelDrawer();
+    closers.push(() => labels.close());
     const tokens = await Tokens.open(join(config.dataDir, 'keys'), clock);
     const passwords = new Passwords();
     const access = new Access(registry);
@@ -153,6 +164,8 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       retention,
       keeping,
       payloads,
+      labels,
+      reads: new FairQueue(1, { quantum: ordinaryRead, most: mostReads }),
       bridges,
       access,
       fields,

@@ -7,6 +7,7 @@ import type { EntityTable, Row } from '../../db/registry/records.js';
 import { Slices } from '../../db/sqlite/slices.js';
 import type { Access, Caller } from '../access.js';
 import { PlatformError } from '../errors.js';
+import { type FairQueue, laneOf } from '../fair-queue.js';
 import type { Sessions } from '../identity/sessions/sessions.js';
 import { currentCaller } from './authorized-write.js';
 import { isReached, named, shared } from './verbs.js';
@@ -19,6 +20,8 @@ export type ListServices = {
   registry: Pick<Registry, 'query'>;
   access: Access;
   sessions: Sessions;
+  /** What is read and shown of long pages takes turns here. */
+  reads: FairQueue;
 };
 
 /** Where a row of a page is found, and how many bytes its field values have. */
@@ -31,6 +34,8 @@ export interface RowPlace {
 export interface RowSlice<T extends EntityTable> {
   caller: Caller;
   rows: Row<T>[];
+  /** Does work on it when it is the caller's turn. */
+  inTurn<R>(work: () => Promise<R>): Promise<R>;
 }
 
 /**
@@ -49,13 +54,15 @@ export async function* readSlices<T extends EntityTable>(
     const current = from === 0 ? caller : currentCaller(services, caller);
     if (current?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
     from += ids.length;
-    yield { caller: current, rows: await readRows(services, current, table, state, ids) };
+    const inTurn = <R>(work: () => Promise<R>) => services.reads.run(laneOf(caller), ids.length, work);
+    const rows = await inTurn(() => readRows(services, current, table, state, ids));
+    yield { caller: current, rows, inTurn };
   }
 }
 
 /** A page that has been read whole, as slices. */
 export async function* oneSlice<T extends EntityTable>(caller: Caller, rows: Row<T>[]): AsyncGenerator<RowSlice<T>> {
-  yield { caller, rows };
+  yield { caller, rows, inTurn: (work) => work() };
 }
 
 /** Shows each row as `prepare` says, which is called once for each slice. No step is longer than one row. */
@@ -64,12 +71,17 @@ export async function* showSlices<T extends EntityTable, W>(
   prepare: (caller: Caller, rows: Row<T>[]) => ((row: Row<T>) => W) | Promise<(row: Row<T>) => W>,
 ): AsyncGenerator<W> {
   const turns = new Slices();
-  for await (const { caller, rows } of slices) {
-    const show = await prepare(caller, rows);
-    for (const row of rows) {
-      yield show(row);
-      await turns.step();
-    }
+  for await (const { caller, rows, inTurn } of slices) {
+    // All of a slice in one turn: whoever takes the rows may be slow, and must not keep the turn.
+    const shown: W[] = [];
+    await inTurn(async () => {
+      const show = await prepare(caller, rows);
+      for (const row of rows) {
+        shown.push(show(row));
+        await turns.step();
+      }
+    });
+    yield* shown;
   }
 }
 

@@ -14,6 +14,7 @@ import { sumUp } from './rollups.js';
 import {
   demandStill,
   findSeries,
+  readInTurn,
   readRange,
   type SeriesQuery,
   type Services,
@@ -83,8 +84,14 @@ export function exportSeries(
     if (form.head) yield form.head;
     for (let after: Cursor | undefined; key; ) {
       const range: Range = { from, to, order: query.order ?? 'asc', limit: pointsAtOnce, ...(after && { after }) };
-      const points = await services.messages.page(key, range, query.category);
-      const piece = points.map(line).join('');
+      const [points, piece] = await readInTurn(
+        services,
+        caller,
+        key,
+        range,
+        query.category,
+        (found) => [found, found.map(line).join('')] as const,
+      );
       if (piece) yield piece;
       after = points.at(-1);
       if (points.length < pointsAtOnce) return;

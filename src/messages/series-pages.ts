@@ -1,11 +1,12 @@
 /** Points of a channel in pages, and the latest ones (decisions 7). */
-import { type Cursor, everything, type Range, timeLimit } from '../../db/messages/store.js';
+import { type Cursor, everything, type Range, type StoredPoint, timeLimit } from '../../db/messages/store.js';
 import type { Caller } from '../access.js';
 import { invalid } from '../errors.js';
 import {
   defaultPageSize,
   findSeries,
   group,
+  readInTurn,
   readRange,
   type SeriesAnswer,
   type SeriesQuery,
@@ -33,8 +34,9 @@ export async function readPage(
 
   // One more than the page says whether there is a next one.
   const range: Range = { from, to, order, limit: pageSize + 1, ...(token && { after: token.after }) };
-  const found = key ? await services.messages.page(key, range, category) : [];
-  const page = found.slice(0, pageSize);
+  const { found, page, shown } = await (key
+    ? readInTurn(services, caller, key, range, category, (points) => take(points, pageSize, query))
+    : take([], pageSize, query));
   const last = page.at(-1);
   return {
     meta: {
@@ -44,7 +46,7 @@ export async function readPage(
       count: page.length,
       pagingToken: last && found.length > pageSize ? formatToken({ after: last, from, to }) : null,
     },
-    result: group(page.map(showPoints(query)), query),
+    result: group(shown, query),
   };
 }
 
@@ -58,12 +60,20 @@ export async function readLatest(
   const started = performance.now();
   const key = findSeries(services, caller, topic);
   const range: Range = { ...everything, order: 'desc', limit: query.pageSize ?? defaultPageSize };
-  const page = key ? await services.messages.page(key, range, query.category) : [];
+  const { page, shown } = await (key
+    ? readInTurn(services, caller, key, range, query.category, (points) => take(points, range.limit, query))
+    : take([], range.limit, query));
   const timeSpent = Math.round(performance.now() - started);
   return {
     meta: { timeSpent, start: null, end: null, count: page.length, pagingToken: null },
-    result: group(page.map(showPoints(query)), query),
+    result: group(shown, query),
   };
+}
+
+/** The points of a page among those that were found, and as they are shown. */
+function take(found: StoredPoint[], size: number, query: SeriesQuery) {
+  const page = found.slice(0, size);
+  return { found, page, shown: page.map(showPoints(query)) };
 }
 
 /** Where the next page begins: after the last point of this one, whatever arrives meanwhile. */

@@ -2,7 +2,7 @@
 
 import { type Static, type TObject, Type } from 'typebox';
 import { aggregates } from '../../db/messages/series/ranges.js';
-import type { MessageStore, Point, SeriesKey } from '../../db/messages/store.js';
+import type { MessageStore, Point, Range, SeriesKey, StoredPoint } from '../../db/messages/store.js';
 import type { Placement } from '../../db/registry/index.js';
 import type { Access, Caller, Channel } from '../access.js';
 import type { Clock } from '../clock.js';
@@ -11,6 +11,7 @@ import { currentCaller } from '../entity/authorized-write.js';
 import { oneOf } from '../entity/listing.js';
 import { metaShape } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
+import { type FairQueue, laneOf } from '../fair-queue.js';
 import type { Sessions } from '../identity/sessions/sessions.js';
 import { parseTopic } from '../topics.js';
 import { isoDates } from './iso-dates.js';
@@ -138,7 +139,14 @@ export interface SeriesAnswer {
   result: Group[];
 }
 
-export type Services = { config: Config; access: Access; messages: MessageStore; sessions: Sessions; clock: Clock };
+export type Services = {
+  reads: FairQueue;
+  config: Config;
+  access: Access;
+  messages: MessageStore;
+  sessions: Sessions;
+  clock: Clock;
+};
 
 /**
  * The series behind a topic that the caller may hear; undefined when the channel stores nothing.
@@ -178,6 +186,27 @@ export function demandStill(services: Services, caller: Caller, topic: string): 
   const current = currentCaller(services, caller);
   if (!current) throw new PlatformError('tokenInvalid');
   findSeries(services, current, topic);
+}
+
+/** Points up to which a page is read without waiting for a turn, and points that take as long as a row of a list. */
+const shortPage = 100;
+const pointsOfRow = 20;
+
+/**
+ * Points of a range, `show`n when it is the caller's turn. Those of one category are looked for over many turns of the event
+ * loop, for which nobody else waits.
+ */
+export async function readInTurn<R>(
+  { messages, reads }: Pick<Services, 'messages' | 'reads'>,
+  caller: Caller,
+  key: SeriesKey,
+  range: Range,
+  category: string | undefined,
+  show: (points: StoredPoint[]) => R,
+): Promise<R> {
+  if (category !== undefined) return show(await messages.page(key, range, category));
+  if (range.limit <= shortPage + 1) return show(await messages.page(key, range));
+  return reads.run(laneOf(caller), range.limit / pointsOfRow, async () => show(await messages.page(key, range)));
 }
 
 /** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */

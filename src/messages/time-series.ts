@@ -5,6 +5,7 @@ import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { metaWith, nameIgnored } from '../entity/routes.js';
 import { invalid } from '../errors.js';
+import { FairQueue, laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
 import { readRollup } from './rollups.js';
@@ -30,8 +31,12 @@ const answer = {
   },
 };
 
+/** Rollups that sum up at once: each looks at a whole range, over many turns of the event loop. */
+const rollupsAtOnce = { ofAll: 4, ofAccount: 2 };
+
 /** GET /data/{topic} and /data/{topic}/latest. */
 export function timeSeriesRoutes(app: App, ctx: Context): void {
+  const sums = new FairQueue(rollupsAtOnce.ofAll, { perAccount: rollupsAtOnce.ofAccount });
   app.get(
     '/data/*',
     {
@@ -59,7 +64,7 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
         const ignored = nameIgnored(request, reply, rollup === undefined ? heeds.page : heeds.rollup);
         const answer = await (rollup === undefined
           ? readPage(ctx, caller, topic, query)
-          : readRollup(ctx, caller, topic, rollup, query));
+          : sums.run(laneOf(caller), 1, () => readRollup(ctx, caller, topic, rollup, query)));
         return explained(ctx, caller, topic, answer, ignored);
       }
       if (isInsideBatch(request)) throw invalid('format', 'must be json in a batch');
@@ -67,7 +72,7 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
       const { headers, body } =
         rollup === undefined
           ? exportSeries(ctx, caller, topic, format, query)
-          : await exportRollup(ctx, caller, topic, format, rollup, query);
+          : await sums.run(laneOf(caller), 1, () => exportRollup(ctx, caller, topic, format, rollup, query));
       return reply.headers(headers).send(body);
     },
   );

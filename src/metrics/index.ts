@@ -26,7 +26,10 @@ export function metricsRoutes(
     | 'config'
     | 'health'
     | 'jobs'
+    | 'labels'
     | 'keeping'
+    | 'payloads'
+    | 'reads'
     | 'messages'
     | 'passwords'
     | 'registry'
@@ -61,11 +64,17 @@ function queueMetrics(
   {
     broker,
     jobs,
+    labels,
     messages,
     passwords,
+    payloads,
+    reads,
     registry: entities,
     secrets,
-  }: Pick<Context, 'broker' | 'jobs' | 'messages' | 'passwords' | 'registry' | 'secrets'>,
+  }: Pick<
+    Context,
+    'broker' | 'jobs' | 'labels' | 'messages' | 'passwords' | 'payloads' | 'reads' | 'registry' | 'secrets'
+  >,
 ): void {
   gauge(registry, 'slipway_jobs_running', 'Jobs at work.', () => jobs.running);
   gaugeBy(registry, 'slipway_queue_depth', 'What waits in a queue.', ['queue'], async () => {
@@ -78,6 +87,9 @@ function queueMetrics(
       registry_writer: entities.writer.waiting,
       secret_hashing: secrets.waiting,
       login_hashing: passwords.waiting,
+      payload_reading: payloads.waiting,
+      label_drawing: labels.waiting,
+      large_reads: reads.waiting,
     };
     return Object.entries(depths).map(([queue, depth]) => [{ queue }, depth]);
   });

@@ -11,6 +11,7 @@ import type { Context } from '../../context.js';
 import { demandPage, oneOf } from '../../entity/listing.js';
 import { idParams, listResponse, type metaShape, metaWith, nameIgnored } from '../../entity/routes.js';
 import { invalid, PlatformError } from '../../errors.js';
+import { laneOf } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';
 import { eventsAnswer, sendEvents } from '../../http/events.js';
@@ -224,7 +225,9 @@ function fetchingRoutes(app: App, ctx: Context): void {
     },
     (request, reply) =>
       send(ctx, request, reply, `labels/${request.query.format ?? 'svg'}`, (units) =>
-        labelFile(request.query.format ?? 'svg', units),
+        labelFile(request.query.format ?? 'svg', units, (drawing, label) =>
+          ctx.labels.draw(laneOf(request.caller), drawing, label),
+        ),
       ),
   );
   app.post(

@@ -5,12 +5,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import yazl from 'yazl';
 import type { FlashFormat, Label, Unit } from '../provisioning/unit.js';
 import { csvCell, flashFile } from './formats.js';
-import { labelPng, labelSheet, labelSvg } from './labels.js';
+import type { Drawing, LabelAnswer } from './label-drawer.js';
+import { labelSheet } from './labels.js';
 
 export const resultFormats = ['csv', 'ndjson', 'json', 'env', 'c-header', 'esp-nvs-csv'] as const;
 export type ResultFormat = (typeof resultFormats)[number];
 export const labelFormats = ['svg', 'png', 'html'] as const;
 export type LabelFormat = (typeof labelFormats)[number];
+
+type Draw = (drawing: Drawing, label: Label) => Promise<LabelAnswer>;
 
 /** What is sent. */
 export interface Download {
@@ -42,11 +45,11 @@ export function resultFile(format: ResultFormat, units: AsyncIterable<Unit>): Do
   }
 }
 
-/** The labels of the units. */
-export function labelFile(format: LabelFormat, units: AsyncIterable<Unit>): Download {
+/** The labels of the units, each drawn by `draw`. */
+export function labelFile(format: LabelFormat, units: AsyncIterable<Unit>, draw: Draw): Download {
   if (format === 'html')
-    return { type: 'text/html; charset=utf-8', extension: 'html', body: streamOf(labelSheet(labelsOf(units))) };
-  return zipOf(labelFiles(format, units));
+    return { type: 'text/html; charset=utf-8', extension: 'html', body: streamOf(labelSheet(labelsOf(units), draw)) };
+  return zipOf(labelFiles(format, units, draw));
 }
 
 function streamOf(pieces: AsyncIterable<string>): Readable {
@@ -101,9 +104,11 @@ async function* flashFiles(format: FlashFormat, units: AsyncIterable<Unit>): Asy
   }
 }
 
-async function* labelFiles(format: 'svg' | 'png', units: AsyncIterable<Unit>): AsyncGenerator<Entry> {
+async function* labelFiles(format: 'svg' | 'png', units: AsyncIterable<Unit>, draw: Draw): AsyncGenerator<Entry> {
   for await (const unit of units) {
-    const content = format === 'svg' ? Buffer.from(await labelSvg(labelOf(unit))) : await labelPng(labelOf(unit));
+    const drawn = await draw(format, labelOf(unit));
+    const content =
+      typeof drawn === 'string' ? Buffer.from(drawn) : Buffer.from(drawn.buffer, drawn.byteOffset, drawn.byteLength);
     yield { name: `${nameOf(unit)}.${format}`, content };
   }
 }

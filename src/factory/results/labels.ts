@@ -2,6 +2,7 @@
 import type { QRCodeToStringOptions } from 'qrcode';
 import { Slices } from '../../../db/sqlite/slices.js';
 import type { Label } from '../provisioning/unit.js';
+import type { Drawing, LabelAnswer } from './label-drawer.js';
 
 /** Readable when a quarter of the code is scratched away. */
 const code = { errorCorrectionLevel: 'Q', margin: 4 } as const;
@@ -26,14 +27,22 @@ export async function labelPng(label: Label): Promise<Buffer> {
   return (await qrCode()).toBuffer(label.claimUrl, { ...code, type: 'png', scale: 8 });
 }
 
+/** Draws where it is called. */
+export function drawLabel(drawing: Drawing, label: Label): Promise<LabelAnswer> {
+  return { svg: labelSvg, png: labelPng, square: qrSquare }[drawing](label);
+}
+
 /** All labels as one page to print on A4, three in a row, eight rows a sheet; it needs no script and nothing from elsewhere. */
-export async function* labelSheet(labels: AsyncIterable<Label>): AsyncIterable<string> {
+export async function* labelSheet(
+  labels: AsyncIterable<Label>,
+  draw: (drawing: Drawing, label: Label) => Promise<LabelAnswer> = drawLabel,
+): AsyncIterable<string> {
   yield sheetHead;
   const slices = new Slices();
   for await (const label of labels) {
     await slices.step();
     const { serialNumber, associationCode, deviceId } = label;
-    yield `<figure>${await qrSquare(label)}<figcaption><b>${escaped(serialNumber)}</b><span>${escaped(associationCode)}</span><small>${escaped(deviceId)}</small></figcaption></figure>\n`;
+    yield `<figure>${await draw('square', label)}<figcaption><b>${escaped(serialNumber)}</b><span>${escaped(associationCode)}</span><small>${escaped(deviceId)}</small></figcaption></figure>\n`;
   }
   yield '</main></body></html>\n';
 }

@@ -1,0 +1,50 @@
+/** Long reading is shared: what one account reads in bulk does not make another wait, and drawing is not done by the event loop. */
+import t from 'tap';
+import { download, postRows, provision } from '../support/jobs.js';
+import { type Service, startService } from '../support/service.js';
+
+const rows = (count: number) => Array.from({ length: count }, (_, n) => ({ serialNumber: `R-${n}` }));
+
+/** Devices of another account, and its token. */
+async function neighbour(service: Service, count: number): Promise<{ accountId: string; token: string }> {
+  const { accountId, admin: token } = await service.account();
+  const made = await postRows(service, rows(count), '', { token });
+  for (;;) {
+    const { job } = await service.ok('GET', `/api/v1/provisioning/jobs/${made.body.job.id}`, { token });
+    if (job.state === 'succeeded') return { accountId, token };
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+t.test('a page of another account does not wait for all the long pages of one that reads in bulk', async (t) => {
+  const service = await startService(t);
+  await provision(service, rows(1000));
+  const other = await neighbour(service, 60);
+  let bulk = 0;
+  const path = (accountId: string, pageSize: number) =>
+    `/api/v1/devices?accountId=${accountId}&pageSize=${pageSize}&expand=device-template`;
+  const reading = Array.from({ length: 12 }, async () => {
+    const body = await service.ok('GET', path(service.accountId, 1000));
+    t.equal(body.devices.results.length, 1000);
+    bulk += 1;
+  });
+  await reading[0];
+  const before = bulk;
+  const body = await service.ok('GET', path(other.accountId, 60), { token: other.token });
+  t.equal(body.devices.results.length, 60);
+  t.ok(bulk - before <= 6, `${bulk - before} pages of 1,000 devices came before one of 60 of a neighbour, of 11`);
+  await Promise.all(reading);
+});
+
+t.test('labels are drawn by a thread: the event loop has time for others', async (t) => {
+  const service = await startService(t, { env: { SLIPWAY_CLAIM_URL: `https://example.com/${'c'.repeat(900)}` } });
+  const { id } = await provision(service, rows(25));
+  const path = `/api/v1/provisioning/jobs/${id}/labels?format=png`;
+  await (await download(service, path)).arrayBuffer();
+  const before = performance.eventLoopUtilization();
+  const answer = await download(service, path);
+  t.equal(answer.status, 200);
+  t.ok((await answer.arrayBuffer()).byteLength > 10_000);
+  const { utilization } = performance.eventLoopUtilization(before);
+  t.ok(utilization < 0.7, `of the event loop ${Math.round(100 * utilization)} % were used while labels were drawn`);
+});
