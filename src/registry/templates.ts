@@ -9,7 +9,7 @@ import { writeAs } from '../entity/authorized-write.js';
 import { childCounts, hasChildren, readNames } from '../entity/expand.js';
 import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
 import { entityRoutes } from '../entity/routes.js';
-import { showSlices } from '../entity/row-slices.js';
+import { type ListServices, showSlices } from '../entity/row-slices.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   change,
@@ -25,7 +25,6 @@ import {
 } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
-import type { Sessions } from '../identity/sessions/sessions.js';
 import { serviceChannels } from './accounts.js';
 import {
   deviceTemplateShape,
@@ -110,7 +109,7 @@ export async function templateFor(
   return id === undefined ? defaultTemplate(db, table, accountId) : demandReference(db, table, accountId, id, path);
 }
 
-type Needed = ShowContext & { registry: Registry; clock: Clock; sessions: Sessions };
+type Needed = ShowContext & ListServices & { registry: Registry; clock: Clock };
 
 export function templateRoutes(app: App, ctx: Needed): void {
   for (const kind of kinds) mountTemplates(app, ctx, kind);
