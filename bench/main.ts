@@ -17,6 +17,7 @@ import { measureMoves } from './move.js';
 import { measureOne } from './one.js';
 import { processes } from './processes.js';
 import { measureProvisioning } from './provision.js';
+import { measureQos } from './qos.js';
 import { measureReconnect } from './reconnect.js';
 import { writeReport } from './report.js';
 import { begin, loadNow, sayResults, writeResults } from './results.js';
@@ -54,6 +55,7 @@ const others: Record<string, Listed> = {
   logins: { shows: 'what logins cost others, and what their time tells', run: measureLogins },
   move: { shows: 'an organization with many devices moves under live connections', run: measureMoves },
   one: { shows: 'one unit by a process of its own, as a line makes it', run: measureOne },
+  qos: { shows: 'what a message costs at QoS 0, 1 and 2', run: measureQos },
   logs: { shows: 'a million log entries: stored, paged, searched', run: measureLogs },
 };
 const scenarios = { ...figures, ...others };

@@ -9,8 +9,10 @@ export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload'> & { payload: B
 /** A PUBLISH on its way through the hooks; `authorizePublish` may rewrite it before it is delivered. */
 export type Incoming = PublishPacket & { payload: Buffer };
 
-/** A message on its way to one subscriber. */
-export type Outgoing = AedesPublishPacket;
+/** A message on its way to one subscriber; `nl` when one that sent it must not get it back. */
+export type Outgoing = AedesPublishPacket & { clientId?: string; nl?: boolean };
+
+type Deliver = (packet: Outgoing, done: (error?: Error) => void) => void;
 
 export interface BrokerClient extends Client {
   /** Ours, from preConnect on; undefined before CONNECT. */
@@ -21,12 +23,24 @@ export interface BrokerClient extends Client {
   _will: Will | null;
   /** The packet id that the next message gets. */
   _nextId: number;
+  /** Whether a DISCONNECT has come: then the will is void. */
+  _disconnected: boolean;
+  /** Ends the connection; `_keepaliveInterval` is milliseconds, or 0 and less for none. */
+  readonly _keepaliveTimer: NodeJS.Timeout | null;
+  readonly _keepaliveInterval: number;
+  /** What is done with a message for this client, by the QoS of the subscription. */
+  deliver0: Deliver;
+  deliverQoS: Deliver;
+  /** Calls back when the socket has drained; ends the connection when it does not in time. */
+  waitForDrain(done: (error?: Error) => void): void;
   readonly subscriptions: Readonly<Record<string, { qos: 0 | 1 | 2 }>>;
 }
 
 export interface BrokerCore extends Aedes {
   /** The counter of the last message. */
   counter: number;
+  /** Hands a message of this client on to its subscribers. */
+  publish: Aedes['publish'] & ((packet: Incoming, client: BrokerClient, done: (error?: Error) => void) => void);
   /** Forgets a client that was registered although it had been closed. */
   deleteClient(clientId: string): void;
 }
@@ -55,7 +69,21 @@ export interface LiveClient {
   highestQos: 0 | 1 | 2;
   /** Refused packets since `since` (milliseconds); the window is a minute. */
   refusals: { since: number; count: number };
+  /** The order of what is answered to this client, and of its messages to others. */
   readonly turns: Turns;
+  /** The order of the messages to this client. */
+  readonly leaving: Turns;
+  /** The counter of the last message that this client has been offered. */
+  lastHeard: number;
+  /** What the client has to answer next to a message that it has been sent, by packet id. */
+  readonly sent: Map<number, 'puback' | 'pubrec' | 'pubcomp'>;
+  /** QoS 2 messages of this connection that wait for their PUBREL. */
+  readonly unreleased: Set<number>;
+  /** Filters of the SUBSCRIBE under way that were refused, and who hears when all of it has been answered. */
+  readonly refusedFilters: Set<string>;
+  whenSubscribed: (() => void) | undefined;
+  /** Whether a stored session was found. */
+  sessionPresent: boolean;
 }
 
 export interface ProvenIdentity {

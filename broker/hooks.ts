@@ -16,7 +16,8 @@ import type { Listeners } from './connections/listeners.js';
 import type { ControlTopics } from './control.js';
 import type { DeviceSigns } from './http/device-signs.js';
 import type { Ingest } from './ingest.js';
-import { refreshFilters, type Sessions } from './live-clients.js';
+import { grant, refreshFilters, type Sessions } from './live-clients.js';
+import { Malformed } from './packets/read.js';
 import type { Presence } from './presence.js';
 import type { Publications } from './publications.js';
 import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
@@ -115,7 +116,7 @@ export class Hooks {
       aedes.deleteClient(client.id);
       return;
     }
-    if (!client.clean) persistence.begin(client);
+    if (!client.clean) live.sessionPresent = persistence.begin(client);
     refreshFilters(live);
     for (const other of sessions.predecessorsOf(live)) other.client.close();
     this.#endUnlessCurrent(live);
@@ -123,7 +124,7 @@ export class Hooks {
 
   connackSent(client: BrokerClient): void {
     const { listeners, presence, services, signs } = this.#parts;
-    listeners.ready(client.conn);
+    listeners.ready(client);
     const { live } = client;
     if (!live || live.ended) return;
     live.ready = true;
@@ -152,9 +153,17 @@ export class Hooks {
 
   /** A connection ends by an error; what the gate ends passes no other hook. */
   failed({ live }: BrokerClient, error: Error): void {
+    if (live && error instanceof Malformed && error.about) this.#noteMalformed(live, error.about);
     if (!live || !(error instanceof OverLimit) || this.#noted.has(error)) return;
     if (error.limit.endsWith('_rate_per_client')) this.#note(live, 'publish', null, farOver(error.limit));
     if (error.limit === 'max_payload_bytes') this.#note(live, 'publish', null, payloadTooLarge);
+  }
+
+  #noteMalformed(live: LiveClient, { action, topic }: { action: 'publish' | 'subscribe'; topic: string }): void {
+    const { counters } = this.#parts;
+    this.#note(live, action, topic, malformedTopic);
+    if (action === 'publish') refusePublish(counters, 'malformed');
+    else counters.refusedSubscriptions.malformed += 1;
   }
 
   ended(live: LiveClient): void {
@@ -228,14 +237,6 @@ export class Hooks {
     });
   }
 
-  /** Makes a QoS 2 message durable; called once for each packet id, after `publish` has accepted it. */
-  storeOnce({ live }: BrokerClient, packet: Incoming): Promise<void> | undefined {
-    if (!live?.identity) return undefined;
-    const decision = this.#parts.authority.decidePublish(live.identity, packet.topic);
-    // A message that `publish` has refused names a service channel by now, where nobody may publish.
-    return decision.verdict === 'accepted' ? this.#parts.ingest.acceptOnce(live, packet, decision.route) : undefined;
-  }
-
   /** Publishes what a crashed process has left to say, under the rights that its owner has now. */
   publishLeftWill(left: StoredWill): void {
     const { authority, ingest, aedes, services } = this.#parts;
@@ -258,7 +259,7 @@ export class Hooks {
     const { refusedSubscriptions } = this.#parts.counters;
     const verdict = live ? this.#parts.authority.decideSubscribe(live, subscription) : 'refused';
     if (verdict === 'granted') {
-      live?.filters.add(subscription.topic);
+      if (live) grant(live, subscription);
       done(null, subscription);
       return;
     }
@@ -276,32 +277,44 @@ export class Hooks {
       this.#note(live, 'subscribe', subscription.topic, reason);
     }
     refusedSubscriptions[counted] += 1;
+    live?.refusedFilters.add(subscription.topic);
     done(isTooOften ? new OverLimit('refusals_per_minute') : null, null);
   }
 
+  /** A SUBSCRIBE has been answered; what is retained for it, and the states of devices, are sent before the next packet. */
   subscribed({ live }: BrokerClient, subscriptions: Subscription[]): void {
     if (!live) return;
     refreshFilters(live);
-    const { connectionId } = live;
-    const { channels, services, authority, listeners, persistence } = this.#parts;
-    const isGranted = subscriptions.some(({ qos }) => (qos as number) <= 2);
-    const answered = () => listeners.subscribed(live.client.conn);
-    // Aedes asks for what is retained right after this.
-    if (isGranted) persistence.subscribing(live, answered);
-    else answered();
+    const { authority, services } = this.#parts;
     // A right may have been lost between SUBSCRIBE and here.
     const refused = authority.refusedFilters(live);
     if (refused.length > 0) void unsubscribe(live, refused);
-    for (const { topic, qos } of subscriptions) {
-      if ((qos as number) > 2) continue;
+    const granted = subscriptions.filter(({ qos }) => (qos as number) <= 2);
+    for (const { topic } of granted) {
       const device = live.identity && authority.controlledBy(live.identity.caller, topic);
       if (device) this.#parts.control.listening(device);
-      channels
-        .sendState(live, topic, qos)
-        .catch((error) =>
-          services.log.error({ err: error, topic, connectionId }, 'the state of a device could not be sent'),
-        );
     }
+    if (granted.length === 0) {
+      live.whenSubscribed?.();
+      return;
+    }
+    const { connectionId } = live;
+    this.#sendFirst(live, granted)
+      .catch((error) => services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent'))
+      .finally(() => live.whenSubscribed?.());
+  }
+
+  async #sendFirst(live: LiveClient, granted: Subscription[]): Promise<void> {
+    const { channels, persistence } = this.#parts;
+    const { client } = live;
+    const filters = granted.map(({ topic }) => topic);
+    for await (const packet of persistence.retainedFor(live, filters)) {
+      if (client.closed) return;
+      await new Promise<void>((resolve) => client.deliverQoS(packet, () => resolve()));
+      // Who reads what it has asked for is alive, though its packets have to wait.
+      if (client._keepaliveInterval > 0) client._keepaliveTimer?.refresh();
+    }
+    for (const { topic, qos } of granted) await channels.sendState(live, topic, qos);
   }
 
   unsubscribed({ live }: BrokerClient, filters: string[]): void {
@@ -316,9 +329,12 @@ export class Hooks {
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined {
     const { authority, persistence } = this.#parts;
     if (!client.clean && persistence.isBehind(client, packet)) return undefined;
-    const allowed = client.live && authority.forward(client.live, packet);
+    const { live } = client;
+    const allowed = live && authority.forward(live, packet);
     if (allowed) this.#parts.counters.sent += 1;
     else if (!client.clean) persistence.forget(client, packet);
+    // From a session's queue, with its packet id.
+    if (allowed?.messageId !== undefined) live?.sent.set(allowed.messageId, allowed.qos === 1 ? 'puback' : 'pubrec');
     return allowed;
   }
 

@@ -18,6 +18,9 @@ import { PostedLogs } from './http/posted-logs.js';
 import { Streams } from './http/streams.js';
 import { Ingest } from './ingest.js';
 import { Sessions } from './live-clients.js';
+import { Deliveries } from './packets/deliveries.js';
+import { PacketReceiver } from './packets/receiver.js';
+import { tellSession } from './packets/write.js';
 import { Presence } from './presence.js';
 import { Publications } from './publications.js';
 import { Refusals } from './refusals.js';
@@ -93,9 +96,9 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       mayStand: (clientId, filter) => authority.mayStand(clientId, filter),
       isGranted: ({ live }, filter) => live?.filters.has(filter) ?? false,
       mayQueue: (clientId, topic) => authority.mayQueue(clientId, topic),
-      storeOnce: (client, packet) => hooks.storeOnce(client, packet),
       hasOwner: (clientId) => authority.hasOwner(clientId),
       mayBeRetained: (topic) => authority.namesDevice(topic),
+      sendsRetained: true,
     },
   );
 
@@ -128,7 +131,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const control = new ControlTopics(services, aedes);
   const refusals = new Refusals(services);
   const marks = new Marks(services.messages);
-  const ingest = new Ingest(services, aedes, channels, persistence, refusals, marks, counters, (client, points) =>
+  const ingest = new Ingest(services, channels, persistence, refusals, marks, counters, (client, points) =>
     listeners.charge(client.conn, points),
   );
   const postedLogs = new PostedLogs(services, aedes, persistence, marks);
@@ -136,11 +139,30 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const presence = new Presence(services, channels, names);
   const signs = new DeviceSigns();
   const publications = new Publications(services, signs);
-  const listeners = new Listeners(
+  const deliveries = new Deliveries({
+    forward: (client, packet) => guarded('authorizeForward', () => hooks.forward(client, packet)),
+    persistence,
+  });
+  const receiver = new PacketReceiver({
+    aedes,
+    persistence,
+    maxTopicLevels: config.mqtt.maxTopicLevels || mostTopicLevels,
+    log,
+    hooks: {
+      publish: (client, packet, done) => guarded('publish', () => hooks.publish(client, packet, done), done, client),
+    },
+  });
+  const listeners: Listeners = new Listeners(
     services,
     limits,
     peers,
-    (conn, request) => aedes.handle(conn, request) as BrokerClient,
+    (conn, request) => {
+      const client = aedes.handle(conn, request) as BrokerClient;
+      deliveries.attach(client);
+      tellSession(conn, () => client.live?.sessionPresent === true && listeners.dialectOf(conn)?.level !== 3);
+      return client;
+    },
+    receiver,
   );
   const parts = { services, aedes, counters, sessions, authenticator, authority, limits, persistence };
   const hooks = new Hooks({ ...parts, channels, control, ingest, presence, publications, signs, refusals, listeners });

@@ -3,7 +3,7 @@ import type { Caller } from '../src/access.js';
 import type { BrokerServices, Lane, PointsRead, Rejection } from '../src/broker-ports.js';
 import { newId } from '../src/ids.js';
 import { Admission } from './admission.js';
-import type { BrokerClient, BrokerCore, Incoming, LiveClient } from './aedes-types.js';
+import type { BrokerClient, Incoming, LiveClient } from './aedes-types.js';
 import type { Route } from './authorize.js';
 import type { ChannelKind, Counters } from './connections/counters.js';
 import type { Marks } from './http/marks.js';
@@ -32,6 +32,8 @@ interface Message {
   outcome?: Outcome;
   /** On whose behalf it is stored, when that is no connection. */
   cause?: object | undefined;
+  /** Explanations that leave when it is its turn; undefined when there is none to wait for. */
+  explanations?: Array<() => void> | undefined;
   /** Whether its payload, or a part of it, was not taken. */
   isRejected?: boolean;
   /** The points of its payload, where it is for a channel that stores them. */
@@ -53,9 +55,8 @@ export interface Outcome {
  */
 export class Ingest {
   readonly #services: BrokerServices;
-  readonly #aedes: BrokerCore;
   readonly #channels: ServiceChannels;
-  readonly #persistence: Pick<SessionStore, 'keep'>;
+  readonly #persistence: Pick<SessionStore, 'keep' | 'storing'>;
   readonly #refusals: Refusals;
   readonly #marks: Marks;
   readonly #counters: Pick<Counters, 'messages' | 'acknowledgement'>;
@@ -69,9 +70,8 @@ export class Ingest {
 
   constructor(
     services: BrokerServices,
-    aedes: BrokerCore,
     channels: ServiceChannels,
-    persistence: Pick<SessionStore, 'keep'>,
+    persistence: Pick<SessionStore, 'keep' | 'storing'>,
     refusals: Refusals,
     marks: Marks,
     counters: Counters,
@@ -79,7 +79,6 @@ export class Ingest {
   ) {
     this.#onPoints = onPoints;
     this.#services = services;
-    this.#aedes = aedes;
     this.#channels = channels;
     this.#persistence = persistence;
     this.#refusals = refusals;
@@ -97,13 +96,16 @@ export class Ingest {
     const { turns, client } = live;
     const isStored = isStoredChannel(route) || this.#services.bridges.takes(route);
     const noRoom = packet.qos === 0 && this.#noRoomFor(packet);
-    // A QoS 2 message is stored once per packet id, when Aedes has seen that it is no duplicate; a will has no id.
-    if ((packet.qos === 2 && packet.messageId !== undefined) || (packet.qos === 0 && !isStored && !noRoom)) {
-      if (packet.qos === 0) this.#counters.messages[kindOf(route)].delivered += 1;
+    if (packet.qos === 0 && !isStored && !noRoom) {
+      this.#counters.messages[kindOf(route)].delivered += 1;
       this.inTurn(live, done);
       return;
     }
-    const message: Message = { packet, route, caller: live.identity?.caller, client };
+    const message: Message = { packet, route, caller: live.identity?.caller, client, explanations: [] };
+    const pass = (error?: Error) => {
+      explain(message);
+      done(error);
+    };
     if (packet.qos === 0 && !isRequest(route)) {
       let turn: Turn | undefined;
       const isTaken = this.#take(
@@ -114,21 +116,28 @@ export class Ingest {
       // Aedes would retain it; it is delivered all the same.
       if (noRoom) packet.retain = false;
       // While the store is busy it is what holds back a client that sends nothing to be acknowledged.
-      if (isTaken) this.inTurn(live, done);
-      else turn = turns.take(() => this.#guarded(done));
+      if (isTaken) this.inTurn(live, pass);
+      else turn = turns.take(() => this.#guarded(pass));
       return;
     }
     const wasOpen = !client.closed;
     const from = performance.now();
     let failure: Error | undefined;
     const turn = turns.take(() => {
-      this.#pass(live, packet, wasOpen, failure, done);
+      this.#guarded(() => pass(failure));
       if (packet.qos === 1 && wasOpen && !failure) this.#counters.acknowledgement.observe(performance.now() - from);
     });
-    this.#take(message, (error) => {
+    const stored = (error?: Error) => {
       failure = error;
       turns.finish(turn);
-    });
+    };
+    // A will has no packet id, and no duplicates.
+    if (packet.qos === 2 && packet.messageId !== undefined) {
+      const work = new Promise<void>((resolve, reject) =>
+        this.#take(message, (error) => (error ? reject(error) : resolve())),
+      );
+      this.#persistence.storing(client, packet, work).then(() => stored(), stored);
+    } else this.#take(message, stored);
   }
 
   /** Stores a will that a crashed process has left; `caller` is its owner. */
@@ -155,13 +164,6 @@ export class Ingest {
   inTurn({ turns }: LiveClient, done: Done): void {
     if (turns.idle) done();
     else turns.finish(turns.take(() => this.#guarded(done)));
-  }
-
-  /** For a new QoS 2 message, before PUBREC; rejects when it could not be stored. */
-  acceptOnce({ identity, client }: LiveClient, packet: Incoming, route: Route): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#take({ packet, route, caller: identity?.caller, client }, (error) => (error ? reject(error) : resolve()));
-    });
   }
 
   /** Resolves when nothing that was handed to the store is waiting for it. */
@@ -395,7 +397,10 @@ export class Ingest {
   /** Says why on the device's `_rejected`, and in its list of refusals. */
   #reject(message: Message, rejection: Rejection, done?: () => void): void {
     this.#note(message, rejection);
-    this.#channels.reject(message.route, message.packet, rejection, done);
+    const { route, packet, explanations } = message;
+    // What waits for the explanation holds up the turn.
+    if (explanations && !done) explanations.push(() => this.#channels.reject(route, packet, rejection));
+    else this.#channels.reject(route, packet, rejection, done);
   }
 
   #note(message: Message, rejection: Rejection): void {
@@ -413,15 +418,6 @@ export class Ingest {
     });
   }
 
-  #pass(live: LiveClient, packet: Incoming, wasOpen: boolean, failure: Error | undefined, done: Done): void {
-    // Stored, but the connection closed before the acknowledgement: Aedes would not route it any more.
-    const isOrphan = !failure && wasOpen && packet.qos === 1 && live.client.closed;
-    this.#guarded(() => {
-      if (isOrphan) this.#aedes.publish(packet, () => done(new Error('connection closed')));
-      else done(failure);
-    });
-  }
-
   #guarded(work: () => void): void {
     try {
       work();
@@ -429,6 +425,13 @@ export class Ingest {
       this.#services.log.error({ fault: faultOf(error) }, 'a message could not be passed on');
     }
   }
+}
+
+/** It is the turn of a message. */
+function explain(message: Message): void {
+  const { explanations = [] } = message;
+  message.explanations = undefined;
+  for (const say of explanations) say();
 }
 
 function once(done: Done): Done {

@@ -180,7 +180,21 @@ export function newLiveClient(
     highestQos: 0,
     refusals: { since: 0, count: 0 },
     turns: new Turns(),
+    leaving: new Turns(),
+    lastHeard: 0,
+    sent: new Map(),
+    unreleased: new Set(),
+    refusedFilters: new Set(),
+    whenSubscribed: undefined,
+    sessionPresent: false,
   };
+}
+
+/** A filter counts from the moment in which it is granted: messages may come before its SUBACK. */
+export function grant(live: LiveClient, { topic, qos }: { topic: string; qos: 0 | 1 | 2 }): void {
+  live.filters.add(topic);
+  if (qos < live.lowestQos) live.lowestQos = qos;
+  if (qos > live.highestQos) live.highestQos = qos;
 }
 
 /** Brings the filters and their QoS bounds up to date with what Aedes holds; a granted one may be on its way there. */

@@ -7,10 +7,11 @@ import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
 import { forwardedAddress, peerAddress, type Trust, trustOf } from '../../src/addresses.js';
 import type { BrokerServices } from '../../src/broker-ports.js';
 import type { BrokerClient } from '../aedes-types.js';
+import { Inbound, type PacketLimits, type Receiver } from '../packets/inbound.js';
+import type { Dialect } from '../packets/read.js';
 import { faultOf } from '../safe-error.js';
 import type { LimitName } from './counters.js';
 import { upgradeDecliner } from './declined-upgrade.js';
-import { Gate, type PacketLimits } from './gate.js';
 import { Handshakes } from './handshakes.js';
 import type { Limits } from './limits.js';
 import type { PeerCertificates } from './peer-certificates.js';
@@ -54,7 +55,6 @@ const ciphers = [
 export type Handle = (conn: Duplex, request?: IncomingMessage) => BrokerClient;
 
 interface Waiting {
-  gate: Gate;
   deadline: NodeJS.Timeout | undefined;
   /** Stops counting the bytes of a WebSocket connection. */
   release(): void;
@@ -67,6 +67,7 @@ interface Waiting {
 export class Listeners {
   readonly #services: BrokerServices;
   readonly #handle: Handle;
+  readonly #receiver: Receiver;
   readonly #limits: Limits;
   readonly #peers: PeerCertificates;
   readonly #packetLimits: PacketLimits;
@@ -80,15 +81,17 @@ export class Listeners {
   /** Everything that has to be ended: accepted sockets, and the streams that stand on them. */
   readonly #connections = new Set<Duplex>();
   readonly #waiting = new WeakMap<Duplex, Waiting>();
-  readonly #gates = new WeakMap<Duplex, Gate>();
+  readonly #inbounds = new WeakMap<Duplex, Inbound>();
   readonly #deadlines = new WeakMap<Duplex, NodeJS.Timeout>();
 
-  constructor(services: BrokerServices, limits: Limits, peers: PeerCertificates, handle: Handle) {
+  /** Connections are given to `handle`, and their packets after CONNECT to `receiver`. */
+  constructor(services: BrokerServices, limits: Limits, peers: PeerCertificates, handle: Handle, receiver: Receiver) {
     this.#services = services;
     this.#limits = limits;
     this.#peers = peers;
     this.#trusts = trustOf(services.config.trustedProxies);
     this.#handle = handle;
+    this.#receiver = receiver;
     const { mqtt, tls } = services.config;
     this.#packetLimits = {
       connect: unlessOff(mqtt.maxPacketBytesBeforeConnect),
@@ -198,13 +201,19 @@ export class Listeners {
     };
   }
 
+  /** What the CONNECT of a connection has said of its packets. */
+  dialectOf(conn: Duplex): Dialect | undefined {
+    return this.#inbounds.get(conn)?.dialect;
+  }
+
   /** CONNACK has been sent: the deadline is over, and the larger limits hold. */
-  ready(conn: Duplex): void {
+  ready(client: BrokerClient): void {
+    const { conn } = client;
     const waiting = this.#waiting.get(conn);
     if (!waiting) return;
     clearTimeout(waiting.deadline);
     waiting.release();
-    waiting.gate.open();
+    this.#inbounds.get(conn)?.open(client);
     this.#waiting.delete(conn);
   }
 
@@ -215,12 +224,7 @@ export class Listeners {
 
   /** A message that has passed on this connection holds so many points. */
   charge(conn: Duplex, points: number): void {
-    this.#gates.get(conn)?.charge(points);
-  }
-
-  /** A SUBSCRIBE has been answered, what is retained included. */
-  subscribed(conn: Duplex): void {
-    this.#gates.get(conn)?.subscribed();
+    this.#inbounds.get(conn)?.charge(points);
   }
 
   /** Stops accepting; connections go on. */
@@ -296,13 +300,12 @@ export class Listeners {
       points: unlessOff(pointRatePerClient),
     };
     const rate = new PublishRate(rates, clock);
-    const gate = new Gate(this.#packetLimits, rate, (limit) => {
+    const inbound = new Inbound(conn, this.#packetLimits, rate, this.#receiver, (limit) => {
       this.#limits.hit(limit, this.#limits.about(conn));
     });
-    gate.attach(conn);
-    this.#gates.set(conn, gate);
+    this.#inbounds.set(conn, inbound);
     this.#track(conn);
-    this.#waiting.set(conn, { gate, deadline, release: request ? this.#countBytes(request.socket) : () => {} });
+    this.#waiting.set(conn, { deadline, release: request ? this.#countBytes(request.socket) : () => {} });
     this.#handle(conn, request);
   }
 
@@ -374,7 +377,7 @@ export class Listeners {
     return timer;
   }
 
-  /** A WebSocket message is buffered before the gate can see it: until CONNACK its bytes are counted on the socket. */
+  /** A WebSocket message is buffered before its packets can be seen: until CONNACK its bytes are counted on the socket. */
   #countBytes(socket: Socket): () => void {
     const most = this.#packetLimits.connect + webSocketOverhead;
     let seen = 0;

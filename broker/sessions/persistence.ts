@@ -25,12 +25,12 @@ export interface PersistenceRules {
   mayStand(clientId: string, filter: string): boolean;
   /** Whether the owner of a stored session may be told of a message, connected or not. */
   mayQueue(clientId: string, topic: string): boolean;
-  /** Makes a new QoS 2 message durable, `keep` included; undefined when it need not be. */
-  storeOnce(client: BrokerClient, packet: Incoming): Promise<void> | undefined;
   /** Whether anybody is left to whom a stored session can belong. */
   hasOwner(clientId: string): boolean;
   /** Whether a retained message can ever be delivered again. */
   mayBeRetained(topic: string): boolean;
+  /** The broker sends retained messages itself, and Aedes none. */
+  sendsRetained?: boolean;
 }
 
 export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf'> {
@@ -64,7 +64,6 @@ export class SessionStore {
   #brokerId: string | undefined;
   /** Searches for retained messages that have not ended. */
   #searches = 0;
-  #subscribing: { reach: Reach; answered(): void } | undefined;
   /** Packet ids of QoS 2 messages received and not released yet, by client id, of clean sessions. */
   readonly #receivedClean = new Map<string, Set<number>>();
   /** QoS 2 messages that are on their way to the disk. */
@@ -96,9 +95,11 @@ export class SessionStore {
 
   // Stored sessions
 
-  /** A connection has taken up a stored session, or begun one. */
-  begin(client: BrokerClient): void {
+  /** A connection has taken up a stored session, or begun one; whether there was one. */
+  begin(client: BrokerClient): boolean {
+    const wasPresent = this.#sessions.get(client.id) !== undefined;
     this.#sessions.begin(client);
+    return wasPresent;
   }
 
   /** A connection has ended. */
@@ -215,13 +216,18 @@ export class SessionStore {
     return sessions;
   }
 
-  /** Called once for each new packet id, before PUBREC. */
-  incomingStorePacket(client: BrokerClient, packet: Incoming): Promise<void> {
-    const work = this.#rules.storeOnce(client, packet);
-    if (!work) {
-      this.#received(client, packet);
-      return Settled.of();
-    }
+  /** Whether the QoS 2 message of this packet id is on its way to the disk. */
+  isBeingStored({ id }: Id, messageId: number): boolean {
+    return this.#storing.size > 0 && this.#storing.has(`${id}/${messageId}`);
+  }
+
+  /** The packet id of a QoS 2 message names no new message until its PUBREL. */
+  received(client: BrokerClient, packet: PacketId): void {
+    this.#received(client, packet);
+  }
+
+  /** A new QoS 2 message is on its way to the disk by `work`; resolves when its packet id is known, before PUBREC. */
+  storing(client: BrokerClient, packet: Incoming, work: Promise<void>): Promise<void> {
     const key = `${client.id}/${packet.messageId}`;
     const stored = work
       .then(() => this.#received(client, packet))
@@ -230,6 +236,11 @@ export class SessionStore {
       });
     this.#storing.set(key, stored);
     return stored;
+  }
+
+  incomingStorePacket(client: BrokerClient, packet: Incoming): Promise<void> {
+    this.#received(client, packet);
+    return Settled.of();
   }
 
   /** Aedes asks only whether there is one: by its packet id. */
@@ -283,20 +294,16 @@ export class SessionStore {
     return Settled.of();
   }
 
-  /** Whose SUBSCRIBE the next question for retained messages is about, and who hears when they have been handed on. */
-  subscribing(live: LiveClient, answered: () => void): void {
-    this.#subscribing = { reach: this.#rules.reachOf(live), answered };
-  }
-
   createRetainedStreamCombi(filters: string[]): Readable {
-    const { reach, answered } = this.#subscribing ?? {};
-    this.#subscribing = undefined;
-    const stream = Readable.from(this.#retainedPackets(filters, reach));
-    if (answered) stream.once('close', answered);
-    return stream;
+    return Readable.from(this.#rules.sendsRetained ? [] : this.#retainedPackets(filters));
   }
 
-  /** Ends early instead of failing: Aedes does not look at errors of this stream, and one would end the process. */
+  /** The retained messages for a SUBSCRIBE of this connection. An error ends the search early. */
+  retainedFor(live: LiveClient, filters: string[]): AsyncIterableIterator<Outgoing> {
+    return this.#retainedPackets(filters, this.#rules.reachOf(live)) as AsyncIterableIterator<Outgoing>;
+  }
+
+  /** Ends early instead of failing: Aedes does not look at errors of its stream, and one would end the process. */
   async *#retainedPackets(filters: string[], reach?: Reach): AsyncIterableIterator<object> {
     this.#searches += 1;
     try {
@@ -364,7 +371,8 @@ export class SessionStore {
     return Settled.of();
   }
 
-  outgoingUpdate({ id }: Id, packet: Sending): Promise<void> {
+  outgoingUpdate({ id, live }: Id & Pick<BrokerClient, 'live'>, packet: Sending): Promise<void> {
+    if (packet.cmd === 'pubrel' && packet.messageId !== undefined) live?.sent.set(packet.messageId, 'pubcomp');
     const session = this.#sessions.get(id);
     return session ? this.#queues.update(session, packet) : Settled.of();
   }

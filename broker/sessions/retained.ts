@@ -63,17 +63,20 @@ export class Retained {
     this.#lastSwept = topics.at(-1) ?? '';
   }
 
-  /** The retained topics that begin with `prefix`, in steps in which others get their turn. */
+  /** The retained topics that begin with `prefix`, sorted, in steps in which others get their turn. */
   async *#topicsIn(prefix: string, { isOver }: Reach): AsyncIterableIterator<string> {
-    const unwritten = [...this.#unwritten.keys()].filter((topic) => topic.startsWith(prefix));
-    yield* unwritten;
+    const unwritten = [...this.#unwritten.keys()].filter((topic) => topic.startsWith(prefix)).sort();
     const seen = new Set(unwritten);
     for (let page = this.#rows.retainedTopics(prefix, '', pageSize); page.length > 0 && !isOver(); ) {
-      for (const topic of page) if (!seen.has(topic)) yield topic;
-      if (page.length < pageSize) return;
+      for (const topic of page) {
+        while (unwritten[0] !== undefined && unwritten[0] < topic) yield unwritten.shift() as string;
+        if (!seen.has(topic)) yield topic;
+      }
+      if (page.length < pageSize) break;
       await nextTurn();
       page = this.#rows.retainedTopics(prefix, page.at(-1) as string, pageSize);
     }
+    yield* unwritten;
   }
 
   #read(topic: string): RetainedMessage | undefined {

@@ -27,11 +27,13 @@ t.test('QoS 1 on a stored channel is acknowledged after it is on disk, not befor
     });
   });
   client.send(publishPacket(f.topic('temperature'), '21.5', { qos: 1, messageId: 7 }));
-  client.send({ cmd: 'pingreq' });
   await asked;
-  t.match(await client.next(), { cmd: 'pingresp' }, 'the connection lives, and no PUBACK has come');
+  const answer = client.next();
+  const other = await rawConnected(t, f, { clientId: 'other' });
+  other.send({ cmd: 'pingreq' });
+  t.match(await Promise.race([answer, other.next()]), { cmd: 'pingresp' }, 'no PUBACK has come');
   release();
-  t.match(await client.next(), { cmd: 'puback', messageId: 7 });
+  t.match(await answer, { cmd: 'puback', messageId: 7 });
   t.same(await stored(f), [21.5]);
 });
 
@@ -91,8 +93,10 @@ t.test('a duplicate that comes while the first is being written is stored and de
   await asked;
   const second = await rawConnected(t, f, { clean: false, clientId: 'twice' });
   await first.closed;
-  second.send(publishPacket(f.topic('temperature'), '1', { ...message, dup: true }), { cmd: 'pingreq' });
-  t.match(await second.next(), { cmd: 'pingresp' });
+  second.send(publishPacket(f.topic('temperature'), '1', { ...message, dup: true }));
+  const other = await rawConnected(t, f, { clientId: 'other' });
+  other.send({ cmd: 'pingreq' });
+  t.match(await other.next(), { cmd: 'pingresp' });
   for (const release of releases) release();
   t.match(await second.next(), { cmd: 'pubrec', messageId: 9 });
   t.equal(releases.length, 1);
@@ -597,7 +601,7 @@ t.test('no line of the log holds a secret, whatever a client does after its CONN
   const malformed = await rawClient(t, f.service.server.mqttPort);
   malformed.send(connectPacket({ username: f.device.id, password: secret, clientId: 'a\0b' }));
   await malformed.closed;
-  t.ok(logLines.filter((line) => line.includes('Invalid protocol')).length >= 2, 'what happened is told');
+  t.ok(logLines.filter((line) => line.includes('a second CONNECT')).length >= 2, 'what happened is told');
   const forms = [
     f.secret,
     secret.toString('base64'),

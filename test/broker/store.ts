@@ -24,7 +24,6 @@ const rules: PersistenceRules = {
   mayStand: () => true,
   reachOf: () => ({ prefix: '', mayHear: () => true, isOver: () => false }),
   mayQueue: () => true,
-  storeOnce: () => undefined,
   hasOwner: () => true,
   mayBeRetained: () => true,
 };

@@ -1,0 +1,118 @@
+import type { BrokerClient, LiveClient, Outgoing } from '../aedes-types.js';
+import type { SessionStore } from '../sessions/persistence.js';
+import type { Turn } from '../turns.js';
+import { publishBytes, whenWritable, write, writePayload } from './write.js';
+
+type Done = (error?: Error) => void;
+
+export interface DeliveryParts {
+  /** The packet as it may be delivered to this connection; undefined when it may not. */
+  forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
+  persistence: Pick<SessionStore, 'outgoingUpdate'>;
+}
+
+/** Packet ids are 1 to 65535 [MQTT-2.3.1-1]. */
+const lastPacketId = 65_535;
+
+/**
+ * Messages on their way out: each client is sent them in the order in which they were published, whatever their QoS is and
+ * whatever a stored session has to write before.
+ */
+export class Deliveries {
+  readonly #parts: DeliveryParts;
+  /** Many subscribers get the same bytes at QoS 0. */
+  #last: { topic: string; payload: Buffer; retain: boolean; bytes: Buffer } | undefined;
+
+  constructor(parts: DeliveryParts) {
+    this.#parts = parts;
+  }
+
+  /** Takes the place of what Aedes does with a message for this client. */
+  attach(client: BrokerClient): void {
+    const deliver = (packet: Outgoing, done: Done) => this.#deliver(client, packet, done);
+    client.deliver0 = deliver;
+    client.deliverQoS = deliver;
+  }
+
+  #deliver(client: BrokerClient, packet: Outgoing, done: Done): void {
+    const { live } = client;
+    if (!live || client.closed || this.#isKnown(live, packet)) {
+      done();
+      return;
+    }
+    const allowed = this.#parts.forward(client, packet);
+    if (!allowed) done();
+    else if (allowed.qos === 0) this.#sendUnacknowledged(live, allowed, done);
+    else this.#send(live, allowed, done);
+  }
+
+  /** A message that matches two filters of a client is delivered once, and a bridge is not sent its own. */
+  #isKnown(live: LiveClient, packet: Outgoing): boolean {
+    if (packet.nl && packet.clientId === live.client.id) return true;
+    // Retained messages and those for one client have no place in the order of all.
+    if (!packet.brokerId) return false;
+    if (packet.brokerCounter <= live.lastHeard) return true;
+    live.lastHeard = packet.brokerCounter;
+    return false;
+  }
+
+  #sendUnacknowledged({ client, leaving }: LiveClient, packet: Outgoing, done: Done): void {
+    if (leaving.idle) this.#write0(client, packet, done);
+    else leaving.finish(leaving.take(() => this.#write0(client, packet, done)));
+  }
+
+  #send(live: LiveClient, packet: Outgoing, done: Done): void {
+    const { client, leaving, sent } = live;
+    packet.messageId = nextPacketId(live);
+    let turn: Turn | undefined;
+    let isReady = false;
+    const pass = () => {
+      const messageId = packet.messageId as number;
+      sent.set(messageId, packet.qos === 1 ? 'puback' : 'pubrec');
+      const payload = bytesOf(packet);
+      write(client.conn, publishBytes(packet, payload, packet.qos, messageId));
+      writePayload(client.conn, payload);
+      whenWritable(client, done);
+    };
+    const ready = () => {
+      isReady = true;
+      if (turn) leaving.finish(turn);
+    };
+    const failed = (error: Error) => {
+      client.emit('error', error);
+      ready();
+    };
+    // What is retained is in no queue.
+    if (client.clean || packet.retain) ready();
+    else this.#parts.persistence.outgoingUpdate(client, packet).then(ready, failed);
+    if (isReady && leaving.idle) pass();
+    else {
+      turn = leaving.take(pass);
+      if (isReady) leaving.finish(turn);
+    }
+  }
+
+  #write0(client: BrokerClient, packet: Outgoing, done: Done): void {
+    const { topic, retain } = packet;
+    const payload = bytesOf(packet);
+    if (this.#last?.payload !== payload || this.#last.topic !== topic || this.#last.retain !== retain)
+      this.#last = { topic, payload, retain, bytes: publishBytes(packet, payload, 0) };
+    write(client.conn, this.#last.bytes);
+    writePayload(client.conn, payload);
+    // Its publisher need not wait: more of them are shed until the socket has drained, or is closed because it does not.
+    whenWritable(client, () => {});
+    done();
+  }
+}
+
+function bytesOf({ payload }: Outgoing): Buffer {
+  return typeof payload === 'string' ? Buffer.from(payload) : payload;
+}
+
+/** The next packet id that no message in flight has; the next one when all have been used. */
+function nextPacketId({ client, sent }: LiveClient): number {
+  let id = client._nextId;
+  for (let tried = 0; sent.has(id) && tried < lastPacketId; tried += 1) id = (id % lastPacketId) + 1;
+  client._nextId = (id % lastPacketId) + 1;
+  return id;
+}

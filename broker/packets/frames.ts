@@ -1,0 +1,74 @@
+/** A control packet: its first byte, and what follows its fixed header. */
+export interface Frame {
+  first: number;
+  body: Buffer;
+}
+
+/** Bytes of the shortest packet. */
+const shortest = 2;
+/** Bytes of the longest fixed header. */
+const longestHeader = 5;
+
+/** Cuts a stream of bytes into control packets, whatever its segments are. */
+export class Frames {
+  #buffer: Buffer = Buffer.alloc(0);
+  #at = 0;
+  /** What came after `#buffer`. Joined once the next packet is complete, so a long packet is copied once. */
+  #more: Buffer[] = [];
+  #unread = 0;
+  /** Unread bytes below which no packet can be complete. */
+  #needed = shortest;
+
+  push(chunk: Buffer): void {
+    if (this.#unread === 0) {
+      this.#buffer = chunk;
+      this.#at = 0;
+    } else this.#more.push(chunk);
+    this.#unread += chunk.length;
+  }
+
+  /** Whether every byte that was pushed has been returned in a packet. */
+  get isEmpty(): boolean {
+    return this.#unread === 0;
+  }
+
+  /**
+   * The next packet; undefined until all of it is there. `check` is told the first byte and the length of the body as soon
+   * as the fixed header is there.
+   * @throws Error for a malformed length, and what `check` throws.
+   */
+  next(check: (first: number, length: number) => void): Frame | undefined {
+    if (this.#unread < this.#needed) return undefined;
+    if (this.#more.length > 0) {
+      this.#buffer = Buffer.concat([this.#buffer.subarray(this.#at), ...this.#more]);
+      this.#more = [];
+      this.#at = 0;
+    }
+    const buffer = this.#buffer;
+    const first = buffer[this.#at] as number;
+    let length = 0;
+    let header = 1;
+    for (;;) {
+      if (header === longestHeader) throw new Error('malformed length');
+      if (header === this.#unread) {
+        this.#needed = header + 1;
+        return undefined;
+      }
+      const byte = buffer[this.#at + header] as number;
+      length += (byte & 127) << (7 * (header - 1));
+      header += 1;
+      if (byte < 128) break;
+    }
+    check(first, length);
+    const total = header + length;
+    if (this.#unread < total) {
+      this.#needed = total;
+      return undefined;
+    }
+    const body = buffer.subarray(this.#at + header, this.#at + total);
+    this.#at += total;
+    this.#unread -= total;
+    this.#needed = shortest;
+    return { first, body };
+  }
+}

@@ -1,0 +1,349 @@
+import type { Duplex } from 'node:stream';
+import type { BrokerClient } from '../aedes-types.js';
+import type { LimitName } from '../connections/counters.js';
+import { OverLimit } from '../connections/limits.js';
+import type { PublishRate, Rates } from '../connections/publish-rate.js';
+import { type Frame, Frames } from './frames.js';
+import { checkConnect, type Dialect, Malformed, type Packet, PacketParser, types } from './read.js';
+import { unacceptableLevel } from './write.js';
+
+/** Bytes; Infinity for no limit. */
+export interface PacketLimits {
+  /** The CONNECT packet, after its fixed header. */
+  connect: number;
+  publish: number;
+  other: number;
+}
+
+/** What packets are handed to, one call for each. */
+export interface Receiver {
+  /**
+   * `done` is called once, with an error when the connection must end. `answered` is called before it where more than the
+   * answer is sent: a client that leaves then needs no more of it.
+   */
+  receive(client: BrokerClient, packet: Packet, done: (error?: Error | null) => void, answered: () => void): void;
+  /** Whether the message of this packet id is still on its way to the disk, for a former connection. */
+  isBeingStored(client: BrokerClient, messageId: number): boolean;
+}
+
+/** Messages of one client on their way at once, and their bytes. One alone may be longer. */
+const mostInFlight = 1000;
+const mostBytesInFlight = 65_536;
+/** Milliseconds that the last answers may take to leave before the socket is destroyed. */
+const farewell = 5000;
+/** The limit that a client is over, by what it sends too much of. */
+const rateLimits = {
+  packets: 'publish_rate_per_client',
+  bytes: 'byte_rate_per_client',
+  points: 'point_rate_per_client',
+} as const satisfies Record<keyof Rates, LimitName>;
+/** What the rate of a client counts. */
+const rated: ReadonlySet<string> = new Set(['publish', 'subscribe', 'unsubscribe']);
+
+/**
+ * Takes the bytes of a connection, cuts them into packets and hands these on in order, so that answers and deliveries do not
+ * depend on how the bytes were cut into segments. Aedes sees the CONNECT alone. Messages and acknowledgements are on their
+ * way many at once; every other packet waits for all before it, and all after it wait for it. A malformed packet ends the
+ * connection when what came before it has been answered.
+ */
+export class Inbound {
+  #state: 'connect' | 'held' | 'open' | 'ended' = 'connect';
+  #isLeaving = false;
+  #isHanding = false;
+  #isAlone = false;
+  #isSlowed = false;
+  /** Whether the packet that is handled alone has been answered. */
+  #isAnswered = false;
+  #inFlight = 0;
+  #bytesInFlight = 0;
+  /** Packet ids of QoS 2 messages and their PUBRELs in flight. */
+  readonly #ids = new Set<number>();
+  readonly #frames = new Frames();
+  #parser: PacketParser | undefined;
+  /** The next packet, when it has to wait; or why the connection ends there. */
+  #next: Packet | undefined;
+  #ending: Error | undefined;
+  #hasPaid = false;
+  #client: BrokerClient | undefined;
+  #dialect: Dialect | undefined;
+
+  readonly #conn: Duplex;
+  readonly #read: Duplex['read'];
+  readonly #limits: PacketLimits;
+  readonly #rate: PublishRate;
+  readonly #receiver: Receiver;
+  readonly #onSlowed: (limit: LimitName) => void;
+
+  /** Puts itself in front of `conn.read`, before Aedes gets the connection. `onSlowed` hears when a client begins to be slowed. */
+  constructor(
+    conn: Duplex,
+    limits: PacketLimits,
+    rate: PublishRate,
+    receiver: Receiver,
+    onSlowed: (limit: LimitName) => void,
+  ) {
+    this.#conn = conn;
+    this.#limits = limits;
+    this.#rate = rate;
+    this.#receiver = receiver;
+    this.#onSlowed = onSlowed;
+    this.#read = conn.read.bind(conn);
+    conn.read = (size?: number) => this.#forAedes(size);
+    conn.on('readable', () => {
+      if (this.#state === 'open') this.#handOn();
+    });
+    // Before those of Aedes, which publishes the will.
+    for (const event of ['error', 'close']) conn.on(event, () => this.#lost());
+  }
+
+  /** What the CONNECT has said of the packets after it. */
+  get dialect(): Dialect | undefined {
+    return this.#dialect;
+  }
+
+  /** A message that has passed holds so many points. */
+  charge(points: number): void {
+    this.#rate.charge('points', points);
+  }
+
+  /** CONNACK has been sent: packets are handed on from the next turn on. */
+  open(client: BrokerClient): void {
+    if (this.#state !== 'held') return;
+    this.#client = client;
+    this.#state = 'open';
+    setImmediate(() => this.#handOn());
+  }
+
+  /** Aedes reads the CONNECT and nothing else. Node itself reads 0 bytes to refill the buffer, and to notice the end. */
+  #forAedes(size: number | undefined): Buffer | null {
+    if (size === 0) return this.#hasWork() ? null : this.#read(0);
+    if (this.#state !== 'connect') return null;
+    for (let chunk = this.#read(); chunk !== null; chunk = this.#read()) {
+      this.#frames.push(chunk);
+      try {
+        const frame = this.#frames.next((first, length) => this.#checkConnect(first, length));
+        if (!frame) continue;
+        const dialect = checkConnect(frame.body);
+        if (dialect === 'unacceptable') {
+          this.#state = 'ended';
+          this.#conn.end(unacceptableLevel, () => this.#conn.destroy());
+          return null;
+        }
+        this.#dialect = dialect;
+        this.#parser = new PacketParser(dialect);
+        this.#state = 'held';
+        return connectBytes(frame);
+      } catch (error) {
+        this.#state = 'ended';
+        this.#conn.destroy(error as Error);
+        return null;
+      }
+    }
+    return null;
+  }
+
+  #checkConnect(first: number, length: number): void {
+    if (first !== types.connect << 4) throw new Malformed('not a CONNECT');
+    if (length > this.#limits.connect) throw new OverLimit('max_packet_bytes_before_connect');
+  }
+
+  #checkLength(first: number, length: number): void {
+    if (first >> 4 === types.publish) {
+      if (length > this.#limits.publish) throw new OverLimit('max_payload_bytes');
+    } else if (length > this.#limits.other) throw new Malformed('packet too large');
+  }
+
+  /** While there is work, nobody must notice that the client has sent its last byte. */
+  #hasWork(): boolean {
+    if (this.#state === 'held') return !this.#frames.isEmpty;
+    if (this.#state === 'ended') return this.#isLeaving;
+    if (this.#state !== 'open') return false;
+    if (this.#isAnswered) return !this.#frames.isEmpty;
+    return this.#inFlight > 0 || this.#isSlowed || this.#next !== undefined;
+  }
+
+  #handOn(): void {
+    const client = this.#client;
+    if (this.#isHanding || !client) return;
+    this.#isHanding = true;
+    let handed = 0;
+    while (this.#mayHandOn(client)) {
+      const packet = this.#take();
+      if (!packet) break;
+      handed += 1;
+      this.#hand(client, packet);
+    }
+    this.#isHanding = false;
+    if (handed > 0 && client._keepaliveInterval > 0) client._keepaliveTimer?.refresh();
+    if (this.#ending && this.#inFlight === 0 && this.#state === 'open') this.#end(client, this.#ending);
+  }
+
+  #mayHandOn({ closed }: BrokerClient): boolean {
+    if (this.#state !== 'open' || closed || this.#isAlone || this.#isSlowed || this.#ending) return false;
+    return this.#inFlight === 0 || (this.#inFlight < mostInFlight && this.#bytesInFlight < mostBytesInFlight);
+  }
+
+  /** The next packet, when it may be handed on now. */
+  #take(): Packet | undefined {
+    this.#next ??= this.#parse();
+    const packet = this.#next;
+    if (!packet) return undefined;
+    if (!this.#hasPaid && rated.has(packet.cmd) && !this.#rate.take()) {
+      this.#slow();
+      return undefined;
+    }
+    // The payload and the topic are what a sender makes long.
+    if (!this.#hasPaid && packet.cmd === 'publish')
+      this.#rate.charge('bytes', packet.payload.length + packet.topic.length);
+    this.#hasPaid = true;
+    if (this.#inFlight > 0 && this.#mustBeAlone(packet)) return undefined;
+    this.#next = undefined;
+    this.#hasPaid = false;
+    return packet;
+  }
+
+  #parse(): Packet | undefined {
+    try {
+      for (;;) {
+        const frame = this.#frames.next((first, length) => this.#checkLength(first, length));
+        if (frame) return this.#parser?.parse(frame);
+        // With a size, the end of the stream is not noticed; without one, it is.
+        const { readableLength } = this.#conn;
+        const chunk: Buffer | null =
+          readableLength > 0 ? this.#read(readableLength) : this.#inFlight > 0 ? null : this.#read();
+        if (chunk === null) return undefined;
+        this.#frames.push(chunk);
+      }
+    } catch (error) {
+      this.#ending = error as Error;
+      return undefined;
+    }
+  }
+
+  #mustBeAlone(packet: Packet): boolean {
+    switch (packet.cmd) {
+      case 'subscribe':
+      case 'unsubscribe':
+      case 'disconnect':
+        return true;
+      case 'publish':
+        return packet.qos === 2 && this.#isUnsettled(packet.messageId as number);
+      case 'pubrel':
+        return this.#isUnsettled(packet.messageId);
+      default:
+        return false;
+    }
+  }
+
+  /** Whether what is known of this packet id may be about to change. */
+  #isUnsettled(messageId: number): boolean {
+    return this.#ids.has(messageId) || (!!this.#client && this.#receiver.isBeingStored(this.#client, messageId));
+  }
+
+  #hand(client: BrokerClient, packet: Packet): void {
+    if (packet.cmd === 'disconnect') {
+      client._disconnected = true;
+      this.#leave(() => client.conn.destroy());
+      return;
+    }
+    const bytes = packet.cmd === 'publish' ? packet.payload.length + packet.topic.length : 0;
+    const id = packet.cmd === 'pubrel' || (packet.cmd === 'publish' && packet.qos === 2) ? packet.messageId : undefined;
+    const isAlone = this.#mustBeAlone(packet);
+    this.#isAlone = isAlone;
+    this.#inFlight += 1;
+    this.#bytesInFlight += bytes;
+    if (id !== undefined) this.#ids.add(id);
+    const done = (error?: Error | null) => {
+      this.#inFlight -= 1;
+      this.#isAnswered = false;
+      this.#bytesInFlight -= bytes;
+      if (id !== undefined) this.#ids.delete(id);
+      if (isAlone) this.#isAlone = false;
+      if (error) this.#failed(client, error);
+      else if (!this.#isHanding) this.#handOn();
+    };
+    this.#receiver.receive(client, packet, done, () => {
+      this.#isAnswered = true;
+      this.#forAedes(0);
+    });
+  }
+
+  /** An error that was known at once ends the connection in its turn; one that has waited for its turn, now. */
+  #failed(client: BrokerClient, error: Error): void {
+    this.#ending ??= error;
+    if (!this.#isHanding && this.#state === 'open') this.#end(client, this.#ending);
+  }
+
+  #end(client: BrokerClient, error: Error): void {
+    this.#leave(() => client.emit('error', error));
+  }
+
+  /** Nothing more is read; `last` is called when what has been written is gone, within a bounded time. */
+  #leave(last: () => void): void {
+    const conn = this.#conn;
+    this.#state = 'ended';
+    // A socket that is closed with unread bytes is reset, and the client may lose what it has not read yet.
+    while (conn.readableLength > 0) this.#read(conn.readableLength);
+    if (conn.destroyed || conn.writableLength === 0) {
+      last();
+      return;
+    }
+    this.#isLeaving = true;
+    const leave = () => {
+      if (!this.#isLeaving) return;
+      this.#isLeaving = false;
+      clearTimeout(timer);
+      last();
+    };
+    const timer = setTimeout(leave, farewell);
+    conn.end(leave);
+  }
+
+  /** The socket is gone. A DISCONNECT that has arrived counts, though packets before it were still waiting. */
+  #lost(): void {
+    const client = this.#client;
+    if (this.#state !== 'open' || !client) return;
+    this.#state = 'ended';
+    try {
+      for (let packet = this.#next ?? this.#readLeft(); packet; packet = this.#readLeft())
+        if (packet.cmd === 'disconnect') client._disconnected = true;
+    } catch {
+      // What is malformed says nothing more.
+    }
+  }
+
+  #readLeft(): Packet | undefined {
+    const frame = this.#frames.next((first, length) => this.#checkLength(first, length));
+    return frame && this.#parser?.parse(frame);
+  }
+
+  /** Nothing is handed on until the next slice. */
+  #slow(): void {
+    const conn = this.#conn;
+    const { wait, over, begins, tooLong } = this.#rate.slow();
+    if (tooLong) {
+      conn.destroy(new OverLimit(rateLimits[over]));
+      return;
+    }
+    if (begins) this.#onSlowed(rateLimits[over]);
+    this.#isSlowed = true;
+    const goOn = setTimeout(() => {
+      conn.off('close', forget);
+      this.#isSlowed = false;
+      this.#handOn();
+    }, wait);
+    const forget = () => clearTimeout(goOn);
+    conn.once('close', forget);
+  }
+}
+
+/** The packet as it came, but for the shortest form of its length. */
+function connectBytes({ first, body }: Frame): Buffer {
+  const head = [first];
+  let left = body.length;
+  do {
+    head.push((left & 127) | (left > 127 ? 128 : 0));
+    left >>= 7;
+  } while (left > 0);
+  return Buffer.concat([Buffer.from(head), body]);
+}

@@ -1,0 +1,77 @@
+/**
+ * Answers and deliveries do not depend on how packets are cut into segments: random pipelines, sent one by one, and at once
+ * with random cuts, over TCP, TLS and WebSocket. `npm run test:pipelines -- --seeds 5 --count 1000` runs many.
+ */
+import { parseArgs } from 'node:util';
+import t from 'tap';
+import { certificate } from './certificate.js';
+import { fixture, sibling } from './fixture.js';
+import { anySeed, converse, cutsOf, type Heard, pipeline, seeded, transports } from './pipeline.js';
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '1' },
+    count: { type: 'string', default: '60' },
+    seed: { type: 'string' },
+  },
+  strict: false,
+});
+const [seeds, count] = [Number(values.seeds), Number(values.count)];
+const fixedSeed = values.seed === undefined ? undefined : Number(values.seed);
+
+t.setTimeout(0);
+t.test(`${count} pipelines in ${seeds} seeds are answered as packets one by one`, async (t) => {
+  const f = await fixture(t, { ...certificate(t), SLIPWAY_MQTT_REFUSALS_PER_MINUTE: '0' });
+  const other = await sibling(f);
+  const { mqttPort, ctx } = f.service.server;
+  const securePort = ctx.broker.addresses.mqtts as number;
+  const ways = transports({ port: mqttPort, securePort, url: `wss://127.0.0.1:${securePort}/` });
+  const names = Object.keys(ways) as Array<keyof typeof ways>;
+  const topics = {
+    channels: [f.topic('chat'), f.topic('temperature')],
+    granted: [f.topic('chat'), f.topic('temperature'), f.topic('#'), f.topic('+'), '#'],
+    refused: [f.topic('nothing'), other.topic('chat'), '$SYS/#'],
+    forbidden: [f.topic('nothing'), other.topic('chat')],
+  };
+  const login = { username: f.device.id, password: Buffer.from(f.secret) };
+  /** Retained messages and stored sessions of a former pipeline say nothing to the next. */
+  const cleared = async () => {
+    const clear = topics.channels.map((topic) => ({
+      cmd: 'publish',
+      topic,
+      payload: '',
+      qos: 1,
+      retain: true,
+      dup: false,
+    }));
+    const packets = clear.map((packet, n) => ({ ...packet, messageId: n + 1 }));
+    await converse(ways.tcp(), { ...login, clientId: 'p' }, packets as never, 'one by one');
+  };
+  let differences = 0;
+  for (let n = 0; n < seeds; n += 1) {
+    const seed = fixedSeed ?? anySeed();
+    const random = seeded(seed);
+    for (let nth = 0; nth < count / seeds; nth += 1) {
+      const packets = pipeline(random, topics);
+      const clean = random(2) === 0;
+      const heard: Heard[] = [];
+      const name = names[random(names.length)] as keyof typeof ways;
+      const cuts = cutsOf(random, packets);
+      for (const [way, manner] of [
+        ['tcp', 'one by one'],
+        [name, { cuts }],
+      ] as const) {
+        await cleared();
+        heard.push(await converse(ways[way](), { ...login, clientId: 'p', clean }, packets, manner));
+      }
+      if (JSON.stringify(heard[0]) === JSON.stringify(heard[1])) continue;
+      differences += 1;
+      t.same(
+        heard[1],
+        heard[0],
+        `seed ${seed}, pipeline ${nth}, over ${name}, cut at ${cuts}: ${JSON.stringify(packets)}`,
+      );
+    }
+  }
+  t.equal(differences, 0);
+});
