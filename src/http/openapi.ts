@@ -18,6 +18,8 @@ import {
 import type { App } from './app.js';
 import { type Constant, makeConstant, sendConstant } from './constants.js';
 import { creatingPosts } from './idempotency.js';
+import { nameComponents } from './openapi-components.js';
+import { operationId } from './operation-ids.js';
 
 /** The version of an entity, the names of what had no effect, a token, what is left of a limit. */
 type Sent = 'etag' | 'ignored' | 'token' | 'limits' | 'revocation';
@@ -123,7 +125,7 @@ export async function documentation(app: App, { access }: { access: Access }): P
   app.get('/', { schema: { hide: true } }, (_, reply) => reply.redirect('/docs/'));
   let document: Constant | undefined;
   app.get('/openapi.json', { schema: { hide: true } }, (_, reply) => {
-    document ??= makeConstant(JSON.stringify(app.swagger()));
+    document ??= makeConstant(JSON.stringify(nameComponents(app.swagger())));
     sendConstant(reply, 'application/json; charset=utf-8', document);
   });
 }
@@ -254,15 +256,6 @@ function callersOf(access: Access, right: readonly [Action, EntityKind] | undefi
   const takesPasswords = schema.security?.some((one) => 'basic' in one) ?? false;
   const known = takesPasswords ? [...callers, deviceCaller] : callers;
   return known.filter((caller) => !right || access.may(caller, ...right)).map(({ kind }) => kind);
-}
-
-/** `GET /api/v1/devices/:id` is getDevicesById. */
-function operationId(method: string, url: string): string {
-  const words = url
-    .replace(/^\/api\/v\d+/, '')
-    .replaceAll(':', 'by-')
-    .split(/[^A-Za-z0-9]+/);
-  return method.toLowerCase() + words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('');
 }
 
 /** A token as Bearer or as cookie; a cookie needs the CSRF header to change things (decisions 4). */

@@ -1,8 +1,10 @@
 /** The service under test: a process of its own, so that its end is seen, whose log must hold no error. */
+
 import { randomUUID } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
+import { resolveComponents } from '../../src/http/openapi-components.js';
 import { Api } from '../crash/api.js';
 import { Contract } from '../support/contract.js';
 import { type Launched, launch, type Running } from '../support/process.js';
@@ -94,7 +96,7 @@ export class Target {
     this.#running = await launched.listening;
     this.api.url = this.#running.url;
     await this.api.login();
-    this.document ??= await (await fetch(`${this.#running.url}/openapi.json`)).json();
+    this.document ??= resolveComponents((await (await fetch(`${this.#running.url}/openapi.json`)).json()) as object);
     this.#contract ??= new Contract(this.document);
   }
 

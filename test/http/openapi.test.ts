@@ -1,5 +1,6 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
 import t from 'tap';
+import { resolveComponents } from '../../src/http/openapi-components.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
 /**
@@ -76,10 +77,13 @@ const spec = `
 const families = { devices: 'device', 'end-users': 'endUser', organizations: 'organization' };
 
 let service: Service;
+/** As it is sent, with named components, and with every reference resolved. */
+let published: Json;
 let document: Json;
 t.before(async () => {
   service = await startService(t);
-  document = await service.ok('GET', '/openapi.json', { token: null });
+  published = await service.ok('GET', '/openapi.json', { token: null });
+  document = resolveComponents(published);
 });
 
 const operations = () =>
@@ -89,8 +93,40 @@ const operations = () =>
 
 t.test('the OpenAPI document is valid', async (t) => {
   t.equal(document.openapi, '3.1.0');
-  const result = await new Validator().validate(structuredClone(document));
+  const result = await new Validator().validate(structuredClone(published));
   t.ok(result.valid, JSON.stringify(result.errors));
+});
+
+t.test('its components lose nothing of what the routes say', async (t) => {
+  const made = JSON.parse(JSON.stringify(service.server.app.swagger()));
+  t.strictSame(document, resolveComponents(made));
+});
+
+t.test('clients get types and functions with the names that people use', async (t) => {
+  const { schemas } = published.components;
+  for (const name of [
+    'Device',
+    'EndUser',
+    'Organization',
+    'DeviceTemplate',
+    'ChannelTemplate',
+    'ListMeta',
+    'CreateDeviceBody',
+  ])
+    t.ok(schemas[name], name);
+  const ids = operations().map(({ operationId }) => operationId);
+  t.equal(new Set(ids).size, ids.length, 'each once');
+  for (const id of ids) t.match(id, /^[a-z]+[A-Za-z]*$/, id);
+  for (const id of [
+    'listDevices',
+    'createDevice',
+    'getDevice',
+    'updateDevice',
+    'deleteDevice',
+    'recoverDevice',
+    'listDeletedDevices',
+  ])
+    t.ok(ids.includes(id), id);
 });
 
 t.test('it holds what the tables of the spec hold', async (t) => {

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Secret, TOTP } from 'otpauth';
 import t from 'tap';
+import { resolveComponents } from '../../src/http/openapi-components.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { purge } from '../../src/registry/purge.js';
 import { countStatuses } from '../support/many.js';
@@ -641,7 +642,7 @@ t.test('an mfaToken that is over is purged', async (t) => {
 });
 
 t.test('the OpenAPI document shows both answers of login-user', async (t) => {
-  const { paths } = await service.ok('GET', '/openapi.json', { token: null });
+  const { paths } = resolveComponents(await service.ok('GET', '/openapi.json', { token: null })) as Json;
   const { anyOf } = paths['/api/v1/auth/login-user'].post.responses[200].content['application/json'].schema;
   t.strictSame(
     anyOf.map(({ required }: Json) => required),
