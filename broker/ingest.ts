@@ -363,6 +363,11 @@ export class Ingest {
       done(new Error('no caller'));
       return;
     }
+    const { full } = this.#services.messages;
+    if (full) {
+      done(full);
+      return;
+    }
     const { connectionId } = client?.live ?? {};
     const set = () => this.#services.setFields(caller, route.deviceId, packet.payload);
     (connectionId === undefined ? set() : this.#services.onBehalfOf({ connectionId }, set))

@@ -51,6 +51,8 @@ export const creatingPosts: ReadonlySet<string> = new Set([
   '/api/v1/bridges',
   '/api/v1/bridges/:id/replay',
   '/api/v1/firmware/packages',
+  '/api/v1/firmware/rollouts',
+  '/api/v1/devices/:id/firmware/install',
   '/api/v4/data/*',
   '/api/v1/messaging/publish/*',
   '/messaging/publish/*',

@@ -70,6 +70,7 @@ import { permissionRoutes } from '../registry/permissions.js';
 import { templateRoutes } from '../registry/templates.js';
 import type { App } from './app.js';
 import { batchRoutes } from './batch.js';
+import { keepReserve } from './disk-reserve.js';
 import { healthRoutes } from './health.js';
 import { idempotentPosts } from './idempotency.js';
 import { methodsByUrl } from './methods.js';
@@ -205,6 +206,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     async (scope) => {
       requireAppToken(scope as App, ctx);
       idempotentPosts(scope as App, ctx);
+      keepReserve(scope as App, ctx);
       for (const mount of [passwordResetRoutes, registrationRoutes]) mount(scope as App, ctx);
     },
     { prefix: '/api/v1' },
@@ -214,6 +216,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
       const behind = scope as App;
       requireCaller(behind, ctx);
       idempotentPosts(behind, ctx);
+      keepReserve(behind, ctx);
       sessionRoutes(behind, ctx);
       for (const mount of [
         profileRoutes,

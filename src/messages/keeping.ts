@@ -72,6 +72,11 @@ export class Keeping {
     await this.#evicting;
   }
 
+  /** Why nothing that grows is taken; undefined while the disk has more free than the reserve. */
+  get diskFull(): string | undefined {
+    return this.#diskIsFull ? diskFull : undefined;
+  }
+
   async #lookAtDisk(): Promise<void> {
     const { config, log } = this.#services;
     const reserve = config.messages.diskReserveBytes;

@@ -6,7 +6,15 @@ import type { MqttClient } from 'mqtt';
 import t, { type Test } from 'tap';
 import { purge } from '../../src/registry/purge.js';
 import { startReceiver } from '../bridges/receiver.js';
-import { closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
+import {
+  adminEmail,
+  adminPassword,
+  closed,
+  type Json,
+  nextMessage,
+  type Service,
+  startService,
+} from '../support/service.js';
 
 const day = 24 * 60 * 60_000;
 const start = Date.parse('2026-03-01T12:00:00.000Z');
@@ -306,10 +314,17 @@ t.test('an account above its own maximum loses its own oldest arrivals, without 
 });
 
 t.test('with too little free on the disk nothing is acknowledged that cannot be kept, and it says why', async (t) => {
-  const env = { SLIPWAY_DISK_RESERVE_BYTES: '999999999999999' };
   const logLines: string[] = [];
-  const service = await startService(t, { env, logLines });
-  const device = async () => startDevice(t, service, ['data', { name: 'live', persistenceType: 'simple' }]);
+  const service = await startService(t, { logLines });
+  const devices: Array<Awaited<ReturnType<typeof startDevice>>> = [];
+  for (let n = 0; n < 6; n += 1)
+    devices.push(await startDevice(t, service, ['data', { name: 'live', persistenceType: 'simple' }]));
+  const device = async () => {
+    const next = devices.shift();
+    if (!next) throw new Error('no device is left');
+    return next;
+  };
+  await fillDisk(service);
   const explained = {
     code: -199,
     details: [{ message: 'The disk has no more free than SLIPWAY_DISK_RESERVE_BYTES.' }],
@@ -363,9 +378,7 @@ t.test('with too little free on the disk nothing is acknowledged that cannot be 
   const saidTwo = rejection(two.client);
   t.equal(await outcome(two.client, two.publish('on', 'live')), 'closed', 'a stored session is to hear it');
   t.match(await saidTwo, { error: explained });
-  const serialNumber = service.unique('SN');
-  t.equal((await service.create('/devices', 'device', { serialNumber })).serialNumber, serialNumber);
-  await (await device()).publish(`{"state":{"serialNumber":"${serialNumber}-2"}}`, '_set/fields');
+  await refuse('{"state":{"name":"new"}}', '_set/fields');
   const { usage } = await service.ok('GET', '/api/v1/usage');
   t.match(usage, { points: 0 });
   t.equal(logLines.filter((line) => line.includes('messages are refused')).length, 1, 'the log has it once');
@@ -420,4 +433,45 @@ t.test('bridges take half of the cap and no more: what they keep makes room firs
 
   receiver.behave = () => 200;
   await receiver.received(sent + taken);
+});
+
+/** From now on the disk has less free than the reserve. */
+async function fillDisk({ server }: Service): Promise<void> {
+  const { config, keeping } = server.ctx;
+  config.messages.diskReserveBytes = 999_999_999_999_999;
+  while (keeping.diskFull === undefined) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
+t.test('below the reserve the registry does not grow either; what shrinks and revokes still works', async (t) => {
+  const service = await startService(t);
+  const { device } = await service.device();
+  const { id, accountId } = device;
+  const made = { body: { accountId, serialNumber: 'repeated' }, headers: { 'idempotency-key': 'repeated' } };
+  const first = await service.http('POST', '/api/v1/devices', made);
+  await fillDisk(service);
+  const rows = { rows: [{ serialNumber: 'new' }] };
+  const etag = async () => (await service.ok('GET', `/api/v1/devices/${id}`)).device.version;
+  const refused: Array<[string, string, object]> = [
+    ['POST', '/api/v1/devices', { accountId, serialNumber: 'new' }],
+    ['POST', '/api/v1/organizations', { accountId, name: 'new' }],
+    ['POST', '/api/v1/provisioning/jobs', rows],
+    ['POST', '/api/v1/provisioning/jobs?dryRun=true', rows],
+    ['POST', '/api/v1/devices/jobs', { action: 'delete', ids: [id], dryRun: true }],
+    ['POST', '/api/v1/applications', { accountId, name: 'new', kind: 'backEnd' }],
+    ['PUT', `/api/v1/devices/${id}`, { name: 'x'.repeat(100) }],
+  ];
+  for (const [method, path, body] of refused) {
+    const answer = await service.http(method, path, { body, headers: { etag: await etag() } });
+    t.match(answer, { status: 507, body: { error: { code: -199 } } }, `${method} ${path}`);
+    t.match(answer.text, /SLIPWAY_DISK_RESERVE_BYTES/);
+  }
+  t.same((await service.http('POST', '/api/v1/devices', made)).body, first.body, 'a repeat is answered');
+  t.ok((await service.loginAs(adminEmail, adminPassword)).jwt, 'logging in works');
+  t.ok(await service.credential(id), 'a secret can be replaced');
+  const job = await service.http('POST', '/api/v1/devices/jobs', {
+    body: { action: 'delete', ids: [first.body.device.id] },
+  });
+  t.equal(job.status, 202);
+  await service.ok('DELETE', `/api/v1/devices/${id}`, { headers: { etag: await etag() } });
+  await service.ok('POST', '/api/v1/sessions/logout');
 });
