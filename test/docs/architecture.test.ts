@@ -1,0 +1,73 @@
+/** Holds the pages of docs/, README.md and CONTRIBUTING.md against the repository: paths, links, packages. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import t from 'tap';
+
+const pages = [
+  ...['README.md', 'CONTRIBUTING.md', 'SECURITY.md'],
+  ...readdirSync('docs', { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => join('docs', name)),
+];
+
+/** Paths of our own in a text; `dist` is made by the build. */
+function pathsIn(text: string): string[] {
+  const found = text.matchAll(
+    /(?<![\w/.$~-])(?:src|broker|db|test|bench|demo|docs|bin|console|deploy|examples)\/[\w./*-]+/g,
+  );
+  return [...found].map(([path]) => path.replace(/[.*/]+$/, '')).filter((path) => !path.includes('*'));
+}
+
+/** Places within the repository that a page links to, as paths from its root, with the anchor. */
+function linksIn(page: string, text: string): Array<[path: string, anchor: string | undefined]> {
+  const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target);
+  return targets
+    .filter((target) => !/^(?:https?|mailto):/.test(target))
+    .map((target) => {
+      const [path = '', anchor] = target.split('#');
+      return [path === '' ? page : join(dirname(page), path), anchor];
+    });
+}
+
+/** The anchors of a page's headings, as GitHub makes them. */
+function anchorsOf(page: string): string[] {
+  const headings = [...readFileSync(page, 'utf8').matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => heading);
+  return headings.map((heading) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N} _-]/gu, '')
+      .replace(/ /g, '-'),
+  );
+}
+
+t.test('every path that a page names exists', async (t) => {
+  t.ok(pages.length > 12);
+  for (const page of pages)
+    for (const path of pathsIn(readFileSync(page, 'utf8'))) t.ok(existsSync(path), `${page}: ${path}`);
+});
+
+t.test('every link within the pages leads somewhere', async (t) => {
+  for (const page of pages)
+    for (const [path, anchor] of linksIn(page, readFileSync(page, 'utf8'))) {
+      t.ok(existsSync(path), `${page}: ${path}`);
+      if (anchor !== undefined) t.ok(anchorsOf(path).includes(anchor), `${page}: ${path}#${anchor}`);
+    }
+});
+
+t.test('the tree of docs/architecture.md has every folder of the source', async (t) => {
+  const text = readFileSync('docs/architecture.md', 'utf8');
+  for (const top of ['src', 'broker', 'db']) {
+    const folders = readdirSync(top, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+    for (const folder of new Set(folders.map(({ parentPath }) => parentPath)))
+      if (folder !== 'db') t.ok(text.includes(`| \`${folder}\` |`), `the tree has ${folder}`);
+  }
+});
+
+t.test('docs/architecture.md gives a reason for every dependency, and for no other', async (t) => {
+  const { dependencies, devDependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
+  const packages = Object.keys({ ...dependencies, ...devDependencies }).sort();
+  const [, table = ''] = readFileSync('docs/architecture.md', 'utf8').split('\n## Dependencies\n');
+  const cells = [...table.matchAll(/^\| (`.*?) \|/gm)].map(([, cell = '']) => cell);
+  const named = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name)).sort();
+  t.strictSame(named, packages);
+});
