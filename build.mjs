@@ -69,6 +69,18 @@ const ownPlaces = {
   },
 };
 
+/** Of the list of common passwords the part that passwords.ts refuses: all of it takes 12 MB of memory. */
+const commonPasswords = {
+  name: 'common passwords',
+  setup({ onLoad }) {
+    onLoad({ filter: /@zxcvbn-ts\/language-common\/dist\/index\.[cm]js$/ }, async () => {
+      const { dictionary } = await import('@zxcvbn-ts/language-common');
+      const kept = JSON.stringify({ 'passwords-common': dictionary['passwords-common'].slice(0, 10_000) });
+      return { contents: `export const dictionary = ${kept};\nexport default { dictionary };\n` };
+    });
+  },
+};
+
 function bundle(entryPoints, { outdir = 'dist', chunks, sourcemap }) {
   return build({
     ...common,
@@ -80,8 +92,12 @@ function bundle(entryPoints, { outdir = 'dist', chunks, sourcemap }) {
     sourcemap,
     external,
     banner: { js: banner },
-    plugins: [ownPlaces],
+    plugins: [ownPlaces, commonPasswords],
     metafile: true,
+    // V8 keeps the text of a program, and one letter beyond Latin 1 in a comment doubles it. Licences are in LICENSES.txt.
+    legalComments: 'none',
+    minifyWhitespace: true,
+    lineLimit: 160,
     logLevel: 'warning',
   });
 }

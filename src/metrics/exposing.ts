@@ -13,14 +13,17 @@ async function attempt<R>(read: () => R | Promise<R>, unknown: R): Promise<R> {
   }
 }
 
-/** `read` may give NaN for what is not known, which is what stands there when it fails. */
+/** Without a sample while `read` fails or gives NaN, which means that the value is not known. */
 export function gauge(registry: Registry, name: string, help: string, read: () => number | Promise<number>): void {
   new Gauge({
     name,
     help,
     registers: [registry],
     async collect() {
-      this.set(await attempt(read, Number.NaN));
+      const value = await attempt(read, Number.NaN);
+      // Without labels a reset would leave a 0, which says something else.
+      if (Number.isNaN(value)) this.remove();
+      else this.set(value);
     },
   });
 }
@@ -57,7 +60,7 @@ export function counterBy(
   });
 }
 
-/** One line for each that `read` gives; none when it fails. */
+/** One sample for each that `read` gives and that is not NaN; none when it fails. */
 export function gaugeBy(
   registry: Registry,
   name: string,
@@ -73,7 +76,7 @@ export function gaugeBy(
     async collect() {
       const lines = await attempt(read, []);
       this.reset();
-      for (const [labels, value] of lines) this.set(labels, value);
+      for (const [labels, value] of lines) if (!Number.isNaN(value)) this.set(labels, value);
     },
   });
 }

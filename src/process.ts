@@ -1,0 +1,71 @@
+/** The process: configuration, context, listen; signals close it in order. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { ConfigError, loadConfig } from './config.js';
+import { greeting, introduction } from './greeting.js';
+import type { CreatedAccount } from './registry/accounts.js';
+import { type Server, startServer } from './server.js';
+
+/** After a signal everything is closed in this time, in milliseconds, or the process is ended. */
+const closeTime = 4500;
+
+/** The first start has made tables, keys and an account. Nobody is connected yet, so the pause of 0.1 s disturbs nobody. */
+function giveBackMemory(): void {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as (options: object) => void;
+  collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+}
+
+/** Starts the service. @returns when it listens, or when the start has failed and said why. */
+export async function run(): Promise<void> {
+  let server: Server;
+  let created = '';
+  try {
+    const config = loadConfig();
+    const onFirstAccount = (account: CreatedAccount) => {
+      console.log(introduction(config, account));
+      created = '\nThe account above exists now: the next start uses it, and does not show its password again.';
+    };
+    server = await startServer(config, { onFirstAccount });
+  } catch (error) {
+    if (error instanceof ConfigError) console.error(`slipway cannot start: ${error.message}${created}`);
+    else console.error('slipway cannot start:', error, created);
+    process.exitCode = 1;
+    return;
+  }
+  const { log, config } = server.ctx;
+  for (const variable of config.unknown) log.warn({ variable }, 'no setting of this version');
+
+  let closing = false;
+  const hurry = new AbortController();
+  const stop = async (reason: string) => {
+    if (closing || reason === 'uncaughtException') hurry.abort();
+    if (closing) return;
+    closing = true;
+    log.info({ reason }, 'stopping');
+    await server.announceEnd(hurry.signal);
+    const watchdog = setTimeout(() => {
+      log.fatal('closing took too long');
+      process.exit(1);
+    }, closeTime);
+    watchdog.unref();
+    try {
+      await server.close();
+      log.info('stopped');
+    } catch (error) {
+      log.fatal({ err: error }, 'stopping failed');
+      process.exitCode = 1;
+    }
+  };
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
+  process.on('unhandledRejection', (error) => log.error({ err: error }, 'a promise was rejected and nobody looked'));
+  process.on('uncaughtException', (error) => {
+    // The state is unknown now: what was acknowledged is on disk, and a fresh process is the safe one.
+    log.fatal({ err: error }, 'an exception was not caught');
+    process.exitCode = 1;
+    void stop('uncaughtException');
+  });
+  if (server.firstAccount) giveBackMemory();
+  // Last: whoever reads that it listens may send a signal at once.
+  console.log(greeting(server));
+}
