@@ -7,6 +7,7 @@ import type { Cursor, Point, Range } from '../../db/messages/store.js';
 import { Slices } from '../../db/sqlite/slices.js';
 import type { Caller } from '../access.js';
 import type { Config } from '../config.js';
+import { spreadsheetCell } from '../spreadsheets.js';
 import { parseTopic } from '../topics.js';
 import { isoDates } from './iso-dates.js';
 import { csvColumns } from './payload.js';
@@ -138,15 +139,16 @@ function compact(time: number): string {
 }
 
 /**
- * Rows that our own reader takes back: without quoting, what would end a row or a column too early becomes a blank, and a
- * point whose text is empty and that has no number has no form. With it, rows for spreadsheets that change nothing.
+ * Raw rows that our own reader takes back: what would end a row or a column too early becomes a blank, and a point with
+ * neither a number nor a text is left out. With `quote`, rows for spreadsheets: quoted, and no text is a formula.
  */
 function csvLines({ quote = false }: SeriesQuery): (point: Point) => string {
   const date = isoDates();
   return ({ time, category, numericValue, stringValue }) => {
     const at = date(time);
     const number = numericValue ?? '';
-    if (quote) return `${at},${quoted(category)},${number},${stringValue === '' ? '""' : quoted(stringValue ?? '')}\n`;
+    if (quote)
+      return `${at},${spreadsheetCell(category)},${number},${stringValue === '' ? '""' : spreadsheetCell(stringValue ?? '')}\n`;
     const text = oneLine(stringValue ?? '');
     return numericValue === null && text === '' ? '' : `${at},${inColumn(category)},${number},${text}\n`;
   };
@@ -155,12 +157,7 @@ function csvLines({ quote = false }: SeriesQuery): (point: Point) => string {
 function csvValueLine(value: Shown, aggregates: readonly string[], { quote = false }: SeriesQuery): string {
   const { time, category = '' } = value;
   const numbers = aggregates.map((name) => value[name] ?? '');
-  return `${[time, quote ? quoted(category) : inColumn(category), ...numbers].join()}\n`;
-}
-
-/** RFC 4180: between quotes where it needs them. */
-function quoted(text: string): string {
-  return /[",\r\n]|^[ \t]|[ \t]$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  return `${[time, quote ? spreadsheetCell(category) : inColumn(category), ...numbers].join()}\n`;
 }
 
 function inColumn(text: string): string {

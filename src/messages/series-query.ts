@@ -61,8 +61,7 @@ const quoting = {
   quote: Type.Optional(
     Type.Boolean({
       default: false,
-      description:
-        'For csv: texts in quotes where they need them (RFC 4180), for spreadsheets; nothing of them is changed.',
+      description: `For spreadsheets, with csv: texts in quotes where they need them (RFC 4180), and an apostrophe in front of a text that would be a formula. Without it the file is raw: do not open it as a spreadsheet.`,
     }),
   ),
 };

@@ -94,6 +94,27 @@ t.test('every format has the same units; a file for each is named by its row', a
   t.match(await service.http('GET', `${jobs}/${job.id}/results?format=xml`), { status: 400 });
 });
 
+t.test('a serial number is no formula in the CSV of results, and as it is in the files for programs', async (t) => {
+  const serials = ['=1+1', '-2', '@x', '+3', 'plain'];
+  const job = await provision(
+    service,
+    serials.map((serialNumber) => ({ serialNumber })),
+  );
+  const rows = parse((await file(job.id, 'csv')).bytes, { columns: true }) as Json[];
+  const written = rows.map(({ serialNumber }) => serialNumber);
+  t.strictSame(written, ["'=1+1", "'-2", "'@x", "'+3", 'plain']);
+  const units = await unitsOf(service, job.id);
+  t.strictSame(
+    rows.map(({ secret, deviceId }) => ({ secret, deviceId })),
+    units.map(({ secret, deviceId }) => ({ secret, deviceId })),
+    'ids and secrets never change',
+  );
+  for (const format of ['json', 'esp-nvs-csv']) {
+    const { bytes } = await file(job.id, format);
+    t.ok(bytes.includes('=1+1') && !bytes.includes("'=1+1"), format);
+  }
+});
+
 t.test('labels show the code and never the secret, and end with the results', async (t) => {
   const job = await provision(service, [{ serialNumber: 'L-1' }, { serialNumber: '<L-2>' }]);
   const units = await unitsOf(service, job.id);

@@ -285,7 +285,7 @@ t.test('a whole range comes as a file of its type, in either order, of one categ
   t.notOk('stringValue' in last[0]);
 });
 
-t.test('CSV for spreadsheets is quoted where it must be, and then nothing of it is changed', async (t) => {
+t.test('CSV for spreadsheets is quoted where needed, and no text of a device is a formula', async (t) => {
   const { append, file } = await newSeries();
   const texts = ['plain', 'a, b', 'say "hi"', 'two\nlines', ' blank', ''];
   await append(texts.map((stringValue) => ({ time, category: 'a,b', numericValue: null, stringValue })));
@@ -294,8 +294,38 @@ t.test('CSV for spreadsheets is quoted where it must be, and then nothing of it 
   const rows: string[][] = parse(text);
   t.strictSame(rows.slice(1), [...texts.map((one) => [iso, 'a,b', '', one]), [iso, '', '1', '']]);
   t.match(text, `${iso},"a,b",,plain\n${iso},"a,b",,"a, b"\n`, 'only where it must be');
-  t.ok(text.endsWith(`${iso},"a,b",,""\n${iso},,1,\n`), 'an empty text is told from none');
+  t.ok(text.endsWith(`${iso},"a,b",,""\n${iso},,1,\n`), 'an empty text differs from none');
 });
+
+t.test(
+  'a device cannot put a formula into the spreadsheet of a reader; a raw file has its texts as they are',
+  async (t) => {
+    const { append, file, path } = await newSeries();
+    const formulas = [
+      '=1+1',
+      '+1',
+      '-1',
+      '@SUM(A1)',
+      '\t=1',
+      '\r=1',
+      '\n=1',
+      '  =1',
+      '＝1',
+      '=HYPERLINK("http://x","y")',
+    ];
+    await append(formulas.map((text) => ({ time, category: text, numericValue: -1.5, stringValue: text })));
+    await append([{ time, category: 'a=b', numericValue: -1e-7, stringValue: "it's 1-2" }]);
+    const rows: string[][] = parse(await (await file('csv', 'quote=true')).text());
+    t.strictSame(rows.slice(1), [
+      ...formulas.map((text) => [iso, `'${text}`, '-1.5', `'${text}`]),
+      [iso, 'a=b', '-1e-7', "it's 1-2"],
+    ]);
+    t.match(await (await file('csv')).text(), `${iso},=1+1,-1.5,=1+1\n${iso},+1,-1.5,+1\n`, 'raw');
+    const rollup = 'startDateTime=2026-03-01&endDateTime=2026-04-01&rollup=1h&aggregate=min&format=csv&quote=true';
+    const { text } = await service.http('GET', `${path()}?${rollup}`);
+    t.match(text, `${iso},'=1+1,-1.5\n`, 'a rollup too');
+  },
+);
 
 t.test('a rollup comes as a file, too, with the columns and values of its JSON', async (t) => {
   const { append, device, file, path } = await newSeries();

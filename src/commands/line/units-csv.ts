@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
-import { csvCell } from '../../factory/results/formats.js';
+import { csvCell } from '../../spreadsheets.js';
 import { UsageError } from '../usage.js';
 
 /** A row of the CSV file; `line` is where it stands, from 1. */
@@ -76,7 +76,7 @@ function demandCommas(path: string, text: Buffer): void {
   if (separator) throw new UsageError(`${path} has ${separator} between its columns; a comma is needed.`);
 }
 
-/** The rows that failed, as they were given, with the reason as last column. */
+/** The rows that failed, with the reason as last column. Cells stay raw, because the file is given to the command again. */
 export function failedCsv({ columns, rows }: Csv, failed: ReadonlyMap<CsvRow, string>): string {
   const isKept = (_: string, at: number) => columns[at] !== reasonColumn;
   const lines = [[...columns.filter(isKept), reasonColumn]];

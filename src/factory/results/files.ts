@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import yazl from 'yazl';
+import { spreadsheetCell } from '../../spreadsheets.js';
 import type { FlashFormat, Label, Unit } from '../provisioning/unit.js';
-import { csvCell, flashFile } from './formats.js';
+import { flashFile } from './formats.js';
 import type { Drawing, LabelAnswer } from './label-drawer.js';
 import { labelSheet } from './labels.js';
 
@@ -74,7 +75,7 @@ async function* csvOf(units: AsyncIterable<Unit>): AsyncGenerator<string> {
     const cells = csvColumns.map((column) =>
       column === 'topics' ? JSON.stringify(unit.topics) : String(unit[column]),
     );
-    yield `${cells.map(csvCell).join(',')}\n`;
+    yield `${cells.map(spreadsheetCell).join(',')}\n`;
   }
 }
 

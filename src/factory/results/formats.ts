@@ -1,5 +1,6 @@
 /** The files that a flash tool reads (decisions 6). A serial number or a channel name holds any text, and none leaves its place. */
 import { createHash } from 'node:crypto';
+import { csvCell } from '../../spreadsheets.js';
 import type { FlashFormat, Unit } from '../provisioning/unit.js';
 
 /** PEM texts that go onto the unit with its secret. */
@@ -157,9 +158,4 @@ function nvsText(key: string, text: string): string[] {
 function nvsKey(channel: string): string {
   if (/^[A-Za-z0-9_/.-]{1,15}$/.test(channel)) return channel;
   return `${channel.replace(/[^A-Za-z0-9_.-]/g, '_').slice(0, 6)}~${digest(channel)}`;
-}
-
-/** One cell of a CSV file (RFC 4180). */
-export function csvCell(text: string): string {
-  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
