@@ -224,6 +224,8 @@ export class Authority {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(live: LiveClient, packet: Outgoing): Outgoing | undefined {
     const { identity, client } = live;
+    // The service sends these again itself, with the next attempt: a copy from the queue would be one too many.
+    if (identity && packet.messageId !== undefined && this.#isForDevice(identity, packet.topic)) return undefined;
     if (!identity || live.ended || !this.mayHear(identity.caller, identity.ownChannels, packet.topic)) return undefined;
     // Aedes caps the QoS to the subscription's for exact topics only [MQTT-3.8.4-6].
     if (packet.qos > live.lowestQos) packet.qos = grantedQos(live, packet);
@@ -244,6 +246,14 @@ export class Authority {
     }
     refusals.count += 1;
     return refusalsPerMinute > 0 && refusals.count > refusalsPerMinute;
+  }
+
+  /** Whether a message on `topic` is work for the device behind a connection: an update, a command, a control message. */
+  #isForDevice({ caller, ownChannels }: ProvenIdentity, topic: string): boolean {
+    if (ownChannels === undefined) return false;
+    if (!topic.startsWith(ownChannels)) return this.#isOwnControl(caller, 'cln', topic);
+    const channel = topic.slice(ownChannels.length);
+    return channel === '_firmware' || channel === '_commands';
   }
 
   /** Whether `topic` is `<control root>/<device id>/<direction>` of the caller, a device that may use it now. */
@@ -271,7 +281,7 @@ export class Authority {
 
   #route({ accountId, deviceId, channel: name }: ChannelTopic): Route | undefined {
     const device = this.#access.placement(deviceId);
-    const channel = device && this.#access.channelsOf(device.deviceTemplateId).get(name);
+    const channel = device && this.#access.channelOf(device.deviceTemplateId, name);
     // A user may name a device of its own account under another account's id.
     return channel && device.accountId === accountId ? { accountId, deviceId, channel } : undefined;
   }

@@ -25,6 +25,7 @@ import { unsubscribe } from './revocation.js';
 import { faultOf } from './safe-error.js';
 import { type ServiceChannels, silence } from './service-channels.js';
 import type { SessionStore } from './sessions/persistence.js';
+import { matches } from './topics.js';
 
 /** What the hooks work with. */
 export interface Parts {
@@ -148,7 +149,35 @@ export class Hooks {
   }
 
   ready({ live }: BrokerClient): void {
-    if (live && !live.ended) this.#endUnlessCurrent(live);
+    if (!live || live.ended) return;
+    this.#endUnlessCurrent(live);
+    // The filters of a session that was taken up again.
+    this.#tellListening(live, [...live.filters]);
+  }
+
+  /** Tells who has work for devices what this connection of one has subscribed to. */
+  #tellListening(live: LiveClient, filters: readonly string[]): void {
+    const { ownChannels } = live.identity ?? {};
+    const device = deviceOf(live);
+    if (!device || ownChannels === undefined || live.ended) return;
+    for (const channel of ['_firmware', '_commands'] as const)
+      if (filters.some((filter) => matches(filter, ownChannels + channel)))
+        this.#tellDownlink((downlink) => downlink.listening(device, channel));
+  }
+
+  /** Nothing that it throws may end the connection. */
+  #tellDownlink(tell: (downlink: BrokerServices['downlink']) => void): void {
+    const { services } = this.#parts;
+    try {
+      tell(services.downlink);
+    } catch (error) {
+      services.log.error({ err: error }, 'the work for a device could not be looked at');
+    }
+  }
+
+  #isConnected({ deviceId }: DeviceAddress): boolean {
+    for (const { ready, ended } of this.#parts.sessions.of(deviceId)) if (ready && !ended) return true;
+    return false;
   }
 
   /** A connection ends by an error; what the gate ends passes no other hook. */
@@ -169,7 +198,9 @@ export class Hooks {
   ended(live: LiveClient): void {
     this.#parts.services.log.debug({ connectionId: live.connectionId }, 'disconnected');
     const device = deviceOf(live);
-    if (device) this.#parts.presence.disconnected(device, live);
+    if (!device) return;
+    this.#parts.presence.disconnected(device, live);
+    if (!this.#isConnected(device)) this.#tellDownlink((downlink) => downlink.disconnected(device));
   }
 
   // PUBLISH
@@ -290,6 +321,10 @@ export class Hooks {
     const refused = authority.refusedFilters(live);
     if (refused.length > 0) void unsubscribe(live, refused);
     const granted = subscriptions.filter(({ qos }) => (qos as number) <= 2);
+    this.#tellListening(
+      live,
+      granted.map(({ topic }) => topic),
+    );
     for (const { topic } of granted) {
       const device = live.identity && authority.controlledBy(live.identity.caller, topic);
       if (device) this.#parts.control.listening(device);

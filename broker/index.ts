@@ -2,6 +2,7 @@
 import type { Server as HttpServer } from 'node:http';
 import { Aedes } from 'aedes';
 import type { Broker, BrokerServices } from '../src/broker-ports.js';
+import { controlTopic } from '../src/topics.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
 import { Authenticator } from './authenticate.js';
 import { Authority } from './authorize.js';
@@ -29,6 +30,7 @@ import { Revocation } from './revocation.js';
 import { faultOf } from './safe-error.js';
 import { ServiceChannels } from './service-channels.js';
 import { SessionStore } from './sessions/persistence.js';
+import { matches } from './topics.js';
 
 /** Milliseconds that a subscriber may take to read a QoS 1 or 2 message before it is disconnected. */
 const drainTimeout = 5000;
@@ -270,6 +272,15 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       const watch = signs.open(caller, deviceId, expires, isConnected);
       if (watch) publications.lookAgain(sessions.of(deviceId));
       return watch;
+    },
+    sendDown: ({ accountId, deviceId }, channel, payload) =>
+      channels.sendDown({ accountId, deviceId }, channel, payload),
+    listens: ({ accountId, deviceId }, channel) => {
+      const own = authority.ownChannelsOf({ kind: 'device', id: deviceId, accountId });
+      const topic = channel === 'control' ? controlTopic(config.controlRoot, deviceId, 'cln') : `${own}${channel}`;
+      for (const { ready, ended, filters } of sessions.of(deviceId))
+        if (ready && !ended) for (const filter of filters) if (matches(filter, topic)) return true;
+      return false;
     },
     sendControl: (deviceId, payload, qos) => control.send({ deviceId }, payload, qos),
     endWatches: () => signs.endAll(),

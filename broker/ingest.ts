@@ -106,7 +106,7 @@ export class Ingest {
       explain(message);
       done(error);
     };
-    if (packet.qos === 0 && !isRequest(route)) {
+    if (packet.qos === 0 && !isRequest(route) && !isReport(route)) {
       let turn: Turn | undefined;
       const isTaken = this.#take(
         message,
@@ -258,6 +258,7 @@ export class Ingest {
       const refusal = this.#services.bridges.refusal(route);
       if (refusal) throw refusal;
       if (isRequest(route)) this.#setFields(message, done);
+      else if (isReport(route)) this.#takeReport(message, done);
       else if (channel.name === '_log' && channel.service) this.#storeLog(message, done);
       else if (isStoredChannel(route)) this.#storePoints(message, channel, done);
       else this.#keep(message, done);
@@ -355,6 +356,18 @@ export class Ingest {
         },
       ),
     );
+  }
+
+  /** What a device says of an update or a command; what cannot be used is delivered all the same, and explained. */
+  #takeReport(message: Message, done: Done): void {
+    const { packet, route } = message;
+    this.#services.downlink
+      .take(route, route.channel.name, packet.payload)
+      .then((rejection) => {
+        if (rejection) this.#reject(message, rejection);
+        this.#keep(message, done);
+      })
+      .catch(done);
   }
 
   #setFields(message: Message, done: Done): void {
@@ -474,12 +487,19 @@ function laneOf({ accountId }: Route, client: BrokerClient | undefined, caller: 
 
 function isStoredChannel({ channel }: Route): boolean {
   if (!channel.service) return channel.persistenceType === 'timeSeries' && channel.payload !== 'none';
-  return channel.name === '_log' || isRequest({ channel });
+  return channel.name === '_log' || isRequest({ channel }) || isReport({ channel });
 }
 
 function kindOf({ channel }: Route): ChannelKind {
+  if (isReport({ channel })) return channel.name as ReportChannel;
   if (channel.service) return isRequest({ channel }) ? '_set/fields' : '_log';
   return channel.persistenceType === 'timeSeries' ? 'timeSeries' : 'simple';
+}
+
+type ReportChannel = '_firmware/status' | '_commands/replies';
+
+function isReport({ channel: { service, name } }: Pick<Route, 'channel'>): boolean {
+  return service && (name === '_firmware/status' || name === '_commands/replies');
 }
 
 function isRequest({ channel }: Pick<Route, 'channel'>): boolean {

@@ -33,6 +33,11 @@ export class ServiceChannels {
     message.retain = false;
   }
 
+  /** Publishes on a channel for firmware or commands; resolves when the device's connections have taken it. */
+  sendDown(device: DeviceAddress, channel: string, payload: Buffer): Promise<void> {
+    return new Promise((resolve) => this.#publish(device, channel, payload, resolve));
+  }
+
   /** Publishes changed fields on the device's `_updates/fields`. */
   deviceUpdated(device: DeviceAddress, changes: Record<string, unknown>): void {
     if (Object.keys(changes).length > 0) this.#publish(device, '_updates/fields', stateOf(changes));

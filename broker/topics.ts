@@ -37,7 +37,7 @@ export function canMatch(root: string, access: Access, caller: Caller, filter: s
   if (device === '+' && caller.kind !== 'device') return couldBeChannel(channel);
   const placement = access.reachableDevice(caller, device === '+' ? caller.id : device);
   if (!placement) return false;
-  for (const name of access.channelsOf(placement.deviceTemplateId).keys())
+  for (const name of access.channelNamesOf(placement.deviceTemplateId))
     if (matchesLevels(channel, name.split('/')) && access.mayHear(caller, placement.id, name)) return true;
   return false;
 }

@@ -178,6 +178,29 @@ const servicePublishers: ReadonlyMap<string, readonly Caller['kind'][]> = new Ma
   ['_updates/fields', []],
 ]);
 
+/** Channels for firmware and commands: every device has them, and no list shows them. */
+const downlinkPublishers: ReadonlyMap<string, readonly Caller['kind'][]> = new Map([
+  ['_firmware', []],
+  ['_firmware/status', ['device']],
+  ['_commands', []],
+  ['_commands/replies', ['device']],
+]);
+
+const downlinkChannels: ReadonlyMap<string, Channel> = new Map(
+  [...downlinkPublishers.keys()].map((name) => [
+    name,
+    {
+      id: name,
+      name,
+      accountId: '',
+      persistenceType: 'simple',
+      streamBridgeDelivery: 0,
+      retentionDays: null,
+      service: true,
+    } as Channel,
+  ]),
+);
+
 export const serviceChannelNames: readonly string[] = [...servicePublishers.keys()];
 
 /** A live channel template, and whether it is a service channel. */
@@ -276,7 +299,10 @@ export class Access {
   mayPublish(caller: Caller, deviceId: string, channelName: string): boolean {
     const channel = this.#channelFor(caller, 'publish', deviceId, channelName);
     if (!channel) return false;
-    return !channel.service || (servicePublishers.get(channelName)?.includes(caller.kind) ?? false);
+    return (
+      !channel.service ||
+      ((servicePublishers.get(channelName) ?? downlinkPublishers.get(channelName))?.includes(caller.kind) ?? false)
+    );
   }
 
   /** Whether a message on this channel of the device may be delivered to the caller (decisions 5). */
@@ -287,7 +313,7 @@ export class Access {
   #channelFor(caller: Caller, action: Action, deviceId: string, channelName: string): Channel | undefined {
     if (!this.may(caller, action, 'device')) return undefined;
     const device = this.reachableDevice(caller, deviceId);
-    return device && this.channelsOf(device.deviceTemplateId).get(channelName);
+    return device && this.channelOf(device.deviceTemplateId, channelName);
   }
 
   // What the rules look at
@@ -299,6 +325,17 @@ export class Access {
     // One in the trash is seldom asked for again, and would stay until a hundred thousand others have been.
     if (placement && placement.deleted === null) this.#placements.set(deviceId, placement);
     return placement;
+  }
+
+  /** A channel of a device of this template, also one that no list shows. */
+  channelOf(deviceTemplateId: string, name: string): Channel | undefined {
+    return downlinkChannels.get(name) ?? this.channelsOf(deviceTemplateId).get(name);
+  }
+
+  /** The names of all of them. */
+  *channelNamesOf(deviceTemplateId: string): IterableIterator<string> {
+    yield* this.channelsOf(deviceTemplateId).keys();
+    yield* downlinkChannels.keys();
   }
 
   /** The channels of a device template by name, service channels included. */

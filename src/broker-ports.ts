@@ -99,6 +99,13 @@ export interface Broker {
    * the message, so that a caller that awaits it keeps one message in memory. Nothing happens without a subscription.
    */
   sendControl(deviceId: string, payload: Buffer, qos: 0 | 1): Promise<void>;
+  /**
+   * Publishes on `_firmware` or `_commands` of a device at QoS 1. Resolves when its connections have taken the message. It
+   * is not kept for a device that is away.
+   */
+  sendDown(device: DeviceName, channel: '_firmware' | '_commands', payload: Buffer): Promise<void>;
+  /** Whether the device itself is connected and has subscribed to the channel, or to its control topic. */
+  listens(device: DeviceName, channel: '_firmware' | '_commands' | 'control'): boolean;
   /** Ends every such wait: the process ends. */
   endWatches(): void;
   /** Resolves when what has been noted of a device's refusals can be read. */
@@ -203,6 +210,25 @@ export interface Published {
   points?: number;
 }
 
+/** A device, as messages name it. */
+export interface DeviceName {
+  accountId: string;
+  deviceId: string;
+}
+
+/** The service behind the channels for firmware and commands. */
+export interface DownlinkService {
+  /**
+   * Takes what a device has published on `_firmware/status` or `_commands/replies`; PUBACK waits until it resolves.
+   * Resolves to the rejection when the payload cannot be used.
+   */
+  take(device: DeviceName, channel: string, payload: Buffer): Promise<Rejection | undefined>;
+  /** The device itself hears this channel from now on: it has subscribed, or taken up a session that has. */
+  listening(device: DeviceName, channel: '_firmware' | '_commands'): void;
+  /** The last connection of the device has ended. */
+  disconnected(device: DeviceName): void;
+}
+
 /** The service behind the control topics. A device publishes to `<control root>/<device id>/svc`. */
 export interface ControlService {
   /**
@@ -238,6 +264,7 @@ export interface BrokerServices {
   /** Where messages of channels with a `streamBridgeDelivery` go. */
   bridges: Pick<Bridges, 'takes' | 'refusal' | 'take'>;
   control: ControlService;
+  downlink: DownlinkService;
   /** Where an address is; undefined when nobody knows. */
   positionOf(address: string): Position | undefined;
   /** Undefined when the token is not that of a live session. */

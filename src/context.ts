@@ -14,9 +14,14 @@ import type { BrokerServices } from './broker-ports.js';
 import { watchChanges } from './changes.js';
 import type { Clock } from './clock.js';
 import { type Config, ConfigError } from './config.js';
+import { Commands } from './downlink/commands.js';
+import { Collector } from './downlink/contents.js';
+import { ControlMessages } from './downlink/control-topics.js';
 import { Downloads } from './downlink/downloads.js';
 import { FirmwareEngine } from './downlink/engine.js';
+import { DownlinkMessages } from './downlink/messages.js';
 import { Progress } from './downlink/progress.js';
+import { endingDownlink } from './downlink/revocation.js';
 import { openSenders } from './emails/index.js';
 import { LetterLimits } from './emails/limits.js';
 import type { Mail, Sms } from './emails/mail.js';
@@ -59,6 +64,8 @@ export interface Context {
   firmware: FirmwareFiles;
   firmwareEngine: FirmwareEngine;
   downloads: Downloads;
+  commands: Commands;
+  collector: Collector;
   retention: Retention;
   keeping: Keeping;
   payloads: PayloadReader;
@@ -152,6 +159,16 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => progress.close());
     const downloads = new Downloads(firmware, config.limits.firmwareDownloads, (of, bytes) => progress.come(of, bytes));
     closers.push(() => downloads.endAll());
+    const commands = new Commands({ registry, clock, log, config, audit }, () => ctx.broker);
+    closers.push(() => commands.stop());
+    const downlink = new DownlinkMessages({ access, firmwareEngine, commands, log }, () => ctx.broker);
+    const control = new ControlMessages(
+      { access, registry, firmware, firmwareEngine, downloads, progress, log },
+      () => ctx.broker,
+    );
+    closers.push(() => control.close());
+    firmwareEngine.listen(downlink);
+    firmwareEngine.listen(control);
     const base = {
       config,
       clock,
@@ -161,6 +178,8 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       firmware,
       firmwareEngine,
       downloads,
+      commands,
+      collector: new Collector({ registry, firmware, clock, log }),
       retention,
       keeping,
       payloads,
@@ -185,8 +204,9 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       textedCodes: new TextedCodes({ clock, sealing, sms }),
       revocations: new Revocations(),
     };
-    const broker = await openBroker(brokerServices({ ...base, positions }, () => ctx));
-    closers.push(() => broker.close());
+    const opened = await openBroker(brokerServices({ ...base, positions, downlink, control }, () => ctx));
+    closers.push(() => opened.close());
+    const broker = endingDownlink(opened, base);
     const jobs = new Jobs({ ...base, broker });
     closers.push(() => jobs.stop());
     const ctx: Context = { ...base, broker, jobs, health: new Health({ ...base, broker }) };
@@ -210,18 +230,18 @@ async function takeChanges({ tokens, access, broker }: Context): Promise<void> {
   broker.loginsEnded();
 }
 
-/** Accepts every control message and does nothing with it. */
-const unusedControl: BrokerServices['control'] = { take: async () => undefined, listening: () => {} };
-
 /** The broker is built before the context is whole; what it asks for later goes through `ctx()`. */
 function brokerServices(
-  { positions, ...base }: Omit<Context, 'broker' | 'jobs' | 'health'> & { positions: Positions },
+  {
+    positions,
+    ...base
+  }: Omit<Context, 'broker' | 'jobs' | 'health'> &
+    Pick<BrokerServices, 'control' | 'downlink'> & { positions: Positions },
   ctx: () => Context,
 ): BrokerServices {
   const { registry, sessions, retention } = base;
   return {
     ...base,
-    control: unusedControl,
     positionOf: (address) => positions.of(address),
     verifyToken: async (jwt) => {
       const authenticated = await sessions.authenticate(jwt);

@@ -37,8 +37,10 @@ export async function startServer(config: Config, options: StartOptions = {}): P
     broker.attachWebSocket(app.server);
     firstAccount = await createFirstAccount(opened.ctx);
     if (firstAccount) options.onFirstAccount?.(firstAccount);
+    await opened.ctx.commands.begin();
     await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));
     await opened.ctx.jobs.start();
+
     await app.listen({ host: config.host, port: config.httpPort }).catch(nameTheVariable('SLIPWAY_HTTP_PORT'));
     app.server.on('error', (error) => opened.ctx.log.error({ err: error }, 'the HTTP listener failed'));
   } catch (error) {

@@ -7,11 +7,11 @@ export interface ChannelTopic {
 }
 
 const tail =
-  /^\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/d\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/(_set\/fields|_updates\/fields|[^/+#\0]+)$/;
+  /^\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/d\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/(_set\/fields|_updates\/fields|_firmware\/status|_commands\/replies|[^/+#\0]+)$/;
 
 /**
  * The parts of a topic below `root`; undefined for anything else. Strict: exact root, lower-case ids, no wildcards,
- * and only the service channels `_set/fields` and `_updates/fields` hold a slash.
+ * and only service channels such as `_set/fields` hold a slash.
  */
 export function parseTopic(root: string, topic: string): ChannelTopic | undefined {
   if (!topic.startsWith(root)) return undefined;

@@ -49,7 +49,15 @@ export const filterRefusals = ['out_of_reach', 'too_many', 'malformed', 'too_oft
 export type FilterRefusal = (typeof filterRefusals)[number];
 
 /** Where a message was going; `none` is nowhere, because it was refused. */
-export const channelKinds = ['timeSeries', 'simple', '_log', '_set/fields', 'none'] as const;
+export const channelKinds = [
+  'timeSeries',
+  'simple',
+  '_log',
+  '_set/fields',
+  '_firmware/status',
+  '_commands/replies',
+  'none',
+] as const;
 export type ChannelKind = (typeof channelKinds)[number];
 
 /**

@@ -20,6 +20,7 @@ import { sendAllowance } from '../attempts.js';
 import { auditRoutes } from '../audit/index.js';
 import { bridgeRoutes } from '../bridges/routes.js';
 import type { Context } from '../context.js';
+import { commandRoutes } from '../downlink/command-routes.js';
 import { firmwareContentRoutes, firmwareDeviceRoutes } from '../downlink/http-delivery.js';
 import { firmwareFileRoutes } from '../downlink/package-files.js';
 import { firmwarePackageRoutes } from '../downlink/packages.js';
@@ -253,6 +254,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         bulkRoutes,
         firmwarePackageRoutes,
         firmwareRolloutRoutes,
+        commandRoutes,
       ])
         mount(behind, ctx);
     },

@@ -198,7 +198,7 @@ function whyRefused(
       : access.reaches(principal, device.accountId, device.organizationId);
   if (!isReached) return 'outside the reach';
   if (device.deleted !== null) return 'in the trash';
-  return access.channelsOf(device.deviceTemplateId).has(named.channel) ? 'service channel' : 'no such channel';
+  return access.channelOf(device.deviceTemplateId, named.channel) ? 'service channel' : 'no such channel';
 }
 
 async function explainEntity(

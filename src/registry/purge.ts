@@ -9,6 +9,7 @@ import type { EntityTable, Row } from '../../db/registry/records.js';
 import type { Access } from '../access.js';
 import type { Bridges } from '../bridges/index.js';
 import { type Clock, timestamp } from '../clock.js';
+import type { Collector } from '../downlink/contents.js';
 import type { Fields } from '../entity/fields.js';
 import { find, recoveryWindow } from '../entity/verbs.js';
 import { answerLifetime } from '../http/idempotency.js';
@@ -21,6 +22,9 @@ const stepSize = 100;
 const interval = 60 * 60_000;
 const firstRun = 60_000;
 const day = 24 * 60 * 60_000;
+/** How long commands that have ended, and rollouts, can be read; milliseconds. */
+const commandsKept = 30 * day;
+const rolloutsKept = 180 * day;
 
 type PurgeContext = {
   registry: Registry;
@@ -31,6 +35,7 @@ type PurgeContext = {
   log: Logger;
   access: Access;
   fields: Fields;
+  collector: Collector;
 };
 
 /** What still points at a row of a table; while it does, the row stays. Children in the trash count too. */
@@ -42,6 +47,8 @@ const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityT
   { table: 'bridges', by: [] },
   { table: 'certificates', by: [] },
   { table: 'certificateAuthorities', by: [] },
+  { table: 'firmwareRollouts', by: [] },
+  { table: 'firmwarePackages', by: [['firmwareRollouts', 'firmwarePackageId']] },
   {
     table: 'organizations',
     by: [
@@ -50,7 +57,13 @@ const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityT
       ['organizations', 'parentId'],
     ],
   },
-  { table: 'deviceTemplates', by: [['devices', 'deviceTemplateId']] },
+  {
+    table: 'deviceTemplates',
+    by: [
+      ['devices', 'deviceTemplateId'],
+      ['firmwarePackages', 'deviceTemplateId'],
+    ],
+  },
   { table: 'endUserTemplates', by: [['endUsers', 'endUserTemplateId']] },
   { table: 'organizationTemplates', by: [['organizations', 'organizationTemplateId']] },
 ];
@@ -100,11 +113,13 @@ export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => 
     purgeSessions,
     purgeExpired,
     purgeAnswers,
+    purgeCommands,
+    purgeRollouts,
   ];
   const parts = steps.map((step) => async () => {
     while (!isStopped() && (await step(ctx))) await nextTurn();
   });
-  for (const part of [...parts, () => expireMessages(ctx, isStopped)])
+  for (const part of [...parts, () => expireMessages(ctx, isStopped), () => ctx.collector.collect()])
     await part().catch((error) => ctx.log.error({ err: error }, 'a part of the purge has failed'));
 }
 
@@ -137,6 +152,9 @@ async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
       await tx.deleteFrom('refusals').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('publications').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('verifications').where('deviceId', 'in', ids).execute();
+      await tx.deleteFrom('firmwareDeliveries').where('deviceId', 'in', ids).execute();
+      await tx.deleteFrom('firmwareTargets').where('deviceId', 'in', ids).execute();
+      await tx.deleteFrom('commands').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('devices').where('id', 'in', ids).execute();
     });
   for (const id of ids) {
@@ -267,6 +285,29 @@ async function purgeExpired({ registry, clock }: PurgeContext): Promise<boolean>
     purged += (await gone.execute(registry.query)).numAffectedRows ?? 0n;
   }
   return purged > 0n;
+}
+
+async function purgeCommands({ registry, clock }: PurgeContext): Promise<boolean> {
+  const before = new Date(clock.now() - commandsKept).toISOString();
+  const old = registry.query.selectFrom('commands').select('id').where('finished', '<', before).limit(stepSize);
+  return (await registry.query.deleteFrom('commands').where('id', 'in', old).executeTakeFirst()).numDeletedRows > 0n;
+}
+
+/** The devices of a rollout first, a few at a time. */
+async function purgeRollouts({ registry, clock }: PurgeContext): Promise<boolean> {
+  const before = new Date(clock.now() - rolloutsKept).toISOString();
+  const old = registry.query.selectFrom('firmwareRollouts').select('id').where('finished', '<', before);
+  const rollout = await old.limit(1).executeTakeFirst();
+  if (!rollout) return false;
+  const { id } = rollout;
+  await registry.transaction(async (tx) => {
+    const some = tx.selectFrom('firmwareDeliveries').select('deviceId').where('rolloutId', '=', id).limit(stepSize);
+    const gone = tx.deleteFrom('firmwareDeliveries').where('rolloutId', '=', id).where('deviceId', 'in', some);
+    if ((await gone.executeTakeFirst()).numDeletedRows > 0n) return;
+    await tx.deleteFrom('firmwareCounts').where('rolloutId', '=', id).execute();
+    await tx.deleteFrom('firmwareRollouts').where('id', '=', id).execute();
+  });
+  return true;
 }
 
 async function purgeAnswers({ registry, clock }: PurgeContext): Promise<boolean> {

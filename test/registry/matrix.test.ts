@@ -267,6 +267,11 @@ const table = `
   GET /api/v1/devices/{id}/firmware                 | path id: device                                 | 404/100 | 404/100 | 403/21
   POST /api/v1/devices/{id}/firmware/install        | path id: device                                 | 404/100 | 404/100 | 403/21
 
+  POST /api/v1/devices/{id}/commands                | path id: device                                 | 404/100 | 404/100 | 403/21
+  GET /api/v1/devices/{id}/commands                 | path id: device                                 | 404/100 | 404/100 | 403/21
+  GET /api/v1/devices/{id}/commands/{commandId}     | path id: device                                 | 404/100 | 404/100 | 403/21
+  DELETE /api/v1/devices/{id}/commands/{commandId}  | path id: device                                 | 404/100 | 404/100 | 403/21
+
   POST /api/v1/users/{userId}/mfa/totp              | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
   POST /api/v1/users/{userId}/mfa/sms               | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
   POST /api/v1/users/{userId}/mfa/sms/code          | path userId: identity                           | 404/NotFoundError | 404/NotFoundError | 404/NotFoundError
@@ -409,6 +414,8 @@ let service: Service;
 /** A certificate that is registered nowhere. */
 let spare: string;
 let callers: Record<(typeof who)[number], Caller>;
+/** A command of the device that the others must not reach. */
+let command: string | undefined;
 let deviceStays: () => boolean;
 let stationToken: string;
 /** What was in registry.db when that was last looked at. */
@@ -453,6 +460,8 @@ t.before(async () => {
   const verify = { body: { deviceId: device.id, timeoutSeconds: 0 } };
   await service.ok('POST', '/api/v1/provisioning/verify', verify);
   first.theirs.firmwareRollout = [await rolledOut(first.theirs.firmwarePackage?.at(-1)?.id, device.id)];
+  const sent = await service.ok('POST', `/api/v1/devices/${device.id}/commands`, { body: { name: 'canary' } });
+  command = sent.command.id;
   const free = await service.create('/devices', 'device', canaryDevice(null));
   const devices = [
     device,
@@ -786,6 +795,7 @@ function bodyOf({ method, path, parameter }: Row, { own, organizationBody }: Cal
       name: 'x',
       firmwareVersion: '1',
     },
+    '/api/v1/devices/{id}/commands': { name: 'changed' },
     '/api/v1/identity-providers': { accountId, name: 'changed', ...client },
     '/api/v1/bridges': { accountId, name: 'changed', ...webhook },
     '/api/v1/bridges/{id}/replay': { from: '2026-01-01', to: '2026-01-02' },
@@ -845,7 +855,7 @@ function requestOf(row: Row, caller: Caller, thing: Thing, version = thing.versi
   const own = place === 'body' && self ? caller.own[self.kind] : undefined;
   const named = (_: string, name: string) => {
     if (name === 'id' || (place === 'path' && name === parameter)) return own?.id ?? thing.id;
-    return 'canary';
+    return name === 'commandId' ? (command ?? 'canary') : 'canary';
   };
   const path = row.path.replace(/\{(\w+)\}/g, named) + (query.size > 0 ? `?${query}` : '');
   const expected = own ? own.version : version;
@@ -948,7 +958,10 @@ t.test('the table names every endpoint of the OpenAPI document and every id that
       t.ok(!schema || schema.properties, `${endpoint}: its body can be looked through`);
       const body = Object.keys(schema?.properties ?? {}).map((name) => ({ in: 'body', name }));
       for (const { in: place, name } of [...parameters.map(resolve), ...body])
-        if (!['clientId', 'name'].includes(name) && (place === 'path' || /Id$|^associationCode$/.test(name)))
+        if (
+          !['clientId', 'name', 'commandId'].includes(name) &&
+          (place === 'path' || /Id$|^associationCode$/.test(name))
+        )
           t.ok(named.has(`${endpoint}, ${place} ${name}`), `${endpoint}, ${place} ${name}`);
     }
   for (const { title, expected } of rows) t.equal(expected.length, who.length, title);

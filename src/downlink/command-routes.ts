@@ -1,0 +1,197 @@
+/** Commands to one device over HTTP. */
+import { type Static, Type } from 'typebox';
+import type { Registry } from '../../db/registry/index.js';
+import type { Caller } from '../access.js';
+import type { Context } from '../context.js';
+import { currentCaller, writeAs } from '../entity/authorized-write.js';
+import { demandPage, oneOf } from '../entity/listing.js';
+import { idParams, listResponse, nameIgnored } from '../entity/routes.js';
+import { demandLive, findReached } from '../entity/verbs.js';
+import { PlatformError } from '../errors.js';
+import type { App } from '../http/app.js';
+import { noteMade } from '../http/idempotency.js';
+import { type Command, commandBody, commandShape, commandStates, isOpen, showCommand } from './command.js';
+
+const tags = ['Commands'];
+const path = '/devices/:id/commands';
+/** Milliseconds that an answer waits for a device. */
+const longestWait = 60_000;
+/** Answers of one caller that wait at once. */
+const mostWaiting = 100;
+
+const waitQuery = Type.Object({
+  wait: Type.Optional(
+    Type.Integer({ minimum: 0, maximum: 1, description: '1: answer when it has ended, in 60 seconds at most.' }),
+  ),
+});
+const listQuery = Type.Object({
+  state: Type.Optional(oneOf(commandStates)),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+});
+const commandParams = Type.Object({ id: Type.String(), commandId: Type.String() });
+const one = (description: string) => ({ 200: Type.Object({ command: commandShape }, { description }) });
+const errors = ['notFound', 'deleted', 'forbidden'] as const;
+
+export function commandRoutes(app: App, ctx: Context): void {
+  const { access, registry, commands } = ctx;
+  const waiting = new Map<string, number>();
+
+  app.post(
+    path,
+    {
+      config: { right: ['create', 'command'], errors: [...errors, 'tooMany'], sends: ['ignored'] },
+      schema: {
+        tags,
+        summary: 'Send a command to a device, which waits until the device is there',
+        description:
+          'It is on disk when the answer leaves, and is sent on `_commands`; the device answers on `_commands/replies`.',
+        params: idParams,
+        querystring: waitQuery,
+        body: commandBody,
+        response: one('The command as it is now.'),
+      },
+    },
+    async (request, reply) => {
+      const { caller, params, body, query } = request;
+      access.demand(caller, 'create', 'command');
+      const { id: deviceId, accountId } = demandLive(await findReached(ctx, caller, 'devices', params.id));
+      nameIgnored(request, reply, commandBody, Object.keys(waitQuery.properties));
+      const command = await writeAs(ctx, caller, ['devices', deviceId], async (tx) => {
+        const made = await commands.add(tx, caller, { deviceId, accountId }, body);
+        await noteMade(tx, made.id);
+        return made;
+      });
+      commands.added({ deviceId, accountId });
+      if (query.wait !== 1) return { command: showCommand(command) };
+      return { command: showCommand(await ended(caller, command)) };
+    },
+  );
+  app.get(
+    path,
+    {
+      config: { right: ['read', 'command'], errors: [...errors, 'pageOutside'], sends: ['ignored'] },
+      schema: {
+        tags,
+        summary: 'List the commands of a device, newest first',
+        params: idParams,
+        querystring: listQuery,
+        response: listResponse('commands', commandShape),
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      access.demand(caller, 'read', 'command');
+      const device = demandLive(await findReached(ctx, caller, 'devices', params.id));
+      nameIgnored(request, reply, listQuery);
+      return { commands: await listCommands(registry, device.id, request.query) };
+    },
+  );
+  app.get(
+    `${path}/:commandId`,
+    {
+      config: { right: ['read', 'command'], errors },
+      schema: { tags, summary: 'Read a command', params: commandParams, response: one('As it is now.') },
+    },
+    async ({ caller, params }) => {
+      access.demand(caller, 'read', 'command');
+      return { command: showCommand(await commandOf(ctx, caller, params)) };
+    },
+  );
+  app.delete(
+    `${path}/:commandId`,
+    {
+      config: { right: ['delete', 'command'], errors },
+      schema: {
+        tags,
+        summary: 'Cancel a command; one that has ended stays as it is',
+        params: commandParams,
+        response: one('As it is now. A device that has it already may still carry it out.'),
+      },
+    },
+    async ({ caller, params }) => {
+      access.demand(caller, 'delete', 'command');
+      const command = await commandOf(ctx, caller, params);
+      if (isOpen(command)) {
+        await commands.cancel([command]);
+        await ctx.audit.record(registry.query, {
+          event: 'commandCancelled',
+          outcome: 'success',
+          accountId: command.accountId,
+          actor: caller,
+          target: { kind: 'command', id: command.id },
+        });
+      }
+      return { command: showCommand(await commandOf(ctx, caller, params)) };
+    },
+  );
+
+  /** The command when it has ended, or when the caller may not wait any longer. */
+  async function ended(caller: Caller, command: Command): Promise<Command> {
+    const others = waiting.get(caller.id) ?? 0;
+    if (others >= mostWaiting) return command;
+    waiting.set(caller.id, others + 1);
+    const latest = await untilEnded(ctx, command).finally(() => {
+      const left = (waiting.get(caller.id) ?? 1) - 1;
+      if (left === 0) waiting.delete(caller.id);
+      else waiting.set(caller.id, left);
+    });
+    if (currentCaller(ctx, caller)?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
+    return latest;
+  }
+}
+
+function untilEnded({ registry, commands }: Context, command: Command): Promise<Command> {
+  return new Promise((resolve, reject) => {
+    const end = (result: Command) => {
+      clearTimeout(timer);
+      unwatch();
+      resolve(result);
+    };
+    let latest = command;
+    const look = () => {
+      readCommand(registry, command.id)
+        .then((read) => {
+          latest = read ?? latest;
+          if (!read || !isOpen(read)) end(latest);
+        })
+        .catch(reject);
+    };
+    const unwatch = commands.watchers.watch(command.id, look);
+    const timer = setTimeout(() => end(latest), longestWait);
+    look();
+  });
+}
+
+function readCommand({ query }: Registry, id: string): Promise<Command | undefined> {
+  return query.selectFrom('commands').selectAll().where('id', '=', id).executeTakeFirst();
+}
+
+/** @throws PlatformError 404/100 for one that is not the device's. */
+async function commandOf(
+  ctx: Context,
+  caller: Caller,
+  { id, commandId }: Static<typeof commandParams>,
+): Promise<Command> {
+  const device = demandLive(await findReached(ctx, caller, 'devices', id));
+  const command = await readCommand(ctx.registry, commandId);
+  if (command?.deviceId !== device.id) throw new PlatformError('notFound');
+  return command;
+}
+
+async function listCommands(
+  { query: db }: Registry,
+  deviceId: string,
+  { state, page = 1, pageSize = 10 }: Static<typeof listQuery>,
+) {
+  let matching = db.selectFrom('commands').where('deviceId', '=', deviceId);
+  if (state) matching = matching.where('state', '=', state);
+  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
+  demandPage(page, pageSize, Number(count));
+  const rows = matching.selectAll().orderBy('sequence', 'desc').limit(pageSize);
+  const found = await rows.offset((page - 1) * pageSize).execute();
+  return {
+    results: found.map(showCommand),
+    meta: { count: Number(count), page, pageSize, sortOrder: 'desc' as const },
+  };
+}

@@ -1,0 +1,301 @@
+/**
+ * Commands on their way: each is on disk before anything happens, goes to its device in order, again at each connection
+ * until it is answered, and ends by its own time if by nothing else.
+ */
+import type { Logger } from 'pino';
+import type { Registry, Tx } from '../../db/registry/index.js';
+import type { Caller } from '../access.js';
+import type { Audit } from '../audit/index.js';
+import type { Broker, DeviceName } from '../broker-ports.js';
+import { type Clock, timestamp } from '../clock.js';
+import type { Config } from '../config.js';
+import { parseDate } from '../entity/values.js';
+import { invalid, PlatformError } from '../errors.js';
+import { newId } from '../ids.js';
+import { openCommands } from '../limit-use.js';
+import { onBehalfOf } from '../log.js';
+import { type Command, type CommandBody, isOpen, isOpenCommand, mostBytes } from './command.js';
+import type { Reply } from './replies.js';
+import { Watchers } from './watchers.js';
+
+const day = 24 * 60 * 60_000;
+const longestWait = 30 * day;
+/** Commands that end in one transaction. */
+const atOnce = 250;
+/** Milliseconds between two looks for what is due. */
+const lookEvery = 1000;
+/** Seconds after which it is worth trying again where too many are open. */
+const retryAfter = 5;
+
+type Services = { registry: Registry; clock: Clock; log: Logger; config: Config; audit: Audit };
+
+export class Commands {
+  readonly watchers = new Watchers();
+  readonly #services: Services;
+  readonly #broker: () => Pick<Broker, 'sendDown' | 'listens'>;
+  /** Work on the commands of a device, one piece after the other. */
+  readonly #turns = new Map<string, Promise<void>>();
+  #timer: NodeJS.Timeout | undefined;
+  #looking = Promise.resolve();
+  #stopped = false;
+
+  constructor(services: Services, broker: () => Pick<Broker, 'sendDown' | 'listens'>) {
+    this.#services = services;
+    this.#broker = broker;
+  }
+
+  /** What was sent before the process ended has no device that still has it: it goes again. To be called before there are connections. */
+  async begin(): Promise<void> {
+    for (;;) {
+      const some = await this.#services.registry.transaction((tx) => requeue(tx, undefined));
+      if (some.length < atOnce) break;
+    }
+    this.#timer = setInterval(() => {
+      this.#looking = this.#looking.then(() => this.#look());
+    }, lookEvery);
+    this.#timer.unref();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearInterval(this.#timer);
+    await this.#looking;
+    await Promise.all(this.#turns.values());
+  }
+
+  /** Stores a command in a transaction of the caller's; `added` is to follow. @throws PlatformError 400/106, 429/-199. */
+  async add(tx: Tx, caller: Caller, { deviceId, accountId }: DeviceName, body: CommandBody): Promise<Command> {
+    const { clock, config, audit } = this.#services;
+    const payload = body.payload === undefined ? null : JSON.stringify(body.payload);
+    if (payload !== null && Buffer.byteLength(payload) > mostBytes)
+      throw invalid('payload', `has more than ${mostBytes} bytes of JSON`);
+    const expires = readExpiry(body.expiresAt, clock.now());
+    const open = tx.selectFrom('commands').select((eb) => eb.fn.countAll<number>().as('count'));
+    const { count } = await open.where('deviceId', '=', deviceId).where(isOpenCommand).executeTakeFirstOrThrow();
+    demandRoom('SLIPWAY_COMMANDS_PER_DEVICE', config.limits.deviceCommands, Number(count));
+    demandRoom('SLIPWAY_COMMANDS_PER_ACCOUNT', config.limits.commands, await openCommands(tx, accountId));
+    const row = {
+      id: newId(accountId),
+      accountId,
+      deviceId,
+      created: timestamp(clock),
+      createdById: caller.id,
+      createdByKind: caller.kind,
+      name: body.name,
+      payload,
+      parallel: body.parallel ? 1 : 0,
+      timeoutSeconds: body.timeoutSeconds ?? 30,
+      expiresAt: new Date(expires).toISOString(),
+      state: 'queued',
+      attempt: 0,
+      due: expires,
+      sent: null,
+      accepted: null,
+      finished: null,
+      result: null,
+      lateReply: null,
+    };
+    const made = await tx.insertInto('commands').values(row).returningAll().executeTakeFirstOrThrow();
+    await audit.record(tx, {
+      event: 'commandCreated',
+      outcome: 'success',
+      accountId,
+      actor: caller,
+      target: { kind: 'command', id: row.id },
+      details: { deviceId, name: body.name },
+    });
+    return made;
+  }
+
+  /** To be told after the commit. */
+  added(device: DeviceName): void {
+    this.#inTurn(device, () => this.#sendNext(device));
+  }
+
+  /** The device hears `_commands`: what it has not answered goes again, with the next attempt. */
+  listening(device: DeviceName): void {
+    this.#inTurn(device, async () => {
+      await this.#requeue(device);
+      await this.#sendNext(device);
+    });
+  }
+
+  /** What the device has not answered waits for its next connection. */
+  disconnected(device: DeviceName): void {
+    if (this.#stopped) return;
+    this.#inTurn(device, async () => {
+      const open = this.#services.registry.query
+        .selectFrom('commands')
+        .select('id')
+        .where('deviceId', '=', device.deviceId);
+      if (!(await open.where('state', '=', 'sent').where(isOpenCommand).limit(1).executeTakeFirst())) return;
+      if (!this.#broker().listens(device, '_commands')) await this.#requeue(device);
+    });
+  }
+
+  async #requeue({ deviceId }: DeviceName): Promise<void> {
+    this.watchers.tell(await this.#services.registry.transaction((tx) => requeue(tx, deviceId)));
+  }
+
+  #inTurn(device: DeviceName, work: () => Promise<void>): void {
+    const { log } = this.#services;
+    const before = this.#turns.get(device.deviceId) ?? Promise.resolve();
+    const after = onBehalfOf(undefined, () =>
+      before
+        .then(work)
+        .catch((error) => log.error({ err: error, deviceId: device.deviceId }, 'commands could not go on')),
+    );
+    this.#turns.set(device.deviceId, after);
+    void after.then(() => {
+      if (this.#turns.get(device.deviceId) === after) this.#turns.delete(device.deviceId);
+    });
+  }
+
+  /** Sends what may go now: the oldest, when none is under way, and those that need not wait. */
+  async #sendNext(device: DeviceName): Promise<void> {
+    const { registry, clock } = this.#services;
+    if (this.#stopped || !this.#broker().listens(device, '_commands')) return;
+    const sent = await registry.transaction(async (tx) => {
+      const open = tx.selectFrom('commands').selectAll().where('deviceId', '=', device.deviceId).where(isOpenCommand);
+      const rows = await open.orderBy('sequence').execute();
+      const isBusy = rows.some(({ state, parallel }) => state !== 'queued' && parallel === 0);
+      const waiting = rows.filter(({ state, due }) => state === 'queued' && due > clock.now());
+      const [next] = waiting.filter(({ parallel }) => parallel === 0);
+      const chosen = waiting.filter((one) => one.parallel === 1 || (!isBusy && one === next));
+      const marked: Command[] = [];
+      for (const { id, timeoutSeconds, attempt } of chosen)
+        marked.push(
+          await tx
+            .updateTable('commands')
+            .set({
+              state: 'sent',
+              attempt: attempt + 1,
+              sent: timestamp(clock),
+              due: clock.now() + timeoutSeconds * 1000,
+            })
+            .where('id', '=', id)
+            .returningAll()
+            .executeTakeFirstOrThrow(),
+        );
+      return marked;
+    });
+    for (const command of sent) {
+      const { id, name, payload, expiresAt, attempt } = command;
+      const said = { id, name, payload: payload === null ? null : JSON.parse(payload), expiresAt, attempt };
+      await this.#broker().sendDown(device, '_commands', Buffer.from(JSON.stringify(said)));
+      this.watchers.tell([id]);
+    }
+  }
+
+  /**
+   * Takes what a device answers. A late answer is noted, and the state stays. @throws PlatformError 404/100 for a command that
+   * is not the device's.
+   */
+  async reply(device: DeviceName, { id, status, result }: Reply): Promise<void> {
+    const { registry, clock } = this.#services;
+    const ended = await registry.transaction(async (tx) => {
+      const rows = tx.selectFrom('commands').selectAll().where('id', '=', id);
+      const command = await rows.where('deviceId', '=', device.deviceId).executeTakeFirst();
+      if (!command) throw new PlatformError('notFound', { message: 'There is no such command of the device.' });
+      const change = tx.updateTable('commands').where('id', '=', id);
+      const said = result === undefined ? null : JSON.stringify(result);
+      const now = timestamp(clock);
+      const isSame = command.state === status && command.result === said;
+      if (!isOpen(command)) {
+        if (isSame) return false;
+        await change.set({ lateReply: JSON.stringify({ status, result: result ?? null, time: now }) }).execute();
+        return false;
+      }
+      if (status === 'accepted') {
+        if (command.state === 'accepted') return false;
+        const due = clock.now() + command.timeoutSeconds * 1000;
+        await change.set({ state: 'accepted', accepted: now, result: said, due }).execute();
+        return false;
+      }
+      await change.set({ state: status, finished: now, result: said }).execute();
+      return true;
+    });
+    this.watchers.tell([id]);
+    if (ended) this.added(device);
+  }
+
+  /** Ends commands that have not ended; on disk when it resolves. */
+  async cancel(commands: ReadonlyArray<Pick<Command, 'id'>>): Promise<void> {
+    const { registry, clock } = this.#services;
+    for (let from = 0; from < commands.length; from += atOnce) {
+      const ids = commands.slice(from, from + atOnce).map(({ id }) => id);
+      const ended = await registry.transaction((tx) => endCommands(tx, ids, 'cancelled', timestamp(clock)));
+      this.#ended(ended);
+    }
+  }
+
+  /** Ends what is due. Never rejects. */
+  async #look(): Promise<void> {
+    const { registry, clock, log } = this.#services;
+    try {
+      for (let more = true; more && !this.#stopped; ) {
+        const ended = await registry.transaction(async (tx) => {
+          const late = await tx
+            .selectFrom('commands')
+            .select(['id', 'state'])
+            .where('due', '<=', clock.now())
+            .where(isOpenCommand)
+            .orderBy('due')
+            .limit(atOnce)
+            .execute();
+          more = late.length === atOnce;
+          const of = (isQueued: boolean) =>
+            late.flatMap(({ id, state }) => ((state === 'queued') === isQueued ? [id] : []));
+          const now = timestamp(clock);
+          return [
+            ...(await endCommands(tx, of(true), 'expired', now)),
+            ...(await endCommands(tx, of(false), 'timedOut', now)),
+          ];
+        });
+        this.#ended(ended);
+      }
+    } catch (error) {
+      log.error({ err: error }, 'commands that are due could not be ended');
+    }
+  }
+
+  #ended(commands: readonly Command[]): void {
+    this.watchers.tell(commands.map(({ id }) => id));
+    for (const { accountId, deviceId } of commands) this.added({ accountId, deviceId });
+  }
+}
+
+/** What was sent and not answered is queued again, of one device or of all; some of them at a time. */
+async function requeue(tx: Tx, deviceId: string | undefined): Promise<string[]> {
+  let sent = tx.selectFrom('commands').select(['id', 'expiresAt']).where('state', '=', 'sent').where(isOpenCommand);
+  if (deviceId !== undefined) sent = sent.where('deviceId', '=', deviceId);
+  const rows = await sent.limit(atOnce).execute();
+  for (const { id, expiresAt } of rows)
+    await tx
+      .updateTable('commands')
+      .set({ state: 'queued', due: Date.parse(expiresAt) })
+      .where('id', '=', id)
+      .execute();
+  return rows.map(({ id }) => id);
+}
+
+async function endCommands(tx: Tx, ids: readonly string[], state: string, finished: string): Promise<Command[]> {
+  if (ids.length === 0) return [];
+  const open = tx.updateTable('commands').set({ state, finished }).where('id', 'in', ids).where(isOpenCommand);
+  return open.returningAll().execute();
+}
+
+/** Milliseconds. @throws PlatformError 400/106. */
+function readExpiry(given: string | undefined, now: number): number {
+  if (given === undefined) return now + day;
+  const expires = parseDate(given);
+  if (expires === undefined) throw invalid('expiresAt', 'must be an ISO 8601 date');
+  if (expires <= now || expires > now + longestWait) throw invalid('expiresAt', 'must be within the next 30 days');
+  return expires;
+}
+
+function demandRoom(variable: string, limit: number, open: number): void {
+  if (open < limit) return;
+  const message = `${variable}: too many commands have not ended.`;
+  throw new PlatformError('tooMany', { message, allowance: { limit, remaining: 0, reset: retryAfter } });
+}

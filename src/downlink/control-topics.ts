@@ -1,0 +1,241 @@
+/** Firmware on the control topics of a device: CBOR messages as existing boards speak them. */
+import { open } from 'node:fs/promises';
+import type { Logger } from 'pino';
+import type { FirmwareFiles } from '../../db/files/firmware.js';
+import type { Registry } from '../../db/registry/index.js';
+import { boundedCache } from '../../db/sqlite/cache.js';
+import type { Access } from '../access.js';
+import type { Broker, ControlService, DeviceName, Rejection } from '../broker-ports.js';
+import { PlatformError } from '../errors.js';
+import { decodeCbor, encodeCbor } from './cbor.js';
+import { currentDelivery, openDelivery, packageOf, type Report } from './deliveries.js';
+import type { Downloads } from './downloads.js';
+import type { FirmwareEngine, Listener } from './engine.js';
+import { type FirmwareFile, filesOf } from './files.js';
+import type { Offer } from './offers.js';
+import type { Progress } from './progress.js';
+import { isOpen } from './rollout.js';
+
+/** Kinds of messages. */
+const kinds = { fileInfo: 0, updateAvailable: 1, getChunk: 2, chunk: 3, fileStatus: 4 } as const;
+/** What FILE_CHUNK says. */
+const chunkStatus = { good: 0, noSuchFile: 1, outOfRange: 2, notOffered: 3 } as const;
+const phases = { downloading: 2, downloaded: 3, processing: 4, finished: 5 } as const;
+const longestChunk = 1024;
+/** Files that FILE_INFO names at most. */
+const mostNamed = 64;
+/** Milliseconds of silence after which a device that downloads has given up. */
+const silence = 60_000;
+const devicesRemembered = 50_000;
+
+interface Parts {
+  access: Access;
+  registry: Registry;
+  firmware: FirmwareFiles;
+  firmwareEngine: FirmwareEngine;
+  downloads: Downloads;
+  progress: Progress;
+  log: Logger;
+}
+
+type Message = Record<string, unknown>;
+
+export class ControlMessages implements ControlService, Listener {
+  readonly #parts: Parts;
+  readonly #broker: () => Pick<Broker, 'sendControl' | 'listens'>;
+  /** Whether a device takes links, as it has said last. */
+  readonly #takesLinks = boundedCache<string, boolean>(devicesRemembered);
+  /** Devices that download, and how to give back their places. */
+  readonly #downloading = new Map<string, { giveBack(): void; timer: NodeJS.Timeout }>();
+
+  constructor(parts: Parts, broker: () => Pick<Broker, 'sendControl' | 'listens'>) {
+    this.#parts = parts;
+    this.#broker = broker;
+  }
+
+  listening(): void {}
+
+  async take(device: DeviceName, payload: Buffer): Promise<Rejection | undefined> {
+    const message = decodeCbor(payload);
+    if (message?.msgver !== 1) return junk('must be a CBOR map with msgtype and msgver 1');
+    try {
+      if (message.msgtype === kinds.fileInfo) return await this.#fileInfo(device, message);
+      if (message.msgtype === kinds.getChunk) return await this.#getChunk(device, message);
+      if (message.msgtype === kinds.fileStatus) return await this.#fileStatus(device, message);
+      return junk('msgtype must be 0, 2 or 4');
+    } catch (error) {
+      if (!(error instanceof PlatformError) || error.kind === 'server') throw error;
+      const { code, message: text, details } = error;
+      return { code, message: text, details };
+    }
+  }
+
+  /** The device says what it has: success when it is all new, else what there is for it. */
+  async #fileInfo(device: DeviceName, { list, L: link }: Message): Promise<Rejection | undefined> {
+    if (!Array.isArray(list) || list.length > mostNamed) return junk(`list must have at most ${mostNamed} files`);
+    const has = new Map<string, string>();
+    for (const one of list as unknown[]) {
+      const { N: name, R: revision } = (one ?? {}) as Message;
+      if (typeof name !== 'string' || typeof revision !== 'string') return junk('list must hold maps with N and R');
+      has.set(name, revision);
+    }
+    this.#takesLinks.set(device.deviceId, link === true);
+    const { registry, firmwareEngine } = this.#parts;
+    const delivery = await openDelivery(registry.query, device.deviceId);
+    if (!delivery) return undefined;
+    const firmware = await packageOf(registry.query, delivery.rolloutId);
+    const files = (await filesOf(registry.query, [firmware.id])).get(firmware.id) ?? [];
+    if (files.every(({ name, revision }) => has.get(name) === revision)) {
+      await this.#report(device, { state: 'succeeded', firmwareVersion: firmware.firmwareVersion });
+      return undefined;
+    }
+    const offer = await firmwareEngine.offers.give(device.deviceId);
+    if (offer) await this.#announce(device, offer, ({ name, revision }) => has.get(name) !== revision);
+    return undefined;
+  }
+
+  async offersChanged(deviceIds: readonly string[]): Promise<void> {
+    const { access, firmwareEngine } = this.#parts;
+    for (const deviceId of deviceIds) {
+      const placement = access.placement(deviceId);
+      if (!placement || placement.deleted !== null) continue;
+      const device = { deviceId, accountId: placement.accountId };
+      if (!this.#broker().listens(device, 'control')) continue;
+      const offer = await firmwareEngine.offers.give(deviceId);
+      if (offer) await this.#announce(device, offer, () => true);
+    }
+  }
+
+  #announce(
+    { deviceId }: DeviceName,
+    { delivery, files }: Offer,
+    isNew: (file: FirmwareFile) => boolean,
+  ): Promise<void> {
+    const { offers } = this.#parts.firmwareEngine;
+    const list = files.filter(isNew).map(({ name, revision, size, sha256 }) => ({
+      N: name,
+      R: revision,
+      O: 0,
+      S: size,
+      F: Buffer.from(sha256, 'hex'),
+      ...(this.#takesLinks.get(deviceId) && { L: offers.urlOf(delivery, sha256) }),
+      M: true,
+    }));
+    return this.#broker().sendControl(deviceId, encodeCbor({ msgtype: kinds.updateAvailable, msgver: 1, list }), 1);
+  }
+
+  async #getChunk(device: DeviceName, { N: name, R: revision, O: offset, L: length }: Message) {
+    if (typeof name !== 'string' || typeof revision !== 'string') return junk('N and R must be texts');
+    if (!isWhole(offset) || !isWhole(length) || length === 0) return junk('O and L must be whole numbers');
+    const { firmwareEngine, downloads, progress } = this.#parts;
+    const answer = (status: number, bytes: Buffer = Buffer.alloc(0)) =>
+      this.#broker().sendControl(
+        device.deviceId,
+        encodeCbor({
+          ...{ msgtype: kinds.chunk, msgver: 1, N: name, R: revision },
+          ...{ O: offset, L: bytes.length, S: status, C: bytes },
+        }),
+        0,
+      );
+    const offer = await firmwareEngine.offers.of(device.deviceId);
+    if (!offer) {
+      await answer(chunkStatus.notOffered);
+      return undefined;
+    }
+    const file = offer.files.find((one) => one.name === name && one.revision === revision);
+    if (!file || offset >= file.size) {
+      await answer(file ? chunkStatus.outOfRange : chunkStatus.noSuchFile);
+      return undefined;
+    }
+    // Without a place there is no answer: the device asks again, as for one that was lost.
+    if (!this.#hasPlace(device)) return undefined;
+    const bytes = await this.#read(file.sha256, offset, Math.min(length, longestChunk, file.size - offset));
+    await answer(chunkStatus.good, bytes);
+    downloads.sent += bytes.length;
+    progress.come(offer.delivery, offset + bytes.length);
+    if (offset + bytes.length === file.size) this.#downloading.get(device.deviceId)?.giveBack();
+    return undefined;
+  }
+
+  async #read(sha256: string, offset: number, length: number): Promise<Buffer> {
+    const file = await open(this.#parts.firmware.pathOf(sha256), 'r');
+    try {
+      const buffer = Buffer.allocUnsafe(length);
+      const { bytesRead } = await file.read(buffer, 0, length, offset);
+      return buffer.subarray(0, bytesRead);
+    } finally {
+      await file.close();
+    }
+  }
+
+  #hasPlace({ deviceId, accountId }: DeviceName): boolean {
+    const known = this.#downloading.get(deviceId);
+    if (known) {
+      known.timer.refresh();
+      return true;
+    }
+    try {
+      const back = this.#parts.downloads.places.take(accountId);
+      const giveBack = () => {
+        clearTimeout(timer);
+        this.#downloading.delete(deviceId);
+        back();
+      };
+      const timer = setTimeout(giveBack, silence);
+      timer.unref();
+      this.#downloading.set(deviceId, { giveBack, timer });
+      return true;
+    } catch (error) {
+      if (error instanceof PlatformError && error.kind === 'tooMany') return false;
+      throw error;
+    }
+  }
+
+  async #fileStatus(device: DeviceName, { N: name, R: revision, P: phase, S: code }: Message) {
+    if (typeof name !== 'string' || typeof revision !== 'string') return junk('N and R must be texts');
+    if (!isWhole(phase) || phase < phases.downloading || phase > phases.finished) return junk('P must be 2 to 5');
+    if (typeof code !== 'number' || !Number.isInteger(code) || code > 0 || code < -128)
+      return junk('S must be 0 or an error');
+    const { registry } = this.#parts;
+    const delivery = await currentDelivery(registry.query, device.deviceId);
+    if (!delivery) return junk('nothing is offered');
+    const firmware = await packageOf(registry.query, delivery.rolloutId);
+    const files = (await filesOf(registry.query, [firmware.id])).get(firmware.id) ?? [];
+    if (!files.some((one) => one.name === name && one.revision === revision))
+      return junk('N and R name no offered file');
+    if (!isOpen(delivery)) return undefined;
+    if (code < 0) {
+      const message = `File ${name} failed in phase ${phase}.`;
+      await this.#report(device, { state: 'failed', firmwareVersion: firmware.firmwareVersion, code, message });
+      return undefined;
+    }
+    const come = { ...(JSON.parse(delivery.files ?? '{}') as Record<string, number>), [name]: phase };
+    const state = stateOf(files.map((one) => come[one.name] ?? 0));
+    await this.#report(device, { state, firmwareVersion: firmware.firmwareVersion, files: JSON.stringify(come) });
+    return undefined;
+  }
+
+  async #report({ deviceId, accountId }: DeviceName, report: Report): Promise<void> {
+    await this.#parts.firmwareEngine.report({ kind: 'device', id: deviceId, accountId }, report);
+  }
+
+  /** The process ends. */
+  close(): void {
+    for (const { giveBack } of [...this.#downloading.values()]) giveBack();
+  }
+}
+
+/** What the phases of all files come to. */
+function stateOf(come: readonly number[]): Report['state'] {
+  if (come.every((phase) => phase === phases.finished)) return 'succeeded';
+  if (come.some((phase) => phase < phases.downloaded)) return 'downloading';
+  return come.some((phase) => phase >= phases.processing) ? 'installing' : 'downloaded';
+}
+
+function isWhole(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+}
+
+function junk(message: string): Rejection {
+  return { code: 106, message: 'The control message cannot be used.', details: [{ message }] };
+}

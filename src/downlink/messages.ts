@@ -1,0 +1,74 @@
+/** Firmware and commands over MQTT, as JSON on the service channels of a device. */
+import type { Logger } from 'pino';
+import type { Access } from '../access.js';
+import type { Broker, DeviceName, DownlinkService, Rejection } from '../broker-ports.js';
+import { PlatformError } from '../errors.js';
+import type { Commands } from './commands.js';
+import type { FirmwareEngine, Listener } from './engine.js';
+import { readReply } from './replies.js';
+import { readReport } from './reports.js';
+
+interface Parts {
+  access: Access;
+  firmwareEngine: FirmwareEngine;
+  commands: Commands;
+  log: Logger;
+}
+
+/** Tells devices that listen on `_firmware` and `_commands`, and takes what they say. */
+export class DownlinkMessages implements DownlinkService, Listener {
+  readonly #parts: Parts;
+  readonly #broker: () => Pick<Broker, 'sendDown' | 'listens'>;
+
+  constructor(parts: Parts, broker: () => Pick<Broker, 'sendDown' | 'listens'>) {
+    this.#parts = parts;
+    this.#broker = broker;
+  }
+
+  async take(device: DeviceName, channel: string, payload: Buffer): Promise<Rejection | undefined> {
+    const { firmwareEngine, commands } = this.#parts;
+    try {
+      if (channel === '_commands/replies') await commands.reply(device, readReply(payload));
+      else
+        await firmwareEngine.report(
+          { kind: 'device', id: device.deviceId, accountId: device.accountId },
+          readReport(payload),
+        );
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof PlatformError) || error.kind === 'server') throw error;
+      const { code, message, details } = error;
+      return { code, message, details };
+    }
+  }
+
+  listening(device: DeviceName, channel: '_firmware' | '_commands'): void {
+    const { commands, log } = this.#parts;
+    if (channel === '_commands') commands.listening(device);
+    else
+      this.#tell(device).catch((error) =>
+        log.error({ err: error, deviceId: device.deviceId }, 'an offer could not be sent'),
+      );
+  }
+
+  disconnected(device: DeviceName): void {
+    this.#parts.commands.disconnected(device);
+  }
+
+  async offersChanged(deviceIds: readonly string[]): Promise<void> {
+    for (const deviceId of deviceIds) {
+      const placement = this.#parts.access.placement(deviceId);
+      if (!placement || placement.deleted !== null) continue;
+      const device = { deviceId, accountId: placement.accountId };
+      if (this.#broker().listens(device, '_firmware')) await this.#tell(device);
+    }
+  }
+
+  /** Sends the offer of a device, or that there is none. */
+  async #tell(device: DeviceName): Promise<void> {
+    const { offers } = this.#parts.firmwareEngine;
+    const offer = await offers.give(device.deviceId);
+    const said = offer ? offers.show(offer) : { files: [] };
+    await this.#broker().sendDown(device, '_firmware', Buffer.from(JSON.stringify(said)));
+  }
+}

@@ -1,0 +1,225 @@
+/** Commands: waiting, order, attempts, timeouts, expiry, cancelling, late answers, and who may send them. */
+import type { MqttClient } from 'mqtt';
+import t from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
+import { closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { type Device, devices } from './fleet.js';
+
+async function listen(service: Service, device: Device, options = {}): Promise<MqttClient & { got: Json[] }> {
+  const client = await service.connect({ deviceId: device.id, secret: device.secret }, options);
+  const got: Json[] = [];
+  client.on('message', (topic, payload) => topic.endsWith('/_commands') && got.push(JSON.parse(payload.toString())));
+  return Object.assign(client, { got });
+}
+
+const subscribe = (service: Service, client: MqttClient, device: Device) =>
+  client.subscribeAsync(service.topic(device.id, '_commands'), { qos: 1 });
+
+function answer(service: Service, client: MqttClient, device: Device, reply: object) {
+  return client.publishAsync(service.topic(device.id, '_commands/replies'), JSON.stringify(reply), { qos: 1 });
+}
+
+const send = async (service: Service, { id }: Device, body: object, token = service.admin): Promise<Json> =>
+  (await service.ok('POST', `/api/v1/devices/${id}/commands`, { body, token })).command;
+const read = async (service: Service, { id }: Device, commandId: string): Promise<Json> =>
+  (await service.ok('GET', `/api/v1/devices/${id}/commands/${commandId}`)).command;
+
+/** Waits until a command is as wanted. */
+async function until(service: Service, device: Device, id: string, state: string): Promise<Json> {
+  const { commands } = service.server.ctx;
+  for (;;) {
+    const changed = new Promise<void>((resolve) => {
+      const unwatch = commands.watchers.watch(id, () => {
+        unwatch();
+        resolve();
+      });
+    });
+    const command = await read(service, device, id);
+    if (command.state === state) return command;
+    await changed;
+  }
+}
+
+t.test('a command waits for its device, and its answer for whoever asked', async (t) => {
+  const service = await startService(t);
+  const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
+  const queued = await send(service, device, { name: 'reboot', payload: { delay: 3 } });
+  t.match(queued, { state: 'queued', attempt: 0, name: 'reboot', payload: { delay: 3 }, parallel: false });
+  const client = await listen(service, device);
+  const first = nextMessage(client, (topic) => topic.endsWith('/_commands'));
+  await subscribe(service, client, device);
+  const got = JSON.parse((await first).text);
+  t.same(got, { id: queued.id, name: 'reboot', payload: { delay: 3 }, expiresAt: queued.expiresAt, attempt: 1 });
+  t.match(await until(service, device, queued.id, 'sent'), { attempt: 1 });
+  await answer(service, client, device, { id: queued.id, status: 'accepted' });
+  t.equal((await read(service, device, queued.id)).state, 'accepted');
+  await answer(service, client, device, { id: queued.id, status: 'succeeded', result: { uptime: 0 } });
+  t.match(await read(service, device, queued.id), { state: 'succeeded', result: { uptime: 0 } });
+
+  client.on('message', (topic, payload) => {
+    if (topic.endsWith('/_commands'))
+      void answer(service, client, device, { id: JSON.parse(payload.toString()).id, status: 'failed', result: 'no' });
+  });
+  const waited = await service.ok('POST', `/api/v1/devices/${device.id}/commands?wait=1`, {
+    body: { name: 'measure' },
+  });
+  t.match(waited.command, { state: 'failed', result: 'no', attempt: 1 });
+  const { commands } = await service.ok('GET', `/api/v1/devices/${device.id}/commands?state=failed`);
+  t.match(commands, { results: [{ id: waited.command.id }], meta: { count: 1 } });
+  const audit = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&event=commandCreated`);
+  t.equal(audit.auditRecords.meta.count, 2);
+});
+
+t.test('commands go in order, one at a time, but for parallel ones', async (t) => {
+  const service = await startService(t);
+  const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
+  const ids: string[] = [];
+  for (const name of ['one', 'two', 'three']) ids.push((await send(service, device, { name })).id);
+  const beside = await send(service, device, { name: 'beside', parallel: true });
+  const client = await listen(service, device);
+  await subscribe(service, client, device);
+  await until(service, device, beside.id, 'sent');
+  t.same(client.got.map(({ name }) => name).sort(), ['beside', 'one']);
+  for (const id of ids) {
+    await until(service, device, id, 'sent');
+    await answer(service, client, device, { id, status: 'succeeded' });
+  }
+  t.same(
+    client.got.map(({ name }) => name).filter((name) => name !== 'beside'),
+    ['one', 'two', 'three'],
+  );
+});
+
+t.test(
+  'without an answer it goes again at the next connection, with the next attempt, also to a stored session',
+  async (t) => {
+    const service = await startService(t);
+    const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
+    const stored = { clean: false, clientId: 'board' };
+    const first = await listen(service, device, stored);
+    await subscribe(service, first, device);
+    const { id } = await send(service, device, { name: 'blink' });
+    await until(service, device, id, 'sent');
+    const isClosed = closed(first);
+    first.stream.destroy();
+    await isClosed;
+    t.match(await until(service, device, id, 'queued'), { attempt: 1 });
+    const second = await listen(service, device, stored);
+    t.match(await until(service, device, id, 'sent'), { attempt: 2 });
+    await answer(service, second, device, { id, status: 'succeeded' });
+    await until(service, device, id, 'succeeded');
+    t.same(
+      second.got.map(({ attempt }) => attempt),
+      [2],
+      'no copy of the first attempt',
+    );
+  },
+);
+
+t.test('timeouts and expiry go by the clock, and a late answer is noted', async (t) => {
+  let now = Date.parse('2026-03-01T00:00:00Z');
+  const service = await startService(t, { clock: { now: () => now } });
+  const [device, away] = (await devices(service, (await service.template()).id, 2)) as [Device, Device];
+  const client = await listen(service, device);
+  await subscribe(service, client, device);
+  const slow = await send(service, device, { name: 'slow', timeoutSeconds: 10 });
+  await until(service, device, slow.id, 'sent');
+  now += 9000;
+  await answer(service, client, device, { id: slow.id, status: 'accepted' });
+  now += 9000;
+  t.equal((await read(service, device, slow.id)).state, 'accepted', 'it runs anew from accepted');
+  now += 1001;
+  await until(service, device, slow.id, 'timedOut');
+  await answer(service, client, device, { id: slow.id, status: 'succeeded', result: 1 });
+  t.match(await read(service, device, slow.id), { state: 'timedOut', lateReply: { status: 'succeeded', result: 1 } });
+  const waiting = await send(service, away, {
+    name: 'x',
+    expiresAt: new Date(now + 5000).toISOString(),
+    timeoutSeconds: 1,
+  });
+  now += 4999;
+  t.equal((await read(service, away, waiting.id)).state, 'queued', 'a timeout does not run while it waits');
+  now += 2;
+  await until(service, away, waiting.id, 'expired');
+});
+
+t.test('cancelled at once: by DELETE, with its device, and when its maker loses the device', async (t) => {
+  const service = await startService(t);
+  const [home, elsewhere] = [await service.organization(), await service.organization()];
+  const { token } = await service.endUser(home.id);
+  const template = await service.template();
+  const [device, other] = (await devices(service, template.id, 2, { organizationId: home.id })) as [Device, Device];
+  const { id } = await send(service, device, { name: 'a' }, token);
+  const kept = await send(service, device, { name: 'b' });
+  t.equal(
+    (await service.ok('DELETE', `/api/v1/devices/${device.id}/commands/${id}`, { token })).command.state,
+    'cancelled',
+  );
+  const lost = await send(service, device, { name: 'c' }, token);
+  const version = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device.version;
+  await service.ok('PUT', `/api/v1/devices/${device.id}`, {
+    body: { organizationId: elsewhere.id },
+    headers: { etag: version },
+  });
+  t.equal((await read(service, device, lost.id)).state, 'cancelled');
+  t.equal((await read(service, device, kept.id)).state, 'queued', "an admin's stays");
+  t.match(await service.http('POST', `/api/v1/devices/${device.id}/commands`, { body: { name: 'd' }, token }), {
+    status: 404,
+  });
+  const gone = await send(service, other, { name: 'e' });
+  const current = (await service.ok('GET', `/api/v1/devices/${other.id}`)).device.version;
+  await service.ok('DELETE', `/api/v1/devices/${other.id}`, { headers: { etag: current } });
+  const rows = service.server.ctx.registry.query.selectFrom('commands').select('state').where('id', '=', gone.id);
+  t.equal((await rows.executeTakeFirst())?.state, 'cancelled');
+});
+
+t.test('a device has so many open commands and no more, and bad ones are refused', async (t) => {
+  const service = await startService(t, { env: { SLIPWAY_COMMANDS_PER_DEVICE: '2' } });
+  const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
+  for (const name of ['a', 'b']) await send(service, device, { name });
+  const path = `/api/v1/devices/${device.id}/commands`;
+  const third = await service.http('POST', path, { body: { name: 'c' } });
+  t.match(third, { status: 429, body: { error: { message: /SLIPWAY_COMMANDS_PER_DEVICE/ } } });
+  for (const body of [{}, { name: '' }, { name: 'x', expiresAt: '2999-01-01' }, { name: 'x', timeoutSeconds: 0 }])
+    t.match(await service.http('POST', path, { body }), { status: 400 }, JSON.stringify(body));
+  t.match(await service.http('GET', `${path}/none`), { status: 404 });
+});
+
+t.test('who may not speak there is refused: replies of others, commands by anybody', async (t) => {
+  const service = await startService(t);
+  const [device, other] = (await devices(service, (await service.template()).id, 2)) as [Device, Device];
+  const { id } = await send(service, device, { name: 'x' });
+  const client = await listen(service, other);
+  await answer(service, client, other, { id, status: 'succeeded' });
+  for (const bad of ['{', '[]', '{"id":1}', '{"id":"x","status":"done"}'])
+    await client.publishAsync(service.topic(other.id, '_commands/replies'), bad, { qos: 1 });
+  await client.publishAsync(service.topic(other.id, '_commands'), '{}', { qos: 1 });
+  await client.publishAsync(service.topic(device.id, '_commands/replies'), '{}', { qos: 1 });
+  t.ok(client.connected);
+  t.equal((await read(service, device, id)).state, 'queued');
+  await service.server.ctx.broker.refusalsStored(other.id);
+  const { refusals } = await service.ok('GET', `/api/v1/devices/${other.id}/refusals?pageSize=20`);
+  t.equal(refusals.meta.count, 7);
+  const { device: shown } = await service.ok('GET', `/api/v1/devices/${device.id}`);
+  t.same(
+    shown.channels.map((one: Json) => one.channelTemplateName),
+    ['_log', '_rejected', '_set/fields', '_updates/fields'],
+    'clients that expect four service channels find four',
+  );
+});
+
+t.test('a restart loses none: what was sent goes again with its attempt', async (t) => {
+  const directory = temporaryDirectory(t);
+  const before = await startService(t, { directory });
+  const [device] = (await devices(before, (await before.template()).id, 1)) as [Device];
+  const client = await listen(before, device);
+  await subscribe(before, client, device);
+  const { id } = await send(before, device, { name: 'a' });
+  await until(before, device, id, 'sent');
+  await before.close();
+  const after = await startService(t, { directory });
+  t.match(await read(after, device, id), { state: 'queued', attempt: 1 });
+  const again = await listen(after, device);
+  await subscribe(after, again, device);
+  t.match(await until(after, device, id, 'sent'), { attempt: 2 });
+});
