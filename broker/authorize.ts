@@ -60,7 +60,7 @@ export class Authority {
     if (hasForbiddenCharacter(topic)) return { verdict: 'malformed' };
     const device = deviceItself(caller);
     if (device && this.#isOwnControl(caller, 'svc', topic)) return { verdict: 'control', device };
-    return this.#refusal(caller, named, topic);
+    return this.#refusal(caller, named);
   }
 
   /** What would become of a PUBLISH, or of a SUBSCRIBE but for the limit on filters, of a caller that is not connected. */
@@ -286,22 +286,23 @@ export class Authority {
     return channel && device.accountId === accountId ? { accountId, deviceId, channel } : undefined;
   }
 
-  #refusal(caller: Caller, named: ChannelTopic | undefined, topic: string): Decision {
+  #refusal(caller: Caller, named: ChannelTopic | undefined): Decision {
     const own = deviceItself(caller);
     const reached = named && this.#access.reachableDevice(caller, named.deviceId) && this.#route(named);
     const device = own ?? (reached && { accountId: reached.accountId, deviceId: reached.deviceId });
-    // Of a topic of somebody else nobody learns what is there.
-    const foreign = named || this.#parse(topic) ? noSuchChannel : this.#noTopic(caller);
-    const absent = own && named ? noChannelOfItsOwn : foreign;
+    const absent = own && named ? noChannelOfItsOwn : this.#noTopic(caller);
     return reached
       ? { verdict: 'refused', reason: 'not_permitted', rejection: notPermitted, device }
       : { verdict: 'refused', reason: 'no_such_channel', rejection: absent, device };
   }
 
-  /** Of a topic that is no channel's: how the caller's are written. */
+  /** How the topics of the caller are written; the same for every topic, because nobody learns what others have. */
   #noTopic(caller: Caller): Rejection {
     const own = this.ownChannelsOf(caller) ?? formatTopic(this.#root, caller.accountId, '<device id>', '');
-    return { ...noSuchChannel, details: [{ path: 'topic', message: `is not a channel topic; use ${own}<channel>` }] };
+    return {
+      ...noSuchChannel,
+      details: [{ path: 'topic', message: `is not a channel topic in reach; use ${own}<channel>` }],
+    };
   }
 
   #parse(topic: string): ChannelTopic | undefined {

@@ -150,7 +150,7 @@ t.test('a topic that is no channel: the accepted form is on _rejected, in the re
   await board.publishAsync('test/topic', '1', { qos: 1 });
   const { error, topic } = JSON.parse((await rejected).text);
   t.equal(topic, 'test/topic');
-  t.same(error.details, [{ path: 'topic', message: `is not a channel topic; use ${form}` }]);
+  t.same(error.details, [{ path: 'topic', message: `is not a channel topic in reach; use ${form}` }]);
   const { refusals } = await own.ok('GET', `/api/v1/devices/${device.id}/refusals`);
   t.match(refusals.results[0].reason, form);
   const line = logLines.map((text) => JSON.parse(text)).find(({ msg }) => msg === 'PUBLISH refused');

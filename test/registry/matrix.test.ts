@@ -79,6 +79,7 @@ const table = `
   GET /api/v1/end-users/{id}                        | path id: endUser                                | 404/100 | 404/100 | 403/21
   PUT /api/v1/end-users/{id}                        | path id: endUser                                | 404/100 | 404/100 | 403/21
   PUT /api/v1/end-users/{id}                        | body organizationId: organization               | 400/102 | 400/102 | 403/21
+  PUT /api/v1/end-users/{id}                        | body userId: identity                           | 400/106 | 400/106 | 403/21
   DELETE /api/v1/end-users/{id}                     | path id: endUser                                | 404/100 | 404/100 | 403/21
   GET /api/v1/trash/end-users                       | -                                               | own     | own     | 403/21
   GET /api/v1/trash/end-users                       | query accountId: account                        | 404/100 | 404/100 | 403/21
