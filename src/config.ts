@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
-import { parse } from 'dotenv';
+import { parseEnv } from 'node:util';
 import { type Limits, readLimits } from './limits.js';
 
 /** The whole configuration (decisions 1 and 5). Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
@@ -373,8 +373,9 @@ export function loadClientConfig(
   };
 }
 
-function readVariables(file: string): Record<string, string> {
-  return existsSync(file) ? parse(readFileSync(file)) : {};
+function readVariables(file: string): Environment {
+  // Some editors begin a file with a byte order mark, which would become part of the first name.
+  return existsSync(file) ? parseEnv(readFileSync(file, 'utf8').replace(/^\uFEFF/, '')) : {};
 }
 
 /** An address, with a port or without. */

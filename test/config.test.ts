@@ -80,7 +80,7 @@ t.test('what looks like a setting and is none is noticed', async (t) => {
 
 t.test('.env is read, and the environment wins over it', async (t) => {
   const directory = temporaryDirectory(t);
-  writeFileSync(join(directory, '.env'), 'SLIPWAY_HTTP_PORT=4000\nSLIPWAY_TOPIC_ROOT="acme/v2"\n');
+  writeFileSync(join(directory, '.env'), '\uFEFFSLIPWAY_HTTP_PORT=4000\nSLIPWAY_TOPIC_ROOT="acme/v2" # ours\n');
   t.match(loadConfig({}, directory), { httpPort: 4000, topicRoot: 'acme/v2' });
   t.match(loadConfig({ SLIPWAY_HTTP_PORT: '5000' }, directory), { httpPort: 5000, topicRoot: 'acme/v2' });
 });
