@@ -14,6 +14,7 @@ const usage = `slipway: device provisioning service
 
   slipway account create --name N --admin-email E [--admin-password P]
   slipway account list
+  slipway usage                     what each account stores: bytes of messages, points, log entries, devices
   slipway admin list
   slipway admin create --email E [--password P]
   slipway admin reset-password --email E [--password P] [--remove-mfa]
@@ -61,6 +62,7 @@ const commands: Record<string, () => Promise<Command>> = {
   health: async () => (await import('./commands/health.js')).health,
   'account create': async () => (await import('./commands/accounts.js')).accountCreate,
   'account list': async () => (await import('./commands/accounts.js')).accountList,
+  usage: async () => (await import('./commands/account-usage.js')).accountUsage,
   'admin list': async () => (await import('./commands/admins.js')).adminList,
   'admin create': async () => (await import('./commands/admins.js')).adminCreate,
   'admin reset-password': async () => (await import('./commands/admins.js')).adminResetPassword,

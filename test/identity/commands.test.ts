@@ -53,6 +53,47 @@ t.test('accounts and admins are made and listed, and work at once', async (t) =>
   t.match(auditRecords.results, [{ actorId: null, details: { by: 'command line' } }]);
 });
 
+t.test('the operator sees what every account stores; an account sees only itself', async (t) => {
+  const env = { SLIPWAY_MESSAGES_MAX_BYTES: '104857600' };
+  const service = await startService(t);
+  const template = await service.template({ channels: ['data'] });
+  const device = await service.create('/devices', 'device', { serialNumber: 'S', deviceTemplateId: template.id });
+  await service.create('/devices', 'device', { serialNumber: 'T', deviceTemplateId: template.id });
+  await slipway(service, 'account', 'create', '--name', 'Second', '--admin-email', 'boss@example.com');
+  for (let rows = 0; rows < 3; rows += 1)
+    await service.ok('POST', `/api/v4/data/${service.topic(device.id, 'data')}`, {
+      body: ',t,1,some text',
+      headers: { 'content-type': 'text/csv' },
+    });
+  await service.ok('POST', `/api/v1/devices/${device.id}/logs`, { body: { message: 'a log entry' } });
+
+  const { code, stdout, stderr } = await runToEnd(cliFile, ['usage', '--data-dir', service.directory], env);
+  t.equal(code, 0, stderr);
+  const lines = stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line)) as Json[];
+  const { usage } = await service.ok('GET', '/api/v1/usage');
+  t.ok(usage.messagesBytes > 0);
+  t.strictSame(lines[0], {
+    accountId: service.accountId,
+    name: 'My company',
+    messagesBytes: usage.messagesBytes,
+    share: 1,
+    shareBytes: 104857600,
+    points: 3,
+    logs: 1,
+    devices: 2,
+  });
+  t.match(lines[1], { name: 'Second', messagesBytes: 0, share: 0, points: 0, logs: 0, devices: 0 });
+  t.equal(lines.length, 2);
+  t.notOk(JSON.stringify(usage).includes('Second'));
+
+  await service.close();
+  const [stopped] = await slipway(service, 'usage');
+  t.match(stopped, { points: 3, shareBytes: null }, 'also without a server and without a cap');
+});
+
 t.test('an admin who is locked out gets a new password; the former sessions end, MQTT too', async (t) => {
   const service = await startService(t);
   const client = await service.connect({ jwt: service.admin });
@@ -122,7 +163,13 @@ t.test('admins and applications are listed; a rotation stands in the audit recor
 
 t.test('a directory without a registry is refused and stays as it was, but for a first account', async (t) => {
   const directory = join(temporaryDirectory(t), 'mistyped');
-  for (const args of ['account list', 'keys rotate', 'admin reset-password --email a@example.com', 'app list']) {
+  for (const args of [
+    'account list',
+    'keys rotate',
+    'admin reset-password --email a@example.com',
+    'app list',
+    'usage',
+  ]) {
     const { code, stderr } = await runToEnd(cliFile, [...args.split(' '), '--data-dir', directory], {});
     t.equal(code, 2, args);
     t.match(stderr, /There is no registry in .*mistyped/, args);

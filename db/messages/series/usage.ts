@@ -9,6 +9,16 @@ export interface MessageUsage {
   oldest: number | null;
 }
 
+export type AccountUsage = Pick<MessageUsage, 'points' | 'logs' | 'bytes'>;
+
+/** What is stored of each account that has stored something, by account id. */
+export function readAccountUsage(file: Sqlite.Database): Map<string, AccountUsage> {
+  const rows = file.prepare<[], AccountUsage & { accountId: string }>(
+    'SELECT "accountId", "points", "logs", "bytes" FROM "messageCounts"',
+  );
+  return new Map(rows.all().map(({ accountId, ...usage }) => [accountId, usage]));
+}
+
 /** What is stored of one account, or of all of them; a few rows are read, however much there is. */
 export function prepareUsage(reader: Sqlite.Database): (accountId?: string) => MessageUsage {
   const counts = reader.prepare<[], { accountId: string; points: number; logs: number; bytes: number }>(
