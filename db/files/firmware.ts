@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { openSqlite } from '../sqlite/dialect.js';
 import { sync } from './copies.js';
 
 /** The directory of the contents, beside the databases. */
@@ -10,10 +11,16 @@ export const firmwareName = 'firmware';
 const partialName = 'partial';
 const contentName = /^[0-9a-f]{64}$/;
 
-/** The contents that a data directory holds: their SHA-256 in hex. */
-export function contentsIn(dataDir: string): string[] {
-  const directory = join(dataDir, firmwareName);
-  return existsSync(directory) ? readdirSync(directory).filter((name) => contentName.test(name)) : [];
+/** The contents that a registry names, by SHA-256 in hex; none before it knew firmware. */
+export function usedContents(registryFile: string): string[] {
+  const file = openSqlite(registryFile, { readonly: true });
+  try {
+    const table = file.prepare('SELECT 1 FROM "sqlite_schema" WHERE "name" = ?').get('firmwareFiles');
+    if (!table) return [];
+    return file.prepare<[], string>('SELECT DISTINCT "sha256" FROM "firmwareFiles" ORDER BY 1').pluck().all();
+  } finally {
+    file.close();
+  }
 }
 
 /** SHA-256 of a file, in hex; read in small pieces. */

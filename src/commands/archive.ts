@@ -15,6 +15,7 @@ import { pipeline } from 'node:stream/promises';
 import yauzl from 'yauzl';
 import yazl from 'yazl';
 import { sync } from '../../db/files/copies.js';
+import { usedContents } from '../../db/files/firmware.js';
 import { UsageError } from './usage.js';
 
 const format = 1;
@@ -23,7 +24,7 @@ const manifestBytes = 1024 * 1024;
 /** Entries that a backup has at most: two databases, and keys, of which each rotation leaves one for 100 days. */
 const mostEntries = 10_000;
 /** What may stand in one; nothing leads out of the directory into which it is restored. */
-const entryName = /^(registry\.db|messages\.db|keys\/[A-Za-z0-9_-][A-Za-z0-9._-]{0,99})$/;
+const entryName = /^(registry\.db|messages\.db|keys\/[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}|firmware\/[0-9a-f]{64})$/;
 /** A version; snapshots are called by it. Empty: none is known. */
 const versionText = /^[\w.+-]{0,100}$/;
 /** Fast: time-series become a third with it, and more would take the processor from a server beside it. */
@@ -46,20 +47,24 @@ export interface Manifest {
 }
 
 /**
- * Writes the backup of `databases`, files in `directory`, and of the keys in `keys`; it is on disk when it resolves. Keys
+ * Writes the backup of `databases`, files in `directory`, of the keys in `keys` and the firmware that the registry names; it is on disk when it resolves. Keys
  * are read last: none is missing that something in the databases was sealed with.
  */
 export async function writeArchive(
   path: string,
-  from: { directory: string; databases: readonly string[]; keys: string },
+  from: { directory: string; databases: readonly string[]; keys: string; firmware: string },
   about: Pick<Manifest, 'slipway' | 'time' | 'schema'>,
 ): Promise<Manifest> {
   const zip = new yazl.ZipFile();
   const options = { mode: 0o100600, mtime: new Date(about.time), compressionLevel };
   const manifest: Manifest = { format, ...about, files: [] };
   const failed = new Promise<never>((_, reject) => zip.on('error', reject));
-  for (const name of from.databases) {
-    const source = join(from.directory, name);
+  const contents = contentsOf(from.directory).filter((sha256) => existsSync(join(from.firmware, sha256)));
+  const sources = [
+    ...from.databases.map((name) => ({ name, source: join(from.directory, name) })),
+    ...contents.map((sha256) => ({ name: `firmware/${sha256}`, source: join(from.firmware, sha256) })),
+  ];
+  for (const { name, source } of sources) {
     const { size } = statSync(source);
     zip.addReadStreamLazy(name, { ...options, size }, (begin) => {
       const stream = createReadStream(source, { highWaterMark: 256 * 1024 });
@@ -81,6 +86,12 @@ export async function writeArchive(
   await Promise.race([written, failed]);
   sync(path);
   return manifest;
+}
+
+/** The contents of firmware files that the copied registry names: what is not used stays for a day, a backup less. */
+function contentsOf(directory: string): string[] {
+  const path = join(directory, 'registry.db');
+  return existsSync(path) ? usedContents(path) : [];
 }
 
 /** One that is being made, or that a rotation has removed meanwhile, is none. */

@@ -3,6 +3,7 @@ import { existsSync, linkSync, mkdirSync, readdirSync, renameSync, rmSync } from
 import { constants, setPriority } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { copyDatabases, sync } from '../../db/files/copies.js';
+import { firmwareName } from '../../db/files/firmware.js';
 import { stepsHad } from '../../db/files/schema.js';
 import { dataVersion } from '../../db/files/snapshots.js';
 import { writeArchive } from './archive.js';
@@ -38,7 +39,11 @@ export async function backup(args: string[]): Promise<void> {
     const schema = Object.fromEntries(databases.map((name) => [name, stepsHad(join(work, name)).at(-1) ?? '']));
     const about = { slipway: dataVersion(dataDir), time, schema };
     const archive = join(work, 'archive');
-    const { files } = await writeArchive(archive, { directory: work, databases, keys: join(dataDir, 'keys') }, about);
+    const { files } = await writeArchive(
+      archive,
+      { directory: work, databases, keys: join(dataDir, 'keys'), firmware: join(dataDir, firmwareName) },
+      about,
+    );
     publish(archive, file);
     print({ backup: file, ...about, files: files.map(({ name, bytes }) => ({ name, bytes })) });
   } finally {

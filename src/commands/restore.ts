@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type DatabaseName, databaseNames, databasesIn, sync } from '../../db/files/copies.js';
+import { firmwareName } from '../../db/files/firmware.js';
 import { abandon, finishReplacement, gather, replaceBy } from '../../db/files/incoming.js';
 import { unknownSteps } from '../../db/files/schema.js';
 import { snapshotsName, versionName } from '../../db/files/snapshots.js';
@@ -31,11 +32,11 @@ export async function restore(args: string[]): Promise<void> {
           throw new UsageError(`This backup is of a newer version of Slipway, ${slipway}: ${name} has had ${unknown}.`);
       }
       writeFileSync(join(staged, versionName), slipway, { mode: 0o600, flush: true });
-      const keys = existsSync(join(staged, 'keys')) ? ['keys'] : [];
+      const keys = ['keys', firmwareName].filter((name) => existsSync(join(staged, name)));
       for (const name of keys) sync(join(staged, name));
       const coming = [...databasesIn(staged), ...keys, versionName];
       // A snapshot is of the data that was there: rolling back to it would mix the two.
-      const going = [...databaseNames, 'keys', snapshotsName];
+      const going = [...databaseNames, 'keys', firmwareName, snapshotsName];
       const replaced = replaceBy(dataDir, staged, { going, coming, time: Date.now() });
       print({ restored: file, dataDir, slipway, time, files: files.length, ...(replaced && { replaced }) });
     } finally {

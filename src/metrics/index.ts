@@ -9,6 +9,7 @@ import type { App } from '../http/app.js';
 import { demandToken } from '../http/operator-token.js';
 import { expiringSoon, warnedDays } from '../registry/certificates/expiry.js';
 import { brokerMetrics } from './broker.js';
+import { downlinkMetrics } from './downlink.js';
 import { counter, gauge, gaugeBy } from './exposing.js';
 import { limitMetrics } from './limits.js';
 import { processMetrics } from './process.js';
@@ -24,6 +25,7 @@ export function metricsRoutes(
     | 'bridges'
     | 'clock'
     | 'config'
+    | 'downloads'
     | 'health'
     | 'jobs'
     | 'labels'
@@ -40,6 +42,7 @@ export function metricsRoutes(
   const registry = new Registry();
   brokerMetrics(registry, ctx);
   bridgeMetrics(registry, ctx);
+  downlinkMetrics(registry, ctx);
   storeMetrics(registry, ctx);
   limitMetrics(registry, ctx);
   queueMetrics(registry, ctx);

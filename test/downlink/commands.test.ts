@@ -2,6 +2,7 @@
 import type { MqttClient } from 'mqtt';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
+import { follow } from '../support/jobs.js';
 import { closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
 import { type Device, devices } from './fleet.js';
 
@@ -206,6 +207,22 @@ t.test('who may not speak there is refused: replies of others, commands by anybo
     ['_log', '_rejected', '_set/fields', '_updates/fields'],
     'clients that expect four service channels find four',
   );
+});
+
+t.test('a job sends a command to many devices, in bulk', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const made = await devices(service, template.id, 3);
+  const filter = { deviceTemplateId: template.id };
+  const body = { action: 'command', filter, command: { name: 'blink', payload: 3 } };
+  const { job } = (await service.http('POST', '/api/v1/devices/jobs', { body })).body;
+  t.match((await follow(service, job.id)).at(-1), { state: 'succeeded', done: 3 });
+  for (const { id } of made) {
+    const { commands } = await service.ok('GET', `/api/v1/devices/${id}/commands`);
+    t.match(commands.results, [{ name: 'blink', payload: 3, state: 'queued' }]);
+  }
+  const without = await service.http('POST', '/api/v1/devices/jobs', { body: { action: 'command', filter } });
+  t.match(without, { status: 400 });
 });
 
 t.test('a restart loses none: what was sent goes again with its attempt', async (t) => {

@@ -2,6 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { databasesIn } from '../../../db/files/copies.js';
+import { firmwareName, hashOf, usedContents } from '../../../db/files/firmware.js';
 import { isUnfinished } from '../../../db/files/incoming.js';
 import { openToOthers } from '../../../db/files/modes.js';
 import { behind, unknownSteps } from '../../../db/files/schema.js';
@@ -55,6 +56,23 @@ export function lookAtLogs(dataDir: string): Finding[] {
       ? warning(`${said}: something reads the file without end (a backup, another program), or a crash has left it.`)
       : ok(said);
   });
+}
+
+/** Whether the files of all firmware packages are there, with the bytes that they must have. */
+export async function lookAtFirmware(dataDir: string): Promise<Finding[]> {
+  const { ok, error } = findings('firmware');
+  const used = databasesIn(dataDir).includes('registry.db') ? usedContents(join(dataDir, 'registry.db')) : [];
+  const wrong: string[] = [];
+  for (const sha256 of used) {
+    const path = join(dataDir, firmwareName, sha256);
+    if (!existsSync(path) || (await hashOf(path)) !== sha256) wrong.push(sha256);
+  }
+  if (wrong.length === 0) return [ok(`${used.length} firmware files are sound`)];
+  return [
+    error(
+      `${wrong.length} of ${used.length} firmware files are missing or damaged, among them ${wrong[0]}: upload them again to a new package, or restore a backup.`,
+    ),
+  ];
 }
 
 /** Reads every page: a minute for some ten gigabytes. */

@@ -3,7 +3,18 @@ export type Level = 'ok' | 'warning' | 'error';
 
 export interface Finding {
   /** What was looked at. */
-  check: 'configuration' | 'files' | 'ports' | 'server' | 'clock' | 'tls' | 'disk' | 'wal' | 'schema' | 'integrity';
+  check:
+    | 'configuration'
+    | 'files'
+    | 'ports'
+    | 'server'
+    | 'clock'
+    | 'tls'
+    | 'disk'
+    | 'wal'
+    | 'schema'
+    | 'integrity'
+    | 'firmware';
   level: Level;
   message: string;
 }

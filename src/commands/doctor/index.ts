@@ -7,7 +7,7 @@ import { ConfigError, loadConfig } from '../../config.js';
 import { lookAtClock } from './clock.js';
 import { lookAtConfiguration } from './configuration.js';
 import { lookAtDisk } from './disk.js';
-import { lookAtIntegrity, lookAtLogs, lookAtModes, lookAtSchema } from './files.js';
+import { lookAtFirmware, lookAtIntegrity, lookAtLogs, lookAtModes, lookAtSchema } from './files.js';
 import { type Finding, findings } from './finding.js';
 import { isServed, lookAtPorts, lookAtServer } from './server.js';
 import { lookAtTls } from './tls.js';
@@ -62,6 +62,7 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
     ...(await looked('server', () => lookAtServer(own, served))),
     ...(await looked('clock', () => lookAtClock(dataDir, now))),
     ...(await looked('disk', () => lookAtDisk(own, now))),
+    ...(await looked('firmware', () => (costly.includes('integrity') ? lookAtFirmware(dataDir) : []))),
     ...filesOf(dataDir, costly),
   ];
 }

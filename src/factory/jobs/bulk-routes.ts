@@ -5,6 +5,7 @@ import { type Static, Type } from 'typebox';
 import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
+import { commandBody } from '../../downlink/command.js';
 import { idsOf, type ListQuery, listSchema, oneOf } from '../../entity/listing.js';
 import { idParams } from '../../entity/routes.js';
 import { findLive, recoveryWindow } from '../../entity/verbs.js';
@@ -17,7 +18,7 @@ import { isOpen, type Job, type JobAction, neededRights, type Parameters, showJo
 import { currentJob, jobResponse, jobsPath } from './routes.js';
 import { makeJob, type NewJob } from './store.js';
 
-const bulkActions = ['delete', 'move', 'regenerate'] as const;
+const bulkActions = ['delete', 'move', 'regenerate', 'command'] as const;
 /** Devices that are selected, and rows that are read, in one go. */
 const atOnce = 1000;
 /** Bytes: so many ids. */
@@ -41,6 +42,7 @@ const bulkBody = Type.Object({
   organizationId: Type.Optional(
     Type.Unsafe<string | null>({ type: ['string', 'null'], description: 'Where to move them; null is out of all.' }),
   ),
+  command: Type.Optional(commandBody),
   dryRun: Type.Optional(
     Type.Boolean({ default: false, description: 'Say of every row what would become of it, and change nothing.' }),
   ),
@@ -60,7 +62,7 @@ export function bulkRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Jobs'],
-        summary: `Delete or move up to ${mostRows} devices, or give them new secrets: by ids, or by a filter, whose serialNumber matches any part; dryRun changes nothing`,
+        summary: `Delete or move up to ${mostRows} devices, give them new secrets, or send them a command: by ids, or by a filter, whose serialNumber matches any part; dryRun changes nothing`,
         description:
           'A job like those of provisioning: it is read, followed and cancelled at `/provisioning/jobs/{id}`. Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results. A dry run has the same rows and counts.',
         body: bulkBody,
@@ -114,8 +116,13 @@ async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof bulkBo
     throw invalid('organizationId', action === 'move' ? 'is required' : 'is for moves only');
   if (organizationId && !(await findLive(ctx.registry.query, 'organizations', caller.accountId, organizationId)))
     throw unknownReference('organizationId');
+  if ((action === 'command') !== (asked.command !== undefined))
+    throw invalid('command', action === 'command' ? 'is required' : 'is for the action command only');
   const ids = await selectIds(ctx, caller, asked);
-  const parameters = organizationId === undefined ? {} : { organizationId };
+  const parameters: Parameters = {
+    ...(organizationId !== undefined && { organizationId }),
+    ...(asked.command && { command: asked.command }),
+  };
   return makeJob(ctx, caller, { action, parameters, dryRun, rows: await rowsOf(ctx, caller.accountId, ids) });
 }
 

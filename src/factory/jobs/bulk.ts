@@ -157,6 +157,16 @@ export const regenerate: OpenWork = (run) => async (caller, rows) => {
   return work(caller, rows);
 };
 
+/** The same command for each device; those that cannot get one now are failed rows. */
+export const command: OpenWork = (run) =>
+  each(run, async (tx, caller, { id }) => {
+    const device = await findLive(tx, 'devices', caller.accountId, id);
+    if (!device || !run.parameters.command) throw unknownReference('id');
+    const { accountId } = device;
+    await run.ctx.commands.add(tx, caller, { deviceId: id, accountId }, run.parameters.command);
+    return { more: {}, tell: () => run.ctx.commands.added({ deviceId: id, accountId }) };
+  });
+
 function kept(before: Before): Partial<Outcome> {
   return { before: JSON.stringify(before) };
 }

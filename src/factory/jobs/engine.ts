@@ -16,7 +16,7 @@ import { Equipping } from '../provisioning/equipping.js';
 import { provision } from '../provisioning/provision.js';
 import { dropJob, endResults, forgetOldRows } from '../results/expiry.js';
 import { ResultSeal } from '../results/store.js';
-import { move, regenerate, remove, undoDelete, undoMove } from './bulk.js';
+import { command, move, regenerate, remove, undoDelete, undoMove } from './bulk.js';
 import { changeJob, endOf, type Job, type JobAction, parametersOf, receiving, workerOf } from './job.js';
 import { givenRow, type JobServices, type OpenWork, type Outcome, type Prepared, type Run } from './work.js';
 
@@ -48,6 +48,7 @@ const works: Readonly<Record<JobAction, OpenWork>> = {
   delete: remove,
   move,
   regenerate,
+  command,
   undoDelete,
   undoMove,
 };

@@ -6,13 +6,14 @@ import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.j
 import type { Access } from '../../access.js';
 import { type Action, type Caller, type EntityKind, isAccountWide } from '../../access.js';
 import type { Clock } from '../../clock.js';
+import type { CommandBody } from '../../downlink/command.js';
 import { oneOf } from '../../entity/listing.js';
 import { PlatformError } from '../../errors.js';
 
 export type Job = Row<'jobs'>;
 export type JobRow = Row<'jobRows'>;
 
-export const jobActions = ['provision', 'delete', 'move', 'regenerate', 'undoDelete', 'undoMove'] as const;
+export const jobActions = ['provision', 'delete', 'move', 'regenerate', 'command', 'undoDelete', 'undoMove'] as const;
 export type JobAction = (typeof jobActions)[number];
 export const jobStates = ['pending', 'running', 'succeeded', 'failed', 'cancelled', 'expired'] as const;
 export const rowStates = ['pending', 'done', 'failed', 'skipped'] as const;
@@ -34,6 +35,7 @@ export const neededRights: Readonly<Record<JobAction, ReadonlyArray<readonly [Ac
     ['update', 'device'],
     ['create', 'mqttCredential'],
   ],
+  command: [['create', 'command']],
   undoDelete: [['delete', 'device']],
   undoMove: [['update', 'device']],
 };
@@ -42,6 +44,7 @@ export const neededRights: Readonly<Record<JobAction, ReadonlyArray<readonly [Ac
 export interface Parameters {
   deviceTemplateId?: string;
   organizationId?: string | null;
+  command?: CommandBody;
   undoes?: string;
   retrying?: true;
 }
