@@ -15,7 +15,7 @@ function pathsIn(text: string): string[] {
   const found = text.matchAll(
     /(?<![\w/.$~-])(?:src|broker|db|test|bench|demo|docs|bin|console|deploy|examples)\/[\w./*-]+/g,
   );
-  return [...found].map(([path]) => path.replace(/[.*/]+$/, '')).filter((path) => !path.includes('*'));
+  return [...found].map(([path]) => path.replace(/[.*/]+$/, '')).filter((path) => !/\*|NNN/.test(path));
 }
 
 /** Places within the repository that a page links to, as paths from its root, with the anchor. */
