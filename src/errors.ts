@@ -114,8 +114,9 @@ export function unknownReference(path: string): PlatformError {
  * login says no more than that it failed.
  */
 export function identityMessage({ kind, message, details }: PlatformError): string {
-  if (kind === 'badCredentials') return 'Unauthorized';
   const [first] = details;
+  // With details the caller has proven who it is, and may be told why that is not enough.
+  if (kind === 'badCredentials') return first?.message ?? 'Unauthorized';
   if (kind === 'userExists' || (kind === 'notUnique' && /email/i.test(first?.path ?? '')))
     return 'The user already exists.';
   if (kind !== 'invalid' || first === undefined) return message;

@@ -163,14 +163,13 @@ export class Listeners {
     const decline = upgradeDecliner(server);
     let closing = false;
     server.on('upgrade', (request, socket, head) => {
-      // Somebody else may serve another protocol or path; otherwise nobody would ever answer.
-      const isAlone = server.listenerCount('upgrade') === 1;
+      // Nothing else on this server serves upgrades, so each one is answered here.
       if (request.headers.upgrade?.toLowerCase() !== 'websocket') {
-        if (isAlone) decline(request, socket, head);
+        decline(request, socket, head);
         return;
       }
       if (!webSocketPaths.includes(request.url?.split('?', 1)[0] ?? '')) {
-        if (isAlone) refuseUpgrade(socket, '404 Not Found');
+        refuseUpgrade(socket, '404 Not Found');
         return;
       }
       if (closing) {

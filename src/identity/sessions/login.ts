@@ -153,7 +153,9 @@ async function loginApplication(
   if (application.expiresAt !== null && Date.parse(application.expiresAt) <= ctx.clock.now()) {
     const details = { reason: 'expired' };
     ctx.audit.note({ event: 'applicationLogin', outcome: 'failure', accountId, actor: who, details });
-    throw new PlatformError('badCredentials', { message: 'The station has expired.' });
+    throw new PlatformError('badCredentials', {
+      details: [{ path: 'expiresAt', message: 'The station has expired.' }],
+    });
   }
   const { jwt } = await ctx.sessions.open(who, undefined, async (tx) => {
     await ctx.audit.record(tx, { event: 'applicationLogin', outcome: 'success', accountId, actor: who });
