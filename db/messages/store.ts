@@ -9,7 +9,7 @@ import type { LogCondition } from './logs/search.js';
 import { type OutboxChange, OutboxRows } from './outbox/rows.js';
 import { MissedRows } from './series/missed.js';
 import { SeriesRanges, type Sum, type SumsQuery } from './series/ranges.js';
-import { fromLogRow, fromPointRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.js';
+import { fittingPoints, fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.js';
 import { type MessageUsage, prepareUsage } from './series/usage.js';
 import type { MqttChange } from './sessions/changes.js';
 import { MqttRows } from './sessions/rows.js';
@@ -230,13 +230,15 @@ export class MessageStore {
   read(key: SeriesKey, range: Range): StoredPoint[] {
     const series = this.#statements.series.get(key);
     if (series === undefined) return [];
-    const { from, to, order, limit, after } = range;
+    const { from, to, order, limit, after, characters = Number.POSITIVE_INFINITY } = range;
     if (order === 'asc') {
       const { time, sequence } = after && after.time >= from ? after : { time: from, sequence: 0 };
-      return this.#statements.ascending.all({ series, time, sequence, bound: to, limit }).map(fromPointRow);
+      const rows = this.#statements.ascending.iterate({ series, time, sequence, bound: to, limit });
+      return fittingPoints(rows, characters);
     }
     const { time, sequence } = after && after.time < to ? after : { time: to, sequence: 0 };
-    return this.#statements.descending.all({ series, time, sequence, bound: from, limit }).map(fromPointRow);
+    const rows = this.#statements.descending.iterate({ series, time, sequence, bound: from, limit });
+    return fittingPoints(rows, characters);
   }
 
   /** As `read`; of one category when it is given, which may take some turns of the event loop. */

@@ -64,12 +64,16 @@ export interface Cursor {
   sequence: number;
 }
 
-/** `from` inclusive and `to` exclusive, in milliseconds; `after` in the direction of `order`. */
+/**
+ * `from` inclusive and `to` exclusive, in milliseconds; `after` in the direction of `order`. Reading ends early behind the
+ * point whose texts exceed `characters`, but not before the second point: the first alone is a page.
+ */
 export interface Range {
   from: number;
   to: number;
   order: 'asc' | 'desc';
   limit: number;
+  characters?: number;
   after?: Cursor;
 }
 

@@ -15,6 +15,7 @@ import { sumUp } from './rollups.js';
 import {
   demandStill,
   findSeries,
+  pageCharacters,
   readInTurn,
   readRange,
   type SeriesQuery,
@@ -84,7 +85,14 @@ export function exportSeries(
     const line = form.lines(query);
     if (form.head) yield form.head;
     for (let after: Cursor | undefined; key; ) {
-      const range: Range = { from, to, order: query.order ?? 'asc', limit: pointsAtOnce, ...(after && { after }) };
+      const range: Range = {
+        from,
+        to,
+        order: query.order ?? 'asc',
+        limit: pointsAtOnce,
+        characters: pageCharacters,
+        ...(after && { after }),
+      };
       const [points, piece] = await readInTurn(
         services,
         caller,
@@ -95,7 +103,7 @@ export function exportSeries(
       );
       if (piece) yield piece;
       after = points.at(-1);
-      if (points.length < pointsAtOnce) return;
+      if (points.length === 0) return;
       await slices.step();
       demandStill(services, caller, topic);
     }

@@ -1,4 +1,5 @@
 /** Points of a channel in pages, and the latest ones (decisions 7). */
+import { charactersOf } from '../../db/messages/series/rows.js';
 import { type Cursor, everything, type Range, type StoredPoint, timeLimit } from '../../db/messages/store.js';
 import type { Caller } from '../access.js';
 import { invalid } from '../errors.js';
@@ -6,6 +7,7 @@ import {
   defaultPageSize,
   findSeries,
   group,
+  pageCharacters,
   readInTurn,
   readRange,
   type SeriesAnswer,
@@ -33,7 +35,14 @@ export async function readPage(
   const { pageSize = defaultPageSize, order = 'asc', category } = query;
 
   // One more than the page says whether there is a next one.
-  const range: Range = { from, to, order, limit: pageSize + 1, ...(token && { after: token.after }) };
+  const range: Range = {
+    from,
+    to,
+    order,
+    limit: pageSize + 1,
+    characters: pageCharacters,
+    ...(token && { after: token.after }),
+  };
   const { found, page, shown } = await (key
     ? readInTurn(services, caller, key, range, category, (points) => take(points, pageSize, query))
     : take([], pageSize, query));
@@ -44,7 +53,7 @@ export async function readPage(
       start: new Date(from).toISOString(),
       end: new Date(to).toISOString(),
       count: page.length,
-      pagingToken: last && found.length > pageSize ? formatToken({ after: last, from, to }) : null,
+      pagingToken: last && found.length > page.length ? formatToken({ after: last, from, to }) : null,
     },
     result: group(shown, query),
   };
@@ -59,7 +68,12 @@ export async function readLatest(
 ): Promise<SeriesAnswer> {
   const started = performance.now();
   const key = findSeries(services, caller, topic);
-  const range: Range = { ...everything, order: 'desc', limit: query.pageSize ?? defaultPageSize };
+  const range: Range = {
+    ...everything,
+    order: 'desc',
+    limit: query.pageSize ?? defaultPageSize,
+    characters: pageCharacters,
+  };
   const { page, shown } = await (key
     ? readInTurn(services, caller, key, range, query.category, (points) => take(points, range.limit, query))
     : take([], range.limit, query));
@@ -72,7 +86,12 @@ export async function readLatest(
 
 /** The points of a page among those that were found, and as they are shown. */
 function take(found: StoredPoint[], size: number, query: SeriesQuery) {
-  const page = found.slice(0, size);
+  let count = 0;
+  for (let left = pageCharacters; count < Math.min(size, found.length); count += 1) {
+    left -= charactersOf(found[count] as StoredPoint);
+    if (left < 0 && count > 0) break;
+  }
+  const page = found.slice(0, count);
   return { found, page, shown: page.map(showPoints(query)) };
 }
 

@@ -187,6 +187,8 @@ export function demandStill(services: Services, caller: Caller, topic: string): 
   findSeries(services, current, topic);
 }
 
+/** Characters of the texts of one page; a page with more ends early, after one point at least. */
+export const pageCharacters = 1024 * 1024;
 /** Points up to which a page is read without waiting for a turn, and points that take as long as a row of a list. */
 const shortPage = 100;
 const pointsOfRow = 20;

@@ -3,7 +3,7 @@ import type Sqlite from 'better-sqlite3';
 import { boundedCache } from '../../sqlite/cache.js';
 import type { Slices } from '../../sqlite/slices.js';
 import type { Cursor, Range, StoredPoint } from '../types.js';
-import { fromPointRow, type PointRow, selectPoints } from './rows.js';
+import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.js';
 
 /** Rows that one statement goes through at most. */
 const stepRows = 2000;
@@ -84,6 +84,7 @@ export class SeriesRanges {
   /** The points of one category in a range: from mark to mark, in the order that is asked for. */
   async page(series: number, category: number, range: Range, slices: Slices): Promise<StoredPoint[]> {
     const { order, limit, after } = range;
+    let characters = range.characters ?? Number.POSITIVE_INFINITY;
     const { skip, points } = this.#statements[order];
     const found: StoredPoint[] = [];
     for (const { from, to } of this.#stretches(series, category, restOf(range), order)) {
@@ -94,7 +95,12 @@ export class SeriesRanges {
       while (place !== end) {
         const stop = skip.get({ series, ...place, bound: end.time, rows: stepRows }) ?? end;
         const bound = { stopTime: stop.time, stopSequence: stop.sequence, limit: limit - found.length };
-        found.push(...points.all({ series, category, ...place, ...bound }).map(fromPointRow));
+        for (const row of points.iterate({ series, category, ...place, ...bound })) {
+          const point = fromPointRow(row);
+          found.push(point);
+          characters -= charactersOf(point);
+          if (characters < 0 && found.length > 1) return found;
+        }
         if (found.length === limit) return found;
         place = stop;
         await slices.step();

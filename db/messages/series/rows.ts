@@ -127,6 +127,24 @@ export function prepareReads(reader: Sqlite.Database) {
   };
 }
 
+/** Characters of a point's texts. */
+export function charactersOf({ category, stringValue }: Point): number {
+  return category.length + (stringValue?.length ?? 0);
+}
+
+/** The points of rows, as far as their texts fit: see Range. */
+export function fittingPoints(rows: Iterable<PointRow>, characters: number): StoredPoint[] {
+  const found: StoredPoint[] = [];
+  let left = characters;
+  for (const row of rows) {
+    const point = fromPointRow(row);
+    found.push(point);
+    left -= charactersOf(point);
+    if (left < 0 && found.length > 1) break;
+  }
+  return found;
+}
+
 /** One point that SQLite would refuse must not take its whole transaction with it. */
 export function refusalOf(points: readonly Point[]): Error | undefined {
   for (const { time, numericValue } of points) {
