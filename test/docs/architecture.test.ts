@@ -71,3 +71,18 @@ t.test('docs/architecture.md gives a reason for every dependency, and for no oth
   const named = cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name)).sort();
   t.strictSame(named, packages);
 });
+
+t.test('every test that docs/aedes.md names is there', async (t) => {
+  const facts = readFileSync('test/broker/facts.test.ts', 'utf8');
+  const rows = readFileSync('docs/aedes.md', 'utf8').split('\n');
+  const titles = rows.flatMap((row) => [...(row.split(' | ').at(-1) ?? '').matchAll(/"([^"]+)"/g)]);
+  t.ok(titles.length > 20);
+  for (const [, title = ''] of titles) t.ok(facts.includes(`t.test('${title}'`), title);
+});
+
+t.test('every promise of docs/guarantees.md names what holds it', async (t) => {
+  const [, promises = ''] = readFileSync('docs/guarantees.md', 'utf8').split('\n## Promises\n');
+  const rows = (promises.split('\n## ')[0] ?? '').split('\n').filter((line) => /^\| (?!promise )\w/.test(line));
+  t.ok(rows.length > 30);
+  for (const row of rows) t.match(row, /\| (?:`(?:test\/[\w./-]+\.ts|npm run test:\w+)`(?:, )?)+ \|$/);
+});
