@@ -46,6 +46,12 @@ const usage = `slipway: device provisioning service
                     [--labels [svg|png|html]] [--broker URL] [--ca FILE] [--certify PROGRAM] [--print] [--again]
       makes one unit and prints where its file is; --print prints the file, with its secret
       --again, for both: a unit that was made here gets a new secret and its files once more
+  slipway firmware publish FILE... --template T --firmware-version V [--name N] [--signature FILE]
+      uploads the files into a package and publishes it (docs/firmware.md)
+  slipway firmware roll-out --package P (--where FIELD=VALUE | --device D | --organization O)... [--stages 1,10,100]
+                    [--pause SECONDS] [--deadline SECONDS] [--max-failures PERCENT] [--watch]
+  slipway firmware status --rollout R [--watch]
+      --watch ends with the rollout, with 0 when every device has succeeded, or when it pauses
   slipway verify --serial S | --device ID [--timeout SECONDS]
       waits until the unit has connected and published
   All three: [--json] [--retry-for SECONDS] (60: how long a server that does not answer is tried).
@@ -76,6 +82,9 @@ const commands: Record<string, () => Promise<Command>> = {
   rollback: async () => onTheDisk((await import('./commands/rollback.js')).rollback),
   'provision one': async () => forTheLine((await import('./commands/provision-one.js')).provisionOne),
   provision: async () => forTheLine((await import('./commands/provision.js')).provision),
+  'firmware publish': async () => forTheLine((await import('./commands/firmware.js')).firmwarePublish),
+  'firmware roll-out': async () => forTheLine((await import('./commands/firmware.js')).firmwareRollOut),
+  'firmware status': async () => forTheLine((await import('./commands/firmware.js')).firmwareStatus),
   verify: async () => forTheLine((await import('./commands/verify.js')).verify),
 };
 

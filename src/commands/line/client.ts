@@ -15,7 +15,8 @@ export interface Answer {
 
 export interface Call {
   /** An object is sent as JSON. */
-  body?: object | string;
+  body?: object | string | Buffer;
+  headers?: Record<string, string>;
   type?: string;
   idempotencyKey?: string;
   /** Milliseconds without a byte after which the connection counts as broken. */
@@ -166,9 +167,14 @@ export class Client {
     return url.startsWith('https:') ? 'perhaps it speaks http, without TLS' : 'perhaps it speaks https';
   }
 
-  #send(method: string, path: string, { body, type, idempotencyKey, patience = usualPatience }: Call): Promise<Answer> {
-    const content = typeof body === 'object' ? JSON.stringify(body) : body;
+  #send(
+    method: string,
+    path: string,
+    { body, headers: more, type, idempotencyKey, patience = usualPatience }: Call,
+  ): Promise<Answer> {
+    const content = typeof body === 'object' && !Buffer.isBuffer(body) ? JSON.stringify(body) : body;
     const headers = {
+      ...more,
       ...(this.#jwt && { authorization: `Bearer ${this.#jwt}` }),
       ...(content !== undefined && {
         'content-type': type ?? 'application/json',

@@ -1,0 +1,202 @@
+/** `slipway firmware publish|roll-out|status`: packages and rollouts from a shell, with an exit code by the outcome. */
+import { createHash, randomUUID } from 'node:crypto';
+import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Client } from './line/client.js';
+import { type Flags, readFlags, sayOnError } from './line/options.js';
+import { withClient } from './line/work.js';
+import { Ending, exitCodes, UsageError } from './usage.js';
+
+/** Bytes of one request; a request lasts 30 seconds at most. */
+const partBytes = 4 * 1024 * 1024;
+/** Milliseconds between two looks at a rollout. */
+const lookEvery = 1000;
+
+interface Rollout {
+  id: string;
+  state: string;
+  stage: number | null;
+  stages: Array<{ percent: number }>;
+  reason: string | null;
+  counts: Record<string, number>;
+}
+
+/** `slipway firmware publish FILE... --template T --firmware-version V [--name N] [--signature FILE]` */
+export async function firmwarePublish(args: string[]): Promise<void> {
+  const first = args.findIndex((one) => one.startsWith('--'));
+  const files = first === -1 ? args : args.slice(0, first);
+  const flags = readFlags(args.slice(files.length), {
+    template: 'string',
+    'firmware-version': 'string',
+    name: 'string',
+    signature: 'string',
+  });
+  if (files.length === 0)
+    throw new UsageError('Name the files before the first flag: slipway firmware publish FILE...');
+  for (const file of files) if (!existsSync(file)) throw new UsageError(`There is no file ${file}.`);
+  const [deviceTemplateId, firmwareVersion] = [flags.demanded('template'), flags.demanded('firmware-version')];
+  const signature = flags.text('signature');
+  const signed = signature === undefined ? undefined : readFileSync(signature).toString('base64');
+  await withClient(flags, sayOnError, async (client) => {
+    const { accountId } = client;
+    const name = flags.text('name') ?? basename(files[0] ?? '');
+    const body = { accountId, deviceTemplateId, name, firmwareVersion };
+    const made = await client.ok<Made>('POST', '/firmware/packages', { body, idempotencyKey: randomUUID() });
+    const { id } = made.firmwarePackage;
+    let version = made.firmwarePackage.version;
+    for (const file of files) version = await upload(client, id, file, signed);
+    const path = `/firmware/packages/${id}/publish`;
+    const published = await client.ok<Made>('POST', path, { headers: { etag: version } });
+    process.stdout.write(`${JSON.stringify(published.firmwarePackage)}\n`);
+  });
+}
+
+interface Made {
+  firmwarePackage: { id: string; version: string };
+}
+
+/** Sends a file in parts; the version of the package when it is whole. */
+async function upload(client: Client, packageId: string, file: string, signature: string | undefined): Promise<string> {
+  const { size } = statSync(file);
+  const query = signature === undefined ? '' : `?signature=${encodeURIComponent(signature)}`;
+  const path = `/firmware/packages/${packageId}/files/${encodeURIComponent(basename(file))}${query}`;
+  const progress = await bar(`${basename(file)} {bar} {percentage}%`, size);
+  const hash = createHash('sha256');
+  const source = openSync(file, 'r');
+  try {
+    for (let from = 0; ; ) {
+      const part = Buffer.alloc(Math.min(partBytes, size - from));
+      readSync(source, part, 0, part.length, from);
+      hash.update(part);
+      const isLast = from + part.length >= size;
+      const headers = {
+        'content-range': `bytes ${from}-${from + part.length - 1}/${size}`,
+        ...(isLast && { digest: `sha-256=${hash.digest('hex')}` }),
+      };
+      const answer = await client.ok<Partial<Made>>('PUT', path, {
+        body: part,
+        type: 'application/octet-stream',
+        headers,
+      });
+      from += part.length;
+      progress.at(from);
+      if (answer.firmwarePackage) return answer.firmwarePackage.version;
+      if (isLast) throw new UsageError(`${file} has changed while it was read.`);
+    }
+  } finally {
+    closeSync(source);
+    progress.end();
+  }
+}
+
+/** `slipway firmware roll-out --package P --where 'field=value' [--stages 1,10,100] [--pause S] [--watch]` */
+export async function firmwareRollOut(args: string[]): Promise<void> {
+  const flags = readFlags(args, {
+    package: 'string',
+    where: 'list',
+    organization: 'string',
+    device: 'list',
+    stages: 'string',
+    pause: 'string',
+    deadline: 'string',
+    'max-failures': 'string',
+    watch: 'boolean',
+  });
+  const firmwarePackageId = flags.demanded('package');
+  const pauseSeconds = flags.whole('pause', 3600, 0, 31_536_000);
+  const stages = (flags.text('stages') ?? '100').split(',').map((one) => ({ percent: Number(one), pauseSeconds }));
+  if (stages.some(({ percent }) => !(percent > 0 && percent <= 100)))
+    throw new UsageError('--stages must be percentages that rise to 100, such as 1,10,100.');
+  const body = {
+    ...{ firmwarePackageId, stages, target: targetOf(flags) },
+    deviceDeadlineSeconds: flags.whole('deadline', 604_800, 1, 31_536_000),
+    maxFailurePercent: flags.whole('max-failures', 20, 0, 100),
+  };
+  await withClient(flags, sayOnError, async (client) => {
+    const all = { accountId: client.accountId, ...body };
+    const call = { body: all, idempotencyKey: randomUUID() };
+    const { firmwareRollout } = await client.ok<{ firmwareRollout: Rollout }>('POST', '/firmware/rollouts', call);
+    if (!flags.is('watch')) process.stdout.write(`${JSON.stringify(firmwareRollout)}\n`);
+    else await watch(client, firmwareRollout.id);
+  });
+}
+
+/** @throws UsageError for none or several kinds of target. */
+function targetOf(flags: Flags): object {
+  const [where, deviceIds, organizationId] = [flags.list('where'), flags.list('device'), flags.text('organization')];
+  const kinds = [where.length > 0, deviceIds.length > 0, organizationId !== undefined].filter(Boolean);
+  if (kinds.length !== 1) throw new UsageError("One of --where 'field=value', --device and --organization is needed.");
+  if (organizationId !== undefined) return { organizationId };
+  if (deviceIds.length > 0) return { deviceIds };
+  const filter = where.map((one) => {
+    const at = one.indexOf('=');
+    if (at < 1) throw new UsageError(`--where ${one} must be field=value.`);
+    const value = one.slice(at + 1);
+    return [one.slice(0, at), value === 'true' || value === 'false' ? value === 'true' : value];
+  });
+  return { filter: Object.fromEntries(filter) };
+}
+
+/** `slipway firmware status --rollout R [--watch]` */
+export async function firmwareStatus(args: string[]): Promise<void> {
+  const flags = readFlags(args, { rollout: 'string', watch: 'boolean' });
+  const id = flags.demanded('rollout');
+  await withClient(flags, sayOnError, async (client) => {
+    if (flags.is('watch')) return watch(client, id);
+    const { firmwareRollout } = await read(client, id);
+    process.stdout.write(`${JSON.stringify(firmwareRollout)}\n`);
+  });
+}
+
+function read(client: Client, id: string): Promise<{ firmwareRollout: Rollout }> {
+  return client.ok('GET', `/firmware/rollouts/${encodeURIComponent(id)}`);
+}
+
+/** Shows a rollout until it has ended or paused. @throws Ending 1 when not every device has succeeded. */
+async function watch(client: Client, id: string): Promise<void> {
+  const progress = await bar('{bar} {value}/{total} devices have ended, {told}', 1);
+  let rollout: Rollout;
+  try {
+    for (;;) {
+      rollout = (await read(client, id)).firmwareRollout;
+      const total = Object.values(rollout.counts).reduce((sum, count) => sum + count, 0);
+      const ended = ['succeeded', 'failed', 'timedOut', 'superseded', 'cancelled'];
+      progress.at(
+        ended.reduce((sum, state) => sum + (rollout.counts[state] ?? 0), 0),
+        total,
+        `stage ${rollout.stage ?? 0} of ${rollout.stages.length}, ${rollout.state}`,
+      );
+      if (!['scheduled', 'running'].includes(rollout.state)) break;
+      await delay(lookEvery);
+    }
+  } finally {
+    progress.end();
+  }
+  process.stdout.write(`${JSON.stringify(rollout)}\n`);
+  const { failed = 0, timedOut = 0 } = rollout.counts;
+  if (rollout.state !== 'finished')
+    throw new Ending(exitCodes.failed, `The rollout is ${rollout.state}. ${rollout.reason ?? ''}`.trim());
+  if (failed + timedOut > 0) throw new Ending(exitCodes.failed, `${failed + timedOut} devices have failed.`);
+}
+
+interface Bar {
+  at(value: number, total?: number, told?: string): void;
+  end(): void;
+}
+
+/** A bar on a terminal; elsewhere nothing, for the result is on standard output. */
+async function bar(format: string, total: number): Promise<Bar> {
+  if (!process.stderr.isTTY) return { at: () => {}, end: () => {} };
+  const { default: cliProgress } = await import('cli-progress');
+  const untouched = { hideCursor: null, linewrap: true };
+  const shown = new cliProgress.SingleBar({ format, stream: process.stderr, clearOnComplete: false, ...untouched });
+  shown.start(total, 0, { told: '' });
+  return {
+    at: (value, most, told = '') => {
+      if (most !== undefined) shown.setTotal(Math.max(most, 1));
+      shown.update(value, { told });
+    },
+    end: () => shown.stop(),
+  };
+}

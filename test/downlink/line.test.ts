@@ -1,0 +1,37 @@
+/** `slipway firmware`: a package from files, a rollout that is watched, and exit codes by the outcome. */
+import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
+import { cliFile, runToEnd } from '../support/process.js';
+import { startService } from '../support/service.js';
+import { type Device, devices, rolloutUntil, sha256, update } from './fleet.js';
+
+t.test('publish, roll out and watch', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const [good, bad] = (await devices(service, template.id, 2, { firmwareVersion: '1.0' })) as [Device, Device];
+  const bytes = randomBytes(5_000_000);
+  const file = join(temporaryDirectory(t), 'app.bin');
+  writeFileSync(file, bytes);
+  const env = { SLIPWAY_URL: service.server.url, SLIPWAY_TOKEN: service.admin };
+  const run = (...args: string[]) => runToEnd(cliFile, ['firmware', ...args], env);
+  const published = await run('publish', file, '--template', template.id, '--firmware-version', '2.0');
+  t.equal(published.code, 0, published.stderr);
+  const firmware = JSON.parse(published.stdout);
+  t.match(firmware, { state: 'published', files: [{ name: 'app.bin', sha256: sha256(bytes), size: 5_000_000 }] });
+  const where = ['--package', firmware.id, '--where', 'firmwareVersion=1.*'];
+  const made = await run('roll-out', ...where, '--max-failures', '100');
+  t.equal(made.code, 0, made.stderr);
+  const { id } = JSON.parse(made.stdout);
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 2);
+  const watching = run('status', '--rollout', id, '--watch');
+  await update(service, good);
+  await update(service, bad, 'failed');
+  const watched = await watching;
+  t.equal(watched.code, 1, 'a device has failed');
+  t.match(JSON.parse(watched.stdout), { state: 'finished', counts: { succeeded: 1, failed: 1 } });
+  t.equal((await run('roll-out', '--package', firmware.id)).code, 2);
+  t.equal((await run('publish', '/no/such/file', '--template', 'x', '--firmware-version', '1')).code, 2);
+});
