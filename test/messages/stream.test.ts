@@ -305,7 +305,7 @@ t.test('a cookie is enough; a batch and HEAD have no stream', async (t) => {
   aborter.abort();
   const body = { requests: [{ method: 'GET', path: url }] };
   t.match(await f.service.ok('POST', '/api/v1/batch', { body }), [{ error: { code: 106 } }]);
-  t.equal((await fetch(f.service.server.url + url, { method: 'HEAD', headers: { cookie } })).status, 404);
+  t.equal((await fetch(f.service.server.url + url, { method: 'HEAD', headers: { cookie } })).status, 405);
 });
 
 t.test('a reader that does not read is cut off, and nobody else notices', async (t) => {
