@@ -81,7 +81,7 @@ const commonPasswords = {
   },
 };
 
-function bundle(entryPoints, { outdir = 'dist', chunks, sourcemap }) {
+function bundle(entryPoints, { outdir = 'dist', chunks, sourcemap, isProduct = true }) {
   return build({
     ...common,
     entryPoints,
@@ -96,7 +96,7 @@ function bundle(entryPoints, { outdir = 'dist', chunks, sourcemap }) {
     metafile: true,
     // V8 keeps the text of a program, and one letter beyond Latin 1 in a comment doubles it. Licences are in LICENSES.txt.
     legalComments: 'none',
-    minifyWhitespace: true,
+    minifyWhitespace: isProduct,
     lineLimit: 160,
     logLevel: 'warning',
   });
@@ -181,5 +181,5 @@ else {
     writeFileSync(join(root, 'dist/LICENSES.txt'), licences(packagesOf(metafile).keys()));
   }
   // Each test process would read the maps, with tap, whether it needs them or not.
-  if (asked.tests && !asked.apart) await bundle(tests, { chunks: 'test/chunks', sourcemap: false });
+  if (asked.tests && !asked.apart) await bundle(tests, { chunks: 'test/chunks', sourcemap: false, isProduct: false });
 }

@@ -57,7 +57,7 @@ async function start(command: string[], cwd: string, env: Record<string, string>
       output += chunk;
     });
   try {
-    while (!/password\s+\S+\n/.test(output) && child.exitCode === null)
+    while (!/^MQTT \S+/m.test(output) && child.exitCode === null)
       await Promise.race([once(child.stdout, 'data'), ended]);
     const [, url] = /API (http\S+)\/api\/v1/.exec(output) ?? [];
     const [, accountId] = /account\s+(\S{36})/.exec(output) ?? [];
