@@ -400,7 +400,7 @@ export class Ingest {
   #failed(message: Message, error: Error, settled: Done): void {
     const { packet, client, cause = { connectionId: client?.live?.connectionId } } = message;
     const { log, messages } = this.#services;
-    const isRefused = error === messages.full || error === messages.outboxFull;
+    const isRefused = messages.isNoRoom(error);
     // Many come at once, and the log would take the last of the disk: the store itself has said it once.
     log[isRefused ? 'debug' : 'error']({ err: error, topic: packet.topic, ...cause }, 'a message could not be stored');
     const refused = once(() => settled(new Error('not stored', { cause: error })));

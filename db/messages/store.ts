@@ -55,6 +55,7 @@ export class MessageStore {
   #full: Error | undefined;
   #accountsFull: ReadonlySet<string> = new Set();
   #accountFull: Error | undefined;
+  #outboxesFull: ReadonlySet<string> = new Set();
   #outboxFull: Error | undefined;
   #watcher = () => {};
   #open = new OpenBatch();
@@ -143,12 +144,17 @@ export class MessageStore {
   /** Takes nothing more from these accounts, for this reason, until called again. */
   setAccountsFull(accountIds: ReadonlySet<string>, reason: string): void {
     this.#accountsFull = accountIds;
-    this.#accountFull = storeFull(reason);
+    if (this.#accountFull?.message !== reason) this.#accountFull = storeFull(reason);
   }
 
   /** Bytes of payload that bridges have not delivered yet, each counted once for every bridge. */
   get outboxPending(): number {
     return this.#writer.held.outboxPending;
+  }
+
+  /** The same by account. */
+  get outboxPendingByAccount(): ReadonlyMap<string, number> {
+    return this.#writer.outboxPending;
   }
 
   /** Has `watcher` called whenever the size may be another one. */
@@ -166,14 +172,20 @@ export class MessageStore {
     this.#full = reason === undefined ? undefined : storeFull(reason);
   }
 
-  /** Why no more is taken for bridges to deliver; undefined while there is room. */
-  get outboxFull(): Error | undefined {
-    return this.#full ?? this.#outboxFull;
+  /** Why no more of an account is taken for its bridges to deliver; undefined while there is room. */
+  outboxFullFor(accountId: string): Error | undefined {
+    return this.#full ?? (this.#outboxesFull.has(accountId) ? this.#outboxFull : undefined);
   }
 
-  /** As setFull, for the outbox alone. */
-  setOutboxFull(reason: string | undefined): void {
-    this.#outboxFull = reason === undefined ? undefined : storeFull(reason);
+  /** Takes nothing more for the bridges of these accounts, for this reason, until called again. */
+  setOutboxesFull(accountIds: ReadonlySet<string>, reason: string): void {
+    this.#outboxesFull = accountIds;
+    if (this.#outboxFull?.message !== reason) this.#outboxFull = storeFull(reason);
+  }
+
+  /** Whether an error that `done` was called with says that there was no room. */
+  isNoRoom(error: Error): boolean {
+    return error === this.#full || error === this.#accountFull || error === this.#outboxFull;
   }
 
   /** What is stored of an account; of all of them without one. */
@@ -219,8 +231,8 @@ export class MessageStore {
   /** Writes changes of the outbox, in one transaction with what was appended right before; `done` as for append. */
   recordOutbox(changes: readonly OutboxChange[], done: Done): void {
     // A message is refused like any other when the disk is full; that one has gone out is not.
-    const isNew = changes.some(({ kind }) => kind === 'add');
-    const refusal = this.#refusal() ?? (isNew ? this.outboxFull : undefined);
+    const added = changes.find((change) => change.kind === 'add');
+    const refusal = this.#refusal() ?? (added && this.outboxFullFor(added.accountId));
     if (!refusal) for (const change of changes) this.#open.outbox.push(change);
     this.#open.calls.push(this.#settled(nothing, refusal, done));
     this.#collected();

@@ -8,6 +8,7 @@ import * as categoryMarks from './messages-0006.js';
 import * as missed from './messages-0007.js';
 import * as arrivals from './messages-0008.js';
 import * as numericCodes from './messages-0012.js';
+import * as outboxAccounts from './messages-0013.js';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
 export const messageMigrations: readonly Migration[] = [
@@ -20,4 +21,5 @@ export const messageMigrations: readonly Migration[] = [
   missed,
   arrivals,
   numericCodes,
+  outboxAccounts,
 ];

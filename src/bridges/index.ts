@@ -127,10 +127,10 @@ export class Bridges {
     return channel.streamBridgeDelivery > 0 && this.#byAccount.has(accountId);
   }
 
-  /** Why a message of this channel cannot be guaranteed now: there is no room for what is pending. */
+  /** Why a message of this channel cannot be guaranteed now: there is no room for what the account has pending. */
   refusal({ accountId, channel }: Pick<AcceptedMessage, 'accountId' | 'channel'>): Error | undefined {
     if (channel.streamBridgeDelivery !== 2 || !this.#byAccount.has(accountId)) return undefined;
-    return this.#ctx.messages.outboxFull;
+    return this.#ctx.messages.outboxFullFor(accountId);
   }
 
   /**
@@ -163,7 +163,7 @@ export class Bridges {
       return;
     }
     const bridgeIds = bridges.map(({ row }) => row.id);
-    messages.recordOutbox([{ kind: 'add', message, bridgeIds }], (error) => {
+    messages.recordOutbox([{ kind: 'add', accountId, message, bridgeIds }], (error) => {
       if (!error) for (const { guaranteed } of bridges) guaranteed.wake();
       done(error);
     });

@@ -23,7 +23,8 @@ const diskFull = 'The disk has no more free than SLIPWAY_DISK_RESERVE_BYTES.';
 const outgrown =
   'The account stores messages faster than they can be removed (SLIPWAY_MESSAGES_MAX_BYTES, SLIPWAY_ACCOUNT_MAX_BYTES).';
 
-const outboxOutgrown = 'What bridges have not delivered takes half of SLIPWAY_MESSAGES_MAX_BYTES.';
+const outboxOutgrown =
+  'The bridges of the account have not delivered more than its share of half of SLIPWAY_MESSAGES_MAX_BYTES.';
 
 type Services = { config: Config; messages: MessageStore; log: Logger };
 
@@ -36,7 +37,8 @@ export class Keeping {
   /** Accounts above their share, while eviction is not fast enough. */
   #refused: ReadonlySet<string> = new Set();
   #refuseAgain = 0;
-  #outboxOutgrown = false;
+  /** Accounts whose bridges have more to deliver than the account's share, while all together have too much. */
+  #outboxesRefused: ReadonlySet<string> = new Set();
   /** What the log has not said yet, and when it may say it. */
   #removed = { points: 0, logs: 0 };
   #sayRemoved = 0;
@@ -96,7 +98,7 @@ export class Keeping {
     const { config, messages } = this.#services;
     const { maxBytes } = config.messages;
     const accountBytes = config.limits.accountMessagesBytes;
-    if (maxBytes > 0) this.#tellOutbox(messages.outboxPending > maxBytes * outboxShare);
+    if (maxBytes > 0) this.#refuseOutboxes(maxBytes * outboxShare);
     const isOver = maxBytes > 0 && messages.size > maxBytes;
     const isAccountOver = accountBytes > 0 && messages.largestAccount > accountBytes;
     this.#refuseAccounts(maxBytes > 0 && messages.size > maxBytes * refuseAt);
@@ -152,14 +154,24 @@ export class Keeping {
     }
   }
 
-  #tellOutbox(isOutgrown: boolean): void {
-    if (isOutgrown === this.#outboxOutgrown) return;
-    this.#outboxOutgrown = isOutgrown;
+  /** While bridges have more than `most` bytes to deliver, accounts above their share of it are refused, and nobody else. */
+  #refuseOutboxes(most: number): void {
     const { messages, log } = this.#services;
-    messages.setOutboxFull(isOutgrown ? outboxOutgrown : undefined);
-    if (isOutgrown)
-      log.error({ pending: messages.outboxPending }, `messages of level 2 are refused: ${outboxOutgrown}`);
-    else log.warn('messages of level 2 are taken again');
+    const wasRefusing = this.#outboxesRefused.size > 0;
+    const isOutgrown = messages.outboxPending > most;
+    if (!isOutgrown && !wasRefusing) return;
+    const pending = [...messages.outboxPendingByAccount];
+    const share = most / Math.max(1, pending.length);
+    const above = isOutgrown ? pending.filter(([, bytes]) => bytes > share) : [];
+    this.#outboxesRefused = new Set(above.map(([accountId]) => accountId));
+    messages.setOutboxesFull(this.#outboxesRefused, outboxOutgrown);
+    const refuses = this.#outboxesRefused.size > 0;
+    if (refuses && !wasRefusing)
+      log.error(
+        { accounts: [...this.#outboxesRefused].slice(0, 10), pending: messages.outboxPending },
+        `messages of level 2 are refused: ${outboxOutgrown}`,
+      );
+    if (!refuses && wasRefusing) log.warn('messages of level 2 are taken again');
   }
 
   #tell(): void {

@@ -424,7 +424,7 @@ t.test('bridges take half of the cap and no more: what they keep makes room firs
   t.match(await said, {
     error: {
       code: -199,
-      details: [{ message: 'What bridges have not delivered takes half of SLIPWAY_MESSAGES_MAX_BYTES.' }],
+      details: [{ message: /more than its share of half of SLIPWAY_MESSAGES_MAX_BYTES/ }],
     },
   });
   t.ok(taken * payload.length < cap * 0.6, `${taken} messages were guaranteed`);
@@ -434,6 +434,67 @@ t.test('bridges take half of the cap and no more: what they keep makes room firs
   receiver.behave = () => 200;
   await receiver.received(sent + taken);
 });
+
+t.test(
+  'an account whose bridges do not deliver loses its own messages and is refused, and no other account',
+  async (t) => {
+    const cap = 4 * 1024 * 1024;
+    const env = { SLIPWAY_MESSAGES_MAX_BYTES: String(cap), SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
+    const service = await startService(t, { env });
+    const payload = 'x'.repeat(100_000);
+    /** A device of an account whose messages go to a receiver of its own. */
+    const party = async (accountId: string, token: string) => {
+      const receiver = await startReceiver(t);
+      const make = async (path: string, wrapper: string, body: object) =>
+        (await service.ok('POST', `/api/v1${path}`, { token, body: { accountId, ...body } }))[wrapper];
+      const bridge = await make('/bridges', 'bridge', { name: 'B', kind: 'webhook', url: receiver.url });
+      const template = await make('/devices/templates', 'deviceTemplate', { name: 'T' });
+      const channel = { name: 'sure', persistenceType: 'simple', streamBridgeDelivery: 2 };
+      await make('/channels/templates', 'channelTemplate', {
+        entityId: template.id,
+        entityType: 'deviceTemplate',
+        ...channel,
+      });
+      const device = await make('/devices', 'device', { serialNumber: 'S', deviceTemplateId: template.id });
+      const topic = `slipway/v1/${accountId}/d/${device.id}/sure`;
+      const headers = { 'content-type': 'text/csv' };
+      const publish = () => service.http('POST', `/messaging/publish/${topic}`, { token, headers, body: payload });
+      return { receiver, bridge, publish };
+    };
+    const attacker = await party(service.accountId, service.admin);
+    const other = await service.account();
+    const victim = await party(other.accountId, other.admin);
+    const { outbox } = service.server.ctx.messages;
+
+    for (let n = 1; n <= 5; n += 1) {
+      t.match(await victim.publish(), { status: 200 });
+      await victim.receiver.received(n);
+    }
+    const sent = 60;
+    for (let n = 1; n <= sent; n += 1) {
+      t.equal((await attacker.publish()).status, 200);
+      await attacker.receiver.received(n);
+    }
+    t.ok(outbox.count(attacker.bridge.id, 'delivered', sent) < sent, 'room was made');
+    t.equal(outbox.count(victim.bridge.id, 'delivered', sent), 5, 'the victim can replay all of its messages');
+
+    attacker.receiver.behave = () => 503;
+    let refusal: Json | undefined;
+    for (let n = 0; n < sent && !refusal; n += 1) {
+      const answer = await attacker.publish();
+      if (answer.status !== 200) refusal = answer;
+    }
+    t.match(refusal, { status: 507, body: { error: { details: [{ message: /its share of half/ }] } } });
+    t.match(await victim.publish(), { status: 200 }, 'the victim is not refused');
+    await victim.receiver.received(6);
+    t.match(await attacker.publish(), { status: 507 });
+    // The sixth may not be noted as delivered yet.
+    const [delivered, pending] = (['delivered', 'pending'] as const).map((state) =>
+      outbox.count(victim.bridge.id, state, 9),
+    );
+    t.equal((delivered ?? 0) + (pending ?? 0), 6);
+  },
+);
 
 /** From now on the disk has less free than the reserve. */
 async function fillDisk({ server }: Service): Promise<void> {

@@ -628,7 +628,7 @@ async function deadLetter(bridgeId: string): Promise<void> {
     });
   const ids = { id: randomUUID(), deviceId: randomUUID(), deviceTemplateId: randomUUID(), organizationId: null };
   const message = { ...ids, channel: 'canary', qos: 1, time: 0, payload: Buffer.from('canary') };
-  await write({ kind: 'add', bridgeIds: [bridgeId], message });
+  await write({ kind: 'add', accountId: randomUUID(), bridgeIds: [bridgeId], message });
   const sequences = messages.outbox.places(bridgeId, 'pending', 0, 1).map(({ sequence }) => sequence);
   await write({ kind: 'move', from: 'pending', to: 'dead', sequences, time: Date.now(), reason: 'canary' });
 }

@@ -22,7 +22,7 @@ export type OutboxRow = OutboxMessage & { sequence: number; since: number };
 
 /** Written twice, each is as written once but `add`. Rows that are in another state than `from` are left alone. */
 export type OutboxChange =
-  | { kind: 'add'; message: OutboxMessage; bridgeIds: readonly string[] }
+  | { kind: 'add'; accountId: string; message: OutboxMessage; bridgeIds: readonly string[] }
   | { kind: 'move'; from: OutboxState; to: OutboxState; sequences: number[]; time: number; reason: string | null }
   | { kind: 'remove'; from: OutboxState; sequences: number[] };
 

@@ -1,115 +1,113 @@
 /** Writes changes of the outbox; part of the worker of messages.db, inside its transactions. */
 import type Sqlite from 'better-sqlite3';
+import { type AccountBytes, type AmountRow, OutboxAmounts } from './amounts.js';
 import { type OutboxChange, type OutboxMessage, outboxStates } from './rows.js';
 
 /** Rows that are removed at once to make room; each may hold a payload of the largest size. */
 const rowsAtOnce = 64;
 
+/** A row that has changed: whose it was, and how large. */
+interface Changed {
+  bridgeId: string;
+  bytes: number;
+}
+
 export class OutboxWriter {
   readonly #statements: ReturnType<typeof prepare>;
-  #pendingBytes = 0;
+  readonly #amounts: OutboxAmounts;
 
   constructor(file: Sqlite.Database) {
     this.#statements = prepare(file);
-    this.recount();
+    this.#amounts = new OutboxAmounts(this.#statements.amounts.all());
   }
 
   /** Bytes of payload that are pending, and so cannot make room. */
   get pendingBytes(): number {
-    return this.#pendingBytes;
+    return this.#amounts.pendingBytes;
   }
 
-  /** Counts anew what is pending: the transaction that changed it was rolled back. */
-  recount(): void {
-    this.#pendingBytes = this.#statements.pendingBytes.get() ?? 0;
+  /** The same by account. */
+  pending(): AccountBytes[] {
+    return this.#amounts.pending();
+  }
+
+  /** The transaction is on disk: the accounts whose pending bytes are others now. */
+  committed(): AccountBytes[] {
+    return this.#amounts.committed();
+  }
+
+  rolledBack(): void {
+    this.#amounts.rolledBack();
   }
 
   /** `next` gives the place of a new row. */
   write(change: OutboxChange, next: () => number): void {
     const { add, move, remove } = this.#statements;
     if (change.kind === 'add') {
-      for (const bridgeId of change.bridgeIds) add.run({ ...change.message, bridgeId, sequence: next() });
-      this.#pendingBytes += change.message.payload.length * change.bridgeIds.length;
+      const { accountId, message, bridgeIds } = change;
+      for (const bridgeId of bridgeIds) {
+        add.run({ ...message, accountId, bridgeId, sequence: next() });
+        this.#amounts.add(bridgeId, { pending: message.payload.length }, accountId);
+      }
       return;
     }
     const from = outboxStates[change.from];
-    const to = change.kind === 'move' ? change.to : undefined;
     for (const sequence of change.sequences) {
-      const bytes =
+      const changed =
         change.kind === 'remove'
           ? remove.get(sequence, from)
           : move.get(outboxStates[change.to], change.time, change.reason, sequence, from);
-      if (change.from === 'pending') this.#pendingBytes -= bytes ?? 0;
-      if (to === 'pending') this.#pendingBytes += bytes ?? 0;
+      if (!changed) continue;
+      const { bridgeId, bytes } = changed;
+      this.#amounts.add(bridgeId, change.from === 'pending' ? { pending: -bytes } : { kept: -bytes });
+      if (change.kind === 'move')
+        this.#amounts.add(bridgeId, change.to === 'pending' ? { pending: bytes } : { kept: bytes });
     }
   }
 
-  /** Removes some of what was delivered and is kept only to be replayed, of each bridge the oldest; how many. */
-  evictDelivered(): number {
-    return this.#ofEachBridge((bridgeId) => this.#statements.evictDelivered.run(bridgeId, rowsAtOnce).changes);
-  }
-
-  /** Removes some dead letters that were accepted before a time, in milliseconds since 1970; how many. */
-  evictDead(before: number): number {
-    return this.#ofEachBridge((bridgeId) => this.#statements.evictDead.run(bridgeId, before, rowsAtOnce).changes);
-  }
-
-  /** When the oldest dead letter was accepted. */
-  oldestDead(): number | undefined {
-    let oldest: number | undefined;
-    this.#ofEachBridge((bridgeId) => {
-      const time = this.#statements.oldestDead.get(bridgeId);
-      if (time !== undefined && !(oldest !== undefined && oldest <= time)) oldest = time;
-      return 0;
-    });
-    return oldest;
-  }
-
-  #ofEachBridge(work: (bridgeId: string) => number): number {
-    const { nextBridge } = this.#statements;
-    let sum = 0;
-    for (let id = nextBridge.get(''); id; id = nextBridge.get(id)) sum += work(id);
-    return sum;
+  /**
+   * Removes some of what is kept only to be replayed or read, of the account that keeps most: what was delivered first,
+   * then dead letters, each the oldest. How many.
+   */
+  evictSome(): number {
+    const { evict } = this.#statements;
+    for (let bridgeId = this.#amounts.largest(); bridgeId !== undefined; bridgeId = this.#amounts.largest()) {
+      for (const state of [outboxStates.delivered, outboxStates.dead]) {
+        const bytes = evict.all(bridgeId, state, rowsAtOnce);
+        if (bytes.length === 0) continue;
+        this.#amounts.add(bridgeId, { kept: -bytes.reduce((sum, one) => sum + one, 0) });
+        return bytes.length;
+      }
+      this.#amounts.keepsNothing(bridgeId);
+    }
+    return 0;
   }
 }
 
 function prepare(file: Sqlite.Database) {
+  const changed = '"bridgeId", length("payload") AS "bytes"';
   return {
-    add: file.prepare<[OutboxMessage & { bridgeId: string; sequence: number }]>(
+    add: file.prepare<[OutboxMessage & { accountId: string; bridgeId: string; sequence: number }]>(
       `INSERT INTO "outbox" VALUES (@sequence, @bridgeId, 0, @time, @id, @deviceId, @organizationId, @deviceTemplateId,
-       @channel, @qos, @time, NULL, @payload)`,
+       @channel, @qos, @time, NULL, @payload, @accountId)`,
     ),
-    move: file
-      .prepare<[number, number, string | null, number, number], number>(
-        `UPDATE "outbox" SET "state" = ?, "since" = ?, "reason" = ? WHERE "sequence" = ? AND "state" = ?
-         RETURNING length("payload")`,
-      )
-      .pluck(),
-    remove: file
-      .prepare<[number, number], number>(
-        'DELETE FROM "outbox" WHERE "sequence" = ? AND "state" = ? RETURNING length("payload")',
-      )
-      .pluck(),
-    pendingBytes: file
-      .prepare<[], number>('SELECT CAST(total(length("payload")) AS INTEGER) FROM "outbox" WHERE "state" = 0')
-      .pluck(),
-    nextBridge: file
-      .prepare<[string], string | null>('SELECT min("bridgeId") FROM "outbox" WHERE "bridgeId" > ?')
-      .pluck(),
-    evictDelivered: file.prepare<[string, number]>(
-      `DELETE FROM "outbox" WHERE "sequence" IN (
-         SELECT "sequence" FROM "outbox" INDEXED BY "outbox_state"
-         WHERE "bridgeId" = ? AND "state" = 1 ORDER BY "sequence" LIMIT ?)`,
+    move: file.prepare<[number, number, string | null, number, number], Changed>(
+      `UPDATE "outbox" SET "state" = ?, "since" = ?, "reason" = ? WHERE "sequence" = ? AND "state" = ? RETURNING ${changed}`,
     ),
-    evictDead: file.prepare<[string, number, number]>(
-      `DELETE FROM "outbox" WHERE "sequence" IN (
-         SELECT "sequence" FROM "outbox" INDEXED BY "outbox_state"
-         WHERE "bridgeId" = ? AND "state" = 2 AND "time" < ? ORDER BY "sequence" LIMIT ?)`,
+    remove: file.prepare<[number, number], Changed>(
+      `DELETE FROM "outbox" WHERE "sequence" = ? AND "state" = ? RETURNING ${changed}`,
     ),
-    oldestDead: file
-      .prepare<[string], number>(
-        `SELECT "time" FROM "outbox" INDEXED BY "outbox_state"
-         WHERE "bridgeId" = ? AND "state" = 2 ORDER BY "sequence" LIMIT 1`,
+    amounts: file.prepare<[], AmountRow>(
+      `SELECT "bridgeId", max("accountId") AS "accountId",
+         coalesce(sum(length("payload")) FILTER (WHERE "state" = 0), 0) AS "pending",
+         coalesce(sum(length("payload")) FILTER (WHERE "state" <> 0), 0) AS "kept"
+       FROM "outbox" GROUP BY "bridgeId"`,
+    ),
+    evict: file
+      .prepare<[string, number, number], number>(
+        `DELETE FROM "outbox" WHERE "sequence" IN (
+           SELECT "sequence" FROM "outbox" INDEXED BY "outbox_state"
+           WHERE "bridgeId" = ? AND "state" = ? ORDER BY "sequence" LIMIT ?) RETURNING length("payload")`,
       )
       .pluck(),
   };

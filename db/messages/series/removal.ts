@@ -97,8 +97,9 @@ export class SeriesRemoval {
 
   /**
    * One step of making room: while more than `bytes` of the file are in use, and while an account has stored more than
-   * `accountBytes` (0 is no maximum). What bridges have delivered, or could not deliver, goes first: otherwise one account's
-   * dead letters would take the room of everybody. Then go the oldest arrivals of the account that has stored most. What
+   * `accountBytes` (0 is no maximum). What bridges have delivered, or could not deliver, goes first, of the account that keeps
+   * most of it: otherwise one account's dead letters would take the room of everybody. Then go the oldest arrivals of the
+   * account that has stored most. What
    * is pending stays. False when there is nothing to remove.
    */
   evictSome({ bytes, accountBytes }: Room): boolean {
@@ -108,7 +109,7 @@ export class SeriesRemoval {
       const most = this.#arrivals.largest();
       const own = accountBytes > 0 && most ? most.bytes - accountBytes : 0;
       if (excess <= 0 && own <= 0) return !isFirst;
-      if (excess > 0 && (this.#outbox.evictDelivered() > 0 || this.#outbox.evictDead(end) > 0)) continue;
+      if (excess > 0 && this.#outbox.evictSome() > 0) continue;
       if (!most) return !isFirst;
       if (!this.#eviction.step(most.accountId, Math.max(excess, own), most.bytes)) this.#counts.recount(most.accountId);
     }

@@ -1,5 +1,6 @@
 /** What series.ts and its worker say to each other. */
 
+import type { AccountBytes } from '../outbox/amounts.js';
 import type { OutboxChange } from '../outbox/rows.js';
 import type { MqttChange } from '../sessions/changes.js';
 
@@ -82,11 +83,12 @@ export interface Held {
 
 /**
  * After `ready`, one for each order but `close`, in their order. `more`: there are still rows to remove; `commitTime` is
- * how long COMMIT has taken, in milliseconds.
+ * how long COMMIT has taken, in milliseconds. `outbox`: pending bytes of the accounts that the order has changed; of all
+ * after `ready`.
  */
 export type Answer =
-  | ({ ready: true } & Held)
-  | ({ more: boolean; end: Place; commitTime: number } & Held)
+  | ({ ready: true; outbox: AccountBytes[] } & Held)
+  | ({ more: boolean; end: Place; commitTime: number; outbox: AccountBytes[] } & Held)
   | { failure: { message: string; code?: string | undefined } };
 
 export interface WorkerSettings {

@@ -7,6 +7,7 @@ import type Sqlite from 'better-sqlite3';
 import { boundedCache } from '../../sqlite/cache.js';
 import { openSqlite } from '../../sqlite/dialect.js';
 import { LogWriter } from '../logs/writer.js';
+import type { AccountBytes } from '../outbox/amounts.js';
 import type { OutboxChange } from '../outbox/rows.js';
 import { OutboxWriter } from '../outbox/writer.js';
 import { Arrivals, logBytes, pointBytes } from '../series/arrivals.js';
@@ -105,6 +106,15 @@ class Writer {
       outboxPending: this.#outbox.pendingBytes,
       largest: this.#arrivals.largest()?.bytes ?? 0,
     };
+  }
+
+  /** Pending bytes of the outbox by account: of all, and of those that the last order has changed. */
+  outboxPending(): AccountBytes[] {
+    return this.#outbox.pending();
+  }
+
+  outboxChanges(): AccountBytes[] {
+    return this.#outbox.committed();
   }
 
   write(batch: Batch): void {
@@ -259,7 +269,7 @@ class Writer {
       this.#arrivals.clear();
       this.#removal.clear();
       this.#logs.rolledBack();
-      this.#outbox.recount();
+      this.#outbox.rolledBack();
       throw error;
     }
   }
@@ -324,7 +334,7 @@ port.on('message', (order: Order) => {
   port.postMessage(carryOut(order));
   indexWhenIdle();
 });
-port.postMessage({ ready: true, ...writer.held } satisfies Answer);
+port.postMessage({ ready: true, outbox: writer.outboxPending(), ...writer.held } satisfies Answer);
 indexWhenIdle();
 
 /** Indexes log entries between orders, a share in each turn; a full disk ends that until the next order. */
@@ -346,7 +356,7 @@ function carryOut(order: Exclude<Order, { close: true }>): Answer {
     let more = false;
     if ('write' in order) writer.write(order.write);
     else more = writer.step(order);
-    return { more, end: writer.end, commitTime: writer.commitTime, ...writer.held };
+    return { more, end: writer.end, commitTime: writer.commitTime, outbox: writer.outboxChanges(), ...writer.held };
   } catch (error) {
     const { message, code } = error as { message: string; code?: string };
     return { failure: { message, code } };

@@ -36,6 +36,7 @@ export class SeriesWriter {
   readonly #inFlight: Job[] = [];
   #closing = false;
   #held: Held = { size: 0, outboxPending: 0, largest: 0 };
+  readonly #outboxPending = new Map<string, number>();
   /** Told after each answer. */
   readonly #sized: () => void;
   #drained: (() => void) | undefined;
@@ -54,6 +55,11 @@ export class SeriesWriter {
   /** As of the last answer. */
   get held(): Held {
     return this.#held;
+  }
+
+  /** Bytes that bridges have still to deliver, by account, as of the last answer. */
+  get outboxPending(): ReadonlyMap<string, number> {
+    return this.#outboxPending;
   }
 
   /** Hands over what there is room for; without a worker everything fails. */
@@ -79,7 +85,7 @@ export class SeriesWriter {
       const worker = startThread(new URL('./writer-worker.js', import.meta.url), settings);
       let cause = new Error('The writer of the message store has ended.');
       worker.on('message', (answer: Answer) => {
-        if (!('failure' in answer)) this.#held = answer;
+        if (!('failure' in answer)) this.#hold(answer);
         if (!('ready' in answer)) return this.#answered(answer);
         this.#worker = worker;
         resolve();
@@ -93,6 +99,14 @@ export class SeriesWriter {
       });
     });
     return this.#starting;
+  }
+
+  #hold(answer: Exclude<Answer, { failure: unknown }>): void {
+    this.#held = answer;
+    if ('ready' in answer) this.#outboxPending.clear();
+    for (const [accountId, bytes] of answer.outbox)
+      if (bytes > 0) this.#outboxPending.set(accountId, bytes);
+      else this.#outboxPending.delete(accountId);
   }
 
   /** Resolves when every job has been answered; no worker is started again. */
