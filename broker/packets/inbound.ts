@@ -296,6 +296,7 @@ export class Inbound {
       last();
     };
     const timer = setTimeout(leave, farewell);
+    conn.once('close', leave);
     conn.end(leave);
   }
 
