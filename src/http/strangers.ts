@@ -27,6 +27,8 @@ export function hurryStrangers(app: App, refuse: (request: FastifyRequest, reply
         if (reply.raw.headersSent) raw.socket.destroy();
         else refuse(request, reply);
       }, patience);
+      // A request that is cut off never ends: its timer must not keep a process alive that is stopping.
+      timer.unref();
       for (const event of ['end', 'close'] as const) raw.once(event, () => clearTimeout(timer));
     }
     done();
