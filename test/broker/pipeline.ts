@@ -95,8 +95,9 @@ export async function converse(stream: Duplex, login: object, packets: Packet[],
   parser.on('packet', (packet: Packet) => {
     if (packet.cmd === 'publish') {
       const { topic, qos, retain, payload } = packet;
-      // The presence of the device changes when it likes.
-      if (!topic.endsWith('/_updates/fields')) heard.messages.push(`${topic.slice(-12)} ${qos} ${retain} ${payload}`);
+      // Presence and offers of firmware come when the service likes.
+      if (!/\/(_updates\/fields|_firmware|_commands)$/.test(topic))
+        heard.messages.push(`${topic.slice(-12)} ${qos} ${retain} ${payload}`);
     } else if (packet.cmd !== 'connack')
       heard.answers.push(`${packet.cmd} ${packet.messageId ?? ''} ${packet.cmd === 'suback' ? packet.granted : ''}`);
     onPacket(packet);

@@ -85,7 +85,7 @@ t.test('a message behind a SUBSCRIBE is delivered at the QoS that was granted', 
   const f = await fixture(t);
   const client = await rawConnected(t, f);
   const message = publishPacket(f.topic('chat'), 'x', { qos: 2, messageId: 2 });
-  client.send(subscribePacket(1, [f.topic('+'), 1]), message);
+  client.send(subscribePacket(1, ['+/+/+/d/+/chat', 1]), message);
   t.same((await next(client, 3)).sort(), ['pubrec 2', 'suback 1', 'x q1']);
 });
 
@@ -94,7 +94,7 @@ t.test('of several filters that match, the highest QoS counts', async (t) => {
   const client = await rawConnected(t, f);
   t.same(await subscribed(client, [f.topic('chat'), 1]), [1]);
   const message = (id: number) => publishPacket(f.topic('chat'), `${id}`, { qos: 1, messageId: id });
-  client.send(message(2), subscribePacket(3, ['#', 0]));
+  client.send(message(2), subscribePacket(3, ['+/+/+/d/+/chat', 0]));
   t.same(await next(client, 3), ['puback 2', '2 q1', 'suback 3']);
   client.send(message(4));
   t.same(await next(client, 2), ['puback 4', '4 q1'], 'with both filters in force, too');
