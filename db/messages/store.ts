@@ -354,6 +354,8 @@ export class MessageStore {
       if (end) {
         end.points += points;
         end.logs += logs;
+        // Message by message: one may be handed on in its own `done`, and those after it are not yet.
+        this.#end = { points: end.points, logs: end.logs };
       }
       try {
         done(refusal ?? failure, end);
@@ -385,9 +387,9 @@ export class MessageStore {
     this.#waiting.push({
       order: { write: batch.toBatch() },
       settle: (failure, _, end) => {
-        if (end) this.#end = end;
         const at = end && { points: end.points - batch.pointCount, logs: end.logs - batch.logs.length };
         for (const done of batch.calls) done(failure, at);
+        if (end) this.#end = end;
       },
     });
   }
