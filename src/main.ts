@@ -10,7 +10,14 @@ process.umask(0o077);
  */
 const setGrowth = (factor: 1 | 2) => setFlagsFromString(`--semi-space-growth-factor=${factor}`);
 
-setGrowth(1);
-const { run } = await import('./process.js');
-await run();
-setGrowth(2);
+/** Where no npm script has looked at the version (systemd, say): better-sqlite3 would end the process without a word. */
+const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+if (major < 22 || (major === 22 && minor < 12)) {
+  process.stderr.write(`slipway cannot start: it needs Node 22.12 or newer; this is Node ${process.versions.node}.\n`);
+  process.exitCode = 1;
+} else {
+  setGrowth(1);
+  const { run } = await import('./process.js');
+  await run();
+  setGrowth(2);
+}

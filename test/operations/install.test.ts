@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { transform } from 'esbuild';
 import t, { type Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
-import { plainNode } from '../support/process.js';
+import { mainFile, plainNode } from '../support/process.js';
 
 const project = fileURLToPath(new URL('../../../', import.meta.url));
 const json = (file: string) => JSON.parse(readFileSync(join(project, file), 'utf8'));
@@ -51,6 +51,17 @@ t.test('the next minor version counts too, and the Node of the checkout is new e
   t.same(await folder(t, checkout, `>=${major}.${minor}`)('bin/check.cjs'), { code: 0, said: '' });
   const { engines } = json('package.json');
   t.same(await folder(t, checkout, engines.node)('bin/slipway.cjs'), { code: 0, said: 'it runs\n' });
+});
+
+t.test('without npm the server says it too', async (t) => {
+  for (const version of ['20.20.2', '22.11.0']) {
+    const pretend = `data:text/javascript,Object.defineProperty(process.versions,'node',{value:'${version}'})`;
+    t.same(await folder(t, [])('--import', pretend, mainFile), {
+      code: 1,
+      said: `slipway cannot start: it needs Node 22.12 or newer; this is Node ${version}.\n`,
+    });
+  }
+  t.equal(json('package.json').engines.node, '>=22.12', 'src/main.ts names the same version');
 });
 
 t.test('an install without development dependencies or scripts says what is missing', async (t) => {
