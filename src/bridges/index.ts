@@ -34,6 +34,8 @@ const messageBytes = 1000;
 const ordinaryBatch = 100;
 /** Rows that are looked at in one turn of the event loop, and changed in one transaction. */
 const stepSize = 2000;
+/** Dead letters that are read at once. */
+const deadAtOnce = 8;
 /** Milliseconds between two looks at what has been kept for long enough. */
 const tidyInterval = 60_000;
 /** Counting ends here: whoever is behind by more is far behind. */
@@ -227,15 +229,25 @@ export class Bridges {
     };
   }
 
-  /** One page of what could not be delivered, newest first, and how much there is in all. */
-  deadLetters({ id, accountId }: BridgeRow, page: number, pageSize: number) {
+  /** How many messages could not be delivered and are kept. */
+  deadCount(id: string): number {
+    return this.#ctx.messages.outbox.count(id, 'dead', Number.MAX_SAFE_INTEGER);
+  }
+
+  /** One page of what could not be delivered, newest first, a few at a time: each may have the largest payload. */
+  *deadLetters({ id, accountId }: BridgeRow, page: number, pageSize: number) {
     const { outbox } = this.#ctx.messages;
-    const count = outbox.count(id, 'dead', Number.MAX_SAFE_INTEGER);
-    const rows = outbox.dead(id, pageSize, (page - 1) * pageSize);
-    return {
-      count,
-      letters: rows.map((row) => ({ ...this.#named(accountId, row), reason: row.reason, since: row.since })),
-    };
+    let before = Number.MAX_SAFE_INTEGER;
+    let offset = (page - 1) * pageSize;
+    for (let left = pageSize; left > 0; left -= deadAtOnce, offset = 0) {
+      const wanted = Math.min(left, deadAtOnce);
+      const rows = outbox.dead(id, before, wanted, offset);
+      const last = rows.at(-1);
+      if (!last) return;
+      before = last.sequence;
+      yield rows.map((row) => ({ ...this.#named(accountId, row), reason: row.reason, since: row.since }));
+      if (rows.length < wanted) return;
+    }
   }
 
   /**

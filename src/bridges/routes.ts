@@ -1,17 +1,19 @@
 /** Bridges (decisions 7): where messages of channels with a `streamBridgeDelivery` are sent on to. */
 
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Context } from '../context.js';
-import { writeAs } from '../entity/authorized-write.js';
-import { type Listing, oneOf } from '../entity/listing.js';
+import { currentCaller, writeAs } from '../entity/authorized-write.js';
+import { demandPage, type Listing, oneOf } from '../entity/listing.js';
 import { plainRoutes } from '../entity/plain-routes.js';
 import { idParams, listResponse, metaWith, nameIgnored } from '../entity/routes.js';
 import { change, demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
+import { sendList } from '../http/streamed-list.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
 import { makeSecret } from '../identity/secrets/secrets.js';
 import { readDate } from '../messages/query.js';
@@ -197,8 +199,8 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       access.demand(request.caller, 'read', 'bridge');
       const row = demandLive(await findReached(ctx, request.caller, 'bridges', request.params.id));
       const ignored = nameIgnored(request, reply, letterQuery);
-      const { results, meta } = readDeadLetters(ctx, row, request.query);
-      return { deadLetters: { results, meta: metaWith(meta, ignored) } };
+      const { results, meta } = readDeadLetters(ctx, request.caller, row, request.query);
+      return sendList(reply, 'deadLetters', { results, meta: metaWith(meta, ignored) });
     },
   );
   app.post(
@@ -330,18 +332,26 @@ async function deleteBridge(ctx: Context, caller: Caller, id: string, version: n
   return show(ctx, row);
 }
 
-/** @throws PlatformError 416/109 past the last page. */
+/** @throws PlatformError 416/109 past the last page; in the middle 401/31 and 403/21 when the caller has lost its right. */
 function readDeadLetters(
-  { bridges }: Context,
+  ctx: Context,
+  caller: Caller,
   row: BridgeRow,
   { page = 1, pageSize = 10 }: Static<typeof letterQuery>,
 ) {
-  const { count, letters } = bridges.deadLetters(row, page, pageSize);
-  if (page > 1 && letters.length === 0) throw new PlatformError('pageOutside');
-  const results = letters.map(({ reason, since, ...message }) => {
-    return { ...showMessage(message), reason, died: new Date(since).toISOString() };
-  });
-  return { results, meta: { count, page, pageSize, sortOrder: 'desc' as const } };
+  const count = ctx.bridges.deadCount(row.id);
+  demandPage(page, pageSize, count);
+  const results = async function* () {
+    for (const letters of ctx.bridges.deadLetters(row, page, pageSize)) {
+      const current = currentCaller(ctx, caller);
+      if (!current) throw new PlatformError('tokenInvalid');
+      ctx.access.demand(current, 'read', 'bridge');
+      for (const { reason, since, ...message } of letters)
+        yield { ...showMessage(message), reason, died: new Date(since).toISOString() };
+      await nextTurn();
+    }
+  };
+  return { results: results(), meta: { count, page, pageSize, sortOrder: 'desc' as const } };
 }
 
 /** How many messages are delivered again. @throws PlatformError 400/106 for a time that is none. */

@@ -278,6 +278,61 @@ t.test('a device whose messages fail waits alone, and goes on in order', async (
   await until(() => receiver.messages.some((message) => textOf(message) === 'after it'));
 });
 
+t.test('a page of large dead letters is read and sent a few at a time', async (t) => {
+  const { messages } = service.server.ctx;
+  const bridge = await service.create('/bridges', 'bridge', {
+    name: 'Far',
+    kind: 'webhook',
+    url: 'http://127.0.0.1:9/',
+  });
+  const bridgeIds = [bridge.id];
+  const { accountId } = service;
+  const record = (change: Parameters<typeof messages.recordOutbox>[0][number]) =>
+    new Promise<void>((resolve, reject) => {
+      messages.recordOutbox([change], (error) => (error ? reject(error) : resolve()));
+    });
+  const ids = { deviceId: accountId, deviceTemplateId: accountId, organizationId: null };
+  const count = 50;
+  const idOf = (n: number) => `${accountId.slice(0, -4)}${String(n).padStart(4, '0')}`;
+  const placeOf = ({ id }: Json) => Number(id.slice(-4));
+  for (let n = 0; n < count; n += 1) {
+    const message = { id: idOf(n), ...ids, channel: 'c', qos: 1, time: n, payload: Buffer.alloc(120_000, n) };
+    await record({ kind: 'add', accountId, bridgeIds, message });
+  }
+  const sequences = messages.outbox.places(bridge.id, 'pending', 0, count).map(({ sequence }) => sequence);
+  await record({ kind: 'move', from: 'pending', to: 'dead', sequences, time: Date.now(), reason: 'too far' });
+
+  const original = messages.outbox.dead;
+  let most = 0;
+  messages.outbox.dead = (...given) => {
+    const rows = original.apply(messages.outbox, given);
+    most = Math.max(most, rows.length);
+    return rows;
+  };
+  t.teardown(() => {
+    messages.outbox.dead = original;
+  });
+  const read = (query: string) => service.http('GET', `/api/v1/bridges/${bridge.id}/dead-letters?${query}`);
+  const { results, meta } = (await read('pageSize=100')).body.deadLetters;
+  t.match(meta, { count, page: 1, pageSize: 100 });
+  t.strictSame(
+    results.map(placeOf),
+    Array.from({ length: count }, (_, n) => count - 1 - n),
+    'all of them, newest first',
+  );
+  for (const letter of results)
+    if (!Buffer.from(letter.payloadBase64, 'base64').equals(Buffer.alloc(120_000, placeOf(letter))))
+      t.fail('another payload');
+  t.ok(most <= 8, `${most} are read at once`);
+  const second = (await read('pageSize=20&page=3')).body.deadLetters.results;
+  t.strictSame(
+    second.map(placeOf),
+    Array.from({ length: 10 }, (_, n) => 9 - n),
+  );
+  t.match(await read('pageSize=20&page=4'), { status: 416 });
+  await service.ok('DELETE', `/api/v1/bridges/${bridge.id}`, { headers: { 'if-match': `"${bridge.version}"` } });
+});
+
 t.test('what cannot be read of the outbox is read later, and ends nothing', async (t) => {
   const { receiver } = await bridged(t);
   const { say } = await speaker();

@@ -65,9 +65,9 @@ export class OutboxRows {
     return this.#statements.ofDevices.all({ bridgeId, state: outboxStates[state], from, to, devices });
   }
 
-  /** A page of dead letters, newest first. */
-  dead(bridgeId: string, limit: number, offset: number): DeadRow[] {
-    return this.#statements.dead.all({ bridgeId, limit, offset });
+  /** Dead letters before a place, newest first, without the first `offset`. */
+  dead(bridgeId: string, before: number, limit: number, offset: number): DeadRow[] {
+    return this.#statements.dead.all({ bridgeId, before, limit, offset });
   }
 
   /** How many rows of a bridge are in a state; counting ends at `most`. */
@@ -125,9 +125,10 @@ function prepare(reader: Sqlite.Database) {
          AND "deviceId" IN (SELECT "value" FROM json_each(@devices))`,
       )
       .pluck(),
-    dead: reader.prepare<[{ bridgeId: string; limit: number; offset: number }], DeadRow>(
+    dead: reader.prepare<[{ bridgeId: string; before: number; limit: number; offset: number }], DeadRow>(
       `SELECT ${columns}, "reason" FROM "outbox" INDEXED BY "outbox_state"
-       WHERE "bridgeId" = @bridgeId AND "state" = 2 ORDER BY "sequence" DESC LIMIT @limit OFFSET @offset`,
+       WHERE "bridgeId" = @bridgeId AND "state" = 2 AND "sequence" < @before
+       ORDER BY "sequence" DESC LIMIT @limit OFFSET @offset`,
     ),
     count: reader
       .prepare<[{ bridgeId: string; state: number; most: number }], number>(
