@@ -160,9 +160,11 @@ export class Hooks {
     const { ownChannels } = live.identity ?? {};
     const device = deviceOf(live);
     if (!device || ownChannels === undefined || live.ended) return;
-    for (const channel of ['_firmware', '_commands'] as const)
-      if (filters.some((filter) => matches(filter, ownChannels + channel)))
-        this.#tellDownlink((downlink) => downlink.listening(device, channel));
+    for (const channel of ['_firmware', '_commands'] as const) {
+      const isNamed = filters.includes(ownChannels + channel);
+      if (isNamed || filters.some((filter) => matches(filter, ownChannels + channel)))
+        this.#tellDownlink((downlink) => downlink.listening(device, channel, isNamed));
+    }
   }
 
   /** Nothing that it throws may end the connection. */
@@ -180,7 +182,7 @@ export class Hooks {
     return false;
   }
 
-  /** A connection ends by an error; what the gate ends passes no other hook. */
+  /** A connection ends by an error; what `packets` ends passes no other hook. */
   failed({ live }: BrokerClient, error: Error): void {
     if (live && error instanceof Malformed && error.about) this.#noteMalformed(live, error.about);
     if (!live || !(error instanceof OverLimit) || this.#noted.has(error)) return;

@@ -223,8 +223,11 @@ export interface DownlinkService {
    * Resolves to the rejection when the payload cannot be used.
    */
   take(device: DeviceName, channel: string, payload: Buffer): Promise<Rejection | undefined>;
-  /** The device itself hears this channel from now on: it has subscribed, or taken up a session that has. */
-  listening(device: DeviceName, channel: '_firmware' | '_commands'): void;
+  /**
+   * The device itself hears this channel from now on: it has subscribed, or taken up a session that has. `isNamed` when a
+   * filter is exactly this topic; otherwise a wildcard matches it.
+   */
+  listening(device: DeviceName, channel: '_firmware' | '_commands', isNamed: boolean): void;
   /** The last connection of the device has ended. */
   disconnected(device: DeviceName): void;
 }

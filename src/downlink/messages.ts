@@ -42,11 +42,12 @@ export class DownlinkMessages implements DownlinkService, Listener {
     }
   }
 
-  listening(device: DeviceName, channel: '_firmware' | '_commands'): void {
+  /** A device that has not asked for this very topic is not told that there is nothing. */
+  listening(device: DeviceName, channel: '_firmware' | '_commands', isNamed: boolean): void {
     const { commands, log } = this.#parts;
     if (channel === '_commands') commands.listening(device);
     else
-      this.#tell(device).catch((error) =>
+      this.#tell(device, isNamed).catch((error) =>
         log.error({ err: error, deviceId: device.deviceId }, 'an offer could not be sent'),
       );
   }
@@ -60,14 +61,15 @@ export class DownlinkMessages implements DownlinkService, Listener {
       const placement = this.#parts.access.placement(deviceId);
       if (!placement || placement.deleted !== null) continue;
       const device = { deviceId, accountId: placement.accountId };
-      if (this.#broker().listens(device, '_firmware')) await this.#tell(device);
+      if (this.#broker().listens(device, '_firmware')) await this.#tell(device, true);
     }
   }
 
-  /** Sends the offer of a device, or that there is none. */
-  async #tell(device: DeviceName): Promise<void> {
+  /** Sends the offer of a device; `orNone` says that there is none, too. */
+  async #tell(device: DeviceName, orNone: boolean): Promise<void> {
     const { offers } = this.#parts.firmwareEngine;
     const offer = await offers.give(device.deviceId);
+    if (!offer && !orNone) return;
     const said = offer ? offers.show(offer) : { files: [] };
     await this.#broker().sendDown(device, '_firmware', Buffer.from(JSON.stringify(said)));
   }
