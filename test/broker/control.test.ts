@@ -32,13 +32,6 @@ t.test('a device subscribes to its cln and publishes to its svc; nobody else can
   t.match(message, { cmd: 'publish', topic: cln, qos: 1, retain: false });
   t.equal(String((message as { payload: Buffer }).payload), 'to the device');
 
-  await broker.refusalsStored(f.device.id);
-  const { refusals } = await f.service.ok('GET', `/api/v1/devices/${f.device.id}/refusals`);
-  t.same(
-    refusals.results.filter(({ action }: { action: string }) => action === 'publish'),
-    [],
-    'svc is accepted',
-  );
   for (const client of [stranger, admin])
     client.send(
       publishPacket(svc, 'forged', { qos: 1, messageId: 6 }),
