@@ -233,6 +233,9 @@ export class Commands {
   async #look(): Promise<void> {
     const { registry, clock, log } = this.#services;
     try {
+      // Read first: a transaction would ask for the lock of the file once a second, for nothing.
+      const due = registry.query.selectFrom('commands').select('id').where('due', '<=', clock.now());
+      if (!(await due.where(isOpenCommand).limit(1).executeTakeFirst())) return;
       for (let more = true; more && !this.#stopped; ) {
         const ended = await registry.transaction(async (tx) => {
           const late = await tx

@@ -53,6 +53,7 @@ export const creatingPosts: ReadonlySet<string> = new Set([
   '/api/v1/firmware/packages',
   '/api/v1/firmware/rollouts',
   '/api/v1/devices/:id/firmware/install',
+  '/api/v1/devices/:id/commands',
   '/api/v4/data/*',
   '/api/v1/messaging/publish/*',
   '/messaging/publish/*',

@@ -249,7 +249,7 @@ t.test('many categories of one moment are summed up in their turn, each point lo
   const sums = await store.sums(key, { from: start - 1, to: start + day, edges, wanted: aggregates, limit: 5000 });
   over = true;
   t.strictSame(inOrder(sums), inOrder(sumsOf(points, edges)));
-  t.ok(turns > 3, `${turns} turns`);
+  t.ok(turns > 1, `${turns} turns`);
 });
 
 t.test('somebody else has a turn while a long series is summed up', async (t) => {

@@ -44,7 +44,7 @@ t.test('a service that is well is found well, while it runs', async (t) => {
   t.equal(well.result, 'ok');
   t.same(
     [...new Set(well.found.map(({ check }) => check))].sort(),
-    ['clock', 'configuration', 'disk', 'files', 'integrity', 'ports', 'schema', 'server', 'tls', 'wal'],
+    ['clock', 'configuration', 'disk', 'files', 'firmware', 'integrity', 'ports', 'schema', 'server', 'tls', 'wal'],
     'everything was looked at',
   );
   t.match(well.found.find(({ check }) => check === 'server')?.message, /answers within \d+ ms/);

@@ -255,6 +255,7 @@ t.test('a log payload of every shape makes an entry', async (t) => {
     severity: 'error',
     message: 'm',
     code: '42',
+    codeIsNumber: true,
     details: 'd',
     tags: ['a', '1'],
     custom: { pump: 1, extra: [2] },

@@ -248,7 +248,8 @@ t.test('what is loaded beside the modules of the build is in the image, and noth
   for (const file of files) {
     const text = readFileSync(join(dist, file), 'utf8');
     const asked = text.matchAll(/createRequire\d*\(.{1,160}?\)\("([^"]+)"\)/g);
-    for (const [, name = ''] of asked)
+    // cbor-x works without its compiled part, and tries whether it is there.
+    for (const [, name = ''] of [...asked].filter(([, one]) => one !== 'cbor-extract'))
       t.ok(resolve(name).startsWith(image.app) || name.startsWith('node:'), `${file}: ${name}`);
   }
   const size = readdirSync(image.app, { recursive: true, withFileTypes: true })
