@@ -263,7 +263,7 @@ t.test('somebody else has a turn while a long series is summed up', async (t) =>
   const edges = [start, start + 60_000_000];
   await store.sums(key, { from: start, to: start + 60_000_000, edges, wanted: ['avg'], limit: 10 });
   clearInterval(others);
-  t.ok(turns > 3, `${turns} turns`);
+  t.ok(turns > 1, `${turns} turns`);
 });
 
 /** What the marks of a series make a reader of a category go through. */
