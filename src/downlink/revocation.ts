@@ -2,12 +2,12 @@
 import type { Registry } from '../../db/registry/index.js';
 import type { Access } from '../access.js';
 import type { Broker } from '../broker-ports.js';
-import { isOpenCommand } from './command.js';
-import type { Commands } from './commands.js';
-import { openDelivery } from './deliveries.js';
-import type { Downloads } from './downloads.js';
-import type { FirmwareEngine } from './engine.js';
-import { isOpenDelivery, type Target } from './rollout.js';
+import { isOpenCommand } from './commands/command.js';
+import type { Commands } from './commands/commands.js';
+import { openDelivery } from './rollouts/deliveries.js';
+import type { FirmwareEngine } from './rollouts/engine.js';
+import { isOpenDelivery, type Target } from './rollouts/rollout.js';
+import type { Downloads } from './ways/downloads.js';
 
 interface Parts {
   registry: Registry;

@@ -1,7 +1,7 @@
 /** Firmware and commands in /metrics. */
 import type { Registry } from 'prom-client';
 import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
-import type { Downloads } from '../downlink/downloads.js';
+import type { Downloads } from '../downlink/ways/downloads.js';
 import { counter, gauge, gaugeBy } from './exposing.js';
 
 interface Services {

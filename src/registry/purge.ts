@@ -9,7 +9,7 @@ import type { EntityTable, Row } from '../../db/registry/records.js';
 import type { Access } from '../access.js';
 import type { Bridges } from '../bridges/index.js';
 import { type Clock, timestamp } from '../clock.js';
-import type { Collector } from '../downlink/contents.js';
+import type { Collector } from '../downlink/packages/contents.js';
 import type { Fields } from '../entity/fields.js';
 import { find, recoveryWindow } from '../entity/verbs.js';
 import { answerLifetime } from '../http/idempotency.js';

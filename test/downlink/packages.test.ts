@@ -4,7 +4,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import t from 'tap';
-import { Collector } from '../../src/downlink/contents.js';
+import { Collector } from '../../src/downlink/packages/contents.js';
 import { type Answer, type Json, type Service, startService } from '../support/service.js';
 
 const hash = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');

@@ -5,7 +5,7 @@ import { type Static, Type } from 'typebox';
 import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
-import { commandBody } from '../../downlink/command.js';
+import { commandBody } from '../../downlink/commands/command.js';
 import { idsOf, type ListQuery, listSchema, oneOf } from '../../entity/listing.js';
 import { idParams } from '../../entity/routes.js';
 import { findLive, recoveryWindow } from '../../entity/verbs.js';

@@ -6,7 +6,7 @@ import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.j
 import type { Access } from '../../access.js';
 import { type Action, type Caller, type EntityKind, isAccountWide } from '../../access.js';
 import type { Clock } from '../../clock.js';
-import type { CommandBody } from '../../downlink/command.js';
+import type { CommandBody } from '../../downlink/commands/command.js';
 import { oneOf } from '../../entity/listing.js';
 import { PlatformError } from '../../errors.js';
 

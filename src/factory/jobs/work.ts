@@ -7,7 +7,7 @@ import type { Audit } from '../../audit/index.js';
 import type { Broker } from '../../broker-ports.js';
 import type { Clock } from '../../clock.js';
 import type { Config } from '../../config.js';
-import type { Commands } from '../../downlink/commands.js';
+import type { Commands } from '../../downlink/commands/commands.js';
 import type { Fields } from '../../entity/fields.js';
 import { type ErrorDetail, PlatformError } from '../../errors.js';
 import type { Revocations } from '../../http/revocations.js';

@@ -1,10 +1,10 @@
 /** What a device answers to a command on `_commands/replies`. */
 import { Ajv } from 'ajv';
 import { type Static, Type } from 'typebox';
-import { oneOf } from '../entity/listing.js';
-import { invalid } from '../errors.js';
+import { oneOf } from '../../entity/listing.js';
+import { invalid } from '../../errors.js';
+import { readJson } from '../rollouts/reports.js';
 import { mostBytes } from './command.js';
-import { readJson } from './reports.js';
 
 const reply = Type.Object({
   id: Type.String({ maxLength: 64 }),

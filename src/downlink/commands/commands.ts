@@ -3,20 +3,20 @@
  * until it is answered, and ends by its own time if by nothing else.
  */
 import type { Logger } from 'pino';
-import type { Registry, Tx } from '../../db/registry/index.js';
-import type { Caller } from '../access.js';
-import type { Audit } from '../audit/index.js';
-import type { Broker, DeviceName } from '../broker-ports.js';
-import { type Clock, timestamp } from '../clock.js';
-import type { Config } from '../config.js';
-import { parseDate } from '../entity/values.js';
-import { invalid, PlatformError } from '../errors.js';
-import { newId } from '../ids.js';
-import { openCommands } from '../limit-use.js';
-import { onBehalfOf } from '../log.js';
+import type { Registry, Tx } from '../../../db/registry/index.js';
+import type { Caller } from '../../access.js';
+import type { Audit } from '../../audit/index.js';
+import type { Broker, DeviceName } from '../../broker-ports.js';
+import { type Clock, timestamp } from '../../clock.js';
+import type { Config } from '../../config.js';
+import { parseDate } from '../../entity/values.js';
+import { invalid, PlatformError } from '../../errors.js';
+import { newId } from '../../ids.js';
+import { openCommands } from '../../limit-use.js';
+import { onBehalfOf } from '../../log.js';
+import { Watchers } from '../watchers.js';
 import { type Command, type CommandBody, isOpen, isOpenCommand, mostBytes } from './command.js';
 import type { Reply } from './replies.js';
-import { Watchers } from './watchers.js';
 
 const day = 24 * 60 * 60_000;
 const longestWait = 30 * day;

@@ -1,20 +1,20 @@
 /** Firmware on the control topics of a device: CBOR messages as existing boards speak them. */
 import { open } from 'node:fs/promises';
 import type { Logger } from 'pino';
-import type { FirmwareFiles } from '../../db/files/firmware.js';
-import type { Registry } from '../../db/registry/index.js';
-import { boundedCache } from '../../db/sqlite/cache.js';
-import type { Access } from '../access.js';
-import type { Broker, ControlService, DeviceName, Rejection } from '../broker-ports.js';
-import { PlatformError } from '../errors.js';
+import type { FirmwareFiles } from '../../../db/files/firmware.js';
+import type { Registry } from '../../../db/registry/index.js';
+import { boundedCache } from '../../../db/sqlite/cache.js';
+import type { Access } from '../../access.js';
+import type { Broker, ControlService, DeviceName, Rejection } from '../../broker-ports.js';
+import { PlatformError } from '../../errors.js';
+import { type FirmwareFile, filesOf } from '../packages/files.js';
+import { currentDelivery, openDelivery, packageOf, type Report } from '../rollouts/deliveries.js';
+import type { FirmwareEngine, Listener } from '../rollouts/engine.js';
+import type { Offer } from '../rollouts/offers.js';
+import type { Progress } from '../rollouts/progress.js';
+import { isOpen } from '../rollouts/rollout.js';
 import { decodeCbor, encodeCbor } from './cbor.js';
-import { currentDelivery, openDelivery, packageOf, type Report } from './deliveries.js';
 import type { Downloads } from './downloads.js';
-import type { FirmwareEngine, Listener } from './engine.js';
-import { type FirmwareFile, filesOf } from './files.js';
-import type { Offer } from './offers.js';
-import type { Progress } from './progress.js';
-import { isOpen } from './rollout.js';
 
 /** Kinds of messages. */
 const kinds = { fileInfo: 0, updateAvailable: 1, getChunk: 2, chunk: 3, fileStatus: 4 } as const;

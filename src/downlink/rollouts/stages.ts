@@ -1,8 +1,8 @@
 /** Stages of rollouts: when one begins, which devices it takes up, and what that ends for them. */
 
-import type { Registry, Tx } from '../../db/registry/index.js';
-import { insertMany } from '../../db/registry/many.js';
-import { type Clock, timestamp } from '../clock.js';
+import type { Registry, Tx } from '../../../db/registry/index.js';
+import { insertMany } from '../../../db/registry/many.js';
+import { type Clock, timestamp } from '../../clock.js';
 
 import { changeRollout, packageOf, settle } from './deliveries.js';
 import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.js';

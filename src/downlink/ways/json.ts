@@ -1,12 +1,12 @@
 /** Firmware and commands over MQTT, as JSON on the service channels of a device. */
 import type { Logger } from 'pino';
-import type { Access } from '../access.js';
-import type { Broker, DeviceName, DownlinkService, Rejection } from '../broker-ports.js';
-import { PlatformError } from '../errors.js';
-import type { Commands } from './commands.js';
-import type { FirmwareEngine, Listener } from './engine.js';
-import { readReply } from './replies.js';
-import { readReport } from './reports.js';
+import type { Access } from '../../access.js';
+import type { Broker, DeviceName, DownlinkService, Rejection } from '../../broker-ports.js';
+import { PlatformError } from '../../errors.js';
+import type { Commands } from '../commands/commands.js';
+import { readReply } from '../commands/replies.js';
+import type { FirmwareEngine, Listener } from '../rollouts/engine.js';
+import { readReport } from '../rollouts/reports.js';
 
 interface Parts {
   access: Access;

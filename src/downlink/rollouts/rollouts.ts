@@ -1,18 +1,18 @@
 /** What is done to rollouts: they are made, paused, resumed, cancelled, and failed devices of them tried again. */
 
 import type { Static } from 'typebox';
-import type { Db, Tx } from '../../db/registry/index.js';
-import { insertMany } from '../../db/registry/many.js';
-import type { Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { Audit } from '../audit/index.js';
-import { timestamp } from '../clock.js';
-import type { Context } from '../context.js';
-import { writeAs } from '../entity/authorized-write.js';
-import { parseDate } from '../entity/values.js';
-import { demandReference, find, findLive, insert, stamp } from '../entity/verbs.js';
-import { invalid, PlatformError, unknownReference } from '../errors.js';
-import { demandWithin } from '../limits.js';
+import type { Db, Tx } from '../../../db/registry/index.js';
+import { insertMany } from '../../../db/registry/many.js';
+import type { Row } from '../../../db/registry/records.js';
+import type { Caller } from '../../access.js';
+import type { Audit } from '../../audit/index.js';
+import { timestamp } from '../../clock.js';
+import type { Context } from '../../context.js';
+import { writeAs } from '../../entity/authorized-write.js';
+import { parseDate } from '../../entity/values.js';
+import { demandReference, find, findLive, insert, stamp } from '../../entity/verbs.js';
+import { invalid, PlatformError, unknownReference } from '../../errors.js';
+import { demandWithin } from '../../limits.js';
 import { changeRollout } from './deliveries.js';
 import {
   countsOf,

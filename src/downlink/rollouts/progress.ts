@@ -1,7 +1,7 @@
 /** How far downloads have come: what is measured all the time is written now and then, many devices at once. */
 import type { Logger } from 'pino';
-import type { Registry } from '../../db/registry/index.js';
-import { type Clock, timestamp } from '../clock.js';
+import type { Registry } from '../../../db/registry/index.js';
+import { type Clock, timestamp } from '../../clock.js';
 
 /** Milliseconds between two writes, and devices of one transaction. */
 const writeInterval = 1000;

@@ -1,12 +1,12 @@
 /** Rollouts over HTTP, and the firmware of single devices as their people see it. */
 
 import { type Static, Type } from 'typebox';
-import { Nullable } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import { timestamp } from '../clock.js';
-import type { Context } from '../context.js';
-import { currentCaller } from '../entity/authorized-write.js';
-import { demandPage, type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
+import { Nullable } from '../../../db/registry/records.js';
+import type { Caller } from '../../access.js';
+import { timestamp } from '../../clock.js';
+import type { Context } from '../../context.js';
+import { currentCaller } from '../../entity/authorized-write.js';
+import { demandPage, type Listing, type ListQuery, list, listSchema, oneOf } from '../../entity/listing.js';
 import {
   entityResponse,
   idParams,
@@ -15,15 +15,15 @@ import {
   nameIgnored,
   sendEntity,
   verbConfig,
-} from '../entity/routes.js';
-import { showSlices } from '../entity/row-slices.js';
-import { demandLive, findReached } from '../entity/verbs.js';
-import { invalid } from '../errors.js';
-import type { App } from '../http/app.js';
-import { isInsideBatch } from '../http/batch.js';
-import { eventsAnswer, sendEvents } from '../http/events.js';
-import { ProgressStreams } from '../http/progress-streams.js';
-import { sendList } from '../http/streamed-list.js';
+} from '../../entity/routes.js';
+import { showSlices } from '../../entity/row-slices.js';
+import { demandLive, findReached } from '../../entity/verbs.js';
+import { invalid } from '../../errors.js';
+import type { App } from '../../http/app.js';
+import { isInsideBatch } from '../../http/batch.js';
+import { eventsAnswer, sendEvents } from '../../http/events.js';
+import { ProgressStreams } from '../../http/progress-streams.js';
+import { sendList } from '../../http/streamed-list.js';
 import { currentDelivery, openDelivery, packageOf } from './deliveries.js';
 import {
   countsOf,

@@ -1,17 +1,17 @@
 /** What a device is offered, and the signed URLs of it. */
 import { timingSafeEqual } from 'node:crypto';
-import type { Registry } from '../../db/registry/index.js';
-import { isStoreBusy } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
-import type { Access } from '../access.js';
-import { type Clock, timestamp } from '../clock.js';
-import type { Config } from '../config.js';
+import type { Registry } from '../../../db/registry/index.js';
+import { isStoreBusy } from '../../../db/registry/index.js';
+import type { Row } from '../../../db/registry/records.js';
+import type { Access } from '../../access.js';
+import { type Clock, timestamp } from '../../clock.js';
+import type { Config } from '../../config.js';
 
-import { PlatformError } from '../errors.js';
-import type { Sealing } from '../identity/secrets/sealing.js';
-import { isInForce } from '../registry/credentials/credentials.js';
+import { PlatformError } from '../../errors.js';
+import type { Sealing } from '../../identity/secrets/sealing.js';
+import { isInForce } from '../../registry/credentials/credentials.js';
+import { type FirmwareFile, filesOf } from '../packages/files.js';
 import { openDelivery, packageOf } from './deliveries.js';
-import { type FirmwareFile, filesOf } from './files.js';
 import { type Delivery, isOpen } from './rollout.js';
 
 /** An update that a device may have now. */

@@ -1,9 +1,9 @@
 /** What a device says of its update, over HTTP or on `_firmware/status`. */
 import { Ajv } from 'ajv';
 import { type Static, Type } from 'typebox';
-import { oneOf } from '../entity/listing.js';
-import { findUnstorable, unstorable } from '../entity/values.js';
-import { invalid } from '../errors.js';
+import { oneOf } from '../../entity/listing.js';
+import { findUnstorable, unstorable } from '../../entity/values.js';
+import { invalid } from '../../errors.js';
 import { reportStates } from './deliveries.js';
 
 export const reportBody = Type.Object({

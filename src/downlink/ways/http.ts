@@ -1,18 +1,18 @@
 /** Firmware over HTTP: devices ask for their offer, download the files, and say what became of it. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import type { ProvenCaller } from '../broker-ports.js';
-import type { Context } from '../context.js';
-import { nameIgnored } from '../entity/routes.js';
-import { PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { isInsideBatch } from '../http/batch.js';
-import { requireCaller } from '../identity/sessions/authentication.js';
-import { standing, takePasswords } from '../messages/publish.js';
-import { fileShape } from './files.js';
+import type { ProvenCaller } from '../../broker-ports.js';
+import type { Context } from '../../context.js';
+import { nameIgnored } from '../../entity/routes.js';
+import { PlatformError } from '../../errors.js';
+import type { App } from '../../http/app.js';
+import { isInsideBatch } from '../../http/batch.js';
+import { requireCaller } from '../../identity/sessions/authentication.js';
+import { standing, takePasswords } from '../../messages/publish.js';
+import { fileShape } from '../packages/files.js';
+import { reportBody } from '../rollouts/reports.js';
+import type { Delivery } from '../rollouts/rollout.js';
 import { readRange } from './ranges.js';
-import { reportBody } from './reports.js';
-import type { Delivery } from './rollout.js';
 
 const tags = ['Firmware'];
 const offerShape = Type.Object(

@@ -1,11 +1,11 @@
 /** Which devices a rollout is for, page by page, and which of them belong to a stage. */
 import { hash } from 'node:crypto';
 import { sql } from 'kysely';
-import type { Db, Registry } from '../../db/registry/index.js';
-import { Slices } from '../../db/sqlite/slices.js';
-import type { Caller } from '../access.js';
-import { idsOf, type ListQuery } from '../entity/listing.js';
-import { deviceListing } from '../registry/devices/listing.js';
+import type { Db, Registry } from '../../../db/registry/index.js';
+import { Slices } from '../../../db/sqlite/slices.js';
+import type { Caller } from '../../access.js';
+import { idsOf, type ListQuery } from '../../entity/listing.js';
+import { deviceListing } from '../../registry/devices/listing.js';
 import { partialFilters, type Rollout, type Target } from './rollout.js';
 
 /** Devices that are looked at together. */

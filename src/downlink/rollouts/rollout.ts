@@ -1,11 +1,11 @@
 /** A rollout as a row of the registry and on the wire, and the states of the devices in it. */
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import type { Db } from '../../db/registry/index.js';
-import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
-import { listSchema, oneOf } from '../entity/listing.js';
-import { deviceListing } from '../registry/devices/listing.js';
-import { commonShape, showCommon } from '../registry/shapes.js';
+import type { Db } from '../../../db/registry/index.js';
+import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.js';
+import { listSchema, oneOf } from '../../entity/listing.js';
+import { deviceListing } from '../../registry/devices/listing.js';
+import { commonShape, showCommon } from '../../registry/shapes.js';
 
 export type Rollout = Row<'firmwareRollouts'>;
 export type Delivery = Row<'firmwareDeliveries'>;

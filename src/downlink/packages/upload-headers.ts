@@ -1,5 +1,5 @@
 /** What the headers of an upload say. */
-import { invalid } from '../errors.js';
+import { invalid } from '../../errors.js';
 
 /** Where the bytes of a request belong: from `from` on, `length` of them if that was told, of `total` in all. */
 export interface Part {

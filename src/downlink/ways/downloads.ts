@@ -2,9 +2,9 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { FirmwareFiles } from '../../db/files/firmware.js';
+import type { FirmwareFiles } from '../../../db/files/firmware.js';
+import type { Delivery } from '../rollouts/rollout.js';
 import { Places } from './places.js';
-import type { Delivery } from './rollout.js';
 
 const bufferBytes = 32 * 1024;
 /** Milliseconds after which a download that gets nothing rid of gives its place to others; it goes on without one. */

@@ -1,9 +1,9 @@
 /** What becomes of one device of a rollout. Each function runs in a transaction of the caller's. */
-import type { Db, Tx } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
-import { type Clock, timestamp } from '../clock.js';
-import { change, find } from '../entity/verbs.js';
-import { invalid, PlatformError } from '../errors.js';
+import type { Db, Tx } from '../../../db/registry/index.js';
+import type { Row } from '../../../db/registry/records.js';
+import { type Clock, timestamp } from '../../clock.js';
+import { change, find } from '../../entity/verbs.js';
+import { invalid, PlatformError } from '../../errors.js';
 import { type Delivery, type EndState, endStates, isOpen, isOpenDelivery, type Rollout, stagesOf } from './rollout.js';
 
 /** What a device says of its update. `bytes` of the download; `code` of a failure. */

@@ -4,18 +4,18 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { MessageStore, Severity } from '../../db/messages/store.js';
-import type { Registry } from '../../db/registry/index.js';
-import { Slices } from '../../db/sqlite/slices.js';
-import type { Caller } from '../access.js';
-import { newId } from '../ids.js';
-import { onBehalfOf } from '../log.js';
-import { type ChangeContext, deviceChanged } from '../registry/devices/changes.js';
+import type { MessageStore, Severity } from '../../../db/messages/store.js';
+import type { Registry } from '../../../db/registry/index.js';
+import { Slices } from '../../../db/sqlite/slices.js';
+import type { Caller } from '../../access.js';
+import { newId } from '../../ids.js';
+import { onBehalfOf } from '../../log.js';
+import { type ChangeContext, deviceChanged } from '../../registry/devices/changes.js';
+import { Watchers } from '../watchers.js';
 import { endOpen, type Report, type Reported, renewOffer, settle, takeReport } from './deliveries.js';
 import { type OfferServices, Offers } from './offers.js';
 import { type Delivery, isOpenDelivery, type Rollout } from './rollout.js';
 import { advance } from './stages.js';
-import { Watchers } from './watchers.js';
 
 export type EngineServices = OfferServices & { registry: Registry; messages: MessageStore; log: Logger };
 

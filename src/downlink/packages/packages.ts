@@ -1,14 +1,14 @@
 /** Firmware packages: made as a draft, filled with files, published, and frozen from then on. */
 import { type Static, Type } from 'typebox';
-import type { Db, Tx } from '../../db/registry/index.js';
-import { Id, Nullable } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import type { Audit } from '../audit/index.js';
-import type { Context } from '../context.js';
-import { writeAs } from '../entity/authorized-write.js';
-import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
-import { entityResponse, entityRoutes, etagHeaders, idParams, readEtag, sendEntity } from '../entity/routes.js';
-import { showSlices } from '../entity/row-slices.js';
+import type { Db, Tx } from '../../../db/registry/index.js';
+import { Id, Nullable } from '../../../db/registry/records.js';
+import type { Caller } from '../../access.js';
+import type { Audit } from '../../audit/index.js';
+import type { Context } from '../../context.js';
+import { writeAs } from '../../entity/authorized-write.js';
+import { type Listing, type ListQuery, list, listSchema, oneOf } from '../../entity/listing.js';
+import { entityResponse, entityRoutes, etagHeaders, idParams, readEtag, sendEntity } from '../../entity/routes.js';
+import { showSlices } from '../../entity/row-slices.js';
 import {
   change,
   demandLive,
@@ -20,10 +20,10 @@ import {
   recover,
   stamp,
   trash,
-} from '../entity/verbs.js';
-import { invalid, PlatformError } from '../errors.js';
-import type { App } from '../http/app.js';
-import { commonShape, showCommon } from '../registry/shapes.js';
+} from '../../entity/verbs.js';
+import { invalid, PlatformError } from '../../errors.js';
+import type { App } from '../../http/app.js';
+import { commonShape, showCommon } from '../../registry/shapes.js';
 import { type FirmwareFile, type FirmwarePackage, fileShape, filesOf } from './files.js';
 
 export const packageStates = ['draft', 'published', 'retired'] as const;
