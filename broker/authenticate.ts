@@ -12,7 +12,7 @@ import type { PeerCertificates } from './connections/peer-certificates.js';
 import { newLiveClient, type Sessions } from './live-clients.js';
 import { hasForbiddenCharacter } from './topics.js';
 
-/** Bytes, in MQTT 3.1 too (decisions 5). */
+/** Bytes, in MQTT 3.1 too. */
 const longestClientId = 128;
 const longestUsername = 256;
 const jwtUsername = 'Auth:JWT';

@@ -32,7 +32,7 @@ export type Decision =
 const minute = 60_000;
 const peopleKept = 50_000;
 
-/** Topic decisions for PUBLISH, SUBSCRIBE and every delivery (decisions 5). All answer at once, from memory. */
+/** Topic decisions for PUBLISH, SUBSCRIBE and every delivery. All answer at once, from memory. */
 export class Authority {
   readonly #access: Access;
   readonly #root: string;
@@ -236,7 +236,7 @@ export class Authority {
     return packet;
   }
 
-  /** Counts a refusal; true when the client has been refused too often in the last minute (decisions 5). */
+  /** Counts a refusal; true when the client has been refused too often in the last minute. */
   refusedTooOften({ refusals }: LiveClient): boolean {
     const { refusalsPerMinute } = this.#services.config.mqtt;
     const now = this.#services.clock.now();

@@ -1,6 +1,6 @@
 /**
  * Private client ids, `<account>/<principal>/<client id>`, under which Aedes and the store know a connection: the same
- * client id of two principals never meets (decisions 5). Nothing else makes one or takes one apart.
+ * client id of two principals never meets. Nothing else makes one or takes one apart.
  */
 
 /** Account and principal, with which every private client id of the principal begins. */

@@ -137,7 +137,7 @@ export class Hooks {
     this.#endPrevious(live);
   }
 
-  /** Where two secrets are in force, the previous one ends when the new one has connected (decisions 6). */
+  /** Where two secrets are in force, the previous one ends when the new one has connected. */
   #endPrevious({ identity, connectionId }: LiveClient): void {
     if (identity?.generation === undefined) return;
     const { services, sessions, authenticator } = this.#parts;

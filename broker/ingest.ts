@@ -50,7 +50,7 @@ export interface Outcome {
 }
 
 /**
- * What must be on disk before a message is acknowledged (decisions 5). Aedes acknowledges QoS 1 as soon as
+ * What must be on disk before a message is acknowledged. Aedes acknowledges QoS 1 as soon as
  * `authorizePublish` calls back, before it stores or routes anything, so the durable write happens in there.
  */
 export class Ingest {

@@ -17,8 +17,8 @@ interface First {
 }
 
 /**
- * Which devices have published since they were provisioned (decisions 6, verify). Of each connection the first message is
- * looked at and no other, and that later, many at once: a PUBLISH does not wait for it.
+ * Records which devices have published since they were provisioned; `verify` asks for it. Only the first message of a
+ * connection is looked at, later and many at once, so that no PUBLISH waits.
  */
 export class Publications {
   readonly #services: Needed;

@@ -3,7 +3,7 @@ import type { Caller } from '../src/access.js';
 import { networkOf } from '../src/attempts.js';
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 
-/** Kept of each device (decisions 5); more than that at once are not worth writing. */
+/** Kept of each device; more than that at once are not worth writing. */
 const keptPerDevice = 50;
 /** Of these, the most that strangers may fill: CONNECTs that proved nothing. */
 const keptUnproven = 10;

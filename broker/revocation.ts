@@ -27,7 +27,7 @@ interface Loss {
 }
 
 /**
- * Who has lost a right loses what it has made of it (decisions 5): connections, CONNECTs that are being checked, wills,
+ * Who has lost a right loses what it has made of it: connections, CONNECTs that are being checked, wills,
  * filters live and stored, queued messages. Deliveries are decided one by one whatever happens here; all of it is over
  * when a method has resolved. A filter that can match nothing any more ends, one that still can stays.
  */

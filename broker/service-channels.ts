@@ -9,7 +9,7 @@ const repeatedTopic = 1024;
 /** Bytes of JSON; a longer state is left out of an explanation. */
 const longestRepeatedState = 16_384;
 
-/** The channels on which only the service speaks: `_rejected` and `_updates/fields` (decisions 5). */
+/** The channels on which only the service speaks: `_rejected` and `_updates/fields`. */
 export class ServiceChannels {
   readonly #services: BrokerServices;
   readonly #root: string;

@@ -22,7 +22,7 @@ export function matches(filter: string, topic: string): boolean {
 }
 
 /**
- * Whether a well-formed filter can match a topic in the caller's reach (decisions 5). With a wildcard in the device's
+ * Whether a well-formed filter can match a topic in the caller's reach. With a wildcard in the device's
  * level the answer is yes as soon as the shape fits: reach is decided again for every delivery. Filters that begin with
  * `$`, shared ones among them, are never below the topic root.
  */

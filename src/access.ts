@@ -27,7 +27,7 @@ interface Known {
   address?: string;
 }
 
-/** Programs that have an appToken (decisions 4). */
+/** Programs that have an appToken. */
 export const applicationKinds = ['endUserApp', 'backEnd', 'station'] as const;
 type ApplicationKind = (typeof applicationKinds)[number];
 
@@ -37,7 +37,7 @@ export type Caller =
   | (Known & { kind: 'endUser'; organizationIds: readonly string[] })
   | Station;
 
-/** A station of a factory line (decisions 6): all its devices are of one template, in one organization or in none. */
+/** A station of a factory line: all its devices are of one template, in one organization or in none. */
 export interface Station extends Known {
   kind: 'station';
   deviceTemplateId: string;
@@ -120,7 +120,7 @@ const administration: Rights = {
   command: ['create', 'read', 'delete'],
 };
 
-/** Decisions 4: what each kind of caller may do at all. Reach is asked separately. */
+/** What each kind of caller may do at all. Whether the entity is in its reach is checked separately. */
 const rights: Record<Caller['kind'], Rights> = {
   admin: { ...administration, mfaMethod: everything },
   backEnd: { ...administration, identity: everything },
@@ -139,7 +139,7 @@ const rights: Record<Caller['kind'], Rights> = {
     firmwareState: ['read', 'update'],
     command: ['create', 'read', 'delete'],
   },
-  // An identity without an end-user may make its first organization, and look after itself (decisions 4).
+  // An identity without an end-user may make its first organization, and look after itself.
   newcomer: { organization: ['create'], profile: ['read', 'update'], mfaMethod: everything },
   device: { device: ['update', 'publish', 'subscribe'], firmwareOffer: ['read', 'update'] },
   // All of it of the devices that it has made, while they stand where it puts them: `reachesDevice`.
@@ -170,7 +170,7 @@ export function isAccountWide(caller: Pick<Caller, 'kind'>): boolean {
   return caller.kind === 'admin' || caller.kind === 'backEnd';
 }
 
-/** Channels that every device has besides those of its template (spec 2.2, decisions 5), and who publishes there. */
+/** Channels that every device has besides those of its template, and who publishes there. */
 const servicePublishers: ReadonlyMap<string, readonly Caller['kind'][]> = new Map([
   ['_log', ['device', 'admin', 'backEnd']],
   ['_rejected', []],
@@ -277,7 +277,7 @@ export class Access {
   pathOf(organizationId: string | null): string[] {
     const path: string[] = [];
     let id = organizationId;
-    // Depth is at most 5 (spec 8); the bound keeps a damaged file from looping.
+    // Depth is at most 5; the bound keeps a damaged file from looping.
     while (id !== null && path.length < 16) {
       const node = this.#organizations.get(id);
       if (!node || node.deleted !== null) break;
@@ -295,7 +295,7 @@ export class Access {
     return this.reaches(caller, device.accountId, device.organizationId) ? device : undefined;
   }
 
-  /** Whether a message of the caller on this channel of the device is accepted (decisions 5). */
+  /** Whether a message of the caller on this channel of the device is accepted. */
   mayPublish(caller: Caller, deviceId: string, channelName: string): boolean {
     const channel = this.#channelFor(caller, 'publish', deviceId, channelName);
     if (!channel) return false;
@@ -305,7 +305,7 @@ export class Access {
     );
   }
 
-  /** Whether a message on this channel of the device may be delivered to the caller (decisions 5). */
+  /** Whether a message on this channel of the device may be delivered to the caller. */
   mayHear(caller: Caller, deviceId: string, channelName: string): boolean {
     return this.#channelFor(caller, 'subscribe', deviceId, channelName) !== undefined;
   }
@@ -365,7 +365,7 @@ export class Access {
 
   /**
    * What the holder of an end-user's or account user's own secret may act as now: that entity alone, whatever else its
-   * identity is (decisions 5). Undefined when there is none, or it is in the trash.
+   * identity is. Undefined when there is none, or it is in the trash.
    */
   callerOfEntity(entityId: string): Caller | undefined {
     let role = this.#entityRoles.get(entityId);

@@ -33,7 +33,7 @@ export interface Revoked {
 
 /**
  * What a resource may ask of the broker, after its commit and when `access` has been told. All effects have taken place
- * when a method returns or resolves (decisions 5).
+ * when a method returns or resolves.
  */
 export interface Broker {
   /** The secret of a device or entity is another one: connections end, without their wills. */
@@ -70,13 +70,13 @@ export interface Broker {
    */
   prove(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal>;
   /**
-   * Publishes as a caller that has no connection (decisions 7): what PUBACK promises is true when it resolves. Refusals
+   * Publishes as a caller that has no connection: what PUBACK promises is true when it resolves. Refusals
    * are explained as over MQTT, and here.
    * @throws PlatformError 429/-199 past the rates of one client; what the store says when it takes nothing more.
    */
   publish(caller: Caller, message: Direct): Promise<Published>;
   /**
-   * Live messages as server-sent events (decisions 7), under the rights of SUBSCRIBE; destroyed when the caller is cut
+   * Live messages as server-sent events, under the rights of SUBSCRIBE; destroyed when the caller is cut
    * off or does not read. Destroy it when the reader is gone.
    */
   stream(caller: Caller, request: StreamRequest): Readable | StreamRefusal;
@@ -155,7 +155,7 @@ export type CertificateCheck =
   | { result: 'wrong'; reason: string; deviceId?: string }
   | { result: 'refused'; reason: string; deviceId: string };
 
-/** What a refused message says on `_rejected` (decisions 5). */
+/** What a refused message says on `_rejected`. */
 export interface Rejection {
   code: number;
   message: string;
@@ -277,7 +277,7 @@ export interface BrokerServices {
   verifySecret(entityId: string, secret: string): Promise<SecretCheck>;
   /** Whether this secret has been proven before and is still the one in force: at once, without a hash. */
   isProvenSecret(entityId: string, secret: string): boolean;
-  /** Whether the secret of this generation still lets the entity in; it may be the previous one (decisions 6). */
+  /** Whether the secret of this generation still lets the entity in; it may be the previous one. */
   isInForce(entityId: string, generation: number): boolean;
   /** A secret has let a connection in; whether the previous one, which worked besides it, has ended by that. */
   secretConnected(entityId: string, generation: number): Promise<boolean>;

@@ -5,7 +5,7 @@ import { createSecureContext } from 'node:tls';
 import { parseEnv } from 'node:util';
 import { type Limits, readLimits } from './limits.js';
 
-/** The whole configuration (decisions 1 and 5). Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
+/** The whole configuration. Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
 export interface Config {
   host: string;
   httpPort: number;
@@ -335,7 +335,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   return { ...config, unknown };
 }
 
-/** What a command that calls a server needs to know (decisions 6). */
+/** What a command that calls a server needs to know. */
 export interface ClientConfig {
   /** Without a slash at the end. */
   url: string;

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 
-/** Every failure the platform reports: its code (spec 7.2), its HTTP status (spec 7.1, decisions 2) and its sentence. */
+/** Every failure the platform reports: its code, its HTTP status and its sentence. */
 const failures = {
   notFound: { code: 100, status: 404, message: 'The item does not exist.' },
   unknownReference: { code: 102, status: 400, message: 'A referenced entity does not exist.' },
@@ -125,7 +125,7 @@ export function identityMessage({ kind, message, details }: PlatformError): stri
   return details.map(({ path = '', message: reason }) => `${path} ${reason}`.trim()).join('; ');
 }
 
-/** What the identity family says instead of a code (spec 7.3). */
+/** What the identity family says instead of a code. */
 export function identityErrorCode(kind: FailureKind): string {
   if (kind === 'badCredentials') return 'InvalidCredentialsError';
   return `${kind.charAt(0).toUpperCase()}${kind.slice(1)}Error`;
@@ -133,13 +133,13 @@ export function identityErrorCode(kind: FailureKind): string {
 
 const detailShape = Type.Object({ message: Type.String(), path: Type.Optional(Type.String()) });
 
-/** The error body of the management family (decisions 2). */
+/** The error body of the management family. */
 export const errorShape = Type.Object({
   error: Type.Object({ code: Type.Integer(), message: Type.String(), details: Type.Array(detailShape) }),
   requestId: Type.String(),
 });
 
-/** The error body of the identity family (spec 7.3). */
+/** The error body of the identity family. */
 export const identityErrorShape = Type.Object({
   statusCode: Type.Integer(),
   error: Type.String(),

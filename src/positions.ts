@@ -1,4 +1,4 @@
-/** Where an address is, by a geo database (MMDB file) when one is configured (decisions 3). */
+/** Where an address is, by a geo database (MMDB file) when one is configured. */
 import { readFile, stat } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import type { CityResponse, Reader } from 'maxmind';

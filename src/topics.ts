@@ -1,4 +1,4 @@
-/** Channel topics, `<root>/<account>/d/<device>/<channel>` (spec 6). Nothing else parses one. */
+/** Channel topics, `<root>/<account>/d/<device>/<channel>`. Nothing else parses one. */
 
 export interface ChannelTopic {
   accountId: string;

@@ -53,7 +53,7 @@ interface Refusal {
 
 type Needed = Pick<BrokerServices, 'config' | 'clock' | 'log'>;
 
-/** The limits on connections (decisions 5): how many, how fast, and how often one may fail to prove who it is. */
+/** The limits on connections: how many, how fast, and how often one may fail to prove who it is. */
 export class Limits {
   readonly #settings: BrokerServices['config']['mqtt'];
   readonly #log: BrokerServices['log'];

@@ -38,7 +38,7 @@ export interface DirectParts {
   refusals: Refusals;
 }
 
-/** Messages that come over HTTP: the rules, refusals and promises of a PUBLISH, without a connection (decisions 7). */
+/** Messages that come over HTTP: the rules, refusals and promises of a PUBLISH, without a connection. */
 export class DirectPublisher {
   readonly #parts: DirectParts;
   readonly #perSecond: Record<RateLimit, Attempts>;
@@ -113,7 +113,7 @@ export class DirectPublisher {
     const { rejection, points } = await ingest.acceptDirect(caller, packet, decision.route);
     this.#perSecond.point_rate_per_client.charge(caller.id, points);
     await new Promise<void>((resolve, reject) => aedes.publish(packet, (error) => (error ? reject(error) : resolve())));
-    // A retained message of QoS 1 is on disk before; this one is promised nothing over MQTT (decisions 5).
+    // A retained message of QoS 1 is on disk before; this one is promised nothing over MQTT.
     if (packet.retain && packet.qos === 0) await persistence.durable();
     // What was refused on `_set/fields` has become its own explanation.
     return { delivered: packet.topic === topic, rejection, points };

@@ -14,7 +14,7 @@ import { isBefore, type Marks } from './marks.js';
 import { type Missed, readMissed, TooMuchMissed } from './missed.js';
 import { type Event, eventOf, formatId, missedEvent, parseId } from './stream-events.js';
 
-/** Milliseconds between two heartbeats (decisions 7). */
+/** Milliseconds between two heartbeats. */
 const heartbeatInterval = 15_000;
 /** Milliseconds after which a reader shall come back. */
 const retry = 3000;
@@ -53,7 +53,7 @@ interface Stream {
   ended: boolean;
 }
 
-/** Live messages as server-sent events (decisions 7): the rights of SUBSCRIBE, the gate of every delivery. */
+/** Live messages as server-sent events: the rights of SUBSCRIBE, the gate of every delivery. */
 export class Streams {
   readonly #parts: StreamParts;
   readonly #byPrincipal = new Map<string, Set<Stream>>();

@@ -127,7 +127,7 @@ const statements = `
   CREATE UNIQUE INDEX "credentials_entity" ON "credentials" ("entityId");
 `;
 
-/** Accounts, identities, sessions and the first entity kinds (spec 2). */
+/** Accounts, identities, sessions and the first entity kinds. */
 export const name = '0001-foundation';
 
 export async function up(db: Kysely<unknown>): Promise<void> {

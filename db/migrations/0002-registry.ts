@@ -48,8 +48,8 @@ const statements = `
 `;
 
 /**
- * Custom fields (spec 2.7; `templateId` is the account's id for fields of device templates themselves), association
- * codes, and the answers kept for Idempotency-Key (decisions 2, 6).
+ * Custom fields (`templateId` is the account's id for fields of device templates themselves), association
+ * codes, and the answers kept for Idempotency-Key.
  */
 export const name = '0002-registry';
 

@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely';
 import { executeAll } from './execute.js';
 
-/** Orders of GET /devices (spec 4.3): each is read from an index, ties by id. */
+/** Orders of GET /devices: each is read from an index, ties by id. */
 const sorts = [
   'serialNumber',
   'created',

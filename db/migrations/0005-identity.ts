@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely';
 import { executeAll } from './execute.js';
 
-/** Fields of every entity (spec 2.1). */
+/** Fields of every entity. */
 const common = `
     "id" TEXT NOT NULL PRIMARY KEY,
     "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
@@ -159,7 +159,7 @@ const newPassword = `CREATE TRIGGER "identities_new_password" AFTER UPDATE OF "p
   BEGIN DELETE FROM "mfaLogins" WHERE "userId" = NEW."id"; END`;
 
 /**
- * Identity (spec 4.2, decisions 4): profiles, applications and their sessions, tokens sent by mail, second factors,
+ * Identity: profiles, applications and their sessions, tokens sent by mail, second factors,
  * federated login, and the audit record, which nothing changes or deletes. Secrets are hashed, or sealed where they must
  * be read again.
  */

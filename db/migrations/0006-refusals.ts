@@ -17,7 +17,7 @@ const statements = `
   CREATE INDEX "refusals_device" ON "refusals" ("deviceId", "sequence");
 `;
 
-/** The last refusals of each device (decisions 5). */
+/** The last refusals of each device. */
 export const name = '0006-refusals';
 
 export async function up(db: Kysely<unknown>): Promise<void> {

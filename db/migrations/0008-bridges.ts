@@ -19,7 +19,7 @@ const statements = `
   CREATE UNIQUE INDEX "bridges_name" ON "bridges" ("accountId", "name") WHERE "deleted" IS NULL;
 `;
 
-/** Where messages are sent on to (decisions 7). */
+/** Where messages are sent on to. */
 export const name = '0008-bridges';
 
 export async function up(db: Kysely<unknown>): Promise<void> {

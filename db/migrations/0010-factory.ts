@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely';
 import { executeAll } from './execute.js';
 
-/** What every entity has (spec 2.1). */
+/** What every entity has. */
 const common = `
     "id" TEXT NOT NULL PRIMARY KEY,
     "accountId" TEXT NOT NULL REFERENCES "accounts" ("id"),
@@ -115,7 +115,7 @@ const statements = `
   CREATE INDEX "jobRows_state" ON "jobRows" ("jobId", "state", "row");
 `;
 
-/** From the factory line to the field (decisions 6): stations, jobs, certificates, overlapping secrets, verifications. */
+/** From the factory line to the field: stations, jobs, certificates, overlapping secrets, verifications. */
 export const name = '0010-factory';
 
 export async function up(db: Kysely<unknown>): Promise<void> {

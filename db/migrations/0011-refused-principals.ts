@@ -8,7 +8,7 @@ const statements = `
   ALTER TABLE "refusals" DROP COLUMN "byDevice";
 `;
 
-/** Who was refused (decisions 5): the device itself, or the user or application that spoke to it. */
+/** Who was refused: the device itself, or the user or application that spoke to it. */
 export const name = '0011-refused-principals';
 
 export async function up(db: Kysely<unknown>): Promise<void> {

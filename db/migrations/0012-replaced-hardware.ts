@@ -1,6 +1,6 @@
 import { type Kysely, sql } from 'kysely';
 
-/** When the hardware of a device was replaced last (decisions 6). */
+/** When the hardware of a device was replaced last. */
 export const name = '0012-replaced-hardware';
 
 export async function up(db: Kysely<unknown>): Promise<void> {

@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely';
 import { executeAll } from './execute.js';
 
 /**
- * Messages on their way to bridges (decisions 7). `state` is 0 pending, 1 delivered, 2 dead, and `since` the time of
+ * Messages on their way to bridges. `state` is 0 pending, 1 delivered, 2 dead, and `since` the time of
  * that. The first index answers every question but one by itself: what is pending of one device.
  */
 const statements = `

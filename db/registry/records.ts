@@ -1,6 +1,6 @@
 /**
  * Each stored record as one TypeBox object: the row type of its table and the base of its wire shape.
- * Columns bear the names of the spec, so that a row needs no translation. Ids and dates are text.
+ * Columns have the names of the API, so that a row needs no translation. Ids and dates are text.
  */
 import type { Generated } from 'kysely';
 import { type Static, type TSchema, Type } from 'typebox';
@@ -15,7 +15,7 @@ const OptionalId = Nullable(Id);
 const OptionalText = Nullable(Type.String());
 const OptionalDate = Nullable(DateText);
 
-/** Fields common to every entity (spec 2.1); `version` is a counter here and base 36 text on the wire. */
+/** Fields common to every entity; `version` is a counter here and base 36 text on the wire. */
 export const common = {
   id: Id,
   accountId: Id,
@@ -35,7 +35,7 @@ export const AccountRecord = Type.Object({
   retentionDays: Nullable(Type.Integer()),
 });
 
-/** A person who can log in (spec 2.3, 4.2). `email` is as given, `emailKey` is compared. */
+/** A person who can log in. `email` is as given, `emailKey` is compared. */
 export const IdentityRecord = Type.Object({
   id: Id,
   accountId: Id,
@@ -72,7 +72,7 @@ export const SessionRecord = Type.Object({
 });
 
 /**
- * A program that calls (decisions 4). `accessTokenLifetime` in seconds; null is the default. A station (decisions 6) makes
+ * A program that calls. `accessTokenLifetime` in seconds; null is the default. A station makes
  * devices of one template in one organization, until it `expiresAt` or has made `maxDevices`.
  */
 export const ApplicationRecord = Type.Object({
@@ -207,7 +207,7 @@ export const ChannelTemplateRecord = Type.Object({
   payload: Type.String({ description: 'The form of payloads: src/messages/payload.ts.' }),
 });
 
-/** A custom field (spec 2.7). `templateId` is the account's id for fields of device templates themselves. */
+/** A custom field. `templateId` is the account's id for fields of device templates themselves. */
 export const CustomFieldRecord = Type.Object({
   ...common,
   kind: Type.String(),
@@ -257,8 +257,8 @@ export const DeviceRecord = Type.Object({
 });
 
 /**
- * Secrets stand in no entity table. `entityId` is the broker username; a connection made with an older `generation` is cut
- * off, but for the previous one until `previousUntil` (decisions 6, `graceSeconds`).
+ * Broker credentials, in a table of their own. `entityId` is the broker username. A connection made with an older
+ * `generation` is closed, except that the previous one stays valid until `previousUntil` (`graceSeconds`).
  */
 export const CredentialRecord = Type.Object({
   id: Id,
@@ -277,7 +277,7 @@ export const CredentialRecord = Type.Object({
   previousUntil: OptionalDate,
 });
 
-/** A client certificate of a device (decisions 6). `fingerprint` is the SHA-256 of its DER, lower-case hex. */
+/** A client certificate of a device. `fingerprint` is the SHA-256 of its DER, lower-case hex. */
 export const CertificateRecord = Type.Object({
   ...common,
   entityId: Id,
@@ -290,7 +290,7 @@ export const CertificateRecord = Type.Object({
   validTo: DateText,
 });
 
-/** A CA of an account, whose certificates let in the device that their CN names; it may make it (decisions 6). */
+/** A CA of an account, whose certificates let in the device that their CN names; it may make it. */
 export const CertificateAuthorityRecord = Type.Object({
   ...common,
   name: Type.String(),
@@ -309,7 +309,7 @@ export const CertificateAuthorityRecord = Type.Object({
 /** When a device has published first since it was provisioned. */
 export const PublicationRecord = Type.Object({ deviceId: Id, time: DateText });
 
-/** Whether a unit on the line has really connected and published (decisions 6). */
+/** Whether a unit on the line has really connected and published. */
 export const VerificationRecord = Type.Object({
   id: Id,
   accountId: Id,
@@ -323,7 +323,7 @@ export const VerificationRecord = Type.Object({
 });
 
 /**
- * Work on many devices (decisions 6): `provision`, `delete`, `move` or `regenerate`. `checksum` is of caller, parameters
+ * Work on many devices: `provision`, `delete`, `move` or `regenerate`. `checksum` is of caller, parameters
  * and rows: a repeat finds its job by it; null for dry runs and forced jobs. `sealedKey` opens the results of the rows
  * until they are confirmed or `expires` is over; then it is destroyed, and they with it. `reason` says why it could not go on.
  */
@@ -362,7 +362,7 @@ export const JobRowRecord = Type.Object({
   sealedResult: Nullable(Type.Unsafe<Buffer>({ type: 'string' })),
 });
 
-/** One code per device; the device's former code is gone (decisions 6). */
+/** One code per device; the device's former code is gone. */
 export const AssociationCodeRecord = Type.Object({
   deviceId: Id,
   accountId: Id,
@@ -388,7 +388,7 @@ export const IdempotentAnswerRecord = Type.Object({
 });
 
 /**
- * Why something of a device was refused (decisions 5). The principal is who was refused, with whose address and client
+ * Why something of a device was refused. The principal is who was refused, with whose address and client
  * id: the device, or a user or an application that spoke to it; null for a CONNECT that proved nothing.
  */
 export const RefusalRecord = Type.Object({

@@ -19,7 +19,7 @@ import { Writer } from './group-commit.js';
 import { StatementCache } from './statements.js';
 import type { FarTransaction, FarWriter } from './writer-thread.js';
 
-/** Opens a file with the settings that make an acknowledged write durable (design 4). */
+/** Opens a file with the settings that make an acknowledged write durable. */
 export function openSqlite(path: string, options: { readonly?: boolean } = {}): Sqlite.Database {
   const file = new Sqlite(path, { readonly: options.readonly ?? false, timeout: 5000 });
   if (!options.readonly) {

@@ -110,7 +110,7 @@ export class Audit {
     if (this.#waiting.length < mostWaiting) this.note(entry);
   }
 
-  /** A token has been used, for what `details` say: sampled, but of a station, whose every use is on record (decisions 6). */
+  /** A token has been used, for what `details` say: sampled, but of a station, whose every use is on record. */
   used(actor: Caller, details: Record<string, string>, about = ''): void {
     const entry: AuditEntry = { event: 'tokenUsed', outcome: 'success', accountId: actor.accountId, actor, details };
     if (actor.kind === 'station') this.note(entry);
@@ -192,7 +192,7 @@ const answer = Type.Object(
   { description: 'One page of records, newest first unless asked otherwise.' },
 );
 
-/** GET /audit (decisions 2): for admins of the account. */
+/** GET /audit: for admins of the account. */
 export function auditRoutes(app: App, ctx: { access: Access; registry: Registry }): void {
   app.get(
     '/audit',

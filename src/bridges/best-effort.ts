@@ -1,4 +1,4 @@
-/** Level 1 (spec 2.8): sent when it can be, dropped when it cannot. Nothing waits for it. */
+/** Level 1: sent when it can be, dropped when it cannot. Nothing waits for it. */
 import type { Clock } from '../clock.js';
 import { Alarm, pauseAfter } from './pace.js';
 import type { BridgedMessage, Outcome, Target } from './target.js';

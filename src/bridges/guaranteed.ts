@@ -1,5 +1,5 @@
 /**
- * Level 2 (spec 2.8): the outbox of one bridge on its way out, at least once, in order per device.
+ * Level 2: the outbox of one bridge on its way out, at least once, in order per device.
  *
  * Rows are taken in their order into a window, and from there into batches; no device is in two batches at once. A batch
  * that fails is tried again smaller, down to one message, so that the one to blame is found and the others pass. Its

@@ -1,4 +1,4 @@
-/** Bridges (decisions 7): where messages of channels with a `streamBridgeDelivery` are sent on to. */
+/** Bridges: where messages of channels with a `streamBridgeDelivery` are sent on to. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';

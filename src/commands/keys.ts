@@ -1,4 +1,4 @@
-/** `slipway keys rotate`: a new signing key; the old ones verify until the last token they signed is over (decisions 4). */
+/** `slipway keys rotate`: a new signing key; the old ones verify until the last token they signed is over. */
 import { join } from 'node:path';
 import { rotateKeys } from '../identity/sessions/tokens.js';
 import { print, withRegistry } from './files.js';

@@ -1,4 +1,4 @@
-/** `slipway verify`: whether a unit really connects and publishes (decisions 6). */
+/** `slipway verify`: whether a unit really connects and publishes. */
 import { reasonOf } from './line/client.js';
 import { readFlags, sayOnError } from './line/options.js';
 import { withClient } from './line/work.js';

@@ -1,4 +1,4 @@
-/** Mail and text messages on their way out: SMTP and a webhook, or a file for development (decisions 4, 7). */
+/** Mail and text messages on their way out: SMTP and a webhook, or a file for development. */
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from '../config.js';

@@ -1,4 +1,4 @@
-/** What stands beside an entity when it is asked for (spec 4.1): parents by `expand`, counts of children by `count`. */
+/** What stands beside an entity when it is asked for: parents by `expand`, counts of children by `count`. */
 
 import { sql } from 'kysely';
 import type { Db } from '../../db/registry/index.js';
@@ -32,7 +32,7 @@ export async function parentsOf<T extends EntityTable, C extends string>(
 }
 
 /**
- * How many live rows of `table` name each of `ids`, of one account, in `column`: direct children only (decisions 2). Of
+ * How many live rows of `table` name each of `ids`, of one account, in `column`: direct children only. Of
  * devices there may be a million, so that their counts are kept.
  */
 export async function childCounts<T extends EntityTable>(

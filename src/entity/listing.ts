@@ -1,4 +1,4 @@
-/** Lists of entities (spec 4.1): match, reach, sort, page and count. */
+/** Lists of entities: match, reach, sort, page and count. */
 
 import { type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
 import { type TProperties, Type } from 'typebox';
@@ -79,7 +79,7 @@ const pagination = {
 };
 
 /**
- * The query of a list as a schema (spec 4.1). `more` are parameters that are no filters, such as expand and count;
+ * The query of a list as a schema. `more` are parameters that are no filters, such as expand and count;
  * `aliases` are further names to sort by.
  */
 export function listSchema<T extends EntityTable>(listing: Listing<T>, more: TProperties = {}, aliases: object = {}) {
@@ -96,7 +96,7 @@ export function listSchema<T extends EntityTable>(listing: Listing<T>, more: TPr
   return Type.Object({ ...pagination, sortBy, ...filters, ...more });
 }
 
-/** The query of a trash list: newest deletion first unless asked otherwise (decisions 2). */
+/** The query of a trash list: newest deletion first unless asked otherwise. */
 export const trashListSchema = Type.Object({
   ...pagination,
   sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'desc' })),

@@ -1,4 +1,4 @@
-/** The URLs of kinds without a trash: made, read, listed, perhaps updated, and deleted for good (decisions 2). */
+/** The URLs of kinds without a trash: made, read, listed, perhaps updated, and deleted for good. */
 
 import type { Static, TObject, TSchema } from 'typebox';
 import type { Registry } from '../../db/registry/index.js';

@@ -1,4 +1,4 @@
-/** The eight URLs of an entity kind (spec 4.3 to 4.8): etag header, envelope and schemas around the resource's functions. */
+/** The eight URLs of an entity kind: etag header, envelope and schemas around the resource's functions. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, type TObject, type TSchema, Type } from 'typebox';
 import type { Action, Caller, EntityKind } from '../access.js';
@@ -47,7 +47,7 @@ export interface Kind<C extends TObject, U extends TObject, Q extends TObject, L
 
 const versioned = ['etagMissing', 'etagInvalid', 'deleted', 'staleVersion'] as const;
 
-/** What the eight URLs of every kind need and how they can fail (decisions 2); the trash is for those who may delete. */
+/** What the eight URLs of every kind need and how they can fail; the trash is for those who may delete. */
 const verbs = {
   create: { action: 'create', errors: ['notFound', 'forbidden'] },
   read: { action: 'read', errors: ['notFound', 'deleted', 'forbidden'] },
@@ -113,7 +113,7 @@ export function etagOf({ version, entityVersion = version }: Omit<Wire, 'id'>): 
   return `"${entityVersion}"`;
 }
 
-/** Sends one entity in its envelope, with its version in the ETag header (decisions 2). */
+/** Sends one entity in its envelope, with its version in the ETag header. */
 export function sendEntity(reply: FastifyReply, wrapper: string, entity: Wire): FastifyReply {
   return reply.header('etag', etagOf(entity)).send({ [wrapper]: entity });
 }
@@ -256,7 +256,7 @@ function withArticle(words: string): string {
 }
 
 /**
- * The version in the etag header, quoted or bare, or in its synonym If-Match (decisions 2).
+ * The version in the etag header, quoted or bare, or in its synonym If-Match.
  * @throws PlatformError 400/103 when there is none, 412/103 when it could never be a version.
  */
 export function readEtag(request: FastifyRequest): number {

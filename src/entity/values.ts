@@ -1,4 +1,4 @@
-/** Values of custom fields (spec 2.7): checked against their type, kept as JSON beside the entity. */
+/** Values of custom fields: checked against their type, kept as JSON beside the entity. */
 import { invalid } from '../errors.js';
 import { demandWithin, type Limits } from '../limits.js';
 
@@ -19,7 +19,7 @@ export type FieldType =
   | 'float'
   | 'text';
 
-/** What a field may hold: int and float are numbers, boolean is boolean, all others are text (decisions 3). */
+/** What a field may hold: int and float are numbers, boolean is boolean, all others are text. */
 export type FieldValue = string | number | boolean | null;
 /** Two types that custom fields cannot have: an organization's own countryCode is ISO 3166, a person's name may be short. */
 type BuiltInType = FieldType | 'isoCountry' | 'personName';
@@ -29,7 +29,7 @@ export interface Field {
   key: string;
   name: string;
   type: BuiltInType;
-  /** Whether a new entity must have a value, and the one that it gets when none is given (spec 2.7). */
+  /** Whether a new entity must have a value, and the one that it gets when none is given. */
   required: boolean;
   default: string | null;
 }
@@ -122,7 +122,7 @@ function builtIn(kind: FieldKind): readonly Field[] {
   return Object.entries(types).map(([name, type]) => ({ key: name, name, type, required: false, default: null }));
 }
 
-/** Built-in custom fields of every entity of a kind (spec 2.2 to 2.5, types by decisions 3). */
+/** The built-in custom fields of each kind. */
 export const builtInFields: Readonly<Record<FieldKind, readonly Field[]>> = {
   devices: builtIn('devices'),
   endUsers: builtIn('endUsers'),
@@ -130,14 +130,14 @@ export const builtInFields: Readonly<Record<FieldKind, readonly Field[]>> = {
   deviceTemplates: builtIn('deviceTemplates'),
 };
 
-/** The types that a custom field may have (spec 2.7). */
+/** The types that a custom field may have. */
 export const fieldTypes = Object.keys(checks).filter(
   (type) => type !== 'isoCountry' && type !== 'personName',
 ) as FieldType[];
 
 /**
  * A value as it is stored. null is no value.
- * @throws PlatformError 400 with 106 naming `path` when the value does not match the type (spec 2.7).
+ * @throws PlatformError 400 with 106 naming `path` when the value does not match the type.
  */
 export function checkValue(path: string, type: BuiltInType, value: unknown): FieldValue {
   if (value === null) return null;
@@ -170,7 +170,7 @@ export function readNewFields(fields: readonly Field[], body: Record<string, unk
  */
 export function mergeFields(stored: string, changes: Record<string, FieldValue>, limits: Limits): string {
   const merged: Record<string, FieldValue> = { ...(JSON.parse(stored) as Record<string, FieldValue>), ...changes };
-  // No value and null are the same (spec 2.2: null by default), so that nothing is kept for it.
+  // Null is the default, so a field without a value is not stored.
   for (const [key, value] of Object.entries(merged)) if (value === null) delete merged[key];
   const text = JSON.stringify(merged);
   if (text.length > stored.length) demandWithin(limits, 'valueBytes', Buffer.byteLength(text), 'body');

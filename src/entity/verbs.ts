@@ -10,10 +10,10 @@ import { PlatformError, unknownReference } from '../errors.js';
 import { noteMade } from '../http/idempotency.js';
 import { newId } from '../ids.js';
 
-/** How long a deleted entity can be recovered (spec 3.2), in milliseconds. */
+/** How long a deleted entity can be recovered, in milliseconds. */
 export const recoveryWindow = 30 * 24 * 60 * 60 * 1000;
 
-/** Fields common to every entity (spec 2.1). */
+/** Fields common to every entity. */
 type Common = Pick<
   Row<'devices'>,
   'id' | 'accountId' | 'created' | 'createdById' | 'lastModified' | 'lastModifiedById' | 'version' | 'deleted'
@@ -132,7 +132,7 @@ export function demandTrashed<R extends { deleted: string | null }>(row: R): R {
 /** What a caller may set; the system fields are set by the verb. */
 export type Changes<T extends EntityTable> = Partial<Omit<Row<T>, SystemField>>;
 
-/** An expected version, or 'latest' where the last write wins (decisions 5, `_set/fields`). */
+/** The expected version, or 'latest' where the last write wins (`_set/fields`). */
 export type Expected = number | 'latest';
 
 /**
@@ -154,7 +154,7 @@ export async function change<T extends EntityTable>(
   });
 }
 
-/** Moves a live entity to the trash; its version stays (spec 9). @throws as change. */
+/** Moves a live entity to the trash; its version stays. @throws as change. */
 export async function trash<T extends EntityTable>(
   tx: Db,
   table: T,
@@ -233,7 +233,7 @@ async function refuseDuplicates<R>(path: string, work: () => Promise<R>): Promis
   }
 }
 
-/** A version on the wire: lower-case base 36 of the counter (decisions 2). */
+/** A version on the wire: lower-case base 36 of the counter. */
 export function formatVersion(version: number): string {
   return version.toString(36);
 }

@@ -1,4 +1,4 @@
-/** Where units connect and where they are claimed (decisions 6): the same for units of a job and for single ones. */
+/** Where units connect and where they are claimed: the same for units of a job and for single ones. */
 
 import { Type } from 'typebox';
 import type { Config } from '../config.js';

@@ -1,4 +1,4 @@
-/** What a station may make (decisions 6): devices of its own template in its own organization, so many, until it expires. */
+/** What a station may make: devices of its own template in its own organization, so many, until it expires. */
 import type { Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';

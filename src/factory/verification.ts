@@ -1,4 +1,4 @@
-/** Does a unit on the line really connect and publish (decisions 6)? Waited for, answered and kept. */
+/** Does a unit on the line really connect and publish? Waited for, answered and kept. */
 
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';

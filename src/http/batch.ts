@@ -1,4 +1,4 @@
-/** Several requests in one (decisions 2): each runs with the caller's own rights, in order. */
+/** Several requests in one: each runs with the caller's own rights, in order. */
 import type { ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';

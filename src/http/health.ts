@@ -1,4 +1,4 @@
-/** Whether the service works, for load balancers and whatever restarts it (decisions 1): /health/live and /health/ready. */
+/** Whether the service works, for load balancers and whatever restarts it: /health/live and /health/ready. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';

@@ -1,5 +1,5 @@
 /**
- * Idempotency-Key (decisions 2, 6): the same key with the same request from the same caller gets the first answer again.
+ * Idempotency-Key: the same key with the same request from the same caller gets the first answer again.
  * Answers may carry a secret, so each is sealed with a key made from the Idempotency-Key, which is stored only hashed, and
  * from a key of the service, because callers choose keys that can be guessed.
  */
@@ -302,7 +302,7 @@ export function idempotentPosts(app: App, ctx: Needed): void {
   }
 }
 
-/** Answers that carry a device's secret end when the device has used it (decisions 6). */
+/** Answers that carry a device's secret end when the device has used it. */
 export class SecretAnswers {
   readonly #registry: Registry;
   readonly #devices: Set<string>;

@@ -26,7 +26,7 @@ type Sent = 'etag' | 'ignored' | 'token' | 'limits' | 'revocation';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The identity family has an error body of its own (spec 7.3). */
+    /** The identity family has an error body of its own. */
     family?: 'identity';
     /** How the route itself can fail; what any route in its place can answer is added by `failuresOf`. */
     errors?: readonly FailureKind[];
@@ -258,7 +258,7 @@ function callersOf(access: Access, right: readonly [Action, EntityKind] | undefi
   return known.filter((caller) => !right || access.may(caller, ...right)).map(({ kind }) => kind);
 }
 
-/** A token as Bearer or as cookie; a cookie needs the CSRF header to change things (decisions 4). */
+/** A token as Bearer or as cookie; a cookie needs the CSRF header to change things. */
 function securityOf({ method, knows, schema }: Place): Pick<FastifySchema, 'security'> {
   if (knows !== 'session') return { security: schema.security ?? [] };
   const cookie: Record<string, string[]> = method === 'GET' ? { cookie: [] } : { cookie: [], csrf: [] };

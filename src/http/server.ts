@@ -296,7 +296,7 @@ function quieter(level: string): string {
 /** Marks a body that came as a form: all its values are text. */
 const form = Symbol('form');
 
-/** Bodies are taken as they are; what comes in a URL or a form is text and is read as what the schema wants (decisions 2). */
+/** Bodies are taken as they are; what comes in a URL or a form is text and is read as what the schema wants. */
 function strictBodies(app: App): void {
   // The schemas are our own: compiling the schema of schemas to check them would take longer than all of them.
   const trusted = { meta: false, validateSchema: false } as const;

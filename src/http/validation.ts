@@ -1,4 +1,4 @@
-/** What is wrong with a request, from what ajv, JSON.parse and Fastify say, as details of an error (decisions 2). */
+/** What is wrong with a request, from what ajv, JSON.parse and Fastify say, as details of an error. */
 import type { ErrorObject } from 'ajv';
 import type { ErrorDetail } from '../errors.js';
 

@@ -1,4 +1,4 @@
-/** Applications (decisions 4): programs that call. The appToken is shown once and stored hashed. */
+/** Applications: programs that call. The appToken is shown once and stored hashed. */
 
 import { createHash } from 'node:crypto';
 import { type Static, Type } from 'typebox';

@@ -1,5 +1,5 @@
 /**
- * Changes of e-mail addresses (decisions 4): a person's takes effect when the letter to the new address is answered, one
+ * Changes of e-mail addresses: a person's takes effect when the letter to the new address is answered, one
  * by an admin at once. Nobody gets an address that somebody else of the account has, and the former one is told.
  */
 

@@ -61,7 +61,7 @@ export function newIdentity(
   };
 }
 
-/** What a body says of the identity that is to be made (spec 4.4, decisions 3). */
+/** What a body says of the identity that is to be made. */
 interface NewUserBody {
   createIdmUser?: boolean;
   idmUserEmail?: string;

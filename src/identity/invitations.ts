@@ -1,5 +1,5 @@
 /**
- * People whom somebody else brings in (decisions 3): with a password, or with an invitation by mail, whose token sets the
+ * People whom somebody else brings in: with a password, or with an invitation by mail, whose token sets the
  * first one. A mail server that fails undoes nothing: the answer says so, and a password reset sends another token.
  */
 

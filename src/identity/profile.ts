@@ -1,5 +1,5 @@
 /**
- * What is known of a person, and what the person changes: names and password (decisions 4). An identity
+ * What is known of a person, and what the person changes: names and password. An identity
  * changes its own; admins and back-ends those of the account; an end-user may read those of people whom it sees as
  * end-users.
  */

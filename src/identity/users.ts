@@ -1,4 +1,4 @@
-/** Identities as others see them: self-registration through an application, looking up several, deletion (decisions 4). */
+/** Identities as others see them: self-registration through an application, looking up several, deletion. */
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';

@@ -1,4 +1,4 @@
-/** Buckets of time (decisions 7): `5m`, `1h`, `1d`; those of days and longer begin at midnight where the reader is. */
+/** Buckets of time: `5m`, `1h`, `1d`; those of days and longer begin at midnight where the reader is. */
 import { timeLimit } from '../../db/messages/types.js';
 import type { Slices } from '../../db/sqlite/slices.js';
 

@@ -1,4 +1,4 @@
-/** The bounds of what is kept (decisions 7): the cap on bytes, and what must stay free on the disk. */
+/** The bounds of what is kept: the cap on bytes, and what must stay free on the disk. */
 
 import { statfs } from 'node:fs/promises';
 import type { Logger } from 'pino';

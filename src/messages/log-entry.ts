@@ -1,4 +1,4 @@
-/** A log entry as it is shown over HTTP (decisions 7). */
+/** A log entry as it is shown over HTTP. */
 
 import { type Static, Type } from 'typebox';
 import { type LogEntry, severities } from '../../db/messages/store.js';

@@ -1,4 +1,4 @@
-/** POST /logs/search: entries of all devices in reach, asked for with a part of Elasticsearch's query language (decisions 7). */
+/** POST /logs/search: entries of all devices in reach, asked for with a part of Elasticsearch's query language. */
 
 import { Type } from 'typebox';
 import {

@@ -1,4 +1,4 @@
-/** The log of a device over HTTP (decisions 7): reading it, and writing to it. */
+/** The log of a device over HTTP: reading it, and writing to it. */
 
 import { type Static, Type } from 'typebox';
 import { mostFound } from '../../db/messages/logs/search.js';

@@ -1,4 +1,4 @@
-/** What the payload of a message says: points on a stored channel, an entry on `_log` (decisions 7). */
+/** What the payload of a message says: points on a stored channel, an entry on `_log`. */
 import { type LogInput, type Point, type Severity, severities } from '../../db/messages/store.js';
 import { parseDate } from '../entity/values.js';
 import { jsonSize } from '../json-size.js';
@@ -387,7 +387,7 @@ export const identifying: ReadonlySet<string> = new Set([
 /** Levels of nesting that are kept as they are; deeper payloads are kept as text. */
 const depthLimit = 32;
 
-/** A log level by any of its names (decisions 7), in any letter case. */
+/** A log level by any of its names, in any letter case. */
 export function readSeverity(name: unknown): Severity | undefined {
   if (typeof name !== 'string') return undefined;
   const lower = name.trim().toLowerCase();

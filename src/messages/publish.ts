@@ -1,4 +1,4 @@
-/** Publishing over HTTP (decisions 7), with what MQTT takes as well: a username and password, or a token. */
+/** Publishing over HTTP, with what MQTT takes as well: a username and password, or a token. */
 
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
@@ -145,7 +145,7 @@ const kinds: Record<number, FailureKind> = {
   31: 'tokenInvalid',
 };
 
-/** What `_rejected` says, as an answer (decisions 2). */
+/** What `_rejected` says, as an answer. */
 export function refusalOf({ code, message, details }: Rejection): PlatformError {
   const kind = kinds[code];
   if (kind) return new PlatformError(kind, { details });

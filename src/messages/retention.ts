@@ -1,4 +1,4 @@
-/** How long points and log entries are kept (decisions 7): as the channel says, else the account, else the service. */
+/** How long points and log entries are kept: as the channel says, else the account, else the service. */
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';

@@ -1,4 +1,4 @@
-/** Rollups (decisions 7): the points of a range as aggregates by bucket of time and category. */
+/** Rollups: the points of a range as aggregates by bucket of time and category. */
 import { type Aggregate, aggregates, type Sum } from '../../db/messages/series/ranges.js';
 import { Slices } from '../../db/sqlite/slices.js';
 import type { Caller } from '../access.js';

@@ -1,5 +1,5 @@
 /**
- * A whole range as CSV or NDJSON (decisions 7): points are read and sent a little at a time, which takes no more memory than
+ * A whole range as CSV or NDJSON: points are read and sent a little at a time, which takes no more memory than
  * a page; a rollup is within its limits.
  */
 import { Readable } from 'node:stream';
@@ -172,7 +172,7 @@ function inColumn(text: string): string {
   return oneLine(text.replaceAll(',', ' '));
 }
 
-/** Blanks around a column are not the text's (decisions 7). */
+/** Blanks around a column are not the text's. */
 function oneLine(text: string): string {
   return text.replace(/[\r\n]/g, ' ').replace(/^[ \t]+|[ \t]+$/g, '');
 }

@@ -1,4 +1,4 @@
-/** Points of a channel in pages, and the latest ones (decisions 7). */
+/** Points of a channel in pages, and the latest ones. */
 import { charactersOf } from '../../db/messages/series/rows.js';
 import { type Cursor, everything, type Range, type StoredPoint, timeLimit } from '../../db/messages/store.js';
 import type { Caller } from '../access.js';

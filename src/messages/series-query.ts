@@ -1,4 +1,4 @@
-/** What the ways of reading a time-series share: the channel, the range, how points look (decisions 7). */
+/** What the ways of reading a time-series share: the channel, the range, how points look. */
 
 import { type Static, type TObject, Type } from 'typebox';
 import { aggregates } from '../../db/messages/series/ranges.js';

@@ -1,4 +1,4 @@
-/** POST /data/{topic} (decisions 7): points over HTTP, on the way of a PUBLISH. */
+/** POST /data/{topic}: points over HTTP, on the way of a PUBLISH. */
 import { Type } from 'typebox';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';

@@ -1,4 +1,4 @@
-/** Live messages as server-sent events (decisions 7). */
+/** Live messages as server-sent events. */
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { StreamRefusal } from '../broker-ports.js';

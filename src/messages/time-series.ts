@@ -1,4 +1,4 @@
-/** Time-series over HTTP (decisions 7): each way of reading one has a file of its own, writing has series-writing.ts. */
+/** Time-series over HTTP: each way of reading one has a file of its own, writing has series-writing.ts. */
 import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import type { Caller } from '../access.js';
@@ -54,7 +54,7 @@ export function timeSeriesRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const { caller, query, params } = request;
       const { rollup, format = 'json' } = query;
-      // No channel may be called latest (decisions 7).
+      // No channel may be called latest.
       const topic = params['*'].replace(/\/latest$/, '');
       if (topic !== params['*']) {
         const ignored = nameIgnored(request, reply, heeds.latest);

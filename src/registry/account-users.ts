@@ -1,4 +1,4 @@
-/** Account users: the admins of an account (decisions 2). All are equal; the last one stays. */
+/** Account users: the admins of an account. All are equal; the last one stays. */
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';

@@ -1,4 +1,4 @@
-/** Accounts: a hard wall around everything of one customer of the service (decisions 1). */
+/** Accounts: a hard wall around everything of one customer of the service. */
 
 import { sql } from 'kysely';
 import type { Registry } from '../../db/registry/index.js';
@@ -96,7 +96,7 @@ async function countSlots({ query }: Registry): Promise<Map<string, number>> {
   return new Map(rows.map((row) => [row.slot, row.count]));
 }
 
-/** The internal channels of a new device template (spec 2.2): they are made with it and cannot be deleted. */
+/** The internal channels of a new device template: they are made with it and cannot be deleted. */
 export function serviceChannels(stamped: ReturnType<typeof stamp>, templateId: string): Row<'channelTemplates'>[] {
   return serviceChannelNames.map((name) => ({
     ...stamped,

@@ -1,4 +1,4 @@
-/** Channel templates (spec 2.8, 4.8): a channel on a device template is a channel on each of its devices, at once. */
+/** Channel templates: a channel on a device template is a channel on each of its devices, at once. */
 
 import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
@@ -62,7 +62,7 @@ const listing: Listing<'channelTemplates'> = {
   defaultSort: 'name',
 };
 
-/** @throws PlatformError 400 with 106 for a name that no topic may end with (decisions 3, 7). */
+/** @throws PlatformError 400 with 106 for a name that no topic may end with. */
 function checkName(name: string): void {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be in a topic
   if (/[/+#\u0000-\u001f\u007f-\u009f]/.test(name))

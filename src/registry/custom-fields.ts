@@ -1,4 +1,4 @@
-/** Custom fields (spec 2.7, 4.7): one shape for devices, end-users, organizations, and device templates themselves. */
+/** Custom fields: one shape for devices, end-users, organizations, and device templates themselves. */
 
 import { type Static, type TObject, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';
@@ -238,7 +238,7 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
   async function page(caller: Caller, query: ListQuery) {
     access.demand(caller, 'read', 'customField');
     access.demandAccount(caller, query.accountId);
-    // `required` selects the required ones; false, its default, selects nothing (spec 4.7).
+    // `required` selects the required ones; false, its default, selects nothing.
     const { required, ...others } = query;
     const sortBy = template && query.sortBy === template.property ? 'templateId' : query.sortBy;
     const wanted = { ...others, ...(sortBy && { sortBy }), ...(required === true && { required }) };

@@ -1,4 +1,4 @@
-/** End-users (spec 2.3, 4.4): a person in an organization, tied to an identity that logs in. */
+/** End-users: a person in an organization, tied to an identity that logs in. */
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';

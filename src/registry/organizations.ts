@@ -1,4 +1,4 @@
-/** Organizations (spec 2.4, 4.5): a tree at most five deep; rights cascade from parents to children. */
+/** Organizations: a tree at most five deep; rights cascade from parents to children. */
 
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
@@ -30,7 +30,7 @@ import type { App } from '../http/app.js';
 import { fieldBody, organizationShape, showAccount, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { templateFor } from './templates.js';
 
-/** A top-level organization is level 1 (spec 8, decisions 3). */
+/** A top-level organization is level 1. */
 const deepestLevel = 5;
 
 const name = Type.String({ minLength: 1, maxLength: 255 });
@@ -48,7 +48,7 @@ const createBody = Type.Object({
 });
 const updateBody = Type.Object({ name: Type.Optional(name), parentId, ...fields });
 
-/** How many organizations an identity that has no end-user may make in its life (decisions 3). */
+/** How many organizations an identity that has no end-user may make in its life. */
 const firstOrganizations = 3;
 
 const expandable = ['account', 'parent', 'organization-template'] as const;
@@ -78,7 +78,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     access.demand(caller, 'create', 'organization');
     access.demandAccount(caller, body.accountId);
     const parent = body.parentId ?? null;
-    // An identity is never both account user and end-user (spec 1).
+    // An identity is never both account user and end-user.
     if (body.endUserTemplateId !== undefined && isAccountWide(caller)) throw new PlatformError('userExists');
     if (caller.kind === 'newcomer') demandFirstSteps(body);
     else demandPlace(caller, parent);
@@ -114,7 +114,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     return { ...showOne(row), defaultEndUser: showEndUser(ctx, endUser) };
   }
 
-  /** The end-user that is made with an organization, linked to the identity of the caller (spec 4.5). */
+  /** The end-user that is made with an organization, linked to the identity of the caller. */
   async function insertDefaultEndUser(
     tx: Tx,
     caller: Caller,
@@ -274,13 +274,13 @@ export function organizationRoutes(app: App, ctx: Context): void {
   });
 }
 
-/** @throws PlatformError 403/21 for anything but the one call of an identity that has no end-user (decisions 4). */
+/** @throws PlatformError 403/21 for anything but the one call of an identity that has no end-user. */
 function demandFirstSteps({ endUserTemplateId, parentId: parent }: Static<typeof createBody>): void {
   if (endUserTemplateId === undefined || (parent ?? null) !== null)
     throw new PlatformError('forbidden', { message: 'Make a top-level organization with endUserTemplateId first.' });
 }
 
-/** Whether an identity that has no end-user may make one more organization (decisions 3). */
+/** Whether an identity that has no end-user may make one more organization. */
 export async function hasFirstOrganizationsLeft(db: Db, { id }: Caller): Promise<boolean> {
   const identity = await db
     .selectFrom('identities')
@@ -301,7 +301,7 @@ async function countOwnOrganization(tx: Tx, caller: Caller): Promise<void> {
     .execute();
 }
 
-/** @throws PlatformError 403/21 for an organization that the end-user is attached to (decisions 3). */
+/** @throws PlatformError 403/21 for an organization that the end-user is attached to. */
 function demandMovable(caller: Caller, id: string): void {
   if (isAttached(caller, id))
     throw new PlatformError('forbidden', {
@@ -326,7 +326,7 @@ export async function accountOf(db: Db, caller: Caller) {
 
 /**
  * That `id`, with all that is below it, may stand below `parent`.
- * @throws PlatformError 400/102 without a live parent, 400/106 for a cycle, 400/105 when it would be too deep (spec 8).
+ * @throws PlatformError 400/102 without a live parent, 400/106 for a cycle, 400/105 when it would be too deep.
  */
 async function demandDepth(tx: Tx, caller: Caller, id: string, parent: string | null): Promise<void> {
   let level = 1;
@@ -350,7 +350,7 @@ async function heightBelow(tx: Tx, id: string): Promise<number> {
   return rows[0]?.height ?? 0;
 }
 
-/** @throws PlatformError 400 with 104 when something live stands in the organization (decisions 3). */
+/** @throws PlatformError 400 with 104 when something live stands in the organization. */
 async function demandEmpty(tx: Tx, id: string): Promise<void> {
   const isEmpty =
     !(await hasChildren(tx, 'organizations', 'parentId', id)) &&

@@ -1,4 +1,4 @@
-/** May they, and why (decisions 5): asks the functions that decide, for a caller who is somebody else. */
+/** May they, and why: asks the functions that decide, for a caller who is somebody else. */
 
 import { type Static, Type } from 'typebox';
 import type { EntityTable, Row } from '../../db/registry/records.js';

@@ -1,4 +1,4 @@
-/** The end of what has been in the trash for 30 days (spec 3.2, decisions 3), in small steps, with all that belongs to it. */
+/** The end of what has been in the trash for 30 days, in small steps, with all that belongs to it. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Kysely, sql } from 'kysely';

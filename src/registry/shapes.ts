@@ -1,4 +1,4 @@
-/** How each kind looks on the wire (spec 2): its schema, and the function that shows a stored record so. */
+/** How each kind looks on the wire: its schema, and the function that shows a stored record so. */
 
 import { type TProperties, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
@@ -16,7 +16,7 @@ const text = Nullable(Type.String());
 const id = Nullable(Id);
 const date = Nullable(DateText);
 
-/** Schemas of the fields common to every entity (spec 2.1). */
+/** Schemas of the fields common to every entity. */
 export const commonShape = {
   id: Id,
   accountId: Id,
@@ -55,7 +55,7 @@ function fieldShapes(kind: FieldKind): TProperties {
   return Object.fromEntries(builtInFields[kind].map(({ name }) => [name, text]));
 }
 
-/** The types of built-in custom fields as schemas (spec 2.7); all of them are text. `checkValue` has the last word. */
+/** The types of built-in custom fields as schemas; all of them are text. `checkValue` has the last word. */
 const fieldSchemas: Partial<Record<Field['type'], object>> = {
   countryCode: { maxLength: 2 },
   datetime: { maxLength: 40, description: 'An ISO 8601 date.' },
@@ -248,7 +248,7 @@ export const deviceShape = Type.Object({
   ),
 });
 
-/** What `_updates/fields` carries of a device (decisions 5). */
+/** What `_updates/fields` carries of a device. */
 export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>) {
   const state = {
     organizationId: row.organizationId,

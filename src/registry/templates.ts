@@ -1,4 +1,4 @@
-/** Device, end-user and organization templates (spec 2.5, 2.6, 4.6): one shape, three times. */
+/** Device, end-user and organization templates: one shape, three times. */
 
 import { type Static, Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.js';

@@ -200,7 +200,6 @@ interface Suite {
 // It has no types of its own.
 const suite = createRequire(import.meta.url)('aedes-persistence/abstract.js') as (options: Suite) => void;
 
-// fact 21
 suite({
   test: (title, work) => void t.test(title, (t) => work(asNodeTest(t))),
   persistence: adapted,

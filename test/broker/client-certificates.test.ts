@@ -1,4 +1,4 @@
-/** Devices that log in with a certificate (decisions 6): whose it is, what it gives, and how it ends. */
+/** Devices that log in with a certificate: whose it is, what it gives, and how it ends. */
 import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { type ConnectionOptions, connect as connectTls, type SecureVersion, type TLSSocket } from 'node:tls';

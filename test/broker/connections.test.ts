@@ -48,7 +48,6 @@ async function echoTime(client: RawClient): Promise<number> {
   return times.sort((a, b) => a - b)[5] as number;
 }
 
-// fact 6
 t.test('a subscriber that does not read what it must acknowledge holds up nobody, and is cut off', async (t) => {
   const [own, other] = [await sibling(f), await sibling(f)];
   const lazy = await rawConnected(t, own, { clientId: 'lazy' });
@@ -83,7 +82,6 @@ t.test('a subscriber that does not read what it must acknowledge holds up nobody
   t.ok(longest < 4900, `${Math.round(longest)} ms; whoever waits for it waits for 5 s`);
 });
 
-// fact 7
 t.test('a CONNECT that is refused before its proof ends its socket itself, long before the deadline', async (t) => {
   const begun = Date.now();
   const will = { topic: 'a\0b', payload: Buffer.from('x'), qos: 0, retain: false };
@@ -95,7 +93,6 @@ t.test('a CONNECT that is refused before its proof ends its socket itself, long 
   t.ok(Date.now() - begun < f.service.server.ctx.config.mqtt.connectTimeout, `${Date.now() - begun} ms`);
 });
 
-// fact 8
 t.test('of connections that take each other over at once one is left, which its secret ends', async (t) => {
   const other = await sibling(f);
   const clients = await Promise.all(Array.from({ length: 12 }, () => rawClient(t, f.service.server.mqttPort)));
@@ -109,7 +106,6 @@ t.test('of connections that take each other over at once one is left, which its 
   t.equal(f.service.server.ctx.broker.secretReplaced(other.device.id).connections, 0, 'nothing was left');
 });
 
-// fact 8
 t.test('a connection that Aedes has lost from sight is taken over all the same', async (t) => {
   const lost = await rawConnected(t, f, { clientId: 'lost' });
   aedes.deleteClient(`${f.service.accountId}/${f.device.id}/lost`);
@@ -118,7 +114,6 @@ t.test('a connection that Aedes has lost from sight is taken over all the same',
   await alive(t, successor);
 });
 
-// fact 8
 t.test('a secret that ends between its proof and CONNACK, or right after it, lets nobody stay', async (t) => {
   const { access, registry } = f.service.server.ctx;
   const [may, credential] = [access.may.bind(access), registry.credential.bind(registry)];
@@ -144,7 +139,6 @@ t.test('a secret that ends between its proof and CONNACK, or right after it, let
   await alive(t, await rawConnected(t, f));
 });
 
-// fact 9
 t.test('small packets do not wait for each other over TLS either', async (t) => {
   const secure = connectTls({ host: '127.0.0.1', port: securePort(), rejectUnauthorized: false });
   t.teardown(() => secure.destroy());
@@ -157,7 +151,6 @@ t.test('small packets do not wait for each other over TLS either', async (t) => 
   t.ok(time < 25, `${time.toFixed(1)} ms over TLS; Nagle costs 40`);
 });
 
-// fact 10
 t.test('nothing that is thrown in a hook, and no error of the broker itself, ends the process', async (t) => {
   const { ctx, mqttPort } = f.service.server;
   const witness = await rawConnected(t, f, { clientId: 'witness' });
@@ -198,7 +191,6 @@ t.test('nothing that is thrown in a hook, and no error of the broker itself, end
   await alive(t, witness);
 });
 
-// fact 15
 t.test('a will is decided again when it fires', async (t) => {
   const template = await f.service.template({ channels: [{ name: 'chat', persistenceType: 'simple' }] });
   const { device, secret } = await f.service.device({ deviceTemplateId: template.id });
@@ -223,7 +215,6 @@ t.test('a will is decided again when it fires', async (t) => {
   t.notOk(heard.includes(topic));
 });
 
-// fact 22
 t.test('MQTT 5 is answered with CONNACK 1, so that a client can come back with 3.1.1', async (t) => {
   const client = await rawClient(t, f.service.server.mqttPort);
   client.send(connectPacket({ ...login(), protocolVersion: 5 }));

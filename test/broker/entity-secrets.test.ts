@@ -1,4 +1,4 @@
-/** End-users and account users that connect with a secret of their own (decisions 5). */
+/** End-users and account users that connect with a secret of their own. */
 import t, { type Test } from 'tap';
 import { connected, published, subscribed, taken, texts } from './conversation.js';
 import { type Fixture, fixture, versionOf } from './fixture.js';

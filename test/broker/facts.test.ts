@@ -15,7 +15,6 @@ function interceptAppend(
   messages.append = (key, points, done) => append(() => real(key, points, done), done, points);
 }
 
-// fact 1
 t.test('QoS 1 on a stored channel is acknowledged after it is on disk, not before', async (t) => {
   const f = await fixture(t);
   const client = await rawConnected(t, f);
@@ -37,7 +36,6 @@ t.test('QoS 1 on a stored channel is acknowledged after it is on disk, not befor
   t.same(await stored(f), [21.5]);
 });
 
-// fact 1
 t.test('a message that was stored is delivered although its connection closed meanwhile', async (t) => {
   const f = await fixture(t);
   const admin = await f.service.connect({ jwt: f.service.admin });
@@ -59,7 +57,6 @@ t.test('a message that was stored is delivered although its connection closed me
   t.equal((await heard).text, '21.5');
 });
 
-// fact 1
 t.test('a message of one packet id and QoS 2 is stored once, sent again or not', async (t) => {
   const f = await fixture(t);
   const client = await rawConnected(t, f, { clean: false, clientId: 'twice' });
@@ -77,7 +74,6 @@ t.test('a message of one packet id and QoS 2 is stored once, sent again or not',
   t.same(await stored(f), [1]);
 });
 
-// fact 1
 t.test('a duplicate that comes while the first is being written is stored and delivered once', async (t) => {
   const f = await fixture(t);
   const first = await rawConnected(t, f, { clean: false, clientId: 'twice' });
@@ -103,7 +99,6 @@ t.test('a duplicate that comes while the first is being written is stored and de
   t.same(await stored(f), [1]);
 });
 
-// fact 2
 t.test('a denied filter beside a granted one is not stored with the session', async (t) => {
   const f = await fixture(t);
   const organization = await f.service.organization();
@@ -132,7 +127,6 @@ t.test('a denied filter beside a granted one is not stored with the session', as
   t.match(await again.next(), { cmd: 'pingresp' });
 });
 
-// fact 3
 t.test('no message is lost between retained, QoS 1 and QoS 0 ones sent at once', async (t) => {
   const f = await fixture(t);
   const subscriber = await rawConnected(t, f, { clientId: 'subscriber', clean: false });
@@ -156,7 +150,6 @@ t.test('no message is lost between retained, QoS 1 and QoS 0 ones sent at once',
   t.equal(seen.size, 3 * rounds);
 });
 
-// fact 3
 t.test('a persistent subscriber loses no QoS 1 message of several fast publishers', async (t) => {
   const f = await fixture(t);
   const subscriber = await rawConnected(t, f, { clientId: 'subscriber', clean: false });
@@ -181,7 +174,6 @@ t.test('a persistent subscriber loses no QoS 1 message of several fast publisher
   t.equal(seen.size, 4 * each);
 });
 
-// fact 4
 t.test('the same client id of two principals never disturbs either', async (t) => {
   const f = await fixture(t);
   const other = await sibling(f);
@@ -200,7 +192,6 @@ t.test('the same client id of two principals never disturbs either', async (t) =
   }
 });
 
-// fact 4
 t.test('an unproven CONNECT under the private id of a session does not touch the session', async (t) => {
   const f = await fixture(t);
   // Aedes clears what has been received of a clean session by its id, whoever has closed.
@@ -217,7 +208,6 @@ t.test('an unproven CONNECT under the private id of a session does not touch the
   t.same(await stored(f), [1]);
 });
 
-// fact 5
 t.test('a packet over the limit ends the connection while its bytes arrive', async (t) => {
   const f = await fixture(t, { SLIPWAY_MQTT_MAX_PAYLOAD_BYTES: '2000' });
   const stranger = await rawClient(t, f.service.server.mqttPort);
@@ -251,7 +241,6 @@ t.test('packets sent along with CONNECT wait for CONNACK, however many there are
   t.equal((await stored(f)).length, 200);
 });
 
-// fact 6
 t.test('a subscriber that does not read holds up nobody else', async (t) => {
   const f = await fixture(t);
   const lazy = await rawConnected(t, f, { clientId: 'lazy' });
@@ -274,7 +263,6 @@ t.test('a subscriber that does not read holds up nobody else', async (t) => {
   t.ok(f.service.server.ctx.broker.counters.shed > 0, 'QoS 0 messages were shed');
 });
 
-// facts 7 and 16
 t.test('a connection without CONNECT, or refused before it is proven, does not stay open', async (t) => {
   const f = await fixture(t, { SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
   const silent = await rawClient(t, f.service.server.mqttPort);
@@ -288,7 +276,6 @@ t.test('a connection without CONNECT, or refused before it is proven, does not s
   await Promise.all([silent.closed, half.closed, unanswered.closed]);
 });
 
-// fact 7
 t.test('a credential check that never ends does not keep the socket', async (t) => {
   const f = await fixture(t, { SLIPWAY_MQTT_CONNECT_TIMEOUT_SECONDS: '1' });
   f.service.server.ctx.secrets.verify = () => new Promise(() => {});
@@ -297,7 +284,6 @@ t.test('a credential check that never ends does not keep the socket', async (t) 
   await client.closed;
 });
 
-// fact 8
 t.test('a CONNECT that is being checked does not survive the end of its credential', async (t) => {
   const f = await fixture(t);
   const { secrets, broker } = f.service.server.ctx;
@@ -322,7 +308,6 @@ t.test('a CONNECT that is being checked does not survive the end of its credenti
   await client.closed;
 });
 
-// fact 8
 t.test('a new secret ends every connection made with the old one before the answer leaves', async (t) => {
   const f = await fixture(t);
   const clients = await Promise.all(['a', 'b', 'c'].map((clientId) => rawConnected(t, f, { clientId })));
@@ -332,7 +317,6 @@ t.test('a new secret ends every connection made with the old one before the answ
   await Promise.all(clients.map(({ closed }) => closed));
 });
 
-// fact 9
 t.test('small packets do not wait for each other', async (t) => {
   const f = await fixture(t);
   const client = await rawConnected(t, f);
@@ -356,7 +340,6 @@ t.test('small packets do not wait for each other', async (t) => {
   t.ok(time < 20, `median ${time.toFixed(1)} ms; Nagle costs 40`);
 });
 
-// fact 10
 t.test('a hook that throws ends one connection, not the process', async (t) => {
   const f = await fixture(t);
   const client = await rawConnected(t, f, { clientId: 'unlucky' });
@@ -386,7 +369,6 @@ t.test('a hook that throws ends one connection, not the process', async (t) => {
   t.match(await witness.next(), { cmd: 'pingresp' });
 });
 
-// facts 11 and 14
 t.test('a refused PUBLISH is acknowledged, dropped and explained; the connection stays', async (t) => {
   const f = await fixture(t);
   const other = await sibling(f);
@@ -436,7 +418,6 @@ t.test('a client that keeps being refused is disconnected', async (t) => {
   await client.closed;
 });
 
-// fact 12
 t.test('a queued message that may not be delivered any more leaves the queue, not the subscriber', async (t) => {
   const f = await fixture(t);
   const organization = await f.service.organization();
@@ -468,7 +449,6 @@ t.test('a queued message that may not be delivered any more leaves the queue, no
   t.match(await phone.next(), { cmd: 'pingresp' });
 });
 
-// fact 13
 t.test('messages of one client pass in order however long each takes to be stored', async (t) => {
   const f = await fixture(t);
   const admin = await f.service.connect({ jwt: f.service.admin });
@@ -498,7 +478,6 @@ t.test('messages of one client pass in order however long each takes to be store
   );
 });
 
-// fact 14
 t.test('malformed filters and topics end the connection; $ topics and shared ones are refused', async (t) => {
   const f = await fixture(t);
   for (const filter of ['a#', '+a', 'a/#/b', `${f.topic('chat')}+`, 'a\0b', '\uFFFD']) {
@@ -518,7 +497,6 @@ t.test('malformed filters and topics end the connection; $ topics and shared one
   t.match(await client.next(), { cmd: 'suback', granted: [0x80, 0x80, 0x80, 0x80] });
 });
 
-// fact 14
 t.test('publishing what Aedes says to itself disconnects nobody', async (t) => {
   const f = await fixture(t);
   const victim = await rawConnected(t, f, { clientId: 'victim' });
@@ -531,7 +509,6 @@ t.test('publishing what Aedes says to itself disconnects nobody', async (t) => {
   t.match(await victim.next(), { cmd: 'pingresp' });
 });
 
-// fact 15
 t.test('a will on a topic that the client may not publish refuses the CONNECT', async (t) => {
   const f = await fixture(t);
   const other = await sibling(f);
@@ -541,7 +518,6 @@ t.test('a will on a topic that the client may not publish refuses the CONNECT', 
   t.match(await client.next(), { cmd: 'connack', returnCode: 5 });
 });
 
-// fact 15
 t.test('a will fires on an unclean end and is stored; not when its principal is cut off', async (t) => {
   const f = await fixture(t);
   const admin = await f.service.connect({ jwt: f.service.admin });
@@ -615,7 +591,6 @@ t.test('no line of the log holds a secret, whatever a client does after its CONN
   );
 });
 
-// fact 16
 t.test('deliveries are capped to the QoS of a wildcard filter', async (t) => {
   const f = await fixture(t);
   const client = await rawConnected(t, f);

@@ -5,7 +5,6 @@ import { startService } from '../support/service.js';
 import { connected, disconnected, keeper, left, type Message, start, subscribed, until } from './conversation.js';
 import { type Fixture, rawConnected, stored } from './fixture.js';
 
-// fact 15
 t.test('the wills of a crashed process are published once, of clients that stay away and still may', async (t) => {
   const f = await left(t);
   const server = await start(t, f);

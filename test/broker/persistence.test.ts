@@ -35,7 +35,6 @@ async function queued(store: SessionStore): Promise<string[]> {
   return packets;
 }
 
-// fact 17
 t.test('a full queue loses its oldest message, and counts it', async (t) => {
   const { store, counters } = await openStore(t, { maxQueue: 3 });
   store.begin(client);
@@ -44,7 +43,6 @@ t.test('a full queue loses its oldest message, and counts it', async (t) => {
   t.equal(counters.dropped, 2);
 });
 
-// fact 12
 t.test('an acknowledgement without a packet id, or of an unknown one, removes nothing else', async (t) => {
   const { store } = await openStore(t);
   store.begin(client);
@@ -59,7 +57,6 @@ t.test('an acknowledgement without a packet id, or of an unknown one, removes no
   t.same(await queued(store), ['1']);
 });
 
-// fact 18
 t.test('filters that may not stand any more are forgotten, those of other principals stay', async (t) => {
   const { store } = await openStore(t, { mayStand: (_, filter) => filter !== 'x' });
   const other = clientOf('a/c/c');
@@ -79,7 +76,6 @@ t.test('filters that may not stand any more are forgotten, those of other princi
   t.same(await store.subscriptionsByTopic('x'), [{ clientId: other.id, topic: 'x', qos: 1 }]);
 });
 
-// fact 3
 t.test('what is stored is there at once, not a microtask later', async (t) => {
   const { store } = await openStore(t);
   let done = false;
@@ -89,7 +85,6 @@ t.test('what is stored is there at once, not a microtask later', async (t) => {
   t.equal(done, true);
 });
 
-// fact 17
 t.test('retained messages of others are not looked at, however many there are', async (t) => {
   const { store, messages } = await openStore(t);
   for (let n = 0; n < 500; n += 1) await store.storeRetained({ ...message(n), topic: `a/${n}` } as Outgoing);
@@ -227,7 +222,6 @@ t.test('the filter tree finds what matches, each client once with its highest Qo
   t.same(match('a/b'), ['me']);
 });
 
-// fact 16
 t.test('a stored session gets what it missed, once, marked when it had been sent before', async (t) => {
   const f = await fixture(t);
   const session = { clientId: 'keeper', clean: false };

@@ -15,7 +15,6 @@ import {
 } from './conversation.js';
 import { publishPacket } from './raw.js';
 
-// fact 1
 for (const channel of ['chat', 'temperature'])
   t.test(`acknowledged on ${channel} before kill -9 reaches an absent subscriber, in order, QoS 2 once`, async (t) => {
     const f = await left(t);
@@ -66,7 +65,6 @@ for (const channel of ['chat', 'temperature'])
     t.same(await taken(last, () => true), [], 'what the subscriber has acknowledged does not come again');
   });
 
-// facts 2 and 18
 t.test('a filter that was denied stays denied, and one that was given up stays away', async (t) => {
   const f = await left(t);
   const server = await start(t, f, { SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: '2' });
@@ -89,7 +87,6 @@ t.test('a filter that was denied stays denied, and one that was given up stays a
   );
 });
 
-// fact 4
 t.test('two principals with one client id stay apart', async (t) => {
   const f = await left(t);
   const server = await start(t, f);

@@ -1,4 +1,4 @@
-/** What is retained is looked for within reach, one search of a client at a time (decisions 5: limits stop abuse). */
+/** Retained messages are searched within the caller's reach, and each client has one search at a time. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { connected, published } from './conversation.js';

@@ -1,4 +1,4 @@
-/** Who loses a right loses all that was made of it, before the answer leaves; the answer counts what ended (decisions 5). */
+/** Who loses a right loses all that was made of it, before the answer leaves; the answer counts what ended. */
 import t, { type Test } from 'tap';
 import { connected, disconnected, published, subscribed, taken, texts } from './conversation.js';
 import { type Fixture, fixture, sibling, versionOf } from './fixture.js';

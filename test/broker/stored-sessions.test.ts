@@ -54,7 +54,6 @@ t.test('a message that comes while a session gets its queue does not overtake it
   );
 });
 
-// fact 17
 t.test('a session that nobody came back to ends after its time, with what was queued for it', async (t) => {
   let now = Date.now();
   const f = await fixture(t, { SLIPWAY_MQTT_SESSION_EXPIRY_HOURS: '3' }, { clock: { now: () => now } });

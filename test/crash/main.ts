@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { proveCrashes } from './proof.js';
 
-/** Milliseconds from the start of the process to its first answers (issue 5); a busy machine is no loss. */
+/** Milliseconds from the start of the process to its first answers; a busy machine is no loss. */
 const readyFigure = 5000;
 
 const { values } = parseArgs({

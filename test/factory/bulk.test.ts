@@ -1,4 +1,4 @@
-/** Bulk changes as jobs (decisions 6): what the single call does, for many devices, and the way back. */
+/** Bulk changes as jobs: what the single call does, for many devices, and the way back. */
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { follow, provision, rowsOf, unitsOf } from '../support/jobs.js';

@@ -1,4 +1,4 @@
-/** Provisioning jobs (decisions 6): rows to devices, once each, with what is said of every row. */
+/** Provisioning jobs: rows to devices, once each, with what is said of every row. */
 import { hash } from 'argon2';
 import t from 'tap';
 import { mostShareBytes, pendingRows } from '../../src/factory/jobs/engine.js';

@@ -1,4 +1,4 @@
-/** Jobs and the end of the process (decisions 6): whatever ends it, each row is done once, and no secret is lost. */
+/** Jobs and the end of the process: whatever ends it, each row is done once, and no secret is lost. */
 import Sqlite from 'better-sqlite3';
 import mqtt from 'mqtt';
 import t from 'tap';

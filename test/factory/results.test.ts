@@ -1,4 +1,4 @@
-/** The results of jobs (decisions 6): for whoever made the job, until they are confirmed or a day has passed. */
+/** The results of jobs: for whoever made the job, until they are confirmed or a day has passed. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';

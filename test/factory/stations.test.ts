@@ -1,4 +1,4 @@
-/** Stations (decisions 6): what they may, what they may not, and when it ends. The matrix has every other endpoint. */
+/** Stations: what they may, what they may not, and when it ends. The matrix has every other endpoint. */
 import t from 'tap';
 import { follow, postRows } from '../support/jobs.js';
 import { type Answer, closed, type Json, type Service, startService } from '../support/service.js';

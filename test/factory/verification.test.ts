@@ -1,4 +1,4 @@
-/** POST /provisioning/verify (decisions 6): a unit really connects, and really publishes. */
+/** POST /provisioning/verify: a unit really connects, and really publishes. */
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
 import { type Answer, type Json, type Service, startService } from '../support/service.js';

@@ -4,10 +4,9 @@ import { resolveComponents } from '../../src/http/openapi-components.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
 /**
- * The tables of spec 4.2 to 4.9: operation | `etag`, then query parameters of a GET or properties of a body | what the
- * answer holds. `!` is required, `=` begins values that must be among those taken. `{kind}` and `{entityType}` are each of
- * `families`, with `{one}` as its wrapper. Spec 4.4 requires createIdmUser and its fellows; decisions 3 say what happens
- * without them.
+ * The operations that clients rely on: operation | `etag`, then query parameters of a GET or properties of a body |
+ * properties of the answer. `!` means required; `=` lists values that must be accepted. `{kind}` and `{entityType}` stand
+ * for each of `families`, with `{one}` as its wrapper.
  */
 const spec = `
   POST /auth/login-user                            | emailAddress! password! accountId! renewalType=short,remembered,extended | csrfToken jwt

@@ -1,4 +1,4 @@
-/** The policy of passwords on every way on which one can be set (spec 4.4, decisions 4). */
+/** The policy of passwords on every way on which one can be set. */
 import { dictionary } from '@zxcvbn-ts/language-common';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';

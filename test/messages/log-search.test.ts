@@ -85,7 +85,7 @@ t.test('searching the logs of all devices', async (t) => {
     t.strictSame(await found([{ term: { deviceId: 'no-device' } }]), []);
   });
 
-  await t.test('term, range and match ask as decisions 7 says', async (t) => {
+  await t.test('term, range and match find the documented entries', async (t) => {
     t.strictSame(await found({ term: { deviceId: valve } }), ['stuck'], 'a clause alone');
     t.strictSame(await found([{ term: { severity: 'warn' } }]), ['stuck']);
     t.strictSame(await found([{ term: { severity: { value: 'Warning' } } }]), ['stuck']);

@@ -1,4 +1,4 @@
-/** Lists of devices (spec 4.3): what is counted as rows are written, and what is found by a part of a text. */
+/** Lists of devices: what is counted as rows are written, and what is found by a part of a text. */
 import { deepStrictEqual } from 'node:assert';
 import { join } from 'node:path';
 import fc from 'fast-check';

@@ -48,7 +48,7 @@ const withoutIds: Record<string, string> = {
  * `{kind}`, `{fields}` and what goes with them stand for each of `families`. The second column says which parameter
  * names what; a dash is a list of the caller's own account. The others are the answers: a status and a code, `none` for
  * an empty list, `own` for one that holds nothing of anybody else. Without a token every answer is 401/30. The identity
- * family has names in the place of codes (spec 7.3).
+ * family has names in the place of codes.
  */
 const table = `
   POST /api/v1/devices                              | body accountId: account                         | 404/100 | 403/21  | 403/21
@@ -984,7 +984,7 @@ for (const row of rows)
       const caller = callers[name];
       const [thing, ...others] = asked(row, caller);
       meets(t, row.expected[n] ?? '', row, await send(caller, requestOf(row, caller, thing)), caller, name);
-      // A list by another's id is empty in any case; a held device is told from an unknown code (decisions 6).
+      // A list by another's id is empty in any case; a held device is told from an unknown code.
       if (row.place === undefined || row.place === 'query' || row.kind === 'code') continue;
       const differences: string[] = [];
       for (const version of takesEtag(row) && row.place === 'path' ? ['1', 'right', undefined] : ['1']) {

@@ -1,4 +1,4 @@
-/** Secrets that overlap (decisions 6, `graceSeconds`): both work until the new one has connected, or for a time. */
+/** Secrets that overlap (`graceSeconds`): both work until the new one has connected or the time is over. */
 import t, { type Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { type Answer, closed, type Json, type Service, startService } from '../support/service.js';

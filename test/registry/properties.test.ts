@@ -104,7 +104,7 @@ class World {
     return pathOf(place).some((organization) => roots.includes(organization));
   }
 
-  /** Whether an entity is; in the trash an organization is where its parent is (decisions 3). */
+  /** Whether an entity is; in the trash an organization is where its parent is. */
   reachesEntity(person: Person, entity: Entity): boolean {
     return this.reaches(person, entity.kind === 'organizations' && !entity.deleted ? entity : entity.place);
   }
@@ -214,7 +214,7 @@ const verbs = {
     };
   },
 
-  /** POST /organizations with endUserTemplateId: the first step of a newcomer (spec 4.5, decisions 4). */
+  /** POST /organizations with endUserTemplateId: the first step of a newcomer. */
   found(world: World, person: Person, step: Step): Plan {
     const role = world.roleOf(person);
     const place = role === 'newcomer' && step.apt ? null : destination(world, person, step);

@@ -1,4 +1,4 @@
-/** POST /devices/{id}/replace (decisions 6): other hardware, the same device. */
+/** POST /devices/{id}/replace: other hardware, the same device. */
 import mqtt from 'mqtt';
 import t from 'tap';
 import { type Answer, closed, type Json, nextMessage, type Service, startService } from '../support/service.js';

@@ -39,7 +39,7 @@ export function termsOf({ accountId, deviceId, severity, tags, custom, ...row }:
   return { terms: [...terms].join(' '), count: terms.size };
 }
 
-/** The texts in which GET looks for a text (decisions 7). */
+/** The texts in which GET looks for a text. */
 export function textsOf({ message, code, details }: Texts): string[] {
   return [message, code, details].filter((text) => text !== null);
 }

@@ -1,4 +1,4 @@
-/** The outbox: messages that bridges must deliver, have delivered, or could not deliver (decisions 7). */
+/** The outbox: messages that bridges must deliver, have delivered, or could not deliver. */
 import type Sqlite from 'better-sqlite3';
 
 /** A message on its way to a bridge; `time` is that of its acceptance, in milliseconds since 1970. */

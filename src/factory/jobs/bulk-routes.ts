@@ -1,4 +1,4 @@
-/** POST /devices/jobs (decisions 6): devices that are there are deleted, moved or given new secrets; and the way back. */
+/** POST /devices/jobs: devices that are there are deleted, moved or given new secrets; and the way back. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';

@@ -1,4 +1,4 @@
-/** Rows to changes of devices that are there (decisions 6): each as the single call makes it, whatever the version. */
+/** Rows to changes of devices that are there: each as the single call makes it, whatever the version. */
 
 import { sql } from 'kysely';
 import type { Tx } from '../../../db/registry/index.js';

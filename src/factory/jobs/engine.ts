@@ -1,5 +1,5 @@
 /**
- * Runs jobs (decisions 6): some rows at a time, each share in one transaction with what it says of its rows, so that a
+ * Runs jobs: some rows at a time, each share in one transaction with what it says of its rows, so that a
  * job goes on after any end of the process where it was, and nothing is made twice.
  */
 import { AsyncResource } from 'node:async_hooks';

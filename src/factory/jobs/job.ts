@@ -1,4 +1,4 @@
-/** A job (decisions 6): work on many devices, as a row of the registry and on the wire. */
+/** A job: work on many devices, as a row of the registry and on the wire. */
 
 import { Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.js';
@@ -62,7 +62,7 @@ export function hasResults({ action, dryRun }: Pick<Job, 'action' | 'dryRun'>): 
   return dryRun === 0 && (action === 'provision' || action === 'regenerate');
 }
 
-/** How long results can be fetched when their job is done, in milliseconds (decisions 6). */
+/** How long results can be fetched when their job is done, in milliseconds. */
 const resultLifetime = 24 * 60 * 60_000;
 
 /** What is said of a job when it ends: until when its results can be fetched, if it has any. */

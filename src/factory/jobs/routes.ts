@@ -1,4 +1,4 @@
-/** Jobs (decisions 6): what they are, how far they have come, what they have made, and what can be done to them. */
+/** Jobs: what they are, how far they have come, what they have made, and what can be done to them. */
 
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';

@@ -1,4 +1,4 @@
-/** Rows to devices, each with its credential and its association code (decisions 6). */
+/** Rows to devices, each with its credential and its association code. */
 
 import { Ajv, type ErrorObject } from 'ajv';
 import { sql } from 'kysely';

@@ -1,4 +1,4 @@
-/** POST /provisioning/jobs (decisions 6): rows come in, and a job is made of them. */
+/** POST /provisioning/jobs: rows come in, and a job is made of them. */
 import { type Static, Type } from 'typebox';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';

@@ -1,4 +1,4 @@
-/** The rows of a job as they come in (decisions 6): CSV, NDJSON or `{"rows":[...]}`, read in slices as they arrive. */
+/** The rows of a job as they come in: CSV, NDJSON or `{"rows":[...]}`, read in slices as they arrive. */
 import { createHash } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
 import { parse } from 'csv-parse';

@@ -1,4 +1,4 @@
-/** The results of a job as units (decisions 6), read a few at a time as they are sent. */
+/** The results of a job as units, read a few at a time as they are sent. */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../../access.js';

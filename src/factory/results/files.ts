@@ -1,4 +1,4 @@
-/** The results of a job as files (decisions 6): one for all units, or a ZIP of one for each, made as they are sent. */
+/** The results of a job as files: one for all units, or a ZIP of one for each, made as they are sent. */
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';

@@ -1,4 +1,4 @@
-/** The files that a flash tool reads (decisions 6). A serial number or a channel name holds any text, and none leaves its place. */
+/** The files that a flash tool reads. A serial number or a channel name holds any text, and none leaves its place. */
 import { createHash } from 'node:crypto';
 import { csvCell } from '../../spreadsheets.js';
 import type { FlashFormat, Unit } from '../provisioning/unit.js';

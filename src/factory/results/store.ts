@@ -1,4 +1,4 @@
-/** What a row has made, sealed with a key of its job (decisions 6): without the key nobody reads it again. */
+/** What a row has made, sealed with a key of its job: without the key nobody reads it again. */
 
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import type { Sealing } from '../../identity/secrets/sealing.js';

@@ -1,4 +1,4 @@
-/** OpenID providers of an account (decisions 4): where its people may log in as well. */
+/** OpenID providers of an account: where its people may log in as well. */
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';

@@ -1,5 +1,5 @@
 /**
- * Federated login by OpenID Connect (spec 5.2, decisions 4): authorization code flow with PKCE, state and nonce. A person
+ * Federated login by OpenID Connect: authorization code flow with PKCE, state and nonce. A person
  * is known by issuer and subject, and linked the first time by an e-mail address that the provider has verified.
  */
 

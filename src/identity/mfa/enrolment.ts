@@ -1,4 +1,4 @@
-/** Second factors of an identity: enrolment, confirmation, removal (decisions 4). */
+/** Second factors of an identity: enrolment, confirmation, removal. */
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';

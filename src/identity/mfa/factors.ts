@@ -1,5 +1,5 @@
 /**
- * Second factors of a person (decisions 4): what is set up, and the codes that prove it. A code is taken in the
+ * Second factors of a person: what is set up, and the codes that prove it. A code is taken in the
  * transaction of what it permits, so that it works once however often it comes at once.
  */
 

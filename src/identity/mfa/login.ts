@@ -1,4 +1,4 @@
-/** The second step of a login: a code of a second factor (spec 4.2, 5.5, decisions 4). */
+/** The second step of a login: a code of a second factor. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';

@@ -1,5 +1,5 @@
 /**
- * Forgotten passwords (spec 4.2, decisions 4). An application asks for a token, which goes by mail to the person, or in
+ * Forgotten passwords. An application asks for a token, which goes by mail to the person, or in
  * the answer to a back-end that mails by itself; whoever has the token sets a password with it.
  */
 

@@ -1,4 +1,4 @@
-/** Passwords of people: the policy of spec 4.4 and decisions 4, and argon2id off the event loop, a few at a time. */
+/** Passwords of people: the password policy, and argon2id off the event loop with few hashes at a time. */
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
@@ -6,13 +6,13 @@ import { invalid, PlatformError } from '../../errors.js';
 import { FairQueue, type Lane } from '../../fair-queue.js';
 import { makeSecret } from './secrets.js';
 
-/** OWASP's floor for argon2id (decisions 4): 19 MiB, two passes. */
+/** OWASP's floor for argon2id: 19 MiB, two passes. */
 const cost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
 const leastCharacters = 8;
 const mostCharacters = 256;
 /** UTF-16 units that a body may have for a password, so that it can be refused as too long without being read through. */
 export const longestPassword = 4096;
-/** How many of the most common passwords are refused (decisions 4). */
+/** How many of the most common passwords are refused. */
 const mostCommon = 10_000;
 
 const base64 = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '');

@@ -1,4 +1,4 @@
-/** Secrets that the platform makes: 256 random bits, shown once, stored hashed (decisions 6). */
+/** Secrets that the platform makes: 256 random bits, shown once, stored hashed. */
 import { createHmac, randomBytes } from 'node:crypto';
 import { argon2id, hash, verify } from 'argon2';
 import { boundedCache } from '../../../db/sqlite/cache.js';

@@ -1,4 +1,4 @@
-/** Who calls: the token of a request, checked and renewed (spec 5, decisions 4). */
+/** Who calls: the token of a request, checked and renewed. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
@@ -30,7 +30,7 @@ export function requireCaller(app: App, ctx: Context): void {
     if (!jwt) throw await withoutToken(ctx, request);
     const authenticated = await ctx.sessions.authenticate(jwt);
     if (!authenticated) {
-      // An appToken opens other doors than these (decisions 2).
+      // An appToken opens other doors than these.
       const application = await findApplication(ctx.registry.query, jwt);
       if (application) throw refusedToken(ctx, application, request);
       throw new PlatformError('tokenInvalid');
@@ -62,7 +62,7 @@ function takeWholeBodies(app: App, { config }: { config: Config }): void {
   });
 }
 
-/** Says in a header what the request has ended over MQTT (decisions 5). */
+/** Says in a header what the request has ended over MQTT. */
 function tellRevocation(app: App, { revocations, config }: Context): void {
   const name = `${config.headerPrefix}-revocation`;
   app.addHook('onSend', (request, reply, _, done) => {
@@ -78,7 +78,7 @@ export function requestRate({ clock, config }: { clock: Clock; config: Config })
   return new Attempts(clock, config.httpRatePerCaller, 1000, message);
 }
 
-/** 401 with 30; 403 with 20 for a token in the header that is another's (decisions 2). */
+/** 401 with 30; 403 with 20 for a token in the header that is another's. */
 async function withoutToken(ctx: Context, request: FastifyRequest): Promise<PlatformError> {
   const elsewhere = request.headers.accesstoken;
   if (typeof elsewhere === 'string' && elsewhere !== '') {
@@ -107,7 +107,7 @@ function readBearer(request: FastifyRequest): string | undefined {
   return scheme.toLowerCase() === 'bearer' && token ? token : undefined;
 }
 
-/** Everything below needs the appToken of an application in the header `AccessToken` (spec 5.7). */
+/** Everything below needs the appToken of an application in the header `AccessToken`. */
 export function requireAppToken(app: App, ctx: Context): void {
   takeWholeBodies(app, ctx);
   tellRevocation(app, ctx);
@@ -146,7 +146,7 @@ function refusedToken(
 }
 
 /**
- * The application whose appToken is in the header `AccessToken` (spec 5.7).
+ * The application whose appToken is in the header `AccessToken`.
  * @throws PlatformError 401/30 without the header, 403/20 for a token of another kind, 401/31 for what is none.
  */
 async function requireApplication(ctx: Context, request: FastifyRequest): Promise<Row<'applications'>> {
@@ -197,7 +197,7 @@ export function isFromOwnPage({ headers }: FastifyRequest): boolean {
   return headers['sec-fetch-site'] === 'same-origin';
 }
 
-/** Sets the token cookie of decisions 4 until `expires`, milliseconds since 1970. */
+/** Sets the token cookie. `expires` is in milliseconds since 1970. */
 function setTokenCookie(reply: FastifyReply, ctx: Context, jwt: string, expires: number): void {
   reply.setCookie(`${ctx.config.headerPrefix}-access-token`, jwt, {
     path: '/',

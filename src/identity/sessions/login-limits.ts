@@ -1,5 +1,5 @@
 /**
- * Limits on guessing (decisions 4): wrong tries count per identity and address together, and per address alone. Tries
+ * Limits on guessing: wrong tries count per identity and address together, and per address alone. Tries
  * from many addresses on one identity slow it down for addresses from which it never logged in; its owner's are not.
  */
 import type { Registry } from '../../../db/registry/index.js';

@@ -1,4 +1,4 @@
-/** Login of people by e-mail and password, and of applications by their appToken (spec 4.2, decisions 4). */
+/** Login of people by e-mail and password, and of applications by their appToken. */
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
@@ -105,7 +105,7 @@ async function loginUser(ctx: Context, body: Static<typeof userBody>, address: s
 
 /**
  * Opens the session of a person who has proven who they are, or begins its second step when they have a second factor
- * (spec 5.5). `check` runs first in the transaction of either; what it throws leaves nothing. `send` gives the session.
+ *. `check` runs first in the transaction of either; what it throws leaves nothing. `send` gives the session.
  */
 export async function admitPerson(
   ctx: Context,

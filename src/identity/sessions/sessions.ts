@@ -1,4 +1,4 @@
-/** Login sessions (spec 5, decisions 4): a session lasts as long as its renewal type says, a token 20 minutes. */
+/** Login sessions: a session lasts as long as its renewal type says, a token 20 minutes. */
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Registry, SessionRow, Tx } from '../../../db/registry/index.js';
@@ -15,11 +15,11 @@ import type { Claims, Tokens } from './tokens.js';
 const minute = 60_000;
 const day = 24 * 60 * minute;
 
-/** How long a session lasts by `renewalType`, in milliseconds (spec 4.2, 8). */
+/** How long a session lasts by `renewalType`, in milliseconds. */
 const sessionLengths = { default: 14 * day, short: 30 * minute, remembered: 7 * day, extended: 100 * day };
 export type RenewalType = Exclude<keyof typeof sessionLengths, 'default'>;
 
-/** How long a token lasts without a renewal, in milliseconds (spec 8). */
+/** How long a token lasts without a renewal, in milliseconds. */
 const tokenLifetime = 20 * minute;
 
 /** An answer carries a fresh token once the caller's is older than this, in milliseconds. */

@@ -1,4 +1,4 @@
-/** JSON Web Tokens: RS256, keys in the data directory (decisions 4). */
+/** JSON Web Tokens: RS256, keys in the data directory. */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,12 +17,12 @@ import type { Clock } from '../../clock.js';
 
 const issuer = 'slipway';
 const algorithm = 'RS256';
-/** A token can be renewed as long as its session lasts, at most 100 days (spec 8): so long its key must verify it. */
+/** A token can be renewed as long as its session lasts, at most 100 days: so long its key must verify it. */
 const keyOverlap = 100 * 24 * 60 * 60_000;
 /** Verified tokens that are remembered, so that a caller pays for one signature check, not for one a request. */
 const verifiedKept = 20_000;
 
-/** What a token says. `id` is the session; `expires` and the times are as in decisions 4. */
+/** The claims of a token. `id` is the session. */
 export interface Claims {
   id: string;
   userId: string;
@@ -89,8 +89,8 @@ export class Tokens {
   }
 
   /**
-   * The claims of a token that this service signed, whether or not it has expired (the session decides, decisions 4);
-   * undefined for anything else.
+   * Returns the claims of a token that this service signed, even if it has expired: the session decides whether it is
+   * still valid. Returns undefined for any other token.
    */
   async verify(jwt: string): Promise<Claims | undefined> {
     const known = this.#verified.get(jwt);

@@ -1,4 +1,4 @@
-/** Whose certificate a client has shown in the TLS handshake (decisions 6): by fingerprint, or by a CA of the account. */
+/** Whose certificate a client has shown in the TLS handshake: by fingerprint, or by a CA of the account. */
 
 import { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
@@ -290,7 +290,7 @@ export class ClientCertificates {
           const taken = tx.selectFrom(table).select('id').where('id', '=', deviceId);
           if (await taken.executeTakeFirst()) throw new PlatformError('notUnique');
         }
-        // It has proven that it is there (spec 3.1).
+        // It has proven that it is there.
         const place = { deviceTemplateId: template.id, organizationId, provisioningState: 'activated' };
         const body = { serialNumber: (serialNumber || commonName || deviceId).slice(0, longestSerialNumber) };
         await insert(tx, 'devices', { ...newDevice({ clock, fields }, { id, accountId }, place, body), id: deviceId });

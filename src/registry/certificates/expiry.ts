@@ -1,4 +1,4 @@
-/** Warns of certificates and CAs that expire soon (decisions 6): once a day in the log, at any time in /metrics. */
+/** Warns of certificates and CAs that expire soon: once a day in the log, at any time in /metrics. */
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.js';
 import type { Clock } from '../../clock.js';

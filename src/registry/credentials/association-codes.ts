@@ -1,4 +1,4 @@
-/** Association codes as such (decisions 6): how one is made, checked and stored. */
+/** Association codes as such: how one is made, checked and stored. */
 import { alphabet, randomCharacters } from '../../crockford.js';
 import type { Sealing } from '../../identity/secrets/sealing.js';
 import type { Secrets } from '../../identity/secrets/secrets.js';

@@ -1,4 +1,4 @@
-/** Broker secrets of devices, end-users and account users (spec 4.9, decisions 5): each leaves the service once. */
+/** Broker secrets of devices, end-users and account users: each leaves the service once. */
 
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
@@ -91,7 +91,7 @@ export function credentialRoutes(app: App, ctx: Needed): void {
 
 /**
  * Makes the secret of a device, an end-user or an account user, ends its previous one and the connections made with it,
- * at once or after `graceSeconds` (decisions 6), and moves a defined device to activated (spec 3.1).
+ * at once or after `graceSeconds`, and moves a defined device to activated.
  * @throws PlatformError 403/21, 404/100 for a foreign account, 400/102 for an entity that is not there, or is not the caller's
  * own where it is an end-user.
  */
@@ -127,7 +127,7 @@ async function createCredential(ctx: Needed, caller: Caller, body: Static<typeof
 
 /**
  * Puts a new secret in the place of an entity's former one, which works until `previousUntil`, or no longer; that one's own
- * predecessor ends in any case. Also whether that has moved a defined device to activated (spec 3.1).
+ * predecessor ends in any case. Also whether that has moved a defined device to activated.
  */
 export async function storeSecret(
   tx: Tx,
@@ -195,7 +195,7 @@ export function secretStored(ctx: Stored, caller: Caller, entityId: string, acti
 }
 
 /**
- * An end-user makes its own secret and no other (decisions 4), a station those of its own devices; of the rest of the
+ * An end-user makes its own secret and no other, a station those of its own devices; of the rest of the
  * account they hear nothing.
  */
 function mayHave(
@@ -210,7 +210,7 @@ function mayHave(
   return entityType === 'endUser' && 'userId' in holder && holder.userId === caller.id;
 }
 
-/** Moves a defined device to activated (spec 3.1); whether it did. */
+/** Moves a defined device to activated; whether it did. */
 export async function activate(tx: Tx, caller: Caller, deviceId: string, now: string): Promise<boolean> {
   const changed = await tx
     .updateTable('devices')
@@ -249,7 +249,7 @@ export function showCredential(
 
 type Checking = { registry: Registry; access: Access; secrets: Secrets; secretAnswers: SecretAnswers; clock: Clock };
 
-/** Checks a broker password (spec 5.9). An unknown username takes as long as a wrong secret. */
+/** Checks a broker password. An unknown username takes as long as a wrong secret. */
 export async function checkSecret(ctx: Checking, entityId: string, secret: string): Promise<SecretCheck> {
   const { registry, access, secretAnswers } = ctx;
   const credential = registry.credential(entityId);

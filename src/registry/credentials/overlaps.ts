@@ -1,4 +1,4 @@
-/** Secrets that overlap (decisions 6, `graceSeconds`): the previous one works for a time, or until the new one connects. */
+/** Secrets that overlap (`graceSeconds`): the previous secret works until the time is over or the new one has connected. */
 import type { CredentialRow, Registry } from '../../../db/registry/index.js';
 import type { Clock } from '../../clock.js';
 

@@ -1,4 +1,4 @@
-/** Another piece of hardware in the place of a device (decisions 6): the same device, with its id and its history. */
+/** Another piece of hardware in the place of a device: the same device, with its id and its history. */
 
 import { type Static, Type } from 'typebox';
 import type { Caller } from '../../access.js';

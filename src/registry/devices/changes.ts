@@ -1,4 +1,4 @@
-/** What happens to a device, whoever asks for it: it is made, changed, moved, deleted, recovered (spec 3.1, 4.3). */
+/** What happens to a device, whoever asks for it: it is made, changed, moved, deleted, recovered. */
 
 import { type Static, Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.js';
@@ -34,7 +34,7 @@ const degrees = Type.Optional(
   }),
 );
 export const serialNumber = Type.String({ minLength: 1, maxLength: 255 });
-/** What a caller may set on a device besides its place; `_set/fields` takes the same (decisions 5). */
+/** What a caller may set on a device besides its place; `_set/fields` takes the same. */
 const settable = {
   firmwareVersion: optionalText,
   latitude: degrees,
@@ -69,7 +69,7 @@ export function readSettable(body: Settable): Changes<'devices'> {
   return changes;
 }
 
-/** Where a new device stands, and what of spec 3.1 it has behind it. */
+/** The template, the organization and the provisioning state of a new device. */
 type NewPlace = Pick<Row<'devices'>, 'deviceTemplateId' | 'organizationId' | 'provisioningState'>;
 
 /**
@@ -233,7 +233,7 @@ interface Association {
 }
 
 /**
- * Moves a device into an organization by association (spec 3.1), when its code still counts and it stands where it was found.
+ * Moves a device into an organization by association, when its code still counts and it stands where it was found.
  * @throws PlatformError 404/100 for a code that was replaced meanwhile, 400/102 for an organization that is gone, 422 for a
  * device that has been moved or deleted.
  */

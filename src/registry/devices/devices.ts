@@ -1,4 +1,4 @@
-/** Devices (spec 2.2, 4.3). */
+/** Devices. */
 
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.js';

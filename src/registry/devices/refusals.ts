@@ -1,4 +1,4 @@
-/** Reading why something of a device was refused (decisions 5); broker/refusals.ts notes it. */
+/** Reading why something of a device was refused; broker/refusals.ts notes it. */
 
 import { type Static, Type } from 'typebox';
 import { DateText, Nullable, type Row } from '../../../db/registry/records.js';
