@@ -3,10 +3,11 @@ import type { StoredWill } from '../db/messages/sessions/changes.js';
 import { boundedCache } from '../db/sqlite/cache.js';
 import type { Access, Caller, Channel } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
+import { failure } from '../src/errors.js';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic } from '../src/topics.js';
 import type { LiveClient, Outgoing, ProvenIdentity } from './aedes-types.js';
 import { principalIn, privateClientId } from './client-ids.js';
-import type { Counters, PublishRefusal } from './connections/counters.js';
+import { type Counters, type PublishRefusal, variableOf } from './connections/counters.js';
 import type { Reach } from './sessions/retained.js';
 import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.js';
 
@@ -79,10 +80,10 @@ export class Authority {
   }
 
   /** Why a well-formed filter was refused. */
-  filterRefusal({ filters, identity }: LiveClient, filter: string): Pick<Rejection, 'code' | 'message'> {
+  filterRefusal({ filters, identity }: LiveClient, filter: string): Rejection {
     const { maxSubscriptions } = this.#services.config.mqtt;
     if (maxSubscriptions > 0 && !filters.has(filter) && filters.size >= maxSubscriptions)
-      return { code: -199, message: 'SLIPWAY_MQTT_MAX_SUBSCRIPTIONS: the client has too many filters.' };
+      return failure('tooMany', { message: `${variableOf('max_subscriptions')}: the client has too many filters.` });
     const isOwn = identity?.ownChannels !== undefined && filter.startsWith(identity.ownChannels);
     return isOwn && !/[+#]/.test(filter) ? noChannelOfItsOwn : noSuchChannel;
   }
@@ -299,10 +300,9 @@ export class Authority {
   /** How the topics of the caller are written; the same for every topic, because nobody learns what others have. */
   #noTopic(caller: Caller): Rejection {
     const own = this.ownChannelsOf(caller) ?? formatTopic(this.#root, caller.accountId, '<device id>', '');
-    return {
-      ...noSuchChannel,
+    return failure('notFound', {
       details: [{ path: 'topic', message: `is not a channel topic in reach; use ${own}<channel>` }],
-    };
+    });
   }
 
   #parse(topic: string): ChannelTopic | undefined {
@@ -316,13 +316,12 @@ export function deviceItself({ kind, accountId, id }: Caller): DeviceAddress | u
   return kind === 'device' ? { accountId, deviceId: id } : undefined;
 }
 
-const notPermitted: Rejection = { code: 21, message: 'The caller is not permitted to do this.', details: [] };
-const noSuchChannel: Rejection = { code: 100, message: 'The item does not exist.', details: [] };
+const notPermitted = failure('forbidden');
+const noSuchChannel = failure('notFound');
 /** Said to a device of its own topics alone: of others nobody learns what is there. */
-const noChannelOfItsOwn: Rejection = {
-  ...noSuchChannel,
+const noChannelOfItsOwn = failure('notFound', {
   details: [{ path: 'topic', message: 'no such channel on the template of the device' }],
-};
+});
 
 /** The QoS that the client's filters grant for this topic, the packet's at most. */
 function grantedQos(live: LiveClient, packet: Outgoing): 0 | 1 | 2 {

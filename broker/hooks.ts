@@ -1,6 +1,7 @@
 import type { AuthenticateError, ConnectPacket, Subscription } from 'aedes';
 import type { StoredWill } from '../db/messages/sessions/changes.js';
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
+import { failure, failureOf } from '../src/errors.js';
 import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from './authorize.js';
@@ -306,7 +307,7 @@ export class Hooks {
     let counted: FilterRefusal = isTooOften ? 'too_often' : 'out_of_reach';
     if (live) {
       const reason = isTooOften ? tooManyRefusals : this.#parts.authority.filterRefusal(live, subscription.topic);
-      if (!isTooOften && reason.code === -199) counted = 'too_many';
+      if (!isTooOften && reason.kind === 'tooMany') counted = 'too_many';
       this.#note(live, 'subscribe', subscription.topic, reason);
     }
     refusedSubscriptions[counted] += 1;
@@ -380,13 +381,13 @@ export class Hooks {
     live: LiveClient,
     action: 'publish' | 'subscribe',
     topic: string | null,
-    rejection: Pick<Rejection, 'code' | 'message'>,
+    rejection: Rejection,
     device = deviceOf(live),
   ): void {
     if (!device) return;
     const { address, clientId, identity } = live;
     const principal = identity && refusedPrincipal(identity.caller);
-    const why = { reason: reasonOf(rejection), code: rejection.code };
+    const why = { reason: reasonOf(rejection), code: failureOf(rejection.kind).code };
     this.#parts.refusals.note(device.deviceId, { action, topic, ...why, address, clientId, principal });
   }
 
@@ -418,13 +419,15 @@ export class Hooks {
   }
 }
 
-const payloadTooLarge = { code: 106, message: `${variableOf('max_payload_bytes')}: the payload is too large.` };
-const tooManyRefusals = {
-  code: -199,
+const payloadTooLarge = failure('tooLarge', {
+  message: `${variableOf('max_payload_bytes')}: the payload is too large.`,
+});
+const tooManyRefusals = failure('tooMany', {
   message: `${variableOf('refusals_per_minute')}: refused too often, disconnected.`,
-};
-const farOver = (limit: LimitName) => ({ code: -199, message: `${variableOf(limit)}: far over it, disconnected.` });
-const malformedTopic = { code: 106, message: 'The topic is malformed; the connection ended.' };
+});
+const farOver = (limit: LimitName) =>
+  failure('tooMany', { message: `${variableOf(limit)}: far over it, disconnected.` });
+const malformedTopic = failure('invalid', { message: 'The topic is malformed; the connection ended.' });
 
 function deviceOf({ identity }: LiveClient): DeviceAddress | undefined {
   return identity && deviceItself(identity.caller);

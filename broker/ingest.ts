@@ -1,6 +1,7 @@
 import { longestLogEntry } from '../db/messages/store.js';
 import type { Caller } from '../src/access.js';
 import type { BrokerServices, Lane, PointsRead, Rejection } from '../src/broker-ports.js';
+import { failure, failureOf } from '../src/errors.js';
 import { newId } from '../src/ids.js';
 import { Admission } from './admission.js';
 import type { BrokerClient, Incoming, LiveClient } from './aedes-types.js';
@@ -15,12 +16,13 @@ import { type Turn, Turns } from './turns.js';
 
 type Done = (error?: Error) => void;
 
-const notReadable: Omit<Rejection, 'details'> = { code: 106, message: 'The payload was delivered but not stored.' };
-const storedInPart: Omit<Rejection, 'details'> = {
-  code: 106,
-  message: 'The payload was delivered, and stored in part.',
-};
-const notStored: Rejection = { code: -199, message: 'The message could not be stored.', details: [] };
+const notReadable = (reason: string) =>
+  failure('invalid', { message: 'The payload was delivered but not stored.', details: [{ message: reason }] });
+const storedInPart = (reason: string) =>
+  failure('invalid', { message: 'The payload was delivered, and stored in part.', details: [{ message: reason }] });
+const notStored = failure('server', { message: 'The message could not be stored.' });
+const noRoom = (reason: string) =>
+  failure('storeFull', { message: 'The message could not be stored.', details: [{ message: reason }] });
 
 /** A message, where it goes and who sent it; `client` is undefined when the connection was to another process. */
 interface Message {
@@ -315,13 +317,12 @@ export class Ingest {
       return;
     }
     if ('reason' in read) {
-      this.#reject(message, { ...notReadable, details: [{ message: read.reason }] });
+      this.#reject(message, notReadable(read.reason));
       this.#keep(message, done);
       return;
     }
     const { kept, reason } = this.#services.withinRetention(accountId, channel.retentionDays, read.points);
-    if (reason !== undefined)
-      this.#reject(message, { ...(kept.length > 0 ? storedInPart : notReadable), details: [{ message: reason }] });
+    if (reason !== undefined) this.#reject(message, kept.length > 0 ? storedInPart(reason) : notReadable(reason));
     if (kept.length === 0) {
       this.#keep(message, done);
       return;
@@ -340,8 +341,7 @@ export class Ingest {
     const { packet, route } = message;
     const { accountId, deviceId } = route;
     if (packet.payload.length > longestLogEntry) {
-      const details = [{ message: `a log entry has at most ${longestLogEntry} bytes` }];
-      this.#reject(message, { ...notReadable, details });
+      this.#reject(message, notReadable(`a log entry has at most ${longestLogEntry} bytes`));
       this.#keep(message, done);
       return;
     }
@@ -405,7 +405,7 @@ export class Ingest {
     log[isRefused ? 'debug' : 'error']({ err: error, topic: packet.topic, ...cause }, 'a message could not be stored');
     const refused = once(() => settled(new Error('not stored', { cause: error })));
     try {
-      this.#reject(message, isRefused ? { ...notStored, details: [{ message: error.message }] } : notStored, refused);
+      this.#reject(message, isRefused ? noRoom(error.message) : notStored, refused);
     } catch (fault) {
       refused();
       throw fault;
@@ -429,7 +429,7 @@ export class Ingest {
       action: 'publish',
       topic: packet.topic,
       reason: reasonOf(rejection),
-      code: rejection.code,
+      code: failureOf(rejection.kind).code,
       address: client?.live?.address ?? caller?.address,
       clientId: client?.live?.clientId,
       principal: caller && refusedPrincipal(caller),

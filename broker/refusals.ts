@@ -216,7 +216,7 @@ export function refusedPrincipal({ kind, id }: Pick<Caller, 'kind' | 'id'>): Ref
 }
 
 /** A rejection in one line: its sentence, and what it says of details. */
-export function reasonOf({ message, details = [] }: Pick<Rejection, 'message'> & Partial<Rejection>): string {
+export function reasonOf({ message, details }: Rejection): string {
   const more = details.slice(0, 3).map((one) => (one.path ? `${one.path} ${one.message}` : one.message));
   return more.length > 0 ? `${message} (${more.join('; ')})` : message;
 }

@@ -1,4 +1,5 @@
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
+import { errorBody } from '../src/errors.js';
 import { formatTopic, parseTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming, LiveClient } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
@@ -78,8 +79,8 @@ export function silence(message: Incoming): void {
   message.retain = false;
 }
 
-function explanation({ topic, payload }: Incoming, { code, message, details }: Rejection): Buffer {
-  const said = JSON.stringify({ error: { code, message, details }, topic: topic.slice(0, repeatedTopic) });
+function explanation({ topic, payload }: Incoming, rejection: Rejection): Buffer {
+  const said = JSON.stringify({ error: errorBody(rejection), topic: topic.slice(0, repeatedTopic) });
   const state = topic.endsWith('/_set/fields') ? stateIn(payload) : undefined;
   return Buffer.from(state === undefined ? said : `${said.slice(0, -1)},"state":${state}}`);
 }

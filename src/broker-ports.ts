@@ -8,7 +8,7 @@ import type { Access, Caller } from './access.js';
 import type { Bridges } from './bridges/index.js';
 import type { Clock } from './clock.js';
 import type { Config } from './config.js';
-import type { Allowance } from './errors.js';
+import type { Allowance, Failure } from './errors.js';
 import { FairLanes, type Lane } from './fair-queue.js';
 import type { causeNow, onBehalfOf } from './log.js';
 import type { Position } from './positions.js';
@@ -155,12 +155,8 @@ export type CertificateCheck =
   | { result: 'wrong'; reason: string; deviceId?: string }
   | { result: 'refused'; reason: string; deviceId: string };
 
-/** What a refused message says on `_rejected`. */
-export interface Rejection {
-  code: number;
-  message: string;
-  details: Array<{ message: string; path?: string }>;
-}
+/** Why a message was refused or not stored; `errorBody` makes of it what `_rejected` says. */
+export type Rejection = Failure;
 
 /** Who has proven a password. */
 export interface ProvenCaller {

@@ -60,6 +60,23 @@ export interface ErrorDetail {
   [more: string]: unknown;
 }
 
+/** A failure that is told, not thrown. A PlatformError is one, too. */
+export interface Failure {
+  kind: FailureKind;
+  message: string;
+  details: ErrorDetail[];
+}
+
+/** A failure with the sentence of its kind, or with one that says more. */
+export function failure(kind: FailureKind, options: { message?: string; details?: ErrorDetail[] } = {}): Failure {
+  return { kind, message: options.message ?? failures[kind].message, details: options.details ?? [] };
+}
+
+/** A failure as the management family and MQTT show it. */
+export function errorBody({ kind, message, details }: Failure) {
+  return { code: failures[kind].code, message, details };
+}
+
 /** What is left of a limit: tries, and seconds until it begins anew. A limit of 0 is none. */
 export interface Allowance {
   limit: number;

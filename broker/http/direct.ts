@@ -8,6 +8,7 @@ import type {
   Published,
   Rejection,
 } from '../../src/broker-ports.js';
+import { failure, failureOf } from '../../src/errors.js';
 import type { BrokerCore, Incoming } from '../aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from '../authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from '../authorize.js';
@@ -137,7 +138,7 @@ export class DirectPublisher {
     this.#take(this.#refusedPerMinute, 'refusals_per_minute', caller);
     if (!device) return { delivered: false, rejection };
     const { topic } = packet;
-    const why = { reason: reasonOf(rejection), code: rejection.code };
+    const why = { reason: reasonOf(rejection), code: failureOf(rejection.kind).code };
     const by = { address: caller.address, principal: refusedPrincipal(caller) };
     this.#note(device.deviceId, { action: 'publish', topic, ...why, ...by });
     this.#parts.channels.reject(device, packet, rejection);
@@ -167,15 +168,9 @@ function toPacket({ topic, payload, qos, retain }: Direct): Incoming {
   return { cmd: 'publish', dup: false, topic, qos, retain, payload: payload.subarray() };
 }
 
-const loggedOut: Rejection = { code: 31, message: 'The token is invalid, expired or revoked.', details: [] };
-const payloadTooLarge: Rejection = {
-  code: 106,
+const loggedOut = failure('tokenInvalid');
+const payloadTooLarge = failure('tooLarge', {
   message: `${variableOf('max_payload_bytes')}: the payload is too large.`,
-  details: [],
-};
-const noControl: Rejection = {
-  code: 21,
-  message: 'Control topics are used over MQTT only.',
-  details: [],
-};
-const malformedTopic: Rejection = { code: 106, message: 'The topic is malformed.', details: [] };
+});
+const noControl = failure('forbidden', { message: 'Control topics are used over MQTT only.' });
+const malformedTopic = failure('invalid', { details: [{ path: 'topic', message: 'is malformed' }] });

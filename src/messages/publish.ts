@@ -3,11 +3,11 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Caller } from '../access.js';
-import type { ProofRefusal, ProvenCaller, Rejection } from '../broker-ports.js';
+import type { ProofRefusal, ProvenCaller } from '../broker-ports.js';
 import type { Config } from '../config.js';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
-import { type FailureKind, invalid, PlatformError, tooLarge } from '../errors.js';
+import { errorBody, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { idempotentPosts } from '../http/idempotency.js';
 import { requestRate, requireCaller } from '../identity/sessions/authentication.js';
@@ -83,9 +83,8 @@ function mountPublish(scope: App, ctx: Context, hide: boolean): void {
       const topic = request.params['*'];
       const message = { topic, payload, qos: qos as 0 | 1 | 2, retain };
       const { delivered, rejection } = await ctx.broker.publish(caller, message);
-      if (delivered) return { success: true as const, ...(rejection && { rejection }) };
-      if (maxPayloadBytes > 0 && payload.length > maxPayloadBytes) throw tooLarge(sizeLimit);
-      throw rejection ? refusalOf(rejection) : new PlatformError('server');
+      if (!delivered) throw new PlatformError(rejection?.kind ?? 'server', rejection);
+      return { success: true as const, ...(rejection && { rejection: errorBody(rejection) }) };
     },
   );
 }
@@ -135,19 +134,4 @@ export function standing(caller: Caller, proven: ProvenCaller | undefined): Call
   if (!current) throw new PlatformError('badCredentials');
   const { sessionId, address } = caller;
   return { ...current, ...(sessionId !== undefined && { sessionId }), ...(address !== undefined && { address }) };
-}
-
-const kinds: Record<number, FailureKind> = {
-  100: 'notFound',
-  102: 'unknownReference',
-  107: 'deleted',
-  21: 'forbidden',
-  31: 'tokenInvalid',
-};
-
-/** What `_rejected` says, as an answer. */
-export function refusalOf({ code, message, details }: Rejection): PlatformError {
-  const kind = kinds[code];
-  if (kind) return new PlatformError(kind, { details });
-  return details.length > 0 ? new PlatformError('invalid', { message, details }) : invalid('topic', message);
 }

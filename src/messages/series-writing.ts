@@ -2,13 +2,13 @@
 import { Type } from 'typebox';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
-import { invalid, PlatformError } from '../errors.js';
+import { errorBody, invalid, PlatformError } from '../errors.js';
 import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { idempotentPosts } from '../http/idempotency.js';
 import { requireCaller } from '../identity/sessions/authentication.js';
 import { kindOf, type PayloadKind } from './payload-reader.js';
-import { payloadLimit, refusalOf, rejectionShape } from './publish.js';
+import { payloadLimit, rejectionShape } from './publish.js';
 import { findChannel } from './series-query.js';
 
 /** Text forms are told apart by what they say, as over MQTT; a float is taken from bytes only. */
@@ -87,6 +87,6 @@ async function writePoints(ctx: Context, caller: Caller, topic: string, payload:
     rejection,
     points = 0,
   } = await ctx.broker.publish(caller, { topic, payload, qos: 1, retain: false });
-  if (!delivered) throw rejection ? refusalOf(rejection) : new PlatformError('server');
-  return { success: true as const, count: points, ...(rejection && { rejection }) };
+  if (!delivered) throw new PlatformError(rejection?.kind ?? 'server', rejection);
+  return { success: true as const, count: points, ...(rejection && { rejection: errorBody(rejection) }) };
 }

@@ -6,6 +6,7 @@ import type { BrokerCore } from '../../broker/aedes-types.js';
 import { ControlTopics } from '../../broker/control.js';
 import { newLiveClient } from '../../broker/live-clients.js';
 import type { ControlService, Rejection } from '../../src/broker-ports.js';
+import { failure } from '../../src/errors.js';
 import { controlTopic } from '../../src/topics.js';
 import { connected, subscribed } from './conversation.js';
 import { fixture, rawConnected, sibling, stored } from './fixture.js';
@@ -101,7 +102,7 @@ t.test('the service answers control messages in order, and its errors never end 
   await Promise.resolve();
   t.same(said, ['one', 'two']);
   answers[1]?.(Promise.reject(new Error('broken')));
-  answers[0]?.({ code: 106, message: 'not CBOR', details: [] });
+  answers[0]?.(failure('invalid', { message: 'not CBOR' }));
   await once(done, 'both');
   t.same(order, [
     ['one', 'not CBOR'],

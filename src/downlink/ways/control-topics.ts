@@ -6,7 +6,7 @@ import type { Registry } from '../../../db/registry/index.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
 import type { Access } from '../../access.js';
 import type { Broker, ControlService, DeviceName, Rejection } from '../../broker-ports.js';
-import { PlatformError } from '../../errors.js';
+import { failure, PlatformError } from '../../errors.js';
 import { type FirmwareFile, filesOf } from '../packages/files.js';
 import { currentDelivery, openDelivery, packageOf, type Report } from '../rollouts/deliveries.js';
 import type { FirmwareEngine, Listener } from '../rollouts/engine.js';
@@ -65,8 +65,7 @@ export class ControlMessages implements ControlService, Listener {
       return junk('msgtype must be 0, 2 or 4');
     } catch (error) {
       if (!(error instanceof PlatformError) || error.kind === 'server') throw error;
-      const { code, message: text, details } = error;
-      return { code, message: text, details };
+      return failure(error.kind, error);
     }
   }
 
@@ -237,5 +236,5 @@ function isWhole(value: unknown): value is number {
 }
 
 function junk(message: string): Rejection {
-  return { code: 106, message: 'The control message cannot be used.', details: [{ message }] };
+  return failure('invalid', { message: 'The control message cannot be used.', details: [{ message }] });
 }

@@ -2,7 +2,7 @@
 import type { Logger } from 'pino';
 import type { Access } from '../../access.js';
 import type { Broker, DeviceName, DownlinkService, Rejection } from '../../broker-ports.js';
-import { PlatformError } from '../../errors.js';
+import { failure, PlatformError } from '../../errors.js';
 import type { Commands } from '../commands/commands.js';
 import { readReply } from '../commands/replies.js';
 import type { FirmwareEngine, Listener } from '../rollouts/engine.js';
@@ -37,8 +37,7 @@ export class DownlinkMessages implements DownlinkService, Listener {
       return undefined;
     } catch (error) {
       if (!(error instanceof PlatformError) || error.kind === 'server') throw error;
-      const { code, message, details } = error;
-      return { code, message, details };
+      return failure(error.kind, error);
     }
   }
 

@@ -8,7 +8,7 @@ import type { Clock } from '../../clock.js';
 import type { Fields } from '../../entity/fields.js';
 import { findUnstorable, unstorable } from '../../entity/values.js';
 import { find } from '../../entity/verbs.js';
-import { PlatformError } from '../../errors.js';
+import { failure, PlatformError } from '../../errors.js';
 import type { Revocations } from '../../http/revocations.js';
 import { isNestedDeeply } from '../../json-size.js';
 import { type ShowContext, showDeviceState } from '../shapes.js';
@@ -43,8 +43,7 @@ export async function setState(
     return undefined;
   } catch (error) {
     if (!(error instanceof PlatformError)) throw error;
-    const { code, message, details } = error;
-    return { code, message, details };
+    return failure(error.kind, error);
   }
 }
 
