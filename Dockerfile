@@ -10,6 +10,7 @@ COPY LICENSE build.mjs ./
 COPY src ./src
 COPY broker ./broker
 COPY db ./db
+COPY console ./console
 RUN node build.mjs --image /image
 
 FROM node:${NODE}

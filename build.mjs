@@ -3,10 +3,11 @@
  * modules one by one takes longer than all the rest of a start. Types are checked by `npm run types`, not here.
  * `node build.mjs` builds the product, `node build.mjs --tests` the tests and benchmarks too, and with
  * `--apart` each module by itself, with maps: slower, but stacks and coverage name lines of the sources.
+ * `node build.mjs --types` builds the program that writes the types of the API for the console.
  * `node build.mjs --image DIR` puts into DIR all that the service needs to run, and nothing else: the Dockerfile takes it.
  */
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { build } from 'esbuild';
@@ -43,7 +44,11 @@ const external = [
   '@seriousme/openapi-schema-validator',
   'argon2',
   'better-sqlite3',
+  'axe-core',
+  '@sparticuz/chromium',
   'esbuild',
+  'openapi-typescript',
+  'playwright-core',
   'tap',
 ];
 
@@ -106,6 +111,34 @@ function transform(entryPoints) {
   return build({ ...common, outdir: 'dist', entryPoints, sourcemap: true, logLevel: 'warning' });
 }
 
+/** The console: hashed files, and a page that names them. The server puts the prefix of headers into the page. */
+async function bundleConsole(outdir) {
+  const { metafile } = await build({
+    absWorkingDir: root,
+    entryPoints: ['console/app/main.tsx', 'console/app/style.css'],
+    outdir,
+    entryNames: '[name]-[hash]',
+    chunkNames: '[name]-[hash]',
+    bundle: true,
+    splitting: true,
+    minify: true,
+    format: 'esm',
+    platform: 'browser',
+    target: 'es2022',
+    jsx: 'automatic',
+    jsxImportSource: 'preact',
+    metafile: true,
+    logLevel: 'warning',
+  });
+  const files = Object.entries(metafile.outputs);
+  const fileOf = (entry) => basename(files.find(([, { entryPoint }]) => entryPoint === entry)[0]);
+  const page = readFileSync(join(root, 'console/app/index.html'), 'utf8')
+    .replace('main.js', fileOf('console/app/main.tsx'))
+    .replace('style.css', fileOf('console/app/style.css'));
+  writeFileSync(join(outdir, 'index.html'), page);
+  return metafile;
+}
+
 /** The product without the demo, and of the packages beside it the files that run. What is missing shows in test/operations. */
 async function makeImage(directory) {
   // Never emptied: whoever mistypes it would lose what is there, this repository even.
@@ -131,7 +164,9 @@ async function makeImage(directory) {
   });
   const loaded = packagesOf(theirs.metafile);
   for (const [place, modules] of loaded) copyPackage(place, modules, directory);
-  writeFileSync(join(directory, 'LICENSES.txt'), licences([...packagesOf(ours.metafile).keys(), ...loaded.keys()]));
+  const page = await bundleConsole(join(directory, 'dist/console'));
+  const packages = [ours.metafile, page].flatMap((one) => [...packagesOf(one).keys()]);
+  writeFileSync(join(directory, 'LICENSES.txt'), licences([...packages, ...loaded.keys()]));
 }
 
 /** Where the packages lie whose modules have been read, with those modules. */
@@ -169,16 +204,27 @@ function licences(places) {
 }
 
 const { values: asked } = parseArgs({
-  options: { tests: { type: 'boolean' }, apart: { type: 'boolean' }, image: { type: 'string' } },
+  options: {
+    tests: { type: 'boolean' },
+    apart: { type: 'boolean' },
+    types: { type: 'boolean' },
+    image: { type: 'string' },
+  },
 });
 if (asked.image !== undefined) await makeImage(asked.image);
+else if (asked.types)
+  await bundle(['console/document.ts'], { outdir: 'dist/types', chunks: 'chunks', sourcemap: false });
 else {
   rmSync(`${root}/dist`, { recursive: true, force: true });
   if (asked.apart)
     await transform(['src', 'broker', 'db', 'demo', 'bench', 'test'].map((folder) => `${folder}/**/*.ts`));
   else {
     const { metafile } = await bundle(product, { chunks: 'chunks', sourcemap: true });
-    writeFileSync(join(root, 'dist/LICENSES.txt'), licences(packagesOf(metafile).keys()));
+    const page = await bundleConsole(join(root, 'dist/console'));
+    writeFileSync(
+      join(root, 'dist/LICENSES.txt'),
+      licences([...packagesOf(metafile).keys(), ...packagesOf(page).keys()]),
+    );
   }
   // Each test process would read the maps, with tap, whether it needs them or not.
   if (asked.tests && !asked.apart) await bundle(tests, { chunks: 'test/chunks', sourcemap: false, isProduct: false });

@@ -235,6 +235,11 @@ export class Access {
     return rights[caller.kind][kind]?.includes(action) ?? false;
   }
 
+  /** What this kind of caller may do at all, by kind of thing. */
+  rightsOf({ kind }: Caller): Partial<Record<EntityKind, Action[]>> {
+    return Object.fromEntries(Object.entries(rights[kind]).map(([entity, actions]) => [entity, [...actions]]));
+  }
+
   /** @throws PlatformError 403 with 21 when the caller may not do this at all. */
   demand(caller: Caller, action: Action, kind: EntityKind): void {
     if (!this.may(caller, action, kind)) throw new PlatformError('forbidden');

@@ -3,6 +3,7 @@ import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import type { Config } from './config.js';
 import type { CreatedAccount } from './registry/accounts.js';
+import { mosquittoLine, npxLine } from './registry/devices/connect-lines.js';
 import type { Server } from './server.js';
 
 /** The account that the first start has created. A generated password is shown only here. */
@@ -40,7 +41,17 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
   const login = JSON.stringify({ accountId, emailAddress: adminEmail, password: '' }).replace('""', `"${secret}"`);
   const name = config.tls ? nameIn(config.tls.cert, host) : host;
   const certified = config.tls ? url.replace(`//${host}:`, `//${name}:`) : url;
-  const device = `-h ${name} -p ${mqtts ?? mqttPort} -i my-device -u $DEVICE -P $SECRET`;
+  const message = {
+    host: name,
+    port: mqtts ?? mqttPort,
+    tls: mqtts !== undefined,
+    url: certified,
+    clientId: 'my-device',
+    username: '$DEVICE',
+    secret: '$SECRET',
+    topic: '$TOPIC',
+    payload: ',temperature,21.5,',
+  };
   const api = `${certified}/api/v1`;
   const json = `-H 'Content-Type: application/json'`;
   const auth = `-H "Authorization: Bearer $TOKEN" ${json}`;
@@ -65,17 +76,12 @@ export function greeting({ url: listening, mqttPort, ctx, firstAccount }: Server
     '3. Publish, with either of these, and read it back:',
     '',
     `TOPIC=${config.topicRoot}/$ACCOUNT/d/$DEVICE/readings`,
-    `mosquitto_pub ${mqtts === undefined ? '' : `${trustedByMosquitto} `}${device} ${message}`,
-    `npx --yes mqtt@5 pub ${mqtts === undefined ? '' : '-C mqtts '}${device} ${message}`,
+    mosquittoLine(message),
+    npxLine(message),
     `curl -sS ${certified}/api/v4/data/$TOPIC ${auth}; echo`,
   );
   return `${lines.join('\n')}\n`;
 }
-
-const message = `-q 1 -t $TOPIC -m ',temperature,21.5,'`;
-/** The file of `trusting`, or the certificates of the system. */
-// biome-ignore lint/suspicious/noTemplateCurlyInString: a variable of the shell
-const trustedByMosquitto = '--cafile "${CURL_CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}"';
 
 /** How a board on the local network gets in. */
 function reachFrom(host: string, port: number): string {

@@ -122,7 +122,6 @@ export async function documentation(app: App, { access }: { access: Access }): P
     // The pages are served as they are reached, and ask nobody else.
     transformStaticCSP: (header) => header.replace(/upgrade-insecure-requests;?|validator\.swagger\.io/g, ''),
   });
-  app.get('/', { schema: { hide: true } }, (_, reply) => reply.redirect('/docs/'));
   let document: Constant | undefined;
   app.get('/openapi.json', { schema: { hide: true } }, (_, reply) => {
     document ??= makeConstant(JSON.stringify(nameComponents(app.swagger())));

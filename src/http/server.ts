@@ -36,6 +36,7 @@ import { applicationRoutes } from '../identity/applications.js';
 import { emailAddressRoutes, emailConfirmationRoutes } from '../identity/email-address.js';
 import { identityProviderRoutes } from '../identity/federation/providers.js';
 import { federationRoutes } from '../identity/federation/routes.js';
+import { meRoutes } from '../identity/me.js';
 import { mfaRoutes } from '../identity/mfa/enrolment.js';
 import { mfaLoginRoutes } from '../identity/mfa/login.js';
 import { profileRoutes } from '../identity/profile.js';
@@ -43,6 +44,7 @@ import { passwordChangeRoutes, passwordResetRoutes } from '../identity/secrets/p
 import { requireAppToken, requireCaller } from '../identity/sessions/authentication.js';
 import { loginRoutes } from '../identity/sessions/login.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from '../identity/sessions/routes.js';
+import { signInRoutes } from '../identity/sign-in.js';
 import { registrationRoutes, userRoutes } from '../identity/users.js';
 import { isNestedDeeply } from '../json-size.js';
 import { onBehalfOf } from '../log.js';
@@ -63,6 +65,7 @@ import { associationRoutes } from '../registry/credentials/association.js';
 import { credentialRoutes } from '../registry/credentials/credentials.js';
 import { replacementRoutes } from '../registry/credentials/replacement.js';
 import { customFieldRoutes } from '../registry/custom-fields.js';
+import { connectivityRoutes } from '../registry/devices/connectivity.js';
 import { deviceRoutes } from '../registry/devices/devices.js';
 import { refusalRoutes } from '../registry/devices/refusals.js';
 import { endUserRoutes } from '../registry/end-users.js';
@@ -71,6 +74,7 @@ import { permissionRoutes } from '../registry/permissions.js';
 import { templateRoutes } from '../registry/templates.js';
 import type { App } from './app.js';
 import { batchRoutes } from './batch.js';
+import { consoleRoutes } from './console.js';
 import { keepReserve } from './disk-reserve.js';
 import { healthRoutes } from './health.js';
 import { idempotentPosts } from './idempotency.js';
@@ -189,6 +193,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   metricsRoutes(app, ctx, traffic);
   healthRoutes(app, ctx);
   pageRoutes(app);
+  await consoleRoutes(app);
   await app.register(
     async (scope) => {
       for (const mount of [
@@ -196,6 +201,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         mfaLoginRoutes,
         validationRoutes,
         federationRoutes,
+        signInRoutes,
         passwordChangeRoutes,
         emailConfirmationRoutes,
       ])
@@ -221,9 +227,11 @@ export async function buildHttp(ctx: Context): Promise<App> {
       sessionRoutes(behind, ctx);
       for (const mount of [
         profileRoutes,
+        meRoutes,
         emailAddressRoutes,
         userRoutes,
         deviceRoutes,
+        connectivityRoutes,
         endUserRoutes,
         organizationRoutes,
         templateRoutes,

@@ -41,6 +41,10 @@ const withoutIds: Record<string, string> = {
   'GET /api/v1/firmware/offer': 'of the device that proves its secret, in test/downlink/rollouts.test.ts',
   'POST /api/v1/firmware/status': 'the same',
   'GET /api/v1/firmware/files/{sha256}': 'the signature or the secret decides, in test/downlink/rollouts.test.ts',
+  'GET /api/v1/profile/me': 'of the caller itself, in test/identity/me.test.ts',
+  'GET /api/v1/auth/default-account': 'the id of an only account, in test/identity/me.test.ts',
+  'GET /api/v1/auth/login-providers': 'names that the sign-in page shows, in test/identity/me.test.ts',
+  'POST /api/v1/auth/forgot-password': 'answers the same for everybody, in test/identity/me.test.ts',
   'POST /api/v1/batch': 'the last test below sends the whole table through it',
 };
 
@@ -229,6 +233,8 @@ const table = `
   GET /api/v1/provisioning/verifications            | query deviceId: device                          | none    | 403/21  | 403/21
   GET /api/v1/devices/{id}/logs                     | path id: device                                 | 404/100 | 404/100 | 403/21
   POST /api/v1/devices/{id}/logs                    | path id: device                                 | 404/100 | 403/21  | 403/21
+  GET /api/v1/devices/{id}/connectivity             | path id: device                                 | 404/100 | 404/100 | 403/21
+  GET /api/v1/devices/counts                        | query accountId: account                        | 404/100 | 404/100 | 403/21
   GET /api/v1/devices/{id}/refusals                 | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v4/data/{topic}                          | path topic: topic                               | 404/100 | 404/100 | 403/21
   POST /api/v4/data/{topic}                         | path topic: topic                               | 404/100 | 404/100 | 403/21
@@ -298,6 +304,7 @@ const ofStations: Record<string, string> = {
   'GET /api/v1/devices, query deviceTemplateId: deviceTemplate': 'none',
   'GET /api/v1/devices, query organizationId: organization': 'none',
   'GET /api/v1/devices/{id}, path id: device': '404/100',
+  'GET /api/v1/devices/{id}/connectivity, path id: device': '404/100',
   'POST /api/v1/access/mqtt-credentials, body accountId: account': '404/100',
   'POST /api/v1/access/mqtt-credentials, body entityId: device': '400/102',
   'POST /api/v1/access/mqtt-credentials, body entityId: endUser': '400/102',
@@ -323,6 +330,7 @@ const ofSessions = [
   'POST /api/v1/sessions/renew-session',
   'POST /api/v1/sessions/logout',
   'POST /api/v1/batch',
+  'GET /api/v1/profile/me',
   'GET /api/v1/provisioning/addresses',
 ];
 /** Bodies of endpoints without an id of anything that is stored. */
@@ -332,6 +340,7 @@ const plainBodies: Record<string, object> = {
   'PUT /api/v1/retention': { retentionDays: 1 },
   'POST /api/v1/firmware/status': { state: 'downloading' },
   'POST /api/v1/logs/search': { query: { bool: { must: [] } } },
+  'POST /api/v1/auth/forgot-password': { accountId: 'x', emailAddress: 'x@example.com' },
   'POST /api/v1/auth/create-user': { emailAddress: 'x@example.com', password: 'a fine long secret' },
 };
 

@@ -4,12 +4,20 @@ import type { Letter } from '../../src/emails/texts.js';
 
 export class Mailbox implements Mail {
   readonly letters: Letter[] = [];
+  readonly #waiting: (() => void)[] = [];
   /** What the mail server says instead of taking letters. */
   refusal: Error | undefined;
 
   async send(letter: Letter): Promise<void> {
     if (this.refusal) throw this.refusal;
     this.letters.push(letter);
+    for (const arrived of this.#waiting.splice(0)) arrived();
+  }
+
+  /** As `tokenTo`, once there is an email to the address. */
+  async nextTokenTo(address: string): Promise<string> {
+    while (this.to(address).length === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    return this.tokenTo(address);
   }
 
   /** Letters to an address, the oldest first. */

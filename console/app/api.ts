@@ -1,0 +1,83 @@
+/** The API client: types from our own OpenAPI document, the CSRF header, errors as one sentence, and a record of calls. */
+import { signal } from '@preact/signals';
+import createClient, { type Middleware } from 'openapi-fetch';
+import type { paths } from '../api-types.js';
+import { texts } from '../texts.js';
+import { blankSecrets, recordCall } from './calls.js';
+
+export const headerPrefix = document.querySelector<HTMLMetaElement>('meta[name=header-prefix]')?.content ?? 'platform';
+const csrfKey = 'slipway-csrf';
+
+/** Whether the last request reached the service. */
+export const online = signal(true);
+/** Called when the session has ended. */
+export const sessionEnded = signal(0);
+
+export function keepCsrfToken(token: string | undefined): void {
+  if (token === undefined) localStorage.removeItem(csrfKey);
+  else localStorage.setItem(csrfKey, token);
+}
+
+/** What the API says of a failure: a sentence, what is wrong where, and the id of the request. */
+export class ApiError extends Error {
+  override name = 'ApiError';
+  readonly status: number;
+  readonly requestId: string;
+  readonly details: { path?: string; message?: string; [more: string]: unknown }[];
+
+  constructor(status: number, body: unknown, requestId: string) {
+    const said = body as {
+      message?: string;
+      error?: { message?: string; details?: ApiError['details'] } | string;
+      attributes?: { error?: string; details?: ApiError['details'] };
+    } | null;
+    const error = typeof said?.error === 'object' ? said.error : undefined;
+    const plain = status === 401 ? (said?.attributes?.error ?? said?.message) : said?.message;
+    super(error?.message ?? plain ?? texts.failed);
+    this.status = status;
+    this.requestId = requestId;
+    this.details = error?.details ?? said?.attributes?.details ?? [];
+  }
+}
+
+const recording: Middleware = {
+  onRequest({ request }) {
+    const csrf = localStorage.getItem(csrfKey);
+    if (csrf !== null && request.method !== 'GET') request.headers.set(`${headerPrefix}-csrf-token`, csrf);
+    return request;
+  },
+  onError() {
+    online.value = false;
+    return new Error(texts.unreachable);
+  },
+};
+
+async function recordedFetch(request: Request): Promise<Response> {
+  const isText = /json|csv/.test(request.headers.get('content-type') ?? '');
+  const requestBody = isText ? await request.clone().text() : '';
+  const response = await fetch(request);
+  online.value = true;
+  const type = response.headers.get('content-type') ?? '';
+  const answer = type.includes('json') ? await response.clone().text() : '';
+  recordCall({
+    method: request.method,
+    url: request.url,
+    requestBody: blankSecrets(requestBody),
+    status: response.status,
+    answer: blankSecrets(answer),
+    requestId: response.headers.get('x-request-id') ?? '',
+  });
+  return response;
+}
+
+export const api = createClient<paths>({ baseUrl: location.origin, fetch: recordedFetch });
+api.use(recording);
+
+/** The data of an answer. @throws ApiError */
+export async function done<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
+  const { data, error, response } = await answer;
+  if (response.ok) return data as T;
+  const requestId = response.headers.get('x-request-id') ?? '';
+  if (response.status === 401 && !response.url.includes('/auth/')) sessionEnded.value += 1;
+  throw new ApiError(response.status, error, requestId);
+}

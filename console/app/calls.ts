@@ -1,0 +1,42 @@
+/** What the page has asked the API, for "Show the call". Secrets are blanked before anything is kept. */
+import { signal } from '@preact/signals';
+
+export interface Call {
+  method: string;
+  url: string;
+  requestBody: string;
+  status: number;
+  answer: string;
+  requestId: string;
+}
+
+const maxCalls = 20;
+const longestText = 4000;
+const secretNames =
+  /^(password|oldPassword|newPassword|idmUserPassword|secret|clientSecret|jwt|csrfToken|appToken|mfaToken|token|code|codes|recoveryCodes|associationCode|otpauthUrl|passwordResetToken|resetToken)$/;
+
+export const calls = signal<readonly Call[]>([]);
+
+export function recordCall(call: Call): void {
+  calls.value = [call, ...calls.value].slice(0, maxCalls);
+}
+
+/** A JSON text without its secrets; long ones are cut. */
+export function blankSecrets(text: string): string {
+  if (text === '') return '';
+  try {
+    const blanked: unknown = JSON.parse(text, (name, value: unknown) =>
+      secretNames.test(name) && typeof value === 'string' ? '•••' : value,
+    );
+    return JSON.stringify(blanked, null, 2).slice(0, longestText);
+  } catch {
+    return text.slice(0, longestText);
+  }
+}
+
+/** The call as a command to paste; TOKEN stands for the token. */
+export function curlOf({ method, url, requestBody }: Call): string {
+  const body =
+    requestBody === '' ? '' : ` \\\n  -H 'Content-Type: application/json' -d '${requestBody.replaceAll("'", "'\\''")}'`;
+  return `curl -X ${method} '${url}' \\\n  -H "Authorization: Bearer $TOKEN"${body}`;
+}

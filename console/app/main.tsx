@@ -1,0 +1,26 @@
+/** Starts the console: who is signed in decides what is shown. */
+import { render } from 'preact';
+import { Router } from 'wouter-preact';
+import { Toasts } from '../parts/toast.js';
+import { takeFederatedLogin } from '../sign-in/federated.js';
+import { SignIn } from '../sign-in/sign-in.js';
+import { texts } from '../texts.js';
+import { resume, state } from './session.js';
+import { Shell } from './shell.js';
+
+function App() {
+  if (state.value === 'starting') return <p class="empty">{texts.loading}</p>;
+  return (
+    <Router base="/console">
+      {state.value === 'in' ? <Shell /> : <SignIn />}
+      <Toasts />
+    </Router>
+  );
+}
+
+const root = document.getElementById('app');
+if (root) render(<App />, root);
+takeFederatedLogin();
+resume().catch(() => {
+  state.value = 'out';
+});

@@ -1,0 +1,150 @@
+/** The frame around every place: navigation, who is signed in, notices. */
+import { lazy, Suspense } from 'preact/compat';
+import { useEffect, useState } from 'preact/hooks';
+import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
+import { api, done, online } from '../app/api.js';
+import { Icon, type IconName } from '../parts/icons.js';
+import { useLoad } from '../parts/load.js';
+import { failed } from '../parts/toast.js';
+import { texts } from '../texts.js';
+import { Keys } from './keys.js';
+import { accountId, can, me, renew, resume, signOut } from './session.js';
+
+const FirstDevice = lazy(async () => (await import('../first-device/first-device.js')).FirstDevice);
+const Devices = lazy(async () => (await import('../devices/devices.js')).Devices);
+const Device = lazy(async () => (await import('../device/device.js')).Device);
+const Organizations = lazy(async () => (await import('../organizations/organizations.js')).Organizations);
+const People = lazy(async () => (await import('../people/people.js')).People);
+const Products = lazy(async () => (await import('../products/products.js')).Products);
+const Factory = lazy(async () => (await import('../factory/factory.js')).Factory);
+const Firmware = lazy(async () => (await import('../firmware/firmware.js')).Firmware);
+const Programs = lazy(async () => (await import('../programs/programs.js')).Programs);
+const Trash = lazy(async () => (await import('../trash/trash.js')).Trash);
+const Account = lazy(async () => (await import('../account/account.js')).Account);
+
+/** Places, and the right without which one is not shown. */
+const places: readonly { path: string; icon: IconName; name: keyof typeof texts.places; shown: () => boolean }[] = [
+  { path: '/first-device', icon: 'start', name: 'firstDevice', shown: () => can('create', 'device') },
+  { path: '/devices', icon: 'devices', name: 'devices', shown: () => can('read', 'device') },
+  { path: '/organizations', icon: 'organizations', name: 'organizations', shown: () => can('read', 'organization') },
+  { path: '/people', icon: 'people', name: 'people', shown: () => can('read', 'endUser') },
+  { path: '/products', icon: 'products', name: 'products', shown: () => can('read', 'deviceTemplate') },
+  { path: '/factory', icon: 'factory', name: 'factory', shown: () => can('read', 'job') },
+  { path: '/firmware', icon: 'firmware', name: 'firmware', shown: () => can('read', 'firmwarePackage') },
+  { path: '/programs', icon: 'programs', name: 'programs', shown: () => can('read', 'application') },
+  { path: '/trash', icon: 'trash', name: 'trash', shown: () => can('delete', 'device') },
+  { path: '/account', icon: 'account', name: 'account', shown: () => true },
+];
+
+export function Shell() {
+  const [path] = useLocation();
+  const [open, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [path]);
+  return (
+    <>
+      <a class="skip" href="#main">
+        {texts.skip}
+      </a>
+      {!online.value && <Offline />}
+      <Ending />
+      <div class="shell">
+        <div class={open ? 'side open' : 'side'}>
+          <div class="top">
+            <Link class="brand" href="/">
+              <Icon name="slipway" /> Slipway
+            </Link>
+            <button type="button" class="menu" aria-expanded={open} onClick={() => setOpen(!open)}>
+              <Icon name="menu" /> {texts.menu}
+            </button>
+          </div>
+          <nav aria-label={texts.menu}>
+            {places
+              .filter(({ shown }) => shown())
+              .map(({ path: to, icon, name }) => (
+                <Link key={to} href={to} aria-current={path.startsWith(to) ? 'page' : undefined}>
+                  <Icon name={icon} /> {texts.places[name]}
+                </Link>
+              ))}
+          </nav>
+          <div class="who">
+            {me.value?.emailAddress}
+            <br />
+            {me.value?.accountName}
+            <br />
+            <button type="button" onClick={() => signOut()}>
+              {texts.signOut}
+            </button>
+          </div>
+        </div>
+        <main id="main" tabIndex={-1}>
+          <Suspense fallback={<p class="empty">{texts.loading}</p>}>
+            <Switch>
+              <Route path="/" component={Home} />
+              <Route path="/first-device" component={FirstDevice} />
+              <Route path="/devices" component={Devices} />
+              <Route path="/devices/:id/:tab?">{({ id, tab }) => <Device key={id} id={id} tab={tab ?? ''} />}</Route>
+              <Route path="/organizations" component={Organizations} />
+              <Route path="/people/:tab?">{({ tab }) => <People tab={tab ?? ''} />}</Route>
+              <Route path="/products/:id?">{({ id }) => <Products id={id} />}</Route>
+              <Route path="/factory/:id?">{({ id }) => <Factory id={id} />}</Route>
+              <Route path="/firmware/:tab?">{({ tab }) => <Firmware tab={tab ?? ''} />}</Route>
+              <Route path="/programs/:tab?">{({ tab }) => <Programs tab={tab ?? ''} />}</Route>
+              <Route path="/trash/:tab?">{({ tab }) => <Trash tab={tab ?? ''} />}</Route>
+              <Route path="/account" component={Account} />
+              <Route>
+                <h1>{texts.noSuchPlace}</h1>
+              </Route>
+            </Switch>
+          </Suspense>
+        </main>
+      </div>
+      <Keys />
+    </>
+  );
+}
+
+/** A new account sees the first device, every other its devices. */
+function Home() {
+  const { data, error } = useLoad(
+    () => done(api.GET('/api/v1/devices/counts', { params: { query: { accountId: accountId.value } } })),
+    [],
+  );
+  if (error || !can('create', 'device'))
+    return <Redirect to={can('read', 'device') ? '/devices' : '/account'} replace />;
+  if (!data) return <p class="empty">{texts.loading}</p>;
+  return <Redirect to={data.counts.total === 0 ? '/first-device' : '/devices'} replace />;
+}
+
+/** A lost connection shows itself, and is tried again until it is back. */
+function Offline() {
+  useEffect(() => {
+    const timer = setInterval(() => resume().catch(() => {}), 3000);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <div class="offline" role="status">
+      {texts.offline}
+    </div>
+  );
+}
+
+const noticeBefore = 5 * 60_000;
+
+/** Says five minutes before that the session ends, and renews it. */
+function Ending() {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 15_000);
+    return () => clearInterval(timer);
+  }, []);
+  const left = Date.parse(me.value?.sessionExpires ?? '') - now;
+  if (!(left < noticeBefore)) return null;
+  return (
+    <div class="offline" role="status">
+      {texts.ending(Math.max(1, Math.ceil(left / 60_000)))}{' '}
+      <button type="button" onClick={() => renew().catch(failed)}>
+        {texts.stay}
+      </button>
+    </div>
+  );
+}

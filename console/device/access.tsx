@@ -1,0 +1,213 @@
+/** How a device gets in: its secret, certificates, the code with which it is claimed, other hardware, proof that it works. */
+import { useState } from 'preact/hooks';
+import { api, done } from '../app/api.js';
+import { accountId, can } from '../app/session.js';
+import { Code } from '../parts/code.js';
+import { Confirm, Dialog } from '../parts/dialog.js';
+import { Act, Field, Form, Select, TextArea, type Values } from '../parts/form.js';
+import { Listing, pageSize } from '../parts/listing.js';
+import { Time } from '../parts/page.js';
+import { QrCode } from '../parts/qr.js';
+import { failed, toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+import type { DeviceRow } from './row.js';
+
+const words = texts.device;
+
+export function Access({ device, onChanged }: { device: DeviceRow; onChanged: () => void }) {
+  return (
+    <div class="grid">
+      <Secret device={device} onChanged={onChanged} />
+      {can('create', 'associationCode') && <Association device={device} />}
+      {can('create', 'verification') && <Verify id={device.id} />}
+      {can('read', 'permission') && <Explain id={device.id} />}
+      {can('create', 'replacement') && <Replace device={device} onChanged={onChanged} />}
+      {can('read', 'mqttCertificate') && <Certificates id={device.id} />}
+    </div>
+  );
+}
+
+function Secret({ device: { id, serialNumber }, onChanged }: { device: DeviceRow; onChanged: () => void }) {
+  const [asking, setAsking] = useState(false);
+  const [secret, setSecret] = useState<string>();
+  const make = async () => {
+    const body = { accountId: accountId.value, entityId: id, entityType: 'device' as const };
+    const { mqttCredential } = await done(api.POST('/api/v1/access/mqtt-credentials', { body }));
+    setSecret(mqttCredential.secret);
+    onChanged();
+  };
+  if (!can('create', 'associationCode')) return null;
+  return (
+    <section class="panel">
+      <h2>{words.secret}</h2>
+      {secret ? (
+        <>
+          <p class="note warn">{texts.firstDevice.secretOnce}</p>
+          <Code label={words.secret} text={secret} />
+        </>
+      ) : (
+        <p>{words.secretHint}</p>
+      )}
+      <button type="button" onClick={() => setAsking(true)}>
+        {words.newSecret}
+      </button>
+      {asking && (
+        <Confirm
+          title={words.newSecretOf(serialNumber)}
+          says={words.newSecretSays}
+          verb={words.newSecret}
+          run={make}
+          onClose={() => setAsking(false)}
+        />
+      )}
+    </section>
+  );
+}
+
+function Association({ device: { id, serialNumber } }: { device: DeviceRow }) {
+  const [label, setLabel] = useState<{ code: string; url: string }>();
+  const make = async () => {
+    const { associationCode } = await done(
+      api.POST('/api/v1/association/create-association-code', { body: { deviceId: id } }),
+    );
+    const { provisioning } = await done(api.GET('/api/v1/provisioning/addresses'));
+    const url = new URL(provisioning.claimUrl);
+    url.searchParams.set('code', associationCode);
+    url.searchParams.set('account', accountId.value);
+    setLabel({ code: associationCode, url: url.href });
+  };
+  return (
+    <section class="panel">
+      <h2>{words.association}</h2>
+      <p>{words.associationHint}</p>
+      {label && (
+        <figure class="stack">
+          <QrCode text={label.url} label={words.qr} />
+          <figcaption>
+            <b>{serialNumber}</b> <code>{label.code}</code>
+          </figcaption>
+        </figure>
+      )}
+      <Act label={words.makeCode} act={make} onError={failed} />
+    </section>
+  );
+}
+
+function Verify({ id }: { id: string }) {
+  const [said, setSaid] = useState('');
+  const verify = async () => {
+    const { verification } = await done(
+      api.POST('/api/v1/provisioning/verify', { body: { deviceId: id, timeoutSeconds: 10 } }),
+    );
+    setSaid(verification.passed ? words.verified : words.notVerified(verification.connected, verification.published));
+  };
+  return (
+    <section class="panel">
+      <h2>{words.verify}</h2>
+      <p>{words.verifyHint}</p>
+      {said && (
+        <p class="note" role="status">
+          {said}
+        </p>
+      )}
+      <Act label={words.verify} act={verify} onError={failed} />
+    </section>
+  );
+}
+
+const principals = ['device', 'user', 'endUser', 'accountUser', 'application'] as const;
+const actions = ['read', 'update', 'delete'] as const;
+
+function Explain({ id }: { id: string }) {
+  const [said, setSaid] = useState<{ allowed: boolean; rule: string }>();
+  const ask = async (values: Values) => {
+    const principal = { type: values.type as 'user', id: values.id ?? '' };
+    const entity = { type: 'device' as const, id };
+    setSaid(
+      await done(
+        api.POST('/api/v1/permissions/explain', { body: { principal, action: values.action as 'read', entity } }),
+      ),
+    );
+  };
+  return (
+    <section class="panel">
+      <h2>{words.explain}</h2>
+      <Form save={ask} verb={words.ask}>
+        <Select label={words.principal} name="type" options={principals.map((one) => [one, one] as const)} />
+        <Field label={words.principalId} name="id" required />
+        <Select label={words.action} name="action" options={actions.map((one) => [one, one] as const)} />
+      </Form>
+      {said && (
+        <p class={said.allowed ? 'note good' : 'note bad'} role="status">
+          {words.explained(said.allowed, said.rule)}
+        </p>
+      )}
+    </section>
+  );
+}
+
+function Replace({ device, onChanged }: { device: DeviceRow; onChanged: () => void }) {
+  const [secret, setSecret] = useState<string>();
+  const replace = async ({ serialNumber = '' }: Values) => {
+    const params = { path: { id: device.id }, header: { etag: device.version } };
+    const answer = await done(api.POST('/api/v1/devices/{id}/replace', { params, body: { serialNumber } }));
+    setSecret(answer.mqttCredential.secret);
+    onChanged();
+  };
+  return (
+    <section class="panel">
+      <h2>{words.replace}</h2>
+      <p>{words.replaceHint}</p>
+      {secret && <Code label={words.secret} text={secret} />}
+      <Form save={replace} verb={words.replace} danger>
+        <Field label={words.newSerial} name="serialNumber" required />
+      </Form>
+    </section>
+  );
+}
+
+function Certificates({ id }: { id: string }) {
+  const [adding, setAdding] = useState(false);
+  const [round, setRound] = useState(0);
+  const add = async ({ certificate = '' }: Values) => {
+    const body = { accountId: accountId.value, entityId: id, entityType: 'device', certificate } as never;
+    await done(api.POST('/api/v1/access/mqtt-certificates', { body }));
+    toast(texts.saved);
+    setAdding(false);
+    setRound(round + 1);
+  };
+  return (
+    <section class="panel">
+      <h2>{words.certificates}</h2>
+      <Listing
+        label={words.certificates}
+        on={[round]}
+        load={async (page) =>
+          (
+            await done(
+              api.GET('/api/v1/access/mqtt-certificates', {
+                params: { query: { accountId: accountId.value, entityId: id, page, pageSize } as never },
+              }),
+            )
+          ).mqttCertificates
+        }
+        columns={[
+          { name: 'subject', label: words.subject, wrap: true, show: ({ subject }) => subject },
+          { name: 'validTo', label: words.validTo, show: ({ validTo }) => <Time iso={validTo} /> },
+        ]}
+        empty={<p>{words.noCertificates}</p>}
+      />
+      <p />
+      <button type="button" onClick={() => setAdding(true)}>
+        {words.addCertificate}
+      </button>
+      {adding && (
+        <Dialog title={words.addCertificate} onClose={() => setAdding(false)}>
+          <Form save={add} verb={texts.save} onCancel={() => setAdding(false)}>
+            <TextArea label="PEM" name="certificate" required />
+          </Form>
+        </Dialog>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,117 @@
+/** Messages as they come, and a message to publish. The list stays short however long the page is open. */
+import { useEffect, useState } from 'preact/hooks';
+import { api, done } from '../app/api.js';
+import { can } from '../app/session.js';
+import { Field, Form, Select, type Values } from '../parts/form.js';
+import { listen, type Message } from '../parts/live.js';
+import { useLoad } from '../parts/load.js';
+import { Badge } from '../parts/page.js';
+import { toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+import type { DeviceRow } from './row.js';
+
+const words = texts.device;
+const maxShown = 200;
+
+export function Live({ device }: { device: DeviceRow }) {
+  const { id } = device;
+  const [messages, setMessages] = useState<readonly (Message & { key: number })[]>([]);
+  const [open, setOpen] = useState(false);
+  const { data } = useLoad(
+    () => done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
+    [id],
+  );
+  const topics = data?.connectivity.topics ?? [];
+  const heard = topics.map(({ topic }) => topic).join(',');
+  useEffect(() => {
+    if (heard === '') return;
+    let key = 0;
+    const source = listen(
+      heard.split(','),
+      (message) => {
+        key += 1;
+        setMessages((before) => [{ ...message, key }, ...before].slice(0, maxShown));
+      },
+      setOpen,
+    );
+    return source.close;
+  }, [heard]);
+  const publish = async ({ topic = '', payload = '' }: Values) => {
+    await done(
+      api.POST('/api/v1/messaging/publish/{topic}', {
+        params: { path: { topic } },
+        body: payload as never,
+        bodySerializer: () => payload,
+        headers: { 'content-type': 'text/plain' },
+      }),
+    );
+    toast(words.published);
+  };
+  return (
+    <div class="grid">
+      <section class="panel">
+        <div class="row">
+          <h2>{words.live}</h2>
+          <Badge kind={open ? 'good' : 'warn'} text={open ? words.listening : words.connecting} />
+        </div>
+        {messages.length === 0 ? (
+          <p class="soft">{words.noMessages}</p>
+        ) : (
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, and has to by keyboard
+          <ul class="messages" tabIndex={0} aria-label={words.live}>
+            {messages.map(({ key, topic, payload, time }) => (
+              <li key={key}>
+                <span class="soft">{new Date(time).toLocaleTimeString()}</span>
+                <b>{topic.split('/d/')[1]?.slice(37) ?? topic}</b>
+                <code>{payload}</code>
+              </li>
+            ))}
+          </ul>
+        )}
+      </section>
+      <div class="stack">
+        {can('publish', 'device') && (
+          <section class="panel">
+            <h2>{words.publish}</h2>
+            <Form save={publish} verb={words.publishVerb}>
+              <Select
+                label={words.channel}
+                name="topic"
+                options={topics
+                  .filter(({ service, channel }) => !service || channel === '_set/fields')
+                  .map(({ topic, channel }) => [topic, channel] as const)}
+              />
+              <Field label={texts.message} name="payload" required defaultValue=",temperature,21.5," />
+            </Form>
+          </section>
+        )}
+        <section class="panel">
+          <h2>{words.connects}</h2>
+          <dl>
+            <dt>{texts.host}</dt>
+            <dd>
+              <code>
+                {data?.connectivity.host}:{data?.connectivity.port}
+              </code>{' '}
+              {data?.connectivity.tls ? 'TLS' : ''}
+            </dd>
+            <dt>{texts.username}</dt>
+            <dd>
+              <code>{id}</code>
+            </dd>
+            {topics
+              .filter(({ service }) => !service)
+              .map(({ topic, channel }) => (
+                <>
+                  <dt>{channel}</dt>
+                  <dd>
+                    <code>{topic}</code>
+                  </dd>
+                </>
+              ))}
+          </dl>
+        </section>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,81 @@
+/** What has been written down of a device: its log, what was refused, who changed what. */
+import { api, done } from '../app/api.js';
+import { Listing, pageSize } from '../parts/listing.js';
+import { Badge, Time } from '../parts/page.js';
+import { texts } from '../texts.js';
+
+const words = texts.device;
+const isBad = (severity: string) => ['emergency', 'alert', 'critical', 'error'].includes(severity);
+
+export function Log({ id }: { id: string }) {
+  return (
+    <Listing
+      label={words.tabs.log}
+      every={5000}
+      load={async (page) =>
+        (await done(api.GET('/api/v1/devices/{id}/logs', { params: { path: { id }, query: { page, pageSize } } }))).logs
+      }
+      columns={[
+        { name: 'time', label: texts.time, show: ({ sourceTimestamp }) => <Time iso={sourceTimestamp} /> },
+        {
+          name: 'severity',
+          label: words.severity,
+          show: ({ severity }) => (
+            <Badge kind={isBad(severity) ? 'bad' : severity === 'warn' ? 'warn' : undefined} text={severity} />
+          ),
+        },
+        { name: 'message', label: texts.message, wrap: true, show: ({ message }) => message },
+      ]}
+      empty={<p>{words.noLog}</p>}
+    />
+  );
+}
+
+export function Refusals({ id }: { id: string }) {
+  return (
+    <Listing
+      label={words.tabs.refusals}
+      every={5000}
+      load={async (page) => {
+        const query = { page, pageSize };
+        const { refusals } = await done(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query } }));
+        const results = refusals.results?.map((one, place) => ({ ...one, id: `${one.time}${place}` })) ?? [];
+        return { results, ...(refusals.meta && { meta: refusals.meta }) };
+      }}
+      columns={[
+        { name: 'time', label: texts.time, show: ({ time }) => <Time iso={time} /> },
+        { name: 'action', label: words.action, show: ({ action }) => <Badge kind="bad" text={action} /> },
+        { name: 'reason', label: words.reason, wrap: true, show: ({ reason }) => reason },
+        { name: 'do', label: words.whatToDo, wrap: true, show: ({ action }) => words.advice[action] },
+        { name: 'topic', label: words.topic, wrap: true, show: ({ topic }) => <code>{topic}</code> },
+      ]}
+      empty={<p>{words.noRefusals}</p>}
+    />
+  );
+}
+
+export function History({ id, accountId }: { id: string; accountId: string }) {
+  return (
+    <Listing
+      label={words.tabs.history}
+      load={async (page) =>
+        (
+          await done(
+            api.GET('/api/v1/audit', { params: { query: { accountId, targetId: id, page, pageSize } as never } }),
+          )
+        ).auditRecords
+      }
+      columns={[
+        { name: 'time', label: texts.time, show: ({ time }) => <Time iso={time} /> },
+        { name: 'event', label: words.event, show: ({ event }) => event },
+        {
+          name: 'outcome',
+          label: words.outcome,
+          show: ({ outcome }) => <Badge kind={outcome === 'success' ? 'good' : 'bad'} text={outcome} />,
+        },
+        { name: 'actor', label: words.actor, show: ({ actorId }) => <code>{actorId}</code> },
+      ]}
+      empty={<p>{words.noHistory}</p>}
+    />
+  );
+}

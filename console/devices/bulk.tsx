@@ -1,0 +1,129 @@
+/** Move, regenerate or delete many devices: first a dry run that says how many, then a job with a progress bar. */
+import { useEffect, useState } from 'preact/hooks';
+import { api, done } from '../app/api.js';
+import { accountId } from '../app/session.js';
+import { Dialog } from '../parts/dialog.js';
+import { ErrorNote, Form, type Values } from '../parts/form.js';
+import { Picker } from '../parts/picker.js';
+import { failed, toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+import type { DeviceFilter } from './query.js';
+
+const words = texts.bulk;
+type Action = 'move' | 'regenerate' | 'delete';
+export type Job = Awaited<ReturnType<typeof readJob>>;
+
+export async function readJob(id: string) {
+  return (await done(api.GET('/api/v1/provisioning/jobs/{id}', { params: { path: { id } } }))).job;
+}
+
+/** Follows a job to its end. */
+export async function finishJob(id: string, onProgress: (job: Job) => void): Promise<Job> {
+  for (;;) {
+    const job = await readJob(id);
+    onProgress(job);
+    if (job.state !== 'pending' && job.state !== 'running') return job;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+}
+
+export function Bulk({
+  selected,
+  filter,
+  count,
+  onDone,
+}: {
+  selected: ReadonlySet<string>;
+  filter: DeviceFilter;
+  count: number;
+  onDone: () => void;
+}) {
+  const [action, setAction] = useState<Action>();
+  const isFiltered = Object.keys(filter).length > 0;
+  const what = selected.size > 0 ? { ids: [...selected] } : { filter };
+  if (selected.size === 0 && !isFiltered) return <p class="soft small">{words.hint}</p>;
+  return (
+    <div class="row note">
+      <span>{selected.size > 0 ? words.selected(selected.size) : words.matching(count)}</span>
+      {(['move', 'regenerate', 'delete'] as const).map((one) => (
+        <button type="button" key={one} class={one === 'delete' ? 'danger' : undefined} onClick={() => setAction(one)}>
+          {words.verbs[one]}
+        </button>
+      ))}
+      {action && <Run action={action} what={what} onClose={() => setAction(undefined)} onDone={onDone} />}
+    </div>
+  );
+}
+
+function Run({
+  action,
+  what,
+  onClose,
+  onDone,
+}: {
+  action: Action;
+  what: { ids: string[] } | { filter: DeviceFilter };
+  onClose: () => void;
+  onDone: () => void;
+}) {
+  const [planned, setPlanned] = useState<{ job: Job; organizationId: string | null }>();
+  const [running, setRunning] = useState<Job>();
+  const start = async (organizationId: string | null, dryRun: boolean, onProgress: (job: Job) => void) => {
+    const body = { accountId: accountId.value, action, ...what, ...(action === 'move' && { organizationId }), dryRun };
+    const { job } = await done(api.POST('/api/v1/devices/jobs', { body }));
+    return finishJob(job.id, onProgress);
+  };
+  const plan = async ({ organizationId = null }: { organizationId?: string | null }) => {
+    setPlanned({ job: await start(organizationId, true, () => {}), organizationId });
+  };
+  const run = async () => {
+    const job = await start(planned?.organizationId ?? null, false, setRunning);
+    const undo = async () => {
+      await done(api.POST('/api/v1/devices/jobs/{id}/undo', { params: { path: { id: job.id } } }));
+      onDone();
+    };
+    toast(words.finished(job.done, job.failed), action === 'regenerate' ? undefined : undo);
+    onDone();
+    onClose();
+  };
+  return (
+    <Dialog title={words.titles[action]} onClose={onClose}>
+      {planned ? (
+        <>
+          <p class="note warn">
+            {words.would(planned.job.done)} {words.ends[action]}
+          </p>
+          {running && <Progress job={running} />}
+          <Form save={run} verb={words.verbs[action]} danger={action !== 'move'} onCancel={onClose} />
+        </>
+      ) : action === 'move' ? (
+        <Form save={(values: Values) => plan(values)} verb={words.dryRun} onCancel={onClose}>
+          <Picker kind="organization" label={texts.devices.organization} name="organizationId" none={texts.none} />
+        </Form>
+      ) : (
+        <Plan plan={plan} />
+      )}
+    </Dialog>
+  );
+}
+
+/** Nothing has to be asked first. */
+function Plan({ plan }: { plan: (values: object) => Promise<void> }) {
+  const [error, setError] = useState<unknown>();
+  useEffect(() => {
+    plan({}).catch((failure) => {
+      setError(failure);
+      failed(failure);
+    });
+  }, []);
+  return error ? <ErrorNote error={error} /> : <p>{words.counting}</p>;
+}
+
+export function Progress({ job }: { job: Job }) {
+  return (
+    <p>
+      <progress max={Math.max(1, job.total)} value={job.done + job.failed + job.skipped} aria-label={words.progress} />
+      <span class="small soft">{words.progressOf(job.done + job.failed + job.skipped, job.total)}</span>
+    </p>
+  );
+}

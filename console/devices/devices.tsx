@@ -1,0 +1,284 @@
+/** Devices: a table that reads one page at a time, with its search, filters, sort and page in the address. */
+import { useEffect, useState } from 'preact/hooks';
+import { useSearchParams } from 'wouter-preact';
+import { api, done } from '../app/api.js';
+import { accountId, can } from '../app/session.js';
+import { Dialog } from '../parts/dialog.js';
+import { Field, Form, Select, type Values } from '../parts/form.js';
+import { Icon } from '../parts/icons.js';
+import { useLoad } from '../parts/load.js';
+import { Badge, Page, Time } from '../parts/page.js';
+import { Picker, readOrganizations, readProducts } from '../parts/picker.js';
+import { type Column, Pager, type Sort, Table } from '../parts/table.js';
+import { toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+import { Bulk } from './bulk.js';
+import { exportDevices, Import } from './files.js';
+import { filterOf, type Row, readDevices, sizes } from './query.js';
+
+const words = texts.devices;
+const columnsKey = 'slipway-columns';
+
+function allColumns(names: { organizations: Map<string, string>; products: Map<string, string> }): Column<Row>[] {
+  return [
+    { name: 'serialNumber', label: words.serialNumber, sort: 'serialNumber', show: ({ serialNumber }) => serialNumber },
+    {
+      name: 'connected',
+      label: words.connected,
+      show: ({ connected }) => (
+        <Badge kind={connected ? 'good' : undefined} text={connected ? texts.online : texts.offlineShort} />
+      ),
+    },
+    {
+      name: 'provisioningState',
+      label: words.state,
+      sort: 'provisioningState',
+      show: (row) => <Badge text={row.provisioningState} />,
+    },
+    {
+      name: 'product',
+      label: words.product,
+      sort: 'deviceTemplateId',
+      show: ({ deviceTemplateId }) => names.products.get(deviceTemplateId) ?? '–',
+    },
+    {
+      name: 'organization',
+      label: words.organization,
+      sort: 'organizationId',
+      show: ({ organizationId }) => names.organizations.get(organizationId ?? '') ?? '–',
+    },
+    {
+      name: 'firmwareVersion',
+      label: words.firmware,
+      sort: 'firmwareVersion',
+      show: (row) => row.firmwareVersion ?? '–',
+    },
+    { name: 'lastConnected', label: words.lastConnected, show: ({ lastConnected }) => <Time iso={lastConnected} /> },
+    { name: 'created', label: texts.created, sort: 'created', show: ({ created }) => <Time iso={created} /> },
+  ];
+}
+
+const usual = ['serialNumber', 'connected', 'provisioningState', 'product', 'organization', 'lastConnected'];
+
+export function Devices() {
+  const [search, setSearch] = useSearchParams();
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [open, setOpen] = useState<'new' | 'import' | 'columns' | undefined>();
+  const [shown, setShown] = useState<string[]>(() => JSON.parse(localStorage.getItem(columnsKey) ?? 'null') ?? usual);
+  const filter = filterOf(search);
+  const page = Number(search.get('page') ?? 1);
+  const pageSize = Number(search.get('size') ?? 50);
+  const sort: Sort = {
+    by: search.get('sort') ?? 'serialNumber',
+    order: search.get('order') === 'desc' ? 'desc' : 'asc',
+  };
+  const { data, error, loading, reload } = useLoad(
+    () => readDevices(filter, sort, page, pageSize),
+    [filter, sort, page, pageSize],
+    15_000,
+  );
+  const names = useLoad(readNames, []).data ?? { organizations: new Map(), products: new Map() };
+  const columns = allColumns(names);
+  const set = (values: Record<string, string>) =>
+    setSearch(
+      (before) => {
+        for (const [name, value] of Object.entries({ page: '', ...values }))
+          value === '' ? before.delete(name) : before.set(name, value);
+        return before;
+      },
+      { replace: true },
+    );
+  const choose = (names: string[]) => {
+    setShown(names);
+    localStorage.setItem(columnsKey, JSON.stringify(names));
+  };
+  const count = data?.meta?.count;
+  return (
+    <Page
+      title={texts.places.devices}
+      actions={
+        can('create', 'device') && (
+          <>
+            <button type="button" onClick={() => setOpen('import')}>
+              {words.import}
+            </button>
+            <button type="button" class="primary" onClick={() => setOpen('new')}>
+              <Icon name="more" /> {words.new}
+            </button>
+          </>
+        )
+      }
+    >
+      <Counts />
+      <search class="toolbar">
+        <SearchField value={search.get('q') ?? ''} onText={(q) => set({ q })} />
+        <Picker
+          kind="organization"
+          label={words.organization}
+          none={texts.all}
+          value={search.get('organization') ?? ''}
+          onText={(organization) => set({ organization })}
+        />
+        {can('read', 'deviceTemplate') && (
+          <Picker
+            kind="product"
+            label={words.product}
+            none={texts.all}
+            value={search.get('product') ?? ''}
+            onText={(product) => set({ product })}
+          />
+        )}
+        <Select
+          label={words.state}
+          value={search.get('state') ?? ''}
+          onText={(state) => set({ state })}
+          options={[
+            ['', texts.all],
+            ...['defined', 'activated', 'associated', 'reserved'].map((one) => [one, one] as const),
+          ]}
+        />
+        <Select
+          label={words.connected}
+          value={search.get('connected') ?? ''}
+          onText={(connected) => set({ connected })}
+          options={[
+            ['', texts.all],
+            ['true', texts.online],
+            ['false', texts.offlineShort],
+          ]}
+        />
+        <Select
+          label={words.perPage}
+          value={String(pageSize)}
+          onText={(size) => set({ size })}
+          options={sizes.map((size) => [size, size] as const)}
+        />
+        <button type="button" onClick={() => setOpen('columns')}>
+          {words.columns}
+        </button>
+        <button type="button" onClick={() => exportDevices(filter, sort).catch((failure) => toast(failure.message))}>
+          {words.export}
+        </button>
+      </search>
+      {can('create', 'bulkChange') && count !== undefined && count > 0 && (
+        <Bulk
+          selected={selected}
+          filter={filter}
+          count={count}
+          onDone={() => {
+            setSelected(new Set());
+            reload();
+          }}
+        />
+      )}
+      <Table
+        label={texts.places.devices}
+        rows={data?.results}
+        columns={columns.filter(({ name }) => shown.includes(name))}
+        loading={loading}
+        error={data ? undefined : error}
+        href={({ id }) => `/devices/${id}`}
+        nameOf={({ serialNumber }) => serialNumber}
+        sort={sort}
+        onSort={({ by, order }) => set({ sort: by, order })}
+        {...(can('create', 'bulkChange') && { selected, onSelect: setSelected })}
+        empty={<p>{Object.keys(filter).length > 0 ? words.noMatch : words.none}</p>}
+      />
+      <Pager page={page} pageSize={pageSize} count={count} onPage={(to) => set({ page: String(to) })} />
+      {open === 'new' && <New onClose={() => setOpen(undefined)} onMade={reload} />}
+      {open === 'import' && <Import onClose={() => setOpen(undefined)} onDone={reload} />}
+      {open === 'columns' && (
+        <Dialog title={words.columns} onClose={() => setOpen(undefined)}>
+          {columns.slice(1).map(({ name, label }) => (
+            <label class="check" key={name}>
+              <input
+                type="checkbox"
+                checked={shown.includes(name)}
+                onChange={() => choose(shown.includes(name) ? shown.filter((one) => one !== name) : [...shown, name])}
+              />
+              {label}
+            </label>
+          ))}
+          <div class="row end">
+            <button type="button" class="primary" onClick={() => setOpen(undefined)}>
+              {texts.close}
+            </button>
+          </div>
+        </Dialog>
+      )}
+    </Page>
+  );
+}
+
+async function readNames() {
+  const pairs = (rows: { id: string; name: string }[]) => new Map(rows.map(({ id, name }) => [id, name]));
+  const [organizations, products] = await Promise.all([
+    readOrganizations(),
+    can('read', 'deviceTemplate') ? readProducts() : [],
+  ]);
+  return { organizations: pairs(organizations), products: pairs(products) };
+}
+
+const typingPause = 120;
+
+/** Waits until nobody has typed for a moment. */
+function SearchField({ value, onText }: { value: string; onText: (text: string) => void }) {
+  const [text, setText] = useState(value);
+  useEffect(() => {
+    if (text === value) return;
+    const timer = setTimeout(() => onText(text), typingPause);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return <Field label={words.search} type="search" wide value={text} onText={setText} placeholder={words.searchHint} />;
+}
+
+function Counts() {
+  const query = { accountId: accountId.value };
+  const { data } = useLoad(() => done(api.GET('/api/v1/devices/counts', { params: { query } })), [], 15_000);
+  const counts = data?.counts;
+  const stats: [string, number | undefined][] = [
+    [words.total, counts?.total],
+    [texts.online, counts?.connected],
+    ...['defined', 'activated', 'associated'].map(
+      (state) =>
+        [state, counts?.states.find(({ provisioningState }) => provisioningState === state)?.count] as [
+          string,
+          number | undefined,
+        ],
+    ),
+  ];
+  return (
+    <div class="stats">
+      {stats.map(([label, value]) => (
+        <div class="stat" key={label}>
+          <b>{value?.toLocaleString() ?? '–'}</b>
+          <span class="soft small">{label}</span>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function New({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
+  const save = async ({ serialNumber = '', deviceTemplateId, organizationId }: Values) => {
+    const body = {
+      accountId: accountId.value,
+      serialNumber,
+      ...(deviceTemplateId && { deviceTemplateId }),
+      ...(organizationId && { organizationId }),
+    };
+    await done(api.POST('/api/v1/devices', { body }));
+    toast(words.made(serialNumber));
+    onMade();
+    onClose();
+  };
+  return (
+    <Dialog title={words.new} onClose={onClose}>
+      <Form save={save} verb={texts.create} onCancel={onClose}>
+        <Field label={words.serialNumber} name="serialNumber" required />
+        <Picker kind="product" label={words.product} name="deviceTemplateId" none={words.defaultProduct} />
+        <Picker kind="organization" label={words.organization} name="organizationId" none={texts.none} />
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,88 @@
+/** Devices from and to CSV. */
+import { useState } from 'preact/hooks';
+import { api, done } from '../app/api.js';
+import { accountId } from '../app/session.js';
+import { Dialog } from '../parts/dialog.js';
+import { Form, TextArea, type Values } from '../parts/form.js';
+import { Picker } from '../parts/picker.js';
+import type { Sort } from '../parts/table.js';
+import { toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+import { finishJob, type Job, Progress } from './bulk.js';
+import { type DeviceFilter, readDevices } from './query.js';
+
+const words = texts.devices;
+const exported = [
+  'id',
+  'serialNumber',
+  'deviceTemplateId',
+  'organizationId',
+  'provisioningState',
+  'firmwareVersion',
+  'connected',
+  'lastConnected',
+  'created',
+] as const;
+const mostExported = 100_000;
+
+/** A cell that no spreadsheet takes for a formula. */
+function cell(value: unknown): string {
+  const text = String(value ?? '');
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+export async function exportDevices(filter: DeviceFilter, sort: Sort): Promise<void> {
+  const lines = [exported.join(',')];
+  for (let page = 1; lines.length <= mostExported; page += 1) {
+    const { results = [], meta } = await readDevices(filter, sort, page, 1000);
+    lines.push(...results.map((row) => exported.map((name) => cell(row[name])).join(',')));
+    if (results.length === 0 || page * 1000 >= (meta?.count ?? 0)) break;
+  }
+  save('devices.csv', lines.join('\r\n'), 'text/csv');
+}
+
+export function save(name: string, text: string, type: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** Makes a provisioning job of a CSV; its results wait in the factory. */
+export function Import({ onClose, onDone }: { onClose: () => void; onDone: () => void }) {
+  const [job, setJob] = useState<Job>();
+  const run = async ({ rows = '', template, organization }: Values, form: HTMLFormElement) => {
+    const file = form.querySelector<HTMLInputElement>('input[type=file]')?.files?.[0];
+    const body = file ? await file.text() : rows;
+    const query = { accountId: accountId.value, ...(template && { template }), ...(organization && { organization }) };
+    const answer = await done(
+      api.POST('/api/v1/provisioning/jobs', {
+        params: { query },
+        headers: { 'content-type': 'text/csv' },
+        body: body as never,
+        bodySerializer: (text) => text as string,
+      }),
+    );
+    const end = await finishJob(answer.job.id, setJob);
+    toast(texts.bulk.finished(end.done, end.failed));
+    onDone();
+    onClose();
+  };
+  return (
+    <Dialog title={words.import} onClose={onClose}>
+      <Form save={run} verb={words.import} onCancel={onClose}>
+        <p class="soft">{words.importHint}</p>
+        <label class="field">
+          {words.file}
+          <input type="file" accept=".csv,text/csv" />
+        </label>
+        <TextArea label={words.rows} name="rows" hint={words.rowsHint} />
+        <Picker kind="product" label={words.product} name="template" none={words.defaultProduct} />
+        <Picker kind="organization" label={words.organization} name="organization" none={texts.none} />
+        {job && <Progress job={job} />}
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,23 @@
+/** Prints the types of the API, as the console calls it, made from the OpenAPI document of the service itself. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import openapiTS, { astToString } from 'openapi-typescript';
+import { readConfig } from '../src/config.js';
+import { openContext } from '../src/context.js';
+import { buildHttp } from '../src/http/server.js';
+import { openLog } from '../src/log.js';
+
+const [target = 'console/api-types.d.ts'] = process.argv.slice(2);
+const directory = mkdtempSync(join(tmpdir(), 'slipway-types-'));
+try {
+  const config = readConfig({ SLIPWAY_DATA_DIR: join(directory, 'data'), SLIPWAY_LOG_LEVEL: 'silent' }, directory);
+  const opened = await openContext(config, { log: openLog('silent') });
+  const app = await buildHttp(opened.ctx);
+  const document = JSON.stringify(app.swagger());
+  await app.close();
+  await opened.close();
+  writeFileSync(target, astToString(await openapiTS(document)));
+} finally {
+  rmSync(directory, { recursive: true, force: true });
+}

@@ -1,0 +1,170 @@
+/** Factory: jobs as they run, results to download once, labels, and verifications. */
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { api, done } from '../app/api.js';
+import { accountId } from '../app/session.js';
+import { Progress, readJob } from '../devices/bulk.js';
+import { Import } from '../devices/files.js';
+import { Confirm } from '../parts/dialog.js';
+import { Act, ErrorNote } from '../parts/form.js';
+import { Listing, pageSize } from '../parts/listing.js';
+import { useLoad } from '../parts/load.js';
+import { Badge, Page, Tabs, Time } from '../parts/page.js';
+import { failed, toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+
+const words = texts.factory;
+const kinds: Record<string, 'good' | 'bad' | 'warn'> = {
+  succeeded: 'good',
+  failed: 'bad',
+  running: 'warn',
+  pending: 'warn',
+};
+
+export function Factory({ id }: { id: string | undefined }) {
+  const [importing, setImporting] = useState(false);
+  if (id !== undefined && id !== 'verifications') return <Job id={id} />;
+  const query = { accountId: accountId.value, pageSize };
+  return (
+    <Page
+      title={texts.places.factory}
+      actions={
+        <button type="button" class="primary" onClick={() => setImporting(true)}>
+          {words.new}
+        </button>
+      }
+    >
+      <Tabs base="/factory" current={id ?? ''} tabs={Object.entries(words.tabs)} />
+      {id === undefined ? (
+        <Listing
+          label={words.tabs['']}
+          every={3000}
+          load={async (page) =>
+            (await done(api.GET('/api/v1/provisioning/jobs', { params: { query: { ...query, page } } }))).jobs
+          }
+          href={({ id }) => `/factory/${id}`}
+          columns={[
+            { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
+            {
+              name: 'action',
+              label: words.action,
+              show: ({ action, dryRun }) => `${action}${dryRun ? ` (${words.dryRun})` : ''}`,
+            },
+            {
+              name: 'state',
+              label: texts.devices.state,
+              show: ({ state }) => <Badge kind={kinds[state]} text={state} />,
+            },
+            { name: 'done', label: words.done, show: ({ done, failed, total }) => words.doneOf(done, failed, total) },
+          ]}
+          empty={<p>{words.none}</p>}
+        />
+      ) : (
+        <Listing
+          label={words.tabs.verifications}
+          load={async (page) =>
+            (await done(api.GET('/api/v1/provisioning/verifications', { params: { query: { ...query, page } } })))
+              .verifications
+          }
+          columns={[
+            {
+              name: 'serialNumber',
+              label: texts.devices.serialNumber,
+              show: ({ serialNumber, deviceId }) => <Link href={`/devices/${deviceId}`}>{serialNumber}</Link>,
+            },
+            {
+              name: 'passed',
+              label: words.passed,
+              show: ({ passed }) => <Badge kind={passed ? 'good' : 'bad'} text={passed ? texts.yes : texts.no} />,
+            },
+            { name: 'time', label: texts.time, show: ({ time }) => <Time iso={time} /> },
+          ]}
+          empty={<p>{words.noVerifications}</p>}
+        />
+      )}
+      {importing && <Import onClose={() => setImporting(false)} onDone={() => {}} />}
+    </Page>
+  );
+}
+
+function Job({ id }: { id: string }) {
+  const { data: job, error, reload } = useLoad(() => readJob(id), [id], 1500);
+  const [confirming, setConfirming] = useState(false);
+  if (!job) return <ErrorNote error={error} />;
+  const params = { path: { id } };
+  const post = (path: 'cancel' | 'retry' | 'undo') => async () => {
+    await done(api.POST(`/api/v1/provisioning/jobs/{id}/${path}`, { params }));
+    reload();
+  };
+  const confirm = async () => {
+    await done(api.POST('/api/v1/provisioning/jobs/{id}/results/confirm', { params }));
+    toast(words.destroyed);
+    reload();
+  };
+  const isRunning = job.state === 'running' || job.state === 'pending';
+  const hasResults = job.action === 'provision' && !isRunning && job.confirmed === null && !job.dryRun;
+  return (
+    <Page
+      title={words.job(job.action)}
+      actions={
+        <>
+          {isRunning && <Act label={texts.cancel} act={post('cancel')} kind="danger" onError={failed} />}
+          {!isRunning && job.failed > 0 && <Act label={words.retry} act={post('retry')} onError={failed} />}
+          {!isRunning && (job.action === 'delete' || job.action === 'move') && !job.dryRun && job.undone === null && (
+            <Act label={texts.undo} act={post('undo')} onError={failed} />
+          )}
+        </>
+      }
+    >
+      <div class="stack">
+        <section class="panel">
+          <p>
+            <Badge kind={kinds[job.state]} text={job.state} /> {job.reason}
+          </p>
+          <Progress job={job} />
+          <p>{words.doneOf(job.done, job.failed, job.total)}</p>
+          {hasResults && (
+            <div class="row">
+              <a class="button" href={`/api/v1/provisioning/jobs/${id}/results?format=csv`} download="results.csv">
+                {words.results}
+              </a>
+              <a class="button" href={`/api/v1/provisioning/jobs/${id}/labels`} target="_blank" rel="noreferrer">
+                {words.labels}
+              </a>
+              <button type="button" class="danger" onClick={() => setConfirming(true)}>
+                {words.destroy}
+              </button>
+            </div>
+          )}
+        </section>
+        <Listing
+          label={words.rows}
+          on={[job.state]}
+          load={async (page) => {
+            const query = { page, pageSize };
+            const { rows } = await done(
+              api.GET('/api/v1/provisioning/jobs/{id}/rows', { params: { ...params, query } }),
+            );
+            return { ...rows, results: rows.results?.map((row) => ({ ...row, id: String(row.row) })) ?? [] };
+          }}
+          columns={[
+            { name: 'row', label: words.row, show: ({ row }) => row },
+            { name: 'state', label: texts.devices.state, show: ({ state }) => state },
+            { name: 'serialNumber', label: texts.devices.serialNumber, show: ({ serialNumber }) => serialNumber },
+          ]}
+          empty={<p>{texts.nothing}</p>}
+        />
+      </div>
+      {confirming && (
+        <Confirm
+          title={words.destroy}
+          says={words.destroySays}
+          typed={words.destroyTyped}
+          verb={words.destroy}
+          run={confirm}
+          onClose={() => setConfirming(false)}
+        />
+      )}
+    </Page>
+  );
+}

@@ -1,0 +1,188 @@
+/** From nothing to the first message: product, channel, device, secret, lines to run, and the message itself. */
+import { useEffect, useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { api, done } from '../app/api.js';
+import { accountId } from '../app/session.js';
+import { Code } from '../parts/code.js';
+import { Field, Form, Select, type Values } from '../parts/form.js';
+import { listen, type Message } from '../parts/live.js';
+import { useLoad } from '../parts/load.js';
+import { Page } from '../parts/page.js';
+import { readProducts } from '../parts/picker.js';
+import { texts } from '../texts.js';
+
+const words = texts.firstDevice;
+const newProduct = 'new';
+
+interface Made {
+  id: string;
+  serialNumber: string;
+  secret: string;
+}
+
+export function FirstDevice() {
+  const [made, setMade] = useState<Made>();
+  return (
+    <Page title={texts.places.firstDevice}>
+      <ol class="steps">
+        <li aria-current={made ? undefined : 'step'}>{words.steps[0]}</li>
+        <li aria-current={made ? 'step' : undefined}>{words.steps[1]}</li>
+        <li>{words.steps[2]}</li>
+      </ol>
+      {made ? <Connect {...made} /> : <Make onMade={setMade} />}
+    </Page>
+  );
+}
+
+function Make({ onMade }: { onMade: (made: Made) => void }) {
+  const [product, setProduct] = useState(newProduct);
+  const { data: products = [] } = useLoad(readProducts, []);
+  const save = async ({ productName = '', channel = '', serialNumber = '' }: Values) => {
+    const account = { accountId: accountId.value };
+    const deviceTemplateId = product === newProduct ? await makeProduct(productName, channel) : product;
+    const { device } = await done(
+      api.POST('/api/v1/devices', { body: { ...account, serialNumber, deviceTemplateId } }),
+    );
+    const body = { ...account, entityId: device.id, entityType: 'device' as const };
+    const { mqttCredential } = await done(api.POST('/api/v1/access/mqtt-credentials', { body }));
+    onMade({ id: device.id, serialNumber, secret: mqttCredential.secret });
+  };
+  const options = [[newProduct, words.newProduct] as const, ...products.map(({ id, name }) => [id, name] as const)];
+  return (
+    <div class="grid">
+      <section class="panel">
+        <h2>{words.make}</h2>
+        <Form save={save} verb={words.makeVerb}>
+          <Select label={words.product} value={product} options={options} onText={setProduct} />
+          {product === newProduct && (
+            <>
+              <Field
+                label={words.productName}
+                name="productName"
+                required
+                placeholder={words.productExample}
+                hint={words.productHint}
+              />
+              <Field label={words.channel} name="channel" required defaultValue="readings" hint={words.channelHint} />
+            </>
+          )}
+          <Field
+            label={words.serialNumber}
+            name="serialNumber"
+            required
+            placeholder="SN-0001"
+            hint={words.serialHint}
+          />
+        </Form>
+      </section>
+      <section class="panel">
+        <h2>{words.what}</h2>
+        {words.whatIs.map((text) => (
+          <p key={text}>{text}</p>
+        ))}
+      </section>
+    </div>
+  );
+}
+
+/** A product with this name, or the one of a try before, and its channel. */
+async function makeProduct(name: string, channel: string): Promise<string> {
+  const account = { accountId: accountId.value };
+  const { deviceTemplate } = await done(api.POST('/api/v1/devices/templates', { body: { ...account, name } }));
+  await done(
+    api.POST('/api/v1/channels/templates', {
+      body: {
+        ...account,
+        entityId: deviceTemplate.id,
+        entityType: 'deviceTemplate',
+        name: channel,
+        persistenceType: 'timeSeries',
+      },
+    }),
+  );
+  return deviceTemplate.id;
+}
+
+function Connect({ id, serialNumber, secret }: Made) {
+  const { data } = useLoad(
+    () => done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
+    [id],
+  );
+  const [tool, setTool] = useState<keyof typeof texts.tools>('mosquitto');
+  const connectivity = data?.connectivity;
+  return (
+    <div class="grid">
+      <section class="panel">
+        <h2>{words.secretOf(serialNumber)}</h2>
+        <p class="note warn">{words.secretOnce}</p>
+        <Code label={words.secret} text={secret} />
+        {connectivity && (
+          <dl>
+            <dt>{texts.host}</dt>
+            <dd>
+              <code>{connectivity.host}</code>
+            </dd>
+            <dt>{texts.port}</dt>
+            <dd>
+              <code>{connectivity.port}</code> {connectivity.tls ? 'TLS' : words.noTls}
+            </dd>
+            <dt>{texts.username}</dt>
+            <dd>
+              <code>{id}</code>
+            </dd>
+          </dl>
+        )}
+      </section>
+      <section class="panel">
+        <h2>{words.run}</h2>
+        <Select
+          label={words.tool}
+          value={tool}
+          options={Object.entries(texts.tools)}
+          onText={(name) => setTool(name as keyof typeof texts.tools)}
+        />
+        {connectivity && <Code label={words.run} text={connectivity.lines[tool].replaceAll('YOUR_SECRET', secret)} />}
+      </section>
+      {connectivity && (
+        <Hear id={id} topics={connectivity.topics.filter(({ service }) => !service).map(({ topic }) => topic)} />
+      )}
+    </div>
+  );
+}
+
+/** Waits for the first message, and says what was refused meanwhile. */
+function Hear({ id, topics }: { id: string; topics: string[] }) {
+  const [heard, setHeard] = useState<Message>();
+  const topicsKey = topics.join(',');
+  useEffect(() => listen(topicsKey.split(','), setHeard).close, [topicsKey]);
+  const { data } = useLoad(
+    () => done(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query: { pageSize: 1 } } })),
+    [id],
+    heard ? 0 : 2000,
+  );
+  const [refusal] = data?.refusals.results ?? [];
+  return (
+    <section class="panel" aria-live="polite">
+      <h2>{words.hear}</h2>
+      {heard ? (
+        <>
+          <p class="note good">{words.heard}</p>
+          <Code label={texts.message} text={heard.payload} />
+          <Link class="button primary" href={`/devices/${id}`}>
+            {words.toDevice}
+          </Link>
+        </>
+      ) : (
+        <p class="soft">{words.waiting}</p>
+      )}
+      {!heard && refusal && (
+        <div class="note bad">
+          <p>
+            {words.refused} {refusal.reason}
+          </p>
+          {refusal.topic && <code>{refusal.topic}</code>}
+        </div>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,163 @@
+/** The tree of organizations: made, moved by dragging or by a dialog, deleted to the trash. */
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { api, done } from '../app/api.js';
+import { accountId, can } from '../app/session.js';
+import { Confirm, Dialog } from '../parts/dialog.js';
+import { ErrorNote, Field, Form, type Values } from '../parts/form.js';
+import { useLoad } from '../parts/load.js';
+import { Page } from '../parts/page.js';
+import { Picker, readOrganizations } from '../parts/picker.js';
+import { failed, toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+
+const words = texts.organizations;
+type Organization = Awaited<ReturnType<typeof readOrganizations>>[number];
+type Open = { kind: 'new' | 'move' | 'delete'; of: Organization | undefined } | undefined;
+
+export function Organizations() {
+  const { data, error, reload } = useLoad(readOrganizations, []);
+  const [open, setOpen] = useState<Open>();
+  const close = () => setOpen(undefined);
+  const move = async ({ id, version, name }: Organization, parentId: string | null) => {
+    const params = { path: { id }, header: { etag: version } };
+    await done(api.PUT('/api/v1/organizations/{id}', { params, body: { parentId } as never }));
+    toast(words.moved(name));
+    reload();
+  };
+  const make = async ({ name = '', parentId }: Values) => {
+    await done(
+      api.POST('/api/v1/organizations', { body: { accountId: accountId.value, name, ...(parentId && { parentId }) } }),
+    );
+    reload();
+    close();
+  };
+  const remove = async ({ id, version, name }: Organization) => {
+    const { organization } = await done(
+      api.DELETE('/api/v1/organizations/{id}', { params: { path: { id }, header: { etag: version } } }),
+    );
+    reload();
+    toast(words.deleted(name), async () => {
+      const params = { path: { id }, header: { etag: organization.version } };
+      await done(api.POST('/api/v1/trash/organizations/{id}/recover', { params }));
+      reload();
+    });
+  };
+  return (
+    <Page
+      title={texts.places.organizations}
+      actions={
+        can('create', 'organization') && (
+          <button type="button" class="primary" onClick={() => setOpen({ kind: 'new', of: undefined })}>
+            {words.new}
+          </button>
+        )
+      }
+    >
+      <ErrorNote error={error} />
+      {data?.length === 0 && <p class="panel empty">{words.none}</p>}
+      {data && data.length > 0 && (
+        <div class="panel tree">
+          <Branches all={data} of={null} move={(one, to) => move(one, to).catch(failed)} onOpen={setOpen} />
+        </div>
+      )}
+      {open?.kind === 'new' && (
+        <Dialog title={words.new} onClose={close}>
+          <Form save={make} verb={texts.create} onCancel={close}>
+            <Field label={texts.name} name="name" required />
+            <Picker kind="organization" label={words.parent} name="parentId" none={words.top} value={open.of?.id} />
+          </Form>
+        </Dialog>
+      )}
+      {open?.kind === 'move' && open.of && (
+        <Dialog title={words.moveOf(open.of.name)} onClose={close}>
+          <Form
+            save={async ({ parentId }) => {
+              if (open.of) await move(open.of, parentId ?? null);
+              close();
+            }}
+            verb={texts.move}
+            onCancel={close}
+          >
+            <Picker kind="organization" label={words.parent} name="parentId" none={words.top} />
+          </Form>
+        </Dialog>
+      )}
+      {open?.kind === 'delete' && open.of && (
+        <Confirm
+          title={words.deleteOf(open.of.name)}
+          says={words.deleteSays}
+          verb={texts.delete}
+          run={async () => open.of && remove(open.of)}
+          onClose={close}
+        />
+      )}
+    </Page>
+  );
+}
+
+/** The organizations below one; those whose parent is out of reach stand at the top. */
+function Branches({
+  all,
+  of,
+  move,
+  onOpen,
+}: {
+  all: Organization[];
+  of: string | null;
+  move: (one: Organization, parentId: string | null) => void;
+  onOpen: (open: Open) => void;
+}) {
+  const known = new Set(all.map(({ id }) => id));
+  const here = all.filter(({ parentId }) =>
+    of === null ? parentId === null || !known.has(parentId) : parentId === of,
+  );
+  const [over, setOver] = useState<string>();
+  if (here.length === 0) return null;
+  const drop = (event: DragEvent, to: Organization) => {
+    event.preventDefault();
+    setOver(undefined);
+    const dragged = all.find(({ id }) => id === event.dataTransfer?.getData('text/plain'));
+    if (dragged && dragged.id !== to.id) move(dragged, to.id);
+  };
+  const mayMove = can('update', 'organization');
+  return (
+    <ul>
+      {here.map((one) => (
+        <li key={one.id}>
+          {/* biome-ignore lint/a11y/noStaticElementInteractions: the button "Move to …" does the same by keyboard */}
+          <div
+            class={over === one.id ? 'leaf over' : 'leaf'}
+            draggable={mayMove}
+            onDragStart={(event) => event.dataTransfer?.setData('text/plain', one.id)}
+            onDragOver={(event) => {
+              event.preventDefault();
+              setOver(one.id);
+            }}
+            onDragLeave={() => setOver(undefined)}
+            onDrop={(event) => drop(event, one)}
+          >
+            <span class="name">{one.name}</span>
+            <Link href={`/devices?organization=${one.id}`}>{texts.places.devices}</Link>
+            {mayMove && (
+              <button type="button" class="plain" onClick={() => onOpen({ kind: 'move', of: one })}>
+                {words.move}
+              </button>
+            )}
+            {can('delete', 'organization') && (
+              <button
+                type="button"
+                class="plain"
+                aria-label={words.deleteOf(one.name)}
+                onClick={() => onOpen({ kind: 'delete', of: one })}
+              >
+                {texts.delete}
+              </button>
+            )}
+          </div>
+          <Branches all={all} of={one.id} move={move} onOpen={onOpen} />
+        </li>
+      ))}
+    </ul>
+  );
+}

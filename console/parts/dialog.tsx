@@ -1,0 +1,62 @@
+/** Dialogs: the browser's own, so that focus stays inside and returns, and Escape closes. */
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef } from 'preact/hooks';
+import { texts } from '../texts.js';
+import { Field, Form, type Values } from './form.js';
+
+export function Dialog({
+  title,
+  children,
+  onClose,
+  wide,
+}: {
+  title: string;
+  children: ComponentChildren;
+  onClose: () => void;
+  wide?: boolean;
+}) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    ref.current?.showModal();
+  }, []);
+  return (
+    <dialog ref={ref} class={wide ? 'wide' : undefined} aria-labelledby={id} onClose={onClose}>
+      <div class="inside">
+        <h2 id={id}>{title}</h2>
+        {children}
+      </div>
+    </dialog>
+  );
+}
+
+/** Says what an action ends. Where it cannot be undone, `typed` has to be typed first. */
+export function Confirm({
+  title,
+  says,
+  verb,
+  typed,
+  run,
+  onClose,
+}: {
+  title: string;
+  says: ComponentChildren;
+  verb: string;
+  typed?: string;
+  run: () => Promise<unknown>;
+  onClose: () => void;
+}) {
+  const save = async (values: Values) => {
+    if (typed !== undefined && values.typed !== typed) throw new Error(texts.typeExactly(typed));
+    await run();
+    onClose();
+  };
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <p>{says}</p>
+      <Form save={save} verb={verb} danger onCancel={onClose}>
+        {typed !== undefined && <Field label={texts.typeToConfirm(typed)} name="typed" required autoComplete="off" />}
+      </Form>
+    </Dialog>
+  );
+}

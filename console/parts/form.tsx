@@ -1,0 +1,207 @@
+/** Forms: fields with labels, buttons that wait, errors with the sentence of the API. */
+import type { ComponentChildren, JSX } from 'preact';
+import { useId, useState } from 'preact/hooks';
+import { ApiError } from '../app/api.js';
+import { texts } from '../texts.js';
+
+export function ErrorNote({ error }: { error: unknown }) {
+  if (!error) return null;
+  const { message } = error as Error;
+  return (
+    <div class="note bad" role="alert">
+      <p>{message}</p>
+      {error instanceof ApiError && (
+        <>
+          {error.details.map(({ path, message }) => (
+            <p class="small" key={`${path}${message}`}>
+              {path ? `${path}: ` : ''}
+              {message}
+            </p>
+          ))}
+          <p class="small">
+            {texts.requestId} <code>{error.requestId}</code>
+          </p>
+        </>
+      )}
+    </div>
+  );
+}
+
+type InputProps = Omit<JSX.IntrinsicElements['input'], 'label' | 'ref' | 'onInput'>;
+
+export function Field({
+  label,
+  hint,
+  wide,
+  onText,
+  ...input
+}: InputProps & { label: string; hint?: string; wide?: boolean; onText?: (text: string) => void }) {
+  const id = useId();
+  return (
+    <div class={wide ? 'field wide' : 'field'}>
+      <label for={id}>{label}</label>
+      <input
+        {...input}
+        id={id}
+        aria-describedby={hint ? `${id}-hint` : undefined}
+        onInput={onText && ((event) => onText(event.currentTarget.value))}
+      />
+      {hint && (
+        <p class="hint" id={`${id}-hint`}>
+          {hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+export function Select({
+  label,
+  name,
+  value,
+  options,
+  onText,
+}: {
+  label: string;
+  name?: string;
+  value?: string | undefined;
+  options: readonly (readonly [value: string, label: string])[];
+  onText?: (text: string) => void;
+}) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <select id={id} name={name} value={value} onChange={onText && ((event) => onText(event.currentTarget.value))}>
+        {options.map(([value, label]) => (
+          <option key={value} value={value}>
+            {label}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+export function TextArea({
+  label,
+  name,
+  value,
+  hint,
+  required,
+}: {
+  label: string;
+  name: string;
+  value?: string;
+  hint?: string;
+  required?: boolean;
+}) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <textarea id={id} name={name} required={required} spellcheck={false}>
+        {value}
+      </textarea>
+      {hint && <p class="hint">{hint}</p>}
+    </div>
+  );
+}
+
+export function Check({
+  label,
+  name,
+  value,
+  checked,
+}: {
+  label: string;
+  name: string;
+  value?: string;
+  checked?: boolean;
+}) {
+  return (
+    <label class="check">
+      <input type="checkbox" name={name} value={value} defaultChecked={checked} />
+      {label}
+    </label>
+  );
+}
+
+/** What a form holds; empty fields are left out. */
+export type Values = Record<string, string>;
+
+/** `save` gets the values. While it works the button waits; what it throws is shown above the buttons. */
+export function Form({
+  children,
+  save,
+  verb,
+  danger,
+  onCancel,
+}: {
+  children?: ComponentChildren;
+  save: (values: Values, form: HTMLFormElement) => Promise<unknown>;
+  verb: string;
+  danger?: boolean;
+  onCancel?: () => void;
+}) {
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const entries = [...new FormData(form)].flatMap(([name, value]) =>
+      typeof value === 'string' && value !== '' ? [[name, value] as const] : [],
+    );
+    setBusy(true);
+    setError(undefined);
+    try {
+      await save(Object.fromEntries(entries), form);
+    } catch (failure) {
+      setError(failure);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <form onSubmit={submit}>
+      {children}
+      <ErrorNote error={error} />
+      <div class="row end">
+        {onCancel && (
+          <button type="button" onClick={onCancel}>
+            {texts.cancel}
+          </button>
+        )}
+        <button type="submit" class={danger ? 'danger' : 'primary'} disabled={busy}>
+          {busy ? texts.working : verb}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+/** A button that does one thing; what goes wrong is told by `onError`. */
+export function Act({
+  label,
+  act,
+  kind,
+  onError,
+}: {
+  label: string;
+  act: () => Promise<unknown>;
+  kind?: 'primary' | 'danger' | 'plain';
+  onError: (error: unknown) => void;
+}) {
+  const [busy, setBusy] = useState(false);
+  const run = () => {
+    setBusy(true);
+    act()
+      .catch(onError)
+      .finally(() => setBusy(false));
+  };
+  return (
+    <button type="button" class={kind} disabled={busy} onClick={run}>
+      {label}
+    </button>
+  );
+}

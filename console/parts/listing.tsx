@@ -1,0 +1,44 @@
+/** A list of the API with its pages, whose number stands in the address. */
+import type { ComponentChildren } from 'preact';
+import { useSearchParams } from 'wouter-preact';
+import { useLoad } from './load.js';
+import { type Column, Pager, Table } from './table.js';
+
+export const pageSize = 50;
+
+interface Slice<T> {
+  results?: T[];
+  meta?: { count: number };
+}
+
+export function Listing<T extends { id: string }>({
+  label,
+  load,
+  on = [],
+  every,
+  ...table
+}: {
+  label: string;
+  load: (page: number) => Promise<Slice<T>>;
+  /** What besides the page makes it load again. */
+  on?: readonly unknown[];
+  every?: number;
+  columns: readonly Column<T>[];
+  href?: (row: T) => string;
+  empty: ComponentChildren;
+}) {
+  const [search, setSearch] = useSearchParams();
+  const page = Number(search.get('page') ?? 1);
+  const { data, error, loading } = useLoad(() => load(page), [page, label, ...on], every);
+  const onPage = (to: number) =>
+    setSearch((before) => {
+      before.set('page', String(to));
+      return before;
+    });
+  return (
+    <>
+      <Table label={label} rows={data?.results} loading={loading} error={data ? undefined : error} {...table} />
+      <Pager page={page} pageSize={pageSize} count={data?.meta?.count} onPage={onPage} />
+    </>
+  );
+}

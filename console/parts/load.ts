@@ -1,0 +1,39 @@
+/** Loads what a place shows, again whenever one of the dependencies changes. */
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+
+export interface Loaded<T> {
+  data: T | undefined;
+  error: unknown;
+  loading: boolean;
+  reload(): void;
+}
+
+/** `every` is in milliseconds: what changes by itself is read again. */
+export function useLoad<T>(load: () => Promise<T>, dependencies: readonly unknown[], every = 0): Loaded<T> {
+  const [state, setState] = useState<{ data: T | undefined; error: unknown; loading: boolean }>({
+    data: undefined,
+    error: undefined,
+    loading: true,
+  });
+  const [round, setRound] = useState(0);
+  const latest = useRef(load);
+  latest.current = load;
+  const key = JSON.stringify(dependencies);
+  useEffect(() => {
+    let isCurrent = true;
+    setState((before) => ({ ...before, loading: true }));
+    latest
+      .current()
+      .then((data) => isCurrent && setState({ data, error: undefined, loading: false }))
+      .catch((error) => isCurrent && setState((before) => ({ data: before.data, error, loading: false })));
+    return () => {
+      isCurrent = false;
+    };
+  }, [key, round]);
+  useEffect(() => {
+    if (every === 0) return;
+    const timer = setInterval(() => document.hidden || setRound((before) => before + 1), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return { ...state, reload: useCallback(() => setRound((before) => before + 1), []) };
+}

@@ -1,0 +1,98 @@
+/** The head of every place: its name, its actions, and "Show the call". */
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { calls, curlOf } from '../app/calls.js';
+import { texts } from '../texts.js';
+import { Code } from './code.js';
+import { Dialog } from './dialog.js';
+
+export function Page({
+  title,
+  actions,
+  children,
+}: {
+  title: string;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+}) {
+  const [shown, setShown] = useState(false);
+  useEffect(() => {
+    document.title = `${title} · Slipway`;
+  }, [title]);
+  return (
+    <>
+      <div class="head">
+        <h1>{title}</h1>
+        <div class="row">
+          {actions}
+          <button type="button" class="plain" onClick={() => setShown(true)}>
+            {texts.showCall}
+          </button>
+        </div>
+      </div>
+      {children}
+      {shown && <Calls onClose={() => setShown(false)} />}
+    </>
+  );
+}
+
+/** The last calls of the page, each as a command and its answer. */
+function Calls({ onClose }: { onClose: () => void }) {
+  return (
+    <Dialog title={texts.showCall} onClose={onClose} wide>
+      <p class="soft">{texts.showCallHint}</p>
+      {calls.value.map((call, place) => (
+        <details key={`${call.requestId}${place}`} open={place === 0}>
+          <summary>
+            <code>
+              {call.method} {call.url.replace(location.origin, '')}
+            </code>{' '}
+            {call.status}
+          </summary>
+          <Code label={texts.theCall} text={curlOf(call)} />
+          {call.answer && <Code label={texts.theAnswer} text={call.answer} />}
+        </details>
+      ))}
+      <div class="row end">
+        <button type="button" onClick={onClose}>
+          {texts.close}
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+/** Parts of a page that have an address each. */
+export function Tabs({
+  base,
+  current,
+  tabs,
+}: {
+  base: string;
+  current: string;
+  tabs: readonly (readonly [string, string])[];
+}) {
+  return (
+    <nav class="tabs" aria-label={texts.parts}>
+      {tabs.map(([name, label]) => (
+        <Link
+          key={name}
+          href={name === '' ? base : `${base}/${name}`}
+          aria-current={name === current ? 'page' : undefined}
+        >
+          {label}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+const dates = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+export function Time({ iso }: { iso: string | null | undefined }) {
+  return iso ? <time dateTime={iso}>{dates.format(new Date(iso))}</time> : <span class="soft">–</span>;
+}
+
+export function Badge({ kind, text }: { kind?: 'good' | 'bad' | 'warn' | undefined; text: string }) {
+  return <span class={kind ? `badge ${kind}` : 'badge'}>{text}</span>;
+}

@@ -1,0 +1,157 @@
+/** The only table: columns, selection, sorting, pages, loading and emptiness. */
+import type { ComponentChildren } from 'preact';
+import { Link } from 'wouter-preact';
+import { texts } from '../texts.js';
+import { ErrorNote } from './form.js';
+
+export interface Column<T> {
+  name: string;
+  label: string;
+  show: (row: T) => ComponentChildren;
+  /** The API's name of the sort. */
+  sort?: string;
+  wrap?: boolean;
+}
+
+export interface Sort {
+  by: string;
+  order: 'asc' | 'desc';
+}
+
+export function Table<T extends { id: string }>({
+  label,
+  rows,
+  columns,
+  loading,
+  error,
+  href,
+  nameOf,
+  sort,
+  onSort,
+  selected,
+  onSelect,
+  empty,
+}: {
+  label: string;
+  rows: readonly T[] | undefined;
+  columns: readonly Column<T>[];
+  loading?: boolean;
+  error?: unknown;
+  /** Where the first cell leads. */
+  href?: (row: T) => string;
+  nameOf?: (row: T) => string;
+  sort?: Sort;
+  onSort?: (sort: Sort) => void;
+  selected?: ReadonlySet<string>;
+  onSelect?: (ids: ReadonlySet<string>) => void;
+  empty: ComponentChildren;
+}) {
+  if (error) return <ErrorNote error={error} />;
+  if (rows === undefined)
+    return (
+      <div class="tablewrap empty" aria-busy="true">
+        {texts.loading}
+      </div>
+    );
+  if (rows.length === 0) return <div class="tablewrap empty">{empty}</div>;
+  const toggle = (id: string) => {
+    const next = new Set(selected);
+    if (!next.delete(id)) next.add(id);
+    onSelect?.(next);
+  };
+  const all = rows.every(({ id }) => selected?.has(id));
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls sideways, and has to by keyboard
+    <section class="tablewrap" tabIndex={0} aria-label={label}>
+      <table aria-busy={loading}>
+        <thead>
+          <tr>
+            {onSelect && (
+              <th class="tick">
+                <input
+                  type="checkbox"
+                  aria-label={texts.selectAll}
+                  checked={all}
+                  onChange={() => onSelect(all ? new Set() : new Set(rows.map(({ id }) => id)))}
+                />
+              </th>
+            )}
+            {columns.map((column) => (
+              <Heading key={column.name} column={column} sort={sort} onSort={onSort} />
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={row.id}>
+              {onSelect && (
+                <td class="tick">
+                  <input
+                    type="checkbox"
+                    aria-label={texts.select(nameOf?.(row) ?? row.id)}
+                    checked={selected?.has(row.id) ?? false}
+                    onChange={() => toggle(row.id)}
+                  />
+                </td>
+              )}
+              {columns.map(({ name, show, wrap }, place) => (
+                <td key={name} class={wrap ? 'wrap' : undefined}>
+                  {place === 0 && href ? <Link href={href(row)}>{show(row)}</Link> : show(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Heading<T>({
+  column: { label, sort: by },
+  sort,
+  onSort,
+}: {
+  column: Column<T>;
+  sort: Sort | undefined;
+  onSort: ((sort: Sort) => void) | undefined;
+}) {
+  if (by === undefined || !onSort) return <th scope="col">{label}</th>;
+  const order = sort?.by === by ? sort.order : undefined;
+  const said = order && (order === 'asc' ? 'ascending' : 'descending');
+  return (
+    <th scope="col" aria-sort={said}>
+      <button type="button" onClick={() => onSort({ by, order: order === 'asc' ? 'desc' : 'asc' })}>
+        {label} {order === 'asc' ? '↑' : order === 'desc' ? '↓' : ''}
+      </button>
+    </th>
+  );
+}
+
+export function Pager({
+  page,
+  pageSize,
+  count,
+  onPage,
+}: {
+  page: number;
+  pageSize: number;
+  count: number | undefined;
+  onPage: (page: number) => void;
+}) {
+  if (count === undefined || count === 0) return null;
+  const last = Math.max(1, Math.ceil(count / pageSize));
+  return (
+    <nav class="pager" aria-label={texts.pages}>
+      <span>{texts.pageOf(page, last, count)}</span>
+      <span class="row">
+        <button type="button" disabled={page <= 1} onClick={() => onPage(page - 1)}>
+          {texts.previous}
+        </button>
+        <button type="button" disabled={page >= last} onClick={() => onPage(page + 1)}>
+          {texts.next}
+        </button>
+      </span>
+    </nav>
+  );
+}

@@ -1,0 +1,18 @@
+/** Single sign-on: the provider sends the browser back with the answer in the fragment. */
+import { signal } from '@preact/signals';
+import { keepCsrfToken } from '../app/api.js';
+
+export const federatedError = signal('');
+export const federatedSecondStep = signal<{ mfaToken: string; mfaMethods: string[] } | undefined>(undefined);
+
+/** Takes the answer out of the address, before anything else can read it. */
+export function takeFederatedLogin(): void {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const [csrfToken, mfaToken, error] = [given.get('csrfToken'), given.get('mfaToken'), given.get('error')];
+  if (csrfToken === null && mfaToken === null && error === null) return;
+  history.replaceState(null, '', location.pathname + location.search);
+  if (csrfToken !== null) keepCsrfToken(csrfToken);
+  if (mfaToken !== null)
+    federatedSecondStep.value = { mfaToken, mfaMethods: (given.get('mfaMethods') ?? 'totp').split(',') };
+  federatedError.value = given.get('message') ?? error ?? '';
+}

@@ -1,0 +1,154 @@
+/** Sign in: password, second factor, recovery code, single sign-on, forgotten password. */
+import { useEffect, useState } from 'preact/hooks';
+import { api, done, headerPrefix } from '../app/api.js';
+import { begin, findAccount, hasEnded } from '../app/session.js';
+import { Field, Form, Select, type Values } from '../parts/form.js';
+import { Icon } from '../parts/icons.js';
+import { useLoad } from '../parts/load.js';
+import { texts } from '../texts.js';
+import { federatedError, federatedSecondStep } from './federated.js';
+
+const words = texts.signIn;
+
+export function SignIn() {
+  const [account, setAccount] = useState<string>();
+  const [second, setSecond] = useState(federatedSecondStep.value);
+  const [forgotten, setForgotten] = useState(false);
+  useEffect(() => {
+    document.title = `${words.title} · Slipway`;
+    findAccount()
+      .then(setAccount)
+      .catch(() => setAccount(''));
+  }, []);
+  return (
+    <main class="door">
+      <div class="panel">
+        <span class="brand">
+          <Icon name="slipway" /> Slipway
+        </span>
+        <h1>{forgotten ? words.forgotten : words.title}</h1>
+        <p class="soft">{hasEnded.value ? words.ended : words.hint}</p>
+        {federatedError.value && <p class="note bad">{federatedError.value}</p>}
+        {second ? (
+          <SecondFactor {...second} />
+        ) : forgotten ? (
+          <Forgotten account={account ?? ''} back={() => setForgotten(false)} />
+        ) : (
+          account !== undefined && (
+            <>
+              <Password account={account} onSecond={setSecond} />
+              <p>
+                <button type="button" class="link" onClick={() => setForgotten(true)}>
+                  {words.forgot}
+                </button>
+              </p>
+              {account && <Providers account={account} />}
+            </>
+          )
+        )}
+      </div>
+    </main>
+  );
+}
+
+function AccountField({ account }: { account: string }) {
+  if (account) return <input type="hidden" name="accountId" value={account} />;
+  return <Field label={words.account} name="accountId" required hint={words.accountHint} />;
+}
+
+function Password({
+  account,
+  onSecond,
+}: {
+  account: string;
+  onSecond: (second: { mfaToken: string; mfaMethods: string[] }) => void;
+}) {
+  const save = async ({ emailAddress = '', password = '', accountId = '' }: Values) => {
+    const answer = await done(api.POST('/api/v1/auth/login-user', { body: { emailAddress, password, accountId } }));
+    if ('mfaRequired' in answer) onSecond(answer);
+    else await begin(answer.csrfToken);
+  };
+  return (
+    <Form save={save} verb={words.verb}>
+      <AccountField account={account} />
+      <Field label={words.email} name="emailAddress" type="email" autoComplete="username" required />
+      <Field label={words.password} name="password" type="password" autoComplete="current-password" required />
+    </Form>
+  );
+}
+
+function SecondFactor({ mfaToken, mfaMethods }: { mfaToken: string; mfaMethods: string[] }) {
+  const header = { [`${headerPrefix}-mfa-token`]: mfaToken } as never;
+  const [method, setMethod] = useState(mfaMethods[0] ?? 'totp');
+  const [sent, setSent] = useState(false);
+  const save = async ({ code = '' }: Values) => {
+    const body = { mfaMethod: method as 'totp', code };
+    const answer = await done(api.POST('/api/v1/auth/mfa-login-user', { params: { header }, body }));
+    federatedSecondStep.value = undefined;
+    await begin(answer.csrfToken);
+  };
+  const text = async () => {
+    await done(api.POST('/api/v1/auth/mfa-trigger-auth', { params: { header }, body: { mfaMethod: 'sms' } }));
+    setSent(true);
+  };
+  const options = [...mfaMethods, 'recovery'].map((one) => [one, words.methods[one] ?? one] as const);
+  return (
+    <Form save={save} verb={words.verb}>
+      <Select label={words.second} value={method} options={options} onText={setMethod} />
+      {method === 'sms' && (
+        <p>
+          <button type="button" onClick={text}>
+            {sent ? words.codeSent : words.sendCode}
+          </button>
+        </p>
+      )}
+      <Field label={words.code} name="code" autoComplete="one-time-code" required />
+    </Form>
+  );
+}
+
+function Forgotten({ account, back }: { account: string; back: () => void }) {
+  const [sent, setSent] = useState(false);
+  const save = async ({ emailAddress = '', accountId = '' }: Values) => {
+    await done(api.POST('/api/v1/auth/forgot-password', { body: { accountId, emailAddress } }));
+    setSent(true);
+  };
+  return (
+    <>
+      {sent ? (
+        <p class="note good" role="status">
+          {words.sent}
+        </p>
+      ) : (
+        <Form save={save} verb={words.send}>
+          <AccountField account={account} />
+          <Field label={words.email} name="emailAddress" type="email" autoComplete="username" required />
+        </Form>
+      )}
+      <button type="button" class="link" onClick={back}>
+        {words.back}
+      </button>
+    </>
+  );
+}
+
+function Providers({ account }: { account: string }) {
+  const { data } = useLoad(
+    () => done(api.GET('/api/v1/auth/login-providers', { params: { query: { accountId: account } } })),
+    [account],
+  );
+  const page = `${location.origin}/console/`;
+  return (
+    <div class="stack">
+      {data?.identityProviders.map(({ id, name }) => (
+        <a
+          key={id}
+          class="button"
+          href={`/api/v1/oauth2/authorize?providerId=${id}&redirectUri=${encodeURIComponent(page)}`}
+        >
+          {words.with(name)}
+        </a>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,77 @@
+/** Everything deleted, until when it can be recovered, and the way back. */
+import { useState } from 'preact/hooks';
+import { api, done } from '../app/api.js';
+import { accountId } from '../app/session.js';
+import { Act } from '../parts/form.js';
+import { Listing, pageSize } from '../parts/listing.js';
+import { Page, Tabs, Time } from '../parts/page.js';
+import { failed, toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+
+const words = texts.trash;
+type Tab = keyof typeof words.tabs;
+/** Milliseconds: thirty days. */
+const kept = 30 * 86_400_000;
+
+interface Trashed {
+  id: string;
+  version: string;
+  deleted?: string;
+  name?: string | null;
+  serialNumber?: string;
+}
+
+async function read(tab: Tab, page: number): Promise<{ results?: Trashed[]; meta?: { count: number } }> {
+  const params = { query: { accountId: accountId.value, page, pageSize } };
+  if (tab === '') return (await done(api.GET('/api/v1/trash/devices', { params }))).devices;
+  if (tab === 'organizations') return (await done(api.GET('/api/v1/trash/organizations', { params }))).organizations;
+  if (tab === 'people') return (await done(api.GET('/api/v1/trash/end-users', { params }))).endUsers;
+  if (tab === 'products') return (await done(api.GET('/api/v1/trash/devices/templates', { params }))).deviceTemplates;
+  if (tab === 'channels') return (await done(api.GET('/api/v1/trash/channels/templates', { params }))).channelTemplates;
+  return (await done(api.GET('/api/v1/trash/firmware/packages', { params }))).firmwarePackages;
+}
+
+async function recover(tab: Tab, { id, version }: Trashed): Promise<void> {
+  const params = { path: { id }, header: { etag: version } };
+  if (tab === '') await done(api.POST('/api/v1/trash/devices/{id}/recover', { params }));
+  else if (tab === 'organizations') await done(api.POST('/api/v1/trash/organizations/{id}/recover', { params }));
+  else if (tab === 'people') await done(api.POST('/api/v1/trash/end-users/{id}/recover', { params }));
+  else if (tab === 'products') await done(api.POST('/api/v1/trash/devices/templates/{id}/recover', { params }));
+  else if (tab === 'channels') await done(api.POST('/api/v1/trash/channels/templates/{id}/recover', { params }));
+  else await done(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params }));
+}
+
+export function Trash({ tab: asked }: { tab: string }) {
+  const tab = (asked in words.tabs ? asked : '') as Tab;
+  const [round, setRound] = useState(0);
+  const bring = async (one: Trashed) => {
+    await recover(tab, one);
+    toast(words.recovered(one.serialNumber ?? one.name ?? one.id));
+    setRound((before) => before + 1);
+  };
+  return (
+    <Page title={texts.places.trash}>
+      <Tabs base="/trash" current={tab} tabs={Object.entries(words.tabs)} />
+      <Listing
+        label={words.tabs[tab]}
+        on={[round]}
+        load={(page) => read(tab, page)}
+        columns={[
+          { name: 'name', label: texts.name, show: (one) => one.serialNumber ?? one.name ?? <code>{one.id}</code> },
+          { name: 'deleted', label: words.deleted, show: ({ deleted }) => <Time iso={deleted} /> },
+          {
+            name: 'until',
+            label: words.until,
+            show: ({ deleted }) => deleted && <Time iso={new Date(Date.parse(deleted) + kept).toISOString()} />,
+          },
+          {
+            name: 'do',
+            label: texts.actions,
+            show: (one) => <Act label={words.recover} act={() => bring(one)} onError={failed} />,
+          },
+        ]}
+        empty={<p>{words.none}</p>}
+      />
+    </Page>
+  );
+}

@@ -1,0 +1,63 @@
+/** Who the caller is and what it may do: what a page or an app shows as possible. */
+
+import { Type } from 'typebox';
+import { Id, Nullable } from '../../db/registry/records.js';
+import type { Context } from '../context.js';
+import { oneOf } from '../entity/listing.js';
+import type { App } from '../http/app.js';
+
+const kinds = ['admin', 'endUser', 'newcomer', 'backEnd', 'endUserApp', 'station', 'device'] as const;
+const actions = ['create', 'read', 'update', 'delete', 'publish', 'subscribe'] as const;
+
+const meShape = Type.Object(
+  {
+    id: Id,
+    kind: oneOf(kinds),
+    accountId: Id,
+    accountName: Type.String(),
+    emailAddress: Nullable(Type.String({ description: 'Null for a program.' })),
+    name: Nullable(Type.String()),
+    organizationIds: Type.Array(Id, { description: 'Of an end-user: where its reach begins. Empty for all others.' }),
+    sessionExpires: Type.String({ description: 'ISO 8601: when the session ends, whatever is renewed.' }),
+    rights: Type.Record(Type.String(), Type.Array(oneOf(actions)), {
+      description: 'What the caller may do at all, by kind of entity. Its reach still decides about each entity.',
+    }),
+  },
+  { description: 'The caller, and its rights.' },
+);
+
+/** GET /profile/me. */
+export function meRoutes(app: App, { access, registry }: Context): void {
+  app.get(
+    '/profile/me',
+    {
+      config: { family: 'identity' },
+      schema: { tags: ['Identity'], summary: 'Read who you are and what you may do', response: { 200: meShape } },
+    },
+    async ({ caller, authenticated }) => {
+      const { id, kind, accountId } = caller;
+      const account = await registry.query
+        .selectFrom('accounts')
+        .select('name')
+        .where('id', '=', accountId)
+        .executeTakeFirstOrThrow();
+      const person = await registry.query
+        .selectFrom('identities')
+        .select(['email', 'name', 'firstName', 'lastName'])
+        .where('id', '=', id)
+        .executeTakeFirst();
+      const fullName = [person?.firstName, person?.lastName].filter(Boolean).join(' ');
+      return {
+        id,
+        kind,
+        accountId,
+        accountName: account.name,
+        emailAddress: person?.email ?? null,
+        name: person?.name ?? (fullName || null),
+        organizationIds: caller.kind === 'endUser' ? [...caller.organizationIds] : [],
+        sessionExpires: authenticated.session.expires,
+        rights: access.rightsOf(caller),
+      };
+    },
+  );
+}

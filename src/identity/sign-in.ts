@@ -1,0 +1,132 @@
+/** What a page shows before somebody has logged in: the account, the identity providers, and a way to a new password. */
+
+import { Type } from 'typebox';
+import { Id } from '../../db/registry/records.js';
+import { Attempts, networkOf, sendAllowance } from '../attempts.js';
+import type { Context } from '../context.js';
+import { headingFor, resetLetter, sendLetter } from '../emails/texts.js';
+import { PlatformError } from '../errors.js';
+import type { App } from '../http/app.js';
+import { findIdentity, longestEmail } from './identities.js';
+import { makeMailedToken } from './secrets/mailed-tokens.js';
+
+const tags = ['Identity'];
+const family = 'identity';
+const longestId = 255;
+const minute = 60_000;
+/** Requests from one network in an hour, emails to one person in an hour, and emails that are sent at the same time. */
+const maxRequests = 20;
+const maxEmails = 5;
+const maxSending = 20;
+
+const accountShape = Type.Object({ accountId: Id }, { description: 'The only account of this service.' });
+const providersQuery = Type.Object({ accountId: Type.String({ maxLength: longestId }) });
+const providersShape = Type.Object(
+  { identityProviders: Type.Array(Type.Object({ id: Id, name: Type.String() })) },
+  { description: 'Empty for an account that does not exist.' },
+);
+const forgotBody = Type.Object({
+  accountId: Type.String({ maxLength: longestId }),
+  emailAddress: Type.String({ maxLength: longestEmail }),
+});
+const forgotShape = Type.Object(
+  { success: Type.Literal(true) },
+  { description: 'If there is a login with this email address, an email is on its way. The answer never tells.' },
+);
+
+/** Endpoints that need no token. */
+export function signInRoutes(app: App, ctx: Context): void {
+  const { registry, clock } = ctx;
+  app.get(
+    '/auth/default-account',
+    {
+      config: { family, errors: ['notFound'] },
+      schema: {
+        tags,
+        summary: 'Read the id of the account, while there is only one',
+        security: [],
+        response: { 200: accountShape },
+      },
+    },
+    async () => {
+      const [account, other] = await registry.query.selectFrom('accounts').select('id').limit(2).execute();
+      if (!account || other) throw new PlatformError('notFound');
+      return { accountId: account.id };
+    },
+  );
+  app.get(
+    '/auth/login-providers',
+    {
+      config: { family },
+      schema: {
+        tags,
+        summary: 'List the identity providers that people of an account can log in at',
+        security: [],
+        querystring: providersQuery,
+        response: { 200: providersShape },
+      },
+    },
+    async ({ query }) => ({
+      identityProviders: await registry.query
+        .selectFrom('identityProviders')
+        .select(['id', 'name'])
+        .where('accountId', '=', query.accountId)
+        .where('deleted', 'is', null)
+        .orderBy('name')
+        .limit(50)
+        .execute(),
+    }),
+  );
+
+  const requests = new Attempts(clock, maxRequests, 60 * minute);
+  const emails = new Attempts(clock, maxEmails, 60 * minute);
+  const sending = new Set<Promise<void>>();
+  app.addHook('onClose', async () => void (await Promise.all(sending)));
+  app.post(
+    '/auth/forgot-password',
+    {
+      config: { family, errors: ['tooMany'], sends: ['limits'] },
+      schema: {
+        tags,
+        summary: 'Have an email sent that sets a new password',
+        security: [],
+        body: forgotBody,
+        response: { 200: forgotShape },
+      },
+    },
+    async ({ body, address }, reply) => {
+      sendAllowance(reply, requests.take(networkOf(address)));
+      // The answer does not wait: its time would tell whether there is such a person.
+      if (sending.size < maxSending) {
+        const email = sendReset(ctx, emails, body.accountId, body.emailAddress, address)
+          .catch((error) => ctx.log.error({ err: error }, 'an email for a forgotten password could not be sent'))
+          .finally(() => sending.delete(email));
+        sending.add(email);
+      }
+      return { success: true } as const;
+    },
+  );
+}
+
+/** Sends nothing to an address that nobody logs in with, or that has had its emails of this hour. */
+async function sendReset(ctx: Context, emails: Attempts, accountId: string, emailAddress: string, address: string) {
+  const { registry, clock, letterLimits, audit } = ctx;
+  const identity = await findIdentity(registry.query, accountId, emailAddress);
+  if (!identity) return;
+  try {
+    emails.take(identity.id);
+    letterLimits.count({ accountId, to: identity.email });
+  } catch (error) {
+    if (error instanceof PlatformError && error.kind === 'tooMany') return;
+    throw error;
+  }
+  const userId = identity.id;
+  const token = await registry.transaction(async (tx) => {
+    const target = { kind: 'identity', id: userId } as const;
+    const details = { with: 'signInPage' };
+    await audit.record(tx, { event: 'passwordReset', outcome: 'success', accountId, target, address, details });
+    return makeMailedToken(tx, clock, { accountId, userId, kind: 'reset' });
+  });
+  const heading = await headingFor(ctx, accountId, identity.email);
+  await sendLetter(ctx, userId, resetLetter(heading, userId, token));
+}

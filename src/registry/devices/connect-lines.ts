@@ -1,0 +1,121 @@
+/** Ready-to-run lines with which a device publishes its first message. The greeting, the API and the console take them from here. */
+
+/** Where a device connects and what it sends. The texts are put into the lines as they are. */
+export interface FirstMessage {
+  host: string;
+  port: number;
+  /** Whether `port` speaks TLS. */
+  tls: boolean;
+  /** Of the HTTP API, without a slash at the end. */
+  url: string;
+  clientId: string;
+  username: string;
+  secret: string;
+  topic: string;
+  payload: string;
+}
+
+/** The arguments that every command-line client takes. */
+function options({ host, port, clientId, username, secret, topic, payload }: FirstMessage): string {
+  return `-h ${host} -p ${port} -i ${clientId} -u ${username} -P ${secret} -q 1 -t ${topic} -m '${payload}'`;
+}
+
+// biome-ignore lint/suspicious/noTemplateCurlyInString: a variable of the shell
+const trustedByMosquitto = '--cafile "${CURL_CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}"';
+
+export function mosquittoLine(message: FirstMessage): string {
+  return `mosquitto_pub ${message.tls ? `${trustedByMosquitto} ` : ''}${options(message)}`;
+}
+
+export function npxLine(message: FirstMessage): string {
+  return `npx --yes mqtt@5 pub ${message.tls ? '-C mqtts ' : ''}${options(message)}`;
+}
+
+function curlLine({ url, username, secret, topic, payload }: FirstMessage): string {
+  return `curl -sS -u ${username}:${secret} -H 'Content-Type: text/csv' --data-binary '${payload}' ${url}/api/v1/messaging/publish/${topic}`;
+}
+
+function pythonLines({ host, port, tls, clientId, username, secret, topic, payload }: FirstMessage): string {
+  return `# pip install paho-mqtt
+import paho.mqtt.client as mqtt
+
+client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="${clientId}")
+client.username_pw_set("${username}", "${secret}")
+${tls ? 'client.tls_set()\n' : ''}client.connect("${host}", ${port})
+client.loop_start()
+client.publish("${topic}", "${payload}", qos=1).wait_for_publish(10)
+client.disconnect()
+client.loop_stop()
+`;
+}
+
+function nodeLines({ host, port, tls, clientId, username, secret, topic, payload }: FirstMessage): string {
+  return `// npm install mqtt
+import mqtt from 'mqtt';
+
+const client = await mqtt.connectAsync('${tls ? 'mqtts' : 'mqtt'}://${host}:${port}', {
+  clientId: '${clientId}',
+  username: '${username}',
+  password: '${secret}',
+});
+await client.publishAsync('${topic}', '${payload}', { qos: 1 });
+await client.endAsync();
+`;
+}
+
+function arduinoLines({ host, port, tls, clientId, username, secret, topic, payload }: FirstMessage): string {
+  return `// Library: PubSubClient
+#include <WiFi.h>
+${tls ? '#include <WiFiClientSecure.h>\n' : ''}#include <PubSubClient.h>
+
+${tls ? 'WiFiClientSecure' : 'WiFiClient'} network;
+PubSubClient client(network);
+
+void setup() {
+  WiFi.begin("YOUR_WIFI", "YOUR_WIFI_PASSWORD");
+  while (WiFi.status() != WL_CONNECTED) delay(200);
+${tls ? '  network.setCACert(YOUR_CA_CERTIFICATE);\n' : ''}  client.setServer("${host}", ${port});
+}
+
+void loop() {
+  if (!client.connected() && !client.connect("${clientId}", "${username}", "${secret}")) return delay(5000);
+  client.loop();
+  client.publish("${topic}", "${payload}");
+  delay(10000);
+}
+`;
+}
+
+function espIdfLines({ host, port, tls, clientId, username, secret, topic, payload }: FirstMessage): string {
+  return `#include "mqtt_client.h"
+${tls ? '#include "esp_crt_bundle.h"\n' : ''}
+static void on_connected(void *arg, esp_event_base_t base, int32_t id, void *data) {
+  esp_mqtt_event_handle_t event = data;
+  esp_mqtt_client_publish(event->client, "${topic}", "${payload}", 0, 1, 0);
+}
+
+void connect_to_slipway(void) {
+  const esp_mqtt_client_config_t config = {
+    .broker.address.uri = "${tls ? 'mqtts' : 'mqtt'}://${host}:${port}",
+${tls ? '    .broker.verification.crt_bundle_attach = esp_crt_bundle_attach,\n' : ''}    .credentials.client_id = "${clientId}",
+    .credentials.username = "${username}",
+    .credentials.authentication.password = "${secret}",
+  };
+  esp_mqtt_client_handle_t client = esp_mqtt_client_init(&config);
+  esp_mqtt_client_register_event(client, MQTT_EVENT_CONNECTED, on_connected, NULL);
+  esp_mqtt_client_start(client);
+}
+`;
+}
+
+/** The same first message, ready for each tool. */
+export function connectLines(message: FirstMessage) {
+  return {
+    mosquitto: mosquittoLine(message),
+    python: pythonLines(message),
+    node: nodeLines(message),
+    arduino: arduinoLines(message),
+    espIdf: espIdfLines(message),
+    curl: curlLine(message),
+  };
+}

@@ -1,0 +1,152 @@
+/** How one device connects, with lines ready to run; and how many devices are in which state. */
+
+import { Type } from 'typebox';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { list, oneOf } from '../../entity/listing.js';
+import { idParams, nameIgnored } from '../../entity/routes.js';
+import { demandLive, findReached } from '../../entity/verbs.js';
+import { brokerUrl } from '../../factory/addresses.js';
+import type { App } from '../../http/app.js';
+import { formatTopic } from '../../topics.js';
+import { connectLines } from './connect-lines.js';
+import { deviceListing } from './listing.js';
+
+/** Stands in the lines where the secret belongs: it is shown only once, by the call that makes it. */
+const secretPlaceholder = 'YOUR_SECRET';
+
+const text = Type.String();
+const connectivityShape = Type.Object({
+  host: Type.String({ description: 'Of the broker, as the caller reaches this service.' }),
+  port: Type.Integer({ description: 'Of the broker, with TLS where `tls` says so.' }),
+  tls: Type.Boolean(),
+  webSocketUrl: Type.String({ description: 'MQTT over WebSocket.' }),
+  httpUrl: text,
+  clientId: Type.String({ description: 'A proposal. A device may use any client ID.' }),
+  username: text,
+  topics: Type.Array(
+    Type.Object({
+      channel: text,
+      topic: text,
+      persistenceType: text,
+      service: Type.Boolean({ description: 'Whether every device has this channel.' }),
+      devicePublishes: Type.Boolean({ description: 'Whether the device may publish there.' }),
+    }),
+  ),
+  lines: Type.Object(
+    { mosquitto: text, python: text, node: text, arduino: text, espIdf: text, curl: text },
+    {
+      description: `Each publishes a first message. Put the secret of the device in the place of ${secretPlaceholder}.`,
+    },
+  ),
+});
+const connectivityAnswer = Type.Object(
+  { connectivity: connectivityShape },
+  { description: 'Where and how the device connects. It holds no secret.' },
+);
+
+const states = ['defined', 'activated', 'associated', 'reserved'] as const;
+const countsQuery = Type.Object({ accountId: text });
+const countsAnswer = Type.Object(
+  {
+    counts: Type.Object({
+      total: Type.Integer(),
+      connected: Type.Integer(),
+      states: Type.Array(Type.Object({ provisioningState: oneOf(states), count: Type.Integer() })),
+    }),
+  },
+  { description: 'How many devices in reach there are.' },
+);
+
+/** GET /devices/{id}/connectivity and GET /devices/counts. */
+export function connectivityRoutes(app: App, ctx: Context): void {
+  const { access, config } = ctx;
+
+  app.get(
+    '/devices/:id/connectivity',
+    {
+      config: { right: ['read', 'device'], errors: ['notFound', 'deleted', 'forbidden'] },
+      schema: {
+        tags: ['Devices'],
+        summary: 'Read where and how a device connects, with lines ready to run',
+        params: idParams,
+        response: { 200: connectivityAnswer },
+      },
+    },
+    async ({ caller, params, hostname, protocol, host }) => {
+      access.demand(caller, 'read', 'device');
+      const device = demandLive(await findReached(ctx, caller, 'devices', params.id));
+      const broker = new URL(brokerUrl(ctx));
+      // Without a public address, the name by which the caller has reached us is the best one that is known.
+      const isNamed = config.mqttPublicUrl !== undefined || config.publicUrl !== undefined;
+      const tls = broker.protocol === 'mqtts:';
+      const channels = [...access.channelsOf(device.deviceTemplateId).values()].map(
+        ({ name, persistenceType, service }) => ({
+          channel: name,
+          topic: formatTopic(config.topicRoot, device.accountId, device.id, name),
+          persistenceType,
+          service,
+          devicePublishes: !service || name === '_log' || name === '_set/fields',
+        }),
+      );
+      const own = channels.filter(({ service }) => !service);
+      const first = own.find(({ persistenceType }) => persistenceType === 'timeSeries') ?? own[0];
+      const httpUrl = config.publicUrl ?? `${protocol}://${host}`;
+      const message = {
+        host: isNamed ? broker.hostname : hostname,
+        port: Number(broker.port || (tls ? 8883 : 1883)),
+        tls,
+        url: httpUrl,
+        clientId: device.id,
+        username: device.id,
+        secret: secretPlaceholder,
+        topic: first?.topic ?? formatTopic(config.topicRoot, device.accountId, device.id, '_log'),
+        payload: first ? ',temperature,21.5,' : 'Hello from the device',
+      };
+      return {
+        connectivity: {
+          host: message.host,
+          port: message.port,
+          tls,
+          webSocketUrl: `${httpUrl.replace(/^http/, 'ws')}/mqtt`,
+          httpUrl,
+          clientId: device.id,
+          username: device.id,
+          topics: channels,
+          lines: connectLines(message),
+        },
+      };
+    },
+  );
+
+  app.get(
+    '/devices/counts',
+    {
+      config: { right: ['subscribe', 'device'], errors: ['notFound', 'forbidden'], sends: ['ignored'] },
+      schema: {
+        tags: ['Devices'],
+        summary: 'Count devices by state',
+        querystring: countsQuery,
+        response: { 200: countsAnswer },
+      },
+    },
+    async (request, reply) => {
+      const { caller, query } = request;
+      access.demand(caller, 'subscribe', 'device');
+      access.demandAccount(caller, query.accountId);
+      nameIgnored(request, reply, countsQuery);
+      const of = { accountId: query.accountId };
+      const total = await countOf(ctx, caller, of);
+      const connected = await countOf(ctx, caller, { ...of, connected: true });
+      const counts = [];
+      for (const provisioningState of states)
+        counts.push({ provisioningState, count: await countOf(ctx, caller, { ...of, provisioningState }) });
+      return { counts: { total, connected, states: counts } };
+    },
+  );
+}
+
+async function countOf(ctx: Context, caller: Caller, query: { accountId: string; [filter: string]: unknown }) {
+  const { meta } = await list(ctx, caller, deviceListing, { ...query, pageSize: 1, results: false });
+  return meta?.count ?? 0;
+}

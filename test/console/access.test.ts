@@ -1,0 +1,113 @@
+import { createRequire } from 'node:module';
+import type { Browser, Page } from 'playwright-core';
+import t from 'tap';
+import { type Service, startService } from '../support/service.js';
+import { openBrowser, openPage, signIn } from './browser.js';
+
+const axePath = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
+let service: Service;
+let browser: Browser;
+let places: string[];
+t.before(async () => {
+  service = await startService(t);
+  browser = await openBrowser(t);
+  places = await fill(service);
+});
+
+/** Something for every place to show, and the addresses of all places. */
+export async function fill(service: Service): Promise<string[]> {
+  const organization = await service.organization({ name: 'North' });
+  await service.organization({ name: 'North-east', parentId: organization.id });
+  await service.endUser(organization.id);
+  const { id: deviceTemplateId } = await service.template({ name: 'Pump', channels: ['readings'] });
+  const { device, secret } = await service.device({
+    serialNumber: 'SN-0001',
+    deviceTemplateId,
+    organizationId: organization.id,
+  });
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.publishAsync(service.topic(device.id, 'readings'), ',temperature,21.5,', { qos: 1 });
+  await service.create('/applications', 'application', { name: 'Back office', kind: 'backEnd' });
+  await service.create('/firmware/packages', 'firmwarePackage', {
+    name: 'Pump firmware',
+    firmwareVersion: '2.0',
+    deviceTemplateId,
+  });
+  const parts = ['', '/series', '/log', '/refusals', '/fields', '/access', '/firmware', '/history'];
+  return [
+    ...['first-device', 'devices', 'organizations', 'people', 'people/account-users', 'products'],
+    ...[`products/${deviceTemplateId}`, 'factory', 'factory/verifications', 'firmware', 'firmware/rollouts'],
+    ...['programs', 'programs/identity-providers', 'programs/bridges', 'programs/authorities', 'trash', 'account'],
+    ...parts.map((part) => `devices/${device.id}${part}`),
+  ];
+}
+
+interface Violation {
+  id: string;
+  impact: string;
+  nodes: { html: string }[];
+}
+
+/** What axe-core finds serious or worse on the page. */
+async function seriousFaults(page: Page): Promise<string[]> {
+  const violations: Violation[] = await page.evaluate('axe.run().then(({ violations }) => violations)');
+  return violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
+}
+
+async function settle(page: Page, place: string): Promise<void> {
+  await page.goto(`/console/${place}`);
+  await page.locator('h1').waitFor();
+  await page.waitForFunction(
+    'document.querySelectorAll("[aria-busy=true]").length === 0 && !document.body.textContent.includes("Loading …")',
+  );
+}
+
+for (const colorScheme of ['light', 'dark'] as const)
+  t.test(`every place is accessible and asks no other host, ${colorScheme}`, async (t) => {
+    // The script of axe-core is no part of the page, and its policy takes no other scripts.
+    const { page, errors, foreign } = await openPage(t, browser, service, { colorScheme, bypassCSP: true });
+    await page.addInitScript({ path: axePath });
+    await page.goto('/console/');
+    await page.getByLabel('Email address').waitFor();
+    t.strictSame(await seriousFaults(page), [], 'sign in');
+    await signIn(page);
+    for (const place of places) {
+      await settle(page, place);
+      t.strictSame(await seriousFaults(page), [], place);
+    }
+    t.strictSame([errors, foreign], [[], []]);
+  });
+
+t.test('every place fits a phone of 360 pixels', async (t) => {
+  const { page, errors } = await openPage(t, browser, service, { viewport: { width: 360, height: 740 } });
+  await signIn(page);
+  for (const place of places) {
+    await settle(page, place);
+    const wide = await page.evaluate('document.documentElement.scrollWidth');
+    t.ok(Number(wide) <= 360, `${place} is ${wide} wide`);
+  }
+  t.strictSame(errors, []);
+});
+
+t.test('by keyboard alone: sign in, search, list the keys, open a device', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await page.goto('/console/devices');
+  await page.getByLabel('Email address').focus();
+  await page.keyboard.type('admin@example.com');
+  await page.keyboard.press('Tab');
+  await page.keyboard.type('correct horse battery');
+  await page.keyboard.press('Enter');
+  await page.getByRole('link', { name: 'SN-0001' }).waitFor();
+  await page.keyboard.press('?');
+  await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.keyboard.press('/');
+  await page.keyboard.type('0001');
+  await page.waitForURL(/q=0001/);
+  await page.getByRole('link', { name: 'SN-0001' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'SN-0001', level: 1 }).waitFor();
+});

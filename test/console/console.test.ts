@@ -1,0 +1,166 @@
+import mqtt from 'mqtt';
+import type { Browser } from 'playwright-core';
+import t from 'tap';
+import { type Service, startService } from '../support/service.js';
+import { openBrowser, openPage, signIn } from './browser.js';
+
+let service: Service;
+let browser: Browser;
+t.before(async () => {
+  service = await startService(t);
+  browser = await openBrowser(t);
+});
+
+t.test('a new account makes its first device, and the page hears the first message', async (t) => {
+  const { page, errors, foreign } = await openPage(t, browser, service);
+  await signIn(page);
+  await page.getByRole('heading', { name: 'First device', level: 1 }).waitFor();
+  await page.getByLabel('Name of the product').fill('Thermometer');
+  await page.getByLabel('Serial number').fill('SN-FIRST');
+  await page.getByRole('button', { name: 'Make the device' }).click();
+  const secret = (await page.getByRole('region', { name: 'Secret' }).locator('pre').textContent())?.trim() ?? '';
+  await page.getByText('Waiting for the first message').waitFor();
+  const lines = (await page.getByRole('region', { name: 'Run these lines' }).locator('pre').textContent()) ?? '';
+  const [, username = '', password = '', topic = ''] = /-u (\S+) -P (\S+) -q 1 -t (\S+)/.exec(lines) ?? [];
+  t.equal(password, secret, 'the lines hold the secret');
+
+  const wrong = mqtt.connect(`mqtt://127.0.0.1:${service.server.mqttPort}`, {
+    username,
+    password: 'wrong',
+    reconnectPeriod: 0,
+  });
+  wrong.on('error', () => {});
+  await page.getByText('Something was refused:').waitFor();
+  wrong.end(true);
+
+  const device = await service.connect({ deviceId: username, secret });
+  await device.publishAsync(topic, ',temperature,21.5,', { qos: 1 });
+  await page.getByText('The first message has arrived.').waitFor();
+  await page.getByRole('link', { name: 'Open the device' }).click();
+  await page.getByRole('heading', { name: 'SN-FIRST', level: 1 }).waitFor();
+  t.strictSame([errors, foreign], [[], []], 'no error, and no request to another host');
+});
+
+t.test('a wrong password is refused with the sentence of the API', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await page.goto('/console/');
+  await page.getByLabel('Email address').fill('admin@example.com');
+  await page.getByLabel('Password', { exact: true }).fill('not the password');
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('alert').waitFor();
+  t.match(await page.getByRole('alert').textContent(), /Request id/);
+});
+
+t.test('a device that somebody else has changed shows both versions', async (t) => {
+  const { device } = await service.device({ serialNumber: 'SN-CONFLICT' });
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, `/console/devices/${device.id}/fields`);
+  const field = page.getByLabel('Firmware version');
+  await field.fill('mine');
+  const { device: now } = await service.ok('GET', `/api/v1/devices/${device.id}`);
+  await service.ok('PUT', `/api/v1/devices/${device.id}`, {
+    body: { firmwareVersion: 'theirs' },
+    headers: { etag: now.version },
+  });
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  const dialog = page.getByRole('dialog', { name: 'Somebody else changed this device' });
+  await dialog.getByRole('cell', { name: 'theirs' }).waitFor();
+  await dialog.getByRole('button', { name: 'Save mine' }).click();
+  await page.getByText('Saved.').waitFor();
+  t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.firmwareVersion, 'mine');
+  t.strictSame(errors, []);
+});
+
+t.test('a deleted device stands in the trash and is recovered from there', async (t) => {
+  const { device } = await service.device({ serialNumber: 'SN-TRASH' });
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, `/console/devices/${device.id}`);
+  await page.getByRole('button', { name: 'Delete', exact: true }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
+  await page.getByRole('heading', { name: 'Devices', level: 1 }).waitFor();
+  t.equal((await service.http('GET', `/api/v1/devices/${device.id}`)).status, 410);
+  await page.goto('/console/trash');
+  await page
+    .getByRole('row', { name: /SN-TRASH/ })
+    .getByRole('button', { name: 'Recover' })
+    .click();
+  await page.getByText('SN-TRASH was recovered.').waitFor();
+  t.equal((await service.http('GET', `/api/v1/devices/${device.id}`)).status, 200);
+});
+
+t.test('an end-user sees its own devices and no place of admins', async (t) => {
+  const organization = await service.organization();
+  const person = await service.endUser(organization.id);
+  await service.device({ serialNumber: 'SN-OWN', organizationId: organization.id });
+  await service.device({ serialNumber: 'SN-OTHER' });
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, person.email, person.password);
+  await page.getByRole('link', { name: 'SN-OWN' }).waitFor();
+  t.equal(await page.getByRole('link', { name: 'SN-OTHER' }).count(), 0);
+  t.strictSame(
+    await page
+      .getByRole('navigation', { name: 'Menu' })
+      .getByRole('link')
+      .allTextContents()
+      .then((all) => all.map((one) => one.trim())),
+    ['Devices', 'Organizations', 'People', 'Account'],
+  );
+  t.equal(await page.getByRole('button', { name: 'New device' }).count(), 0);
+  t.strictSame(errors, []);
+});
+
+t.test('when the session ends, the page asks for a login and goes on where one was', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/organizations');
+  await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
+  await page.context().clearCookies();
+  await page.getByRole('link', { name: 'Products' }).click();
+  await page.getByText('Your session has ended.').waitFor();
+  await page.getByLabel('Email address').fill('admin@example.com');
+  await page.getByLabel('Password', { exact: true }).fill('correct horse battery');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
+});
+
+t.test('2,000 selected by filter are moved by a job, after a dry run that says how many', async (t) => {
+  const target = await service.organization({ name: 'Target' });
+  const rows = Array.from({ length: 2000 }, (_, at) => ({ serialNumber: `BULK-${at}` }));
+  const query = `accountId=${service.accountId}`;
+  const { job } = (await service.http('POST', `/api/v1/provisioning/jobs?${query}`, { body: { rows } })).body;
+  const url = `/api/v1/provisioning/jobs/${job.id}`;
+  while (['pending', 'running'].includes((await service.ok('GET', url)).job.state));
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/devices?q=BULK-');
+  await page.getByText('2,000 match the filters').waitFor();
+  await page.getByRole('button', { name: 'Move to …' }).click();
+  await page.getByRole('dialog').getByLabel('Organization').selectOption({ label: 'Target' });
+  await page.getByRole('button', { name: 'Count first' }).click();
+  await page.getByText('This concerns 2,000 devices.').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Move to …' }).click();
+  await page.getByText('2,000 done, 0 failed.').waitFor({ timeout: 60_000 });
+  const { devices } = await service.ok('GET', `/api/v1/devices?${query}&organizationId=${target.id}&results=false`);
+  t.equal(devices.meta.count, 2000);
+  t.strictSame(errors, []);
+});
+
+t.test('an organization is moved by dragging it onto another', async (t) => {
+  const [parent, child] = [
+    await service.organization({ name: 'Above' }),
+    await service.organization({ name: 'Dragged' }),
+  ];
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/organizations');
+  await page.getByText('Dragged', { exact: true }).dragTo(page.getByText('Above', { exact: true }));
+  await page.getByText('Dragged was moved.').waitFor();
+  t.equal((await service.ok('GET', `/api/v1/organizations/${child.id}`)).organization.parentId, parent.id);
+});
+
+t.test('"Show the call" shows what was asked, without secrets', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/devices');
+  await page.getByRole('heading', { name: 'Devices', level: 1 }).waitFor();
+  await page.getByRole('button', { name: 'Show the call' }).click();
+  const text = (await page.getByRole('dialog').textContent()) ?? '';
+  t.match(text, /curl -X GET .*\/api\/v1\/devices/);
+  t.notMatch(text, /correct horse battery/);
+});

@@ -1,0 +1,69 @@
+import t from 'tap';
+import { Mailbox } from '../support/mailbox.js';
+import { type Service, startService } from '../support/service.js';
+
+const mailbox = new Mailbox();
+let service: Service;
+t.before(async () => {
+  service = await startService(t, { mail: mailbox });
+});
+
+const nobody = { token: null };
+
+t.test('GET /profile/me tells who one is, and names the rights that the API enforces', async (t) => {
+  const admin = await service.ok('GET', '/api/v1/profile/me');
+  t.match(admin, { kind: 'admin', accountId: service.accountId, emailAddress: 'admin@example.com' });
+  t.ok(admin.rights.device.includes('create'));
+  const organization = await service.organization();
+  const person = await service.endUser(organization.id);
+  const me = await service.ok('GET', '/api/v1/profile/me', { token: person.token });
+  t.match(me, { kind: 'endUser', emailAddress: person.email, organizationIds: [organization.id] });
+  t.strictSame(me.rights.device, ['read', 'update', 'publish', 'subscribe']);
+  t.notOk(me.rights.auditRecord);
+  const refused = await service.http('GET', `/api/v1/audit?accountId=${service.accountId}`, { token: person.token });
+  t.equal(refused.status, 403);
+  t.match(await service.http('GET', '/api/v1/profile/me', nobody), { status: 401 });
+});
+
+t.test('the id of an only account is public, and no longer once there are two', async (t) => {
+  const only = await startService(t);
+  t.strictSame((await only.http('GET', '/api/v1/auth/default-account', nobody)).body, { accountId: only.accountId });
+  await only.account();
+  t.match(await only.http('GET', '/api/v1/auth/default-account', nobody), {
+    status: 404,
+    body: { attributes: { errorCode: 'NotFoundError' } },
+  });
+});
+
+t.test('the sign-in page can name the identity providers of an account, and no more of them', async (t) => {
+  const { id } = await service.create('/identity-providers', 'identityProvider', {
+    name: 'Example login',
+    issuer: 'https://login.example.com',
+    clientId: 'slipway',
+    clientSecret: 'the secret of the client',
+  });
+  const path = '/api/v1/auth/login-providers?accountId=';
+  const { body } = await service.http('GET', path + service.accountId, nobody);
+  t.strictSame(body, { identityProviders: [{ id, name: 'Example login' }] });
+  t.strictSame((await service.http('GET', `${path}nothing`, nobody)).body, { identityProviders: [] });
+});
+
+t.test('a forgotten password is set with the token of the email; the answer never tells who exists', async (t) => {
+  const person = await service.endUser((await service.organization()).id);
+  const ask = (emailAddress: string) =>
+    service.http('POST', '/api/v1/auth/forgot-password', {
+      ...nobody,
+      body: { accountId: service.accountId, emailAddress },
+    });
+  const [known, unknown] = [await ask(person.email), await ask('stranger@example.com')];
+  t.strictSame([known.status, known.body], [200, { success: true }]);
+  t.strictSame([unknown.status, unknown.body], [200, { success: true }]);
+  const passwordResetToken = await mailbox.nextTokenTo(person.email);
+  t.equal(mailbox.letters.filter(({ to }) => to === 'stranger@example.com').length, 0);
+  const path = `/api/v1/users/${person.endUser.userId}/change-password-with-token`;
+  const body = { newPassword: 'an entirely new secret', passwordResetToken };
+  await service.ok('POST', path, { ...nobody, body });
+  t.ok((await service.loginAs(person.email, 'an entirely new secret')).jwt);
+  for (let tries = 0; tries < 18; tries += 1) await ask('stranger@example.com');
+  t.match(await ask(person.email), { status: 429 });
+});
