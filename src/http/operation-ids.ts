@@ -66,6 +66,13 @@ const named: Record<string, string> = {
   'POST /firmware/status': 'reportFirmwareStatus',
   'GET /firmware/files/{sha256}': 'downloadFirmware',
   'GET /profile/me': 'getOwnProfile',
+  'GET /auth/login-providers': 'listLoginProviders',
+  'POST /auth/forgot-password': 'forgotPassword',
+  'GET /devices/{id}/connectivity': 'getDeviceConnectivity',
+  'GET /devices/counts': 'countDevices',
+  'GET /devices/{id}/commands/{commandId}': 'getDeviceCommand',
+  'DELETE /devices/{id}/commands/{commandId}': 'cancelDeviceCommand',
+  'GET /devices/{id}/commands': 'listDeviceCommands',
   'GET /auth/default-account': 'getDefaultAccount',
 };
 
