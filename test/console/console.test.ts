@@ -112,7 +112,8 @@ t.test('an end-user sees its own devices and no place of admins', async (t) => {
 t.test('when the session ends, the page asks for a login and goes on where one was', async (t) => {
   const { page } = await openPage(t, browser, service);
   await signIn(page, undefined, undefined, '/console/organizations');
-  await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
+  // Nothing may be under way: its refusal would end the session before the click.
+  await page.locator('.tree').waitFor();
   await page.context().clearCookies();
   await page.getByRole('link', { name: 'Products' }).click();
   await page.getByText('Your session has ended.').waitFor();
