@@ -212,9 +212,13 @@ const { values: asked } = parseArgs({
   },
 });
 if (asked.image !== undefined) await makeImage(asked.image);
-else if (asked.types)
-  await bundle(['console/document.ts'], { outdir: 'dist/types', chunks: 'chunks', sourcemap: false });
-else {
+else if (asked.types) {
+  rmSync(`${root}/dist/types`, { recursive: true, force: true });
+  // With threads of its own: the product itself may be running, or not be built.
+  const entryPoints = ['console/document.ts', ...product.filter((one) => one.endsWith('-worker.ts'))];
+  await bundle(entryPoints, { outdir: 'dist/types/dist', chunks: 'chunks', sourcemap: false });
+  cpSync(`${root}/package.json`, `${root}/dist/types/package.json`);
+} else {
   rmSync(`${root}/dist`, { recursive: true, force: true });
   if (asked.apart)
     await transform(['src', 'broker', 'db', 'demo', 'bench', 'test'].map((folder) => `${folder}/**/*.ts`));

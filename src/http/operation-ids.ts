@@ -70,9 +70,6 @@ const named: Record<string, string> = {
   'POST /auth/forgot-password': 'forgotPassword',
   'GET /devices/{id}/connectivity': 'getDeviceConnectivity',
   'GET /devices/counts': 'countDevices',
-  'GET /devices/{id}/commands/{commandId}': 'getDeviceCommand',
-  'DELETE /devices/{id}/commands/{commandId}': 'cancelDeviceCommand',
-  'GET /devices/{id}/commands': 'listDeviceCommands',
   'GET /auth/default-account': 'getDefaultAccount',
 };
 

@@ -1,11 +1,14 @@
 /** A real browser for the tests of the console: Debian's Chromium when it is there, else the one inside its npm package. */
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { adminEmail, adminPassword, type Service } from '../support/service.js';
 
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => existsSync(path));
 
+/** Headless Chromium, closed when the test ends. */
 export async function openBrowser(t: Test): Promise<Browser> {
   const browser = await chromium.launch({ headless: true, ...(await binary()) });
   t.teardown(() => browser.close());
@@ -16,12 +19,40 @@ async function binary() {
   if (installed) return { executablePath: installed, args: ['--no-sandbox'] };
   // Without this the package takes the machine for one that has NSS, and leaves its own libraries packed.
   process.env.AWS_LAMBDA_JS_RUNTIME ??= 'nodejs22.x';
-  const { default: packed, setupLambdaEnvironment } = await import('@sparticuz/chromium').then(
-    (module) => module as typeof module & { setupLambdaEnvironment?: (path: string) => void },
-  );
-  const executablePath = await packed.executablePath();
-  setupLambdaEnvironment?.('/tmp/al2023/lib');
-  return { executablePath, args: packed.args.filter((one) => one !== '--single-process') };
+  const module: typeof import('@sparticuz/chromium') & { setupLambdaEnvironment: (libraries: string) => void } =
+    await import('@sparticuz/chromium');
+  const directory = await unpacked(() => module.default.executablePath());
+  process.env.FONTCONFIG_PATH = directory;
+  module.setupLambdaEnvironment(join(directory, 'al2023/lib'));
+  const args = module.default.args.filter((one) => one !== '--single-process');
+  return { executablePath: join(directory, 'chromium'), args };
+}
+
+/** Unpacked once for all test files, beside the package: it takes two seconds and 200 MB. */
+async function unpacked(unpack: () => Promise<string>): Promise<string> {
+  const { resolve } = createRequire(import.meta.url);
+  const packed = dirname(dirname(resolve('@sparticuz/chromium')));
+  const { version } = JSON.parse(readFileSync(join(packed, 'package.json'), 'utf8'));
+  const directory = join(packed, '../../.cache', `chromium-${version}`);
+  if (existsSync(directory)) return directory;
+  mkdirSync(dirname(directory), { recursive: true });
+  const own = mkdtempSync(`${directory}-`);
+  const { TMPDIR } = process.env;
+  process.env.TMPDIR = own;
+  await unpack();
+  if (TMPDIR === undefined) delete process.env.TMPDIR;
+  else process.env.TMPDIR = TMPDIR;
+  const fonts = ['/usr/share/fonts', join(directory, 'fonts')].map((path) => `<dir>${path}</dir>`).join('');
+  const cache = `<cachedir>${join(directory, 'fonts-cache')}</cachedir>`;
+  writeFileSync(join(own, 'fonts.conf'), `<?xml version="1.0"?><fontconfig>${fonts}${cache}</fontconfig>\n`);
+  try {
+    renameSync(own, directory);
+  } catch (error) {
+    // Another test file was faster.
+    if (!existsSync(directory)) throw error;
+    rmSync(own, { recursive: true });
+  }
+  return directory;
 }
 
 /** What a page must not do: say errors on the console, or ask another host. */
