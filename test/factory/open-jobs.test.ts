@@ -13,6 +13,9 @@ t.test(
       ...{ createIdmUser: true, idmUserEmail: 'other@example.com', idmUserPassword },
     });
     const { jwt: token } = await service.loginAs('other@example.com', idmUserPassword);
+    const neighbour = { name: 'Neighbour', adminEmail: 'neighbour@example.com' };
+    const { accountId, adminEmail, adminPassword } = await createAccount(service.server.ctx, neighbour);
+    const { jwt } = await service.loginAs(adminEmail, adminPassword, accountId);
     // They keep both places busy meanwhile.
     const long = Array.from({ length: 20_000 }, (_, at) => ({ serialNumber: `LONG-${at}` }));
     const known = await postRows(service, long);
@@ -31,9 +34,6 @@ t.test(
     t.equal((await service.http('POST', '/api/v1/devices/jobs', { body: bulk })).status, 429);
     const others = await postRows(service, [{ serialNumber: 'X' }], '?dryRun=true', { token });
     t.equal(others.status, 202);
-    const neighbour = { name: 'Neighbour', adminEmail: 'neighbour@example.com' };
-    const { accountId, adminEmail, adminPassword } = await createAccount(service.server.ctx, neighbour);
-    const { jwt } = await service.loginAs(adminEmail, adminPassword, accountId);
     const next = await postRows(service, [{ serialNumber: 'next' }], '?dryRun=true', { token: jwt });
     const jobsOf = async (state = ''): Promise<Json[]> =>
       (await service.ok('GET', `/api/v1/provisioning/jobs?accountId=${service.accountId}&pageSize=1000${state}`)).jobs
@@ -41,9 +41,16 @@ t.test(
     const results = await jobsOf();
     t.equal(results.length, made.length + 3, 'nothing is left of what was refused');
     t.match((await follow(service, next.body.job.id, jwt)).at(-1), { state: 'succeeded' });
-    const { finished } = (await service.ok('GET', `/api/v1/provisioning/jobs/${next.body.job.id}`, { token: jwt })).job;
-    const later = (await jobsOf()).filter((one) => one.finished === null || one.finished > finished).length;
-    t.ok(later > 100, `another account is next, though ${later} jobs that ended later were made before its own`);
+    const { created, finished } = (
+      await service.ok('GET', `/api/v1/provisioning/jobs/${next.body.job.id}`, { token: jwt })
+    ).job;
+    const waiting = (await jobsOf()).filter((one) => one.finished === null || one.finished > created);
+    const sooner = waiting.filter((one) => one.finished !== null && one.finished < finished).length;
+    t.ok(waiting.length > 20, `${waiting.length} jobs waited when the other account posted its own`);
+    t.ok(
+      sooner < waiting.length / 2,
+      `${sooner} of ${waiting.length} waiting jobs ended before the one of the other account`,
+    );
     for (const { id, total } of results)
       if (total === 20_000) await service.ok('POST', `/api/v1/provisioning/jobs/${id}/cancel`);
     await Promise.all(results.slice(0, 10).map(({ id }) => follow(service, id)));

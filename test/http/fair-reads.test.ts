@@ -20,20 +20,28 @@ t.test('a page of another account does not wait for all the long pages of one th
   const service = await startService(t);
   await provision(service, rows(1000));
   const other = await neighbour(service, 60);
-  let bulk = 0;
+  let pages = 0;
+  let reading = true;
   const path = (accountId: string, pageSize: number) =>
     `/api/v1/devices?accountId=${accountId}&pageSize=${pageSize}&expand=device-template`;
-  const reading = Array.from({ length: 12 }, async () => {
-    const body = await service.ok('GET', path(service.accountId, 1000));
-    t.equal(body.devices.results.length, 1000);
-    bulk += 1;
+  const bulk = Array.from({ length: 12 }, async () => {
+    while (reading) {
+      const body = await service.ok('GET', path(service.accountId, 1000));
+      t.equal(body.devices.results.length, 1000);
+      pages += 1;
+    }
   });
-  await reading[0];
-  const before = bulk;
-  const body = await service.ok('GET', path(other.accountId, 60), { token: other.token });
-  t.equal(body.devices.results.length, 60);
-  t.ok(bulk - before <= 6, `${bulk - before} pages of 1,000 devices came before one of 60 of a neighbour, of 11`);
-  await Promise.all(reading);
+  const sooner: number[] = [];
+  for (let turn = 0; turn < 9; turn++) {
+    const before = pages;
+    const body = await service.ok('GET', path(other.accountId, 60), { token: other.token });
+    t.equal(body.devices.results.length, 60);
+    sooner.push(pages - before);
+  }
+  reading = false;
+  await Promise.all(bulk);
+  const median = sooner.toSorted((a, b) => a - b)[4] ?? Number.POSITIVE_INFINITY;
+  t.ok(median <= 6, `${sooner} pages of 1,000 devices came before one of 60 of a neighbour; 12 are always under way`);
 });
 
 t.test('labels are drawn by a thread: the event loop has time for others', async (t) => {
