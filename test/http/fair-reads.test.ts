@@ -19,7 +19,7 @@ async function neighbour(service: Service, count: number): Promise<{ accountId: 
 t.test('a page of another account does not wait for all the long pages of one that reads in bulk', async (t) => {
   const service = await startService(t);
   await provision(service, rows(1000));
-  const other = await neighbour(service, 60);
+  const other = await neighbour(service, 500);
   let pages = 0;
   let reading = true;
   const path = (accountId: string, pageSize: number) =>
@@ -34,14 +34,15 @@ t.test('a page of another account does not wait for all the long pages of one th
   const sooner: number[] = [];
   for (let turn = 0; turn < 9; turn++) {
     const before = pages;
-    const body = await service.ok('GET', path(other.accountId, 60), { token: other.token });
-    t.equal(body.devices.results.length, 60);
+    const body = await service.ok('GET', path(other.accountId, 500), { token: other.token });
+    t.equal(body.devices.results.length, 500);
     sooner.push(pages - before);
   }
   reading = false;
   await Promise.all(bulk);
-  const median = sooner.toSorted((a, b) => a - b)[4] ?? Number.POSITIVE_INFINITY;
-  t.ok(median <= 6, `${sooner} pages of 1,000 devices came before one of 60 of a neighbour; 12 are always under way`);
+  // With turns by account it is about 5, in steps of 12; in the order of arrival about 54.
+  const all = sooner.reduce((sum, each) => sum + each, 0);
+  t.ok(all <= 24, `${sooner} pages of 1,000 devices came before one of 500 of a neighbour; 12 are always under way`);
 });
 
 t.test('labels are drawn by a thread: the event loop has time for others', async (t) => {
