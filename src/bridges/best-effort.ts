@@ -39,6 +39,11 @@ export class BestEffort {
     this.#reports = reports;
   }
 
+  /** Messages that are under way or wait. */
+  get waiting(): number {
+    return this.#waiting.length + this.#batch.length;
+  }
+
   offer(message: BridgedMessage): void {
     if (this.#stopped) return;
     this.#waiting.push(message);

@@ -1,52 +1,33 @@
 /** The live bridges of every account: what passes through the broker goes in here, and out to their targets. */
-
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import {
-  type OutboxChange,
-  type OutboxPlace,
-  type OutboxRow,
-  type OutboxState,
-  outboxStates,
-} from '../../db/messages/outbox/rows.js';
+import type { OutboxRow } from '../../db/messages/outbox/rows.js';
 import type { MessageStore } from '../../db/messages/store.js';
 import type { Registry } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
 import type { Access, Channel } from '../access.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
-import { FairQueue } from '../fair-queue.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
 import { newId } from '../ids.js';
 import { onBehalfOf } from '../log.js';
 import { formatTopic } from '../topics.js';
 import { BestEffort } from './best-effort.js';
 import { Guaranteed } from './guaranteed.js';
-import { kindOf, kinds } from './kinds.js';
-import type { BridgedMessage, Form, Outcome, Target } from './target.js';
+import { KeptMessages } from './kept.js';
+import { kinds } from './kinds.js';
+import { type BridgeRow, Opening } from './opening.js';
+import { nameMessage, type Outcome, type Target } from './target.js';
 
-/** Batches under way at once, of all bridges and of those of one account: a slow target holds its place for long. */
-const mostUnderWay = { ofAll: 64, ofAccount: 16 };
-/** Bridges wait here with one batch each, or two, so their number is the bound. */
-const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
-/** Bytes of payload that count as one message, and messages of an ordinary batch. */
-const messageBytes = 1000;
-const ordinaryBatch = 100;
-/** Rows that are looked at in one turn of the event loop, and changed in one transaction. */
-const stepSize = 2000;
-/** Dead letters that are read at once. */
-const deadAtOnce = 8;
-/** Milliseconds between two looks at what has been kept for long enough. */
-const tidyInterval = 60_000;
-/** Counting ends here: whoever is behind by more is far behind. */
-const mostCounted = 100_000;
+/** Counting ends here: a bridge that is behind by more is far behind. */
+const maxCounted = 100_000;
+/** Bridges that metrics name, those that are furthest behind. */
+const maxNamed = 50;
 
 /** Where a test message comes from: no device has this id, and no channel of a template this name. */
 const noDevice = '00000000-0000-0000-0000-000000000000';
 const testChannel = '_test';
 
-const states = Object.keys(outboxStates) as OutboxState[];
-export type BridgeRow = Row<'bridges'>;
+export type { BridgeRow };
+
 type BridgesContext = {
   config: Config;
   clock: Clock;
@@ -93,19 +74,14 @@ export class Bridges {
   readonly #ctx: BridgesContext;
   readonly #bridges = new Map<string, Bridge>();
   readonly #byAccount = new Map<string, Bridge[]>();
-  readonly #queue = new FairQueue(mostUnderWay.ofAll, {
-    perAccount: mostUnderWay.ofAccount,
-    most: unbounded,
-    quantum: ordinaryBatch,
-  });
-  readonly #timer: NodeJS.Timeout;
-  #tidying: Promise<void> = Promise.resolve();
-  #stopped = false;
+  readonly #opening: Opening;
+  /** Dead letters, and what has been delivered and can be replayed. */
+  readonly kept: KeptMessages;
 
   private constructor(ctx: BridgesContext) {
     this.#ctx = ctx;
-    this.#timer = setInterval(() => this.#tidySoon(), tidyInterval);
-    this.#timer.unref();
+    this.#opening = new Opening(ctx);
+    this.kept = new KeptMessages(ctx);
   }
 
   /** Starts delivering what earlier processes have left. */
@@ -120,7 +96,7 @@ export class Bridges {
         ctx.log.error({ err: error, bridgeId: row.id }, 'a bridge cannot be opened');
       }
     }
-    bridges.#tidySoon();
+    bridges.kept.tidySoon();
     return bridges;
   }
 
@@ -160,7 +136,8 @@ export class Bridges {
       ...content,
     };
     if (channel.streamBridgeDelivery === 1) {
-      for (const { bestEffort } of bridges) bestEffort.offer(this.#named(accountId, message));
+      for (const { bestEffort } of bridges)
+        bestEffort.offer(nameMessage(this.#ctx.config.topicRoot, accountId, message));
       done();
       return;
     }
@@ -176,10 +153,10 @@ export class Bridges {
     const known = this.#bridges.get(row.id);
     if (row.deleted !== null || row.sealedSecret === null) {
       if (known) this.#end(known);
-      this.#tidySoon();
+      this.kept.tidySoon();
       return;
     }
-    const target = this.#open(row, row.sealedSecret);
+    const target = this.#opening.open(row, row.sealedSecret);
     if (!known) {
       this.#add(row, target);
       return;
@@ -220,8 +197,10 @@ export class Bridges {
     const date = (time: number | undefined) => (time === undefined ? null : new Date(time).toISOString());
     const { time, reason } = bridge?.lastFailure ?? {};
     return {
-      pending: outbox.count(id, 'pending', mostCounted),
-      deadLetters: outbox.count(id, 'dead', mostCounted),
+      pending: outbox.count(id, 'pending', maxCounted),
+      deadLetters: outbox.count(id, 'dead', maxCounted),
+      oldestPending: date(outbox.places(id, 'pending', 0, 1)[0]?.since),
+      waiting: bridge?.bestEffort.waiting ?? 0,
       dropped: bridge?.dropped ?? 0,
       lastDelivered: date(bridge?.lastDelivered),
       lastFailure: date(time),
@@ -229,60 +208,38 @@ export class Bridges {
     };
   }
 
-  /** How many messages could not be delivered and are kept. */
-  deadCount(id: string): number {
-    return this.#ctx.messages.outbox.count(id, 'dead', Number.MAX_SAFE_INTEGER);
-  }
-
-  /** One page of what could not be delivered, newest first, a few at a time: each may have the largest payload. */
-  *deadLetters({ id, accountId }: BridgeRow, page: number, pageSize: number) {
-    const { outbox } = this.#ctx.messages;
-    let before = Number.MAX_SAFE_INTEGER;
-    let offset = (page - 1) * pageSize;
-    for (let left = pageSize; left > 0; left -= deadAtOnce, offset = 0) {
-      const wanted = Math.min(left, deadAtOnce);
-      const rows = outbox.dead(id, before, wanted, offset);
-      const last = rows.at(-1);
-      if (!last) return;
-      before = last.sequence;
-      yield rows.map((row) => ({ ...this.#named(accountId, row), reason: row.reason, since: row.since }));
-      if (rows.length < wanted) return;
-    }
-  }
-
-  /**
-   * Makes what was accepted from `from` (inclusive) to `to` (exclusive, both in milliseconds) pending again: dead
-   * letters, and what has been delivered and is still kept. Resolves with how many when that is on disk.
-   */
+  /** As `kept.replay`, and the messages are sent at once. */
   async replay(id: string, from: number, to: number): Promise<number> {
-    const pending = { to: 'pending', time: this.#ctx.clock.now(), reason: null } as const;
-    let messages = 0;
-    for (const state of ['dead', 'delivered'] as const)
-      for await (const places of this.#slices(id, state)) {
-        const meant = places.filter(({ time }) => time >= from && time < to);
-        if (meant.length > 0)
-          await this.#write({ kind: 'move', from: state, sequences: sequencesOf(meant), ...pending });
-        messages += meant.length;
-      }
+    const messages = await this.kept.replay(id, from, to);
     if (messages > 0) this.#bridges.get(id)?.guaranteed.rewind();
     return messages;
   }
 
   /** How many rows an account has in the outbox, in any state; counting ends somewhere above a hundred thousand. */
   stored(accountId: string): number {
-    const { outbox } = this.#ctx.messages;
-    const bridges = this.#byAccount.get(accountId) ?? [];
-    return bridges.reduce(
-      (sum, { row }) => states.reduce((more, state) => more + outbox.count(row.id, state, mostCounted), sum),
-      0,
-    );
+    return this.kept.stored((this.#byAccount.get(accountId) ?? []).map(({ row }) => row.id));
+  }
+
+  /** Bridges that have guaranteed messages pending: how many, and for how many seconds the oldest; the slowest first. */
+  behind(): Array<{ id: string; kind: string; pending: number; seconds: number }> {
+    const { clock, messages } = this.#ctx;
+    const { outbox } = messages;
+    const found = [...this.#bridges.values()].flatMap(({ row }) => {
+      const since = outbox.places(row.id, 'pending', 0, 1)[0]?.since;
+      return since === undefined ? [] : [{ row, since }];
+    });
+    const slowest = found.sort((a, b) => a.since - b.since).slice(0, maxNamed);
+    return slowest.map(({ row: { id, kind }, since }) => {
+      const seconds = Math.max(0, clock.now() - since) / 1000;
+      return { id, kind, pending: outbox.count(id, 'pending', maxCounted / maxNamed), seconds };
+    });
   }
 
   /** Guaranteed messages on their way to the targets of each kind; counting ends at a hundred thousand in all. */
   pendingByKind(): Record<string, number> {
     const { outbox } = this.#ctx.messages;
     const counts: Record<string, number> = Object.fromEntries(kinds.map((kind) => [kind, 0]));
-    let left = mostCounted;
+    let left = maxCounted;
     for (const { row } of this.#bridges.values()) {
       if (left === 0) break;
       const pending = outbox.count(row.id, 'pending', left);
@@ -292,49 +249,10 @@ export class Bridges {
     return counts;
   }
 
-  /**
-   * Removes what is kept of devices that are being purged; they have said nothing since `before` (milliseconds), so only
-   * older rows are looked at. Resolves when it is on disk.
-   */
-  async forgetDevices(deviceIds: readonly string[], before: number): Promise<void> {
-    const { outbox } = this.#ctx.messages;
-    for (const id of outbox.bridgeIds())
-      for (const state of states)
-        for await (const places of this.#slices(id, state)) {
-          const [first, last] = [places[0], places.at(-1)];
-          // They stand in the order of their acceptance.
-          if (!first || !last || first.time >= before) break;
-          const range = { from: first.sequence, to: last.sequence };
-          const sequences = outbox.ofDevices(id, state, deviceIds, range);
-          if (sequences.length > 0) await this.#write({ kind: 'remove', from: state, sequences });
-        }
-  }
-
   /** Ends what is under way; what is not delivered stays. */
   async close(): Promise<void> {
-    this.#stopped = true;
-    clearInterval(this.#timer);
     for (const bridge of [...this.#bridges.values()]) this.#end(bridge);
-    await this.#tidying;
-  }
-
-  #open(row: BridgeRow, sealedSecret: string): Target {
-    const { sealing, clock, config } = this.#ctx;
-    const { timeout, allowPrivate } = config.bridges;
-    const target = kindOf(row.kind).open(
-      {
-        bridgeId: row.id,
-        url: new URL(sealing.open(urlOwner(row.id), row.sealedUrl)),
-        form: row.form as Form,
-        settings: JSON.parse(row.settings),
-        credentials: readCredentials(row.kind, sealing.open(secretOwner(row.id), sealedSecret)),
-      },
-      { clock, headerPrefix: config.headerPrefix, timeout, allowPrivate },
-    );
-    const lane = { accountId: row.accountId, callerId: row.id };
-    const send: Target['send'] = (batch, options) =>
-      this.#queue.run(lane, costOf(batch), () => target.send(batch, options));
-    return { send, close: () => target.close() };
+    await this.kept.close();
   }
 
   #add(row: BridgeRow, target: Target): void {
@@ -350,7 +268,7 @@ export class Bridges {
         this.counters.dead += count;
       },
     };
-    const show = (stored: OutboxRow) => this.#named(row.accountId, stored);
+    const show = (stored: OutboxRow) => nameMessage(config.topicRoot, row.accountId, stored);
     const around = { clock, log, messages, reports, show, ...config.bridges };
     const bridge: Bridge = {
       row,
@@ -377,12 +295,6 @@ export class Bridges {
     bridge.target.close();
   }
 
-  #named(accountId: string, message: Omit<OutboxRow, 'sequence' | 'since'>): BridgedMessage {
-    const { id, deviceId, organizationId, deviceTemplateId, channel, qos, time, payload } = message;
-    const topic = formatTopic(this.#ctx.config.topicRoot, accountId, deviceId, channel);
-    return { id, topic, accountId, deviceId, organizationId, deviceTemplateId, channel, qos, time, payload };
-  }
-
   #delivered(bridge: Bridge, messages: number): void {
     this.counters.delivered += messages;
     bridge.lastDelivered = this.#ctx.clock.now();
@@ -401,68 +313,4 @@ export class Bridges {
       );
     bridge.failing = true;
   }
-
-  // What has been kept for long enough
-
-  #tidySoon(): void {
-    this.#tidying = this.#tidying
-      .then(() => this.#tidy())
-      .catch((error) => this.#ctx.log.error({ err: error }, 'the outbox could not be tidied'));
-  }
-
-  /** Ends what is old, and whatever belongs to a bridge that is deleted. */
-  async #tidy(): Promise<void> {
-    const { messages, clock, config, registry } = this.#ctx;
-    const { deliveredAge, deadAge } = config.bridges;
-    for (const id of messages.outbox.bridgeIds()) {
-      const live = registry.query.selectFrom('bridges').select('id').where('id', '=', id).where('deleted', 'is', null);
-      const isLive = (await live.executeTakeFirst()) !== undefined;
-      const ages = { pending: Number.POSITIVE_INFINITY, delivered: deliveredAge, dead: deadAge };
-      for (const state of ['pending', 'delivered', 'dead'] as const) {
-        for await (const places of this.#slices(id, state)) {
-          const limit = clock.now() - ages[state];
-          const old = places.filter(({ since }) => !isLive || since < limit);
-          // The oldest come first.
-          if (old.length === 0) break;
-          await this.#write({ kind: 'remove', from: state, sequences: sequencesOf(old) });
-        }
-      }
-    }
-  }
-
-  /** Rows of a bridge in one state, some in a turn of the event loop, until the end of the process or of the rows. */
-  async *#slices(id: string, state: OutboxState): AsyncGenerator<OutboxPlace[]> {
-    for (let after = 0; !this.#stopped; await nextTurn()) {
-      const places = this.#ctx.messages.outbox.places(id, state, after, stepSize);
-      const last = places.at(-1);
-      if (!last) return;
-      after = last.sequence;
-      yield places;
-    }
-  }
-
-  /** Resolves when it is on disk. */
-  #write(change: OutboxChange): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#ctx.messages.recordOutbox([change], (error) => (error ? reject(error) : resolve()));
-    });
-  }
-}
-
-function sequencesOf(places: readonly OutboxPlace[]): number[] {
-  return places.map(({ sequence }) => sequence);
-}
-
-/** What the sealed texts of a bridge belong to. */
-export const secretOwner = (id: string) => `bridge/${id}/secret`;
-export const urlOwner = (id: string) => `bridge/${id}/url`;
-
-/** What a batch costs those who wait: messages, and the bytes of large ones. */
-function costOf(batch: readonly BridgedMessage[]): number {
-  return batch.reduce((cost, { payload }) => cost + 1 + payload.length / messageBytes, 0);
-}
-
-/** Webhooks seal their secret alone, all others a JSON object. */
-function readCredentials(kind: string, text: string): Record<string, string> {
-  return kind === 'webhook' ? { secret: text } : JSON.parse(text);
 }

@@ -18,8 +18,9 @@ import type { Sealing } from '../identity/secrets/sealing.js';
 import { makeSecret } from '../identity/secrets/secrets.js';
 import { readDate } from '../messages/query.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
-import { type BridgeRow, secretOwner, urlOwner } from './index.js';
+
 import { kinds } from './kinds.js';
+import { type BridgeRow, secretOwner, urlOwner } from './opening.js';
 import { type Form, forms, type Outcome, showMessage } from './target.js';
 import { type Asked, checkAsked, readSettings } from './wanted.js';
 
@@ -84,6 +85,11 @@ const withStatus = Type.Object({
   status: Type.Object({
     pending: Type.Integer({ description: 'Guaranteed messages on their way; 100000 is that or more.' }),
     deadLetters: Type.Integer({ description: 'The same of what could not be delivered.' }),
+    oldestPending: Nullable({
+      ...DateText,
+      description: 'When the oldest of the pending messages was put into the queue.',
+    }),
+    waiting: Type.Integer({ description: 'Best-effort messages that wait in memory.' }),
     dropped: Type.Integer({ description: 'Best-effort messages dropped since the start of the service.' }),
     lastDelivered: Nullable(DateText),
     lastFailure: Nullable(DateText),
@@ -339,10 +345,10 @@ function readDeadLetters(
   row: BridgeRow,
   { page = 1, pageSize = 10 }: Static<typeof letterQuery>,
 ) {
-  const count = ctx.bridges.deadCount(row.id);
+  const count = ctx.bridges.kept.deadCount(row.id);
   demandPage(page, pageSize, count);
   const results = async function* () {
-    for (const letters of ctx.bridges.deadLetters(row, page, pageSize)) {
+    for (const letters of ctx.bridges.kept.deadLetters(row, page, pageSize)) {
       const current = currentCaller(ctx, caller);
       if (!current) throw new PlatformError('tokenInvalid');
       ctx.access.demand(current, 'read', 'bridge');

@@ -1,5 +1,6 @@
 /** What a bridge leads to. A further kind of target is a `TargetKind` in targets/; nothing else here knows what it is. */
 import type { Clock } from '../clock.js';
+import { formatTopic } from '../topics.js';
 
 /** How a message is written into a distributed log (records.ts). */
 export const forms = ['json', 'raw', 'envelope'] as const;
@@ -97,4 +98,15 @@ export function showMessage({ payload, time, test, ...message }: BridgedMessage)
     payloadBase64: bytes.toString('base64'),
     ...(test && { test }),
   };
+}
+
+/** A message with the topic that it was published on. */
+export function nameMessage(
+  topicRoot: string,
+  accountId: string,
+  message: Omit<BridgedMessage, 'accountId' | 'topic' | 'test'>,
+): BridgedMessage {
+  const { id, deviceId, organizationId, deviceTemplateId, channel, qos, time, payload } = message;
+  const topic = formatTopic(topicRoot, accountId, deviceId, channel);
+  return { id, topic, accountId, deviceId, organizationId, deviceTemplateId, channel, qos, time, payload };
 }

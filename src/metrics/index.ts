@@ -126,4 +126,15 @@ function bridgeMetrics(registry: Registry, { bridges }: { bridges: Bridges }): v
     ['kind'],
     () => Object.entries(bridges.pendingByKind()).map(([kind, pending]) => [{ kind }, pending]),
   );
+  const labels = ['bridge', 'kind'];
+  const perBridge = (name: string, help: string, read: (one: ReturnType<Bridges['behind']>[number]) => number) =>
+    gaugeBy(registry, `slipway_bridge_${name}`, help, labels, () =>
+      bridges.behind().map((one) => [{ bridge: one.id, kind: one.kind }, read(one)]),
+    );
+  perBridge(
+    'queue_messages',
+    'Guaranteed messages of a bridge on their way; 2000 is that or more.',
+    (one) => one.pending,
+  );
+  perBridge('lag_seconds', 'For how long the oldest of them has waited.', (one) => one.seconds);
 }

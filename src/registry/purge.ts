@@ -142,7 +142,7 @@ async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
   const ids = (await dueIds(ctx, 'devices')).map(({ id }) => id);
   // The other store first: a crash in between leaves the device to be purged again.
   for (const id of ids) await ctx.messages.deleteDevice(id);
-  if (ids.length > 0) await ctx.bridges.forgetDevices(ids, Date.parse(due(ctx)));
+  if (ids.length > 0) await ctx.bridges.kept.forgetDevices(ids, Date.parse(due(ctx)));
   if (ids.length > 0)
     await ctx.registry.transaction(async (tx) => {
       await tx.deleteFrom('credentials').where('entityId', 'in', ids).execute();

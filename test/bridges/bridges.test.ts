@@ -140,9 +140,14 @@ t.test('no connection is made to an address that is not public, by whatever name
   while (!status.lastFailure) status = (await service.ok('GET', `${path}/${made.id}`)).bridge.status;
   t.match(status, { pending: 1, lastFailureReason: /^not a public address.*SLIPWAY_ALLOW_PRIVATE_TARGETS/ });
   t.equal(await metric({ service }, 'slipway_bridge_pending_messages{kind="webhook"}'), 1);
+  const own = `{bridge="${made.id}",kind="webhook"}`;
+  t.equal(await metric({ service }, `slipway_bridge_queue_messages${own}`), 1);
+  t.ok(Number(await metric({ service }, `slipway_bridge_lag_seconds${own}`)) >= 0);
+  t.ok(Date.parse(status.oldestPending) <= Date.parse(status.lastFailure));
   t.equal(connections, 0);
   await remove(made);
   t.equal(await metric({ service }, 'slipway_bridge_pending_messages{kind="webhook"}'), 0);
+  t.notMatch((await service.http('GET', '/metrics', { token: null })).text, made.id);
 
   // An address that was allowed when the bridge was made.
   const around = { clock: { now: () => 0 }, headerPrefix: 'x', timeout: 1000, allowPrivate: false };

@@ -1,5 +1,4 @@
 /** Bridges to real servers: NATS JetStream, an MQTT broker, and a Kinesis server from npm. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createRequire } from 'node:module';
 import { type AddressInfo, createServer, type Server } from 'node:net';
@@ -11,16 +10,12 @@ import {
   GetShardIteratorCommand,
   KinesisClient,
 } from '@aws-sdk/client-kinesis';
-import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
-import { connect as connectNats } from '@nats-io/transport-node';
 import { NodeHttpHandler } from '@smithy/node-http-handler';
 import { Aedes } from 'aedes';
 import t, { type Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
+import { makeStream, type NatsServer, natsServer, readStream, withNats } from '../support/nats-server.js';
 import { type Json, type Service, startService } from '../support/service.js';
-
-const hasNats = spawnSync('nats-server', ['--version']).status === 0;
-const withNats = hasNats ? {} : { skip: 'nats-server is not installed' };
 
 let service: Service;
 let templateId: string;
@@ -60,67 +55,11 @@ async function speaker() {
   return { id: device.id as string, say };
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
-}
-
-/** A NATS server with JetStream; `stop` kills it, `start` starts it on the same files. */
-async function startNats(t: Test) {
-  const [port, directory] = [await freePort(), temporaryDirectory(t)];
-  let child: ChildProcess;
-  const start = async () => {
-    child = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port), '-js', '-sd', directory], {
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
-    let log = '';
-    await new Promise<void>((resolve, reject) => {
-      child.stderr?.on('data', (chunk) => {
-        log += chunk;
-        if (log.includes('Server is ready')) resolve();
-      });
-      child.once('exit', () => reject(new Error(log)));
-    });
-  };
-  const stop = async () => {
-    const ended = once(child, 'exit');
-    child.kill('SIGKILL');
-    await ended;
-  };
-  await start();
-  t.teardown(() => child.kill('SIGKILL'));
-  return { url: `nats://127.0.0.1:${port}`, servers: `127.0.0.1:${port}`, start, stop };
-}
-
-/** Makes the stream of everything that bridges send. */
-async function makeStream(servers: string, more: object = {}): Promise<void> {
-  const nc = await connectNats({ servers });
-  await (await jetstreamManager(nc)).streams.add({ name: 'messages', subjects: ['slipway.>'], ...more });
-  await nc.close();
-}
-
-/** What the stream holds, in its order. */
-async function readStream(servers: string) {
-  const nc = await connectNats({ servers });
-  const manager = await jetstreamManager(nc);
-  const { state } = await manager.streams.info('messages');
-  const found: Array<{ subject: string; id: string; data: Buffer; headers: Record<string, string> }> = [];
-  if (state.messages > 0) {
-    await manager.consumers.add('messages', { durable_name: 'reader', ack_policy: AckPolicy.None });
-    const consumer = await jetstream(nc).consumers.get('messages', 'reader');
-    for await (const one of await consumer.fetch({ max_messages: state.messages })) {
-      const headers = Object.fromEntries(
-        (one.headers?.keys() ?? []).map((name) => [name, one.headers?.get(name) ?? '']),
-      );
-      found.push({ subject: one.subject, id: headers['Nats-Msg-Id'] ?? '', data: Buffer.from(one.data), headers });
-    }
-    await manager.consumers.delete('messages', 'reader');
-  }
-  await nc.close();
-  return found;
+async function startNats(t: Test): Promise<NatsServer> {
+  const nats = await natsServer(temporaryDirectory(t));
+  t.teardown(() => nats.stop());
+  await nats.start();
+  return nats;
 }
 
 t.test(

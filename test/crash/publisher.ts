@@ -27,6 +27,8 @@ export class Publisher {
   #link: Link | undefined;
   #running = false;
   #whenSettled: (() => void) | undefined;
+  /** Numbers up to here may be given out. */
+  limit = Number.POSITIVE_INFINITY;
   /** The last number that was given out, and the last one that was acknowledged. */
   sent = 0;
   last = 0;
@@ -65,6 +67,11 @@ export class Publisher {
     this.#link = undefined;
   }
 
+  /** Numbers that were sent and not acknowledged; they are sent again with the next connection. */
+  open(): number[] {
+    return [...this.#inFlight.values()].map(({ n }) => n);
+  }
+
   takeAcknowledged(): number[] {
     const taken = this.#acknowledged;
     this.#acknowledged = [];
@@ -72,7 +79,7 @@ export class Publisher {
   }
 
   #fill(): void {
-    while (this.#running && this.#inFlight.size < window) {
+    while (this.#running && this.#inFlight.size < window && this.sent < this.limit) {
       this.sent += 1;
       const messageId = (this.sent % 65_535) + 1;
       this.#inFlight.set(messageId, { n: this.sent, released: false });

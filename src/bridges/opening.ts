@@ -1,0 +1,72 @@
+/** Opens the targets of bridges, and lets them send in turns. */
+import type { Row } from '../../db/registry/records.js';
+import type { Clock } from '../clock.js';
+import type { Config } from '../config.js';
+import { FairQueue } from '../fair-queue.js';
+import type { Sealing } from '../identity/secrets/sealing.js';
+import { kindOf } from './kinds.js';
+import type { BridgedMessage, Form, Target } from './target.js';
+
+export type BridgeRow = Row<'bridges'>;
+
+/** Batches under way at once, of all bridges and of those of one account: a slow target holds its place for long. */
+const maxUnderWay = { ofAll: 64, ofAccount: 16 };
+/** Bridges wait here with one batch each, or two, so their number is the bound. */
+const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
+/** Bytes of payload that count as one message, and messages of an ordinary batch. */
+const messageBytes = 1000;
+const ordinaryBatch = 100;
+
+interface Surroundings {
+  config: Pick<Config, 'bridges' | 'headerPrefix'>;
+  clock: Clock;
+  sealing: Sealing;
+}
+
+/** Opens targets that share one queue, which is fair by account. */
+export class Opening {
+  readonly #around: Surroundings;
+  readonly #queue = new FairQueue(maxUnderWay.ofAll, {
+    perAccount: maxUnderWay.ofAccount,
+    most: unbounded,
+    quantum: ordinaryBatch,
+  });
+
+  constructor(around: Surroundings) {
+    this.#around = around;
+  }
+
+  /** @throws Error if the row cannot be unsealed, or its kind is unknown. */
+  open(row: BridgeRow, sealedSecret: string): Target {
+    const { sealing, clock, config } = this.#around;
+    const { timeout, allowPrivate } = config.bridges;
+    const target = kindOf(row.kind).open(
+      {
+        bridgeId: row.id,
+        url: new URL(sealing.open(urlOwner(row.id), row.sealedUrl)),
+        form: row.form as Form,
+        settings: JSON.parse(row.settings),
+        credentials: readCredentials(row.kind, sealing.open(secretOwner(row.id), sealedSecret)),
+      },
+      { clock, headerPrefix: config.headerPrefix, timeout, allowPrivate },
+    );
+    const lane = { accountId: row.accountId, callerId: row.id };
+    const send: Target['send'] = (batch, options) =>
+      this.#queue.run(lane, costOf(batch), () => target.send(batch, options));
+    return { send, close: () => target.close() };
+  }
+}
+
+/** What the sealed texts of a bridge belong to. */
+export const secretOwner = (id: string) => `bridge/${id}/secret`;
+export const urlOwner = (id: string) => `bridge/${id}/url`;
+
+/** What a batch costs those who wait: messages, and the bytes of large ones. */
+function costOf(batch: readonly BridgedMessage[]): number {
+  return batch.reduce((cost, { payload }) => cost + 1 + payload.length / messageBytes, 0);
+}
+
+/** Webhooks seal their secret alone, all others a JSON object. */
+function readCredentials(kind: string, text: string): Record<string, string> {
+  return kind === 'webhook' ? { secret: text } : JSON.parse(text);
+}

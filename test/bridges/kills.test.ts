@@ -1,0 +1,17 @@
+/** Level 2 to NATS while the service and the target are killed, in short; `npm run test:bridges` is the long form. */
+import t from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
+import { withNats } from '../support/nats-server.js';
+import { proveDelivery } from './kills/proof.js';
+
+t.test(
+  'every acknowledged message is in the stream once, in order per device, though service and target are killed',
+  withNats,
+  async (t) => {
+    const directory = temporaryDirectory(t);
+    const size = { messages: 3000, devices: 20, targetKills: 2, serviceKills: 1, awaySeconds: 0, seed: 22 };
+    const proof = await proveDelivery({ directory, ...size, say: (line) => t.comment(line) });
+    t.strictSame(proof.faults, []);
+    t.equal(proof.acknowledged, size.messages);
+  },
+);
