@@ -38,7 +38,7 @@ export async function measureLogins({ size, directory, serve }: Bench): Promise<
 /** The time of each kind of failure; the kinds take turns in any order, so that noise is the same for all. */
 async function measureTelling(login: (body: object) => Promise<unknown>, tries: number): Promise<Row> {
   const kinds = {
-    'unknown e-mail': { emailAddress: 'nobody@bench.example' },
+    'unknown email': { emailAddress: 'nobody@bench.example' },
     'wrong password': { password: 'another password' },
     'wrong account': { accountId: '00000000-0000-7000-8000-000000000000' },
   };

@@ -4,7 +4,7 @@ import { FairLanes, type Lane } from '../src/broker-ports.js';
  * Cost that is in the store at once: what a message can find before it. In points, and what takes about as long; the store
  * writes some hundred of them in a millisecond.
  */
-const mostHeld = 4000;
+const maxHeld = 4000;
 /** Cost that an account may take in one turn, while others wait. */
 const quantum = 250;
 
@@ -29,7 +29,7 @@ export class Admission {
 
   /** Takes room in the store; false when the message has to wait. */
   enter(cost: number): boolean {
-    if (this.#held >= mostHeld || this.#lanes.size > 0) return false;
+    if (this.#held >= maxHeld || this.#lanes.size > 0) return false;
     this.#held += cost;
     return true;
   }
@@ -46,7 +46,7 @@ export class Admission {
     if (this.#admitting || this.#lanes.size === 0) return;
     this.#admitting = true;
     try {
-      while (this.#held < mostHeld) {
+      while (this.#held < maxHeld) {
         const next = this.#lanes.shift();
         if (!next) return;
         this.#held += next.cost;

@@ -13,8 +13,8 @@ import { newLiveClient, type Sessions } from './live-clients.js';
 import { hasForbiddenCharacter } from './topics.js';
 
 /** Bytes, in MQTT 3.1 too. */
-const longestClientId = 128;
-const longestUsername = 256;
+const maxClientIdLength = 128;
+const maxUsernameLength = 256;
 const jwtUsername = 'Auth:JWT';
 
 /** CONNACK return codes [MQTT-3.2.2.3]. */
@@ -95,7 +95,7 @@ export class Authenticator {
       done(new Error('malformed CONNECT'), false);
       return;
     }
-    if (Buffer.byteLength(clientId) > longestClientId || (clientId === '' && !clean)) {
+    if (Buffer.byteLength(clientId) > maxClientIdLength || (clientId === '' && !clean)) {
       // Aedes sends no CONNACK for a refusal here, and destroys the socket when it hears of it.
       const refusal = new ConnectRefused(connack.identifierRejected, 'client id refused');
       void this.#limits.refused(refusal, this.#limits.about(client.conn));
@@ -234,7 +234,7 @@ export class Authenticator {
 
   async #proveSecret(entityId: string, secret: string): Promise<ProvenIdentity> {
     const proof: SecretCheck =
-      entityId.length > longestUsername ? { result: 'wrong' } : await this.#services.verifySecret(entityId, secret);
+      entityId.length > maxUsernameLength ? { result: 'wrong' } : await this.#services.verifySecret(entityId, secret);
     if (proof.result === 'wrong') throw new ConnectRefused(connack.badCredentials, 'unknown or wrong credentials');
     if (proof.result === 'refused') throw new ConnectRefused(connack.notAuthorized, 'the entity may not connect now');
     const { caller, generation } = proof;

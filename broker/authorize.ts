@@ -184,7 +184,7 @@ export class Authority {
   }
 
   /** Who a token was for, as what it may act as now; undefined after a logout. Without one, the caller itself. */
-  standing(caller: Caller): Caller | undefined {
+  currentCaller(caller: Caller): Caller | undefined {
     const { id, accountId, sessionId, address } = caller;
     // The identity of who has proven a secret may reach more than that secret does.
     if (sessionId === undefined) return caller;

@@ -37,11 +37,11 @@ const drainTimeout = 5000;
 /** Milliseconds between two looks at what has ended: login sessions behind live connections, stored sessions. */
 const sweepInterval = 1000;
 /** Aedes' own limit, above any private id that we make. */
-const longestPrivateClientId = 1024;
+const maxPrivateClientIdLength = 1024;
 /** For Aedes' own connect timer, which ends when CONNECT arrives; the listeners' deadline lasts until CONNACK. */
 const never = 2 ** 31 - 1;
 /** Levels that the matcher of Aedes can take. */
-const mostTopicLevels = 100;
+const maxTopicLevels = 100;
 
 export interface OpenBroker extends Broker {
   /** Opens the ports. @throws Error when one cannot be had. */
@@ -110,8 +110,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     concurrency: 0,
     drainTimeout,
     connectTimeout: never,
-    maxClientsIdLength: longestPrivateClientId,
-    maxTopicLevels: config.mqtt.maxTopicLevels || mostTopicLevels,
+    maxClientsIdLength: maxPrivateClientIdLength,
+    maxTopicLevels: config.mqtt.maxTopicLevels || maxTopicLevels,
 
     preConnect: (client, packet, done) =>
       guarded(
@@ -148,7 +148,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const receiver = new PacketReceiver({
     aedes,
     persistence,
-    maxTopicLevels: config.mqtt.maxTopicLevels || mostTopicLevels,
+    maxTopicLevels: config.mqtt.maxTopicLevels || maxTopicLevels,
     log,
     hooks: {
       publish: (client, packet, done) => guarded('publish', () => hooks.publish(client, packet, done), done, client),

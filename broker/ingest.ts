@@ -1,4 +1,4 @@
-import { longestLogEntry } from '../db/messages/store.js';
+import { maxLogEntryLength } from '../db/messages/store.js';
 import type { Caller } from '../src/access.js';
 import type { BrokerServices, Lane, PointsRead, Rejection } from '../src/broker-ports.js';
 import { failure, failureOf } from '../src/errors.js';
@@ -340,8 +340,8 @@ export class Ingest {
   #storeLog(message: Message, done: Done): void {
     const { packet, route } = message;
     const { accountId, deviceId } = route;
-    if (packet.payload.length > longestLogEntry) {
-      this.#reject(message, notReadable(`a log entry has at most ${longestLogEntry} bytes`));
+    if (packet.payload.length > maxLogEntryLength) {
+      this.#reject(message, notReadable(`a log entry has at most ${maxLogEntryLength} bytes`));
       this.#keep(message, done);
       return;
     }

@@ -11,11 +11,11 @@ const keptUnproven = 10;
 const writeInterval = 1000;
 /** Rows in one transaction, and in memory: past it the device refused least recently is forgotten. */
 const rowsPerWrite = 1000;
-const mostWaiting = 10_000;
+const maxWaiting = 10_000;
 /** Characters. */
-const longestTopic = 512;
-const longestReason = 300;
-const longestClientId = 128;
+const maxTopicLength = 512;
+const maxReasonLength = 300;
+const maxClientIdLength = 128;
 
 /** Who was refused, as `POST /permissions/explain` asks for it; a user is an identity, whichever of its secrets it used. */
 export interface RefusedPrincipal {
@@ -66,7 +66,7 @@ export class Refusals {
     this.#waiting.delete(deviceId);
     this.#waiting.set(deviceId, noted);
     for (const oldest of this.#waiting.keys()) {
-      if (this.#rows <= mostWaiting) break;
+      if (this.#rows <= maxWaiting) break;
       this.#take(oldest);
     }
     this.#schedule();
@@ -76,7 +76,7 @@ export class Refusals {
   async stored(deviceId: string): Promise<void> {
     await this.#writing;
     // So many writes take all that can wait: what comes meanwhile holds nobody up.
-    for (let writes = mostWaiting / rowsPerWrite; writes >= 0 && this.#waiting.has(deviceId); writes -= 1) {
+    for (let writes = maxWaiting / rowsPerWrite; writes >= 0 && this.#waiting.has(deviceId); writes -= 1) {
       this.#writing ??= this.#write();
       await this.#writing;
     }
@@ -183,9 +183,9 @@ function originOf(refusal: { action: string; isProven: boolean; address?: string
 function shortened(refusal: Refusal): Refusal {
   return {
     ...refusal,
-    topic: refusal.topic === null ? null : cut(refusal.topic, longestTopic),
-    reason: cut(refusal.reason, longestReason),
-    clientId: refusal.clientId === undefined ? undefined : cut(refusal.clientId, longestClientId),
+    topic: refusal.topic === null ? null : cut(refusal.topic, maxTopicLength),
+    reason: cut(refusal.reason, maxReasonLength),
+    clientId: refusal.clientId === undefined ? undefined : cut(refusal.clientId, maxClientIdLength),
   };
 }
 

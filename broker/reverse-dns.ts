@@ -8,7 +8,7 @@ import type { BrokerServices } from '../src/broker-ports.js';
 const timeout = 2000;
 const atOnce = 8;
 /** Addresses that wait for their turn; more are not asked for until they connect again. */
-const mostWaiting = 10_000;
+const maxWaiting = 10_000;
 const answersKept = 20_000;
 /** Milliseconds that an answer is good, a missing name too; a server that did not answer may be back soon. */
 const lifetime = 60 * 60_000;
@@ -47,7 +47,7 @@ export class ReverseDns {
     }
     const askers = this.#running.get(address) ?? this.#waiting.get(address);
     if (askers) askers.set(asker, answered);
-    else if (this.#waiting.size < mostWaiting) this.#waiting.set(address, new Map([[asker, answered]]));
+    else if (this.#waiting.size < maxWaiting) this.#waiting.set(address, new Map([[asker, answered]]));
     this.#next();
   }
 

@@ -8,7 +8,7 @@ import { faultOf } from './safe-error.js';
 /** Topic characters that an explanation repeats at most. */
 const repeatedTopic = 1024;
 /** Bytes of JSON; a longer state is left out of an explanation. */
-const longestRepeatedState = 16_384;
+const maxRepeatedStateLength = 16_384;
 
 /** The channels on which only the service speaks: `_rejected` and `_updates/fields`. */
 export class ServiceChannels {
@@ -90,7 +90,7 @@ function stateIn(payload: Buffer): string | undefined {
   try {
     const wanted = JSON.parse(payload.toString()) as { state?: unknown } | null;
     const state = JSON.stringify(wanted?.state) as string | undefined;
-    return state !== undefined && Buffer.byteLength(state) <= longestRepeatedState ? state : undefined;
+    return state !== undefined && Buffer.byteLength(state) <= maxRepeatedStateLength ? state : undefined;
   } catch {
     return undefined;
   }

@@ -162,7 +162,7 @@ export type Rejection = Failure;
 export interface ProvenCaller {
   caller: Caller;
   /** As what it may act now; undefined when it has been cut off since. */
-  standing(): Caller | undefined;
+  currentCaller(): Caller | undefined;
 }
 
 /**

@@ -114,7 +114,7 @@ export class ConfigError extends Error {
 }
 
 /** Days that a retention may be given as: a hundred years. */
-export const longestRetention = 36_500;
+export const maxRetentionDays = 36_500;
 
 type Environment = Record<string, string | undefined>;
 
@@ -140,13 +140,13 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   const fail = (name: string, sentence: string): never => {
     throw new ConfigError(`${name} ${sentence}`);
   };
-  const whole = (name: string, fallback: number, least: number, most: number, leastBesideZero = least) => {
+  const whole = (name: string, fallback: number, min: number, max: number, minUnlessZero = min) => {
     const value = text(name);
     if (value === undefined) return fallback;
     const number = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
-    if ((number >= leastBesideZero || (number === 0 && least === 0)) && number <= most) return number;
-    const orZero = leastBesideZero > least ? '0 or ' : '';
-    return fail(name, `must be ${orZero}a whole number from ${leastBesideZero} to ${most}.`);
+    if ((number >= minUnlessZero || (number === 0 && min === 0)) && number <= max) return number;
+    const orZero = minUnlessZero > min ? '0 or ' : '';
+    return fail(name, `must be ${orZero}a whole number from ${minUnlessZero} to ${max}.`);
   };
   const limits = readLimits(({ variable, default: fallback, min, max, off }) =>
     whole(variable, fallback, off ? 0 : min, max, min),
@@ -215,7 +215,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   const accountId = text('SLIPWAY_ACCOUNT_ID')?.toLowerCase();
   if (accountId && !uuid.test(accountId)) fail('SLIPWAY_ACCOUNT_ID', 'must be a UUID.');
   const adminEmail = text('SLIPWAY_ADMIN_EMAIL');
-  if (adminEmail && !/^[^\s@]+@[^\s@]+$/.test(adminEmail)) fail('SLIPWAY_ADMIN_EMAIL', 'must be an e-mail address.');
+  if (adminEmail && !/^[^\s@]+@[^\s@]+$/.test(adminEmail)) fail('SLIPWAY_ADMIN_EMAIL', 'must be an email address.');
 
   const address = (name: string, ...protocols: string[]) => {
     const value = text(name);
@@ -238,7 +238,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
   if (smsWebhookUrl && /:\/\/[^/?#]*@/.test(smsWebhookUrl))
     fail('SLIPWAY_SMS_WEBHOOK_URL', 'must have no user and no password in it.');
   const mailFrom = text('SLIPWAY_MAIL_FROM') ?? 'slipway@localhost';
-  if (!/^[^\r\n]*[^\s@]+@[^\s@]+$/.test(mailFrom)) fail('SLIPWAY_MAIL_FROM', 'must be an e-mail address.');
+  if (!/^[^\r\n]*[^\s@]+@[^\s@]+$/.test(mailFrom)) fail('SLIPWAY_MAIL_FROM', 'must be an email address.');
   const trustedProxies = (text('SLIPWAY_TRUSTED_PROXIES') ?? '').split(',').flatMap((one) => one.trim() || []);
   for (const one of trustedProxies)
     if (!isNetwork(one)) fail('SLIPWAY_TRUSTED_PROXIES', 'must be addresses or networks such as 10.0.0.0/8.');
@@ -325,7 +325,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
       sessionExpiry: 3_600_000 * limits.mqttSessionExpiry,
     },
     messages: {
-      retentionDays: whole('SLIPWAY_RETENTION_DAYS', 0, 0, longestRetention),
+      retentionDays: whole('SLIPWAY_RETENTION_DAYS', 0, 0, maxRetentionDays),
       maxBytes: limits.messagesBytes,
       diskReserveBytes: whole('SLIPWAY_DISK_RESERVE_BYTES', 536_870_912, 0, 999_999_999_999_999),
     },

@@ -23,7 +23,7 @@ import { ControlMessages } from './downlink/ways/control-topics.js';
 import { Downloads } from './downlink/ways/downloads.js';
 import { DownlinkMessages } from './downlink/ways/json.js';
 import { openSenders } from './emails/index.js';
-import { LetterLimits } from './emails/limits.js';
+import { EmailLimits } from './emails/limits.js';
 import type { Mail, Sms } from './emails/mail.js';
 import { Fields } from './entity/fields.js';
 import { Jobs } from './factory/jobs/engine.js';
@@ -52,7 +52,7 @@ import { readState, setState } from './registry/devices/state.js';
 
 /** Rows of an ordinary piece of a list, and pieces that may wait. */
 const ordinaryRead = 50;
-const mostReads = { ofCaller: 1000, ofAccount: 4000 };
+const maxReads = { ofCaller: 1000, ofAccount: 4000 };
 
 /** What every resource is given. */
 export interface Context {
@@ -86,7 +86,7 @@ export interface Context {
   audit: Audit;
   loginLimits: LoginLimits;
   mail: Mail;
-  letterLimits: LetterLimits;
+  emailLimits: EmailLimits;
   sms: Sms;
   textedCodes: TextedCodes;
   revocations: Revocations;
@@ -184,7 +184,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       keeping,
       payloads,
       labels,
-      reads: new FairQueue(1, { quantum: ordinaryRead, most: mostReads }),
+      reads: new FairQueue(1, { quantum: ordinaryRead, most: maxReads }),
       bridges,
       access,
       fields,
@@ -199,7 +199,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       audit,
       loginLimits: new LoginLimits(registry, clock, config.loginFailures),
       mail: overrides.mail ?? senders.mail,
-      letterLimits: new LetterLimits(clock),
+      emailLimits: new EmailLimits(clock),
       sms,
       textedCodes: new TextedCodes({ clock, sealing, sms }),
       revocations: new Revocations(),

@@ -8,7 +8,7 @@ export interface Lane {
 }
 
 /** Items that may wait: of one caller, and of one account. */
-const mostWaiting = { ofCaller: 200, ofAccount: 1000 };
+const maxWaiting = { ofCaller: 200, ofAccount: 1000 };
 
 /** An account, or a caller within one. */
 interface Node<T> {
@@ -139,7 +139,7 @@ export interface Turn {
 export class FairQueue {
   readonly #limit: number;
   readonly #lanes: FairLanes<() => void>;
-  readonly #most: typeof mostWaiting;
+  readonly #most: typeof maxWaiting;
   readonly #perAccount: number;
   readonly #ofAccount = new Map<string, number>();
   #running = 0;
@@ -148,7 +148,7 @@ export class FairQueue {
    * At most `limit` pieces of work run at once, `perAccount` of one account. `most` may wait before more are refused.
    * `quantum` is the cost of an ordinary piece.
    */
-  constructor(limit: number, { quantum = 1, most = mostWaiting, perAccount = limit } = {}) {
+  constructor(limit: number, { quantum = 1, most = maxWaiting, perAccount = limit } = {}) {
     this.#limit = limit;
     this.#perAccount = perAccount;
     this.#lanes = new FairLanes(quantum);

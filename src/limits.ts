@@ -22,7 +22,7 @@ export interface Limit {
 
 const row = <const L extends Limit>(limit: L): L => limit;
 const million = 1_000_000;
-const mostBytes = 999_999_999_999_999;
+const maxBytes = 999_999_999_999_999;
 
 export const limits = [
   row({
@@ -78,7 +78,7 @@ export const limits = [
     variable: 'SLIPWAY_FIRMWARE_BYTES_PER_ACCOUNT',
     default: 2_147_483_648,
     min: 1,
-    max: mostBytes,
+    max: maxBytes,
     off: true,
     unit: 'bytes',
     per: 'account',
@@ -139,7 +139,7 @@ export const limits = [
     default: 0,
     // An empty store already takes a seventh of it, and a cap in the wrong unit would empty a full one.
     min: 1_048_576,
-    max: mostBytes,
+    max: maxBytes,
     off: true,
     unit: 'bytes',
     per: 'service',
@@ -151,7 +151,7 @@ export const limits = [
     variable: 'SLIPWAY_ACCOUNT_MAX_BYTES',
     default: 0,
     min: 1_048_576,
-    max: mostBytes,
+    max: maxBytes,
     off: true,
     unit: 'bytes',
     per: 'account',

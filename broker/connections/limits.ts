@@ -11,9 +11,9 @@ const minute = 60_000;
 /** Milliseconds by which a failed CONNECT is answered late. */
 const lateness = 3000;
 /** Answers that may be late at once; one more is given at once, and its socket with it. */
-const mostLate = 1000;
+const maxLate = 1000;
 /** Sockets of one address that may wait for their turn; who would wait longer than the deadline is closed as well. */
-const mostWaiting = 1000;
+const maxWaiting = 1000;
 const networksKept = 100_000;
 /** How long nobody of a network gets a TLS handshake after one that was outsized, in milliseconds. */
 const shunned = 10 * minute;
@@ -192,7 +192,7 @@ export class Limits {
     const turn = Math.max(this.#turns.get(network) ?? 0, now);
     const wait = turn - now - (1000 - interval);
     if (wait > 0) this.hit('connect_rate_per_address', this.about(socket));
-    if (wait > Math.min(mostWaiting * interval, connectTimeout || Number.POSITIVE_INFINITY)) {
+    if (wait > Math.min(maxWaiting * interval, connectTimeout || Number.POSITIVE_INFINITY)) {
       refuse('connect_rate_per_address');
       return;
     }
@@ -275,7 +275,7 @@ export class Limits {
       return;
     }
     this.hit('failed_connects_per_address', about);
-    if (this.#late >= mostLate) return;
+    if (this.#late >= maxLate) return;
     this.#late += 1;
     // In time for the deadline, however short that is.
     await sleep(Math.min(lateness, connectTimeout / 2 || lateness), undefined, { ref: false });

@@ -36,7 +36,7 @@ const handshakeTimeout = 10_000;
 const keepAliveDelay = 60_000;
 const ticketKeyBytes = 48;
 /** Bytes that no honest client sends in a handshake that then fails. */
-const mostHandshakeBytes = 16_384;
+const maxHandshakeBytes = 16_384;
 
 /** TLS 1.2 with forward secrecy and authenticated encryption; the suites of TLS 1.3 are all of that kind. */
 const ciphers = [
@@ -319,7 +319,7 @@ export class Listeners {
   /** What becomes of a finished handshake, and of one that has failed. */
   #serveTls(server: TlsServer, http: HttpServer): void {
     const handshakes = new Handshakes(server, (socket) => {
-      if (socket.bytesRead > mostHandshakeBytes) this.#limits.shun(socket);
+      if (socket.bytesRead > maxHandshakeBytes) this.#limits.shun(socket);
     });
     server.on('secureConnection', (socket) => {
       const below = handshakes.take(socket);

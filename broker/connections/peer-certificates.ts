@@ -4,7 +4,7 @@ import type { PresentedCertificate } from '../../src/broker-ports.js';
 import type { BrokerClient } from '../aedes-types.js';
 
 /** Certificates besides its own that are looked at: no device needs more. */
-const mostOthers = 4;
+const maxIntermediates = 4;
 
 /** What clients have shown in their TLS handshakes, until their CONNECT is looked at. */
 export class PeerCertificates {
@@ -20,7 +20,7 @@ export class PeerCertificates {
     const others: X509Certificate[] = [];
     // As they were sent, one after the other, whoever has issued them.
     for (let next = own.issuerCertificate; next; next = next.issuerCertificate) {
-      if (others.length === mostOthers) return false;
+      if (others.length === maxIntermediates) return false;
       others.push(next);
     }
     this.#shown.set(socket, { own, others });

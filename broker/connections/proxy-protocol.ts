@@ -12,10 +12,10 @@ export type ProxyHeader =
 const start = Buffer.from('PROXY ');
 const signature = Buffer.from('\r\n\r\n\0\r\nQUIT\n');
 /** Bytes of a line of version 1, its end included. */
-const longestLine = 107;
+const maxLineLength = 107;
 /** Bytes of version 2 before its addresses, and the most that may follow: addresses and what a proxy adds to them. */
 const headLength = 16;
-const longestRest = 4096;
+const maxRestLength = 4096;
 const malformed = { is: 'malformed' } as const;
 const incomplete = { is: 'incomplete' } as const;
 
@@ -61,8 +61,8 @@ function begins(bytes: Buffer, by: Buffer): boolean {
 }
 
 function readLine(bytes: Buffer): ProxyHeader {
-  const end = bytes.subarray(0, longestLine).indexOf('\r\n');
-  if (end < 0) return bytes.length < longestLine ? incomplete : malformed;
+  const end = bytes.subarray(0, maxLineLength).indexOf('\r\n');
+  if (end < 0) return bytes.length < maxLineLength ? incomplete : malformed;
   const length = end + 2;
   const [, family, from = '', to = '', ...ports] = bytes.toString('latin1', 0, end).split(' ');
   if (family === 'UNKNOWN') return { is: 'present', length, address: undefined };
@@ -84,7 +84,7 @@ function readBinary(bytes: Buffer): ProxyHeader {
   const [versionAndCommand, protocol] = [bytes.readUInt8(12), bytes.readUInt8(13)];
   const rest = bytes.readUInt16BE(14);
   // The upper half is the version; of commands there are LOCAL and PROXY.
-  if ((versionAndCommand !== 0x20 && versionAndCommand !== 0x21) || rest > longestRest) return malformed;
+  if ((versionAndCommand !== 0x20 && versionAndCommand !== 0x21) || rest > maxRestLength) return malformed;
   const length = headLength + rest;
   const addressLength = versionAndCommand === 0x21 ? addressLengthOf(protocol) : 0;
   if (addressLength * 2 + 4 > rest && addressLength > 0) return malformed;

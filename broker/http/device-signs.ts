@@ -2,7 +2,7 @@ import type { Caller } from '../../src/access.js';
 import type { DeviceSign, DeviceWatch } from '../../src/broker-ports.js';
 
 /** Waits of one caller at once. */
-const mostWatches = 100;
+const maxWatches = 100;
 
 interface Watch {
   deviceId: string;
@@ -23,7 +23,7 @@ export class DeviceSigns {
   open(caller: Caller, deviceId: string, expires: number, isConnected: () => boolean): DeviceWatch | undefined {
     const { id: principal, sessionId } = caller;
     const others = this.#perPrincipal.get(principal) ?? 0;
-    if (others >= mostWatches) return undefined;
+    if (others >= maxWatches) return undefined;
     this.#perPrincipal.set(principal, others + 1);
     let waiting: Array<(sign: DeviceSign) => void> = [];
     let end: DeviceSign | undefined;

@@ -71,8 +71,8 @@ export class DirectPublisher {
         sessionId = null,
       } = await authenticator.prove(username, password, address);
       const clientId = privateClientId(caller.accountId, principal, '');
-      const standing = () => authority.identityOf({ clientId, generation, sessionId })?.caller;
-      return { caller, standing };
+      const currentCaller = () => authority.identityOf({ clientId, generation, sessionId })?.caller;
+      return { caller, currentCaller };
     } catch (error) {
       if (!(error instanceof ConnectRefused)) throw error;
       counters.failedBasics += 1;
@@ -92,7 +92,7 @@ export class DirectPublisher {
     const { services, authority, ingest, aedes, persistence } = this.#parts;
     if (aedes.closed) throw new Error('the broker is closed');
     // Bodies arrive slowly.
-    const caller = authority.standing(given);
+    const caller = authority.currentCaller(given);
     if (!caller) return { delivered: false, rejection: loggedOut };
     this.#takeRate('publish_rate_per_client', caller);
     this.#takeRate('byte_rate_per_client', caller, message.payload.length);

@@ -1,7 +1,7 @@
 import type { Place } from '../../db/messages/threads/protocol.js';
 
 /** Milliseconds after which a stored message is not waited for any more: its publisher has gone before it was passed on. */
-const longestWay = 10_000;
+const maxDelay = 10_000;
 
 /** A stored message that has not been handed on. */
 interface UnderWay {
@@ -52,7 +52,7 @@ export class Marks {
 
   /** The place up to which everything has been handed on. */
   mark(): Readonly<Place> {
-    const tooLong = performance.now() - longestWay;
+    const tooLong = performance.now() - maxDelay;
     for (const [payload, { before, since }] of this.#underWay) {
       if (since > tooLong) return before;
       this.#underWay.delete(payload);

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { mostMissed, type SeriesRow } from '../../db/messages/series/missed.js';
+import { maxMissed, type SeriesRow } from '../../db/messages/series/missed.js';
 import { everything, type LogEntry, type StoredPoint } from '../../db/messages/store.js';
 import type { Place } from '../../db/messages/threads/protocol.js';
 import type { BrokerServices } from '../../src/broker-ports.js';
@@ -7,9 +7,9 @@ import { formatTopic } from '../../src/topics.js';
 import { matches } from '../topics.js';
 
 /** Characters in the messages that are sent again at most; who has missed more is told so. */
-const mostCharacters = 4 * 1024 * 1024;
+const maxCharacters = 4 * 1024 * 1024;
 /** Series and log entries that are looked at for one reader; what a series that is meant costs of them; rows in one go. */
-const mostLooks = 1_000_000;
+const maxRowsRead = 1_000_000;
 const looksOfSeries = 5;
 const rowsAtOnce = 1000;
 
@@ -47,7 +47,7 @@ type Needed = Pick<BrokerServices, 'messages' | 'access' | 'config'>;
  */
 export async function readMissed(services: Needed, absence: Absence): Promise<Missed[]> {
   const found: Missed[] = [];
-  const budget = { looks: mostLooks, characters: mostCharacters };
+  const budget = { looks: maxRowsRead, characters: maxCharacters };
   if (absence.from.points < absence.to.points)
     for await (const { row, topic } of seriesOf(services, absence, budget))
       await addPoints(services, absence, row, topic, found, budget);
@@ -154,7 +154,7 @@ async function addLogs({ messages, config }: Needed, absence: Absence, found: Mi
 
 function add(found: Missed[], missed: Missed, budget: Budget): void {
   budget.characters -= missed.payload.length;
-  if (found.length >= mostMissed || budget.characters < 0) throw new TooMuchMissed();
+  if (found.length >= maxMissed || budget.characters < 0) throw new TooMuchMissed();
   found.push(missed);
 }
 

@@ -19,7 +19,7 @@ const heartbeatInterval = 15_000;
 /** Milliseconds after which a reader shall come back. */
 const retry = 3000;
 /** Bytes that may wait for a reader; one that is further behind is cut off, and can come back with its last id. */
-const mostWaiting = 1024 * 1024;
+const maxWaiting = 1024 * 1024;
 
 /** What streams need of the rest of the broker. */
 export interface StreamParts {
@@ -79,7 +79,7 @@ export class Streams {
   /** As `stream` of the Broker interface. */
   open(given: Caller, { filters, after, expires }: StreamRequest): Readable | StreamRefusal {
     const { services, authority, limits } = this.#parts;
-    const caller = authority.standing(given);
+    const caller = authority.currentCaller(given);
     if (!caller) return { refused: 'cutOff' };
     const wanted = new Set(filters);
     const { maxSubscriptions } = services.config.mqtt;
@@ -244,7 +244,7 @@ export class Streams {
     const { waiting, waitingBytes, body } = stream;
     const behind = waitingBytes + body.readableLength;
     // One message alone may be longer.
-    if (behind > mostWaiting && waiting.length + body.readableLength > 1) {
+    if (behind > maxWaiting && waiting.length + body.readableLength > 1) {
       this.#parts.counters.shed += waiting.length;
       this.#end(stream);
       return;
@@ -287,7 +287,7 @@ export class Streams {
       if (stream.until && !isBefore(mark, stream.until)) stream.until = undefined;
       // Behind what has not been sent yet an id would be too early.
       if (stream.catchingUp || stream.until || stream.waiting.length > 0) stream.body.push(': heartbeat\n\n');
-      else if (stream.body.readableLength < mostWaiting) stream.body.push(beat);
+      else if (stream.body.readableLength < maxWaiting) stream.body.push(beat);
     }
   }
 

@@ -7,7 +7,7 @@ export interface Frame {
 /** Bytes of the shortest packet. */
 const shortest = 2;
 /** Bytes of the longest fixed header. */
-const longestHeader = 5;
+const maxHeaderLength = 5;
 
 /** Cuts a stream of bytes into control packets, whatever its segments are. */
 export class Frames {
@@ -49,7 +49,7 @@ export class Frames {
     let length = 0;
     let header = 1;
     for (;;) {
-      if (header === longestHeader) throw new Error('malformed length');
+      if (header === maxHeaderLength) throw new Error('malformed length');
       if (header === this.#unread) {
         this.#needed = header + 1;
         return undefined;

@@ -27,8 +27,8 @@ export interface Receiver {
 }
 
 /** Messages of one client on their way at once, and their bytes. One alone may be longer. */
-const mostInFlight = 1000;
-const mostBytesInFlight = 65_536;
+const maxInFlight = 1000;
+const maxBytesInFlight = 65_536;
 /** Milliseconds that the last answers may take to leave before the socket is destroyed. */
 const farewell = 5000;
 /** The limit that a client is over, by what it sends too much of. */
@@ -180,7 +180,7 @@ export class Inbound {
 
   #mayHandOn({ closed }: BrokerClient): boolean {
     if (this.#state !== 'open' || closed || this.#isAlone || this.#isSlowed || this.#ending) return false;
-    return this.#inFlight === 0 || (this.#inFlight < mostInFlight && this.#bytesInFlight < mostBytesInFlight);
+    return this.#inFlight === 0 || (this.#inFlight < maxInFlight && this.#bytesInFlight < maxBytesInFlight);
   }
 
   /** The next packet, when it may be handed on now. */

@@ -18,7 +18,7 @@ export interface ReceiverParts {
 }
 
 /** QoS 2 messages that may wait for their PUBREL on one connection. */
-const mostUnreleased = 1000;
+const maxUnreleased = 1000;
 
 /**
  * What the broker does with each packet after CONNECT. Answers leave in the order of the packets, and messages are handed on
@@ -96,7 +96,7 @@ export class PacketReceiver {
     persistence.incomingGetPacket(client, packet).then(
       () => this.#answerInTurn(live, answerBytes('pubrec', id), done),
       () => {
-        if (live.unreleased.size >= mostUnreleased && !live.unreleased.has(id)) {
+        if (live.unreleased.size >= maxUnreleased && !live.unreleased.has(id)) {
           done(new Error('too many QoS 2 messages wait for their PUBREL'));
           return;
         }

@@ -5,7 +5,7 @@ import { Settled } from './settled.js';
 type Done = (error?: Error) => void;
 
 /** Milliseconds that a change waits for others when nobody waits for it. */
-const longestWait = 25;
+const maxWait = 25;
 /** Milliseconds until changes that could not be written are tried again. */
 const retryDelay = 1000;
 
@@ -49,7 +49,7 @@ export class Journal {
     // Last, as it is newest: the end of a session comes after what belongs to it.
     this.#open.changes.delete(key);
     this.#open.changes.set(key, change);
-    this.#timer ??= setTimeout(() => this.flush(), longestWait);
+    this.#timer ??= setTimeout(() => this.flush(), maxWait);
   }
 
   /** A message leaves a queue; one that has not been written yet never is. */

@@ -15,7 +15,7 @@ const readsPerStep = 300;
 /** Queued messages whose QoS is looked at ahead when a session comes back. */
 const pageSize = 64;
 /** Bytes of messages that nobody was promised and that wait for the disk; past it they are not queued. */
-const mostUnwritten = 64 * 1024 * 1024;
+const maxUnwritten = 64 * 1024 * 1024;
 
 /** A PUBLISH or PUBREL that is about to be sent; its packet id may be changed. */
 export type Sending = Partial<Pick<Outgoing, 'brokerCounter' | 'qos' | 'messageId'>> & { cmd: string };
@@ -96,7 +96,7 @@ export class Queues {
   #written(sessions: readonly Session[], packet: Outgoing): number | undefined {
     if (sessions.length === 0) return undefined;
     const bytes = packet.payload.length;
-    if (this.#unwrittenBytes + bytes > mostUnwritten) {
+    if (this.#unwrittenBytes + bytes > maxUnwritten) {
       this.#services.counters.dropped += sessions.length;
       return undefined;
     }

@@ -8,7 +8,7 @@ import type { Journal } from './journal.js';
 import { SessionQueue } from './session-queue.js';
 
 /** Stored sessions of one principal; past it the one that has been away longest is dropped. */
-const mostSessions = 20;
+const maxSessions = 20;
 /** Sessions that one sweep looks at. */
 const sweepSize = 500;
 
@@ -226,7 +226,7 @@ export class StoredSessions {
 
   #dropOldest(than: Session): void {
     const siblings = this.#siblingsOf(than);
-    if (siblings.size <= mostSessions) return;
+    if (siblings.size <= maxSessions) return;
     for (const session of siblings) {
       if (session.holder) continue;
       this.end(session);

@@ -275,7 +275,7 @@ export class MessageStore {
   }
 
   /**
-   * Log entries that pass, in a thread of its own, and how many pass it in all (`mostFound` at most when there are
+   * Log entries that pass, in a thread of its own, and how many pass it in all (`maxFound` at most when there are
    * conditions or an account). Undefined when it would take too long: then a shorter range or more is to be asked for.
    */
   async searchLogs(question: LogQuestion): Promise<LogsRead | undefined> {

@@ -98,4 +98,4 @@ export interface LogsRead {
 }
 
 /** Bytes of an entry as it came; a page of a thousand entries is answered at once. */
-export const longestLogEntry = 16_384;
+export const maxLogEntryLength = 16_384;

@@ -78,7 +78,7 @@ interface AuditEntry {
 const sampleEvery = 15 * 60_000;
 const samplesRemembered = 50_000;
 /** Sampled entries that wait to be written; more are dropped, for they are samples. */
-const mostWaiting = 10_000;
+const maxWaiting = 10_000;
 /** Rows of one statement, which takes so many parameters. */
 const rowsAtOnce = 500;
 
@@ -107,7 +107,7 @@ export class Audit {
     const last = this.#seen.get(key);
     if (last !== undefined && now - last < sampleEvery) return;
     this.#seen.set(key, now);
-    if (this.#waiting.length < mostWaiting) this.note(entry);
+    if (this.#waiting.length < maxWaiting) this.note(entry);
   }
 
   /** A token has been used, for what `details` say: sampled, but of a station, whose every use is on record. */

@@ -104,11 +104,11 @@ const listing: Listing<'bridges'> = {
   defaultSort: 'created',
 };
 
-const letterQuery = Type.Object({
+const deadLetterQuery = Type.Object({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
   pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 10 })),
 });
-const letterShape = Type.Object({
+const deadLetterShape = Type.Object({
   id: Id,
   topic: Type.String(),
   accountId: Id,
@@ -197,14 +197,14 @@ export function bridgeRoutes(app: App, ctx: Context): void {
         tags,
         summary: 'Read what a bridge could not deliver, newest first',
         params: idParams,
-        querystring: letterQuery,
-        response: listResponse('deadLetters', letterShape),
+        querystring: deadLetterQuery,
+        response: listResponse('deadLetters', deadLetterShape),
       },
     },
     async (request, reply) => {
       access.demand(request.caller, 'read', 'bridge');
       const row = demandLive(await findReached(ctx, request.caller, 'bridges', request.params.id));
-      const ignored = nameIgnored(request, reply, letterQuery);
+      const ignored = nameIgnored(request, reply, deadLetterQuery);
       const { results, meta } = readDeadLetters(ctx, request.caller, row, request.query);
       return sendList(reply, 'deadLetters', { results, meta: metaWith(meta, ignored) });
     },
@@ -343,7 +343,7 @@ function readDeadLetters(
   ctx: Context,
   caller: Caller,
   row: BridgeRow,
-  { page = 1, pageSize = 10 }: Static<typeof letterQuery>,
+  { page = 1, pageSize = 10 }: Static<typeof deadLetterQuery>,
 ) {
   const count = ctx.bridges.kept.deadCount(row.id);
   demandPage(page, pageSize, count);

@@ -22,7 +22,7 @@ const format = 1;
 const manifestName = 'manifest.json';
 const manifestBytes = 1024 * 1024;
 /** Entries that a backup has at most: two databases, and keys, of which each rotation leaves one for 100 days. */
-const mostEntries = 10_000;
+const maxEntries = 10_000;
 /** What may stand in one; nothing leads out of the directory into which it is restored. */
 const entryName = /^(registry\.db|messages\.db|keys\/[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}|firmware\/[0-9a-f]{64})$/;
 /** A version; snapshots are called by it. Empty: none is known. */
@@ -161,7 +161,7 @@ function readEntries(zip: yauzl.ZipFile): Promise<Map<string, yauzl.Entry>> {
       const { fileName } = entry;
       if (fileName !== manifestName && !entryName.test(fileName)) return reject(damaged(`it is not of ${fileName}`));
       if (entries.has(fileName)) return reject(damaged(`${fileName} stands in it twice`));
-      if (entries.size >= mostEntries) return reject(damaged('it has too many files'));
+      if (entries.size >= maxEntries) return reject(damaged('it has too many files'));
       entries.set(fileName, entry);
       zip.readEntry();
     });

@@ -22,7 +22,7 @@ const kinds = {
   again: 'boolean',
 } as const;
 
-const longestSerial = 255;
+const maxSerialLength = 255;
 
 /** What flags say, or the server alone. */
 const noFields = ['serialNumber', 'accountId', 'template', 'organization', 'deviceTemplateId', 'organizationId'];
@@ -45,8 +45,8 @@ export async function provisionOne(args: string[]): Promise<void> {
 function readSerial(flags: Flags): string {
   const serialNumber = flags.demanded('serial').trim();
   if (serialNumber === '') throw new UsageError('--serial must not be empty.');
-  if (serialNumber.length > longestSerial)
-    throw new UsageError(`--serial must be at most ${longestSerial} characters.`);
+  if (serialNumber.length > maxSerialLength)
+    throw new UsageError(`--serial must be at most ${maxSerialLength} characters.`);
   if (serialNumber.includes('\ufffd')) throw new UsageError('--serial must be UTF-8.');
   return serialNumber;
 }

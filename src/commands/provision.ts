@@ -257,7 +257,7 @@ function worst(errors: unknown[]): unknown {
 }
 
 /** Reasons that are said, where nothing is written. */
-const mostSaid = 20;
+const maxReported = 20;
 
 /** Units that a directory has already, each with a file of it that is lost: a run would leave them alone. */
 async function doneIn(out: string): Promise<ReadonlyMap<string, string | undefined>> {
@@ -293,9 +293,9 @@ async function dryRun(
   const sum = { dryRun: true, rows: csv.rows.length, good: csv.rows.length - failed.length, failed: failed.length };
   if (flags.is('json')) process.stdout.write(`${JSON.stringify({ ...sum, errors: failed })}\n`);
   else {
-    for (const { serialNumber, reason } of failed.slice(0, mostSaid))
+    for (const { serialNumber, reason } of failed.slice(0, maxReported))
       progress.say([serialNumber, reason].filter(Boolean).join(': '));
-    if (failed.length > mostSaid) progress.say(`and ${failed.length - mostSaid} more; --json has all`);
+    if (failed.length > maxReported) progress.say(`and ${failed.length - maxReported} more; --json has all`);
     process.stdout.write(`${rowCount(sum.rows)}: ${sum.good} could be made, ${sum.failed} could not\n`);
   }
   if (failed.length > 0) throw new Ending(exitCodes.failed, `${rowCount(failed.length)} would fail.`);

@@ -15,7 +15,7 @@ export async function openSenders(
   const { dataDir, smtpUrl, mailFrom, smsWebhookUrl } = config;
   const outbox = join(dataDir, 'outbox.ndjson');
   return {
-    mail: smtpUrl ? await smtpMail(smtpUrl, mailFrom) : { send: (letter) => keep(outbox, { kind: 'mail', ...letter }) },
+    mail: smtpUrl ? await smtpMail(smtpUrl, mailFrom) : { send: (email) => keep(outbox, { kind: 'mail', ...email }) },
     sms: smsWebhookUrl ? webhookSms(smsWebhookUrl) : { send: (message) => keep(outbox, { kind: 'sms', ...message }) },
   };
 }
@@ -26,9 +26,9 @@ async function smtpMail(url: string, from: string): Promise<Mail> {
   const limits = { connectionTimeout: patience, greetingTimeout: patience, socketTimeout: patience };
   const transport = createTransport({ url, ...limits }, { from });
   return {
-    send: async (letter) => {
-      // Nothing in a letter is fetched or read from the disk, whatever stands in it.
-      await transport.sendMail({ ...letter, disableFileAccess: true, disableUrlAccess: true });
+    send: async (email) => {
+      // Nothing in an email is fetched or read from the disk, whatever stands in it.
+      await transport.sendMail({ ...email, disableFileAccess: true, disableUrlAccess: true });
     },
   };
 }

@@ -1,15 +1,15 @@
-/** How many letters others may have us send: whoever asks chooses the address, and the mail server is ours. */
+/** How many emails others may have us send: whoever asks chooses the address, and the mail server is ours. */
 import { Attempts } from '../attempts.js';
 import type { Clock } from '../clock.js';
 import { emailKey } from '../identity/identities.js';
 
 const hour = 60 * 60_000;
-/** Letters of one account to one address in an hour, whatever they are for and whoever causes them. */
-const mostToOne = 10;
-/** Letters in an hour that one application, or all people of one account together, ask for. */
-const mostAsked = 300;
+/** Emails of one account to one address in an hour, whatever they are for and whoever causes them. */
+const maxPerAddress = 10;
+/** Emails in an hour that one application, or all people of one account together, ask for. */
+const maxPerRequester = 300;
 
-/** A letter to come. */
+/** An email to come. */
 interface Asked {
   accountId: string;
   to: string;
@@ -17,17 +17,17 @@ interface Asked {
   by?: string;
 }
 
-export class LetterLimits {
+export class EmailLimits {
   readonly #toOne: Attempts;
   readonly #asked: Attempts;
 
   constructor(clock: Clock) {
-    this.#toOne = new Attempts(clock, mostToOne, hour);
-    this.#asked = new Attempts(clock, mostAsked, hour);
+    this.#toOne = new Attempts(clock, maxPerAddress, hour);
+    this.#asked = new Attempts(clock, maxPerRequester, hour);
   }
 
   /**
-   * Counts a letter before it goes out; the answer takes that back, for one that does not.
+   * Counts an email before it goes out; the answer takes that back, for one that does not.
    * @throws PlatformError 429 when it would be too many, and counts nothing then.
    */
   count({ accountId, to, by }: Asked): () => void {

@@ -2,7 +2,7 @@
 
 /** Sends emails; resolves when the next server has accepted the email. */
 export interface Mail {
-  send(letter: { to: string; subject: string; text: string }): Promise<void>;
+  send(email: { to: string; subject: string; text: string }): Promise<void>;
 }
 
 /** Sends text messages; `to` is a phone number as it was given. */

@@ -1,10 +1,10 @@
-/** The letters that people get, in plain text, and their way out. A letter holds no name that a stranger could choose. */
+/** The emails that people get, in plain text, and their way out. An email holds no name that a stranger could choose. */
 import type { Logger } from 'pino';
 import type { Registry } from '../../db/registry/index.js';
 import type { Config } from '../config.js';
 import type { Mail } from './mail.js';
 
-export type Letter = Parameters<Mail['send']>[0];
+export type Email = Parameters<Mail['send']>[0];
 
 /** To whom and in whose name; without `publicUrl` a token is there to be pasted. */
 interface Heading {
@@ -13,41 +13,41 @@ interface Heading {
   publicUrl: string | undefined;
 }
 
-/** The letter with the token of an asked-for password reset. */
-export function resetLetter(heading: Heading, userId: string, token: string): Letter {
+/** The email with the token of an asked-for password reset. */
+export function resetEmail(heading: Heading, userId: string, token: string): Email {
   const name = oneLine(heading.accountName);
-  return letter(heading, `Set a new password for ${name}`, [
+  return email(heading, `Set a new password for ${name}`, [
     `Somebody, probably you, has asked for a new password for your login at ${name}.`,
     way(heading, 'set-password', { userId, token }),
     'It works once, within an hour. If it was not you, do nothing: your password stays as it is.',
   ]);
 }
 
-/** The letter with the token that sets the first password. */
-export function invitationLetter(heading: Heading, userId: string, token: string): Letter {
+/** The email with the token that sets the first password. */
+export function invitationEmail(heading: Heading, userId: string, token: string): Email {
   const name = oneLine(heading.accountName);
-  return letter(heading, `Your login at ${name}`, [
+  return email(heading, `Your login at ${name}`, [
     `A login has been made for you at ${name}. Choose a password to use it.`,
     way(heading, 'set-password', { userId, token }),
     'It works once, within seven days; after that, ask for a new password. If you expected nothing, do nothing.',
   ]);
 }
 
-/** The letter to a new address, with the token that confirms it. */
-export function confirmationLetter(heading: Heading, token: string): Letter {
+/** The email to a new address, with the token that confirms it. */
+export function confirmationEmail(heading: Heading, token: string): Email {
   const name = oneLine(heading.accountName);
-  return letter(heading, `Confirm your e-mail address for ${name}`, [
-    `Somebody, probably you, wants to log in at ${name} with this e-mail address from now on.`,
+  return email(heading, `Confirm your email address for ${name}`, [
+    `Somebody, probably you, wants to log in at ${name} with this email address from now on.`,
     way(heading, 'confirm-email', { token }),
     'It works once, within 24 hours. If it was not you, do nothing.',
   ]);
 }
 
-/** The letter to the former address of somebody whose address has changed. */
-export function farewellLetter(heading: Heading): Letter {
+/** The email to the former address of somebody whose address has changed. */
+export function addressChangedEmail(heading: Heading): Email {
   const name = oneLine(heading.accountName);
-  return letter(heading, `Your e-mail address for ${name} has changed`, [
-    `Your login at ${name} has another e-mail address now; this one no longer works there.`,
+  return email(heading, `Your email address for ${name} has changed`, [
+    `Your login at ${name} has another email address now; this one no longer works there.`,
     'If you did not want this, tell the people who run it at once.',
   ]);
 }
@@ -59,7 +59,7 @@ function way({ publicUrl }: Heading, page: string, parameters: Record<string, st
   return `Paste this where you are asked for it:\n${lines.join('\n')}`;
 }
 
-function letter({ to }: Heading, subject: string, paragraphs: string[]): Letter {
+function email({ to }: Heading, subject: string, paragraphs: string[]): Email {
   return { to, subject, text: `${paragraphs.join('\n\n')}\n` };
 }
 
@@ -69,7 +69,7 @@ function oneLine(name: string): string {
   return [...words].slice(0, 100).join('');
 }
 
-/** What every letter of an account begins with. */
+/** What every email of an account begins with. */
 export async function headingFor(
   { registry, config }: { registry: Registry; config: Config },
   accountId: string,
@@ -79,18 +79,18 @@ export async function headingFor(
   return { to, accountName: (await accounts.executeTakeFirstOrThrow()).name, publicUrl: config.publicUrl };
 }
 
-/** Hands a letter over; false when it is not taken. The log says why, and neither the address nor what stands in it. */
-export async function sendLetter(
+/** Hands an email over; false when it is not taken. The log says why, and neither the address nor what stands in it. */
+export async function sendEmail(
   { mail, log }: { mail: Mail; log: Logger },
   userId: string,
-  letter: Letter,
+  email: Email,
 ): Promise<boolean> {
   try {
-    await mail.send(letter);
+    await mail.send(email);
     return true;
   } catch (error) {
     const { code, responseCode } = error as { code?: unknown; responseCode?: unknown };
-    log.error({ userId, code, responseCode }, 'a letter could not be sent');
+    log.error({ userId, code, responseCode }, 'an email could not be sent');
     return false;
   }
 }

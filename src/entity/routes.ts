@@ -297,7 +297,7 @@ export function nameIgnored(
   const ignored = unknownNames(given, schema, more);
   if (isQuery && request.server.strictQueries) refuseUnknown(ignored, schema);
   sayIgnored(request, reply, ignored);
-  return ignored.slice(0, mostNamed);
+  return ignored.slice(0, maxNamed);
 }
 
 /** The names in `given` that the schema does not hold. */
@@ -310,7 +310,7 @@ function unknownNames(given: unknown, { properties }: TObject, more: readonly st
 export function refuseUnknown(names: readonly string[], { properties }: TObject, path = ''): void {
   if (names.length === 0) return;
   const supported = Object.keys(properties).join(', ');
-  const details = names.slice(0, mostNamed).map((name) => ({
+  const details = names.slice(0, maxNamed).map((name) => ({
     path: path + shortened(name),
     message: `is not a parameter here; supported: ${supported}`,
   }));
@@ -323,7 +323,7 @@ export function metaWith<M extends object | undefined>(meta: M, ignored: readonl
 }
 
 /** Names of one request that had no effect, of which it is told. */
-const mostNamed = 50;
+const maxNamed = 50;
 
 function shortened(name: string): string {
   return name.slice(0, 100);
@@ -332,6 +332,6 @@ function shortened(name: string): string {
 /** As nameIgnored, for a handler that knows the names. */
 export function sayIgnored(request: FastifyRequest, reply: FastifyReply, ignored: readonly string[]): void {
   if (ignored.length === 0) return;
-  const names = ignored.slice(0, mostNamed).map((name) => encodeURIComponent(name.toWellFormed()).slice(0, 100));
+  const names = ignored.slice(0, maxNamed).map((name) => encodeURIComponent(name.toWellFormed()).slice(0, 100));
   reply.header(`${request.server.headerPrefix}-ignored-properties`, names.join(', '));
 }

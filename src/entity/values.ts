@@ -65,7 +65,7 @@ const checks: Record<BuiltInType, { check: Check; says: string }> = {
   personName: { check: text(1, 100), says: 'a text of 1 to 100 characters' },
   email: {
     check: (value) => (isEmail(value) ? value : undefined),
-    says: 'an e-mail address of at most 254 characters',
+    says: 'an email address of at most 254 characters',
   },
   countryCode: { check: text(0, 2), says: 'a text of at most 2 characters' },
   territory: { check: text(0, 2), says: 'a text of at most 2 characters' },
@@ -220,7 +220,7 @@ function parseNumber(value: unknown): number | undefined {
 const emailPattern =
   /^(?!=\?)[^\s\p{C}@<>"(),;:\\[\]]+@(?!-)[\p{L}\p{M}\p{Nd}-]+(?<!-)(\.(?!-)[\p{L}\p{M}\p{Nd}-]+(?<!-))*$/u;
 
-/** Whether a text is an e-mail address of at most 254 characters, also when it is folded: ＠ is an @ to some. */
+/** Whether a text is an email address of at most 254 characters, also when it is folded: ＠ is an @ to some. */
 export function isEmail(value: unknown): value is string {
   return (
     typeof value === 'string' &&

@@ -17,7 +17,7 @@ import { isInsideBatch } from '../http/batch.js';
 import { newId } from '../ids.js';
 
 /** Seconds that a verification waits. */
-const longestWait = 60;
+const maxWait = 60;
 const usualWait = 30;
 
 const body = Type.Object({
@@ -26,7 +26,7 @@ const body = Type.Object({
     Type.String({ maxLength: 255, description: 'Instead of the id: the whole one, of a single device in reach.' }),
   ),
   timeoutSeconds: Type.Optional(
-    Type.Number({ minimum: 0, maximum: longestWait, default: usualWait, description: 'So long it waits at most.' }),
+    Type.Number({ minimum: 0, maximum: maxWait, default: usualWait, description: 'So long it waits at most.' }),
   ),
 });
 const query = Type.Object({
@@ -79,7 +79,7 @@ export function verificationRoutes(app: App, ctx: Context): void {
       nameIgnored(request, reply, body);
       const watch = ctx.broker.watchDevice(caller, device.id, Date.parse(authenticated.session.expires));
       if (!watch) {
-        const allowance = { limit: 0, remaining: 0, reset: longestWait };
+        const allowance = { limit: 0, remaining: 0, reset: maxWait };
         throw new PlatformError('tooMany', { message: 'Too many verifications at once.', allowance });
       }
       try {

@@ -9,7 +9,7 @@ import { oneOf } from '../entity/listing.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from './app.js';
 
-const mostRequests = 50;
+const maxRequests = 50;
 /** Headers of the outer request by which the caller is known. */
 const callerHeaders = ['authorization', 'cookie'];
 /** Headers that a sub-request cannot have: they say how it came, and it came with the batch. */
@@ -23,7 +23,7 @@ const subRequest = Type.Object({
   payload: Type.Optional(Type.Unknown()),
   headers: Type.Optional(Type.Record(Type.String(), Type.String())),
 });
-const body = Type.Object({ requests: Type.Array(subRequest, { maxItems: mostRequests }) });
+const body = Type.Object({ requests: Type.Array(subRequest, { maxItems: maxRequests }) });
 const query = Type.Object({
   status: Type.Optional(Type.Boolean({ description: 'Each answer as {status, body} instead of the body alone.' })),
 });
@@ -43,7 +43,7 @@ export function batchRoutes(app: App): void {
     {
       schema: {
         tags: ['Batch'],
-        summary: `Up to ${mostRequests} requests in one`,
+        summary: `Up to ${maxRequests} requests in one`,
         body,
         querystring: query,
         response: {

@@ -60,7 +60,7 @@ export const creatingPosts: ReadonlySet<string> = new Set([
 ]);
 
 /** Characters of an answer that is kept; a longer one is made again, or read back. */
-const longestAnswer = 65_536;
+const maxAnswerLength = 65_536;
 
 /** Callers whose keys are counted in memory, and how long that holds, in milliseconds. */
 const callersKept = 10_000;
@@ -274,7 +274,7 @@ export function idempotentPosts(app: App, ctx: Needed): void {
     const { statusCode } = reply;
     const isKept = statusCode < 500 && statusCode !== 429 && !reply.hasHeader('idempotent-replayed');
     try {
-      const isShort = typeof payload === 'string' && payload.length <= longestAnswer;
+      const isShort = typeof payload === 'string' && payload.length <= maxAnswerLength;
       if (isKept && !isShort) reply.header(`${headerPrefix}-idempotency`, 'not-kept');
       if (isKept && isShort) {
         const headers = keptHeaders.flatMap((name) => (reply.hasHeader(name) ? [[name, reply.getHeader(name)]] : []));

@@ -1,5 +1,5 @@
 /**
- * The two pages that letters link to, choose a password and confirm an e-mail address, and the one that labels lead to: claim
+ * The two pages that emails link to, choose a password and confirm an email address, and the one that labels lead to: claim
  * a unit. Plain HTML and a script each, without anything from elsewhere; an operator whose app has pages of its own names
  * them with SLIPWAY_PUBLIC_URL and SLIPWAY_CLAIM_URL instead.
  */
@@ -26,16 +26,16 @@ function page(title: string, script: string, form: string): string {
 const pages: Readonly<Record<string, string>> = {
   '/set-password': page(
     'Choose a password',
-    '/letters.js',
+    '/token-page.js',
     `<form><label>New password <input name="password" type="password" minlength="8" maxlength="256" autocomplete="new-password" required></label>
      <button>Set password</button></form>`,
   ),
-  '/confirm-email': page('Confirm your e-mail address', '/letters.js', '<form><button>Confirm</button></form>'),
+  '/confirm-email': page('Confirm your email address', '/token-page.js', '<form><button>Confirm</button></form>'),
   '/claim': page(
     'Claim a device',
     '/claim.js',
     `<form><label>Code on the label <input name="code" maxlength="100" autocomplete="off" required></label>
-     <label>E-mail <input name="email" type="email" maxlength="254" autocomplete="username" required></label>
+     <label>Email <input name="email" type="email" maxlength="254" autocomplete="username" required></label>
      <label>Password <input name="password" type="password" maxlength="256" autocomplete="current-password" required></label>
      <label hidden>Second factor <input name="second" maxlength="20" autocomplete="one-time-code"></label>
      <label hidden>Organization <select name="organization"></select></label>
@@ -44,14 +44,14 @@ const pages: Readonly<Record<string, string>> = {
 };
 
 // The token stands behind the #, which no server sees; it leaves the address bar before anything else happens.
-const lettersScript = `'use strict';
+const tokenPageScript = `'use strict';
 const given = new URLSearchParams(location.hash.slice(1));
 history.replaceState(null, '', location.pathname);
 const form = document.querySelector('form');
 const status = document.querySelector('[role=status]');
 const token = given.get('token');
 const isPassword = location.pathname.endsWith('/set-password');
-if (!token) status.textContent = 'This page is opened by the link in a letter.';
+if (!token) status.textContent = 'This page is opened by the link in an email.';
 form.addEventListener('submit', async (event) => {
   event.preventDefault();
   status.textContent = '';
@@ -155,7 +155,7 @@ form.addEventListener('submit', async (event) => {
 `;
 
 export function pageRoutes(app: App): void {
-  const scripts = { '/letters.js': lettersScript, '/claim.js': claimScript(app.headerPrefix) };
+  const scripts = { '/token-page.js': tokenPageScript, '/claim.js': claimScript(app.headerPrefix) };
   const all = [
     ...Object.entries(pages).map((one) => [...one, 'text/html; charset=utf-8'] as const),
     ...Object.entries(scripts).map((one) => [...one, 'text/javascript; charset=utf-8'] as const),

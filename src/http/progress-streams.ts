@@ -9,9 +9,9 @@ const eventInterval = 250;
 const heartbeatInterval = 15_000;
 const lookInterval = 1000;
 /** Streams of one caller. */
-const mostStreams = 20;
+const maxStreams = 20;
 /** Bytes that may wait for a reader. */
-const mostWaiting = 65_536;
+const maxWaiting = 65_536;
 
 /** What is followed. */
 export interface Followed {
@@ -37,8 +37,8 @@ export class ProgressStreams {
   /** @throws PlatformError 429/-199 for too many of one caller. */
   open(caller: Caller, followed: Followed): Readable {
     const own = [...this.#open.values()].filter((one) => one === caller.id).length;
-    if (own >= mostStreams) {
-      const allowance = { limit: mostStreams, remaining: 0, reset: heartbeatInterval / 1000 };
+    if (own >= maxStreams) {
+      const allowance = { limit: maxStreams, remaining: 0, reset: heartbeatInterval / 1000 };
       throw new PlatformError('tooMany', { message: 'Too many streams of one caller.', allowance });
     }
     const body = new Readable({ read() {} });
@@ -100,7 +100,7 @@ class ProgressStream {
     try {
       const state = await this.#followed.read();
       if (this.#ended) return;
-      if (!state || !this.#isPermitted() || this.#body.readableLength > mostWaiting) {
+      if (!state || !this.#isPermitted() || this.#body.readableLength > maxWaiting) {
         this.#body.destroy();
         return;
       }

@@ -52,14 +52,14 @@ function sentenceOf({ keyword, params, message, parentSchema }: Fault): string {
 }
 
 /** Characters of a body in which the place of a fault is looked for, in a dozen readings of it. */
-const longestSearched = 16_384;
+const maxSearchedLength = 16_384;
 
 /**
  * What is wrong with a text that is no JSON, without anything of it. V8 tells the place of some faults only, and repeats
  * the text for the others, so the longest beginning that could still become JSON is looked for.
  */
 export function jsonFault(text: string): string {
-  if (text.length > longestSearched) return 'is not JSON';
+  if (text.length > maxSearchedLength) return 'is not JSON';
   if (canBegin(text)) return 'is not JSON: it ends too early';
   let good = 0;
   let bad = text.length;

@@ -1,5 +1,5 @@
 /**
- * Changes of e-mail addresses: a person's takes effect when the letter to the new address is answered, one
+ * Changes of email addresses: a person's takes effect when the email to the new address is answered, one
  * by an admin at once. Nobody gets an address that somebody else of the account has, and the former one is told.
  */
 
@@ -9,7 +9,7 @@ import { Id } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { Attempts } from '../attempts.js';
 import type { Context } from '../context.js';
-import { confirmationLetter, farewellLetter, headingFor, sendLetter } from '../emails/texts.js';
+import { addressChangedEmail, confirmationEmail, headingFor, sendEmail } from '../emails/texts.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -20,17 +20,17 @@ import { findMailedToken, makeMailedToken, spendMailedToken } from './secrets/ma
 const tag = 'Identity';
 const family = 'identity';
 const hour = 60 * 60_000;
-/** Letters to new addresses that one person may cause in an hour. */
-const mostConfirmations = 5;
+/** Emails to new addresses that one person may cause in an hour. */
+const maxConfirmations = 5;
 
 const changeBody = Type.Object({ userId: Type.String(), newEmailAddress: Type.String() });
-const confirmBody = Type.Object({ token: Type.String({ description: 'From the letter to the new address.' }) });
+const confirmBody = Type.Object({ token: Type.String({ description: 'From the email to the new address.' }) });
 const done = (description: string) => ({ 200: Type.Object({ success: Type.Boolean() }, { description }) });
 
 /** What a person asks for, or an admin does. */
 export function emailAddressRoutes(app: App, ctx: Context): void {
   const { access } = ctx;
-  const confirmations = new Attempts(ctx.clock, mostConfirmations, hour);
+  const confirmations = new Attempts(ctx.clock, maxConfirmations, hour);
 
   app.post(
     '/profile/update-email-address',
@@ -42,13 +42,12 @@ export function emailAddressRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: [tag],
-        summary:
-          'Change an e-mail address, once the letter to the new one is answered; of an end-user at once for an admin',
+        summary: 'Change an email address: an admin changes it at once, others confirm by email',
         body: changeBody,
         response: {
           200: Type.Object(
             { success: Type.Boolean(), userId: Id },
-            { description: 'A letter is on its way to the new address; or, for an admin, the address is changed.' },
+            { description: 'An email is on its way to the new address; or, for an admin, the address is changed.' },
           ),
         },
       },
@@ -68,7 +67,7 @@ export function emailAddressRoutes(app: App, ctx: Context): void {
   );
 }
 
-/** What needs no login: the token from the letter is enough. */
+/** What needs no login: the token from the email is enough. */
 export function emailConfirmationRoutes(app: App, ctx: Context): void {
   app.post(
     '/auth/confirm-email',
@@ -76,7 +75,7 @@ export function emailConfirmationRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['badToken', 'notUnique', 'userExists', 'storeFull'] },
       schema: {
         tags: [tag],
-        summary: 'Confirm a new e-mail address with the token from its letter',
+        summary: 'Confirm a new email address with the token that was sent to it',
         security: [],
         body: confirmBody,
         response: done('The person logs in with the new address from now on.'),
@@ -91,7 +90,7 @@ export function emailConfirmationRoutes(app: App, ctx: Context): void {
 
 /**
  * Mails a token to the new address; until it is used nothing changes.
- * @throws PlatformError 400/106, 400/110 when taken, 429 after too many letters, 500 when it cannot be sent.
+ * @throws PlatformError 400/106, 400/110 when taken, 429 after too many emails, 500 when it cannot be sent.
  */
 async function askNewAddress(
   ctx: Context,
@@ -103,11 +102,11 @@ async function askNewAddress(
   const { id, accountId } = person;
   const { token, uncount } = await writeAs(ctx, caller, undefined, async (tx) => {
     await demandFree(tx, 'newEmailAddress', person, email);
-    const uncount = ctx.letterLimits.count({ accountId, to: email, by: accountId });
+    const uncount = ctx.emailLimits.count({ accountId, to: email, by: accountId });
     return { uncount, token: await makeMailedToken(tx, ctx.clock, { accountId, userId: id, kind: 'email', email }) };
   });
   const heading = await headingFor(ctx, accountId, email);
-  if (await sendLetter(ctx, id, confirmationLetter(heading, token))) return;
+  if (await sendEmail(ctx, id, confirmationEmail(heading, token))) return;
   uncount();
   confirmations.giveBack(id);
   throw new PlatformError('server', { message: 'The mail could not be sent.' });
@@ -173,7 +172,7 @@ async function changeAddress(
     await tx.deleteFrom(table).where('userId', '=', person.id).execute();
 }
 
-/** After the change, which stands whether or not the letter can be sent. */
+/** After the change, which stands whether or not the email can be sent. */
 async function tellFormerAddress(ctx: Context, { id, accountId, email }: Person): Promise<void> {
-  await sendLetter(ctx, id, farewellLetter(await headingFor(ctx, accountId, email)));
+  await sendEmail(ctx, id, addressChangedEmail(await headingFor(ctx, accountId, email)));
 }

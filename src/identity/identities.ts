@@ -1,4 +1,4 @@
-/** Identities: the people who can log in. An e-mail address is one identity of its account, in any letter case. */
+/** Identities: the people who can log in. An email address is one identity of its account, in any letter case. */
 
 import type { Static } from 'typebox';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
@@ -14,10 +14,10 @@ import { type personBody, readPerson } from './person.js';
 import type { Passwords } from './secrets/passwords.js';
 import type { Sessions } from './sessions/sessions.js';
 
-/** Characters of an e-mail address. */
-export const longestEmail = 254;
+/** Characters of an email address. */
+export const maxEmailLength = 254;
 
-/** The identity of an e-mail address in an account. */
+/** The identity of an email address in an account. */
 export async function findIdentity(db: Db, accountId: string, email: string): Promise<Row<'identities'> | undefined> {
   return db
     .selectFrom('identities')
@@ -34,7 +34,7 @@ export type ChosenPassword =
 
 export const noPassword = { passwordHash: null, passwordChosenBy: null } as const;
 
-/** A new identity as it will be stored. @throws PlatformError 400 with 106 naming `path` when the e-mail is none. */
+/** A new identity as it will be stored. @throws PlatformError 400 with 106 naming `path` when the email is none. */
 export function newIdentity(
   clock: Clock,
   path: string,
@@ -88,7 +88,7 @@ export async function identityFor(
   return { ...identity, passwordHash, passwordChosenBy: isAccountWide(caller) ? 'admin' : 'other' };
 }
 
-/** @throws PlatformError 400 with 110 when the e-mail belongs to an account user, with 106 when to somebody else. */
+/** @throws PlatformError 400 with 110 when the email belongs to an account user, with 106 when to somebody else. */
 export async function insertIdentity(tx: Db, path: string, identity: Row<'identities'>): Promise<void> {
   try {
     await tx.insertInto('identities').values(identity).execute();
@@ -98,7 +98,7 @@ export async function insertIdentity(tx: Db, path: string, identity: Row<'identi
   }
 }
 
-/** @throws PlatformError as insertIdentity, when somebody else of the account than `id` has the e-mail address. */
+/** @throws PlatformError as insertIdentity, when somebody else of the account than `id` has the email address. */
 export async function demandFree(db: Db, path: string, { id, accountId }: Person, email: string): Promise<void> {
   const holder = await findIdentity(db, accountId, email);
   if (holder && holder.id !== id) throw await emailTaken(db, path, holder);
@@ -121,7 +121,7 @@ async function emailTaken(
     .where('accountUsers.deleted', 'is', null)
     .executeTakeFirst();
   if (accountUser) return new PlatformError('userExists');
-  return new PlatformError('notUnique', { details: [{ path, message: 'The e-mail address is taken.' }] });
+  return new PlatformError('notUnique', { details: [{ path, message: 'The email address is taken.' }] });
 }
 
 /** Whether an identity is one of the account's admins. */
@@ -149,10 +149,10 @@ export async function setPassword(
 
 /** @throws PlatformError 400 with 106 naming `path`. */
 export function demandEmail(path: string, email: string): void {
-  if (!isEmail(email)) throw invalid(path, 'must be an e-mail address of at most 254 characters');
+  if (!isEmail(email)) throw invalid(path, 'must be an email address of at most 254 characters');
 }
 
-/** By what e-mail addresses are compared: any letter case is the same. */
+/** By what email addresses are compared: any letter case is the same. */
 export function emailKey(email: string): string {
   return email.normalize('NFKC').toLowerCase();
 }

@@ -12,9 +12,9 @@ import { Attempts } from '../attempts.js';
 import type { Audit } from '../audit/index.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
-import type { LetterLimits } from '../emails/limits.js';
+import type { EmailLimits } from '../emails/limits.js';
 import type { Mail } from '../emails/mail.js';
-import { headingFor, invitationLetter, sendLetter } from '../emails/texts.js';
+import { headingFor, invitationEmail, sendEmail } from '../emails/texts.js';
 import { checkPassword, type Ended, type Grant } from './grants.js';
 import { insertIdentity } from './identities.js';
 import { makeMailedToken } from './secrets/mailed-tokens.js';
@@ -22,7 +22,7 @@ import type { Sessions } from './sessions/sessions.js';
 
 const hour = 60 * 60_000;
 /** Invitations that an end-user may send in an hour: the addresses are of its choice, the mail server is ours. */
-const mostByEndUser = 100;
+const maxPerEndUser = 100;
 
 /** The property of an answer that tells of an invitation. */
 export const invitationSent = Type.Optional(
@@ -36,7 +36,7 @@ export const invitationSent = Type.Optional(
 interface Invitation {
   identity: Row<'identities'>;
   token: string;
-  /** Takes back that the letter was counted, when it does not go out. */
+  /** Takes back that the email was counted, when it does not go out. */
   uncount: () => void;
 }
 
@@ -53,7 +53,7 @@ type Needed = {
   mail: Mail;
   sessions: Sessions;
   audit: Audit;
-  letterLimits: LetterLimits;
+  emailLimits: EmailLimits;
 };
 
 export class Invitations {
@@ -62,7 +62,7 @@ export class Invitations {
 
   constructor(ctx: Needed) {
     this.#ctx = ctx;
-    this.#sent = new Attempts(ctx.clock, mostByEndUser, hour);
+    this.#sent = new Attempts(ctx.clock, maxPerEndUser, hour);
   }
 
   /** Before an identity is made: @throws PlatformError 429 for an end-user who has invited too many. */
@@ -72,8 +72,8 @@ export class Invitations {
 
   /**
    * Stores the identity that `idmUserEmail` asks for; an invitation when it has no password, to be sent after the commit.
-   * @throws PlatformError 400/110 for the e-mail of an account user, 400/106 for one that is taken, 429 for an end-user
-   * after too many letters to that address.
+   * @throws PlatformError 400/110 for the email of an account user, 400/106 for one that is taken, 429 for an end-user
+   * after too many emails to that address.
    */
   async makeIdentity(tx: Tx, caller: Caller, identity: Row<'identities'>): Promise<Granted> {
     await insertIdentity(tx, 'idmUserEmail', identity);
@@ -114,7 +114,7 @@ export class Invitations {
 
   async #invite(tx: Tx, caller: Caller, identity: Row<'identities'>): Promise<Invitation> {
     const { id, accountId, email } = identity;
-    const uncount = isAccountWide(caller) ? () => {} : this.#ctx.letterLimits.count({ accountId, to: email });
+    const uncount = isAccountWide(caller) ? () => {} : this.#ctx.emailLimits.count({ accountId, to: email });
     const token = await makeMailedToken(tx, this.#ctx.clock, { accountId, userId: id, kind: 'invitation' });
     return { identity, uncount, token };
   }
@@ -124,7 +124,7 @@ export class Invitations {
     if (!invitation) return {};
     const { identity, token, uncount } = invitation;
     const heading = await headingFor(this.#ctx, identity.accountId, identity.email);
-    const invitationSent = await sendLetter(this.#ctx, identity.id, invitationLetter(heading, identity.id, token));
+    const invitationSent = await sendEmail(this.#ctx, identity.id, invitationEmail(heading, identity.id, token));
     if (!invitationSent) uncount();
     return { invitationSent };
   }

@@ -1,4 +1,4 @@
-/** What is known of a person besides the e-mail address: names, company, department, phone number and address. */
+/** What is known of a person besides the email address: names, company, department, phone number and address. */
 
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../db/registry/records.js';
@@ -6,7 +6,7 @@ import { invalid } from '../errors.js';
 
 /** A text or an object, kept as it is given. */
 export type Address = string | Record<string, unknown>;
-const longestAddress = 1000;
+const maxAddressLength = 1000;
 
 const upTo = (maxLength: number) => Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], maxLength }));
 /** What people say of themselves; null takes it away. */
@@ -19,8 +19,8 @@ export const personProperties = {
   address: Type.Optional(
     Type.Unsafe<Address | null>({
       type: ['string', 'object', 'null'],
-      maxLength: longestAddress,
-      description: `A text, or an object of at most ${longestAddress} characters as JSON.`,
+      maxLength: maxAddressLength,
+      description: `A text, or an object of at most ${maxAddressLength} characters as JSON.`,
     }),
   ),
 };
@@ -38,7 +38,7 @@ export function readPerson(given: Static<typeof personBody>, path = ''): Partial
   if (address === undefined) return stored;
   const isObject = typeof address === 'object' && address !== null;
   const addressObject = isObject ? JSON.stringify(address) : null;
-  if (addressObject !== null && addressObject.length > longestAddress)
-    throw invalid(`${path}address`, `must have at most ${longestAddress} characters as JSON`);
+  if (addressObject !== null && addressObject.length > maxAddressLength)
+    throw invalid(`${path}address`, `must have at most ${maxAddressLength} characters as JSON`);
   return { ...stored, address: isObject ? null : address, addressObject };
 }

@@ -18,7 +18,7 @@ import type { App } from '../http/app.js';
 import type { PasswordChooser } from './grants.js';
 import { setPassword } from './identities.js';
 import { type Address, personProperties, readPerson } from './person.js';
-import { longestPassword } from './secrets/passwords.js';
+import { maxPasswordLength } from './secrets/passwords.js';
 
 const tag = 'Identity';
 const family = 'identity';
@@ -45,8 +45,8 @@ export const profileShape = Type.Object(
 const updateBody = Type.Object({ userId: Type.String(), ...personProperties });
 const passwordBody = Type.Object({
   userId: Type.String(),
-  oldPassword: Type.String({ maxLength: longestPassword }),
-  newPassword: Type.String({ maxLength: longestPassword }),
+  oldPassword: Type.String({ maxLength: maxPasswordLength }),
+  newPassword: Type.String({ maxLength: maxPasswordLength }),
 });
 /** What existing clients read of an answer that changes a person. */
 const done = { success: Type.Literal(true), user: Type.Object({ userId: Id }) };

@@ -4,15 +4,15 @@ import { Type } from 'typebox';
 import { Id } from '../../db/registry/records.js';
 import { Attempts, networkOf, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';
-import { headingFor, resetLetter, sendLetter } from '../emails/texts.js';
+import { headingFor, resetEmail, sendEmail } from '../emails/texts.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
-import { findIdentity, longestEmail } from './identities.js';
+import { findIdentity, maxEmailLength } from './identities.js';
 import { makeMailedToken } from './secrets/mailed-tokens.js';
 
 const tags = ['Identity'];
 const family = 'identity';
-const longestId = 255;
+const maxIdLength = 255;
 const minute = 60_000;
 /** Requests from one network in an hour, emails to one person in an hour, and emails that are sent at the same time. */
 const maxRequests = 20;
@@ -20,14 +20,14 @@ const maxEmails = 5;
 const maxSending = 20;
 
 const accountShape = Type.Object({ accountId: Id }, { description: 'The only account of this service.' });
-const providersQuery = Type.Object({ accountId: Type.String({ maxLength: longestId }) });
+const providersQuery = Type.Object({ accountId: Type.String({ maxLength: maxIdLength }) });
 const providersShape = Type.Object(
   { identityProviders: Type.Array(Type.Object({ id: Id, name: Type.String() })) },
   { description: 'Empty for an account that does not exist.' },
 );
 const forgotBody = Type.Object({
-  accountId: Type.String({ maxLength: longestId }),
-  emailAddress: Type.String({ maxLength: longestEmail }),
+  accountId: Type.String({ maxLength: maxIdLength }),
+  emailAddress: Type.String({ maxLength: maxEmailLength }),
 });
 const forgotShape = Type.Object(
   { success: Type.Literal(true) },
@@ -110,12 +110,12 @@ export function signInRoutes(app: App, ctx: Context): void {
 
 /** Sends nothing to an address that nobody logs in with, or that has had its emails of this hour. */
 async function sendReset(ctx: Context, emails: Attempts, accountId: string, emailAddress: string, address: string) {
-  const { registry, clock, letterLimits, audit } = ctx;
+  const { registry, clock, emailLimits, audit } = ctx;
   const identity = await findIdentity(registry.query, accountId, emailAddress);
   if (!identity) return;
   try {
     emails.take(identity.id);
-    letterLimits.count({ accountId, to: identity.email });
+    emailLimits.count({ accountId, to: identity.email });
   } catch (error) {
     if (error instanceof PlatformError && error.kind === 'tooMany') return;
     throw error;
@@ -128,5 +128,5 @@ async function sendReset(ctx: Context, emails: Attempts, accountId: string, emai
     return makeMailedToken(tx, clock, { accountId, userId, kind: 'reset' });
   });
   const heading = await headingFor(ctx, accountId, identity.email);
-  await sendLetter(ctx, userId, resetLetter(heading, userId, token));
+  await sendEmail(ctx, userId, resetEmail(heading, userId, token));
 }

@@ -12,29 +12,29 @@ import { PlatformError } from '../errors.js';
 import { laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
 import { noteAnswer } from '../http/idempotency.js';
-import { insertIdentity, longestEmail, newIdentity, noPassword } from './identities.js';
+import { insertIdentity, maxEmailLength, newIdentity, noPassword } from './identities.js';
 import { names } from './person.js';
 import { profileShape, seenAsEndUsers, showProfile } from './profile.js';
-import { longestPassword } from './secrets/passwords.js';
+import { maxPasswordLength } from './secrets/passwords.js';
 
 const tag = 'Identity';
 const family = 'identity';
 
 /** Registrations through one application in a minute; each costs the hash of a password. */
-const mostRegistrations = 300;
-const mostUsers = 100;
+const maxRegistrations = 300;
+const maxUsers = 100;
 
 const createBody = Type.Object({
   accountId: Type.String(),
-  emailAddress: Type.String({ maxLength: longestEmail }),
-  password: Type.String({ maxLength: longestPassword }),
+  emailAddress: Type.String({ maxLength: maxEmailLength }),
+  password: Type.String({ maxLength: maxPasswordLength }),
   ...names,
 });
 const created = Type.Object(
   { userId: Id, emailAddress: Type.String(), accountId: Id, createdAt: DateText },
   { description: 'Who may log in, and make a first organization.' },
 );
-const batchBody = Type.Object({ userIds: Type.Array(Type.String(), { maxItems: mostUsers }) });
+const batchBody = Type.Object({ userIds: Type.Array(Type.String(), { maxItems: maxUsers }) });
 const batch = Type.Object(
   { success: Type.Boolean(), users: Type.Array(profileShape) },
   {
@@ -43,12 +43,12 @@ const batch = Type.Object(
 );
 const deleted = Type.Object(
   { success: Type.Boolean() },
-  { description: 'The identity is gone, and its e-mail is free.' },
+  { description: 'The identity is gone, and its email is free.' },
 );
 
 /** What an application does with its appToken. */
 export function registrationRoutes(app: App, ctx: Context): void {
-  const registrations = new Attempts(ctx.clock, mostRegistrations, 60_000);
+  const registrations = new Attempts(ctx.clock, maxRegistrations, 60_000);
 
   app.post(
     '/auth/create-user',
@@ -87,7 +87,7 @@ export function userRoutes(app: App, ctx: Context): void {
       config: { family, right: ['read', 'profile'], errors: ['forbidden'] },
       schema: {
         tags: [tag],
-        summary: `Read up to ${mostUsers} profiles`,
+        summary: `Read up to ${maxUsers} profiles`,
         body: batchBody,
         response: { 200: batch },
       },
@@ -121,7 +121,7 @@ export function userRoutes(app: App, ctx: Context): void {
   );
 }
 
-/** @throws PlatformError 400/106 for a password against the policy or a taken e-mail, 400/110 for an account user's. */
+/** @throws PlatformError 400/106 for a password against the policy or a taken email, 400/110 for an account user's. */
 async function register(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
   const { accountId, emailAddress: email, password, name = null, firstName = null, lastName = null } = body;
   const blank = newIdentity(ctx.clock, 'emailAddress', { accountId, email, ...noPassword });

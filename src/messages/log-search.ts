@@ -4,7 +4,7 @@ import { Type } from 'typebox';
 import {
   type LogCondition,
   type LogOrder,
-  mostFound,
+  maxFound,
   type TextField,
   textFields,
 } from '../../db/messages/logs/search.js';
@@ -22,9 +22,9 @@ import { type SearchedLog, showSource, sourceShape } from './log-entry.js';
 import { readSeverity } from './payload.js';
 
 const defaultSize = 10;
-const mostClauses = 32;
-const mostWords = 32;
-const mostTerms = 100;
+const maxClauses = 32;
+const maxWords = 32;
+const maxTerms = 100;
 
 /** What is understood, by where it stands: an error names it. */
 const supported = {
@@ -56,7 +56,7 @@ const body = Type.Object({
   ),
   size: Type.Optional(Type.Integer({ minimum: 0, maximum: 1000, default: defaultSize })),
   from: Type.Optional(
-    Type.Integer({ minimum: 0, default: 0, description: `Hits to skip; ${mostFound} with size at most.` }),
+    Type.Integer({ minimum: 0, default: 0, description: `Hits to skip; ${maxFound} with size at most.` }),
   ),
   sort: Type.Optional(
     Type.Unknown({
@@ -69,7 +69,7 @@ const body = Type.Object({
 const answer = Type.Object(
   {
     hits: Type.Object({
-      total: Type.Integer({ description: `${mostFound} when there are as many or more.` }),
+      total: Type.Integer({ description: `${maxFound} when there are as many or more.` }),
       max_score: Type.Union([Type.Number(), Type.Null()]),
       hits: Type.Array(Type.Object({ _id: Type.String(), _score: Type.Number(), _source: sourceShape })),
     }),
@@ -145,7 +145,7 @@ interface Part {
 function readSearch(caller: Caller, asked: object): LogQuestion | undefined {
   const { query, sort, size = defaultSize, from: offset = 0, ...rest } = asked as Record<string, unknown>;
   refuseOthers('', rest, 'search');
-  if (Number(offset) + Number(size) > mostFound) throw invalid('from', `must be ${mostFound} with size at most`);
+  if (Number(offset) + Number(size) > maxFound) throw invalid('from', `must be ${maxFound} with size at most`);
   const parts = clausesOf(query).map(({ path, clause }) => readClause(path, clause));
   const order = readSort(sort);
   if (parts.some((part) => part.never)) return undefined;
@@ -189,7 +189,7 @@ function clausesOf(query: unknown): Array<{ path: string; clause: unknown }> {
   refuseOthers('query.bool', rest, 'bool');
   const path = 'query.bool.must';
   if (!Array.isArray(must)) return [{ path, clause: must }];
-  if (must.length > mostClauses) throw invalid(path, `has more than ${mostClauses} clauses`);
+  if (must.length > maxClauses) throw invalid(path, `has more than ${maxClauses} clauses`);
   return must.map((clause, index) => ({ path: `${path}.${index}`, clause }));
 }
 
@@ -223,7 +223,7 @@ function isDevice(field: string): boolean {
 
 function readTerms(path: string, field: string, given: unknown): Part {
   if (!isDevice(field) && field !== 'severity') throw unsupported(path, 'terms');
-  if (!Array.isArray(given) || given.length > mostTerms) throw invalid(path, `must be a list of at most ${mostTerms}`);
+  if (!Array.isArray(given) || given.length > maxTerms) throw invalid(path, `must be a list of at most ${maxTerms}`);
   const parts = given.map((value, index) => readTerm(`${path}.${index}`, field, value));
   if (parts.length === 0) return { never: true };
   if (field === 'severity') return { severities: parts.flatMap(({ severity }) => severity ?? []) };
@@ -250,7 +250,7 @@ function readMatch(path: string, field: string, given: unknown): Part {
   refuseOthers(path, rest, 'words');
   if (operator !== 'or' && operator !== 'and') throw invalid(`${path}.operator`, 'must be or, and');
   const words = wordsOf(String(scalarOf(path, query, 'query')));
-  if (words.length > mostWords) throw invalid(path, `has more than ${mostWords} words`);
+  if (words.length > maxWords) throw invalid(path, `has more than ${maxWords} words`);
   if (words.length === 0) return { never: true };
   return { condition: { kind: 'words', field, words, all: operator === 'and' } };
 }

@@ -1,9 +1,9 @@
 /** The log of a device over HTTP: reading it, and writing to it. */
 
 import { type Static, Type } from 'typebox';
-import { mostFound } from '../../db/messages/logs/search.js';
+import { maxFound } from '../../db/messages/logs/search.js';
 import type { MessageStore } from '../../db/messages/store.js';
-import { longestLogEntry, type Severity, severities } from '../../db/messages/store.js';
+import { maxLogEntryLength, type Severity, severities } from '../../db/messages/store.js';
 import type { Placement } from '../../db/registry/index.js';
 import type { Access, Caller } from '../access.js';
 import type { Context } from '../context.js';
@@ -27,7 +27,7 @@ const query = Type.Object({
   to: Type.Optional(Type.String({ description: 'ISO 8601, exclusive, on the time at the source.' })),
   text: Type.Optional(
     Type.String({
-      description: `Contained in message, details or code, ignoring case; at most ${mostFound} entries are found with it.`,
+      description: `Contained in message, details or code, ignoring case; at most ${maxFound} entries are found with it.`,
     }),
   ),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
@@ -39,7 +39,7 @@ const answer = Type.Object(
   { description: 'One page of entries, newest first.' },
 );
 
-const mostPosted = 1000;
+const maxEntries = 1000;
 const entryBody = Type.Object(
   {
     message: Type.Optional(Type.Unknown()),
@@ -60,9 +60,9 @@ const entryBody = Type.Object(
       }),
     ),
   },
-  { description: `At most ${longestLogEntry} bytes of JSON. Of which device it is, the path says alone.` },
+  { description: `At most ${maxLogEntryLength} bytes of JSON. Of which device it is, the path says alone.` },
 );
-const body = Type.Union([entryBody, Type.Array(entryBody, { minItems: 1, maxItems: mostPosted })]);
+const body = Type.Union([entryBody, Type.Array(entryBody, { minItems: 1, maxItems: maxEntries })]);
 
 export type LogQuery = Static<typeof query>;
 export type LogAnswer = Static<typeof answer>;
@@ -175,8 +175,8 @@ export async function writeLogs(
     const place = Array.isArray(given) ? [index] : [];
     checkEntry(one, place, received);
     const payload = Buffer.from(JSON.stringify(one));
-    if (payload.length > longestLogEntry)
-      throw invalid(place.join() || 'body', `has more than ${longestLogEntry} bytes`);
+    if (payload.length > maxLogEntryLength)
+      throw invalid(place.join() || 'body', `has more than ${maxLogEntryLength} bytes`);
     return { payload, entry: { ...readLogEntry(payload, received), received } };
   });
   // All in one turn, and so in one transaction; the answer waits for every one, whatever becomes of another.

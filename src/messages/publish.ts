@@ -77,7 +77,7 @@ function mountPublish(scope: App, ctx: Context, hide: boolean): void {
     async (request, reply) => {
       ctx.access.demand(request.caller, 'publish', 'device');
       nameIgnored(request, reply, query);
-      const caller = standing(request.caller, proven.get(request));
+      const caller = provenCaller(request.caller, proven.get(request));
       const { qos = 1, retain = false } = request.query;
       const payload = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
       const topic = request.params['*'];
@@ -128,9 +128,9 @@ function readBasic({ headers }: FastifyRequest): { username: string; password: s
 }
 
 /** Who has proven a password may have been cut off while the body arrived; a token is looked at again in `publish`. */
-export function standing(caller: Caller, proven: ProvenCaller | undefined): Caller {
+export function provenCaller(caller: Caller, proven: ProvenCaller | undefined): Caller {
   if (!proven) return caller;
-  const current = proven.standing();
+  const current = proven.currentCaller();
   if (!current) throw new PlatformError('badCredentials');
   const { sessionId, address } = caller;
   return { ...current, ...(sessionId !== undefined && { sessionId }), ...(address !== undefined && { address }) };

@@ -8,7 +8,7 @@ import { Nullable } from '../../db/registry/records.js';
 import type { Access, Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Clock } from '../clock.js';
-import { type Config, longestRetention } from '../config.js';
+import { type Config, maxRetentionDays } from '../config.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
 import type { App } from '../http/app.js';
@@ -88,7 +88,7 @@ export async function expireMessages(
 }
 
 const days = Nullable(
-  Type.Integer({ minimum: 0, maximum: longestRetention, description: '0 is for ever; null is the default.' }),
+  Type.Integer({ minimum: 0, maximum: maxRetentionDays, description: '0 is for ever; null is the default.' }),
 );
 const body = Type.Object({ retentionDays: days });
 const answer = Type.Object(

@@ -17,9 +17,9 @@ import {
   type Stretch,
 } from './series-query.js';
 
-const mostBuckets = 20_000;
+const maxBuckets = 20_000;
 /** Buckets times categories. */
-const mostValues = 50_000;
+const maxValues = 50_000;
 
 /** The whole range in one answer, in groups if they are asked for. @throws PlatformError as sumUp. */
 export async function readRollup(
@@ -69,15 +69,15 @@ export async function sumUp(
   if (!size)
     throw invalid('rollup', 'must be a number and s, m, h, d, w or M; seconds, minutes and hours divide a day');
   const count = bucketsIn(to - from, size);
-  if (count > mostBuckets) throw invalid('rollup', `would make ${count} buckets of the range, and ${mostBuckets} go`);
+  if (count > maxBuckets) throw invalid('rollup', `would make ${count} buckets of the range, and ${maxBuckets} go`);
 
   const edges = await bucketEdges({ from, to }, size, zone, new Slices());
   const { category } = query;
-  const asked = { from, to, edges, wanted, limit: mostValues, ...(category !== undefined && { category }) };
+  const asked = { from, to, edges, wanted, limit: maxValues, ...(category !== undefined && { category }) };
   const sums = key ? await services.messages.sums(key, asked) : [];
   const values = sums && (query.fill === 'null' ? filled(sums, edges, asked) : sums);
-  if (!values || values.length > mostValues)
-    throw invalid('rollup', `would make more than ${mostValues} values: take larger buckets, or one category`);
+  if (!values || values.length > maxValues)
+    throw invalid('rollup', `would make more than ${maxValues} values: take larger buckets, or one category`);
   demandStill(services, caller, topic);
 
   const date = isoDates();
@@ -104,7 +104,7 @@ function filled(
 ): Sum[] | undefined {
   const categories = new Set(category === undefined ? sums.map((sum) => sum.category) : [category]);
   const buckets = from < to ? edges.length - 1 : 0;
-  if (buckets * categories.size > mostValues) return undefined;
+  if (buckets * categories.size > maxValues) return undefined;
   const known = new Set(sums.map((sum) => `${sum.bucket}/${sum.category}`));
   const missing: Sum[] = [];
   for (const one of categories)

@@ -20,7 +20,7 @@ export function processMetrics(registry: Registry): { stop(): void } {
     ];
   });
   gauge(registry, 'slipway_process_open_descriptors', 'Files and sockets that are open.', openDescriptors);
-  const most = mostDescriptors();
+  const most = maxDescriptors();
   gauge(registry, 'slipway_process_max_descriptors', 'How many the system allows.', () => most);
   countersBy(registry, 'slipway_process_cpu_seconds_total', 'Processor time.', ['mode'], () => {
     const { user, system } = process.cpuUsage();
@@ -53,7 +53,7 @@ async function openDescriptors(): Promise<number> {
   }
 }
 
-async function mostDescriptors(): Promise<number> {
+async function maxDescriptors(): Promise<number> {
   try {
     const limits = await readFile('/proc/self/limits', 'utf8');
     const [, soft] = /^Max open files\s+(\d+)/m.exec(limits) ?? [];

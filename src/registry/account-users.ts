@@ -13,19 +13,19 @@ import { insert, stamp, trash } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
 import { endVoided, readIdentity } from '../identity/grants.js';
-import { identityFor, longestEmail } from '../identity/identities.js';
+import { identityFor, maxEmailLength } from '../identity/identities.js';
 import { Invitations, invitationSent } from '../identity/invitations.js';
-import { longestPassword } from '../identity/secrets/passwords.js';
+import { maxPasswordLength } from '../identity/secrets/passwords.js';
 import { commonShape, showCommon } from './shapes.js';
 
 const createBody = Type.Object({
   accountId: Type.String(),
   userId: Type.Optional(Type.String({ description: 'An identity of the account that is no end-user.' })),
   createIdmUser: Type.Optional(Type.Boolean()),
-  idmUserEmail: Type.Optional(Type.String({ maxLength: longestEmail })),
+  idmUserEmail: Type.Optional(Type.String({ maxLength: maxEmailLength })),
   idmUserPassword: Type.Optional(
     Type.String({
-      maxLength: longestPassword,
+      maxLength: maxPasswordLength,
       description: 'Without one an invitation is mailed, with which the person sets it.',
     }),
   ),

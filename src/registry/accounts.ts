@@ -30,7 +30,7 @@ export interface CreatedAccount {
 
 /**
  * Makes an account with its three default templates and its first admin. The password is in the answer and nowhere else.
- * @throws PlatformError 400 with 106 for an e-mail or password that cannot be, or an id that is taken.
+ * @throws PlatformError 400 with 106 for an email or password that cannot be, or an id that is taken.
  */
 export async function createAccount(
   { registry, clock, passwords }: Services,

@@ -5,7 +5,7 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';
 import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
-import { longestRetention } from '../config.js';
+import { maxRetentionDays } from '../config.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
@@ -34,7 +34,7 @@ const streamBridgeDelivery = Type.Integer({
   description: '0 do not send, 1 best effort, 2 guaranteed.',
 });
 /** Null is what the account says; 0 keeps points for ever. */
-const retentionDays = Nullable(Type.Integer({ minimum: 0, maximum: longestRetention, description: 'Days.' }));
+const retentionDays = Nullable(Type.Integer({ minimum: 0, maximum: maxRetentionDays, description: 'Days.' }));
 const payload = oneOf(payloadForms, {
   description:
     'The form of payloads on a timeSeries channel. auto takes any; another one refuses to store the rest. none delivers payloads without reading or storing them.',

@@ -27,10 +27,10 @@ import {
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
 import { endVoided } from '../identity/grants.js';
-import { identityFor, isAccountUser, longestEmail } from '../identity/identities.js';
+import { identityFor, isAccountUser, maxEmailLength } from '../identity/identities.js';
 import { Invitations } from '../identity/invitations.js';
 import { personBody } from '../identity/person.js';
-import { longestPassword } from '../identity/secrets/passwords.js';
+import { maxPasswordLength } from '../identity/secrets/passwords.js';
 import { accountOf } from './organizations.js';
 import { endUserShape, fieldBody, showEndUser, showOrganization, showTemplate } from './shapes.js';
 import { templateFor } from './templates.js';
@@ -43,10 +43,10 @@ const person = {
       description: 'Makes the identity of idmUserEmail. Without it and without userId there is no person.',
     }),
   ),
-  idmUserEmail: Type.Optional(Type.String({ maxLength: longestEmail })),
+  idmUserEmail: Type.Optional(Type.String({ maxLength: maxEmailLength })),
   idmUserPassword: Type.Optional(
     Type.String({
-      maxLength: longestPassword,
+      maxLength: maxPasswordLength,
       description: 'Without one an invitation is mailed, with which the person sets it.',
     }),
   ),

@@ -434,7 +434,7 @@ t.test('a target that answers and never ends takes no more connections than batc
       }
     await receiver.received(before + count);
   }
-  t.ok(receiver.mostConnections <= 5, `${receiver.mostConnections} connections`);
+  t.ok(receiver.maxConnections <= 5, `${receiver.maxConnections} connections`);
   receiver.behave = () => 200;
   await say('sure', 'after it');
   t.equal(textOf((await receiver.received(47))[46]), 'after it');

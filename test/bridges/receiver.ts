@@ -25,7 +25,7 @@ export interface Receiver {
   messages: Json[];
   behave: Behaviour;
   /** The most connections that were open at once. */
-  mostConnections: number;
+  maxConnections: number;
   /** Resolves when so many messages have been accepted. */
   received(count: number): Promise<Json[]>;
   /** Resolves when so many requests have come. */
@@ -68,7 +68,7 @@ export async function startReceiver(
   let connections = 0;
   server.on('connection', (socket) => {
     connections += 1;
-    receiver.mostConnections = Math.max(receiver.mostConnections, connections);
+    receiver.maxConnections = Math.max(receiver.maxConnections, connections);
     socket.on('close', () => {
       connections -= 1;
     });
@@ -81,7 +81,7 @@ export async function startReceiver(
     tries: [],
     messages: [],
     behave: fine,
-    mostConnections: 0,
+    maxConnections: 0,
     received: async (count) => {
       await until(() => receiver.messages.length >= count);
       return receiver.messages;

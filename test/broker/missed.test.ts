@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { readMissed, TooMuchMissed } from '../../broker/http/missed.js';
-import { mostMissed } from '../../db/messages/series/missed.js';
+import { maxMissed } from '../../db/messages/series/missed.js';
 import { MessageStore, type Point } from '../../db/messages/store.js';
 import type { Place } from '../../db/messages/threads/protocol.js';
 
@@ -90,7 +90,7 @@ t.test('the list of late points has as many as are sent again, and who needs mor
   const { store, append, missed } = await open(t);
   const long = { ...(await append('device', [now])) };
   // Backwards, so that each is late.
-  const back = Array.from({ length: mostMissed + 4000 }, (_, at) => now - 1 - at);
+  const back = Array.from({ length: maxMissed + 4000 }, (_, at) => now - 1 - at);
   await append('device', back.slice(0, 4000));
   const from = { ...store.end };
   await append('device', back.slice(4000));
@@ -98,11 +98,11 @@ t.test('the list of late points has as many as are sent again, and who needs mor
   t.ok((series?.lateAfter ?? 0) > long.points, 'some have left the list');
   const refused = () => missed(long, '#').catch((error) => error);
   t.ok((await refused()) instanceof TooMuchMissed);
-  t.equal((await missed(from, '#')).length, mostMissed);
+  t.equal((await missed(from, '#')).length, maxMissed);
   const listed = () => store.missed.late(1, 0, 1e6).length;
-  t.ok(listed() <= mostMissed + 2000);
-  await store.expireSome({ channelTemplateId: 'channel', before: now - mostMissed });
-  t.ok(listed() < mostMissed, 'what is removed leaves it');
+  t.ok(listed() <= maxMissed + 2000);
+  await store.expireSome({ channelTemplateId: 'channel', before: now - maxMissed });
+  t.ok(listed() < maxMissed, 'what is removed leaves it');
   t.ok((await refused()) instanceof TooMuchMissed, 'and is not forgotten');
   while (await store.evictSome(0));
   t.equal(listed(), 0);

@@ -14,7 +14,7 @@ const startTime = 400;
 const returnTime = 300;
 
 /** The share of the load's time that passes before a kill at least, so that there is something to lose. */
-const leastLoad = 0.2;
+const minLoad = 0.2;
 
 /** When the process is killed, in turns: under load and again while it starts or clients return, in a checkpoint, under load. */
 const kinds = ['start', 'return', 'checkpoint', 'load'] as const;
@@ -95,7 +95,7 @@ class Stage {
     let isOver = false;
     const writing = Promise.all(writers.map((writer) => writer.run(() => isOver)));
     const began = performance.now();
-    await sleep((leastLoad + (1 - leastLoad) * this.#dice()) * this.#settings.loadTime);
+    await sleep((minLoad + (1 - minLoad) * this.#dice()) * this.#settings.loadTime);
     if (kind === 'checkpoint' && this.#launched) await stopInCheckpoint(this.#settings.directory, this.#launched.child);
     const after = Math.round(performance.now() - began);
     await this.#kill();

@@ -36,7 +36,7 @@ async function mailServer(t: Test) {
 
 const invitation = (idmUserEmail: string) => ({ createIdmUser: true, idmUserEmail });
 
-t.test('letters go out by SMTP, and a name adds no header', async (t) => {
+t.test('emails go out by SMTP, and a name adds no header', async (t) => {
   const { taken, url } = await mailServer(t);
   const env = {
     SLIPWAY_SMTP_URL: url,
@@ -102,7 +102,7 @@ t.test('text messages go to the webhook, and its refusal is an error', async (t)
   await t.rejects(service.server.ctx.sms.send(message), { message: 'The SMS webhook answered 500.' });
 });
 
-t.test('without either, letters and messages lie in the outbox, for its owner only', async (t) => {
+t.test('without either, emails and messages lie in the outbox, for its owner only', async (t) => {
   const service = await startService(t);
   await service.create('/account-users', 'accountUser', invitation('new@example.com'));
   await service.server.ctx.sms.send({ to: '+41440000000', text: 'hello' });

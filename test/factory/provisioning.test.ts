@@ -1,7 +1,7 @@
 /** Provisioning jobs: rows to devices, once each, with what is said of every row. */
 import { hash } from 'argon2';
 import t from 'tap';
-import { mostShareBytes, pendingRows } from '../../src/factory/jobs/engine.js';
+import { maxShareBytes, pendingRows } from '../../src/factory/jobs/engine.js';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
@@ -266,7 +266,7 @@ t.test('of long rows only a few are looked at together, and none is left out', a
     const share = await pendingRows(registry.query, job.id, seen.at(-1) ?? 0, 500);
     if (share.length === 0) break;
     const bytes = share.reduce((sum, { input }) => sum + input.length, 0);
-    t.ok(bytes <= mostShareBytes && share.length > 1, `${share.length} rows of ${bytes} bytes`);
+    t.ok(bytes <= maxShareBytes && share.length > 1, `${share.length} rows of ${bytes} bytes`);
     seen.push(...share.map(({ row }) => row));
   }
   t.strictSame(

@@ -243,7 +243,7 @@ t.test('slipway account create works beside a running server, which serves the a
     {},
   );
   t.equal(refused.code, 2);
-  t.match(refused.stderr, /adminEmail must be an e-mail address/);
+  t.match(refused.stderr, /adminEmail must be an email address/);
 });
 
 t.test('npm run demo ends 0 and its last lines say what was done', async (t) => {

@@ -57,7 +57,7 @@ const table: Array<[code: number, status: number, when: string, request: () => P
   [107, 410, 'the device is in the trash', async () => http('GET', `/devices/${(await trashed()).id}`)],
   [108, 412, 'the etag is stale', async () => drop(`/devices/${(await device()).id}`, 'zz')],
   [109, 416, 'the page is past the end', () => http('GET', `/devices?accountId=${service.accountId}&page=1000`)],
-  [110, 400, 'the e-mail is an admin’s', admittedTwice],
+  [110, 400, 'the email is an admin’s', admittedTwice],
   [30, 401, 'there is no token', () => http('GET', '/devices', { token: null })],
   [31, 401, 'the token is none of ours', () => http('GET', '/devices', { token: 'no.such.token' })],
   [20, 403, 'an appToken is sent where a JWT is wanted', withAppToken],

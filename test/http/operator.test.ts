@@ -241,7 +241,7 @@ t.test('every line of the log says which request, connection or job it belongs t
     idmUserEmail: 'nobody@example.com',
   };
   const invited = await logged(() => postedSlowly('/api/v1/end-users', person));
-  holds(invited.lines, 'requestId', invited.result, 'a letter could not be sent', 'request');
+  holds(invited.lines, 'requestId', invited.result, 'an email could not be sent', 'request');
 
   const { messages } = service.server.ctx.config;
   const reserve = messages.diskReserveBytes;

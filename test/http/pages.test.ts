@@ -1,4 +1,4 @@
-/** The pages that letters and labels lead to, read and used as a browser would. */
+/** The pages that emails and labels lead to, read and used as a browser would. */
 import vm from 'node:vm';
 import { Secret, TOTP } from 'otpauth';
 import t from 'tap';
@@ -75,7 +75,7 @@ t.test('the link to a new address confirms it', async (t) => {
 });
 
 t.test('a page without a token says what it is for', async (t) => {
-  t.match((await open('https://things.example.com/set-password')).shown.textContent, /opened by the link in a letter/);
+  t.match((await open('https://things.example.com/set-password')).shown.textContent, /opened by the link in an email/);
 });
 
 /** The page of a label's QR code, with as much of a browser as its script uses. */

@@ -152,7 +152,7 @@ t.test('what is the same for everybody is sent from one buffer, and not again to
     '/claim',
     '/claim.js',
     '/set-password',
-    '/letters.js',
+    '/token-page.js',
   ]) {
     const answer = await service.http('GET', path, { token: null });
     const etag = answer.headers.get('etag') ?? '';

@@ -184,7 +184,7 @@ t.test('what cannot be done is said in a sentence, with exit code 2', async (t) 
   const run = (...args: string[]) => runToEnd(cliFile, [...args, '--data-dir', service.directory], {});
   for (const [args, sentence] of [
     ['admin create', /--email is missing/],
-    ['admin create --email nobody', /email must be an e-mail address/],
+    ['admin create --email nobody', /email must be an email address/],
     ['admin create --email a@example.com --password short', /password must have 8 to 256 characters/],
     ['admin create --email a@example.com --account x', /There is no account x/],
     ['admin reset-password --email a@example.com', /There is no admin a@example.com/],

@@ -37,7 +37,7 @@ t.beforeEach(() => {
   provider.instead.clear();
 });
 
-/** An invited end-user, and somebody at the provider with the same verified e-mail, who is the next to log in there. */
+/** An invited end-user, and somebody at the provider with the same verified email, who is the next to log in there. */
 async function somebody(at = provider) {
   const email = `${service.unique('person').replace(' ', '')}@example.com`;
   const { id: organizationId } = await service.organization();
@@ -64,7 +64,7 @@ function isRefused(t: Test, answer: Answer, title: string) {
   t.equal(answer.headers.get('platform-access-token'), null, `${title}: no token`);
 }
 
-t.test('a verified e-mail links a person once; from then on it is the subject that counts', async (t) => {
+t.test('a verified email links a person once; from then on it is the subject that counts', async (t) => {
   const { userId, person } = await somebody();
   const before = (await sessionsOf(userId)).length;
   const answer = await new Browser(service).logIn(known.id, { renewalType: 'short' });
@@ -84,7 +84,7 @@ t.test('a verified e-mail links a person once; from then on it is the subject th
 
   provider.logsIn({ sub: person.sub, email: adminEmail, email_verified: false });
   const again = await new Browser(service).logIn(known.id);
-  t.equal(claimsOf(again).userId, userId, 'whatever the e-mail is now');
+  t.equal(claimsOf(again).userId, userId, 'whatever the email is now');
   const path = `/api/v1/audit?accountId=${service.accountId}&event=federatedLogin&actorId=${userId}`;
   const records = (await service.ok('GET', path)).auditRecords.results;
   t.strictSame(
@@ -166,7 +166,7 @@ t.test('a session by a provider lasts as long as renewalType says', async (t) =>
   t.equal(late.status, 401);
 });
 
-t.test('an e-mail that stands in the ID token, in other letter case, links an admin', async (t) => {
+t.test('an email that stands in the ID token, in other letter case, links an admin', async (t) => {
   const other = await startProvider(t, service, { claimsInToken: true });
   const { id } = await register(service, other);
   other.logsIn({ sub: 'boss', email: adminEmail.toUpperCase(), email_verified: true });
@@ -174,7 +174,7 @@ t.test('an e-mail that stands in the ID token, in other letter case, links an ad
   t.notOk(other.asked.includes('/me'), 'userinfo was not needed');
 });
 
-t.test('who has no verified e-mail is refused, and nothing is linked', async (t) => {
+t.test('who has no verified email is refused, and nothing is linked', async (t) => {
   const { userId, email } = await somebody();
   const [name = '', domain = ''] = email.split('@');
   for (const said of [
@@ -340,7 +340,7 @@ t.test('a provider lets in people of its own account, and of no other', async (t
   const { jwt } = await service.loginAs(account.adminEmail, account.adminPassword, accountId);
   const hostile = await register(service, provider, { accountId }, jwt);
   const { userId, person } = await somebody();
-  isRefused(t, await new Browser(service).logIn(hostile.id), 'by e-mail');
+  isRefused(t, await new Browser(service).logIn(hostile.id), 'by email');
   t.equal(claimsOf(await new Browser(service).logIn(known.id)).userId, userId);
   isRefused(t, await new Browser(service).logIn(hostile.id), 'by issuer and subject');
   provider.logsIn({ sub: service.unique('subject'), email: account.adminEmail, email_verified: true });
@@ -706,8 +706,8 @@ t.test('a provider that was deleted is purged after thirty days', async (t) => {
 
 t.test('who gets another address is linked no longer, for the former one is somebody else’s now', async (t) => {
   await service.login();
-  const [byAdmin, byLetter] = [await somebody(), await somebody()];
-  for (const { person, userId } of [byAdmin, byLetter]) {
+  const [byAdmin, byEmail] = [await somebody(), await somebody()];
+  for (const { person, userId } of [byAdmin, byEmail]) {
     provider.logsIn(person);
     const { status, body } = await new Browser(service).logIn(known.id);
     t.equal(status, 200);
@@ -716,11 +716,11 @@ t.test('who gets another address is linked no longer, for the former one is some
     const token = userId === byAdmin.userId ? service.admin : body.jwt;
     const change = { token, body: { userId, newEmailAddress } };
     await service.ok('POST', '/api/v1/profile/update-email-address', change);
-    if (userId === byLetter.userId) {
-      t.equal((await linksOf(userId)).length, 1, 'not before the letter is answered');
+    if (userId === byEmail.userId) {
+      t.equal((await linksOf(userId)).length, 1, 'not before the email is answered');
       const outbox = readFileSync(join(service.directory, 'outbox.ndjson'), 'utf8').trim().split('\n');
-      const letter: Json = outbox.map((line) => JSON.parse(line)).find(({ to }: Json) => to === newEmailAddress);
-      const [, mailed] = /^token: (\S+)$/m.exec(letter.text) ?? [];
+      const email: Json = outbox.map((line) => JSON.parse(line)).find(({ to }: Json) => to === newEmailAddress);
+      const [, mailed] = /^token: (\S+)$/m.exec(email.text) ?? [];
       await service.ok('POST', '/api/v1/auth/confirm-email', { token: null, body: { token: mailed } });
     }
     t.strictSame(await linksOf(userId), []);

@@ -37,7 +37,7 @@ const canLogIn = (email: string) =>
     () => false,
   );
 
-t.test('who is made without a password gets a letter, and sets the first one with it', async (t) => {
+t.test('who is made without a password gets an email, and sets the first one with it', async (t) => {
   for (const [answer, wrapper, email] of [
     [await invite('kid@example.com'), 'endUser', 'kid@example.com'],
     [await inviteTo('/account-users', 'boss@example.com'), 'accountUser', 'boss@example.com'],
@@ -53,7 +53,7 @@ t.test('who is made without a password gets a letter, and sets the first one wit
   const { endUsers } = await service.ok('GET', `/api/v1/end-users?accountId=${service.accountId}`);
   t.ok(
     endUsers.results.every((one: Json) => !('invitationSent' in one)),
-    'only its own answer tells of a letter',
+    'only its own answer tells of an email',
   );
 });
 
@@ -66,8 +66,8 @@ t.test('an invitation lasts seven days', async (t) => {
   t.match(await accept(other.userId, mailbox.tokenTo('intime@example.com')), { status: 200 });
 });
 
-t.test('who is made with a password, or not made, or is there already, gets no letter', async (t) => {
-  const count = mailbox.letters.length;
+t.test('who is made with a password, or not made, or is there already, gets no email', async (t) => {
+  const count = mailbox.emails.length;
   const made = await invite('with@example.com', { idmUserPassword: 'a secret that is set' });
   t.match(made, { status: 200 });
   t.notOk('invitationSent' in made.body.endUser);
@@ -77,7 +77,7 @@ t.test('who is made with a password, or not made, or is there already, gets no l
   const { userId } = made.body.endUser;
   const again = { organizationId: organization.id, userId };
   t.match(await service.create('/end-users', 'endUser', again), { userId });
-  t.equal(mailbox.letters.length, count);
+  t.equal(mailbox.emails.length, count);
 });
 
 t.test('a mail server that refuses undoes nothing, and a reset sends another token', async (t) => {
@@ -98,8 +98,8 @@ t.test('a mail server that refuses undoes nothing, and a reset sends another tok
   t.ok(await canLogIn('unlucky@example.com'));
 });
 
-t.test('the same request with an Idempotency-Key sends one letter', async (t) => {
-  const headers = { 'idempotency-key': 'one letter' };
+t.test('the same request with an Idempotency-Key sends one email', async (t) => {
+  const headers = { 'idempotency-key': 'one email' };
   const body = {
     accountId: service.accountId,
     organizationId: organization.id,
@@ -120,7 +120,7 @@ t.test('an end-user invites a hundred people in an hour, an admin as many as it 
   t.match(await invite('n101@example.com'), { status: 200 });
 });
 
-t.test('a letter has the name of the account on one line, and a link where there is an address', async (t) => {
+t.test('an email has the name of the account on one line, and a link where there is an address', async (t) => {
   const mailbox = new Mailbox();
   const elsewhere = await startService(t, {
     mail: mailbox,

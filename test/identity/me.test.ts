@@ -59,7 +59,7 @@ t.test('a forgotten password is set with the token of the email; the answer neve
   t.strictSame([known.status, known.body], [200, { success: true }]);
   t.strictSame([unknown.status, unknown.body], [200, { success: true }]);
   const passwordResetToken = await mailbox.nextTokenTo(person.email);
-  t.equal(mailbox.letters.filter(({ to }) => to === 'stranger@example.com').length, 0);
+  t.equal(mailbox.emails.filter(({ to }) => to === 'stranger@example.com').length, 0);
   const path = `/api/v1/users/${person.endUser.userId}/change-password-with-token`;
   const body = { newPassword: 'an entirely new secret', passwordResetToken };
   await service.ok('POST', path, { ...nobody, body });

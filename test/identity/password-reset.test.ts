@@ -64,9 +64,9 @@ t.test('a reset goes by mail, sets the password once, and tells the application 
   const answer = await ask(userId);
   t.strictSame(answer.body, { success: true, userId });
   t.equal(answer.headers.get('cache-control'), 'no-store');
-  const [letter, ...more] = mailbox.to(who.email);
+  const [email, ...more] = mailbox.to(who.email);
   t.strictSame(more, []);
-  t.match(letter?.subject, /My company/);
+  t.match(email?.subject, /My company/);
   const token = mailbox.tokenTo(who.email);
   const changed = await change(userId, token);
   t.strictSame(changed.body, { success: true });

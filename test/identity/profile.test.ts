@@ -189,7 +189,7 @@ t.test('whoever is logged out while the hash is computed changes nothing', async
 });
 
 t.test(
-  'an e-mail address changes when the letter to the new one is answered, once, and the old one is told',
+  'an email address changes when the email to the new one is answered, once, and the old one is told',
   async (t) => {
     const { userId, email, password, token } = await person(top.id);
     t.strictSame((await changeEmail(userId, 'fresh@example.com', token)).body, { success: true, userId });
@@ -244,7 +244,7 @@ t.test('an address must be free when it is asked for and when it is confirmed', 
   t.match(
     await changeEmail(one.userId, one.email.toUpperCase(), one.token),
     { status: 200 },
-    'letter case is one’s own',
+    'email case is one’s own',
   );
 });
 
@@ -280,7 +280,7 @@ t.test('a change of the password ends a change of address that is under way', as
   t.match(await confirm(mailbox.tokenTo('thief@example.com')), failure(400, 'BadTokenError'));
 });
 
-t.test('a person causes five letters to new addresses in an hour, and no more', async (t) => {
+t.test('a person causes five emails to new addresses in an hour, and no more', async (t) => {
   const { userId, token } = await person(top.id);
   for (let n = 0; n < 5; n += 1) t.match(await changeEmail(userId, `n${n}@example.com`, token), { status: 200 });
   t.match(await changeEmail(userId, 'n5@example.com', token), { status: 429 });
@@ -316,7 +316,7 @@ t.test('nobody changes the address of another admin, whose login would be theirs
   t.match(await changeEmail(endUserId, 'by-office@example.com', jwt), { status: 200 }, 'that of an end-user it does');
 });
 
-t.test('ten letters go to one address in an hour, whoever causes them and whatever they are for', async (t) => {
+t.test('ten emails go to one address in an hour, whoever causes them and whatever they are for', async (t) => {
   const victim = 'victim@example.com';
   const three = [await person(top.id), await person(top.id), await person(top.id)];
   for (let n = 0; n < 9; n += 1) {
@@ -360,7 +360,7 @@ t.test('the people of an account confirm 300 addresses in an hour', async (t) =>
   t.strictSame(await countStatuses(301, ask), { 200: 300, 429: 1 });
 });
 
-t.test('letters that the mail server refuses use nothing up, and neither does an address that is taken', async (t) => {
+t.test('emails that the mail server refuses use nothing up, and neither does an address that is taken', async (t) => {
   const { userId, token } = await person(top.id);
   const other = await person(top.id);
   mailbox.refusal = new Error('451 try later');
@@ -376,7 +376,7 @@ t.test('letters that the mail server refuses use nothing up, and neither does an
   const { appToken } = await service.create('/applications', 'application', { name: 'phone', kind: 'endUserApp' });
   const reset = `/api/v1/users/${other.userId}/password-reset-token`;
   const answer = await service.http('GET', reset, { token: null, headers: { accesstoken: appToken } });
-  t.match(answer, { status: 200 }, 'nobody has kept the owner from a letter');
+  t.match(answer, { status: 200 }, 'nobody has kept the owner from an email');
 });
 
 t.test('an address holds nothing that is not seen, nor reads as another one', async (t) => {

@@ -138,7 +138,7 @@ t.test('an identity stays while it is an account user or has live end-users', as
   t.match(await service.ok('GET', `/api/v1/profile/${endUser.userId}`), { userId: endUser.userId });
 });
 
-t.test('a deleted identity is gone, with its sessions, its trash and its tokens, and its e-mail is free', async (t) => {
+t.test('a deleted identity is gone, with its sessions, its trash and its tokens, and its email is free', async (t) => {
   const who = await service.endUser(organization.id);
   const { userId } = who.endUser;
   await service.http('GET', `/api/v1/users/${userId}/password-reset-token`, {

@@ -1077,7 +1077,7 @@ t.test('the device that all of this was about is still connected', async (t) => 
   t.ok(deviceStays());
 });
 
-t.test('names and e-mail addresses of one account are free in another', async (t) => {
+t.test('names and email addresses of one account are free in another', async (t) => {
   const { token, own } = callers.stranger;
   const accountId = own.account?.id;
   const organizationId = own.organization?.id;

@@ -1,16 +1,16 @@
 /** The mail server of a test: keeps what it is given, or refuses it. */
 import type { Mail } from '../../src/emails/mail.js';
-import type { Letter } from '../../src/emails/texts.js';
+import type { Email } from '../../src/emails/texts.js';
 
 export class Mailbox implements Mail {
-  readonly letters: Letter[] = [];
+  readonly emails: Email[] = [];
   readonly #waiting: (() => void)[] = [];
-  /** What the mail server says instead of taking letters. */
+  /** What the mail server says instead of taking emails. */
   refusal: Error | undefined;
 
-  async send(letter: Letter): Promise<void> {
+  async send(email: Email): Promise<void> {
     if (this.refusal) throw this.refusal;
-    this.letters.push(letter);
+    this.emails.push(email);
     for (const arrived of this.#waiting.splice(0)) arrived();
   }
 
@@ -20,14 +20,14 @@ export class Mailbox implements Mail {
     return this.tokenTo(address);
   }
 
-  /** Letters to an address, the oldest first. */
-  to(address: string): Letter[] {
-    return this.letters.filter(({ to }) => to === address);
+  /** Emails to an address, the oldest first. */
+  to(address: string): Email[] {
+    return this.emails.filter(({ to }) => to === address);
   }
 
-  /** The token in the last letter to an address. */
+  /** The token in the last email to an address. */
   tokenTo(address: string): string {
-    const { text } = this.to(address).at(-1) ?? { text: 'no letter' };
+    const { text } = this.to(address).at(-1) ?? { text: 'no email' };
     const [, token] = /^token: (\S+)$/m.exec(text) ?? [];
     if (!token) throw new Error(`no token for ${address}: ${text}`);
     return token;

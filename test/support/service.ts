@@ -125,7 +125,7 @@ export class Service {
     this.admin = (await this.loginAs(adminEmail, adminPassword)).jwt;
   }
 
-  /** A token and a CSRF token for an e-mail and a password. */
+  /** A token and a CSRF token for an email and a password. */
   async loginAs(emailAddress: string, password: string, accountId = this.accountId): Promise<Json> {
     const body = { emailAddress, password, accountId };
     const answer = await this.http('POST', '/api/v1/auth/login-user', { body, token: null });
@@ -214,7 +214,7 @@ export class Service {
     return this.create('/organizations', 'organization', { name: this.unique('Organization'), ...body });
   }
 
-  /** An end-user in an organization, logged in: the entity, its e-mail and password, its token. */
+  /** An end-user in an organization, logged in: the entity, its email and password, its token. */
   async endUser(organizationId: string, body: object = {}): Promise<Json> {
     const email = `${this.unique('user').replace(' ', '')}@example.com`;
     const password = `a long enough secret ${serial}`;

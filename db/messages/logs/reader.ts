@@ -10,7 +10,7 @@ import {
   type LogOrder,
   type LogSearch,
   type LogsFound,
-  mostFound,
+  maxFound,
   type TextField,
 } from './search.js';
 import {
@@ -106,19 +106,19 @@ export class LogReader {
     const upTo = indexed.get() ?? 0;
     if ((last.get() ?? 0) - upTo > fewWaiting) return undefined;
     const sequences = this.#matching(query);
-    if (!sequences || (sequences.length > mostFound && search.sort !== 'score')) return undefined;
+    if (!sequences || (sequences.length > maxFound && search.sort !== 'score')) return undefined;
     const places: Found[] = [];
     const take = (row: Row | undefined) => {
       const place = row && isWithin(search, row) ? accept(row) : undefined;
       if (place) places.push(place);
       // Not in the order that is asked for: some of them are none.
-      return places.length <= mostFound && performance.now() <= this.#deadline;
+      return places.length <= maxFound && performance.now() <= this.#deadline;
     };
     for (const row of waiting.iterate(upTo)) if (!take(row)) break;
     for (const sequence of sequences) if (!take(this.#statements.row.get(sequence))) break;
     if (performance.now() > this.#deadline) return { places: [], complete: false };
-    if (places.length <= mostFound) return { places, complete: true };
-    return search.sort === 'score' ? { places: places.slice(0, mostFound), complete: true } : undefined;
+    if (places.length <= maxFound) return { places, complete: true };
+    return search.sort === 'score' ? { places: places.slice(0, maxFound), complete: true } : undefined;
   }
 
   /** The last entries that have the terms; undefined when the index is damaged, and the log is read without it. */
@@ -128,7 +128,7 @@ export class LogReader {
       return this.#file
         .prepare<[string, number], number>(terms)
         .pluck()
-        .all(query, mostFound + 1);
+        .all(query, maxFound + 1);
     } catch {
       return undefined;
     }
@@ -141,7 +141,7 @@ export class LogReader {
       for (const row of this.#inOrder(search)) {
         const place = accept(row);
         if (place) places.push(place);
-        if (places.length >= mostFound) break;
+        if (places.length >= maxFound) break;
       }
     } catch (error) {
       if (!(error instanceof Overdue)) throw error;

@@ -2,7 +2,7 @@
 import type { LogRow } from '../threads/protocol.js';
 
 /** Entries that one question finds: what is beyond them is not counted, and in no page. */
-export const mostFound = 10_000;
+export const maxFound = 10_000;
 
 /** Texts of an entry that can be asked for by value or by word. */
 export const textFields = ['message', 'code', 'details', 'tags'] as const;
@@ -45,5 +45,5 @@ export interface LogSearch {
 
 export type FoundRow = LogRow & { score: number };
 
-/** `total` counts at most `mostFound` when there are conditions or an account. Undefined when it would take too long. */
+/** `total` counts at most `maxFound` when there are conditions or an account. Undefined when it would take too long. */
 export type LogsFound = { rows: FoundRow[]; total: number; maxScore: number } | undefined;

@@ -8,8 +8,8 @@ import type { LogRow } from '../threads/protocol.js';
 /** Letters of a text that the index can find; a shorter one is looked for entry by entry. */
 const termLength = 3;
 /** Terms of a text that are asked for: more hardly narrow it down. */
-const mostAsked = 32;
-const longestWord = 64;
+const maxQueryTerms = 32;
+const maxWordLength = 64;
 
 /** Letters at which the index would end a term, and letters that stand for them there. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII but letters in lower case and digits
@@ -57,16 +57,16 @@ export function severityTerm(severity: number): string {
 }
 
 export function valueTerm(value: Scalar): string {
-  return `v${plain(`${typeof value} ${value}`.slice(0, longestWord))}`;
+  return `v${plain(`${typeof value} ${value}`.slice(0, maxWordLength))}`;
 }
 
 export function wordTerm(word: string): string {
-  return `w${plain(word.slice(0, longestWord))}`;
+  return `w${plain(word.slice(0, maxWordLength))}`;
 }
 
 /** The terms of every text that contains this one; none for a text of fewer than three letters. */
 export function partTerms(text: string): string[] {
-  return [...new Set(partsOf(text))].slice(0, mostAsked);
+  return [...new Set(partsOf(text))].slice(0, maxQueryTerms);
 }
 
 /** A question to the index: entries with one term of each of these lists. */

@@ -12,7 +12,7 @@ export const logBytes = 240;
 /** A block is ended when it has so many bytes. */
 const blockBytes = 64 * 1024;
 /** Blocks that one sweep of eviction goes over at most. */
-const mostBlocks = 5000;
+const maxBlocks = 5000;
 const openKept = 10_000;
 
 interface Block {
@@ -57,12 +57,12 @@ export class Arrivals {
   /** The sequence before which about `bytes` of an account have come, its oldest; above its newest when that is not all. */
   boundary(accountId: string, bytes: number): number {
     let sum = 0;
-    for (const block of this.#statements.oldest.iterate(accountId, mostBlocks)) {
+    for (const block of this.#statements.oldest.iterate(accountId, maxBlocks)) {
       if (sum >= bytes) return block.first;
       sum += block.bytes;
     }
     return sum >= bytes
-      ? (this.#statements.after.get(accountId, mostBlocks) ?? Number.MAX_SAFE_INTEGER)
+      ? (this.#statements.after.get(accountId, maxBlocks) ?? Number.MAX_SAFE_INTEGER)
       : Number.MAX_SAFE_INTEGER;
   }
 

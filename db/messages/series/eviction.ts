@@ -9,7 +9,7 @@ import type { Arrivals } from './arrivals.js';
 const pointsAtOnce = 5000;
 const logsAtOnce = 500;
 /** What one sweep takes of an account at least: each looks at all of its series. */
-const leastShare = 1 / 64;
+const minShare = 1 / 64;
 
 /** A sweep under way, and where it has come to. */
 interface Sweep {
@@ -69,7 +69,7 @@ export class Eviction {
   step(accountId: string, bytes: number, stored: number): boolean {
     if (this.#sweep?.accountId !== accountId) {
       const { arrivals, sequence } = this.#owners;
-      const boundary = arrivals.boundary(accountId, Math.max(bytes, stored * leastShare));
+      const boundary = arrivals.boundary(accountId, Math.max(bytes, stored * minShare));
       const before = Math.min(boundary, sequence() + 1);
       this.#sweep = { accountId, before, series: 0, removed: false, after: start };
     }

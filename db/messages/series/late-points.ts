@@ -4,7 +4,7 @@
  */
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from '../../sqlite/cache.js';
-import { mostMissed } from './missed.js';
+import { maxMissed } from './missed.js';
 
 /** Points by which the list of a series may be longer than anybody is sent. */
 const slack = 2000;
@@ -72,7 +72,7 @@ function prepare(file: Sqlite.Database) {
     add: file.prepare<[number, number, number]>('INSERT INTO "latePoints" VALUES (?, ?, ?)'),
     beyond: file
       .prepare<[number], number>(
-        `SELECT "sequence" FROM "latePoints" WHERE "series" = ? ORDER BY "sequence" DESC LIMIT 1 OFFSET ${mostMissed}`,
+        `SELECT "sequence" FROM "latePoints" WHERE "series" = ? ORDER BY "sequence" DESC LIMIT 1 OFFSET ${maxMissed}`,
       )
       .pluck(),
     removeUpTo: file.prepare<[number, number]>('DELETE FROM "latePoints" WHERE "series" = ? AND "sequence" <= ?'),

@@ -11,7 +11,7 @@ const markPoints = 128;
 /** Points over which the pace of a series is taken: few at first, so that a new one soon has marks of some length. */
 const window = { first: 8, last: 64 };
 /** Milliseconds; 35 years. */
-const longestMark = 2 ** 40;
+const maxMark = 2 ** 40;
 const seriesKept = 20_000;
 const categoriesKept = 256;
 
@@ -71,7 +71,7 @@ export class SeriesMarks {
   #begin(series: number): Course {
     const known = this.#statements.someLength.get(series);
     const length = powerBelow(known ?? 1);
-    const former = known === undefined ? longestMark : length;
+    const former = known === undefined ? maxMark : length;
     const course = { length, former, since: 0, last: 0, count: 0, window: window.first, open: new Map() };
     this.#courses.set(series, course);
     return course;
@@ -118,7 +118,7 @@ export class SeriesMarks {
 }
 
 function powerBelow(length: number): number {
-  return Math.min(longestMark, 2 ** Math.floor(Math.log2(Math.max(1, length))));
+  return Math.min(maxMark, 2 ** Math.floor(Math.log2(Math.max(1, length))));
 }
 
 function prepare(file: Sqlite.Database) {

@@ -5,7 +5,7 @@ import type { Cursor, LogEntry, StoredPoint } from '../types.js';
 import { fromLogRow, fromPointRow, type PointRow, selectPoints } from './rows.js';
 
 /** Messages that are sent again at most. */
-export const mostMissed = 10_000;
+export const maxMissed = 10_000;
 
 /** A series by its number in the file. */
 export interface SeriesRow {

@@ -15,7 +15,7 @@ const marksAtOnce = 64;
 /** Points of so many categories are gone through once for each, which is faster than sorting them by category. */
 const fewCategories = 3;
 /** Series of more categories are not asked which of them are in a step. */
-const mostAsked = 8;
+const maxRanges = 8;
 const categoriesKept = 10_000;
 
 /** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */
@@ -244,7 +244,7 @@ export class SeriesRanges {
     const found: number[] = [];
     for (let one = nextCategory.get(series, 0); one !== undefined; one = nextCategory.get(series, one)) {
       found.push(one);
-      if (found.length > mostAsked) return undefined;
+      if (found.length > maxRanges) return undefined;
     }
     return found;
   }

@@ -19,7 +19,7 @@ export function lookAtConfiguration(config: Config, { hasAccount }: { hasAccount
     ],
     [
       publicUrl?.startsWith('http:') === true && !isLoopback(new URL(publicUrl).hostname),
-      'SLIPWAY_PUBLIC_URL begins with http: the links in letters, which hold tokens, are opened in clear.',
+      'SLIPWAY_PUBLIC_URL begins with http: the links in emails, which hold tokens, are opened in clear.',
     ],
     [
       tls === undefined && mqttPublicUrl?.startsWith('mqtts:') === true && config.trustedProxies.length === 0,
@@ -35,7 +35,7 @@ export function lookAtConfiguration(config: Config, { hasAccount }: { hasAccount
     ],
     [
       config.smtpUrl === undefined && isOpen,
-      'SLIPWAY_SMTP_URL is not set: letters, with their tokens, are written to outbox.ndjson and reach nobody.',
+      'SLIPWAY_SMTP_URL is not set: emails, with their tokens, are written to outbox.ndjson and reach nobody.',
     ],
     [
       messages.diskReserveBytes === 0,

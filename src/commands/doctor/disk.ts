@@ -12,7 +12,7 @@ const day = 24 * 60 * 60_000;
 const enough = 30;
 const tooFew = 3;
 /** Growth is not told from less: the first minutes of a service say nothing of its months. Milliseconds. */
-const leastAge = 60 * 60_000;
+const minAge = 60 * 60_000;
 
 type Settings = Pick<Config, 'dataDir' | 'messages'>;
 
@@ -38,7 +38,7 @@ export function lookAtDisk({ dataDir, messages }: Settings, now: number, disk = 
   const kept = messages.retentionDays === 0 ? Number.POSITIVE_INFINITY : messages.retentionDays * day;
   const age = now - since;
   const growth = `messages.db holds ${size(used)}`;
-  if (age < leastAge) return [...found, ok(`${said}; ${growth}, and is too young for a forecast`)];
+  if (age < minAge) return [...found, ok(`${said}; ${growth}, and is too young for a forecast`)];
   const aDay = (used / Math.min(age, kept)) * day;
   const rate = `${growth}, ${size(aDay)} for each day`;
   const most = Math.min(

@@ -43,7 +43,7 @@ interface Claims {
 /** A JWT and not an appToken. */
 const jwtForm = /^eyJ[\w-]*\.[\w-]+\.[\w-]+$/;
 const usualPatience = 30_000;
-const longestPause = 5000;
+const maxPause = 5000;
 const unknownHost = 'ENOTFOUND';
 
 export class Client {
@@ -125,7 +125,7 @@ export class Client {
   async #persist(method: string, path: string, call: Call): Promise<Answer> {
     const { retryFor, signal } = this.options;
     const deadline = Date.now() + retryFor;
-    for (let pause = 100; ; pause = Math.min(2 * pause, longestPause)) {
+    for (let pause = 100; ; pause = Math.min(2 * pause, maxPause)) {
       const { answer, why, wait } = await this.#try(method, path, call);
       if (answer && isForeign(answer)) throw this.#noServer(`answer ${answer.status}`);
       if (answer) return answer;

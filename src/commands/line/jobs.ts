@@ -31,7 +31,7 @@ interface JobRow {
 export type Progress = (gone: number) => void;
 
 const firstLook = 50;
-const longestLook = 1000;
+const maxPollInterval = 1000;
 const ndjson = 'application/x-ndjson';
 /** How far the clocks of a line and its server may be apart. */
 const wrongClock = 24 * 60 * 60 * 1000;
@@ -158,7 +158,7 @@ async function begin({ client, journal }: Line, chunk: ChunkState): Promise<stri
 }
 
 async function untilEnded(client: Client, id: string, progress: Progress): Promise<Job> {
-  for (let pause = firstLook; ; pause = Math.min(longestLook, 1.5 * pause)) {
+  for (let pause = firstLook; ; pause = Math.min(maxPollInterval, 1.5 * pause)) {
     const { job } = await client.ok<{ job: Job }>('GET', `/provisioning/jobs/${id}`);
     progress(job.done + job.failed + job.skipped);
     if (job.state !== 'pending' && job.state !== 'running') return job;

@@ -15,9 +15,9 @@ import { type Command, commandBody, commandShape, commandStates, isOpen, showCom
 const tags = ['Commands'];
 const path = '/devices/:id/commands';
 /** Milliseconds that an answer waits for a device. */
-const longestWait = 60_000;
+const maxWait = 60_000;
 /** Answers of one caller that wait at once. */
-const mostWaiting = 100;
+const maxWaiting = 100;
 
 const waitQuery = Type.Object({
   wait: Type.Optional(
@@ -129,7 +129,7 @@ export function commandRoutes(app: App, ctx: Context): void {
   /** The command when it has ended, or when the caller may not wait any longer. */
   async function ended(caller: Caller, command: Command): Promise<Command> {
     const others = waiting.get(caller.id) ?? 0;
-    if (others >= mostWaiting) return command;
+    if (others >= maxWaiting) return command;
     waiting.set(caller.id, others + 1);
     const latest = await untilEnded(ctx, command).finally(() => {
       const left = (waiting.get(caller.id) ?? 1) - 1;
@@ -158,7 +158,7 @@ function untilEnded({ registry, commands }: Context, command: Command): Promise<
         .catch(reject);
     };
     const unwatch = commands.watchers.watch(command.id, look);
-    const timer = setTimeout(() => end(latest), longestWait);
+    const timer = setTimeout(() => end(latest), maxWait);
     look();
   });
 }

@@ -7,7 +7,7 @@ import { oneOf } from '../../entity/listing.js';
 export type Command = Selectable<Row<'commands'>>;
 
 /** Bytes of a payload or a result, as JSON. */
-export const mostBytes = 64 * 1024;
+export const maxBytes = 64 * 1024;
 
 export const commandStates = [
   'queued',

@@ -15,11 +15,11 @@ import { newId } from '../../ids.js';
 import { openCommands } from '../../limit-use.js';
 import { onBehalfOf } from '../../log.js';
 import { Watchers } from '../watchers.js';
-import { type Command, type CommandBody, isOpen, isOpenCommand, mostBytes } from './command.js';
+import { type Command, type CommandBody, isOpen, isOpenCommand, maxBytes } from './command.js';
 import type { Reply } from './replies.js';
 
 const day = 24 * 60 * 60_000;
-const longestWait = 30 * day;
+const maxWait = 30 * day;
 /** Commands that end in one transaction. */
 const atOnce = 250;
 /** Milliseconds between two looks for what is due. */
@@ -67,8 +67,8 @@ export class Commands {
   async add(tx: Tx, caller: Caller, { deviceId, accountId }: DeviceName, body: CommandBody): Promise<Command> {
     const { clock, config, audit } = this.#services;
     const payload = body.payload === undefined ? null : JSON.stringify(body.payload);
-    if (payload !== null && Buffer.byteLength(payload) > mostBytes)
-      throw invalid('payload', `has more than ${mostBytes} bytes of JSON`);
+    if (payload !== null && Buffer.byteLength(payload) > maxBytes)
+      throw invalid('payload', `has more than ${maxBytes} bytes of JSON`);
     const expires = readExpiry(body.expiresAt, clock.now());
     const open = tx.selectFrom('commands').select((eb) => eb.fn.countAll<number>().as('count'));
     const { count } = await open.where('deviceId', '=', deviceId).where(isOpenCommand).executeTakeFirstOrThrow();
@@ -293,7 +293,7 @@ function readExpiry(given: string | undefined, now: number): number {
   if (given === undefined) return now + day;
   const expires = parseDate(given);
   if (expires === undefined) throw invalid('expiresAt', 'must be an ISO 8601 date');
-  if (expires <= now || expires > now + longestWait) throw invalid('expiresAt', 'must be within the next 30 days');
+  if (expires <= now || expires > now + maxWait) throw invalid('expiresAt', 'must be within the next 30 days');
   return expires;
 }
 

@@ -4,7 +4,7 @@ import { type Static, Type } from 'typebox';
 import { oneOf } from '../../entity/listing.js';
 import { invalid } from '../../errors.js';
 import { readJson } from '../rollouts/reports.js';
-import { mostBytes } from './command.js';
+import { maxBytes } from './command.js';
 
 const reply = Type.Object({
   id: Type.String({ maxLength: 64 }),
@@ -18,7 +18,7 @@ const check = new Ajv(trusted).compile<Reply>(reply);
 
 /** @throws PlatformError 400/106 saying what is wrong with it. */
 export function readReply(payload: Buffer): Reply {
-  if (payload.length > mostBytes) throw invalid('', `has more than ${mostBytes} bytes`);
+  if (payload.length > maxBytes) throw invalid('', `has more than ${maxBytes} bytes`);
   const value = readJson(payload);
   if (check(value)) return value;
   const [error] = check.errors ?? [];

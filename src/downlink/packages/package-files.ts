@@ -18,7 +18,7 @@ import type { App } from '../../http/app.js';
 import { firmwareBytes } from '../../limit-use.js';
 import { demandWithin } from '../../limits.js';
 import type { FirmwarePackage } from './files.js';
-import { frozen, mostFiles, packageShape, recordPackage, withFiles } from './packages.js';
+import { frozen, maxFiles, packageShape, recordPackage, withFiles } from './packages.js';
 import { type Part, readDigest, readFileName, readPart } from './upload-headers.js';
 
 type Upload = Row<'firmwareUploads'>;
@@ -371,7 +371,7 @@ async function demandPlace(tx: Tx, packageId: string, name: string): Promise<voi
     for (const row of await tx.selectFrom(table).select('name').where('packageId', '=', packageId).execute())
       names.add(row.name);
   names.delete(name);
-  if (names.size >= mostFiles) throw invalid('name', `is one too many: a package has at most ${mostFiles} files`);
+  if (names.size >= maxFiles) throw invalid('name', `is one too many: a package has at most ${maxFiles} files`);
 }
 
 async function deleteFrom(

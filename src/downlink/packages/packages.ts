@@ -28,7 +28,7 @@ import { type FirmwareFile, type FirmwarePackage, fileShape, filesOf } from './f
 
 export const packageStates = ['draft', 'published', 'retired'] as const;
 /** Files of one package. */
-export const mostFiles = 16;
+export const maxFiles = 16;
 
 const name = Type.String({ minLength: 1, maxLength: 255 });
 const firmwareVersion = Type.String({

@@ -143,7 +143,7 @@ export async function renewOffer(tx: Tx, clock: Clock, deviceId: string): Promis
 }
 
 /** Devices of the running stage from which on the failures among them say something. */
-const leastEnded = 5;
+const minEnded = 5;
 
 /**
  * Looks at a rollout after devices of it have ended: it is finished when the last one has, and pauses itself when too many
@@ -172,7 +172,7 @@ export async function settle(tx: Tx, clock: Clock, rolloutId: string): Promise<R
     return changeRollout(tx, rollout, { state: 'finished', finished: timestamp(clock), due: null, reason: null });
   const failures = sum(['failed', 'timedOut'], rollout.stage);
   const ended = failures + sum(['succeeded'], rollout.stage);
-  const isTelling = ended >= leastEnded || isOver(rollout.stage);
+  const isTelling = ended >= minEnded || isOver(rollout.stage);
   const isTooMany = ended > 0 && (failures * 100) / ended > rollout.maxFailurePercent;
   if (rollout.state !== 'running' || !isTelling || !isTooMany || failures <= rollout.failuresAccepted) return undefined;
   const reason = `${failures} of ${ended} devices that have ended in stage ${rollout.stage + 1} have failed.`;

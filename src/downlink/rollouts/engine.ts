@@ -26,7 +26,7 @@ export interface Listener {
 }
 
 /** Milliseconds until the next look at the latest: the clock of the machine may be set. */
-const longestWait = 1000;
+const maxWait = 1000;
 /** Milliseconds until a rollout is tried again that could not go on. */
 const retryAfter = 30_000;
 /** Deadlines that are looked at in one transaction. */
@@ -79,7 +79,7 @@ export class FirmwareEngine {
       this.#looking = undefined;
       const again = this.#again;
       this.#again = false;
-      if (!this.#stopped) this.#schedule(again ? 0 : longestWait);
+      if (!this.#stopped) this.#schedule(again ? 0 : maxWait);
     });
   }
 

@@ -30,8 +30,8 @@ export function hasEnded({ state }: Pick<Rollout, 'state'>): boolean {
 }
 
 /** Devices that a rollout may name one by one, and its stages. */
-export const mostTargets = 10_000;
-const mostStages = 20;
+export const maxTargets = 10_000;
+const maxStages = 20;
 
 const listQuery = listSchema(deviceListing).properties;
 const filters = Object.fromEntries(
@@ -54,7 +54,7 @@ const stage = Type.Object({
 const target = Type.Object(
   {
     deviceIds: Type.Optional(
-      Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, maxItems: mostTargets, description: 'These devices.' }),
+      Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, maxItems: maxTargets, description: 'These devices.' }),
     ),
     filter: Type.Optional(
       Type.Object(filters, {
@@ -75,7 +75,7 @@ export const rolloutBody = Type.Object({
   firmwarePackageId: Type.String(),
   target,
   stages: Type.Optional(
-    Type.Array(stage, { minItems: 1, maxItems: mostStages, description: 'One of 100 percent when it is left out.' }),
+    Type.Array(stage, { minItems: 1, maxItems: maxStages, description: 'One of 100 percent when it is left out.' }),
   ),
   startAt: Type.Optional(Type.String({ description: 'ISO 8601; now when it is left out.' })),
   deviceDeadlineSeconds: Type.Optional(

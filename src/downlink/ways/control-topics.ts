@@ -21,9 +21,9 @@ const kinds = { fileInfo: 0, updateAvailable: 1, getChunk: 2, chunk: 3, fileStat
 /** What FILE_CHUNK says. */
 const chunkStatus = { good: 0, noSuchFile: 1, outOfRange: 2, notOffered: 3 } as const;
 const phases = { downloading: 2, downloaded: 3, processing: 4, finished: 5 } as const;
-const longestChunk = 1024;
+const maxChunkLength = 1024;
 /** Files that FILE_INFO names at most. */
-const mostNamed = 64;
+const maxNamed = 64;
 /** Milliseconds of silence after which a device that downloads has given up. */
 const silence = 60_000;
 const devicesRemembered = 50_000;
@@ -71,7 +71,7 @@ export class ControlMessages implements ControlService, Listener {
 
   /** The device says what it has: success when it is all new, else what there is for it. */
   async #fileInfo(device: DeviceName, { list, L: link }: Message): Promise<Rejection | undefined> {
-    if (!Array.isArray(list) || list.length > mostNamed) return junk(`list must have at most ${mostNamed} files`);
+    if (!Array.isArray(list) || list.length > maxNamed) return junk(`list must have at most ${maxNamed} files`);
     const has = new Map<string, string>();
     for (const one of list as unknown[]) {
       const { N: name, R: revision } = (one ?? {}) as Message;
@@ -148,7 +148,7 @@ export class ControlMessages implements ControlService, Listener {
     }
     // Without a place there is no answer: the device asks again, as for one that was lost.
     if (!this.#hasPlace(device)) return undefined;
-    const bytes = await this.#read(file.sha256, offset, Math.min(length, longestChunk, file.size - offset));
+    const bytes = await this.#read(file.sha256, offset, Math.min(length, maxChunkLength, file.size - offset));
     await answer(chunkStatus.good, bytes);
     downloads.sent += bytes.length;
     progress.come(offer.delivery, offset + bytes.length);

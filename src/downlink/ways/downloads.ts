@@ -10,7 +10,7 @@ const bufferBytes = 32 * 1024;
 /** Milliseconds after which a download that gets nothing rid of gives its place to others; it goes on without one. */
 const stallTime = 2000;
 /** Downloads of one device at a time: the oldest ends for another one. */
-const mostOfDevice = 4;
+const maxPerDevice = 4;
 
 /** Bytes `from` to `to` (inclusive) of a content. */
 export interface Wanted {
@@ -47,7 +47,7 @@ export class Downloads {
     const { deviceId } = wanted.delivery;
     const own = this.#running.get(deviceId) ?? new Set();
     this.#running.set(deviceId, own.add(response));
-    for (const oldest of [...own].slice(0, Math.max(0, own.size - mostOfDevice))) oldest.destroy();
+    for (const oldest of [...own].slice(0, Math.max(0, own.size - maxPerDevice))) oldest.destroy();
     let file: FileHandle | undefined;
     try {
       file = await open(this.#firmware.pathOf(wanted.sha256), 'r');

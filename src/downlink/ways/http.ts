@@ -8,7 +8,7 @@ import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';
 import { requireCaller } from '../../identity/sessions/authentication.js';
-import { standing, takePasswords } from '../../messages/publish.js';
+import { provenCaller, takePasswords } from '../../messages/publish.js';
 import { fileShape } from '../packages/files.js';
 import { reportBody } from '../rollouts/reports.js';
 import type { Delivery } from '../rollouts/rollout.js';
@@ -95,7 +95,7 @@ function demandDevice(
   proven: WeakMap<FastifyRequest, ProvenCaller>,
 ) {
   access.demand(request.caller, action, 'firmwareOffer');
-  return standing(request.caller, proven.get(request));
+  return provenCaller(request.caller, proven.get(request));
 }
 
 /** The files themselves: with a signed URL, or with the secret of a device to which they are offered. */
@@ -153,7 +153,7 @@ async function deliveryFor(
   if (query.offer !== undefined || query.signature !== undefined)
     return firmwareEngine.offers.verify(params.sha256, query.offer ?? '', query.signature ?? '');
   if (!caller) throw new PlatformError('tokenMissing');
-  const device = standing(caller, proven.get(request));
+  const device = provenCaller(caller, proven.get(request));
   const offer = device.kind === 'device' ? await firmwareEngine.offers.of(device.id) : undefined;
   if (!offer?.files.some(({ sha256 }) => sha256 === params.sha256)) throw new PlatformError('notFound');
   return offer.delivery;

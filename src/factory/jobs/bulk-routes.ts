@@ -12,7 +12,7 @@ import { findLive, recoveryWindow } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { deviceListing } from '../../registry/devices/listing.js';
-import { mostRows, type StoredRow } from '../provisioning/rows.js';
+import { maxRows, type StoredRow } from '../provisioning/rows.js';
 import type { Before } from './bulk.js';
 import { isOpen, type Job, type JobAction, neededRights, type Parameters, showJob } from './job.js';
 import { currentJob, jobResponse, jobsPath } from './routes.js';
@@ -62,7 +62,7 @@ export function bulkRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Jobs'],
-        summary: `Delete or move up to ${mostRows} devices, give them new secrets, or send them a command: by ids, or by a filter, whose serialNumber matches any part; dryRun changes nothing`,
+        summary: `Delete or move up to ${maxRows} devices, give them new secrets, or send them a command: by ids, or by a filter, whose serialNumber matches any part; dryRun changes nothing`,
         description:
           'A job like those of provisioning: it is read, followed and cancelled at `/provisioning/jobs/{id}`. Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results. A dry run has the same rows and counts.',
         body: bulkBody,
@@ -129,10 +129,10 @@ async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof bulkBo
 /** @throws PlatformError 400/106 for neither or both of filter and ids, and for more devices than a job has rows. */
 async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<typeof bulkBody>): Promise<string[]> {
   if ((filter === undefined) === (ids === undefined)) throw invalid('filter', 'either filter or ids is required');
-  const tooMany = (path: string) => invalid(path, `must select at most ${mostRows} devices`);
+  const tooMany = (path: string) => invalid(path, `must select at most ${maxRows} devices`);
   if (ids) {
     const unique = [...new Set(ids)];
-    if (unique.length > mostRows) throw tooMany('ids');
+    if (unique.length > maxRows) throw tooMany('ids');
     return unique;
   }
   // A shell variable that is not set must not select everything.
@@ -144,7 +144,7 @@ async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<t
     const page = { after: selected.at(-1) ?? '', limit: atOnce };
     const more = await idsOf(ctx.registry.query, caller, deviceListing, query, page);
     selected.push(...more);
-    if (selected.length > mostRows) throw tooMany('filter');
+    if (selected.length > maxRows) throw tooMany('filter');
     if (more.length < atOnce) return selected;
     await nextTurn();
   }

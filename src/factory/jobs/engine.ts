@@ -21,21 +21,21 @@ import { changeJob, endOf, type Job, type JobAction, parametersOf, receiving, wo
 import { givenRow, type JobServices, type OpenWork, type Outcome, type Prepared, type Run } from './work.js';
 
 /** Jobs that run at once. Accounts take turns, then callers: a job gives its place away after some rows while others wait. */
-const mostRunning = 2;
+const maxRunning = 2;
 const rowsOfTurn = 500;
 /** Open jobs have a limit of their own. */
 const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 /** Rows of one transaction: at first and at least. */
 const rowsAtOnce = { first: 200, least: 100 };
 /** Bytes of the rows of one share, unless it is a single row. */
-export const mostShareBytes = 512 * 1024;
+export const maxShareBytes = 512 * 1024;
 /** Rows at most, and how long others wait: with everything here, or to write only where a thread executes it (milliseconds). */
 const near = { most: 500, holdTime: 30 };
 const far = { most: 1000, holdTime: 60 };
 /** Shares that are looked at and hashed before they can be written. */
 const sharesAhead = 2;
 /** Rows from which on the shares of a job are worth a thread of their own. */
-const leastLong = 100;
+const minRowsForThread = 100;
 /** Milliseconds between two looks for results whose time is over. */
 const lookEvery = 60_000;
 /** Milliseconds until a job is begun again that could neither go on nor be ended, or not write now. */
@@ -68,7 +68,7 @@ type TurnEnd = 'over' | 'yields' | 'fails';
 export class Jobs {
   readonly #ctx: JobServices;
   readonly #equipping: Equipping;
-  readonly #queue = new FairQueue(mostRunning, { quantum: rowsOfTurn, most: unbounded });
+  readonly #queue = new FairQueue(maxRunning, { quantum: rowsOfTurn, most: unbounded });
   /** Jobs that run or wait for their turn, by id. */
   readonly #open = new Map<string, Promise<void>>();
   readonly #watchers = new Map<string, Set<(job: Job) => void>>();
@@ -357,7 +357,7 @@ export async function pendingRows(db: Db, jobId: string, after: number, limit: n
   let bytes = 0;
   const end = sizes.findIndex((one) => {
     bytes += one.size;
-    return bytes > mostShareBytes;
+    return bytes > maxShareBytes;
   });
   const fitting = end === -1 ? sizes.length : Math.max(end, 1);
   return next.select(['row', 'input']).orderBy('row').limit(fitting).execute();
@@ -385,7 +385,7 @@ async function storeOutcomes(tx: Tx, jobId: string, outcomes: readonly Outcome[]
 }
 
 function isLong({ action, total }: Job): boolean {
-  return action === 'provision' && total >= leastLong;
+  return action === 'provision' && total >= minRowsForThread;
 }
 
 /** As many rows as would have taken the time that a transaction may take; `held` is what they took, in milliseconds. */

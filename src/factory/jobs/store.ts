@@ -30,9 +30,9 @@ import {
 
 /** What is stored in one transaction, here or by a thread; and from how many rows on a thread executes it. */
 const storedAtOnce = { here: 250, byThread: 1000, bytes: 512 * 1024 };
-const leastLong = 2000;
+const minRowsForThread = 2000;
 /** Open jobs of one caller, and of one account: each end of a job looks at all that wait. */
-const mostOpen = { ofCaller: 200, ofAccount: 1000 };
+const maxOpen = { ofCaller: 200, ofAccount: 1000 };
 /** Seconds after which it is worth trying again. */
 const retryAfter = 5;
 
@@ -74,7 +74,7 @@ export async function makeJob(
   const job = newJob(ctx, caller, wanted);
   try {
     const { registry } = ctx;
-    const isLong = wanted.rows.length >= leastLong;
+    const isLong = wanted.rows.length >= minRowsForThread;
     await registry.query.insertInto('jobs').values(job).execute();
     let row = 0;
     for (const inputs of portions(wanted.rows, isLong ? storedAtOnce.byThread : storedAtOnce.here)) {
@@ -154,8 +154,8 @@ async function demandRoom(db: Db, { id, accountId }: Caller): Promise<void> {
     // As the index has it: a parameter would not find it.
     .where(sql<boolean>`"state" in ('pending', 'running')`)
     .executeTakeFirstOrThrow();
-  if (own < mostOpen.ofCaller && account < mostOpen.ofAccount) return;
-  const allowance = { limit: mostOpen.ofCaller, remaining: 0, reset: retryAfter };
+  if (own < maxOpen.ofCaller && account < maxOpen.ofAccount) return;
+  const allowance = { limit: maxOpen.ofCaller, remaining: 0, reset: retryAfter };
   throw new PlatformError('tooMany', { message: 'Too many jobs are open: some have to end first.', allowance });
 }
 

@@ -1,14 +1,14 @@
 /** How much of bodies with rows is held at once: they are in memory until their job is stored. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { PlatformError } from '../../errors.js';
-import { mostBytes } from './rows.js';
+import { maxBytes } from './rows.js';
 
 /** Bytes that may be on their way, of one caller, of one account and in all: nobody's slow bodies take everybody's place. */
-const mostOfCaller = 2 * mostBytes;
-const mostOfAccount = 4 * mostBytes;
-const mostOfAll = 8 * mostBytes;
+const maxPerCaller = 2 * maxBytes;
+const maxPerAccount = 4 * maxBytes;
+const maxTotal = 8 * maxBytes;
 /** Bytes that a body counts at least: a row is dearer in memory than in a body. */
-const leastBytes = 256 * 1024;
+const minBytes = 256 * 1024;
 /** Seconds after which it is worth trying again. */
 const retryAfter = 5;
 
@@ -29,15 +29,15 @@ export class Intake {
    */
   enter(request: FastifyRequest, reply: FastifyReply): void {
     const { id: callerId, accountId } = request.caller;
-    const declared = Number(request.headers['content-length'] ?? mostBytes);
-    const bytes = Math.min(mostBytes, Math.max(leastBytes, declared));
+    const declared = Number(request.headers['content-length'] ?? maxBytes);
+    const bytes = Math.min(maxBytes, Math.max(minBytes, declared));
     const all = [...this.#held.values()];
     const ofCaller = all.filter((one) => one.callerId === callerId);
     const ofAccount = all.filter((one) => one.accountId === accountId);
     const isTooMuch =
-      sum(ofCaller) + bytes > mostOfCaller || sum(ofAccount) + bytes > mostOfAccount || sum(all) + bytes > mostOfAll;
+      sum(ofCaller) + bytes > maxPerCaller || sum(ofAccount) + bytes > maxPerAccount || sum(all) + bytes > maxTotal;
     if (isTooMuch) {
-      const allowance = { limit: mostOfCaller, remaining: 0, reset: retryAfter };
+      const allowance = { limit: maxPerCaller, remaining: 0, reset: retryAfter };
       throw new PlatformError('tooMany', { message: 'Too many bodies with rows at once.', allowance });
     }
     this.#held.set(request, { callerId, accountId, bytes, inUse: false });

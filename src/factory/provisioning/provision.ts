@@ -186,8 +186,8 @@ async function readRow(
   if (!place || errors.length > 0) return { errors };
   try {
     // What is made by one request and by two is the same in the end: a device with a secret is activated.
-    const standing = { ...place, provisioningState: 'activated' };
-    return newDevice(ctx, caller, standing, body as { serialNumber: string } & Record<string, unknown>);
+    const activated = { ...place, provisioningState: 'activated' };
+    return newDevice(ctx, caller, activated, body as { serialNumber: string } & Record<string, unknown>);
   } catch (error) {
     return { errors: rowErrors(error) };
   }

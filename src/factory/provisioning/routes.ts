@@ -9,7 +9,7 @@ import { jobResponse, jobsPath } from '../jobs/routes.js';
 import { checksumOf, findByChecksum, makeJob } from '../jobs/store.js';
 import { Intake } from './intake.js';
 import { defaultPlace, knownColumns } from './provision.js';
-import { mostBytes, mostRows, RowsIn, readRows, rowTypes } from './rows.js';
+import { maxBytes, maxRows, RowsIn, readRows, rowTypes } from './rows.js';
 
 const query = Type.Object({
   accountId: Type.Optional(Type.String({ description: "The caller's own; a foreign one answers 404." })),
@@ -45,11 +45,11 @@ function mount(app: App, ctx: Context): void {
   app.post(
     jobsPath,
     {
-      bodyLimit: mostBytes,
+      bodyLimit: maxBytes,
       config: { right: ['create', 'job'], errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'] },
       schema: {
         tags: ['Jobs'],
-        summary: `Make up to ${mostRows} devices, each with a credential and an association code`,
+        summary: `Make up to ${maxRows} devices, each with a credential and an association code`,
         description: `${columns} The same rows with the same parameters from the same caller are the same job, however often they are sent and whatever has become of it. A row whose serial number a device of its template has is skipped; the results are at \`${jobsPath}/{id}/results\`.`,
         querystring: query,
         body: {
@@ -57,7 +57,7 @@ function mount(app: App, ctx: Context): void {
             'text/csv': { schema: { description: 'The first line names the columns.' } },
             'application/x-ndjson': { schema: { description: 'A JSON object in each line.' } },
             'application/json': {
-              schema: { properties: { rows: { description: `Objects, one for each device, ${mostRows} at most.` } } },
+              schema: { properties: { rows: { description: `Objects, one for each device, ${maxRows} at most.` } } },
             },
           },
         },

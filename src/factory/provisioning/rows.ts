@@ -6,10 +6,10 @@ import { Slices } from '../../../db/sqlite/slices.js';
 import { findUnstorable, unstorable } from '../../entity/values.js';
 import { invalid, PlatformError } from '../../errors.js';
 
-export const mostRows = 50_000;
+export const maxRows = 50_000;
 /** Bytes of a body, and characters of a row as JSON. */
-export const mostBytes = 32 * 1024 * 1024;
-const longestRow = 65_536;
+export const maxBytes = 32 * 1024 * 1024;
+const maxRowLength = 65_536;
 /** Levels of a body as JSON: no text is dear to look at. */
 const deepest = 64;
 /** Characters that are looked at in one go. */
@@ -38,14 +38,14 @@ export class RowsIn {
   /** @throws PlatformError 400/106 for an unknown column, a row that is too long, and one too many. */
   add(values: RowValues): void {
     const row = this.rows.length + 1;
-    if (row > mostRows) throw invalid('rows', `must be at most ${mostRows}`);
+    if (row > maxRows) throw invalid('rows', `must be at most ${maxRows}`);
     for (const name of Object.keys(values)) this.demandColumn(name, row);
     const { serialNumber } = values;
     const sameAs = typeof serialNumber === 'string' ? this.#serials.get(serialNumber) : undefined;
     if (typeof serialNumber === 'string' && sameAs === undefined) this.#serials.set(serialNumber, row);
     const stored: StoredRow = { values, ...(sameAs !== undefined && { sameAs }) };
     const text = textOf(stored, row);
-    if (text.length > longestRow) throw invalid('rows', `row ${row} is longer than ${longestRow} characters`);
+    if (text.length > maxRowLength) throw invalid('rows', `row ${row} is longer than ${maxRowLength} characters`);
     this.#hash.update(`${text}\n`);
     this.rows.push(text);
   }
@@ -119,7 +119,7 @@ async function* piecesOf(source: AsyncIterable<Buffer>): AsyncGenerator<string> 
   let bytes = 0;
   for await (const chunk of source) {
     bytes += chunk.length;
-    if (bytes > mostBytes) throw new PlatformError('tooLarge');
+    if (bytes > maxBytes) throw new PlatformError('tooLarge');
     const text = decoded(() => decoder.decode(chunk, { stream: true }));
     for (let from = 0; from < text.length; from += pieceSize) {
       yield text.slice(from, from + pieceSize);
@@ -141,7 +141,7 @@ function decoded(decode: () => string): string {
 /** The first line names the columns; an empty cell gives nothing. */
 async function readCsv(pieces: AsyncIterable<string>, rows: RowsIn): Promise<void> {
   let names: string[] | undefined;
-  const parser = parse({ bom: true, skip_empty_lines: true, max_record_size: longestRow });
+  const parser = parse({ bom: true, skip_empty_lines: true, max_record_size: maxRowLength });
   try {
     await pipeline(pieces, parser, async (records: AsyncIterable<string[]>) => {
       for await (const record of records) {
@@ -178,7 +178,7 @@ async function readNdjson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<
     const lines = (rest + piece).split('\n');
     rest = lines.pop() ?? '';
     for (const line of lines) if (line.trim() !== '') rows.add(readObject(line, rows));
-    if (rest.length > longestRow) throw tooLong(rows);
+    if (rest.length > maxRowLength) throw tooLong(rows);
   }
   if (rest.trim() !== '') rows.add(readObject(rest, rows));
 }
@@ -188,7 +188,7 @@ async function readJson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<vo
   const cutter = new ElementCutter('rows', (text) => rows.add(readObject(text, rows)));
   for await (const piece of pieces) {
     cutter.take(piece);
-    if (cutter.waiting > longestRow) throw tooLong(rows);
+    if (cutter.waiting > maxRowLength) throw tooLong(rows);
   }
   const around = parsed(cutter.around);
   const bad = findUnstorable(around);
@@ -215,7 +215,7 @@ function parsed(text: string): unknown {
 }
 
 function tooLong({ rows }: RowsIn): PlatformError {
-  return invalid('rows', `row ${rows.length + 1} is longer than ${longestRow} characters`);
+  return invalid('rows', `row ${rows.length + 1} is longer than ${maxRowLength} characters`);
 }
 
 /** Cuts the elements of the array `name` of an object out of its JSON, whatever stands in them. */

@@ -120,7 +120,7 @@ function cString(text: string): string {
 }
 
 /** Bytes of an NVS string with its NUL: the documentation says 4000, the generator fits 124 entries of 32 into a page. */
-const longestNvsString = 124 * 32;
+const maxNvsStringLength = 124 * 32;
 
 /**
  * For Espressif's NVS partition generator: namespace `slipway`, and `slipway_topics` with a key for each channel. Texts that
@@ -149,7 +149,7 @@ function nvsCsv(unit: Unit, extra: FlashExtra): string {
 }
 
 function nvsText(key: string, text: string): string[] {
-  const isString = /^[\t\n\x20-\x7e]*$/.test(text) && !/^#/m.test(text) && text.length < longestNvsString;
+  const isString = /^[\t\n\x20-\x7e]*$/.test(text) && !/^#/m.test(text) && text.length < maxNvsStringLength;
   if (isString) return [key, 'data', 'string', text];
   return [key, 'data', 'base64', Buffer.from(`${text}\0`).toString('base64')];
 }

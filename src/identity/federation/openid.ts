@@ -41,7 +41,7 @@ export interface Challenge {
 export interface Proof {
   issuer: string;
   subject: string;
-  /** The e-mail address, when the provider says that it is verified. @throws PlatformError 502. */
+  /** The email address, when the provider says that it is verified. @throws PlatformError 502. */
   verifiedEmail(): Promise<string | undefined>;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Federated login by OpenID Connect: authorization code flow with PKCE, state and nonce. A person
- * is known by issuer and subject, and linked the first time by an e-mail address that the provider has verified.
+ * is known by issuer and subject, and linked the first time by an email address that the provider has verified.
  */
 
 import { createHash } from 'node:crypto';
@@ -300,14 +300,14 @@ async function findLinked(db: Db, { accountId }: Provider, { issuer, subject }: 
   return row?.userId;
 }
 
-/** @throws PlatformError 401, which tells of an e-mail address only what its owner may know. */
+/** @throws PlatformError 401, which tells of an email address only what its owner may know. */
 async function findByEmail(db: Db, { accountId }: Provider, email: string | undefined): Promise<string> {
   if (email === undefined)
-    throw new PlatformError('badCredentials', { message: 'The provider has verified no e-mail address of yours.' });
+    throw new PlatformError('badCredentials', { message: 'The provider has verified no email address of yours.' });
   const identity = await findIdentity(db, accountId, email);
   // Look-alikes that are one address to us are two mailboxes to the provider.
   if (!identity || inLowerCase(identity.email) !== inLowerCase(email))
-    throw new PlatformError('badCredentials', { message: 'Nobody with your e-mail address is known here.' });
+    throw new PlatformError('badCredentials', { message: 'Nobody with your email address is known here.' });
   return identity.id;
 }
 

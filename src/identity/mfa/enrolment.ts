@@ -30,7 +30,7 @@ const tags = ['Identity'];
 const family = 'identity';
 
 /** Tries to confirm a method, and of one texted code; then it begins anew. */
-const mostTries = 5;
+const maxAttempts = 5;
 
 const params = Type.Object({ userId: Type.String({ description: 'The caller’s own identity.' }) });
 const phoneBody = Type.Object({
@@ -430,5 +430,5 @@ async function countTry({ registry }: Context, userId: string, method: MfaMethod
     .where('method', '=', method)
     .returning('tries')
     .executeTakeFirst();
-  return counted !== undefined && counted.tries <= mostTries;
+  return counted !== undefined && counted.tries <= maxAttempts;
 }

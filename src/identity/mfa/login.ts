@@ -31,8 +31,8 @@ const family = 'identity';
 
 /** How long a login waits for its second step, in milliseconds; the codes tried and texts sent in that time. */
 const patience = 10 * 60_000;
-const mostTries = 5;
-const mostTexts = 3;
+const maxAttempts = 5;
+const maxTextMessages = 3;
 
 export const mfaRequiredShape = Type.Object(
   {
@@ -141,8 +141,8 @@ async function textCode(ctx: Context, token: string, reply: FastifyReply): Promi
   const phone = await findMethod(registry.query, userId, 'sms');
   if (!phone?.phoneNumber || phone.confirmed === null) throw invalid('mfaMethod', 'is not set up');
   const reset = Math.ceil((Date.parse(expires) - ctx.clock.now()) / 1000);
-  const tooMany = new PlatformError('tooMany', { allowance: { limit: mostTexts, remaining: 0, reset } });
-  if (codesSent >= mostTexts) throw tooMany;
+  const tooMany = new PlatformError('tooMany', { allowance: { limit: maxTextMessages, remaining: 0, reset } });
+  if (codesSent >= maxTextMessages) throw tooMany;
   const caller = ctx.access.callerOf(userId);
   if (!caller) throw tokenOver();
   sendAllowance(reply, textedCodes.count(caller));
@@ -151,7 +151,7 @@ async function textCode(ctx: Context, token: string, reply: FastifyReply): Promi
     .updateTable('mfaLogins')
     .set((eb) => ({ ...stored, codesSent: eb('codesSent', '+', 1) }))
     .where('tokenHash', '=', tokenHash)
-    .where('codesSent', '<', mostTexts)
+    .where('codesSent', '<', maxTextMessages)
     .executeTakeFirst();
   if (numUpdatedRows === 0n) {
     textedCodes.discount(caller);
@@ -228,7 +228,7 @@ async function findWaiting(ctx: Context, token: string): Promise<Row<'mfaLogins'
     .selectAll()
     .where('tokenHash', '=', hashToken(ctx, token))
     .where('expires', '>', timestamp(ctx.clock))
-    .where('tries', '<', mostTries)
+    .where('tries', '<', maxAttempts)
     .executeTakeFirst();
   if (!login) throw tokenOver();
   return login;
@@ -240,7 +240,7 @@ async function countTry({ registry }: Context, { tokenHash }: Row<'mfaLogins'>):
     .updateTable('mfaLogins')
     .set((eb) => ({ tries: eb('tries', '+', 1) }))
     .where('tokenHash', '=', tokenHash)
-    .where('tries', '<', mostTries)
+    .where('tries', '<', maxAttempts)
     .executeTakeFirst();
   if (numUpdatedRows === 0n) throw tokenOver();
 }

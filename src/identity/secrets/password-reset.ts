@@ -8,15 +8,15 @@ import { Id, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { Attempts, sendAllowance } from '../../attempts.js';
 import type { Context } from '../../context.js';
-import type { LetterLimits } from '../../emails/limits.js';
-import { headingFor, resetLetter, sendLetter } from '../../emails/texts.js';
+import type { EmailLimits } from '../../emails/limits.js';
+import { headingFor, resetEmail, sendEmail } from '../../emails/texts.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { PlatformError } from '../../errors.js';
 import { laneOf } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
 import { findIdentity, isAccountUser, setPassword } from '../identities.js';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
-import { longestPassword } from './passwords.js';
+import { maxPasswordLength } from './passwords.js';
 
 const tag = 'Identity';
 const family = 'identity';
@@ -24,9 +24,9 @@ const appToken = [{ appToken: [] }];
 
 const minute = 60_000;
 /** Look-ups and resets of one application in a minute: all phones that run it share its appToken. */
-const mostByApplication = 600;
+const maxPerApplication = 600;
 /** Reset mails to one person in an hour. */
-const mostMails = 5;
+const maxEmails = 5;
 
 const userParams = Type.Object({ userId: Type.String() });
 const emailParams = Type.Object({ email: Type.String() });
@@ -34,14 +34,14 @@ const lookupQuery = Type.Object({
   accountId: Type.Optional(Type.String({ description: "The application's account; a foreign one answers 404." })),
 });
 const changeBody = Type.Object({
-  newPassword: Type.String({ maxLength: longestPassword }),
+  newPassword: Type.String({ maxLength: maxPasswordLength }),
   passwordResetToken: Type.String({ maxLength: 255 }),
 });
 const reset = Type.Object(
   { success: Type.Boolean(), userId: Id, resetToken: Type.Optional(Type.String()) },
   { description: 'The token is on its way by mail; in the answer for an application made with revealResetToken.' },
 );
-const found = Type.Object({ success: Type.Boolean(), userId: Id }, { description: 'Whose e-mail address it is.' });
+const found = Type.Object({ success: Type.Boolean(), userId: Id }, { description: 'Whose email address it is.' });
 const changed = Type.Object(
   { success: Type.Boolean() },
   { description: 'The password is set; every session of the person has ended, and none has begun.' },
@@ -50,8 +50,8 @@ const changed = Type.Object(
 /** What an application does with its appToken. */
 export function passwordResetRoutes(app: App, ctx: Context): void {
   const { access, clock } = ctx;
-  const requests = new Attempts(clock, mostByApplication, minute);
-  const mails = new Attempts(clock, mostMails, 60 * minute);
+  const requests = new Attempts(clock, maxPerApplication, minute);
+  const mails = new Attempts(clock, maxEmails, 60 * minute);
 
   app.get(
     '/users/:userId/password-reset-token',
@@ -84,7 +84,7 @@ export function passwordResetRoutes(app: App, ctx: Context): void {
       config: { family, right: ['read', 'identity'], errors: ['notFound', 'forbidden'], sends: ['limits'] },
       schema: {
         tags: [tag],
-        summary: 'Find the userId of an e-mail address that is no admin’s',
+        summary: 'Find the userId of an email address that is no admin’s',
         security: appToken,
         params: emailParams,
         querystring: lookupQuery,
@@ -104,7 +104,7 @@ export function passwordResetRoutes(app: App, ctx: Context): void {
   );
 }
 
-/** What needs no login: the token from the letter is enough. */
+/** What needs no login: the token from the email is enough. */
 export function passwordChangeRoutes(app: App, ctx: Context): void {
   app.post(
     '/users/:userId/change-password-with-token',
@@ -142,7 +142,7 @@ async function giveResetToken(
     if (identity?.accountId !== caller.accountId) throw new PlatformError('notFound');
     // An admin's is never shown: whoever steals the application's token must not become one.
     const isRevealed = application.revealResetToken === 1 && !(await isAccountUser(tx, userId));
-    const uncount = isRevealed ? undefined : countLetter(ctx, mails, application, identity);
+    const uncount = isRevealed ? undefined : countEmail(ctx, mails, application, identity);
     await ctx.audit.record(tx, {
       event: 'passwordReset',
       outcome: 'success',
@@ -156,19 +156,19 @@ async function giveResetToken(
   });
   if (isRevealed) return { success: true, userId, resetToken };
   const heading = await headingFor(ctx, identity.accountId, identity.email);
-  if (await sendLetter(ctx, userId, resetLetter(heading, userId, resetToken))) return { success: true, userId };
+  if (await sendEmail(ctx, userId, resetEmail(heading, userId, resetToken))) return { success: true, userId };
   uncount?.();
   throw new PlatformError('server', { message: 'The mail could not be sent.' });
 }
 
-/** Counts a letter to a person; the answer takes that back. @throws PlatformError 429, and counts nothing then. */
-function countLetter(
-  { letterLimits }: { letterLimits: LetterLimits },
+/** Counts an email to a person; the answer takes that back. @throws PlatformError 429, and counts nothing then. */
+function countEmail(
+  { emailLimits }: { emailLimits: EmailLimits },
   mails: Attempts,
   { id: by }: Row<'applications'>,
   { id, accountId, email: to }: Row<'identities'>,
 ): () => void {
-  const uncount = letterLimits.count({ accountId, to, by });
+  const uncount = emailLimits.count({ accountId, to, by });
   try {
     mails.take(id);
   } catch (error) {

@@ -8,12 +8,12 @@ import { makeSecret } from './secrets.js';
 
 /** OWASP's floor for argon2id: 19 MiB, two passes. */
 const cost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
-const leastCharacters = 8;
-const mostCharacters = 256;
+const minCharacters = 8;
+const maxCharacters = 256;
 /** UTF-16 units that a body may have for a password, so that it can be refused as too long without being read through. */
-export const longestPassword = 4096;
+export const maxPasswordLength = 4096;
 /** How many of the most common passwords are refused. */
-const mostCommon = 10_000;
+const commonPasswordCount = 10_000;
 
 const base64 = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '');
 /** Verified in place of a hash that does not exist, so that it takes the same time. No password has it. */
@@ -38,7 +38,7 @@ export class Passwords {
   }
 
   /**
-   * The stored form of a new password of the person with this e-mail address. There is no other way to one, so that
+   * The stored form of a new password of the person with this email address. There is no other way to one, so that
    * nothing gets round the policy. It is hashed when it is the lane's turn.
    * @throws PlatformError 400 with 106 naming `path` when the password breaks it; 429 when the lane is full.
    */
@@ -72,7 +72,7 @@ export class Passwords {
   async verify(stored: string | null | undefined, password: string, lane: Lane): Promise<boolean> {
     const against = stored ?? nobody;
     // Longer ones cannot have been set; hashing megabytes would only cost time.
-    const given = password.slice(0, 16 * mostCharacters).normalize('NFKC');
+    const given = password.slice(0, 16 * maxCharacters).normalize('NFKC');
     const matches = await this.#queue.run(lane, 1, () => verify(against, given));
     return matches && stored !== null && stored !== undefined;
   }
@@ -85,21 +85,21 @@ export class Passwords {
   #commonOnes(): Promise<ReadonlySet<string>> {
     this.#common ??= import('@zxcvbn-ts/language-common').then(({ default: { dictionary } }) => {
       // The most common come first, in small letters; those that are too short anyway need not be kept.
-      const common = dictionary['passwords-common'].slice(0, mostCommon);
-      return new Set(common.filter((password) => password.length >= leastCharacters));
+      const common = dictionary['passwords-common'].slice(0, commonPasswordCount);
+      return new Set(common.filter((password) => password.length >= minCharacters));
     });
     return this.#common;
   }
 }
 
 function checkForm(path: string, password: string, email: string): void {
-  if (password.length > longestPassword) throw invalid(path, `must have at most ${mostCharacters} characters`);
+  if (password.length > maxPasswordLength) throw invalid(path, `must have at most ${maxCharacters} characters`);
   const normal = password.normalize('NFKC');
   const characters = [...normal];
-  if (characters.length < leastCharacters || characters.length > mostCharacters)
-    throw invalid(path, `must have ${leastCharacters} to ${mostCharacters} characters`);
+  if (characters.length < minCharacters || characters.length > maxCharacters)
+    throw invalid(path, `must have ${minCharacters} to ${maxCharacters} characters`);
   if (normal.toLowerCase().includes(email.normalize('NFKC').toLowerCase()))
-    throw invalid(path, 'must not contain the e-mail address');
+    throw invalid(path, 'must not contain the email address');
   if (characters.some((character, at) => at >= 3 && characters.slice(at - 3, at).every((one) => one === character)))
     throw invalid(path, 'must not repeat a character more than 3 times in a row');
 }

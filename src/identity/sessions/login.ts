@@ -1,4 +1,4 @@
-/** Login of people by e-mail and password, and of applications by their appToken. */
+/** Login of people by email and password, and of applications by their appToken. */
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
@@ -10,15 +10,15 @@ import { PlatformError } from '../../errors.js';
 import { strangerLane } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
 import { findApplication } from '../applications.js';
-import { emailKey, findIdentity, longestEmail } from '../identities.js';
+import { emailKey, findIdentity, maxEmailLength } from '../identities.js';
 import { confirmedMethods } from '../mfa/factors.js';
 import { mfaRequiredShape, requireSecondFactor } from '../mfa/login.js';
-import { longestPassword } from '../secrets/passwords.js';
+import { maxPasswordLength } from '../secrets/passwords.js';
 import { type SendSession, sendSession, sessionShape } from './authentication.js';
 import type { RenewalType } from './sessions.js';
 
 /** Longer ones are none of ours; work and memory must not grow with what somebody sends. */
-const longestId = 255;
+const maxIdLength = 255;
 
 const tag = 'Identity';
 const family = 'identity';
@@ -28,18 +28,18 @@ export const renewalType = Type.Optional(
   oneOf(['short', 'remembered', 'extended'], { description: '30 minutes, 7 days, 100 days; 14 days when absent.' }),
 );
 const userBody = Type.Object({
-  emailAddress: Type.String({ maxLength: longestEmail }),
-  password: Type.String({ maxLength: longestPassword }),
-  accountId: Type.String({ maxLength: longestId }),
+  emailAddress: Type.String({ maxLength: maxEmailLength }),
+  password: Type.String({ maxLength: maxPasswordLength }),
+  accountId: Type.String({ maxLength: maxIdLength }),
   renewalType,
 });
 export const loginShape = Type.Union([sessionShape, mfaRequiredShape], {
   description: 'A session has begun, or, for an identity with a second factor, its code is waited for.',
 });
 const applicationBody = Type.Object({
-  appId: Type.String({ maxLength: longestId }),
-  appToken: Type.String({ maxLength: longestId }),
-  accountId: Type.String({ maxLength: longestId }),
+  appId: Type.String({ maxLength: maxIdLength }),
+  appToken: Type.String({ maxLength: maxIdLength }),
+  accountId: Type.String({ maxLength: maxIdLength }),
 });
 
 /** Endpoints that need no token. */
@@ -50,7 +50,7 @@ export function loginRoutes(app: App, ctx: Context): void {
       config: { family, errors: ['badCredentials', 'tooMany', 'storeFull'], sends: ['token', 'limits'] },
       schema: {
         tags: [tag],
-        summary: 'Log in with e-mail and password',
+        summary: 'Log in with email and password',
         security: [],
         body: userBody,
         response: { 200: loginShape },
@@ -75,7 +75,7 @@ export function loginRoutes(app: App, ctx: Context): void {
 }
 
 /**
- * Opens a session for an e-mail and its password, or begins the second step of one. Unknown e-mail, wrong password and
+ * Opens a session for an email and its password, or begins the second step of one. Unknown email, wrong password and
  * wrong account look the same and take the same time. @throws PlatformError 401, 429 after too many wrong tries.
  */
 async function loginUser(ctx: Context, body: Static<typeof userBody>, address: string, reply: FastifyReply) {
@@ -89,7 +89,7 @@ async function loginUser(ctx: Context, body: Static<typeof userBody>, address: s
   const caller = identity && proven ? ctx.access.callerOf(identity.id) : undefined;
   if (!identity || !caller) {
     await noteFailure(ctx, accountId, identity?.id, address);
-    throw new PlatformError('badCredentials', { message: 'The e-mail address or the password is wrong.' });
+    throw new PlatformError('badCredentials', { message: 'The email address or the password is wrong.' });
   }
   ctx.loginLimits.succeeded(attempt);
   return admitPerson(ctx, reply, { ...caller, address }, body.renewalType, async (tx) => {

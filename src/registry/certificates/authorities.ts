@@ -21,7 +21,7 @@ import { commonShape, showCommon } from '../shapes.js';
 import { certificateShape, pem, readValid, storedForm } from './certificates.js';
 import { authorityFault, isSignedBy, readPem } from './x509.js';
 
-const mostOfAccount = 20;
+const maxPerAccount = 20;
 
 const name = Type.String({ minLength: 1, maxLength: 255 });
 const reference = Type.Optional(Nullable(Type.String()));
@@ -72,7 +72,7 @@ export function certificateAuthorityRoutes(app: App, ctx: Context): void {
     show,
     create: {
       summary: 'Register a CA of the account: its certificates let in the device of the account that their CN names',
-      description: `The CA is \`pending\` and lets nobody in until it is proven: sign a certificate whose CN is the answer's \`challenge\` and send it to \`POST …/{id}/proof\`. Several accounts may have one CA. An account has ${mostOfAccount} at most.`,
+      description: `The CA is \`pending\` and lets nobody in until it is proven: sign a certificate whose CN is the answer's \`challenge\` and send it to \`POST …/{id}/proof\`. Several accounts may have one CA. An account has ${maxPerAccount} at most.`,
       answer: 'What was registered, with its `challenge`.',
       errors: ['unknownReference', 'notUnique'],
       body: createBody,
@@ -134,8 +134,8 @@ async function registerAuthority(ctx: Context, caller: Caller, body: Static<type
     await demandLiving(tx, caller, may);
     const ofAccount = tx.selectFrom('certificateAuthorities').select(['name', 'fingerprint']);
     const others = await ofAccount.where('accountId', '=', caller.accountId).where('deleted', 'is', null).execute();
-    if (others.length >= mostOfAccount)
-      throw invalid('accountId', `has ${mostOfAccount} certificate authorities, which is the most`);
+    if (others.length >= maxPerAccount)
+      throw invalid('accountId', `has ${maxPerAccount} certificate authorities, which is the most`);
     const path = others.some((other) => other.name === body.name) ? 'name' : 'certificate';
     const unproven = { state: 'pending', challenge: makeSecret() };
     const made = { ...stamp(ctx.clock, caller), name: body.name, ...storedForm(certificate), ...may, ...unproven };

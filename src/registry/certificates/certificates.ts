@@ -17,7 +17,7 @@ import { commonShape, showCommon } from '../shapes.js';
 import { type Certificate, readPem, weaknessOf } from './x509.js';
 
 /** One in use, the next one, and some more. */
-const mostOfDevice = 10;
+const maxPerDevice = 10;
 
 /** The certificate in a body. */
 export const pem = Type.String({
@@ -70,7 +70,7 @@ export function certificateRoutes(app: App, ctx: Context): void {
     show,
     create: {
       summary: 'Register the certificate of a device, which may be self-signed',
-      description: `A certificate belongs to one device of the account; a device has ${mostOfDevice} at most. Where several accounts have registered one certificate, the device has to connect with its id, or the account id, as username.`,
+      description: `A certificate belongs to one device of the account; a device has ${maxPerDevice} at most. Where several accounts have registered one certificate, the device has to connect with its id, or the account id, as username.`,
       answer: 'What was registered; the ETag header and `entityVersion` have the version of the device.',
       errors: ['unknownReference', 'notUnique'],
       body: createBody,
@@ -97,8 +97,8 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
   const { row, activated, version } = await writeAs(ctx, caller, undefined, async (tx) => {
     const device = await demandReference(tx, 'devices', caller.accountId, body.entityId, 'entityId');
     const others = tx.selectFrom('certificates').select('id').where('entityId', '=', device.id);
-    if ((await others.where('deleted', 'is', null).limit(mostOfDevice).execute()).length === mostOfDevice)
-      throw invalid('entityId', `has ${mostOfDevice} certificates, which is the most`);
+    if ((await others.where('deleted', 'is', null).limit(maxPerDevice).execute()).length === maxPerDevice)
+      throw invalid('entityId', `has ${maxPerDevice} certificates, which is the most`);
     const { entityType } = body;
     const made = {
       ...stamped,

@@ -15,7 +15,7 @@ import { newDevice } from '../devices/changes.js';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.js';
 
 /** CAs that may stand between a registered one and a device. */
-const mostBetween = 3;
+const maxIntermediates = 3;
 /** Proven certificates that are remembered, so that a fleet reconnects without a signature being looked at. */
 const provenKept = 100_000;
 /** CAs in between that are remembered: a resumed TLS session has the device's own certificate only. */
@@ -23,10 +23,10 @@ const betweenKept = 2000;
 /** In the place of an account, for devices that are not there yet: what CAs of different accounts have signed meets here. */
 const everyAccount = 'all';
 const authoritiesKept = 1000;
-const longestSerialNumber = 255;
+const maxSerialNumberLength = 255;
 /** Milliseconds between two lines of the log about the same refusal, and lines about all of them in that time. */
 const sayEvery = 60_000;
-const mostSaid = 20;
+const maxReported = 20;
 
 /** As entities' ids are written; the nil UUID and its like are none. */
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -108,7 +108,7 @@ export class ClientCertificates {
       this.#saidSince = now;
     }
     const what = `${fingerprint} ${reason}`;
-    if (this.#said.has(what) || this.#said.size >= mostSaid) return;
+    if (this.#said.has(what) || this.#said.size >= maxReported) return;
     this.#said.add(what);
     this.#ctx.log.warn({ reason, fingerprint, deviceId, address }, 'a client certificate was refused');
   }
@@ -242,7 +242,7 @@ export class ClientCertificates {
           for (const seenBy of [authority.accountId, everyAccount])
             this.#between.set(`${seenBy} ${between.subject}`, between);
       }
-      last = chain.length > mostBetween ? undefined : this.#issuerOf(last, others, accountId);
+      last = chain.length > maxIntermediates ? undefined : this.#issuerOf(last, others, accountId);
       if (last) chain.push(last);
     }
     return found.sort((one, other) => (one.authority.id < other.authority.id ? -1 : 1));
@@ -292,7 +292,7 @@ export class ClientCertificates {
         }
         // It has proven that it is there.
         const place = { deviceTemplateId: template.id, organizationId, provisioningState: 'activated' };
-        const body = { serialNumber: (serialNumber || commonName || deviceId).slice(0, longestSerialNumber) };
+        const body = { serialNumber: (serialNumber || commonName || deviceId).slice(0, maxSerialNumberLength) };
         await insert(tx, 'devices', { ...newDevice({ clock, fields }, { id, accountId }, place, body), id: deviceId });
         await audit.record(tx, {
           event: 'deviceCreatedByCertificate',

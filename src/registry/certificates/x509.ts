@@ -44,7 +44,7 @@ const strongHashes: ReadonlySet<string> = new Set(['608648016503040201', '608648
 
 /** Bits: fewer are too weak, more take too long to check. */
 const rsaBits = { least: 2048, most: 8192 };
-const leastCurveBits = 256;
+const minCurveBits = 256;
 
 const extensionIds = {
   keyUsage: '551d0f',
@@ -150,7 +150,7 @@ function keyWeakness(x509: X509Certificate): string | undefined {
       return modulusLength > rsaBits.most ? `has an RSA key of more than ${rsaBits.most} bits` : undefined;
     case 'ec': {
       const { bits = 0 } = x509.toLegacyObject() as { bits?: number };
-      return namedCurve && bits >= leastCurveBits ? undefined : `has a curve of fewer than ${leastCurveBits} bits`;
+      return namedCurve && bits >= minCurveBits ? undefined : `has a curve of fewer than ${minCurveBits} bits`;
     }
     case 'ed25519':
     case 'ed448':

@@ -29,7 +29,7 @@ import { noPrevious, secretsInForce } from './overlaps.js';
 const holders = { device: 'devices', endUser: 'endUsers', accountUser: 'accountUsers' } as const;
 
 /** Seconds: a week. */
-const longestGrace = 7 * 24 * 60 * 60;
+const maxGraceSeconds = 7 * 24 * 60 * 60;
 
 const createBody = Type.Object({
   accountId: Type.String(),
@@ -38,7 +38,7 @@ const createBody = Type.Object({
   graceSeconds: Type.Optional(
     Type.Integer({
       minimum: 0,
-      maximum: longestGrace,
+      maximum: maxGraceSeconds,
       default: 0,
       description: 'So long the previous secret works too, unless the new one has connected before; 0 ends it at once.',
     }),
