@@ -210,7 +210,6 @@ export function auditRoutes(app: App, ctx: { access: Access; registry: Registry 
       },
     },
     async (request, reply) => {
-      ctx.access.demand(request.caller, 'read', 'auditRecord');
       ctx.access.demandAccount(request.caller, request.query.accountId);
       const ignored = nameIgnored(request, reply, query);
       const { results, meta } = await readAudit(ctx, request.query);

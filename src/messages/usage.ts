@@ -40,11 +40,10 @@ const answer = Type.Object(
 );
 
 export function usageRoutes(app: App, ctx: Context): void {
-  const { access, messages, bridges, config } = ctx;
+  const { messages, bridges, config } = ctx;
   const use = limitUse(ctx);
 
   async function read(caller: Caller): Promise<Static<typeof answer>> {
-    access.demand(caller, 'read', 'account');
     const { accountId } = caller;
     const { points, logs, bytes, oldest } = messages.usage(accountId);
     return {

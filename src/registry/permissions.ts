@@ -118,7 +118,6 @@ export function permissionRoutes(app: App, ctx: Context): void {
  * @throws PlatformError 403/21; 404/100 for a principal or an entity that is not there; 400/106 for half a question.
  */
 export async function explain(ctx: Context, caller: Caller, question: Question): Promise<Answer> {
-  ctx.access.demand(caller, 'read', 'permission');
   const { action, topic, entity } = question;
   const ofTopic = action === 'publish' || action === 'subscribe';
   if (ofTopic ? topic === undefined : topic !== undefined)

@@ -61,7 +61,7 @@ const tags = ['Firmware'];
 
 /** In a scope of its own: elsewhere bodies are JSON and wait in memory. */
 export function firmwareFileRoutes(app: App, ctx: Context): void {
-  const { access, registry } = ctx;
+  const { registry } = ctx;
   const uploads = new Uploads(ctx);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_, payload, done) => done(null, payload));
@@ -94,7 +94,6 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const { caller, params } = request;
       nameIgnored(request, reply, uploadQuery);
-      access.demand(caller, 'update', 'firmwarePackage');
       const before = demandLive(await findReached(ctx, caller, 'firmwarePackages', params.id));
       const fileName = readFileName(params.name);
       if (before.state !== 'draft') throw frozen('files');
@@ -116,7 +115,6 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }) => {
-      access.demand(caller, 'read', 'firmwarePackage');
       demandLive(await findReached(ctx, caller, 'firmwarePackages', params.id));
       return { file: await statusOf(registry, params) };
     },
@@ -133,7 +131,6 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }, reply) => {
-      access.demand(caller, 'update', 'firmwarePackage');
       const before = demandLive(await findReached(ctx, caller, 'firmwarePackages', params.id));
       if (before.state !== 'draft') throw frozen('files');
       return sendEntity(

@@ -81,7 +81,6 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, body }, reply) => {
-      access.demand(caller, 'create', 'firmwareRollout');
       access.demandAccount(caller, body.accountId);
       const row = await createRollout(ctx, caller, body);
       return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
@@ -99,7 +98,6 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }, reply) => {
-      access.demand(caller, 'read', 'firmwareRollout');
       const row = demandLive(await findReached(ctx, caller, 'firmwareRollouts', params.id));
       return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
     },
@@ -117,7 +115,6 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const query = request.query as ListQuery;
-      access.demand(request.caller, 'read', 'firmwareRollout');
       access.demandAccount(request.caller, query.accountId);
       const ignored = nameIgnored(request, reply, listQuery);
       const { rows, meta } = await list(ctx, request.caller, listing, query);
@@ -148,7 +145,6 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      access.demand(request.caller, 'read', 'firmwareRollout');
       const row = demandLive(await findReached(ctx, request.caller, 'firmwareRollouts', request.params.id));
       nameIgnored(request, reply, devicesQuery);
       return { devices: await listDevices(ctx, row.id, request.query) };
@@ -192,7 +188,6 @@ function changes(app: App, ctx: Context): void {
         schema: { tags, summary, params: idParams, response: one('As it is now.') },
       },
       async ({ caller, params }, reply) => {
-        ctx.access.demand(caller, 'update', 'firmwareRollout');
         demandLive(await findReached(ctx, caller, 'firmwareRollouts', params.id));
         await change(ctx, caller, params.id);
         // As it is after everything that the change has ended.
@@ -226,7 +221,6 @@ function events(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const { caller, params } = request;
-      access.demand(caller, 'read', 'firmwareRollout');
       demandLive(await findReached(ctx, caller, 'firmwareRollouts', params.id));
       if (isInsideBatch(request)) throw invalid('path', 'must not be a file or a stream');
       const isPermitted = () => {
@@ -254,7 +248,7 @@ const stateAnswer = Type.Object(
 );
 
 function deviceRoutes(app: App, ctx: Context): void {
-  const { access, registry, firmwareEngine } = ctx;
+  const { registry, firmwareEngine } = ctx;
   const errors = ['notFound', 'deleted', 'forbidden'] as const;
   app.get(
     '/devices/:id/firmware',
@@ -268,7 +262,6 @@ function deviceRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }) => {
-      access.demand(caller, 'read', 'firmwareState');
       demandLive(await findReached(ctx, caller, 'devices', params.id));
       return { firmware: await stateOf(ctx, params.id) };
     },
@@ -285,7 +278,6 @@ function deviceRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }) => {
-      access.demand(caller, 'update', 'firmwareState');
       demandLive(await findReached(ctx, caller, 'devices', params.id));
       await consent(ctx, caller, params.id);
       await firmwareEngine.offersChanged([params.id]);

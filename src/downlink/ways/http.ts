@@ -39,7 +39,7 @@ const fileQuery = Type.Object({
 
 /** In a scope of its own: devices prove themselves with their secret. */
 export function firmwareDeviceRoutes(app: App, ctx: Context): void {
-  const { access, firmwareEngine } = ctx;
+  const { firmwareEngine } = ctx;
   const proven = new WeakMap<FastifyRequest, ProvenCaller>();
   takePasswords(app, ctx, proven);
   requireCaller(app, ctx);
@@ -56,7 +56,7 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      const device = demandDevice(ctx, request, 'read', proven);
+      const device = provenCaller(request.caller, proven.get(request));
       const offer = await firmwareEngine.offers.give(device.id);
       return offer ? firmwareEngine.offers.show(offer) : { files: [] };
     },
@@ -79,23 +79,12 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      access.demand(request.caller, 'update', 'firmwareOffer');
       nameIgnored(request, reply, reportBody);
-      const device = demandDevice(ctx, request, 'update', proven);
+      const device = provenCaller(request.caller, proven.get(request));
       const { delivery, firmwareVersion } = await firmwareEngine.report(device, request.body);
       return { firmware: { state: delivery.state, firmwareVersion } };
     },
   );
-}
-
-function demandDevice(
-  { access }: Context,
-  request: FastifyRequest,
-  action: 'read' | 'update',
-  proven: WeakMap<FastifyRequest, ProvenCaller>,
-) {
-  access.demand(request.caller, action, 'firmwareOffer');
-  return provenCaller(request.caller, proven.get(request));
 }
 
 /** The files themselves: with a signed URL, or with the secret of a device to which they are offered. */

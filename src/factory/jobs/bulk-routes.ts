@@ -98,15 +98,14 @@ export function bulkRoutes(app: App, ctx: Context): void {
         },
       },
       async ({ caller, params }, reply) => {
-        ctx.access.demand(caller, 'create', 'bulkChange');
         const job = await undoJob(ctx, caller, await currentJob(ctx, caller, params.id));
         return reply.status(202).send({ job: showJob(job) });
       },
     );
 }
 
+/** Besides the right of the route: what the action in the body does to each device. */
 function demandRights({ access }: Context, caller: Caller, action: JobAction): void {
-  access.demand(caller, 'create', 'bulkChange');
   for (const right of neededRights[action]) access.demand(caller, ...right);
 }
 

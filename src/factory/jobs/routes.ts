@@ -82,14 +82,17 @@ export function jobRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      access.demand(request.caller, 'read', 'job');
       access.demandAccount(request.caller, request.query.accountId);
       const ignored = nameIgnored(request, reply, listQuery);
       const { results, meta } = await listJobs(ctx, request.caller, request.query);
       return { jobs: { results, meta: metaWith(meta, ignored) } };
     },
   );
-  app.get(`${jobsPath}/:id`, readJob(ctx), async ({ caller, params }) => ({
+  const readJob = {
+    config: { right: ['read', 'job'], errors: ['notFound', 'forbidden'] },
+    schema: { tags, summary: 'Read a job', params: idParams, response: { 200: jobResponse('As it is now.') } },
+  } as const;
+  app.get(`${jobsPath}/:id`, readJob, async ({ caller, params }) => ({
     job: await shown(ctx, caller, params.id),
   }));
   app.get(
@@ -106,7 +109,6 @@ export function jobRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      access.demand(request.caller, 'read', 'job');
       const job = await currentJob(ctx, request.caller, request.params.id);
       const ignored = nameIgnored(request, reply, rowsQuery);
       const { results, meta } = await listRows(ctx, job, request.query);
@@ -130,7 +132,6 @@ export function jobRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      access.demand(request.caller, 'read', 'job');
       await currentJob(ctx, request.caller, request.params.id);
       demandOutsideBatch(request);
       return sendEvents(reply, await streams.open(request.caller, request.params.id));
@@ -138,14 +139,6 @@ export function jobRoutes(app: App, ctx: Context): void {
   );
   changingRoutes(app, ctx);
   fetchingRoutes(app, ctx);
-}
-
-function readJob({ access }: Context) {
-  return {
-    config: { right: ['read', 'job'], errors: ['notFound', 'forbidden'] },
-    schema: { tags, summary: 'Read a job', params: idParams, response: { 200: jobResponse('As it is now.') } },
-    preHandler: async ({ caller }: FastifyRequest) => access.demand(caller, 'read', 'job'),
-  } as const;
 }
 
 async function shown(ctx: Context, caller: Caller, id: string) {
@@ -177,7 +170,6 @@ function changingRoutes(app: App, ctx: Context): void {
         schema: { tags, summary, description, params: idParams, response: { 200: jobResponse('As it is now.') } },
       },
       async ({ caller, params }) => {
-        ctx.access.demand(caller, 'update', 'job');
         return { job: showJob(await change(ctx, caller, await currentJob(ctx, caller, params.id))) };
       },
     );
@@ -243,7 +235,6 @@ function fetchingRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }) => {
-      ctx.access.demand(caller, 'update', 'job');
       const job = await currentJob(ctx, caller, params.id);
       demandResults(caller, job);
       const confirmed = job.confirmed === null && job.sealedKey !== null ? await confirmJob(ctx, caller, job) : job;
@@ -262,7 +253,6 @@ async function send(
   make: (units: AsyncIterable<Unit>) => Download,
 ) {
   const { caller, params } = request;
-  ctx.access.demand(caller, 'read', 'job');
   const job = await currentJob(ctx, caller, params.id);
   const seal = openResults(ctx, caller, job);
   demandOutsideBatch(request);

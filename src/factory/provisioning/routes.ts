@@ -82,8 +82,8 @@ function mount(app: App, ctx: Context): void {
   );
 }
 
+/** Besides the right of the route: what a job does for each row. */
 function demandRights({ access }: Context, caller: Caller): void {
-  access.demand(caller, 'create', 'job');
   for (const right of neededRights.provision) access.demand(caller, ...right);
 }
 

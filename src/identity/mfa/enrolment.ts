@@ -79,7 +79,6 @@ export function mfaRoutes(app: App, ctx: Context): void {
       },
     },
     async (request) => {
-      ctx.access.demand(request.caller, 'create', 'mfaMethod');
       demandOwn(request.caller, request.params.userId);
       return enrolTotp(ctx, request.caller);
     },
@@ -102,7 +101,6 @@ export function mfaRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      ctx.access.demand(request.caller, 'create', 'mfaMethod');
       demandOwn(request.caller, request.params.userId);
       nameIgnored(request, reply, phoneBody);
       const phoneNumber = readPhoneNumber(request.body.phoneNumber);
@@ -129,7 +127,6 @@ export function mfaRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      ctx.access.demand(request.caller, 'update', 'mfaMethod');
       demandOwn(request.caller, request.params.userId);
       const { id, accountId } = request.caller;
       sendAllowance(reply, ctx.textedCodes.count({ id, accountId }));
@@ -156,7 +153,6 @@ export function mfaRoutes(app: App, ctx: Context): void {
         },
       },
       async (request, reply) => {
-        ctx.access.demand(request.caller, 'update', 'mfaMethod');
         demandOwn(request.caller, request.params.userId);
         nameIgnored(request, reply, confirmBody);
         const confirmed = recordingWrongCodes(ctx, request.caller, { mfaMethod: method, change: 'confirmed' }, () =>
@@ -189,7 +185,6 @@ export function mfaRoutes(app: App, ctx: Context): void {
       async (request, reply) => {
         const { caller, body } = request;
         const { userId } = request.params;
-        ctx.access.demand(caller, 'delete', 'mfaMethod');
         nameIgnored(request, reply, removeBody);
         if (caller.id === userId)
           await recordingWrongCodes(ctx, caller, { mfaMethod: method, change: 'removed' }, () =>

@@ -72,7 +72,6 @@ export function passwordResetRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const { application, caller, params } = request;
-      access.demand(caller, 'update', 'identity');
       sendAllowance(reply, requests.take(application.id));
       reply.header('cache-control', 'no-store');
       return giveResetToken(ctx, mails, application, caller, params.userId);
@@ -93,7 +92,6 @@ export function passwordResetRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const { application, caller } = request;
-      access.demand(caller, 'read', 'identity');
       sendAllowance(reply, requests.take(application.id));
       access.demandAccount(caller, request.query.accountId ?? caller.accountId);
       const { query } = ctx.registry;

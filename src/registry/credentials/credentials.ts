@@ -97,7 +97,6 @@ export function credentialRoutes(app: App, ctx: Needed): void {
  */
 async function createCredential(ctx: Needed, caller: Caller, body: Static<typeof createBody>) {
   const { access, clock } = ctx;
-  access.demand(caller, 'create', 'mqttCredential');
   access.demandAccount(caller, body.accountId);
   const secret = makeSecret();
   const secretHash = await ctx.secrets.hash(secret, laneOf(caller));

@@ -64,7 +64,6 @@ async function replaceDevice(
   { serialNumber }: Static<typeof body>,
 ) {
   const { access, clock, broker } = ctx;
-  access.demand(caller, 'create', 'replacement');
   demandLive(await findReached(ctx, caller, 'devices', id));
   const secret = makeSecret();
   const secretHash = await ctx.secrets.hash(secret, laneOf(caller));

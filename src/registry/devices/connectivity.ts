@@ -74,7 +74,6 @@ export function connectivityRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params, hostname, protocol, host }) => {
-      access.demand(caller, 'read', 'device');
       const device = demandLive(await findReached(ctx, caller, 'devices', params.id));
       const broker = new URL(brokerUrl(ctx));
       // Without a public address, the name by which the caller has reached us is the best one that is known.
@@ -132,7 +131,6 @@ export function connectivityRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const { caller, query } = request;
-      access.demand(caller, 'subscribe', 'device');
       access.demandAccount(caller, query.accountId);
       nameIgnored(request, reply, countsQuery);
       const of = { accountId: query.accountId };
