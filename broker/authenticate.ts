@@ -27,6 +27,13 @@ const reasons: Record<ReturnCode, RefusalReason> = {
   5: 'not_authorized',
 };
 
+/** Limits that are looked at when the credential has been proven. */
+const limitsOfProven: ReadonlySet<LimitName | undefined> = new Set([
+  'max_connections_per_principal',
+  'max_connections_per_device',
+  'max_stored_sessions_per_account',
+]);
+
 /** A refused CONNECT; Aedes answers with `returnCode` and closes. */
 export class ConnectRefused extends Error {
   override name = 'ConnectRefused';
@@ -55,7 +62,7 @@ export class ConnectRefused extends Error {
 
   /** Whether the credential was right all the same; what is not known to be so counts as a stranger's. */
   get isProven(): boolean {
-    return this.returnCode === connack.notAuthorized || this.limit?.startsWith('max_connections_per_') === true;
+    return this.returnCode === connack.notAuthorized || limitsOfProven.has(this.limit);
   }
 }
 
@@ -66,6 +73,7 @@ export class Authenticator {
   readonly #authority: Authority;
   readonly #limits: Limits;
   readonly #peers: PeerCertificates;
+  readonly #mayBegin: (clientId: string) => boolean;
   /** Begins the ids of those that have sent none; a will of another process has another. */
   readonly #nameless = randomUUID();
   #unproven = 0;
@@ -76,12 +84,14 @@ export class Authenticator {
     authority: Authority,
     limits: Limits,
     peers: PeerCertificates,
+    mayBegin: (clientId: string) => boolean,
   ) {
     this.#services = services;
     this.#sessions = sessions;
     this.#authority = authority;
     this.#limits = limits;
     this.#peers = peers;
+    this.#mayBegin = mayBegin;
   }
 
   /**
@@ -133,7 +143,12 @@ export class Authenticator {
     if (!identity) throw new ConnectRefused(connack.badCredentials, 'not proven');
     if (client._will && this.#authority.decidePublish(identity, client._will.topic).verdict !== 'accepted')
       throw new ConnectRefused(connack.notAuthorized, 'will topic not permitted');
-    client.id = privateClientId(identity.caller.accountId, identity.principal, live.clientId || client.id);
+    const id = privateClientId(identity.caller.accountId, identity.principal, live.clientId || client.id);
+    if (!client.clean && !this.#mayBegin(id))
+      throw new ConnectRefused(connack.unavailable, 'the account has too many stored sessions', {
+        limit: 'max_stored_sessions_per_account',
+      });
+    client.id = id;
   }
 
   /**

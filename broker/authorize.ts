@@ -183,6 +183,11 @@ export class Authority {
     return parts && (this.#access.placement(parts.deviceId)?.id ?? parts.deviceId);
   }
 
+  /** The account that a topic names; empty for one that names none. */
+  accountOf(topic: string): string {
+    return this.#parse(topic)?.accountId ?? '';
+  }
+
   /** Who a token was for, as what it may act as now; undefined after a logout. Without one, the caller itself. */
   currentCaller(caller: Caller): Caller | undefined {
     const { id, accountId, sessionId, address } = caller;

@@ -17,6 +17,11 @@ export function ownerIn(privateId: string): string {
   return privateId.split('/', 2).join('/');
 }
 
+/** The account in a private client id. */
+export function accountIn(privateId: string): string {
+  return privateId.split('/', 1)[0] ?? '';
+}
+
 /** The principal in a private client id, or in an ownerId. */
 export function principalIn(privateId: string): string {
   return privateId.split('/', 2)[1] ?? '';

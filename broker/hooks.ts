@@ -188,6 +188,7 @@ export class Hooks {
     if (live && error instanceof Malformed && error.about) this.#noteMalformed(live, error.about);
     if (!live || !(error instanceof OverLimit) || this.#noted.has(error)) return;
     if (error.limit.endsWith('_rate_per_client')) this.#note(live, 'publish', null, farOver(error.limit));
+    if (error.limit === 'max_unreleased_per_account') this.#note(live, 'publish', null, tooManyUnreleased);
     if (error.limit === 'max_payload_bytes') this.#note(live, 'publish', null, payloadTooLarge);
   }
 
@@ -424,6 +425,9 @@ const payloadTooLarge = failure('tooLarge', {
 });
 const tooManyRefusals = failure('tooMany', {
   message: `${variableOf('refusals_per_minute')}: refused too often, disconnected.`,
+});
+const tooManyUnreleased = failure('tooMany', {
+  message: `${variableOf('max_unreleased_per_account')}: too many QoS 2 messages of the account wait for PUBREL, disconnected.`,
 });
 const farOver = (limit: LimitName) =>
   failure('tooMany', { message: `${variableOf(limit)}: far over it, disconnected.` });

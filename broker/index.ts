@@ -88,12 +88,20 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const peers = new PeerCertificates();
   const authority = new Authority(services, counters);
   const sessions = new Sessions((live) => hooks.ended(live));
-  const authenticator = new Authenticator(services, sessions, authority, limits, peers);
   const { maxQueue, sessionExpiry } = config.mqtt;
   const persistence: SessionStore = new SessionStore(
-    { ...services, counters, maxQueue, sessionExpiry },
+    {
+      ...services,
+      counters,
+      maxQueue,
+      sessionExpiry,
+      maxSessions: config.limits.mqttStoredSessions,
+      retainedRoom: { count: config.limits.mqttRetained, bytes: config.limits.mqttRetainedBytes },
+      maxUnreleased: config.limits.mqttUnreleased,
+    },
     {
       deviceOf: (topic) => authority.deviceOf(topic),
+      accountOf: (topic) => authority.accountOf(topic),
       reachOf: (live) => authority.reachOf(live),
       mayStand: (clientId, filter) => authority.mayStand(clientId, filter),
       isGranted: ({ live }, filter) => live?.filters.has(filter) ?? false,
@@ -102,6 +110,10 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       mayBeRetained: (topic) => authority.namesDevice(topic),
       sendsRetained: true,
     },
+  );
+
+  const authenticator = new Authenticator(services, sessions, authority, limits, peers, (clientId) =>
+    persistence.mayBegin(clientId),
   );
 
   const aedes = new Aedes({
@@ -284,6 +296,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     },
     sendControl: (deviceId, payload, qos) => control.send({ deviceId }, payload, qos),
     endWatches: () => signs.endAll(),
+    kept: (accountId) => persistence.kept(accountId),
     refusalsStored: (deviceId) => refusals.stored(deviceId),
     logPosted: ({ id, accountId }, entry, payload) => postedLogs.take({ deviceId: id, accountId }, entry, payload),
     deviceUpdated: ({ id, accountId }, changes) => channels.deviceUpdated({ deviceId: id, accountId }, changes),

@@ -1,7 +1,7 @@
 import { maxLogEntryLength } from '../db/messages/store.js';
 import type { Caller } from '../src/access.js';
-import type { BrokerServices, Lane, PointsRead, Rejection } from '../src/broker-ports.js';
-import { failure, failureOf } from '../src/errors.js';
+import { type BrokerServices, exceeded, type Lane, type PointsRead, type Rejection } from '../src/broker-ports.js';
+import { type ErrorDetail, failure, failureOf } from '../src/errors.js';
 import { newId } from '../src/ids.js';
 import { Admission } from './admission.js';
 import type { BrokerClient, Incoming, LiveClient } from './aedes-types.js';
@@ -15,6 +15,7 @@ import type { SessionStore } from './sessions/persistence.js';
 import { type Turn, Turns } from './turns.js';
 
 type Done = (error?: Error) => void;
+type Persistence = Pick<SessionStore, 'keep' | 'storing' | 'lacksRoomFor'>;
 
 const notReadable = (reason: string) =>
   failure('invalid', { message: 'The payload was delivered but not stored.', details: [{ message: reason }] });
@@ -23,6 +24,8 @@ const storedInPart = (reason: string) =>
 const notStored = failure('server', { message: 'The message could not be stored.' });
 const noRoom = (reason: string) =>
   failure('storeFull', { message: 'The message could not be stored.', details: [{ message: reason }] });
+const notRetained = (detail: ErrorDetail) =>
+  failure('invalid', { message: 'The message was delivered but not retained.', details: [detail] });
 
 /** A message, where it goes and who sent it; `client` is undefined when the connection was to another process. */
 interface Message {
@@ -58,10 +61,10 @@ export interface Outcome {
 export class Ingest {
   readonly #services: BrokerServices;
   readonly #channels: ServiceChannels;
-  readonly #persistence: Pick<SessionStore, 'keep' | 'storing'>;
+  readonly #persistence: Persistence;
   readonly #refusals: Refusals;
   readonly #marks: Marks;
-  readonly #counters: Pick<Counters, 'messages' | 'acknowledgement'>;
+  readonly #counters: Pick<Counters, 'messages' | 'acknowledgement' | 'limitHits'>;
   readonly #admission = new Admission();
   /** Messages of a client that wait for an earlier one, which a thread is reading. */
   readonly #reading = new WeakMap<BrokerClient, Turns>();
@@ -73,7 +76,7 @@ export class Ingest {
   constructor(
     services: BrokerServices,
     channels: ServiceChannels,
-    persistence: Pick<SessionStore, 'keep' | 'storing'>,
+    persistence: Persistence,
     refusals: Refusals,
     marks: Marks,
     counters: Counters,
@@ -98,12 +101,16 @@ export class Ingest {
     const { turns, client } = live;
     const isStored = isStoredChannel(route) || this.#services.bridges.takes(route);
     const noRoom = packet.qos === 0 && this.#noRoomFor(packet);
+    const message: Message = { packet, route, caller: live.identity?.caller, client, explanations: [] };
     if (packet.qos === 0 && !isStored && !noRoom) {
-      this.#counters.messages[kindOf(route)].delivered += 1;
-      this.inTurn(live, done);
+      this.#limitRetained(message);
+      this.#count(message, undefined);
+      this.inTurn(live, (error) => {
+        explain(message);
+        done(error);
+      });
       return;
     }
-    const message: Message = { packet, route, caller: live.identity?.caller, client, explanations: [] };
     const pass = (error?: Error) => {
       explain(message);
       done(error);
@@ -290,9 +297,22 @@ export class Ingest {
   }
 
   /** A QoS 0 message promises nothing, but takes the room of a retained one. */
-  #keepForSessions({ packet, client }: Message, done: Done): void {
+  #keepForSessions(message: Message, done: Done): void {
+    const { packet, client } = message;
+    this.#limitRetained(message);
     if (packet.qos === 0) done(this.#noRoomFor(packet));
     else this.#persistence.keep(client, packet, done);
+  }
+
+  /** Beyond the limits of its account a message is delivered and not retained, and the device hears why. */
+  #limitRetained(message: Message): void {
+    const { packet } = message;
+    const lacks = packet.retain ? this.#persistence.lacksRoomFor(packet) : undefined;
+    if (!lacks) return;
+    packet.retain = false;
+    this.#counters.limitHits[lacks === 'count' ? 'max_retained_per_account' : 'max_retained_bytes_per_account'] += 1;
+    const limit = lacks === 'count' ? 'mqttRetained' : 'mqttRetainedBytes';
+    this.#reject(message, notRetained(exceeded(this.#services.config.limits, limit, 'retain')));
   }
 
   /** Why a message cannot be retained; an empty one makes room. */

@@ -1,7 +1,7 @@
 import type { Tx } from '../db/registry/index.js';
 import type { Caller } from '../src/access.js';
 import { networkOf } from '../src/attempts.js';
-import type { BrokerServices, Rejection } from '../src/broker-ports.js';
+import { type BrokerServices, keepNewest, type Rejection } from '../src/broker-ports.js';
 
 /** Kept of each device; more than that at once are not worth writing. */
 const keptPerDevice = 50;
@@ -9,7 +9,7 @@ const keptPerDevice = 50;
 const keptUnproven = 10;
 /** Milliseconds between two writes. */
 const writeInterval = 1000;
-/** Rows in one transaction, and in memory: past it the device refused least recently is forgotten. */
+/** Rows in one transaction, and in memory: past it the account that has most loses those of the device refused least recently. */
 const rowsPerWrite = 1000;
 const maxWaiting = 10_000;
 /** Characters. */
@@ -39,12 +39,19 @@ export interface Refusal {
 
 /** `origin` of a CONNECT that proved nothing: those with the same one are one line. */
 type Noted = Refusal & { time: string; origin: string | undefined };
+/** What is noted by device, the one refused most recently last. */
+interface Waiting {
+  rows: number;
+  readonly devices: Map<string, Noted[]>;
+}
+/** Devices with what is noted of each. */
+type Batch = Array<[deviceId: string, noted: Noted[]]>;
 
 /** What was refused of each device, in the registry soon after; a flood costs no more than it is worth. */
 export class Refusals {
   readonly #services: BrokerServices;
-  /** By device, the one refused most recently last. */
-  readonly #waiting = new Map<string, Noted[]>();
+  /** By account. */
+  readonly #waiting = new Map<string, Waiting>();
   #rows = 0;
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
@@ -55,20 +62,20 @@ export class Refusals {
 
   /** Notes a refusal in the list of a device that exists, live or in the trash. */
   note(deviceId: string, refusal: Refusal): void {
+    const accountId = this.#services.access.placement(deviceId)?.accountId;
+    if (accountId === undefined) return;
     const time = new Date(this.#services.clock.now()).toISOString();
-    const noted = this.#waiting.get(deviceId) ?? [];
-    this.#rows -= noted.length;
+    const noted = this.#take(accountId, deviceId);
     const origin = originOf({ ...refusal, isProven: refusal.principal !== undefined });
     const leaving = leavingFor(origin, noted);
     if (leaving) noted.splice(noted.indexOf(leaving), 1);
     noted.push({ ...shortened(refusal), time, origin });
+    const own = this.#waiting.get(accountId) ?? { rows: 0, devices: new Map() };
+    this.#waiting.set(accountId, own);
+    own.devices.set(deviceId, noted);
+    own.rows += noted.length;
     this.#rows += noted.length;
-    this.#waiting.delete(deviceId);
-    this.#waiting.set(deviceId, noted);
-    for (const oldest of this.#waiting.keys()) {
-      if (this.#rows <= maxWaiting) break;
-      this.#take(oldest);
-    }
+    while (this.#rows > maxWaiting) this.#forgetOne();
     this.#schedule();
   }
 
@@ -76,7 +83,7 @@ export class Refusals {
   async stored(deviceId: string): Promise<void> {
     await this.#writing;
     // So many writes take all that can wait: what comes meanwhile holds nobody up.
-    for (let writes = maxWaiting / rowsPerWrite; writes >= 0 && this.#waiting.has(deviceId); writes -= 1) {
+    for (let writes = maxWaiting / rowsPerWrite; writes >= 0 && this.#isWaiting(deviceId); writes -= 1) {
       this.#writing ??= this.#write();
       await this.#writing;
     }
@@ -101,22 +108,49 @@ export class Refusals {
     this.#timer.unref();
   }
 
-  #take(deviceId: string): Noted[] {
-    const noted = this.#waiting.get(deviceId) ?? [];
-    this.#waiting.delete(deviceId);
+  #isWaiting(deviceId: string): boolean {
+    for (const { devices } of this.#waiting.values()) if (devices.has(deviceId)) return true;
+    return false;
+  }
+
+  #take(accountId: string, deviceId: string): Noted[] {
+    const own = this.#waiting.get(accountId);
+    const noted = own?.devices.get(deviceId);
+    if (!own || !noted) return [];
+    own.devices.delete(deviceId);
+    own.rows -= noted.length;
+    if (own.devices.size === 0) this.#waiting.delete(accountId);
     this.#rows -= noted.length;
     return noted;
   }
 
+  /** The device refused least recently, of the account that has most. */
+  #forgetOne(): void {
+    let most: [string, Waiting] | undefined;
+    for (const entry of this.#waiting) if (!most || entry[1].rows > most[1].rows) most = entry;
+    const [oldest] = most?.[1].devices.keys() ?? [];
+    if (most && oldest !== undefined) this.#take(most[0], oldest);
+  }
+
+  /** What one transaction writes: accounts take turns, a device each. */
+  #nextBatch(): Batch {
+    const batch: Batch = [];
+    let rows = 0;
+    while (this.#waiting.size > 0)
+      for (const [accountId, { devices }] of [...this.#waiting]) {
+        const [next] = devices;
+        if (!next) continue;
+        if (rows > 0 && rows + next[1].length > rowsPerWrite) return batch;
+        batch.push([next[0], this.#take(accountId, next[0])]);
+        rows += next[1].length;
+      }
+    return batch;
+  }
+
   /** Never rejects. */
   async #write(): Promise<void> {
-    const batch: Array<[string, Noted[]]> = [];
-    let rows = 0;
-    for (const [deviceId, noted] of this.#waiting) {
-      if (rows + noted.length > rowsPerWrite) break;
-      batch.push([deviceId, this.#take(deviceId)]);
-      rows += noted.length;
-    }
+    const batch = this.#nextBatch();
+    const rows = batch.reduce((sum, [, noted]) => sum + noted.length, 0);
     try {
       await this.#store(batch);
     } catch (error) {
@@ -127,19 +161,22 @@ export class Refusals {
     if (this.#waiting.size > 0) this.#schedule();
   }
 
-  async #store(batch: Array<[string, Noted[]]>): Promise<void> {
+  async #store(batch: Batch): Promise<void> {
+    const { registry, config } = this.#services;
     const ids = batch.map(([deviceId]) => deviceId);
-    await this.#services.registry.transaction(async (tx) => {
+    await registry.transaction(async (tx) => {
       // A device may have been purged meanwhile.
-      const rows = await tx.selectFrom('devices').select('id').where('id', 'in', ids).execute();
-      const existing = new Set(rows.map(({ id }) => id));
+      const rows = await tx.selectFrom('devices').select(['id', 'accountId']).where('id', 'in', ids).execute();
+      const accounts = new Map(rows.map(({ id, accountId }) => [id, accountId]));
       for (const [deviceId, noted] of batch) {
-        if (!existing.has(deviceId)) continue;
+        const accountId = accounts.get(deviceId);
+        if (accountId === undefined) continue;
         await tx
           .insertInto('refusals')
-          .values(noted.map((one) => toRow(deviceId, one)))
+          .values(noted.map((one) => toRow({ accountId, deviceId }, one)))
           .execute();
         await forgetOld(tx, deviceId);
+        await keepNewest(tx, config.limits, 'refusals', accountId, noted.length);
       }
     });
   }
@@ -194,9 +231,12 @@ function cut(text: string, most: number): string {
   return text.length <= most ? text : Buffer.from(text.slice(0, most).toWellFormed()).toString();
 }
 
-function toRow(deviceId: string, { time, action, topic, reason, code, address, clientId, principal }: Noted) {
+function toRow(
+  of: { accountId: string; deviceId: string },
+  { time, action, topic, reason, code, address, clientId, principal }: Noted,
+) {
   return {
-    deviceId,
+    ...of,
     time,
     action,
     topic,

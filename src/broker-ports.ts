@@ -10,10 +10,12 @@ import type { Clock } from './clock.js';
 import type { Config } from './config.js';
 import type { Allowance, Failure } from './errors.js';
 import { FairLanes, type Lane } from './fair-queue.js';
+import { keepNewest } from './kept.js';
+import { exceeded } from './limits.js';
 import type { causeNow, onBehalfOf } from './log.js';
 import type { Position } from './positions.js';
 
-export { FairLanes, type Lane };
+export { exceeded, FairLanes, keepNewest, type Lane };
 
 /** The points of a payload, or why it holds none. */
 export type PointsRead = { points: Point[] } | { reason: string };
@@ -106,12 +108,22 @@ export interface Broker {
   sendDown(device: DeviceName, channel: '_firmware' | '_commands', payload: Buffer): Promise<void>;
   /** Whether the device itself is connected and has subscribed to the channel, or to its control topic. */
   listens(device: DeviceName, channel: '_firmware' | '_commands' | 'control'): boolean;
+  /** What the account keeps here, as its limits count it. */
+  kept(accountId: string): BrokerKept;
   /** Ends every such wait: the process ends. */
   endWatches(): void;
   /** Resolves when what has been noted of a device's refusals can be read. */
   refusalsStored(deviceId: string): Promise<void>;
   /** Where it listens; the port that was chosen when the configuration said 0. */
   readonly addresses: { mqtt: number; mqtts: number | undefined };
+}
+
+/** What the broker keeps for an account: by number, and of retained messages the bytes too. */
+export interface BrokerKept {
+  storedSessions: number;
+  retained: number;
+  retainedBytes: number;
+  unreleased: number;
 }
 
 /** What somebody hears who waits for a device: it did something; the caller is logged out; the process ends. */

@@ -3,6 +3,8 @@ import { type SqlBool, sql } from 'kysely';
 import type { MessageStore } from '../db/messages/store.js';
 import type { Db, Registry } from '../db/registry/index.js';
 import { Slices } from '../db/sqlite/slices.js';
+import type { Broker } from './broker-ports.js';
+import { keptOf } from './kept.js';
 import { type CountedLimit, type LimitName, type Limits, limits } from './limits.js';
 
 /** The current use of one account, in the unit of the limit. It reads a few rows. */
@@ -22,9 +24,13 @@ export interface LimitState {
   per: string;
 }
 
-type Services = { registry: Pick<Registry, 'query'>; messages: Pick<MessageStore, 'usage'> };
+type Services = {
+  registry: Pick<Registry, 'query'>;
+  messages: Pick<MessageStore, 'usage'>;
+  broker: Pick<Broker, 'kept'>;
+};
 
-export function limitUse({ registry, messages }: Services): LimitUse {
+export function limitUse({ registry, messages, broker }: Services): LimitUse {
   const db = registry.query;
   return {
     accountMessagesBytes: (accountId) => messages.usage(accountId).bytes,
@@ -62,6 +68,17 @@ export function limitUse({ registry, messages }: Services): LimitUse {
     async commands(accountId) {
       return openCommands(db, accountId);
     },
+    jobs: (accountId) => keptOf(db, accountId, 'jobs'),
+    jobRows: (accountId) => keptOf(db, accountId, 'jobRows'),
+    jobRowBytes: (accountId) => keptOf(db, accountId, 'jobRowBytes'),
+    auditRecords: (accountId) => keptOf(db, accountId, 'auditRecords'),
+    verifications: (accountId) => keptOf(db, accountId, 'verifications'),
+    refusals: (accountId) => keptOf(db, accountId, 'refusals'),
+    idempotentBytes: (accountId) => keptOf(db, accountId, 'idempotentBytes'),
+    mqttStoredSessions: (accountId) => broker.kept(accountId).storedSessions,
+    mqttRetained: (accountId) => broker.kept(accountId).retained,
+    mqttRetainedBytes: (accountId) => broker.kept(accountId).retainedBytes,
+    mqttUnreleased: (accountId) => broker.kept(accountId).unreleased,
   };
 }
 

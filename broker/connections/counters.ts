@@ -20,6 +20,10 @@ export const limitNames = [
   'max_topic_levels',
   'max_keepalive_seconds',
   'max_queue',
+  'max_stored_sessions_per_account',
+  'max_retained_per_account',
+  'max_retained_bytes_per_account',
+  'max_unreleased_per_account',
   'session_expiry_hours',
 ] as const;
 export type LimitName = (typeof limitNames)[number];

@@ -96,9 +96,15 @@ export class PacketReceiver {
     persistence.incomingGetPacket(client, packet).then(
       () => this.#answerInTurn(live, answerBytes('pubrec', id), done),
       () => {
-        if (live.unreleased.size >= maxUnreleased && !live.unreleased.has(id)) {
-          done(new Error('too many QoS 2 messages wait for their PUBREL'));
-          return;
+        if (!live.unreleased.has(id)) {
+          if (persistence.isUnreleasedFull(client)) {
+            done(new OverLimit('max_unreleased_per_account'));
+            return;
+          }
+          if (live.unreleased.size >= maxUnreleased) {
+            done(new Error('too many QoS 2 messages wait for their PUBREL'));
+            return;
+          }
         }
         live.unreleased.add(id);
         hooks.publish(client, packet, (error) => {

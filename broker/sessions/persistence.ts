@@ -4,19 +4,24 @@ import type { Subscription } from 'aedes';
 import type { Logger } from 'pino';
 import type { MqttChange, StoredWill } from '../../db/messages/sessions/changes.js';
 import type { MessageStore } from '../../db/messages/store.js';
+import type { BrokerKept } from '../../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.js';
+import { accountIn } from '../client-ids.js';
 import { faultOf } from '../safe-error.js';
 import { Journal } from './journal.js';
 import { type QueueServices, Queues, type Sending } from './queues.js';
-import { type Reach, Retained, retainedChange } from './retained.js';
+import { type Reach, Retained, type RetainedRoom } from './retained.js';
 import { Settled } from './settled.js';
 import { type Session, type SessionServices, StoredSessions } from './stored-sessions.js';
+import { Unreleased } from './unreleased.js';
 import { Wills } from './wills.js';
 
 /** What the persistence asks the rest of the broker. */
 export interface PersistenceRules {
   /** The device that a topic names, always the same string for one device. */
   deviceOf(topic: string): string | undefined;
+  /** The account that a topic names; empty for one that names none. */
+  accountOf(topic: string): string;
   /** Whether a filter of a SUBSCRIBE packet has been granted. */
   isGranted(client: BrokerClient, filter: string): boolean;
   /** What of the retained messages a connection may be told. */
@@ -36,6 +41,10 @@ export interface PersistenceRules {
 export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf'> {
   messages: Pick<MessageStore, 'mqtt' | 'record' | 'full'>;
   log: Pick<Logger, 'error'>;
+  /** What an account may have retained. */
+  retainedRoom: RetainedRoom;
+  /** QoS 2 messages without PUBREL of one account; 0 is no limit. */
+  maxUnreleased: number;
 }
 
 /** Stored sessions that are looked at in one go. */
@@ -61,6 +70,7 @@ export class SessionStore {
   readonly #queues: Queues;
   readonly #retained: Retained;
   readonly #wills: Wills;
+  readonly #unreleased = new Unreleased();
   #brokerId: string | undefined;
   /** Searches for retained messages that have not ended. */
   #searches = 0;
@@ -74,9 +84,11 @@ export class SessionStore {
     this.#rules = rules;
     const rows = services.messages.mqtt;
     this.#journal = new Journal(services.messages);
-    this.#sessions = new StoredSessions(services, this.#journal);
+    this.#sessions = new StoredSessions(services, this.#journal, this.#unreleased);
     this.#queues = new Queues({ ...services, rows, deviceOf: (topic) => rules.deviceOf(topic) }, this.#journal);
-    this.#retained = new Retained(rows, this.#journal);
+    const { retainedRoom: room } = services;
+    const accountOf = (topic: string) => rules.accountOf(topic);
+    this.#retained = new Retained({ rows, journal: this.#journal, room, accountOf });
     this.#wills = new Wills(this.#journal);
   }
 
@@ -85,6 +97,7 @@ export class SessionStore {
     const { messages, clock } = this.#services;
     this.#brokerId = broker.id;
     broker.counter = this.#queues.load(this.#sessions.load(messages.mqtt));
+    this.#retained.load();
     this.#wills.load(messages.mqtt.wills(), clock.now());
   }
 
@@ -94,6 +107,18 @@ export class SessionStore {
   }
 
   // Stored sessions
+
+  /** What the broker keeps for an account. */
+  kept(accountId: string): BrokerKept {
+    const { count: retained, bytes: retainedBytes } = this.#retained.useOf(accountId);
+    const storedSessions = this.#sessions.sizeOf(accountId);
+    return { storedSessions, retained, retainedBytes, unreleased: this.#unreleased.of(accountId) };
+  }
+
+  /** Whether a CONNECT may take up a stored session or begin one; `leave` gives its place back. */
+  mayBegin(clientId: string): boolean {
+    return this.#sessions.mayBegin(clientId);
+  }
 
   /** A connection has taken up a stored session, or begun one; whether there was one. */
   begin(client: BrokerClient): boolean {
@@ -106,6 +131,7 @@ export class SessionStore {
   leave(client: BrokerClient): void {
     // Aedes asks for the wills of others to be deleted, once they have been published.
     if (client.live?.kicked) this.#wills.deleteOf(client);
+    this.#sessions.giveUp(client.id);
     this.#sessions.leave(client);
   }
 
@@ -184,11 +210,11 @@ export class SessionStore {
   /**
    * Makes durable what the acknowledgement of a QoS 1 or 2 message promises: that it reaches the stored sessions which
    * have subscribed to it, that it is retained, and that its packet id is known. In one transaction with what was given
-   * to the message store right before. `done` is called at once when there is nothing to keep.
+   * to the message store right before. `done` is called at once when there is nothing to keep. Ask `lacksRoomFor` before.
    */
   keep(client: Pick<BrokerClient, 'id' | 'clean'> | undefined, packet: Incoming, done: Done): void {
     const changes: MqttChange[] = [];
-    if (packet.retain) changes.push(retainedChange(packet));
+    if (packet.retain) changes.push(this.#retained.change(packet));
     const sessions = this.#sessionsFor(packet.topic);
     const { full } = this.#services.messages;
     if (full && (sessions.length > 0 || (packet.retain && packet.payload.length > 0))) {
@@ -199,8 +225,20 @@ export class SessionStore {
     const own = client && !client.clean && packet.qos === 2 ? this.#sessions.get(client.id) : undefined;
     if (own && packet.messageId !== undefined)
       changes.push({ kind: 'incoming', session: own.number, packetId: packet.messageId });
-    if (changes.length === 0) done();
-    else this.#journal.promise(changes, done);
+    if (changes.length === 0) {
+      done();
+      return;
+    }
+    const settled = packet.retain ? this.#retained.admit(packet) : () => {};
+    this.#journal.promise(changes, (error) => {
+      settled(error);
+      done(error);
+    });
+  }
+
+  /** Which limit of its account a message would exceed if it were retained. */
+  lacksRoomFor(packet: Pick<Incoming, 'topic' | 'qos' | 'payload'>): keyof RetainedRoom | undefined {
+    return this.#retained.lacksRoomFor(packet);
   }
 
   #sessionsFor(topic: string): Session[] {
@@ -219,6 +257,12 @@ export class SessionStore {
   /** Whether the QoS 2 message of this packet id is on its way to the disk. */
   isBeingStored({ id }: Id, messageId: number): boolean {
     return this.#storing.size > 0 && this.#storing.has(`${id}/${messageId}`);
+  }
+
+  /** Whether the account of a connection has as many QoS 2 messages without PUBREL as it may. */
+  isUnreleasedFull({ id }: Id): boolean {
+    const { maxUnreleased } = this.#services;
+    return maxUnreleased > 0 && this.#unreleased.of(accountIn(id)) >= maxUnreleased;
   }
 
   /** The packet id of a QoS 2 message names no new message until its PUBREL. */
@@ -258,15 +302,17 @@ export class SessionStore {
     if (session) {
       this.#journal.record({ kind: 'unincoming', session: session.number, packetId: messageId });
       await this.#journal.durable();
-      session.received.delete(messageId);
+      this.#unreleased.delete(session.received, id, messageId);
       return;
     }
     const received = this.#receivedClean.get(id);
-    received?.delete(messageId);
+    if (received) this.#unreleased.delete(received, id, messageId);
     if (received?.size === 0) this.#receivedClean.delete(id);
   }
 
   cleanIncoming({ id }: Id): Promise<void> {
+    const received = this.#receivedClean.get(id);
+    if (received) this.#unreleased.clear(received, id);
     this.#receivedClean.delete(id);
     return Settled.of();
   }
@@ -278,17 +324,19 @@ export class SessionStore {
   #received(client: BrokerClient, { messageId = -1 }: PacketId): void {
     // While the message was being written the session may have ended.
     if (!client.clean) {
-      this.#sessions.get(client.id)?.received.add(messageId);
+      const session = this.#sessions.get(client.id);
+      if (session) this.#unreleased.add(session.received, client.id, messageId);
       return;
     }
     if (client.closed) return;
-    const received = this.#receivedClean.get(client.id);
-    if (received) received.add(messageId);
-    else this.#receivedClean.set(client.id, new Set([messageId]));
+    const received = this.#receivedClean.get(client.id) ?? new Set();
+    this.#receivedClean.set(client.id, received);
+    this.#unreleased.add(received, client.id, messageId);
   }
 
   // Retained messages
 
+  /** Without room it is not stored: what was promised has taken its room before. */
   storeRetained(packet: Outgoing): Promise<void> {
     this.#retained.store(packet);
     return Settled.of();

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/changes.js';
-import type { MqttRows } from '../../db/messages/sessions/rows.js';
+import type { MqttRows, RetainedUse } from '../../db/messages/sessions/rows.js';
 import type { Outgoing } from '../aedes-types.js';
 import { FilterTree } from './filter-tree.js';
 import type { Journal } from './journal.js';
@@ -18,6 +18,20 @@ const everything: Reach = { prefix: '', mayHear: () => true, isOver: () => false
 
 type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'>;
 
+/** What an account may have retained; 0 is no limit. */
+export interface RetainedRoom {
+  count: number;
+  bytes: number;
+}
+
+interface RetainedServices {
+  rows: MqttRows;
+  journal: Journal;
+  room: RetainedRoom;
+  /** The account in whose topics this one is. */
+  accountOf(topic: string): string;
+}
+
 /** Retained messages: on disk, and in memory only until they are there. */
 export class Retained {
   readonly #rows: MqttRows;
@@ -25,22 +39,92 @@ export class Retained {
   /** What is on its way to the disk, by topic; null for one that is being cleared. */
   readonly #unwritten = new Map<string, RetainedMessage | null>();
 
+  readonly #room: RetainedRoom;
+  readonly #accountOf: (topic: string) => string;
+  /** By account, with what has been admitted and is not on disk yet. */
+  readonly #use = new Map<string, RetainedUse>();
+  /** Bytes of what has been admitted and is not known to be on disk, by topic. */
+  readonly #admitted = new Map<string, { size: number }>();
+
   #lastSwept = '';
 
-  constructor(rows: MqttRows, journal: Journal) {
+  constructor({ rows, journal, room, accountOf }: RetainedServices) {
     this.#rows = rows;
     this.#journal = journal;
+    this.#room = room;
+    this.#accountOf = accountOf;
   }
 
-  /** An empty payload clears the topic [MQTT-3.3.1-10]. */
-  store(message: Message): void {
-    const change = retainedChange(message);
+  /** Reads what the last process has left. */
+  load(): void {
+    for (const use of this.#rows.retainedUse()) this.#use.set(use.accountId, use);
+  }
+
+  useOf(accountId: string): Omit<RetainedUse, 'accountId'> {
+    return this.#use.get(accountId) ?? { count: 0, bytes: 0 };
+  }
+
+  /** Which limit of its account a message would exceed; one that takes no more room than the one before it always fits. */
+  lacksRoomFor({ topic, payload }: Message): keyof RetainedRoom | undefined {
+    if (payload.length === 0) return undefined;
+    const { count, bytes } = this.useOf(this.#accountOf(topic));
+    const before = this.#sizeOf(topic);
+    const after = sizeOf(topic, payload);
+    if (before === undefined && this.#room.count > 0 && count >= this.#room.count) return 'count';
+    const grows = after - (before ?? 0);
+    return grows > 0 && this.#room.bytes > 0 && bytes + grows > this.#room.bytes ? 'bytes' : undefined;
+  }
+
+  /** Takes room for a message that is written before it is stored; call what it returns when that has ended. */
+  admit({ topic, payload }: Message): (error?: Error) => void {
+    const before = this.#sizeOf(topic);
+    const admitted = { size: payload.length === 0 ? 0 : sizeOf(topic, payload) };
+    this.#count(topic, before, admitted.size);
+    this.#admitted.set(topic, admitted);
+    return (error) => {
+      if (this.#admitted.get(topic) !== admitted) return;
+      this.#admitted.delete(topic);
+      if (error) this.#count(topic, admitted.size, this.#sizeOf(topic));
+    };
+  }
+
+  #count(topic: string, before = 0, after = 0): void {
+    if (before === after) return;
+    const accountId = this.#accountOf(topic);
+    const { count, bytes } = this.useOf(accountId);
+    const use = { accountId, count: count + Number(after > 0) - Number(before > 0), bytes: bytes + after - before };
+    if (use.count > 0) this.#use.set(accountId, use);
+    else this.#use.delete(accountId);
+  }
+
+  #sizeOf(topic: string): number | undefined {
+    const admitted = this.#admitted.get(topic);
+    if (admitted) return admitted.size || undefined;
+    const unwritten = this.#unwritten.get(topic);
+    if (unwritten === undefined) return this.#rows.retainedSize(topic);
+    return unwritten ? sizeOf(topic, unwritten.payload) : undefined;
+  }
+
+  /** An empty payload clears the topic [MQTT-3.3.1-10]. False when there was no room for it. */
+  store(message: Message): boolean {
+    if (this.lacksRoomFor(message)) return false;
+    const { topic, payload } = message;
+    this.#count(topic, this.#sizeOf(topic), payload.length === 0 ? 0 : sizeOf(topic, payload));
+    this.#admitted.delete(topic);
+    const change = this.change(message);
     const retained = change.kind === 'retain' ? change.retained : null;
     this.#journal.record(change);
     this.#unwritten.set(message.topic, retained);
     this.#journal.afterwards(() => {
       if (this.#unwritten.get(message.topic) === retained) this.#unwritten.delete(message.topic);
     });
+    return true;
+  }
+
+  /** What a retained message changes on disk. */
+  change({ topic, qos, payload }: Message): MqttChange {
+    if (payload.length === 0) return { kind: 'unretain', topic };
+    return { kind: 'retain', retained: { accountId: this.#accountOf(topic), topic, qos, payload: ownBytes(payload) } };
   }
 
   /** Every message that matches one of the filters and is in reach, once; topics out of reach are not looked at. */
@@ -101,10 +185,9 @@ function rangesOf(filters: readonly string[], reach: string): string[] {
   return sorted.filter((prefix, place) => !sorted.slice(0, place).some((other) => prefix.startsWith(other)));
 }
 
-/** What a retained message changes on disk. */
-export function retainedChange({ topic, qos, payload }: Message): MqttChange {
-  if (payload.length === 0) return { kind: 'unretain', topic };
-  return { kind: 'retain', retained: { topic, qos, payload: ownBytes(payload) } };
+/** As the store counts it. */
+function sizeOf(topic: string, payload: string | Uint8Array): number {
+  return Buffer.byteLength(topic) + (typeof payload === 'string' ? Buffer.byteLength(payload) : payload.length);
 }
 
 /** The bytes alone, as they go to the disk: a part of a read buffer would take all of it along. */

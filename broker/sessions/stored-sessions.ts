@@ -1,11 +1,12 @@
 import type { Subscription } from 'aedes';
 import type { MqttRows } from '../../db/messages/sessions/rows.js';
 import type { BrokerClient } from '../aedes-types.js';
-import { ownerIn } from '../client-ids.js';
+import { accountIn, ownerIn } from '../client-ids.js';
 import type { Counters } from '../connections/counters.js';
 import { FilterTree } from './filter-tree.js';
 import type { Journal } from './journal.js';
 import { SessionQueue } from './session-queue.js';
+import type { Unreleased } from './unreleased.js';
 
 /** Stored sessions of one principal; past it the one that has been away longest is dropped. */
 const maxSessions = 20;
@@ -40,6 +41,8 @@ export interface SessionServices {
   counters: Counters;
   /** Milliseconds that a session is kept while nobody is connected; 0 is for ever. */
   sessionExpiry: number;
+  /** Stored sessions of one account; 0 is no limit. */
+  maxSessions: number;
 }
 
 /** The stored sessions with their subscriptions: in memory, and through the journal on disk. */
@@ -51,10 +54,15 @@ export class StoredSessions {
   readonly #byOwner = new Map<string, Set<Session>>();
   /** The filters that queue messages. */
   readonly #filters = new FilterTree();
+  readonly #perAccount = new Map<string, number>();
+  /** Client ids of CONNECTs that may begin a session, by account. */
+  readonly #expected = new Map<string, Set<string>>();
+  readonly #unreleased: Unreleased;
   #lastNumber = 0;
   #sweeping: IterableIterator<Session> | undefined;
 
-  constructor(services: SessionServices, journal: Journal) {
+  constructor(services: SessionServices, journal: Journal, unreleased: Unreleased) {
+    this.#unreleased = unreleased;
     this.#services = services;
     this.#journal = journal;
   }
@@ -74,7 +82,10 @@ export class StoredSessions {
       const session = byNumber.get(number);
       if (session) this.#put(session, fromOptions(filter, options));
     }
-    for (const [number, packetId] of rows.incoming()) byNumber.get(number)?.received.add(packetId);
+    for (const [number, packetId] of rows.incoming()) {
+      const session = byNumber.get(number);
+      if (session) this.#unreleased.add(session.received, session.clientId, packetId);
+    }
     return byNumber;
   }
 
@@ -94,8 +105,33 @@ export class StoredSessions {
     return { sessions: this.#byClientId.size, filters: this.#filters.size };
   }
 
+  /** Stored sessions of an account. */
+  sizeOf(accountId: string): number {
+    return this.#perAccount.get(accountId) ?? 0;
+  }
+
+  /** Whether a CONNECT may take up a stored session or begin one; its place is kept until `begin` or `giveUp`. */
+  mayBegin(clientId: string): boolean {
+    if (this.#byClientId.has(clientId)) return true;
+    const accountId = accountIn(clientId);
+    const expected = this.#expected.get(accountId) ?? new Set();
+    const { maxSessions } = this.#services;
+    if (maxSessions > 0 && !expected.has(clientId) && this.sizeOf(accountId) + expected.size >= maxSessions)
+      return false;
+    this.#expected.set(accountId, expected.add(clientId));
+    return true;
+  }
+
+  /** A CONNECT begins no session after all. */
+  giveUp(clientId: string): void {
+    const accountId = accountIn(clientId);
+    const expected = this.#expected.get(accountId);
+    if (expected?.delete(clientId) && expected.size === 0) this.#expected.delete(accountId);
+  }
+
   /** A connection has taken up a stored session, or begun one. */
   begin(client: BrokerClient): void {
+    this.giveUp(client.id);
     let session = this.#byClientId.get(client.id);
     if (!session) {
       this.#lastNumber += 1;
@@ -125,8 +161,10 @@ export class StoredSessions {
 
   /** Nothing of it stays. */
   end(session: Session): void {
-    const { number, clientId, filters, queue } = session;
-    this.#byClientId.delete(clientId);
+    const { number, clientId, filters, queue, received } = session;
+    if (!this.#byClientId.delete(clientId)) return;
+    this.#countSession(clientId, -1);
+    this.#unreleased.clear(received, clientId);
     const siblings = this.#siblingsOf(session);
     siblings.delete(session);
     if (siblings.size === 0) this.#byOwner.delete(ownerIn(clientId));
@@ -206,8 +244,16 @@ export class StoredSessions {
       onSent: undefined,
     };
     this.#byClientId.set(clientId, session);
+    this.#countSession(clientId, 1);
     this.#siblingsOf(session).add(session);
     return session;
+  }
+
+  #countSession(clientId: string, change: number): void {
+    const accountId = accountIn(clientId);
+    const count = this.sizeOf(accountId) + change;
+    if (count > 0) this.#perAccount.set(accountId, count);
+    else this.#perAccount.delete(accountId);
   }
 
   #siblingsOf({ clientId }: Session): Set<Session> {

@@ -18,6 +18,7 @@ import * as clients from './0017-clients.js';
 import * as firmware from './0018-firmware.js';
 import * as commands from './0019-commands.js';
 import * as bridgeKinds from './0020-bridge-kinds.js';
+import * as kept from './0022-kept.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
@@ -45,6 +46,7 @@ export const registryMigrations: readonly Migration[] = [
   firmware,
   commands,
   bridgeKinds,
+  kept,
 ];
 
 /**

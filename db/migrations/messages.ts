@@ -9,6 +9,7 @@ import * as missed from './messages-0007.js';
 import * as arrivals from './messages-0008.js';
 import * as numericCodes from './messages-0012.js';
 import * as outboxAccounts from './messages-0013.js';
+import * as retainedUse from './messages-0014.js';
 
 /** The steps of messages.db, in order. A step that has been released is never changed. */
 export const messageMigrations: readonly Migration[] = [
@@ -22,4 +23,5 @@ export const messageMigrations: readonly Migration[] = [
   arrivals,
   numericCodes,
   outboxAccounts,
+  retainedUse,
 ];

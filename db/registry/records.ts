@@ -326,6 +326,7 @@ export const VerificationRecord = Type.Object({
  * Work on many devices: `provision`, `delete`, `move` or `regenerate`. `checksum` is of caller, parameters
  * and rows: a repeat finds its job by it; null for dry runs and forced jobs. `sealedKey` opens the results of the rows
  * until they are confirmed or `expires` is over; then it is destroyed, and they with it. `reason` says why it could not go on.
+ * `keptRows` is how many of its rows are still there, `keptBytes` how long they were as they came.
  */
 export const JobRecord = Type.Object({
   id: Id,
@@ -348,6 +349,8 @@ export const JobRecord = Type.Object({
   confirmed: OptionalDate,
   undone: OptionalDate,
   sealedKey: OptionalText,
+  keptRows: Type.Integer(),
+  keptBytes: Type.Integer(),
 });
 
 /** One row of a job, from 1. `input` and `before` (what an undo brings back) are JSON, `errors` is a list of them. */
@@ -385,6 +388,7 @@ export const IdempotentAnswerRecord = Type.Object({
   status: Nullable(Type.Integer()),
   answer: OptionalText,
   callerId: OptionalText,
+  accountId: Type.String(),
 });
 
 /**
@@ -392,6 +396,7 @@ export const IdempotentAnswerRecord = Type.Object({
  * id: the device, or a user or an application that spoke to it; null for a CONNECT that proved nothing.
  */
 export const RefusalRecord = Type.Object({
+  accountId: Id,
   deviceId: Id,
   time: DateText,
   action: Type.String(),
@@ -541,6 +546,9 @@ export const CommandRecord = Type.Object({
 /** How many commands of an account are in a state; kept by triggers. */
 export const CommandCountRecord = Type.Object({ accountId: Id, state: Type.String(), count: Type.Integer() });
 
+/** How much an account keeps of what could grow without end; kept by triggers. */
+export const KeptRecord = Type.Object({ accountId: Id, what: Type.String(), amount: Type.Integer() });
+
 /** The tables of registry.db. */
 export interface Tables {
   accounts: Static<typeof AccountRecord>;
@@ -587,6 +595,7 @@ export interface Tables {
   firmwareCounts: Static<typeof FirmwareCountRecord>;
   commands: Static<typeof CommandRecord> & { sequence: Generated<number> };
   commandCounts: Static<typeof CommandCountRecord>;
+  kept: Static<typeof KeptRecord>;
 }
 
 /** Tables of entities: they have the common fields, a version and a place in the trash. */

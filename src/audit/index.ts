@@ -1,4 +1,4 @@
-/** The audit record: who did what to whose security, when and from where. It is only added to, and holds no secret. */
+/** The audit record: who did what to whose security, when and from where. It is only added to, but for the oldest records beyond the limit of an account, and holds no secret. */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Selectable } from 'kysely';
@@ -9,11 +9,13 @@ import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
 import { boundedCache } from '../../db/sqlite/cache.js';
 import type { Access, Caller, EntityKind } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
+import type { Config } from '../config.js';
 import { oneOf } from '../entity/listing.js';
 import { metaShape, metaWith, nameIgnored } from '../entity/routes.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { newId } from '../ids.js';
+import { keepNewest } from '../kept.js';
 import { readDate } from '../messages/query.js';
 
 const auditEvents = [
@@ -82,21 +84,24 @@ const maxWaiting = 10_000;
 /** Rows of one statement, which takes so many parameters. */
 const rowsAtOnce = 500;
 
+type AuditServices = { registry: Registry; clock: Clock; log: Logger; config: Pick<Config, 'limits'> };
+
 export class Audit {
-  readonly #ctx: { registry: Registry; clock: Clock; log: Logger };
+  readonly #ctx: AuditServices;
   readonly #seen = boundedCache<string, number>(samplesRemembered);
   #waiting: AuditEntry[] = [];
   #writing: Promise<void> = Promise.resolve();
   /** Runs work in no transaction and on nobody's behalf: a note may be made inside either, and is written after it. */
   readonly #outside = AsyncLocalStorage.snapshot();
 
-  constructor(ctx: { registry: Registry; clock: Clock; log: Logger }) {
+  constructor(ctx: AuditServices) {
     this.#ctx = ctx;
   }
 
   /** Adds an entry; in the transaction of what it tells of, or with the outer handle where there is none. */
   async record(db: Db, entry: AuditEntry): Promise<void> {
     await db.insertInto('auditRecords').values(this.#rowOf(entry)).execute();
+    await keepNewest(db, this.#ctx.config.limits, 'auditRecords', entry.accountId);
   }
 
   /** Adds an entry for what happens all the time: one per actor, target and event in a quarter of an hour. */
@@ -131,10 +136,19 @@ export class Audit {
       for (let from = 0; from < entries.length; from += rowsAtOnce) {
         const rows = entries.slice(from, from + rowsAtOnce).map((entry) => this.#rowOf(entry));
         await this.#ctx.registry.query.insertInto('auditRecords').values(rows).execute();
+        await this.#removeOldest(rows);
       }
     } catch (error) {
       this.#ctx.log.error({ err: error }, 'audit records could not be written');
     }
+  }
+
+  async #removeOldest(rows: ReadonlyArray<{ accountId: string }>): Promise<void> {
+    const { registry, config } = this.#ctx;
+    const added = new Map<string, number>();
+    for (const { accountId } of rows) added.set(accountId, (added.get(accountId) ?? 0) + 1);
+    for (const [accountId, count] of added)
+      await keepNewest(registry.query, config.limits, 'auditRecords', accountId, count);
   }
 
   #rowOf({ event, outcome, accountId, actor, target, address, details }: AuditEntry) {

@@ -11,6 +11,7 @@ import { Audit } from '../audit/index.js';
 import { announceChange } from '../changes.js';
 import type { Clock } from '../clock.js';
 import { loadConfig } from '../config.js';
+import { readLimits } from '../limits.js';
 import { UsageError } from './usage.js';
 
 export { UsageError };
@@ -76,7 +77,9 @@ export async function withNewRegistry(
   const { dataDir, values, switches } = onFiles(args, options);
   const registry = await openRegistry(dataDir);
   const clock = { now: () => Date.now() };
-  const audit = new Audit({ registry, clock, log: silent });
+  // The server removes records beyond its limit; a command does not know the server's settings.
+  const limits = readLimits(() => 0);
+  const audit = new Audit({ registry, clock, log: silent, config: { limits } });
   try {
     await work({ dataDir, registry, clock, audit, values, switches });
   } finally {

@@ -15,6 +15,7 @@ import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
 import { newId } from '../ids.js';
+import { keepNewest } from '../kept.js';
 
 /** Seconds that a verification waits. */
 const maxWait = 60;
@@ -192,6 +193,7 @@ async function keep(ctx: Context, caller: Caller, deviceId: string, { connected,
       createdById: caller.id,
     };
     await tx.insertInto('verifications').values(row).execute();
+    await keepNewest(tx, ctx.config.limits, 'verifications', accountId);
     return show(row);
   });
 }

@@ -15,6 +15,7 @@ import { type Clock, timestamp } from '../clock.js';
 import type { Config } from '../config.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
+import { keptOf } from '../kept.js';
 import { exceeded } from '../limits.js';
 import type { App } from './app.js';
 
@@ -82,8 +83,11 @@ interface Keyed {
   requestHash: string;
   created: string;
   callerId: string;
+  accountId: string;
   /** What was made is noted in the same transaction, so that a crash before the answer does not make it twice. */
   made: boolean;
+  /** The answer was kept in that transaction: it has a secret, or could not be read again. */
+  isSealed: boolean;
 }
 
 /** Headers that belong to the answer, and not to the request that gets it. */
@@ -119,11 +123,12 @@ async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<vo
   const keyed = running.getStore();
   if (!keyed || keyed.made) return;
   keyed.made = true;
-  const { keyHash, requestHash, created, callerId } = keyed;
+  keyed.isSealed = typeof what.answer === 'string';
+  const { keyHash, requestHash, created, callerId, accountId } = keyed;
   const nothing = { entityId: null, secretOf: null, status: null, answer: null };
   await tx
     .insertInto('idempotentAnswers')
-    .values({ ...nothing, keyHash, requestHash, created, callerId, ...what })
+    .values({ ...nothing, keyHash, requestHash, created, callerId, accountId, ...what })
     .execute();
 }
 
@@ -274,9 +279,12 @@ export function idempotentPosts(app: App, ctx: Needed): void {
     const { statusCode } = reply;
     const isKept = statusCode < 500 && statusCode !== 429 && !reply.hasHeader('idempotent-replayed');
     try {
+      if (!isKept) return;
       const isShort = typeof payload === 'string' && payload.length <= maxAnswerLength;
-      if (isKept && !isShort) reply.header(`${headerPrefix}-idempotency`, 'not-kept');
-      if (isKept && isShort) {
+      const { isSealed, accountId } = first.keyed;
+      if (!isShort || (!isSealed && (await isFull(accountId, payload.length))))
+        reply.header(`${headerPrefix}-idempotency`, 'not-kept');
+      else {
         const headers = keptHeaders.flatMap((name) => (reply.hasHeader(name) ? [[name, reply.getHeader(name)]] : []));
         await keep(first.keyed, statusCode, sealAnswer(first.keyed.key, Object.fromEntries(headers), payload));
       }
@@ -288,7 +296,17 @@ export function idempotentPosts(app: App, ctx: Needed): void {
     }
   }
 
-  async function keep({ keyHash, requestHash, created, callerId, made }: Keyed, status: number, answer: string) {
+  /** Whether an answer so long would exceed what is kept for the account, sealed and as text. */
+  async function isFull(accountId: string, length: number): Promise<boolean> {
+    const most = config.limits.idempotentBytes;
+    return most > 0 && (await keptOf(registry.query, accountId, 'idempotentBytes')) + sealedLength(length) > most;
+  }
+
+  async function keep(
+    { keyHash, requestHash, created, callerId, accountId, made }: Keyed,
+    status: number,
+    answer: string,
+  ) {
     if (made) {
       const noted = registry.query.updateTable('idempotentAnswers').where('keyHash', '=', keyHash);
       const { numUpdatedRows } = await noted.set({ status, answer }).executeTakeFirst();
@@ -296,7 +314,7 @@ export function idempotentPosts(app: App, ctx: Needed): void {
     }
     await registry.query
       .insertInto('idempotentAnswers')
-      .values({ keyHash, requestHash, created, entityId: null, secretOf: null, status, answer, callerId })
+      .values({ keyHash, requestHash, created, entityId: null, secretOf: null, status, answer, callerId, accountId })
       .onConflict((conflict) => conflict.doNothing())
       .execute();
   }
@@ -371,7 +389,13 @@ function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
   const requestHash = createHmac('sha256', key)
     .update(`${url}\0${JSON.stringify(body ?? null)}`)
     .digest('base64');
-  return { key, keyHash, requestHash, created, callerId: caller.id, made: false };
+  const of = { callerId: caller.id, accountId: caller.accountId };
+  return { key, keyHash, requestHash, created, ...of, made: false, isSealed: false };
+}
+
+/** Characters of a sealed answer of so many characters, about: base64 takes four for three. */
+function sealedLength(length: number): number {
+  return Math.ceil((length * 4) / 3) + 100;
 }
 
 function sealingKey(key: string, salt: Buffer): Buffer {

@@ -1,6 +1,7 @@
 import type { Registry } from 'prom-client';
 import type { MessageStore } from '../../db/messages/store.js';
 import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
+import type { Broker } from '../broker-ports.js';
 import type { Config } from '../config.js';
 import { highestUse, type LimitUse, limitUse } from '../limit-use.js';
 import { limits } from '../limits.js';
@@ -12,7 +13,7 @@ const countedFor = 60_000;
 /** Every limit, and the highest use of it by any account. */
 export function limitMetrics(
   registry: Registry,
-  services: { registry: DeviceRegistry; messages: MessageStore; config: Config },
+  services: { registry: DeviceRegistry; messages: MessageStore; broker: Pick<Broker, 'kept'>; config: Config },
 ): void {
   const use: LimitUse = limitUse(services);
   let highest: ReturnType<typeof highestUse> | undefined;

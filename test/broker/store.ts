@@ -18,9 +18,11 @@ export interface OpenStore {
 
 /** Milliseconds since 1970. */
 export const clock = { now: () => 1_700_000_000_000 };
+const unlimited = { maxSessions: 0, maxUnreleased: 0, retainedRoom: { count: 0, bytes: 0 } };
 const rules: PersistenceRules = {
   isGranted: () => true,
   deviceOf: (topic) => topic,
+  accountOf: () => 'a',
   mayStand: () => true,
   reachOf: () => ({ prefix: '', mayHear: () => true, isOver: () => false }),
   mayQueue: () => true,
@@ -56,7 +58,7 @@ export function storeOn(
 ): Pick<OpenStore, 'store' | 'counters'> {
   const counters = newCounters();
   const log = { error: (details: object) => assert.fail(JSON.stringify(details)) };
-  const services = { messages, clock, log, counters, maxQueue, sessionExpiry: 0 };
+  const services = { messages, clock, log, counters, maxQueue, sessionExpiry: 0, ...unlimited };
   return { counters, store: new SessionStore(services, { ...rules, mayStand }) };
 }
 

@@ -9,6 +9,7 @@ export interface StoredMessage {
 }
 
 export interface RetainedMessage {
+  accountId: string;
   topic: string;
   qos: number;
   payload: Uint8Array;

@@ -8,6 +8,13 @@ export interface SessionRow {
   left: number | null;
 }
 
+/** Bytes of topics and payloads. */
+export interface RetainedUse {
+  accountId: string;
+  count: number;
+  bytes: number;
+}
+
 /** Session, filter, options. */
 export type SubscriptionRow = [number, string, number];
 /** Message, session, packet id, released. */
@@ -61,6 +68,16 @@ export class MqttRows {
     return this.#statements.retained.get(topic);
   }
 
+  /** Bytes of a retained message with its topic; undefined when there is none. */
+  retainedSize(topic: string): number | undefined {
+    return this.#statements.retainedSize.get(topic);
+  }
+
+  /** How many retained messages each account has, and their bytes. */
+  retainedUse(): RetainedUse[] {
+    return this.#statements.retainedUse.all();
+  }
+
   /** Retained topics that begin with `prefix` and come after `after`, in their order, at most `limit`. */
   retainedTopics(prefix: string, after: string, limit: number): string[] {
     return this.#statements.retainedTopics.all({ prefix, after, limit });
@@ -80,6 +97,12 @@ function prepare(reader: Sqlite.Database) {
     qos: reader.prepare<[number], number>('SELECT "qos" FROM "mqttMessages" WHERE "id" = ?').pluck(),
     topic: reader.prepare<[number], string>('SELECT "topic" FROM "mqttMessages" WHERE "id" = ?').pluck(),
     retained: reader.prepare<[string], RetainedMessage>('SELECT * FROM "mqttRetained" WHERE "topic" = ?'),
+    retainedSize: reader
+      .prepare<[string], number>(
+        'SELECT octet_length("topic") + octet_length("payload") FROM "mqttRetained" WHERE "topic" = ?',
+      )
+      .pluck(),
+    retainedUse: reader.prepare<[], RetainedUse>('SELECT * FROM "mqttRetainedUse"'),
     // char(0x10FFFF) sorts after every character of a topic.
     retainedTopics: reader
       .prepare<[{ prefix: string; after: string; limit: number }], string>(

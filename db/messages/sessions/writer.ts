@@ -89,7 +89,11 @@ function prepare(file: Sqlite.Database) {
     unqueue: file.prepare<[number, number]>('DELETE FROM "mqttQueue" WHERE "message" = ? AND "session" = ?'),
     incoming: file.prepare<[number, number]>('REPLACE INTO "mqttIncoming" VALUES (?, ?)'),
     unincoming: file.prepare<[number, number]>('DELETE FROM "mqttIncoming" WHERE "session" = ? AND "packetId" = ?'),
-    retain: file.prepare<[RetainedMessage]>('REPLACE INTO "mqttRetained" VALUES (@topic, @qos, @payload)'),
+    retain: file.prepare<[RetainedMessage]>(
+      // Triggers count what an account has; of a REPLACE they would not see the row that goes.
+      `INSERT INTO "mqttRetained" ("accountId", "topic", "qos", "payload") VALUES (@accountId, @topic, @qos, @payload)
+       ON CONFLICT ("topic") DO UPDATE SET "qos" = excluded."qos", "payload" = excluded."payload"`,
+    ),
     unretain: file.prepare<[string]>('DELETE FROM "mqttRetained" WHERE "topic" = ?'),
     will: file.prepare<[StoredWill]>(
       `REPLACE INTO "mqttWills" VALUES (@clientId, @topic, @qos, @retain, @payload, @generation, @sessionId)`,

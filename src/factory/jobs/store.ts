@@ -27,6 +27,7 @@ import {
   parametersOf,
   receiving,
 } from './job.js';
+import { demandRows, makeRoom } from './room.js';
 
 /** What is stored in one transaction, here or by a thread; and from how many rows on a thread executes it. */
 const storedAtOnce = { here: 250, byThread: 1000, bytes: 512 * 1024 };
@@ -59,7 +60,7 @@ export async function findByChecksum({ query }: Registry, checksum: string): Pro
 /**
  * Stores a job and wakes the engine; the one with the same checksum when there is one. Its rows are stored in steps, and it
  * is there when all of them are: `also` runs in the transaction that says so.
- * @throws PlatformError as writeAs; 429/-199 where too many are open already.
+ * @throws PlatformError as writeAs; 429/-199 where too many are open already; 400/106 where the account keeps too many rows.
  */
 export async function makeJob(
   ctx: Context,
@@ -70,12 +71,17 @@ export async function makeJob(
   const { checksum } = wanted;
   const known = checksum === undefined ? undefined : await findByChecksum(ctx.registry, checksum);
   if (known) return known;
-  await demandRoom(ctx.registry.query, caller);
+  const { registry } = ctx;
+  await demandRoom(registry.query, caller);
   const job = newJob(ctx, caller, wanted);
+  await makeRoom(ctx, job);
   try {
-    const { registry } = ctx;
     const isLong = wanted.rows.length >= minRowsForThread;
-    await registry.query.insertInto('jobs').values(job).execute();
+    await registry.transaction(async (tx) => {
+      // From here on its rows count, though they are stored later.
+      await tx.insertInto('jobs').values(job).execute();
+      await demandRows(tx, ctx.config.limits, job);
+    });
     let row = 0;
     for (const inputs of portions(wanted.rows, isLong ? storedAtOnce.byThread : storedAtOnce.here)) {
       const some = inputs.map((input) => {
@@ -135,6 +141,8 @@ function newJob(ctx: Context, caller: Caller, { action, parameters, dryRun = fal
     confirmed: null,
     undone: null,
     sealedKey: hasResults(flags) ? makeResultKey(ctx.sealing, id) : null,
+    keptRows: rows.length,
+    keptBytes: rows.reduce((bytes, row) => bytes + Buffer.byteLength(row), 0),
   };
 }
 
@@ -217,13 +225,15 @@ export async function retryJob(ctx: Context, caller: Caller, job: Job): Promise<
   // What a cancelled job skipped, it had not come to.
   const skipped = isCancelled ? 0 : job.skipped;
   if (isOpen(job) || done + skipped === total) return job;
+  demandRetriable(job);
   // What is still sealed with a key that is gone must not be taken for what the new one opens.
   if (job.sealedKey === null) await clearRows(ctx, job.id, () => false);
   const again = await writeAs(ctx, caller, undefined, async (tx) => {
-    const stored = tx.selectFrom('jobs').select(['sealedKey', 'undone']).where('id', '=', job.id);
+    const stored = tx.selectFrom('jobs').select(['sealedKey', 'undone', 'keptRows']).where('id', '=', job.id);
     const current = await stored.executeTakeFirstOrThrow();
     // A key that has been destroyed meanwhile must not come back.
     if (current.sealedKey !== job.sealedKey || current.undone !== null) return undefined;
+    demandRetriable(current);
     await demandRoom(tx, caller);
     const sealedKey = job.sealedKey ?? (hasResults(job) ? makeResultKey(ctx.sealing, job.id) : null);
     const parameters = JSON.stringify({ ...parametersOf(job), retrying: true } satisfies Parameters);
@@ -234,6 +244,11 @@ export async function retryJob(ctx: Context, caller: Caller, job: Job): Promise<
   ctx.jobs.changed(again);
   ctx.jobs.wake();
   return again;
+}
+
+/** @throws PlatformError 400/106 when its rows have been removed. */
+function demandRetriable({ keptRows }: Pick<Job, 'keptRows'>): void {
+  if (keptRows === 0) throw invalid('id', 'the rows of the job are not kept any more');
 }
 
 /** Destroys the results of a job: their key at once, the rows soon after. */

@@ -86,8 +86,28 @@ export function outcome(row: number, state: RowState, more: Partial<Outcome> = {
   return { row, state, deviceId: null, before: null, errors: null, sealedResult: null, ...more };
 }
 
+/** Characters of the errors that are kept of a row, and of each of them. */
+const maxErrorsLength = 2000;
+const maxErrorLength = 500;
+
 export function failedRow(row: number, errors: readonly RowError[], more: Partial<Outcome> = {}): Outcome {
-  return outcome(row, 'failed', { errors: JSON.stringify(errors), ...more });
+  return outcome(row, 'failed', { errors: JSON.stringify(shortened(errors)), ...more });
+}
+
+/** A row of a few bytes may have an error for each of many fields. */
+function shortened(errors: readonly RowError[]): RowError[] {
+  const kept: RowError[] = [];
+  let length = 0;
+  for (const { column, message } of errors) {
+    const short = message.length > maxErrorLength ? `${message.slice(0, maxErrorLength).toWellFormed()}…` : message;
+    length += short.length + (column?.length ?? 0);
+    if (kept.length > 0 && length > maxErrorsLength) {
+      kept.push({ message: `and ${errors.length - kept.length} more errors` });
+      break;
+    }
+    kept.push({ ...(column !== undefined && { column: column.slice(0, maxErrorLength) }), message: short });
+  }
+  return kept;
 }
 
 /** What a refusal says of a row. @throws whatever is none. */

@@ -83,8 +83,16 @@ export async function forgetOldRows(ctx: Services, isStopped: () => boolean): Pr
       .limit(1)
       .executeTakeFirst();
     if (!old) return;
-    await deleteRows(ctx, old.id, isStopped);
+    await forgetRows(ctx, old.id, isStopped);
   }
+}
+
+/** Removes the rows of a job that has ended, in steps. They are not counted any more, and the job cannot be retried. */
+export async function forgetRows(ctx: Pick<Services, 'registry'>, id: string, isStopped: () => boolean): Promise<void> {
+  const ended = ctx.registry.query.updateTable('jobs').set({ keptRows: 0, keptBytes: 0 }).where('id', '=', id);
+  const { numUpdatedRows } = await ended.where('finished', 'is not', null).executeTakeFirst();
+  // A retry may have begun meanwhile.
+  if (numUpdatedRows > 0n) await deleteRows(ctx, id, isStopped);
 }
 
 /** Removes a job that has never been there for others. */
@@ -93,7 +101,11 @@ export async function dropJob(ctx: Services, id: string): Promise<void> {
   await ctx.registry.query.deleteFrom('jobs').where('id', '=', id).where('state', '=', receiving).execute();
 }
 
-async function deleteRows({ registry }: Services, id: string, isStopped: () => boolean): Promise<void> {
+async function deleteRows(
+  { registry }: Pick<Services, 'registry'>,
+  id: string,
+  isStopped: () => boolean,
+): Promise<void> {
   while (!isStopped()) {
     const some = registry.query.selectFrom('jobRows').select('row').where('jobId', '=', id).limit(stepSize);
     const gone = registry.query.deleteFrom('jobRows').where('jobId', '=', id).where('row', 'in', some);
