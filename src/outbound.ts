@@ -77,7 +77,7 @@ export const lookupPublic: LookupFunction = (hostname, options, done) => {
 
 /**
  * The options with which any socket (net, tls, http) may connect to `hostname`, a name or an address as in a URL. Every
- * connection needs them anew. @throws NotPublic for an address that is not permitted: sockets look up names only.
+ * connection needs them again. @throws NotPublic for an address that is not permitted: sockets look up names only.
  */
 export function connectOptions(hostname: string, { allowPrivate }: Targets): { lookup?: LookupFunction } {
   if (allowPrivate) return {};
@@ -118,7 +118,7 @@ export function httpsAgent(targets: Targets, options: https.AgentOptions): https
 export interface HttpClient {
   /** A request to the URL, to be written and ended by the caller. @throws NotPublic. */
   request(options: Pick<RequestOptions, 'method' | 'headers'>): ClientRequest;
-  /** Closes the connections that are not in use; requests are destroyed by whoever has made them. */
+  /** Closes the connections that are not in use; requests are destroyed by the code that made them. */
   close(): void;
 }
 

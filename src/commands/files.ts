@@ -1,4 +1,4 @@
-/** What the commands share that work on the files of a data directory, also beside a running server. */
+/** What the commands share that work on the files of a data directory, also while a server is running. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -57,7 +57,7 @@ export function demandWhole(dataDir: string): void {
 }
 
 /**
- * Holds the directory for a command that no server may run beside.
+ * Locks the directory for a command that must not run while a server does.
  * @throws UsageError when one does.
  */
 export function holdForCommand(dataDir: string): { release(): void } {

@@ -74,7 +74,7 @@ export function verbConfig(
   return { right, errors: [...errors, ...more], sends: [...version, ...ignored, ...alsoSends] };
 }
 
-/** The id in a path; any text, because one that is none is not found. */
+/** The id in a path; any text, because an invalid one is answered with "not found". */
 export const idParams = Type.Object({ id: Type.String() });
 export const etagHeaders = Type.Object({
   etag: Type.Optional(
@@ -125,7 +125,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
 ): void {
   const { path, tag, entity, wrapper, plural, create, read, update, list } = kind;
   const shape: TSchema = kind.shape;
-  const [what, some] = [inWords(wrapper), inWords(plural)];
+  const [what, whatPlural] = [inWords(wrapper), inWords(plural)];
   const many = listResponse(plural, shape);
   const one = (description: string) => entityResponse(wrapper, shape, description);
   const config = (verb: Verb) =>
@@ -198,7 +198,10 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
   );
   app.get(
     path,
-    { config: config('list'), schema: { tags, summary: `List ${some}`, querystring: list.query, response: many } },
+    {
+      config: config('list'),
+      schema: { tags, summary: `List ${whatPlural}`, querystring: list.query, response: many },
+    },
     async (request, reply) => {
       const ignored = nameIgnored(request, reply, list.query);
       const { results, meta } = await list.run(request.caller, heeded(request.query, list.query) as Static<L>);
@@ -222,7 +225,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     `/trash${path}`,
     {
       config: config('listTrash'),
-      schema: { tags, summary: `List deleted ${some}`, querystring: trashListSchema, response: many },
+      schema: { tags, summary: `List deleted ${whatPlural}`, querystring: trashListSchema, response: many },
     },
     async (request, reply) => {
       const ignored = nameIgnored(request, reply, trashListSchema);
@@ -250,7 +253,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
 
 /** `endUserTemplate` is end-user template, `deviceField` device custom field. */
 function inWords(name: string): string {
-  const words = name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  const words = name.replace(/[A-Z]/g, (capital) => ` ${capital.toLowerCase()}`);
   return words.replace('end user', 'end-user').replace(' field', ' custom field');
 }
 

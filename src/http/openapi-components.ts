@@ -1,5 +1,5 @@
 /**
- * The published form of the OpenAPI document: what stands in it more than once becomes a named component, so that
+ * The published form of the OpenAPI document: what is in it more than once becomes a named component, so that
  * generated clients have a type `Device` and the document stays small. Nothing is lost: with every reference resolved it is
  * the document that the routes make.
  */

@@ -1,5 +1,5 @@
 /**
- * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it stands.
+ * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it is.
  * Its extensions `x-codes` (error codes by status) and `x-callers` are held by tests, and docs/api.md is made of them.
  */
 import swagger from '@fastify/swagger';
@@ -53,7 +53,7 @@ const tags = [
   { name: 'Credentials', description: 'Broker passwords and certificates of devices.' },
   { name: 'Provisioning', description: 'From the factory line to the field.' },
   { name: 'Jobs', description: 'Work on many devices at once: provisioning, and bulk changes.' },
-  { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
+  { name: 'Association', description: 'Codes with which anyone who holds a device claims it.' },
   { name: 'Firmware', description: 'Packages, and their way to devices.' },
   { name: 'Commands', description: 'Work for a device, which waits until it is there.' },
   { name: 'Messages', description: 'What devices have said.' },
@@ -111,7 +111,7 @@ export async function documentation(app: App, { access }: { access: Access }): P
   await app.register(swaggerUi, {
     routePrefix: '/docs',
     uiConfig: { validatorUrl: null },
-    // Its own answers would make the document anew for everybody who asks.
+    // Its own answers would make the document again for everybody who asks.
     uiHooks: {
       onRequest: (request, reply, done) => {
         if (/^\/docs\/(json|yaml)\b/.test(request.url)) reply.redirect('/openapi.json');
@@ -212,8 +212,8 @@ function codeOf(kind: FailureKind, family: Family): number | string {
 }
 
 function codesByStatus(kinds: readonly FailureKind[], family: Family) {
-  const codes = (some: FailureKind[]) => [...new Set(some.map((kind) => codeOf(kind, family)))];
-  return Object.fromEntries(byStatus(kinds).map(([status, some]) => [status, codes(some)]));
+  const codes = (ofStatus: FailureKind[]) => [...new Set(ofStatus.map((kind) => codeOf(kind, family)))];
+  return Object.fromEntries(byStatus(kinds).map(([status, ofStatus]) => [status, codes(ofStatus)]));
 }
 
 const limits = {
@@ -228,12 +228,12 @@ function errorAnswers(kinds: readonly FailureKind[], family: Family) {
   const content = {
     'application/json': { schema: { $ref: `#/components/schemas/${family ? 'IdentityError' : 'Error'}` } },
   };
-  const describeAll = (some: FailureKind[]) =>
-    some.map((kind) => `- \`${codeOf(kind, family)}\` ${failureOf(kind).message}`).join('\n');
+  const describeAll = (ofStatus: FailureKind[]) =>
+    ofStatus.map((kind) => `- \`${codeOf(kind, family)}\` ${failureOf(kind).message}`).join('\n');
   return Object.fromEntries(
-    byStatus(kinds).map(([status, some]) => [
+    byStatus(kinds).map(([status, ofStatus]) => [
       status,
-      { description: describeAll(some), ...(some.includes('tooMany') ? retryAfter : {}), content },
+      { description: describeAll(ofStatus), ...(ofStatus.includes('tooMany') ? retryAfter : {}), content },
     ]),
   );
 }

@@ -85,7 +85,7 @@ export class Nats implements Target {
     const options: ConnectionOptions = {
       servers: `${host}:${url.port || 4222}`,
       name: `slipway ${bridgeId}`,
-      // Connecting again is up to this module: it looks the name up anew.
+      // Connecting again is up to this module: it looks the name up again.
       reconnect: false,
       // A server may name others of its cluster; nobody has checked where those are.
       ignoreClusterUpdates: true,

@@ -84,11 +84,11 @@ export async function makeJob(
     });
     let row = 0;
     for (const inputs of portions(wanted.rows, isLong ? storedAtOnce.byThread : storedAtOnce.here)) {
-      const some = inputs.map((input) => {
+      const batch = inputs.map((input) => {
         row += 1;
         return newRow(job.id, row, input);
       });
-      const store = (tx: Tx) => insertMany(tx, 'jobRows', some);
+      const store = (tx: Tx) => insertMany(tx, 'jobRows', batch);
       await (isLong ? registry.longTransaction(store) : registry.transaction(store));
       await nextTurn();
     }
