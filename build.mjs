@@ -53,6 +53,9 @@ const external = [
   'tap',
 ];
 
+/** Packages that read a file beside themselves, and have a form with that file inside. */
+const selfContained = { '@platformatic/wasm-utils': '@platformatic/wasm-utils/bundled' };
+
 /** Packages that are CommonJS ask for `require` and, two of them, for a place of their own, to look for what is optional. */
 const banner = `import { createRequire as bannerRequire } from 'node:module';
 import { dirname as bannerDirname } from 'node:path';
@@ -97,6 +100,7 @@ function bundle(entryPoints, { outdir = 'dist', chunks, sourcemap, isProduct = t
     splitting: true,
     sourcemap,
     external,
+    alias: selfContained,
     banner: { js: banner },
     plugins: [ownPlaces, commonPasswords],
     metafile: true,
