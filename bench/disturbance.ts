@@ -50,7 +50,7 @@ export async function measureDisturbance({ size, directory, serve }: Bench): Pro
   await service.stop();
   return [
     {
-      what: 'Publish → receive next to those who do harm, slowest p99',
+      what: 'Publish → receive beside those who do harm, slowest p99',
       ours: slowest,
       unit: 'ms',
       figure: { below: figure },

@@ -77,7 +77,7 @@ export function errorBody({ kind, message, details }: Failure) {
   return { code: failures[kind].code, message, details };
 }
 
-/** What is left of a limit: tries, and seconds until it starts again. 0 means no limit. */
+/** What is left of a limit: tries, and seconds until it begins anew. A limit of 0 is none. */
 export interface Allowance {
   limit: number;
   remaining: number;

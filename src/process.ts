@@ -66,6 +66,6 @@ export async function run(): Promise<void> {
     void stop('uncaughtException');
   });
   if (server.firstAccount) giveBackMemory();
-  // Last: anyone who reads that it listens may send a signal at once.
+  // Last: whoever reads that it listens may send a signal at once.
   console.log(greeting(server));
 }

@@ -1,4 +1,4 @@
-/** A list of the API with its pages, whose number is in the address. */
+/** A list of the API with its pages, whose number stands in the address. */
 import type { ComponentChildren } from 'preact';
 import { useSearchParams } from 'wouter-preact';
 import { useLoad } from './load.js';

@@ -10,7 +10,7 @@ export const Nullable = <T extends TSchema>(schema: T) =>
   Type.Unsafe<Static<T> | null>({ ...schema, type: [(schema as { type?: string }).type ?? 'string', 'null'] });
 
 export const Id = Type.String({ format: 'uuid' });
-export const DateText = Type.String({ format: 'date-time', description: 'ISO 8601, UTC, milliseconds' });
+export const DateText = Type.String({ format: 'date-time' });
 const OptionalId = Nullable(Id);
 const OptionalText = Nullable(Type.String());
 const OptionalDate = Nullable(DateText);
@@ -353,7 +353,7 @@ export const JobRecord = Type.Object({
   keptBytes: Type.Integer(),
 });
 
-/** One row of a job, from 1. `input` and `before` (what an undo restores) are JSON, `errors` is a list of them. */
+/** One row of a job, from 1. `input` and `before` (what an undo brings back) are JSON, `errors` is a list of them. */
 export const JobRowRecord = Type.Object({
   jobId: Id,
   row: Type.Integer(),

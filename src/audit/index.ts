@@ -98,7 +98,7 @@ export class Audit {
     this.#ctx = ctx;
   }
 
-  /** Adds an entry; in the transaction of what it reports, or with the outer handle where there is none. */
+  /** Adds an entry; in the transaction of what it tells of, or with the outer handle where there is none. */
   async record(db: Db, entry: AuditEntry): Promise<void> {
     await db.insertInto('auditRecords').values(this.#rowOf(entry)).execute();
     await keepNewest(db, this.#ctx.config.limits, 'auditRecords', entry.accountId);

@@ -31,7 +31,7 @@ export class Alarm {
     });
   }
 
-  /** Looks again in a moment: anyone who waits for a time compares it with the clock by itself. */
+  /** Looks again in a moment: whoever waits for a time compares it with the clock by itself. */
   later(): void {
     if (this.#stopped) return;
     this.#later ??= setTimeout(() => {

@@ -164,7 +164,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       run: (caller, body) => createBridge(ctx, caller, body),
     },
     read: {
-      summary: 'Read a bridge and its state',
+      summary: 'Read a bridge and how it gets on',
       answer: 'As it is now.',
       shape: withStatus,
       show: (row) => ({ ...show(ctx, row), status: bridges.status(row.id) }),
@@ -357,7 +357,7 @@ function readDeadLetters(
   return { results: results(), meta: { count, page, pageSize, sortOrder: 'desc' as const } };
 }
 
-/** How many messages are delivered again. @throws PlatformError 400/106 for an invalid time. */
+/** How many messages are delivered again. @throws PlatformError 400/106 for a time that is none. */
 async function replay(ctx: Context, caller: Caller, row: BridgeRow, body: Static<typeof replayBody>): Promise<number> {
   const from = readDate('from', body.from) ?? 0;
   const to = readDate('to', body.to) ?? 0;

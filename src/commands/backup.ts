@@ -21,10 +21,10 @@ export async function backup(args: string[]): Promise<void> {
   const prefix = `${file}.partial-`;
   clearLeftovers(prefix);
   if (existsSync(file)) throw new UsageError(`${file} exists already: a backup overwrites nothing.`);
-  // A server next to it goes first, also for the threads that compress.
+  // A server beside it goes first, also for the threads that compress.
   setPriority(constants.priority.PRIORITY_LOW);
 
-  // Next to the file: the copies take the room of the disk that it is for, and renaming is all that is left to do.
+  // Beside the file: the copies take the room of the disk that it is for, and renaming is all that is left to do.
   const work = `${prefix}${process.pid}`;
   const clear = () => rmSync(work, { recursive: true, force: true });
   for (const signal of signals)

@@ -1,4 +1,4 @@
-/** What the commands share that work on the files of a data directory, also while a server is running. */
+/** What the commands share that work on the files of a data directory, also beside a running server. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -57,7 +57,7 @@ export function demandWhole(dataDir: string): void {
 }
 
 /**
- * Locks the directory for a command that must not run while a server does.
+ * Holds the directory for a command that no server may run beside.
  * @throws UsageError when one does.
  */
 export function holdForCommand(dataDir: string): { release(): void } {

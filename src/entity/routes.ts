@@ -74,7 +74,7 @@ export function verbConfig(
   return { right, errors: [...errors, ...more], sends: [...version, ...ignored, ...alsoSends] };
 }
 
-/** The id in a path; any text, because an invalid one is answered with "not found". */
+/** The id in a path; any text, because one that is none is not found. */
 export const idParams = Type.Object({ id: Type.String() });
 export const etagHeaders = Type.Object({
   etag: Type.Optional(
@@ -125,9 +125,9 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
 ): void {
   const { path, tag, entity, wrapper, plural, create, read, update, list } = kind;
   const shape: TSchema = kind.shape;
-  const [what, whatPlural] = [inWords(wrapper), inWords(plural)];
+  const [what, some] = [inWords(wrapper), inWords(plural)];
   const many = listResponse(plural, shape);
-  const one = (description: string) => entityResponse(wrapper, shape, description);
+  const one = entityResponse(wrapper, shape, `The ${what}.`);
   const config = (verb: Verb) =>
     verbConfig(verb, entity, kind.errors?.[verb], kind.revokes?.includes(verb) ? ['revocation'] : []);
   const tags = [tag];
@@ -137,7 +137,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     path,
     {
       config: config('create'),
-      schema: { tags, summary: `Create ${withArticle(what)}`, body: create.body, response: one('What was made.') },
+      schema: { tags, summary: `Create ${withArticle(what)}`, body: create.body, response: one },
     },
     async (request, reply) => {
       const wire = await create.run(request.caller, request.body as Static<C>);
@@ -154,7 +154,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
         summary: `Read ${withArticle(what)}`,
         params: idParams,
         querystring: read.query,
-        response: one('As it is now.'),
+        response: one,
       },
     },
     async (request, reply) =>
@@ -171,7 +171,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
         params: idParams,
         headers: etagHeaders,
         body: update.body,
-        response: one('With its new version.'),
+        response: one,
       },
     },
     async (request, reply) => {
@@ -191,17 +191,14 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
         summary: `Move ${withArticle(what)} to the trash`,
         params: idParams,
         headers: etagHeaders,
-        response: one('As it is in the trash, with the version that recovers it.'),
+        response: one,
       },
     },
     async (request, reply) => send(reply, await kind.remove(request.caller, request.params.id, readEtag(request))),
   );
   app.get(
     path,
-    {
-      config: config('list'),
-      schema: { tags, summary: `List ${whatPlural}`, querystring: list.query, response: many },
-    },
+    { config: config('list'), schema: { tags, summary: `List ${some}`, querystring: list.query, response: many } },
     async (request, reply) => {
       const ignored = nameIgnored(request, reply, list.query);
       const { results, meta } = await list.run(request.caller, heeded(request.query, list.query) as Static<L>);
@@ -216,7 +213,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
         tags,
         summary: `Read a deleted ${what}`,
         params: idParams,
-        response: one('As it is in the trash, with the version that recovers it.'),
+        response: one,
       },
     },
     async (request, reply) => send(reply, await kind.readTrash(request.caller, request.params.id)),
@@ -225,7 +222,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
     `/trash${path}`,
     {
       config: config('listTrash'),
-      schema: { tags, summary: `List deleted ${whatPlural}`, querystring: trashListSchema, response: many },
+      schema: { tags, summary: `List deleted ${some}`, querystring: trashListSchema, response: many },
     },
     async (request, reply) => {
       const ignored = nameIgnored(request, reply, trashListSchema);
@@ -244,7 +241,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
         summary: `Recover a deleted ${what}`,
         params: idParams,
         headers: etagHeaders,
-        response: one('Live again, with a new version.'),
+        response: one,
       },
     },
     async (request, reply) => send(reply, await kind.recover(request.caller, request.params.id, readEtag(request))),
@@ -253,7 +250,7 @@ export function entityRoutes<C extends TObject, U extends TObject, Q extends TOb
 
 /** `endUserTemplate` is end-user template, `deviceField` device custom field. */
 function inWords(name: string): string {
-  const words = name.replace(/[A-Z]/g, (capital) => ` ${capital.toLowerCase()}`);
+  const words = name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
   return words.replace('end user', 'end-user').replace(' field', ' custom field');
 }
 

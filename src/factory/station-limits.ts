@@ -34,7 +34,7 @@ export async function reserve(tx: Tx, caller: Caller, count: number, clock: Cloc
 }
 
 /**
- * A station makes a serial number of its template once, no matter who has made it before: it sees too little to know. Others may
+ * A station makes a serial number of its template once, whoever has made it before: it sees too little to know. Others may
  * mean it. @throws PlatformError 400/106 naming serialNumber.
  */
 export async function demandNew(

@@ -1,5 +1,5 @@
 /**
- * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it is.
+ * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it stands.
  * Its extensions `x-codes` (error codes by status) and `x-callers` are held by tests, and docs/api.md is made of them.
  */
 import swagger from '@fastify/swagger';
@@ -18,11 +18,10 @@ import {
 import type { App } from './app.js';
 import { type Constant, makeConstant, sendConstant } from './constants.js';
 import { creatingPosts } from './idempotency.js';
-import { nameComponents } from './openapi-components.js';
+import { publish } from './openapi-components.js';
+import { describeOperation } from './operation-descriptions.js';
 import { operationId } from './operation-ids.js';
-
-/** The version of an entity, the names of what had no effect, a token, what is left of a limit. */
-type Sent = 'etag' | 'ignored' | 'token' | 'limits' | 'revocation';
+import { describeCommonHeaders, limitHeaders, responseHeaders, type Sent } from './response-headers.js';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -34,6 +33,8 @@ declare module 'fastify' {
     right?: readonly [Action, EntityKind];
     /** The variable that says how large its body may be, where that is not the one of every body. */
     bodyLimit?: string;
+    /** The bodies that the document shows, by media type, where the route takes bytes. */
+    bodies?: Record<string, TSchema>;
     /** Below which path what a POST has made is read, where that is not its own, and with which status it was answered. */
     made?: { at: string; status: number };
     /** Headers of its answer besides those of every answer in its place. */
@@ -53,7 +54,7 @@ const tags = [
   { name: 'Credentials', description: 'Broker passwords and certificates of devices.' },
   { name: 'Provisioning', description: 'From the factory line to the field.' },
   { name: 'Jobs', description: 'Work on many devices at once: provisioning, and bulk changes.' },
-  { name: 'Association', description: 'Codes with which anyone who holds a device claims it.' },
+  { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
   { name: 'Firmware', description: 'Packages, and their way to devices.' },
   { name: 'Commands', description: 'Work for a device, which waits until it is there.' },
   { name: 'Messages', description: 'What devices have said.' },
@@ -75,13 +76,12 @@ export async function documentation(app: App, { access }: { access: Access }): P
       info: {
         title: 'Slipway',
         version: '1',
-        description:
-          'Device provisioning, management and messages. MQTT is described in docs/mqtt.md. `x-codes` are the error codes of an operation by status, `x-callers` who may call it.',
+        description: `Device provisioning, management and messages. docs/mqtt.md describes MQTT. Times are ISO 8601 in UTC with milliseconds. \`x-codes\` of a response are its error codes, by status in the \`default\` response. \`x-callers\` says who may call an operation.\n\n${describeCommonHeaders(prefix)}`,
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       tags,
       components: {
-        schemas: { Error: errorShape, IdentityError: identityErrorShape },
+        schemas: { Error: { ...errorShape, examples: [errorExample] }, IdentityError: identityErrorShape },
         securitySchemes: {
           bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' },
           basic: {
@@ -105,13 +105,16 @@ export async function documentation(app: App, { access }: { access: Access }): P
         },
       },
       servers: [{ url: '/' }],
+      // That of most operations; the others have their own.
+      security: [{ bearer: [] }, { cookie: [], csrf: [] }],
     },
     transform: ({ schema, url, route }) => describe(access, prefix, schema, url, route),
   });
   await app.register(swaggerUi, {
     routePrefix: '/docs',
-    uiConfig: { validatorUrl: null },
-    // Its own answers would make the document again for everybody who asks.
+    // Collapsed, and without its list of schemas: it is there at once.
+    uiConfig: { validatorUrl: null, docExpansion: 'none', defaultModelsExpandDepth: -1, displayOperationId: true },
+    // Its own answers would make the document anew for everybody who asks.
     uiHooks: {
       onRequest: (request, reply, done) => {
         if (/^\/docs\/(json|yaml)\b/.test(request.url)) reply.redirect('/openapi.json');
@@ -124,9 +127,18 @@ export async function documentation(app: App, { access }: { access: Access }): P
   });
   let document: Constant | undefined;
   app.get('/openapi.json', { schema: { hide: true } }, (_, reply) => {
-    document ??= makeConstant(JSON.stringify(nameComponents(app.swagger())));
+    document ??= makeConstant(JSON.stringify(publish(app.swagger())));
     sendConstant(reply, 'application/json; charset=utf-8', document);
   });
+}
+
+const errorExample = {
+  error: { code: 100, message: 'The item does not exist.', details: [] },
+  requestId: '01932c5e-7a10-7abc-8def-000000000abc',
+};
+
+function contentOf(bodies: Record<string, TSchema>) {
+  return Object.fromEntries(Object.entries(bodies).map(([type, schema]) => [type, { schema }]));
 }
 
 const location = { type: 'string', description: 'Where to go.' };
@@ -143,16 +155,20 @@ function describe(access: Access, prefix: string, schema: FastifySchema, path: s
   };
   // Only topics have slashes in them.
   const url = path.replace('*', ':topic');
+  const id = operationId(place.method, url);
   const failures = failuresOf(place, config.errors ?? []);
-  const sent = sentBy(prefix, place, config.sends ?? []);
+  const about = { creates: place.creates, hasSession: place.knows === 'session' };
+  const sent = responseHeaders(prefix, about, config.sends ?? []);
   const { 200: success, 202: accepted, 302: elsewhere } = schema.response as Record<number, TSchema | undefined>;
   return {
     url,
     schema: {
       ...schema,
-      operationId: operationId(place.method, url),
+      operationId: id,
+      description: schema.description ?? describeOperation(id),
       ...securityOf(place),
       ...parametersOf(place),
+      ...(config.bodies ? { body: { content: contentOf(config.bodies) } } : {}),
       ...(isFlat(schema.body) ? { consumes: ['application/json', 'application/x-www-form-urlencoded'] } : {}),
       response: {
         ...(success && { 200: { ...success, headers: sent } }),
@@ -212,28 +228,23 @@ function codeOf(kind: FailureKind, family: Family): number | string {
 }
 
 function codesByStatus(kinds: readonly FailureKind[], family: Family) {
-  const codes = (ofStatus: FailureKind[]) => [...new Set(ofStatus.map((kind) => codeOf(kind, family)))];
-  return Object.fromEntries(byStatus(kinds).map(([status, ofStatus]) => [status, codes(ofStatus)]));
+  const codes = (some: FailureKind[]) => [...new Set(some.map((kind) => codeOf(kind, family)))];
+  return Object.fromEntries(byStatus(kinds).map(([status, some]) => [status, codes(some)]));
 }
 
-const limits = {
-  'ratelimit-limit': { type: 'integer', description: 'Tries in a window.' },
-  'ratelimit-remaining': { type: 'integer', description: 'Tries that are left.' },
-  'ratelimit-reset': { type: 'integer', description: 'Seconds until the window is over.' },
-};
-const retryAfter = { headers: { 'retry-after': { type: 'integer', description: 'Seconds.' }, ...limits } };
+const retryAfter = { headers: { 'retry-after': { type: 'integer', description: 'Seconds.' }, ...limitHeaders } };
 
 /** The responses of what can go wrong: the codes of a status and what each means here. */
 function errorAnswers(kinds: readonly FailureKind[], family: Family) {
   const content = {
     'application/json': { schema: { $ref: `#/components/schemas/${family ? 'IdentityError' : 'Error'}` } },
   };
-  const describeAll = (ofStatus: FailureKind[]) =>
-    ofStatus.map((kind) => `- \`${codeOf(kind, family)}\` ${failureOf(kind).message}`).join('\n');
+  const describeAll = (some: FailureKind[]) =>
+    some.map((kind) => `- \`${codeOf(kind, family)}\` ${failureOf(kind).message}`).join('\n');
   return Object.fromEntries(
-    byStatus(kinds).map(([status, ofStatus]) => [
+    byStatus(kinds).map(([status, some]) => [
       status,
-      { description: describeAll(ofStatus), ...(ofStatus.includes('tooMany') ? retryAfter : {}), content },
+      { description: describeAll(some), ...(some.includes('tooMany') ? retryAfter : {}), content },
     ]),
   );
 }
@@ -287,34 +298,4 @@ export function isFlat(body: unknown): boolean {
   return (
     properties !== undefined && Object.values(properties).every(({ type }) => type !== 'array' && type !== 'object')
   );
-}
-
-/** The headers of a successful answer. */
-function sentBy(prefix: string, { creates, knows }: Place, sends: readonly Sent[]) {
-  const text = (description: string) => ({ type: 'string', description });
-  return {
-    'x-request-id': text('Names the request, in the log too.'),
-    ...(sends.includes('limits') ? limits : {}),
-    ...(sends.includes('token') ? { [`${prefix}-access-token`]: text('The token.') } : {}),
-    ...(knows === 'session'
-      ? { [`${prefix}-access-token`]: text('A fresh token, once that of the request is a minute old.') }
-      : {}),
-    ...(sends.includes('etag') ? { ETag: text('The version of the entity, quoted.') } : {}),
-    ...(sends.includes('ignored')
-      ? { [`${prefix}-ignored-properties`]: text('Comma-separated: what of the request had no effect, if anything.') }
-      : {}),
-    ...(sends.includes('revocation')
-      ? {
-          [`${prefix}-revocation`]: text(
-            '`connections=N; subscriptions=N`: what ended over MQTT before this answer left.',
-          ),
-        }
-      : {}),
-    ...(creates
-      ? {
-          'idempotent-replayed': text('`true` when this is the first answer again.'),
-          [`${prefix}-idempotency`]: text('`not-kept` when the answer is too long to be sent again.'),
-        }
-      : {}),
-  };
 }

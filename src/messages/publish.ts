@@ -11,6 +11,7 @@ import { errorBody, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { idempotentPosts } from '../http/idempotency.js';
 import { requestRate, requireCaller } from '../identity/sessions/authentication.js';
+import { payloadBody } from './series-bodies.js';
 
 const query = Type.Object({
   qos: Type.Optional(
@@ -61,6 +62,7 @@ function mountPublish(scope: App, ctx: Context, hide: boolean): void {
         errors: ['notFound', 'forbidden', 'unknownReference', 'deleted', 'badCredentials', 'tooLarge', 'tooMany'],
         sends: ['ignored', 'revocation'],
         bodyLimit: sizeLimit,
+        bodies: { '*/*': payloadBody },
       },
       schema: {
         hide,

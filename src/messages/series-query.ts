@@ -109,25 +109,44 @@ export type SeriesQuery = Static<typeof seriesQuery>;
 
 const numberOrNull = Type.Optional(Type.Union([Type.Number(), Type.Null()]));
 const valueShape = {
-  time: Type.Optional(Type.String({ description: 'ISO 8601; of a rollup, when the bucket begins.' })),
+  time: Type.Optional(
+    Type.String({ format: 'date-time', description: 'ISO 8601; of a rollup, when the bucket begins.' }),
+  ),
   category: Type.Optional(Type.String()),
   numericValue: numberOrNull,
   stringValue: Type.Optional(Type.Union([Type.String(), Type.Null()])),
   ...Object.fromEntries(aggregates.map((name) => [name, numberOrNull])),
 };
+const pointExample = { time: '2026-03-01T12:00:00.000Z', category: 'inside', numericValue: 21.5, stringValue: null };
 const nullableText = Type.Union([Type.String(), Type.Null()]);
 
 export const seriesAnswer = Type.Object({
-  meta: Type.Object({
-    timeSpent: Type.Number({ description: 'Milliseconds.' }),
-    start: nullableText,
-    end: nullableText,
-    count: Type.Integer({ description: 'Points of this page, or values of the rollup.' }),
-    pagingToken: Type.Union([Type.String(), Type.Null()], { description: 'Null on the last page, and of a rollup.' }),
-    message: Type.Optional(Type.String({ description: 'Why there is no data, if the channel keeps none.' })),
-    ignored: metaShape.properties.ignored,
-  }),
-  result: Type.Array(Type.Object({ ...valueShape, values: Type.Optional(Type.Array(Type.Object(valueShape))) })),
+  meta: Type.Object(
+    {
+      timeSpent: Type.Number({ description: 'Milliseconds.' }),
+      start: nullableText,
+      end: nullableText,
+      count: Type.Integer({ description: 'Points of this page, or values of the rollup.' }),
+      pagingToken: Type.Union([Type.String(), Type.Null()], { description: 'Null on the last page, and of a rollup.' }),
+      message: Type.Optional(Type.String({ description: 'Why there is no data, if the channel keeps none.' })),
+      ignored: metaShape.properties.ignored,
+    },
+    { title: 'SeriesMeta' },
+  ),
+  result: Type.Array(
+    Type.Object(
+      {
+        ...valueShape,
+        values: Type.Optional(Type.Array(Type.Object(valueShape, { title: 'Point', examples: [pointExample] }))),
+      },
+      {
+        title: 'PointOrGroup',
+        description: 'A point, a value of a rollup, or with groupType their group.',
+        examples: [pointExample],
+      },
+    ),
+    { title: 'Points' },
+  ),
 });
 
 /** A value as it is shown: a point, or an aggregate. */

@@ -9,16 +9,8 @@ import { idempotentPosts } from '../http/idempotency.js';
 import { requireCaller } from '../identity/sessions/authentication.js';
 import { kindOf, type PayloadKind } from './payload-reader.js';
 import { payloadLimit, rejectionShape } from './publish.js';
+import { pointBodies } from './series-bodies.js';
 import { findChannel } from './series-query.js';
-
-/** Text forms are told apart by what they say, as over MQTT; a float is taken from bytes only. */
-const mediaTypes = {
-  'text/csv':
-    'Lines `timestamp,category,numericValue,stringValue`; the timestamp is ISO 8601 or milliseconds, or absent. A first line with these names is no row.',
-  'application/json': 'A number, an object of numbers, texts and booleans by category, or SenML.',
-  'application/senml+json': 'SenML, of RFC 8428 or as `{"e": [...]}`.',
-  'application/octet-stream': 'Any of these, or four bytes: a little-endian float.',
-} as const;
 
 const answer = Type.Object(
   {
@@ -35,7 +27,7 @@ export function seriesWriting(app: App, ctx: Context): void {
   requireCaller(app, ctx);
   idempotentPosts(app, ctx);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser(Object.keys(mediaTypes), { parseAs: 'buffer' }, (_, body, done) => done(null, body));
+  app.addContentTypeParser(Object.keys(pointBodies), { parseAs: 'buffer' }, (_, body, done) => done(null, body));
   app.post(
     '/data/*',
     {
@@ -44,6 +36,7 @@ export function seriesWriting(app: App, ctx: Context): void {
         right: ['publish', 'device'],
         errors: ['notFound', 'forbidden', 'deleted', 'tooLarge', 'tooMany'],
         bodyLimit: payloadLimit(ctx),
+        bodies: pointBodies,
       },
       schema: {
         tags: ['Messages'],
@@ -52,12 +45,7 @@ export function seriesWriting(app: App, ctx: Context): void {
           'The body is a payload as a device publishes it, and it is delivered as one with QoS 1. What holds no points is refused here and delivered to nobody; so is everything for a channel that stores nothing.',
         params: Type.Object({ '*': Type.String({ description: 'The topic, raw or percent-encoded.' }) }),
         body: {
-          content: Object.fromEntries(
-            Object.entries(mediaTypes).map(([type, description]) => [
-              type,
-              { schema: { description, properties: {} } },
-            ]),
-          ),
+          content: Object.fromEntries(Object.keys(pointBodies).map((type) => [type, { schema: { properties: {} } }])),
         },
         response: { 200: answer },
       },

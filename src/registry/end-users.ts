@@ -70,10 +70,8 @@ const createBody = Type.Object({
 const updateBody = Type.Object({ organizationId: Type.String(), ...person, ...fields });
 
 const expandable = ['account', 'end-user-template', 'organization'] as const;
-const expandQuery = {
-  expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })),
-};
-const readQuery = Type.Object(expandQuery);
+const beside = { expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })) };
+const readQuery = Type.Object(beside);
 
 const listing: Listing<'endUsers'> = {
   table: 'endUsers',
@@ -191,10 +189,10 @@ export function endUserRoutes(app: App, ctx: Context): void {
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(ctx, caller, listing, query, state);
     readNames('expand', query.expand, expandable);
-    return { results: rows && showSlices(rows, (current, batch) => prepare(current, batch, query)), meta };
+    return { results: rows && showSlices(rows, (current, some) => prepare(current, some, query)), meta };
   }
 
-  /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
+  /** How rows are shown with what the query asks for beside them, which is read for all of them at once. */
   async function prepare(caller: Caller, rows: Row<'endUsers'>[], query: Static<typeof readQuery>) {
     const expand = readNames('expand', query.expand, expandable);
     const db = registry.query;
@@ -251,7 +249,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
     update: { body: updateBody, run: update },
     remove,
     revokes: ['update', 'remove'],
-    list: { query: listSchema(listing, expandQuery), run: (caller, query) => page(caller, query as ListQuery, 'live') },
+    list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
     readTrash,
     listTrash: (caller, query) => page(caller, query, 'trash'),
     recover: bringBack,

@@ -53,11 +53,11 @@ const firstOrganizations = 3;
 
 const expandable = ['account', 'parent', 'organization-template'] as const;
 const countable = ['devices', 'end-users', 'children'] as const;
-const expandQuery = {
+const beside = {
   expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })),
   count: Type.Optional(Type.String({ description: `Comma-separated: ${countable.join(', ')}` })),
 };
-const readQuery = Type.Object(expandQuery);
+const readQuery = Type.Object(beside);
 
 const listing: Listing<'organizations'> = {
   table: 'organizations',
@@ -187,7 +187,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(ctx, caller, state === 'live' ? listing : trashListing, query, state);
     readBeside(query);
-    return { results: rows && showSlices(rows, (current, batch) => prepare(current, batch, query)), meta };
+    return { results: rows && showSlices(rows, (current, some) => prepare(current, some, query)), meta };
   }
 
   function readBeside(query: Static<typeof readQuery>) {
@@ -197,7 +197,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     };
   }
 
-  /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
+  /** How rows are shown with what the query asks for beside them, which is read for all of them at once. */
   async function prepare(caller: Caller, rows: Row<'organizations'>[], query: Static<typeof readQuery>) {
     const { expand, count } = readBeside(query);
     const db = registry.query;
@@ -267,7 +267,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     update: { body: updateBody, run: update },
     remove,
     revokes: ['update'],
-    list: { query: listSchema(listing, expandQuery), run: (caller, query) => page(caller, query as ListQuery, 'live') },
+    list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
     readTrash,
     listTrash: (caller, query) => page(caller, query, 'trash'),
     recover: bringBack,
@@ -325,7 +325,7 @@ export async function accountOf(db: Db, caller: Caller) {
 }
 
 /**
- * That `id`, with all that is below it, may be below `parent`.
+ * That `id`, with all that is below it, may stand below `parent`.
  * @throws PlatformError 400/102 without a live parent, 400/106 for a cycle, 400/105 when it would be too deep.
  */
 async function demandDepth(tx: Tx, caller: Caller, id: string, parent: string | null): Promise<void> {
@@ -350,7 +350,7 @@ async function heightBelow(tx: Tx, id: string): Promise<number> {
   return rows[0]?.height ?? 0;
 }
 
-/** @throws PlatformError 400 with 104 when something live is in the organization. */
+/** @throws PlatformError 400 with 104 when something live stands in the organization. */
 async function demandEmpty(tx: Tx, id: string): Promise<void> {
   const isEmpty =
     !(await hasChildren(tx, 'organizations', 'parentId', id)) &&

@@ -50,12 +50,12 @@ export function showCommon(row: CommonRow) {
   return shown;
 }
 
-/** Built-in custom fields as properties of a response: null by default. Those of the template are next to them. */
+/** Built-in custom fields as properties of a response: null by default. Those of the template stand beside them. */
 function fieldShapes(kind: FieldKind): TProperties {
   return Object.fromEntries(builtInFields[kind].map(({ name }) => [name, text]));
 }
 
-/** The types of built-in custom fields as schemas; all of them are text. `checkValue` decides. */
+/** The types of built-in custom fields as schemas; all of them are text. `checkValue` has the last word. */
 const fieldSchemas: Partial<Record<Field['type'], object>> = {
   countryCode: { maxLength: 2 },
   datetime: { maxLength: 40, description: 'An ISO 8601 date.' },
@@ -95,13 +95,13 @@ const channelProperties = {
   flags: flagsShape,
   streamBridgeDelivery: Type.Integer({ minimum: 0, maximum: 2 }),
   serviceTopic: Type.Boolean(),
-  persistenceType: Type.String({ description: '`simple` or `timeSeries`' }),
+  persistenceType: oneOf<string>(['simple', 'timeSeries']),
 };
 
 const templateProperties = {
   ...commonShape,
   name: Type.String(),
-  default: Type.String({ description: 'The text `true` or `false`.' }),
+  default: oneOf<string>(['true', 'false'], { description: 'A text, not a boolean.' }),
 };
 
 const payloadShape = oneOf(payloadForms, { description: 'The form of payloads.' });
@@ -151,7 +151,7 @@ export function showDeviceTemplate({ access, fields }: ShowContext, row: Row<'de
 export const channelTemplateShape = Type.Object({
   ...commonShape,
   entityId: Id,
-  entityType: Type.String(),
+  entityType: oneOf<string>(['deviceTemplate']),
   name: Type.String(),
   ...channelProperties,
   retentionDays: Nullable(
@@ -227,7 +227,7 @@ export const deviceShape = Type.Object({
   deviceTemplateId: Id,
   organizationId: id,
   serialNumber: Type.String(),
-  provisioningState: Type.String({ description: '`defined`, `activated`, `associated` or `reserved`' }),
+  provisioningState: oneOf<string>(['defined', 'activated', 'associated', 'reserved']),
   firmwareVersion: text,
   latitude: text,
   longitude: text,

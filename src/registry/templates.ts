@@ -205,7 +205,7 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     const { rows, meta } = await list(ctx, caller, listing, query, state);
     const sortBy = query.sortBy ?? (state === 'live' ? listing.defaultSort : 'deleted');
     readCounts(query.count);
-    const results = rows && showSlices(rows, (current, batch) => prepare(current, batch, query.count));
+    const results = rows && showSlices(rows, (current, some) => prepare(current, some, query.count));
     return { results, meta: meta && { ...meta, sortBy } };
   }
 

@@ -69,7 +69,7 @@ async function speaker(more: object = {}) {
 const statusOf = async ({ id }: Json) => (await service.ok('GET', `/api/v1/bridges/${id}`)).bridge.status;
 const lettersOf = async ({ id }: Json) =>
   (await service.ok('GET', `/api/v1/bridges/${id}/dead-letters?pageSize=100`)).deadLetters;
-/** Polls the state on disk, because no event reports it. */
+/** What nobody announces: the state on disk. */
 async function until(isTrue: () => Promise<boolean> | boolean): Promise<void> {
   while (!(await isTrue())) await nextTurn();
 }
@@ -126,7 +126,7 @@ t.test('each message arrives with its names, signed as the documentation checks 
 });
 
 t.test(
-  'what is accepted on a channel of level 1 or 2 is sent, no matter who says it and with any QoS; nothing else is',
+  'what is accepted on a channel of level 1 or 2 is sent, whoever says it and with any QoS; nothing else is',
   async (t) => {
     const { receiver } = await bridged(t);
     const { id, client, say, secret } = await speaker();
@@ -405,7 +405,7 @@ t.test(
   },
 );
 
-t.test('a message that is too much for a batch goes in smaller ones; a late answer counts as no answer', async (t) => {
+t.test('a message that is too much for a batch goes in smaller ones; no answer in time is none', async (t) => {
   const { receiver, bridge } = await bridged(t);
   receiver.behave = () => 'never';
   const { say, id } = await speaker();

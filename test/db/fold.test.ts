@@ -14,7 +14,7 @@ t.test('every letter is the same in either case, and however it is composed', (t
   t.end();
 });
 
-t.test('no character depends on its neighbours', (t) => {
+t.test('no letter depends on its neighbours', (t) => {
   t.ok(fold('ΟΔΟΣΑ').includes(fold('οδος')), 'a sigma at the end is a sigma');
   t.equal(fold('Straße'), fold('STRASSE'));
   t.equal(fold('ÄÖé'), fold('a\u0308o\u0308E\u0301'));

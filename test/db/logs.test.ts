@@ -212,7 +212,7 @@ t.test('the thread that reads closes with the store', async (t) => {
   await t.rejects(texts(store, 'one'), { message: /closed/ });
 });
 
-t.test('a reading thread that cannot open its files fails the calls to it, and is closed all the same', async (t) => {
+t.test('a reading thread that cannot open its files fails whoever asks it, and is closed all the same', async (t) => {
   const reader = new MessageReader(join(t.testdir(), 'nothing here'));
   const search = { ...question({}), from: 0, to: 1, severities: [] };
   const asked = reader.ask('searchLogs', search);

@@ -137,7 +137,7 @@ t.test('another template or organization looks like none', async (t) => {
 });
 
 t.test(
-  'it makes a serial number of its template once, no matter who has made that, and not twice at once either',
+  'it makes a serial number of its template once, whoever has made that, and not twice at once either',
   async (t) => {
     const [first, second] = [await station(), await station()];
     const taken = {
@@ -331,7 +331,7 @@ t.test('explain says of it what HTTP does', async (t) => {
   t.strictSame(await explain('create', { type: 'device', id: null }), [false, 'outside the reach']);
 });
 
-t.test('a station has no MQTT connections, so none end with it', async (t) => {
+t.test('its connections are none, so nothing of MQTT ends with it', async (t) => {
   const { id, jwt } = await station();
   const { device } = (await make(jwt)).body;
   const named = { entityId: device.id, entityType: 'device' };

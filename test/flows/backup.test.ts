@@ -153,7 +153,7 @@ t.test('what the disk refuses is told in a sentence', async (t) => {
   t.match(stderr, /^It could not be done \(ENOTDIR\): .*\n$/);
 });
 
-t.test('a restore replaces data only with --force, and never while a server runs', async (t) => {
+t.test('a restore takes the place of data only when it is told to, and never beside a server', async (t) => {
   const before = contents(target);
   const refused = await slipway(target, 'restore', file);
   t.equal(refused.code, 2);
@@ -244,7 +244,7 @@ t.test('after an upgrade, rollback puts back what was there for the version that
   t.same(
     lost.prepare('SELECT "name" FROM "accounts"').pluck().all(),
     ['New'],
-    'what was written since is kept next to it',
+    'what was written since is kept beside it',
   );
   lost.close();
 

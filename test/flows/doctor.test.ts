@@ -1,4 +1,4 @@
-/** `slipway doctor`: each trouble is found by itself, while a server is running too. */
+/** `slipway doctor`: each trouble is found by itself, beside a running server too. */
 import { chmodSync, mkdirSync, openSync, readdirSync, utimesSync, writeFileSync, writeSync } from 'node:fs';
 import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, createServer } from 'node:net';

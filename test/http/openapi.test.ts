@@ -1,6 +1,8 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import formats from 'ajv-formats';
 import t from 'tap';
-import { resolveComponents } from '../../src/http/openapi-components.js';
+import { nameComponents, resolveComponents, withoutRepetitions } from '../../src/http/openapi-components.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
 /**
@@ -76,13 +78,15 @@ const spec = `
 const families = { devices: 'device', 'end-users': 'endUser', organizations: 'organization' };
 
 let service: Service;
-/** As it is sent, with named components, and with every reference resolved. */
+/** As it is sent, and as the routes make it. */
 let published: Json;
+let made: Json;
 let document: Json;
 t.before(async () => {
   service = await startService(t);
   published = await service.ok('GET', '/openapi.json', { token: null });
-  document = resolveComponents(published);
+  made = JSON.parse(JSON.stringify(service.server.app.swagger()));
+  document = resolveComponents(made);
 });
 
 const operations = () =>
@@ -97,8 +101,85 @@ t.test('the OpenAPI document is valid', async (t) => {
 });
 
 t.test('its components lose nothing of what the routes say', async (t) => {
-  const made = JSON.parse(JSON.stringify(service.server.app.swagger()));
-  t.strictSame(document, resolveComponents(made));
+  const short = withoutRepetitions(made);
+  t.strictSame(comparable(nameComponents(short)), comparable(short));
+  t.strictSame(comparable(published), comparable(short), 'examples are all that is added');
+  const { paths } = comparable(published);
+  const lost: string[] = [];
+  for (const { method, path, operationId, ...operation } of operations()) {
+    const { default: general, ...own } = paths[path][method.toLowerCase()].responses;
+    for (const [status, codes] of Object.entries<Json>(operation['x-codes'])) {
+      const { description } = operation.responses[status];
+      const lines: string[] = description.split('\n').map((line: string) => line.replace(/^- /, `- ${status} `));
+      const isKept = own[status]
+        ? own[status].description === description && String(own[status]['x-codes']) === String(codes)
+        : String(general['x-codes'][status]) === String(codes) &&
+          lines.every((line) => general.description.includes(line));
+      if (!isKept) lost.push(`${operationId} ${status}`);
+    }
+  }
+  t.strictSame(lost, [], 'each status has its codes and their sentences');
+});
+
+/** With components in their places, the parameters of a path at its operations, and without examples. */
+function comparable(document: object): Json {
+  const resolved: Json = structuredClone(resolveComponents(document));
+  for (const { parameters: shared = [], ...path } of Object.values<Json>(resolved.paths))
+    for (const operation of Object.values<Json>(path))
+      operation.parameters = [...(operation.parameters ?? []), ...shared].sort((a, b) => a.name.localeCompare(b.name));
+  for (const path of Object.values<Json>(resolved.paths)) delete path.parameters;
+  return JSON.parse(JSON.stringify(resolved), (key, value) =>
+    key === 'example' || key === 'examples' ? undefined : value,
+  );
+}
+
+t.test('every operation has a description and an example, and the schemas accept the examples', async (t) => {
+  const ajv = (formats as unknown as (ajv: Ajv2020) => Ajv2020)(new Ajv2020({ strict: false }));
+  const { components, paths } = published;
+  const partOf = (part: Json): Json =>
+    part?.$ref
+      ? part.$ref
+          .split('/')
+          .slice(1)
+          .reduce((inner: Json, name: string) => inner[name], published)
+      : part;
+  const hasExample = (part: Json): boolean => {
+    const schema = partOf(part);
+    const { properties = {}, anyOf = [], allOf = [], items, examples } = schema ?? {};
+    const parts = [...Object.values(properties), ...anyOf, ...allOf, ...(items ? [items] : [])];
+    return examples !== undefined || parts.some(hasExample);
+  };
+  for (const { parameters: shared = [], ...path } of Object.values<Json>(paths))
+    for (const { operationId, description, parameters = [], requestBody, responses } of Object.values<Json>(path)) {
+      t.ok(description, `${operationId}: description`);
+      const succeeded = Object.entries(responses).filter(([status]) => Number(status) < 400);
+      const media = [requestBody, ...succeeded.map(([, one]) => partOf(one))].flatMap((one) =>
+        Object.values<Json>(one?.content ?? {}),
+      );
+      const isShown = media.some(({ example, schema }) => example !== undefined || hasExample(schema));
+      const asked = [...shared, ...parameters].map(partOf);
+      t.ok(isShown || asked.some(({ example }) => example !== undefined), `${operationId}: example`);
+    }
+  for (const [name, schema] of Object.entries<Json>(components.schemas))
+    for (const [n, part] of (schema.allOf ?? [schema]).entries()) {
+      const place = schema.allOf ? `${name}/allOf/${n}` : name;
+      const accepts = ajv.compile({ $ref: `#/components/schemas/${place}`, components });
+      for (const example of part.examples ?? [])
+        t.ok(accepts(example), `${place}: ${ajv.errorsText(accepts.errors)} in ${JSON.stringify(example)}`);
+    }
+  for (const parameter of Object.values<Json>(components.parameters))
+    if (parameter.example !== undefined)
+      t.ok(ajv.validate({ ...parameter.schema, components }, parameter.example), parameter.name);
+});
+
+t.test('states are enums, bodies of points have their forms, and the document stays small', async (t) => {
+  const { Device, CreateChannelTemplateBody, JsonPoints, SenmlRecord, Points } = published.components.schemas;
+  t.strictSame(Device.allOf[1].properties.provisioningState.enum, ['defined', 'activated', 'associated', 'reserved']);
+  t.strictSame(CreateChannelTemplateBody.properties.persistenceType.enum, ['simple', 'timeSeries']);
+  t.equal(JsonPoints.anyOf.length, 3);
+  t.ok(SenmlRecord.properties.bt && Points.items);
+  const { size } = new Blob([JSON.stringify(published)]);
+  t.ok(size < 350 * 1024, `${size} bytes`);
 });
 
 t.test('clients get types and functions with the names that people use', async (t) => {
@@ -257,10 +338,12 @@ t.test('built-in custom fields take what the document says, and no more', async 
   }
 });
 
-t.test('readable pages are at /docs and need no network', async (t) => {
+t.test('readable pages stand at /docs and need no network', async (t) => {
   const page = await service.http('GET', '/docs/', { token: null });
   t.equal(page.status, 200);
   t.match(page.headers.get('content-type'), /text\/html/);
+  const settings = await service.http('GET', '/docs/static/swagger-initializer.js', { token: null });
+  t.match(settings.text, /"docExpansion":\s*"none"/, 'collapsed');
   t.notMatch(page.text, /(src|href)="https?:/);
   const script = /src="([^"]*swagger-ui-bundle[^"]*)"/.exec(page.text)?.[1] ?? '';
   t.equal(

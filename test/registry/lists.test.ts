@@ -136,7 +136,7 @@ function checkKept(): void {
   }
 }
 
-// U+FFFD is not a character of the index, so that the counts of texts with it, and of the empty one, are kept at once.
+// U+FFFD is no letter of the index, so that the counts of texts with it, and of the empty one, are kept at once.
 const letters = ['a', 'A', 'b', 'B', 'é', 'É', 'e\u0301', 'Σ', 'σ', 'ς', 'ß', 'ẞ', 'k', 'K', '\uFFFD', '😀'];
 const signs = ['%', '_', '\\', '"', '1', '.', '-', '*', "'"];
 const text = (minLength: number, maxLength: number) =>
@@ -176,7 +176,7 @@ t.test('whatever devices go through, what is counted and indexed is what they ar
     fc.array(step, { minLength: 10, maxLength: 60, size: 'max' }),
     fc.array(fc.tuple(question, fc.constantFrom(...sorts), fc.boolean()), { minLength: 8, maxLength: 8 }),
     async (steps, questions) => {
-      // Enough is enough; fast-check itself would let a life that has begun go on next to the next test.
+      // Enough is enough; fast-check itself would let a life that has begun go on beside the next test.
       if (performance.now() > deadline) return;
       const admin = { emailAddress: 'a@example.com', password: 'a password to share' };
       const { accountId } = await createAccount(service.server.ctx, {

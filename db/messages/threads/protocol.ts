@@ -52,7 +52,7 @@ export interface Batch {
 /** Whose rows are to be removed: a purged device's points and log, or a purged channel's points on every device. */
 export type Purged = { deviceId: string } | { channelTemplateId: string };
 
-/** What has expired: points of a channel on every device, log entries of an account; `before` in milliseconds. */
+/** What has had its time: points of a channel on every device, log entries of an account; `before` in milliseconds. */
 export type Expired = { before: number } & ({ channelTemplateId: string } | { logsOf: string });
 
 /** How much may stay: of the file in use, and of one account; an `accountBytes` of 0 is no maximum. */

@@ -15,7 +15,7 @@ export function lookAtConfiguration(config: Config, { hasAccount }: { hasAccount
     ],
     [
       isOpen && config.metricsToken === undefined,
-      `SLIPWAY_METRICS_TOKEN is not set: anyone who reaches the HTTP port at ${host} reads /metrics.`,
+      `SLIPWAY_METRICS_TOKEN is not set: whoever reaches the HTTP port at ${host} reads /metrics.`,
     ],
     [
       publicUrl?.startsWith('http:') === true && !isLoopback(new URL(publicUrl).hostname),

@@ -24,7 +24,7 @@ export interface Call {
 }
 
 export interface ClientOptions extends ClientConfig {
-  /** PEM of who signed the server's certificate, next to the usual ones. */
+  /** PEM of who signed the server's certificate, beside the usual ones. */
   ca: string | undefined;
   /** How long one call is tried again, in milliseconds. */
   retryFor: number;

@@ -1,6 +1,6 @@
 /**
  * What a directory of units knows of itself: an append-only file of JSON lines, each on disk before what it announces is
- * done. Anyone who is killed at any moment goes on where it is. It holds no secrets.
+ * done. Whoever is killed at any moment goes on where it stands. It holds no secrets.
  */
 import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -126,7 +126,7 @@ export class Journal {
   }
 
   async close(): Promise<void> {
-    // Anyone who appended has heard of what went wrong.
+    // Whoever appended has heard of what went wrong.
     await this.#writing.catch(() => {});
     await this.handle.close();
     this.release();

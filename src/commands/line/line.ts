@@ -105,7 +105,7 @@ export function isOfAnother({ caller }: Client, chunk: Chunk): boolean {
   return chunk.caller !== undefined && chunk.caller !== caller.id;
 }
 
-/** Results are for the caller that began a chunk alone; who sees all devices can give its units new secrets. */
+/** Results are for whoever began a chunk alone; who sees all devices can give its units new secrets. */
 export function ofAnother(what: string, option: string): Error {
   const sentence = `${what} begun with another token. Run it again with that one; where it is gone`;
   return refused(`${sentence}, with ${option}the token of an admin or a back-end: its units get new secrets.`);
@@ -158,11 +158,11 @@ export async function deliver(line: Line, chunk: ChunkState, units: Unit[], fail
     if (sheet !== undefined && named.length > 0)
       await writeFiles(line.journal.directory, [await sheetOf(sheet, named)]);
     for (let from = 0; from < named.length; from += unitsAtOnce) {
-      const batch = named.slice(from, from + unitsAtOnce);
+      const some = named.slice(from, from + unitsAtOnce);
       const files: File[] = [];
-      for (const { file, unit } of batch) files.push(await flashOf(line, file, unit));
-      await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, batch))]);
-      line.written?.(batch.length);
+      for (const { file, unit } of some) files.push(await flashOf(line, file, unit));
+      await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, some))]);
+      line.written?.(some.length);
     }
   } catch (error) {
     if (error instanceof UsageError || error instanceof Ending) throw error;

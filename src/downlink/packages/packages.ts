@@ -126,8 +126,8 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
     access.demand(caller, state === 'live' ? 'read' : 'delete', 'firmwarePackage');
     access.demandAccount(caller, query.accountId);
     const { rows, meta } = await list(ctx, caller, listing, query, state);
-    const prepare = async (_: Caller, batch: FirmwarePackage[]) => {
-      const ids = batch.map(({ id }) => id);
+    const prepare = async (_: Caller, some: FirmwarePackage[]) => {
+      const ids = some.map(({ id }) => id);
       const files = await filesOf(registry.query, ids);
       return (row: FirmwarePackage) => showPackage(row, files.get(row.id) ?? []);
     };

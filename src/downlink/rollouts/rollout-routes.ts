@@ -120,8 +120,8 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
       const { rows, meta } = await list(ctx, request.caller, listing, query);
       const results =
         rows &&
-        showSlices(rows, async (_, batch) => {
-          const ids = batch.map(({ id }) => id);
+        showSlices(rows, async (_, some) => {
+          const ids = some.map(({ id }) => id);
           const [counts, targets] = [await countsOf(registry.query, ids), await targetCounts(registry.query, ids)];
           return (row) => showRollout(row, counts.get(row.id), targets.get(row.id) ?? 0);
         });

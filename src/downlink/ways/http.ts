@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { ProvenCaller } from '../../broker-ports.js';
 import type { Context } from '../../context.js';
+import { oneOf } from '../../entity/listing.js';
 import { nameIgnored } from '../../entity/routes.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
@@ -11,7 +12,7 @@ import { requireCaller } from '../../identity/sessions/authentication.js';
 import { provenCaller, takePasswords } from '../../messages/publish.js';
 import { fileShape } from '../packages/files.js';
 import { reportBody } from '../rollouts/reports.js';
-import type { Delivery } from '../rollouts/rollout.js';
+import { type Delivery, deliveryStates } from '../rollouts/rollout.js';
 import { readRange } from './ranges.js';
 
 const tags = ['Firmware'];
@@ -29,7 +30,7 @@ const offerShape = Type.Object(
   { description: 'The update that the device may have; without `files` there is none.' },
 );
 const reported = Type.Object(
-  { firmware: Type.Object({ state: Type.String(), firmwareVersion: Type.String() }) },
+  { firmware: Type.Object({ state: oneOf<string>(deliveryStates), firmwareVersion: Type.String() }) },
   { description: 'It is on disk.' },
 );
 const fileQuery = Type.Object({

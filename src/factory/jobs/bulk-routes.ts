@@ -78,7 +78,7 @@ export function bulkRoutes(app: App, ctx: Context): void {
       return reply.status(202).send({ job: showJob(job) });
     },
   );
-  // It is next to what is undone, and with all jobs.
+  // It stands beside what is undone, and with all jobs.
   for (const path of ['/devices/jobs', jobsPath])
     app.post(
       `${path}/:id/undo`,
@@ -149,19 +149,17 @@ async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<t
   }
 }
 
-/** The rows of devices; the serial number is for anyone who reads them, and of the account's own devices alone. */
+/** The rows of devices; the serial number is for whoever reads them, and of the account's own devices alone. */
 async function rowsOf({ registry }: Context, accountId: string, ids: readonly string[]): Promise<string[]> {
   const rows: string[] = [];
   for (let from = 0; from < ids.length; from += atOnce) {
-    const batch = ids.slice(from, from + atOnce);
+    const some = ids.slice(from, from + atOnce);
     const devices = registry.query
       .selectFrom('devices')
       .select(['id', 'serialNumber'])
       .where('accountId', '=', accountId);
-    const serials = new Map(
-      (await devices.where('id', 'in', batch).execute()).map((one) => [one.id, one.serialNumber]),
-    );
-    for (const id of batch) rows.push(JSON.stringify({ values: { id, serialNumber: serials.get(id) } }));
+    const serials = new Map((await devices.where('id', 'in', some).execute()).map((one) => [one.id, one.serialNumber]));
+    for (const id of some) rows.push(JSON.stringify({ values: { id, serialNumber: serials.get(id) } }));
     await nextTurn();
   }
   return rows;
@@ -170,7 +168,7 @@ async function rowsOf({ registry }: Context, accountId: string, ids: readonly st
 /** @throws PlatformError 403/21; 400/104 for what cannot be undone, now or any more. */
 async function undoJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
   const action = undoes[job.action];
-  if (!action) throw cannotUndo('What it has made, and secrets that are gone, cannot be restored.');
+  if (!action) throw cannotUndo('What it has made, and secrets that are gone, cannot be brought back.');
   demandRights(ctx, caller, action);
   if (job.dryRun === 1) throw cannotUndo('A dry run has changed nothing.');
   if (isOpen(job)) throw cannotUndo('The job has not finished; cancel it first.');
@@ -196,7 +194,7 @@ async function undoJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
 async function doneRows({ registry }: Context, job: Job): Promise<string[]> {
   const rows: string[] = [];
   for (let after = 0; ; ) {
-    const batch = await registry.query
+    const some = await registry.query
       .selectFrom('jobRows')
       .select(['row', 'input', 'before'])
       .where('jobId', '=', job.id)
@@ -205,12 +203,12 @@ async function doneRows({ registry }: Context, job: Job): Promise<string[]> {
       .orderBy('row')
       .limit(atOnce)
       .execute();
-    for (const { input, before } of batch) {
+    for (const { input, before } of some) {
       const { values } = JSON.parse(input) as StoredRow;
       rows.push(JSON.stringify({ values: { ...values, before: JSON.parse(before ?? '{}') as Before } }));
     }
-    after = batch.at(-1)?.row ?? after;
-    if (batch.length < atOnce) return rows;
+    after = some.at(-1)?.row ?? after;
+    if (some.length < atOnce) return rows;
     await nextTurn();
   }
 }

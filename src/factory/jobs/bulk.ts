@@ -42,7 +42,7 @@ interface Target {
   before?: Before;
 }
 
-/** What an undo restores: where it was moved from and to, or when it was put into the trash. */
+/** What an undo brings back: where it was moved from and to, or when it was put into the trash. */
 export interface Before {
   from?: string | null;
   to?: string | null;
@@ -171,7 +171,7 @@ function kept(before: Before): Partial<Outcome> {
   return { before: JSON.stringify(before) };
 }
 
-/** Does one step for each row, in one transaction, and reports all of them after it; a dry run leaves nothing of it. */
+/** Does one step for each row, in one transaction, and tells of all of them after it; a dry run leaves nothing of it. */
 function each({ job }: Run, step: (tx: Tx, caller: Caller, target: Target) => Promise<Step>): Work {
   return async (_caller, rows): Promise<Prepared> => {
     const steps: Step[] = [];

@@ -77,7 +77,7 @@ export function isMaker(caller: Caller, { createdById, createdByKind }: Job): bo
 }
 
 /**
- * Who works: the caller that made the job, with the rights that are left.
+ * Who works: whoever made the job, with the rights that are left.
  * @throws PlatformError 403/21 when they do not suffice any more.
  */
 export function workerOf({ access }: { access: Access }, job: Job): Caller {

@@ -322,12 +322,12 @@ async function listRows({ registry }: Context, job: Job, { state, page = 1, page
   // A row may be long: everybody else has a turn between some and the next.
   const slices = new Slices();
   for (let from = 0; from < rows.length; from += rowsAtOnce) {
-    const batch = rows.slice(from, from + rowsAtOnce).map(({ row }) => row);
+    const some = rows.slice(from, from + rowsAtOnce).map(({ row }) => row);
     const read = registry.query
       .selectFrom('jobRows')
       .select(['row', 'state', 'input', 'deviceId', 'errors'])
       .where('jobId', '=', job.id)
-      .where('row', 'in', batch)
+      .where('row', 'in', some)
       .orderBy('row');
     for (const row of await read.execute()) results.push(showRow(row, isOver));
     await slices.step();

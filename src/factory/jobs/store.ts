@@ -84,11 +84,11 @@ export async function makeJob(
     });
     let row = 0;
     for (const inputs of portions(wanted.rows, isLong ? storedAtOnce.byThread : storedAtOnce.here)) {
-      const batch = inputs.map((input) => {
+      const some = inputs.map((input) => {
         row += 1;
         return newRow(job.id, row, input);
       });
-      const store = (tx: Tx) => insertMany(tx, 'jobRows', batch);
+      const store = (tx: Tx) => insertMany(tx, 'jobRows', some);
       await (isLong ? registry.longTransaction(store) : registry.transaction(store));
       await nextTurn();
     }

@@ -7,7 +7,7 @@ import { maxBytes } from './rows.js';
 const maxPerCaller = 2 * maxBytes;
 const maxPerAccount = 4 * maxBytes;
 const maxTotal = 8 * maxBytes;
-/** Bytes that a body counts at least: a row is larger in memory than in a body. */
+/** Bytes that a body counts at least: a row is dearer in memory than in a body. */
 const minBytes = 256 * 1024;
 /** Seconds after which it is worth trying again. */
 const retryAfter = 5;

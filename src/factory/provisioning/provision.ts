@@ -69,7 +69,7 @@ export class Places {
   }
 
   /**
-   * A station finds only its own. @throws PlatformError 400/102 naming `path`; 400/106 for a name that
+   * To a station all but its own look like none. @throws PlatformError 400/102 naming `path`; 400/106 for a name that
    * several have.
    */
   async find(caller: Caller, table: 'deviceTemplates' | 'organizations', path: string, text: string): Promise<string> {
@@ -227,7 +227,7 @@ async function organizationOf(caller: Caller, places: Places, { name, value }: {
 function readColumn(values: Record<string, unknown>, names: readonly [string, string]) {
   const given = names.filter((name) => values[name] !== undefined);
   const [name, second] = given;
-  if (second !== undefined) throw invalid(second, `is next to ${name}`);
+  if (second !== undefined) throw invalid(second, `stands beside ${name}`);
   return name === undefined ? undefined : { name, value: values[name] };
 }
 

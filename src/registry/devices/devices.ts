@@ -37,10 +37,8 @@ const createBody = Type.Object({
 const updateBody = Type.Object({ ...stateShape.properties, organizationId });
 
 const expandable = ['account', 'device-template', 'organization'] as const;
-const expandQuery = {
-  expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })),
-};
-const readQuery = Type.Object(expandQuery);
+const beside = { expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })) };
+const readQuery = Type.Object(beside);
 
 export function deviceRoutes(app: App, ctx: Context): void {
   const { registry, clock, access } = ctx;
@@ -99,7 +97,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
       throw invalid('serialNumber', 'is required: a station finds its devices by their whole serial number');
     const { rows, meta } = await list(ctx, caller, deviceListing, query, state);
     readExpand(caller, query);
-    return { results: rows && showSlices(rows, (current, batch) => prepare(current, batch, query)), meta };
+    return { results: rows && showSlices(rows, (current, some) => prepare(current, some, query)), meta };
   }
 
   function readExpand(caller: Caller, query: Static<typeof readQuery>) {
@@ -109,7 +107,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
     return expand;
   }
 
-  /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
+  /** How rows are shown with what the query asks for beside them, which is read for all of them at once. */
   async function prepare(
     caller: Caller,
     rows: Row<'devices'>[],
@@ -162,7 +160,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
     remove,
     revokes: ['update', 'remove'],
     list: {
-      query: listSchema(deviceListing, expandQuery),
+      query: listSchema(deviceListing, beside),
       run: (caller, query) => page(caller, query as ListQuery, 'live'),
     },
     readTrash,
