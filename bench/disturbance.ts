@@ -1,119 +1,119 @@
-/** What honest clients feel of those who do harm: from publish to receive, and the memory of the service. */
+/** What an honest customer feels while another account, or a stranger, does its worst; and what memory that takes. */
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Packet } from 'mqtt-packet';
-import { disturb, disturbances } from './disturber.js';
-import { type Equipped, equip } from './equip.js';
-import { at, described, type Row } from './figures.js';
-import { type Link, openLink, publishBytes } from './link.js';
-import type { ServingService } from './processes.js';
+import { logIn } from './api.js';
+import { attack, attacks } from './attacker.js';
+import { at, type Row } from './figures.js';
+import { prepareRivals, type Rivals } from './rivals.js';
 import type { Bench } from './sizes.js';
+import { lost, type Seen, startWatching } from './watcher.js';
 
-const pairs = 20;
-/** Milliseconds between two messages of one publisher. */
-const beat = 50;
-/** Milliseconds for what a disturbance leaves behind. */
-const afterwards = 2000;
-/** Milliseconds, p99, while disturbed. */
+/** Milliseconds, p99, of every use of the victim; megabytes of the process. */
 const figure = 100;
+const memoryFigure = 400;
+/** Milliseconds of warming up, and of looking on before the attack and while it goes on, in parts of `Size.duration`. */
+const parts = { warm: 0.3, alone: 0.6, attacked: 1.2 };
 
-export async function measureDisturbance({ size, directory, serve }: Bench): Promise<Row[]> {
+export async function measureDisturbance({ size, directory, serve, only }: Bench): Promise<Row[]> {
   const seeded = await directory(1000);
-  const [villain, ...honest] = await equip(seeded, pairs + 1);
-  if (!villain) throw new Error('no device');
-  const service = await serve(seeded);
-  const { id, secret } = villain;
-  const means = {
-    port: service.mqttPort,
-    id,
-    secret,
-    topic: villain.topic('chat'),
-    stored: villain.topic('temperature'),
-  };
-  const talk = await startTalk(service, honest);
-  await during(service, talk, size.duration);
-  console.log(
-    `${pairs} publishers and ${pairs} subscribers, QoS 1, ${Math.round((1000 / beat) * pairs)} msg/s together`,
-  );
-  console.log('publish → receive, and memory before, at most and after (it moves by some 30 MB with garbage)\n');
-  let slowest = 0;
-  for (const kind of ['alone', ...disturbances]) {
-    const before = service.rss();
-    const disturbing = kind === 'alone' ? undefined : disturb(kind, means);
-    const { times, most } = await during(service, talk, size.duration);
-    await disturbing?.stop();
-    await sleep(afterwards);
-    talk.take();
-    if (disturbing) slowest = Math.max(slowest, at(times, 0.99));
-    console.log(`  ${kind.padEnd(50)} ${described(times)}  ${before} → ${most} → ${service.rss()} MB`);
+  const rivals = await prepareRivals(seeded);
+  const rows: Row[] = [];
+  const names = Object.keys(attacks).filter((name) => only.length === 0 || only.includes(name));
+  for (const name of names) {
+    const { shows, env } = attacks[name] ?? { shows: '' };
+    console.log(`\n${name}: ${shows}`);
+    const copy = mkdtempSync(join(tmpdir(), 'slipway-bench-disturbance-'));
+    try {
+      cpSync(seeded, copy, { recursive: true });
+      const service = await serve(copy, env);
+      rows.push(...rowsOf(shows, await measure(name, rivals, service, size.duration)));
+    } catch (error) {
+      // The other attacks are measured all the same.
+      console.error(error);
+      rows.push({
+        what: `Others during ${shows}: failed`,
+        ours: Number.NaN,
+        unit: 'ms',
+        figure: { below: 0 },
+      });
+    } finally {
+      rmSync(copy, { recursive: true, force: true });
+    }
   }
-  await talk.stop();
+  return rows;
+}
+
+interface Measured {
+  alone: Seen;
+  attacked: Seen;
+  /** Megabytes at the highest, and after the attack. */
+  peak: number;
+}
+
+async function measure(
+  name: string,
+  { victim, attacker }: Rivals,
+  service: Awaited<ReturnType<Bench['serve']>>,
+  duration: number,
+): Promise<Measured> {
+  const ports = { httpPort: Number(new URL(service.url).port), mqttPort: service.mqttPort };
+  const [mine, theirs] = [
+    await logIn(service, victim.accountId, victim.admin),
+    await logIn(service, attacker.accountId, attacker.admin),
+  ];
+  const plain = (devices: Rivals['victim']['devices']) => devices.map(({ id, secret, root }) => ({ id, secret, root }));
+  const { accountId } = victim;
+  const watcher = startWatching({ ...ports, accountId, token: mine.token, devices: plain(victim.devices) });
+  await sleep(duration * parts.warm);
+  await watcher.take();
+  await sleep(duration * parts.alone);
+  const alone = await watcher.take();
+  const { series, deviceTemplateId, organizationId } = attacker;
+  const { stop } = await attack(name, {
+    ...ports,
+    ...{ series, deviceTemplateId, organizationId },
+    accountId: attacker.accountId,
+    admin: attacker.admin,
+    token: theirs.token,
+    devices: plain(attacker.devices),
+  });
+  const cpuBefore = service.cpu();
+  await sleep(duration * parts.attacked);
+  const attacked = await watcher.take();
+  const cpu = ((service.cpu() - cpuBefore) / duration / parts.attacked) * 1000;
+  const peak = service.peak();
+  await stop();
+  await watcher.stop();
+  for (const kind of Object.keys(alone)) {
+    const column = (seen: Seen, share: number) =>
+      at(seen[kind] ?? [], share)
+        .toFixed(1)
+        .padStart(8);
+    const refused = (attacked[kind] ?? []).filter((time) => time === lost).length;
+    console.log(
+      `  ${kind.padEnd(18)} p99 alone ${column(alone, 0.99)}   attacked: p50 ${column(attacked, 0.5)}  p99 ${column(attacked, 0.99)}  most ${column(attacked, 1)} ms` +
+        `  (${attacked[kind]?.length ?? 0})${refused > 0 ? `  ${refused} FAILED` : ''}`,
+    );
+  }
+  console.log(`  memory at its highest ${peak} MB; ${cpu.toFixed(2)} cores`);
   await service.stop();
+  return { alone, attacked, peak };
+}
+
+/** The use of the victim that suffered most, with the same use alone; and the memory. */
+function rowsOf(shows: string, { alone, attacked, peak }: Measured): Row[] {
+  const p99 = (seen: Seen, kind: string) => at(seen[kind] ?? [], 0.99);
+  const [slowest = ''] = Object.keys(attacked).sort((a, b) => p99(attacked, b) - p99(attacked, a));
   return [
     {
-      what: 'Publish → receive beside those who do harm, slowest p99',
-      ours: slowest,
+      what: `${slowest} of another account, p99, during ${shows}`,
+      ours: p99(attacked, slowest),
       unit: 'ms',
+      peer: { name: 'alone', value: p99(alone, slowest) },
       figure: { below: figure },
     },
+    { what: 'Memory at its highest meanwhile', ours: peak, unit: 'MB', figure: { below: memoryFigure } },
   ];
-}
-
-interface Talk {
-  /** Milliseconds that each message took since the last call. */
-  take(): number[];
-  stop(): Promise<void>;
-}
-
-/** One device each for a publisher and its subscriber; each message says when it was sent. */
-async function startTalk({ mqttPort: port }: ServingService, devices: Equipped[]): Promise<Talk> {
-  let times: number[] = [];
-  const hear = (packet: Packet, link: Link) => {
-    if (packet.cmd !== 'publish') return;
-    times.push(performance.now() - Number(packet.payload.toString()));
-    link.send({ cmd: 'puback', messageId: packet.messageId ?? 0 });
-  };
-  const publishers: Link[] = [];
-  const subscribers: Link[] = [];
-  for (const { id, secret, topic } of devices) {
-    const login = { username: id, password: secret };
-    const subscriber = await openLink({ port }, { ...login, clientId: 'subscriber' }, hear);
-    subscriber.send({ cmd: 'subscribe', messageId: 1, subscriptions: [{ topic: topic('chat'), qos: 1 }] } as Packet);
-    subscribers.push(subscriber);
-    publishers.push(await openLink({ port }, { ...login, clientId: 'publisher' }));
-  }
-  let n = 0;
-  // They take turns, so that no two speak in the same moment.
-  const timer = setInterval(() => {
-    n += 1;
-    const which = n % devices.length;
-    const topic = devices[which]?.topic('chat') ?? '';
-    const messageId = (n % 65_535) + 1;
-    publishers[which]?.send(publishBytes(topic, String(performance.now()), { qos: 1, messageId }));
-  }, beat / devices.length);
-  return {
-    take: () => {
-      const taken = times;
-      times = [];
-      return taken;
-    },
-    stop: async () => {
-      clearInterval(timer);
-      for (const { socket } of [...publishers, ...subscribers]) socket.destroy();
-    },
-  };
-}
-
-async function during(
-  service: ServingService,
-  talk: Talk,
-  duration: number,
-): Promise<{ times: number[]; most: number }> {
-  talk.take();
-  let most = 0;
-  const until = performance.now() + duration;
-  while (performance.now() < until) {
-    most = Math.max(most, service.rss());
-    await sleep(100);
-  }
-  return { times: talk.take(), most };
 }

@@ -1,5 +1,6 @@
 /** Gives devices of a seeded registry what they need to speak: secrets, and channels on their templates. */
 import { join } from 'node:path';
+import type Database from 'better-sqlite3';
 import { openSqlite } from '../db/sqlite/dialect.js';
 import { makeSecret, Secrets } from '../src/identity/secrets/secrets.js';
 import { newId } from '../src/ids.js';
@@ -16,24 +17,29 @@ export interface Equipped {
 /** Equips the first `count` devices of `directory`, where no service may run: `temperature` is stored, `chat` is not. */
 export async function equip(directory: string, count: number): Promise<Equipped[]> {
   const file = openSqlite(join(directory, 'registry.db'));
-  const secrets = new Secrets();
   const accountId = file.prepare('SELECT "id" FROM "accounts" LIMIT 1').pluck().get() as string;
   const ids = file.prepare('SELECT "id" FROM "devices" LIMIT ?').pluck().all(count) as string[];
+  file.transaction(() => {
+    for (const row of file.prepare(`SELECT * FROM "channelTemplates" WHERE "name" = '_log'`).all() as object[]) {
+      const add = (more: object) => insertRow(file, 'channelTemplates', { ...row, id: newId(accountId), ...more });
+      add({ name: 'temperature', persistenceType: 'timeSeries' });
+      add({ name: 'chat', persistenceType: 'simple' });
+    }
+  })();
+  file.close();
+  return giveSecrets(directory, accountId, ids);
+}
+
+/** Gives devices of an account secrets, in place of those that they have. */
+export async function giveSecrets(directory: string, accountId: string, ids: readonly string[]): Promise<Equipped[]> {
+  const secrets = new Secrets();
   const made = ids.map((id) => ({ id, secret: makeSecret() }));
   const hashes = await Promise.all(made.map(({ secret }) => secrets.hash(secret)));
   const stamp = { created: now(), createdById: 'bench', lastModified: now(), lastModifiedById: 'bench', version: 1 };
-  const insert = (table: string, row: object) => {
-    const names = Object.keys(row);
-    const columns = names.map((name) => `"${name}"`);
-    file.prepare(`INSERT OR REPLACE INTO "${table}" (${columns}) VALUES (${names.map((name) => `@${name}`)})`).run(row);
-  };
+  const file = openSqlite(join(directory, 'registry.db'));
   file.transaction(() => {
-    for (const row of file.prepare(`SELECT * FROM "channelTemplates" WHERE "name" = '_log'`).all() as object[]) {
-      insert('channelTemplates', { ...row, id: newId(accountId), name: 'temperature', persistenceType: 'timeSeries' });
-      insert('channelTemplates', { ...row, id: newId(accountId), name: 'chat', persistenceType: 'simple' });
-    }
     for (const [at, { id }] of made.entries())
-      insert('credentials', {
+      insertRow(file, 'credentials', {
         ...stamp,
         id: newId(accountId),
         accountId,
@@ -48,6 +54,13 @@ export async function equip(directory: string, count: number): Promise<Equipped[
     const root = `slipway/v1/${accountId}/d/${device.id}`;
     return { ...device, accountId, root, topic: (channel) => `${root}/${channel}` };
   });
+}
+
+/** Writes a row as it is, in place of the one with its key. */
+export function insertRow(file: Database.Database, table: string, row: object): void {
+  const names = Object.keys(row);
+  const columns = names.map((name) => `"${name}"`);
+  file.prepare(`INSERT OR REPLACE INTO "${table}" (${columns}) VALUES (${names.map((name) => `@${name}`)})`).run(row);
 }
 
 function now(): string {

@@ -75,6 +75,7 @@ ${listed(others).join('\n')}
   --json FILE   the results with machine, load and versions
   --devices N   instead of the usual number of devices or units
   --points N    instead of the usual number of points
+  --only PART   of disturbance, the named attack alone; can be given several times
   --data-dir D  a directory with a seeded registry, which is used as it is
 The row "lost over 50 × kill -9" is npm run test:crash -- --rounds 50.
 `;
@@ -85,6 +86,7 @@ const options = {
   devices: { type: 'string' },
   points: { type: 'string' },
   'data-dir': { type: 'string' },
+  only: { type: 'string', multiple: true },
   help: { type: 'boolean' },
 } as const;
 
@@ -121,7 +123,7 @@ async function run(): Promise<void> {
       console.log(`\n── ${name}: ${scenarios[name]?.shows}; others use ${load} of ${results.machine.cores} cores\n`);
       const from = performance.now();
       const directory = given === undefined ? (count: number) => directories.lend(count) : async () => given;
-      const measured = await scenarios[name]?.run({ size, directory, ...started }).then(
+      const measured = await scenarios[name]?.run({ size, directory, only: values.only ?? [], ...started }).then(
         (rows) => ({ rows }),
         (error) => {
           console.error(error);

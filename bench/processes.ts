@@ -19,6 +19,8 @@ export interface Serving {
   mqttPort: number;
   /** Megabytes that the process holds of memory now. */
   rss(): number;
+  /** Megabytes that it has held at most. */
+  peak(): number;
   /** Seconds of CPU time that it has taken so far: a busy machine changes it less than any other time. */
   cpu(): number;
   /** Ends it with SIGTERM. */
@@ -110,9 +112,11 @@ async function serveMosquitto(devices: readonly Equipped[]): Promise<Serving | u
 }
 
 function start(args: string[], env: Record<string, string>): ChildProcess {
+  // For profiles: BENCH_NODE_OPTIONS="--cpu-prof --cpu-prof-dir=profiles".
+  const { PATH, BENCH_NODE_OPTIONS: options } = process.env;
   return spawn(process.execPath, args, {
     cwd: fileURLToPath(root),
-    env: { PATH: process.env.PATH, ...env },
+    env: { PATH, ...(options && { NODE_OPTIONS: options }), ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
 }
@@ -122,12 +126,14 @@ async function printedPort(child: ChildProcess): Promise<number> {
 }
 
 function serving(child: ChildProcess, mqttPort: number): Serving {
+  const megabytes = (line: string) => {
+    const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
+    return Math.round(Number(new RegExp(`${line}:\\s+(\\d+)`).exec(status)?.[1]) / 1024);
+  };
   return {
     mqttPort,
-    rss: () => {
-      const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
-      return Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024);
-    },
+    rss: () => megabytes('VmRSS'),
+    peak: () => megabytes('VmHWM'),
     cpu: () => {
       const [, fields = ''] = readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ');
       const [user, system] = fields.split(' ').slice(11, 13).map(Number) as [number, number];

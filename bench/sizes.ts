@@ -50,6 +50,8 @@ export const quick: Size = {
 /** What a scenario leaves running is ended after it. */
 export interface Bench extends Processes {
   size: Size;
+  /** Names of parts of a scenario that are to run alone; none for all. */
+  only: readonly string[];
   /** A directory with so many devices in its registry (none: with nothing in it), which goes when the scenario ends. */
   directory(devices: number): Promise<string>;
 }

@@ -7,6 +7,7 @@ import { finishReplacement } from '../db/files/incoming.js';
 import { openToOthers } from '../db/files/modes.js';
 import { MessageStore } from '../db/messages/store.js';
 import { lockDirectory, Registry } from '../db/registry/index.js';
+import { Slices } from '../db/sqlite/slices.js';
 import { Access } from './access.js';
 import { Audit } from './audit/index.js';
 import { Bridges } from './bridges/index.js';
@@ -72,6 +73,8 @@ export interface Context {
   labels: LabelDrawer;
   /** Pieces of long lists and exports: one is made at a time. */
   reads: FairQueue;
+  /** Long lists and exports that are being sent: each holds memory until its reader has taken it. */
+  longAnswers: FairQueue;
   bridges: Bridges;
   access: Access;
   fields: Fields;
@@ -184,7 +187,8 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       keeping,
       payloads,
       labels,
-      reads: new FairQueue(1, { quantum: ordinaryRead, most: maxReads }),
+      reads: new FairQueue(1, { quantum: ordinaryRead, most: maxReads, slices: new Slices() }),
+      longAnswers: new FairQueue(Number.POSITIVE_INFINITY, { perAccount: config.limits.longAnswers }),
       bridges,
       access,
       fields,

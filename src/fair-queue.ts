@@ -1,4 +1,5 @@
 /** The one queue in front of everything that accounts share: accounts take turns, then the callers within an account. */
+import type { Slices } from '../db/sqlite/slices.js';
 import { PlatformError } from './errors.js';
 
 /** Who waits. Callers of one account share that account's part; for strangers both are their address. */
@@ -135,6 +136,13 @@ export interface Turn {
   readonly othersWait: boolean;
 }
 
+export interface QueueOptions {
+  quantum?: number;
+  most?: { ofCaller: number; ofAccount: number };
+  perAccount?: number;
+  slices?: Slices;
+}
+
 /** Runs work of which only a part may run at once; the rest waits in fair lanes. */
 export class FairQueue {
   readonly #limit: number;
@@ -142,14 +150,16 @@ export class FairQueue {
   readonly #most: typeof maxWaiting;
   readonly #perAccount: number;
   readonly #ofAccount = new Map<string, number>();
+  readonly #slices: Slices | undefined;
   #running = 0;
 
   /**
    * At most `limit` pieces of work run at once, `perAccount` of one account. `most` may wait before more are refused.
-   * `quantum` is the cost of an ordinary piece.
+   * `quantum` is the cost of an ordinary piece. `slices` is for work on the event loop: between two pieces others go first.
    */
-  constructor(limit: number, { quantum = 1, most = maxWaiting, perAccount = limit } = {}) {
+  constructor(limit: number, { quantum = 1, most = maxWaiting, perAccount = limit, slices }: QueueOptions = {}) {
     this.#limit = limit;
+    this.#slices = slices;
     this.#perAccount = perAccount;
     this.#lanes = new FairLanes(quantum);
     this.#most = most;
@@ -175,10 +185,9 @@ export class FairQueue {
     work: (turn: Turn) => Promise<R>,
     place: 'last' | 'first' = 'last',
   ): Promise<R> {
-    const { accountId } = lane;
-    if (this.#running >= this.#limit || !this.#mayRun(accountId)) await this.#wait(lane, cost, place);
-    else this.#begun(accountId);
+    const leave = await this.enter(lane, cost, place);
     const lanes = this.#lanes;
+    this.#slices?.begin();
     try {
       return await work({
         charge: (more) => lanes.charge(lane, more),
@@ -187,8 +196,17 @@ export class FairQueue {
         },
       });
     } finally {
-      this.#ended(accountId);
+      if (this.#slices) void this.#slices.step().then(leave);
+      else leave();
     }
+  }
+
+  /** As run, for work that ends elsewhere: the answer, to be called once, ends it. */
+  async enter(lane: Lane, cost: number, place: 'last' | 'first' = 'last'): Promise<() => void> {
+    const { accountId } = lane;
+    if (this.#running >= this.#limit || !this.#mayRun(accountId)) await this.#wait(lane, cost, place);
+    else this.#begun(accountId);
+    return () => this.#ended(accountId);
   }
 
   #wait(lane: Lane, cost: number, place: 'last' | 'first'): Promise<void> {

@@ -292,6 +292,18 @@ export const limits = [
     counted: false,
   }),
   row({
+    name: 'longAnswers',
+    variable: 'SLIPWAY_LONG_ANSWERS_PER_ACCOUNT',
+    default: 32,
+    min: 1,
+    max: 10_000,
+    off: false,
+    unit: 'items',
+    per: 'account',
+    about: 'long lists and exports that are sent at the same time; more wait for their turn',
+    counted: false,
+  }),
+  row({
     name: 'loginFailuresPerIdentity',
     variable: 'SLIPWAY_LOGIN_FAILURES_PER_IDENTITY',
     default: 10,

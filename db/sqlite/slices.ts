@@ -8,24 +8,61 @@ const idleTurn = 0.3;
 const othersShare = 6;
 const busy = 0.5;
 
-/** Long work on the event loop, cut into slices: everybody else goes before it. */
+/** Work that has used its slice, in the order in which it goes on: one in each turn of the event loop. */
+const waiting: Array<() => void> = [];
+/** Milliseconds of slices since others had their share. */
+let spent = 0;
+let isPassing = false;
+
+/**
+ * Long work on the event loop, cut into slices: everybody else goes before it. All work that is cut this way shares one
+ * place: much of it at once does not hold the event loop longer, and does not take a larger part of it.
+ */
 export class Slices {
-  #since = performance.now();
+  /** When the slice began; undefined in the turns of the event loop in which nothing has been done yet. */
+  #since: number | undefined;
+
+  /** To be called before the first step, when that can be long. What is waited for in other turns does not count. */
+  begin(): void {
+    if (this.#since !== undefined) return;
+    this.#since = performance.now();
+    setImmediate(() => {
+      this.#since = undefined;
+    });
+  }
 
   /** To be called after each step, which is to be short. Returns at once while the slice lasts. */
   async step(): Promise<void> {
+    this.begin();
+    const taken = performance.now() - (this.#since ?? 0);
+    if (taken < sliceTime) return;
+    spent += taken;
+    const turn = new Promise<void>((resolve) => waiting.push(resolve));
+    if (!isPassing) void passOn();
+    await turn;
+    this.begin();
+  }
+}
+
+/** Lets those who wait go on, one after the other, when everybody else has had a share. */
+async function passOn(): Promise<void> {
+  isPassing = true;
+  while (waiting.length > 0) {
     const ended = performance.now();
-    const spent = ended - this.#since;
-    if (spent < sliceTime) return;
+    const taken = spent;
+    spent = 0;
     await nextTurn();
     if (performance.now() - ended > idleTurn) {
       const then = performance.eventLoopUtilization();
       do await pause(1);
       while (
-        performance.now() - ended < othersShare * spent &&
+        performance.now() - ended < othersShare * taken &&
         performance.eventLoopUtilization(then).utilization > busy
       );
     }
-    this.#since = performance.now();
+    waiting.shift()?.();
+    // It works until it gives way again, or ends: that is not the others' share.
+    await nextTurn();
   }
+  isPassing = false;
 }

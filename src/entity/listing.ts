@@ -7,6 +7,7 @@ import type { EntityTable, Row } from '../../db/registry/records.js';
 import { contains, countContaining, seldomRows, type TextColumn } from '../../db/registry/text.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
+import { laneOf } from '../fair-queue.js';
 import { type ListServices, oneSlice, type RowPlace, type RowSlice, readSlices } from './row-slices.js';
 import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';
 
@@ -136,7 +137,9 @@ export async function list<T extends EntityTable>(
     (await countRows(await narrow(db, caller, listing, query, state)));
   demandPage(page, pageSize, count);
   const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize, whole: pageSize <= readWhole };
-  const found = results ? await findRows(db, caller, listing, query, state, wanted, count) : undefined;
+  const find = () => findRows(db, caller, listing, query, state, wanted, count);
+  const inTurn = () => services.reads.run(laneOf(caller), pageSize / placesOfRow, find);
+  const found = results ? await (wanted.whole ? find() : inTurn()) : undefined;
   const rows = wanted.whole
     ? found && oneSlice(caller, found as unknown as Row<T>[])
     : found && readSlices(services, caller, listing.table, state, found as RowPlace[]);
@@ -158,6 +161,8 @@ export async function idsOf<T extends EntityTable>(
 
 /** Up to this page size rows are read at once; of longer pages their places first. */
 const readWhole = 10;
+/** Places of rows whose finding takes as long as reading and showing one. */
+const placesOfRow = 20;
 
 interface Wanted {
   sort: string;

@@ -22,6 +22,8 @@ export type ListServices = {
   sessions: Sessions;
   /** What is read and shown of long pages takes turns here. */
   reads: FairQueue;
+  /** Long answers that are being sent. */
+  longAnswers: FairQueue;
 };
 
 /** Where a row of a page is found, and how many bytes its field values have. */
@@ -40,7 +42,8 @@ export interface RowSlice<T extends EntityTable> {
 
 /**
  * The rows at `places`, in that order. Rows that have gone meanwhile, or out of the caller's reach, are left out.
- * @throws PlatformError 401/31 when the caller has lost its session or its role since it began.
+ * @throws PlatformError 401/31 when the caller has lost its session or its role since it began; 429 when too many long
+ * answers wait.
  */
 export async function* readSlices<T extends EntityTable>(
   services: ListServices,
@@ -49,14 +52,20 @@ export async function* readSlices<T extends EntityTable>(
   state: 'live' | 'trash',
   places: readonly RowPlace[],
 ): AsyncGenerator<RowSlice<T>> {
-  for (let from = 0; from < places.length; ) {
-    const ids = nextIds(places, from);
-    const current = from === 0 ? caller : currentCaller(services, caller);
-    if (current?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
-    from += ids.length;
-    const inTurn = <R>(work: () => Promise<R>) => services.reads.run(laneOf(caller), ids.length, work);
-    const rows = await inTurn(() => readRows(services, current, table, state, ids));
-    yield { caller: current, rows, inTurn };
+  const isLong = nextIds(places, 0).length < places.length;
+  const leave = isLong ? await services.longAnswers.enter(laneOf(caller), 1) : undefined;
+  try {
+    for (let from = 0; from < places.length; ) {
+      const ids = nextIds(places, from);
+      const current = from === 0 && !isLong ? caller : currentCaller(services, caller);
+      if (current?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
+      from += ids.length;
+      const inTurn = <R>(work: () => Promise<R>) => services.reads.run(laneOf(caller), ids.length, work);
+      const rows = await inTurn(() => readRows(services, current, table, state, ids));
+      yield { caller: current, rows, inTurn };
+    }
+  } finally {
+    leave?.();
   }
 }
 
@@ -75,6 +84,7 @@ export async function* showSlices<T extends EntityTable, W>(
     // All of a slice in one turn: whoever takes the rows may be slow, and must not keep the turn.
     const shown: W[] = [];
     await inTurn(async () => {
+      turns.begin();
       const show = await prepare(caller, rows);
       for (const row of rows) {
         shown.push(show(row));

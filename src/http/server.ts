@@ -32,6 +32,7 @@ import { bulkRoutes } from '../factory/jobs/bulk-routes.js';
 import { jobRoutes } from '../factory/jobs/routes.js';
 import { provisioningRoutes } from '../factory/provisioning/routes.js';
 import { verificationRoutes } from '../factory/verification.js';
+import { laneOf, strangerLane } from '../fair-queue.js';
 import { applicationRoutes } from '../identity/applications.js';
 import { emailAddressRoutes, emailConfirmationRoutes } from '../identity/email-address.js';
 import { identityProviderRoutes } from '../identity/federation/providers.js';
@@ -80,6 +81,7 @@ import { healthRoutes } from './health.js';
 import { idempotentPosts } from './idempotency.js';
 import { methodsByUrl } from './methods.js';
 import { documentation, isFlat } from './openapi.js';
+import { paceRequests } from './pacing.js';
 import { pageRoutes } from './pages.js';
 import { enforceRights } from './rights.js';
 import { securityHeaders } from './security-headers.js';
@@ -88,6 +90,10 @@ import { detailsOf, type Fault, isJson, jsonFault } from './validation.js';
 
 /** Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often. */
 const timing = { headersTimeout: 10_000, connectionsCheckingInterval: 1000 };
+
+/** Characters of a JSON body that is read without waiting for a turn, and bytes that take as long as a row of a list. */
+const shortBody = 32_768;
+const bytesOfRow = 4096;
 
 /** Builds the server with every route; the caller listens and closes. */
 export async function buildHttp(ctx: Context): Promise<App> {
@@ -123,6 +129,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     ...(config.tls ? { https: { cert: config.tls.chain, key: config.tls.key, ...timing } } : { http: timing }),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
 
+  paceRequests(app);
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
   app.setChildLoggerFactory((logger) => logger);
   app.addHook('onRequest', (request, _, done) => onBehalfOf({ requestId: request.id }, done));
@@ -142,7 +149,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     traffic.refusals.invalid += 1;
     answerTooSlow(request, reply);
   });
-  strictBodies(app);
+  strictBodies(app, ctx);
   app.setErrorHandler((error, request, reply) => {
     noteRefusal(ctx, error, request);
     fail(error, request, reply);
@@ -307,7 +314,7 @@ function quieter(level: string): string {
 const form = Symbol('form');
 
 /** Bodies are taken as they are; what comes in a URL or a form is text and is read as what the schema wants. */
-function strictBodies(app: App): void {
+function strictBodies(app: App, { reads }: Pick<Context, 'reads'>): void {
   // The schemas are our own: compiling the schema of schemas to check them would take longer than all of them.
   const trusted = { meta: false, validateSchema: false } as const;
   const shared = {
@@ -337,8 +344,15 @@ function strictBodies(app: App): void {
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
     // Clients send the header with calls that have no body, such as recover.
     if (body === '') return done(null, undefined);
-    if (isNestedDeeply(body)) return done(invalid('body', unstorable), undefined);
-    parse(request, body, (error, value) => (error ? done(unreadable(body), undefined) : accept(value, done)));
+    const read = () => {
+      if (isNestedDeeply(body)) return done(invalid('body', unstorable), undefined);
+      parse(request, body, (error, value) => (error ? done(unreadable(body), undefined) : accept(value, done)));
+    };
+    if (body.length <= shortBody) return read();
+    // It takes milliseconds: accounts take turns. Only callers may send so much.
+    const lane = request.caller ? laneOf(request.caller) : strangerLane(request.address);
+    reads.run(lane, body.length / bytesOfRow, async () => read()).catch((error) => done(error, undefined));
+    return undefined;
   });
   app.addContentTypeParser<string>('application/x-www-form-urlencoded', { parseAs: 'string' }, (_, body, done) => {
     if (/^\s*[{[]/.test(body)) return done(jsonAsForm(), undefined);

@@ -4,9 +4,9 @@
  */
 import { Readable } from 'node:stream';
 import type { Cursor, Point, Range } from '../../db/messages/store.js';
-import { Slices } from '../../db/sqlite/slices.js';
 import type { Caller } from '../access.js';
 import type { Config } from '../config.js';
+import { laneOf } from '../fair-queue.js';
 import { spreadsheetCell } from '../spreadsheets.js';
 import { parseTopic } from '../topics.js';
 import { isoDates } from './iso-dates.js';
@@ -81,7 +81,15 @@ export function exportSeries(
   const { from, to } = readRange(query, services.clock.now());
 
   async function* pieces(): AsyncGenerator<string> {
-    const slices = new Slices();
+    const leave = await services.longAnswers.enter(laneOf(caller), 1);
+    try {
+      yield* sent();
+    } finally {
+      leave();
+    }
+  }
+
+  async function* sent(): AsyncGenerator<string> {
     const line = form.lines(query);
     if (form.head) yield form.head;
     for (let after: Cursor | undefined; key; ) {
@@ -104,7 +112,6 @@ export function exportSeries(
       if (piece) yield piece;
       after = points.at(-1);
       if (points.length === 0) return;
-      await slices.step();
       demandStill(services, caller, topic);
     }
   }

@@ -159,6 +159,7 @@ export interface SeriesAnswer {
 
 export type Services = {
   reads: FairQueue;
+  longAnswers: FairQueue;
   config: Config;
   access: Access;
   messages: MessageStore;

@@ -29,6 +29,7 @@ export function metricsRoutes(
     | 'health'
     | 'jobs'
     | 'labels'
+    | 'longAnswers'
     | 'keeping'
     | 'payloads'
     | 'reads'
@@ -68,6 +69,7 @@ function queueMetrics(
     broker,
     jobs,
     labels,
+    longAnswers,
     messages,
     passwords,
     payloads,
@@ -76,7 +78,16 @@ function queueMetrics(
     secrets,
   }: Pick<
     Context,
-    'broker' | 'jobs' | 'labels' | 'messages' | 'passwords' | 'payloads' | 'reads' | 'registry' | 'secrets'
+    | 'broker'
+    | 'jobs'
+    | 'labels'
+    | 'longAnswers'
+    | 'messages'
+    | 'passwords'
+    | 'payloads'
+    | 'reads'
+    | 'registry'
+    | 'secrets'
   >,
 ): void {
   gauge(registry, 'slipway_jobs_running', 'Jobs at work.', () => jobs.running);
@@ -93,6 +104,7 @@ function queueMetrics(
       payload_reading: payloads.waiting,
       label_drawing: labels.waiting,
       large_reads: reads.waiting,
+      long_answers: longAnswers.waiting,
     };
     return Object.entries(depths).map(([queue, depth]) => [{ queue }, depth]);
   });

@@ -89,6 +89,7 @@ for (const kind of ['admin', 'end-user'] as const)
     const { reader, sender } = await open(path(1000), token);
     t.teardown(() => reader.destroy());
     let before = -1;
+    while (sender.bytesWritten === 0) await othersAreServed(1);
     for (; before !== sender.bytesWritten; await othersAreServed(20)) before = sender.bytesWritten;
     t.ok(sender.bytesWritten > 64 * 1024, 'it has begun');
     t.ok(sender.bytesWritten < devices * 60_000 * 0.75, `${sender.bytesWritten} bytes of ${devices * 100_000} made`);
@@ -151,6 +152,7 @@ t.test('a batch of long pages holds one piece of one of them at a time', async (
   reader.write(`POST /api/v1/batch HTTP/1.1\r\nHost: x\r\n${head}\r\n\r\n${body}`);
   const [sender] = await accepted;
   let before = -1;
+  while (sender.bytesWritten === 0) await othersAreServed(1);
   for (; before !== sender.bytesWritten; await othersAreServed(20)) before = sender.bytesWritten;
   t.ok(sender.bytesWritten > 0 && sender.bytesWritten < devices * 60_000, `${sender.bytesWritten} bytes made`);
   t.ok(sender.writableLength < 4 * 1024 * 1024, `${sender.writableLength} bytes are held`);

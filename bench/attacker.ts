@@ -1,0 +1,24 @@
+/** A thread with clients of one account, or of none, that harm others as far as limits let them, until the thread is ended. */
+import { fileURLToPath } from 'node:url';
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+import type { Attack, Means } from './attack-tools.js';
+import { httpAttacks } from './attacks-http.js';
+import { mqttAttacks } from './attacks-mqtt.js';
+
+export const attacks: Readonly<Record<string, Attack>> = { ...httpAttacks, ...mqttAttacks };
+
+/** Begins an attack. @returns when it is under way; `stop` ends its thread and with it its connections. */
+export async function attack(name: string, means: Means): Promise<{ stop(): Promise<unknown> }> {
+  const worker = new Worker(fileURLToPath(import.meta.url), { workerData: { name, means } });
+  await new Promise<void>((resolve, reject) => {
+    worker.once('message', () => resolve());
+    worker.once('error', reject);
+  });
+  worker.on('error', (error) => console.error(name, error));
+  return { stop: () => worker.terminate() };
+}
+
+if (!isMainThread && parentPort && 'name' in workerData) {
+  const { name, means } = workerData as { name: string; means: Means };
+  await attacks[name]?.run(means, () => parentPort?.postMessage('begun'));
+}

@@ -1,0 +1,44 @@
+/** Many requests at once: they begin a few milliseconds at a time, and addresses take turns. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import Fastify from 'fastify';
+import t from 'tap';
+import type { App } from '../../src/http/app.js';
+import { paceRequests } from '../../src/http/pacing.js';
+
+t.test('a burst of requests of one address neither holds the event loop nor goes before another address', async (t) => {
+  const app = Fastify() as unknown as App;
+  app.decorateRequest('address', {
+    getter() {
+      return this.ip;
+    },
+  });
+  paceRequests(app);
+  const served: string[] = [];
+  let [most, inThisTurn] = [0, 0];
+  app.get('/', async ({ ip }) => {
+    const until = performance.now() + 2;
+    while (performance.now() < until);
+    served.push(ip);
+    inThisTurn += 1;
+    return 'served';
+  });
+  await app.ready();
+  let isOver = false;
+  const counting = (async () => {
+    while (!isOver) {
+      inThisTurn = 0;
+      await nextTurn();
+      most = Math.max(most, inThisTurn);
+    }
+  })();
+  const ask = (remoteAddress: string) => app.inject({ url: '/', remoteAddress });
+  const burst = Array.from({ length: 100 }, () => ask('192.0.2.1'));
+  const answers = await Promise.all([...burst, ask('192.0.2.2')]);
+  isOver = true;
+  await counting;
+  t.ok(answers.every(({ statusCode }) => statusCode === 200));
+  t.equal(served.length, 101);
+  t.ok(served.indexOf('192.0.2.2') <= 5, `${served.indexOf('192.0.2.2')} of a burst of 100 were served first`);
+  t.ok(most <= 3, `${most} requests of 2 ms were served in one turn of the event loop`);
+  await app.close();
+});
