@@ -4,6 +4,7 @@ import { measureBackup } from './backup.js';
 import { measureBridges } from './bridges.js';
 import { Directories } from './directories.js';
 import { measureDisturbance } from './disturbance.js';
+import { measureDownloads } from './downloads.js';
 import { measureCreates, measureReads } from './entities.js';
 import { measureFan } from './fan.js';
 import { measureGrowth } from './growth.js';
@@ -50,6 +51,7 @@ const figures: Record<string, Listed> = {
 const others: Record<string, Listed> = {
   backup: { shows: 'what publishers feel of a backup beside them', run: measureBackup },
   disturbance: { shows: 'what honest clients feel of those who do harm', run: measureDisturbance },
+  downloads: { shows: 'what others feel of 200 firmware downloads at once', run: measureDownloads },
   bridges: { shows: 'what bridges cost publishers, at each level', run: measureBridges },
   keeping: { shows: 'ingest while the cap on bytes is reached, against ingest without', run: measureKeeping },
   logins: { shows: 'what logins cost others, and what their time tells', run: measureLogins },

@@ -166,7 +166,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     closers.push(() => commands.stop());
     const downlink = new DownlinkMessages({ access, firmwareEngine, commands, log }, () => ctx.broker);
     const control = new ControlMessages(
-      { access, registry, firmware, firmwareEngine, downloads, progress, log },
+      { access, registry, firmwareEngine, downloads, progress, log },
       () => ctx.broker,
     );
     closers.push(() => control.close());

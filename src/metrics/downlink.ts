@@ -11,6 +11,18 @@ interface Services {
 
 export function downlinkMetrics(registry: Registry, { registry: entities, downloads }: Services): void {
   gauge(registry, 'slipway_firmware_downloads', 'Downloads that hold a place.', () => downloads.places.taken);
+  gauge(
+    registry,
+    'slipway_firmware_downloads_waiting',
+    'Downloads without a place, whose readers do not read.',
+    () => downloads.waiting,
+  );
+  counter(
+    registry,
+    'slipway_firmware_downloads_ended_total',
+    'Downloads that were ended because their readers did not read.',
+    () => downloads.ended,
+  );
   counter(
     registry,
     'slipway_firmware_downloads_refused_total',

@@ -1,92 +1,101 @@
-/** Two hundred downloads at once: what they cost in memory; slow readers, and places that run out. */
+/** Downloads share places and the disk: slow readers, accounts that compete, and downloads that nobody reads. */
 import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { get } from 'node:http';
-import t from 'tap';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { createServer, get, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { FirmwareFiles } from '../../db/files/firmware.js';
+import type { Delivery } from '../../src/downlink/rollouts/rollout.js';
+import { Downloads } from '../../src/downlink/ways/downloads.js';
+import { Places } from '../../src/downlink/ways/places.js';
 import { temporaryDirectory } from '../support/directory.js';
-import { launch } from '../support/process.js';
-import { adminEmail, adminPassword, type Json, startService } from '../support/service.js';
-import { type Device, devices, offerTo, publish, rollOut, rolloutUntil } from './fleet.js';
+import { startService } from '../support/service.js';
+import { type Device, devices, offerTo, publish, rollOut, rolloutUntil, sha256 } from './fleet.js';
 
-const count = 200;
-const size = 8 * 1024 * 1024;
+/** More than the system keeps for a connection. */
+const size = 16 * 1024 * 1024;
 
-/** Resident memory of a process, in bytes; the peak with `VmHWM`. */
-function memoryOf(pid: number | undefined, what: 'VmRSS' | 'VmHWM'): number {
-  const [, kilobytes] = new RegExp(`${what}:\\s+(\\d+) kB`).exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
-  return Number(kilobytes) * 1024;
-}
-
-/** Reads a URL to its end, keeping nothing: how many bytes it was. */
-function drain(url: string): Promise<number> {
+function open(url: string): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    get(url, { agent: false }, (response) => {
-      let bytes = 0;
-      response.on('data', (part: Buffer) => {
-        bytes += part.length;
-      });
-      response.on('end', () => resolve(bytes));
-      response.on('error', reject);
-    }).on('error', reject);
+    get(url, { agent: false }, resolve).on('error', reject);
   });
 }
 
-t.test(`${count} downloads of 8 MB at once take less than 60 MB`, async (t) => {
-  const directory = temporaryDirectory(t);
-  const service = await startService(t, { directory });
-  const template = await service.template();
-  const made = await devices(service, template.id, count);
-  await publish(service, template.id, '2', { 'app.bin': randomBytes(size) });
-  const { accountId } = service;
-  await service.close();
-  const running = await launch(directory, { SLIPWAY_HTTP_MAX_CONNECTIONS_PER_ADDRESS: '0' }).listening;
-  t.teardown(() => running.child.kill('SIGKILL'));
-  const call = async (method: string, path: string, authorization?: string, body?: object): Promise<Json> => {
-    const headers = { 'content-type': 'application/json', ...(authorization && { authorization }) };
-    const request = { method, headers, ...(body && { body: JSON.stringify(body) }) };
-    return (await fetch(`${running.url}/api/v1${path}`, request)).json();
-  };
-  const { jwt } = await call('POST', '/auth/login-user', undefined, {
-    ...{ emailAddress: adminEmail, password: adminPassword, accountId },
+/** Bytes that come until the end, or until the connection breaks. */
+function drain(response: IncomingMessage): Promise<number> {
+  return new Promise((resolve) => {
+    let bytes = 0;
+    response.on('data', (part: Buffer) => {
+      bytes += part.length;
+    });
+    response.on('error', () => {});
+    response.on('close', () => resolve(bytes));
   });
-  const packages = await call('GET', `/firmware/packages?accountId=${accountId}`, `Bearer ${jwt}`);
-  const firmwarePackageId = packages.firmwarePackages.results[0].id;
-  const target = { filter: { deviceTemplateId: template.id } };
-  await call('POST', '/firmware/rollouts', `Bearer ${jwt}`, { accountId, firmwarePackageId, target });
-  const urls: string[] = [];
-  for (const { id, secret } of made) {
-    const authorization = `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`;
-    for (;;) {
-      const { files } = await call('GET', '/firmware/offer', authorization);
-      if (files.length === 0) continue;
-      urls.push(files[0].url);
-      break;
-    }
+}
+
+/** Waits until something is so; each turn lets the event loop work. */
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+/** A server that sends one file at /ACCOUNT/DEVICE. */
+async function serving(t: Test, most: number, patience: { place: number; end: number }) {
+  const directory = temporaryDirectory(t);
+  const bytes = randomBytes(size);
+  const hash = sha256(bytes);
+  mkdirSync(join(directory, 'firmware'), { recursive: true });
+  writeFileSync(join(directory, 'firmware', hash), bytes);
+  const downloads = new Downloads(new FirmwareFiles(directory), most, () => {}, patience);
+  const server = createServer((request, response) => {
+    const [, accountId = '', deviceId = ''] = (request.url ?? '').split('/');
+    const delivery = { accountId, deviceId } as Delivery;
+    const giveBack = downloads.places.take(accountId);
+    void downloads.send(response, { delivery, sha256: hash, from: 0, to: size - 1 }, giveBack);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(async () => {
+    await downloads.endAll();
+    server.close();
+  });
+  return { downloads, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+}
+
+t.test(
+  'places: an account alone may have all of them, and passes some on as soon as another one wants any',
+  async (t) => {
+    const places = new Places(4);
+    const first = Array.from({ length: 4 }, () => places.take('a'));
+    t.throws(() => places.take('a'), /SLIPWAY_FIRMWARE_DOWNLOADS/);
+    const other = [places.take('b'), places.take('b')];
+    t.equal(places.taken, 4);
+    t.throws(() => places.take('b'), /SLIPWAY_FIRMWARE_DOWNLOADS/, 'it has its share');
+    t.throws(() => places.take('a'), /SLIPWAY_FIRMWARE_DOWNLOADS/);
+    // The two oldest were passed on: giving them back has no effect.
+    for (const giveBack of first.slice(0, 2)) giveBack();
+    t.equal(places.taken, 4);
+    for (const giveBack of [...first, ...other, ...other]) giveBack();
+    t.equal(places.taken, 0);
+  },
+);
+
+t.test('readers that do not read lose their places, keep nobody waiting, and are ended at last', async (t) => {
+  const { downloads, url } = await serving(t, 2, { place: 20, end: 400 });
+  const stalled: IncomingMessage[] = [];
+  for (let n = 0; n < 12; n += 1) {
+    await until(() => downloads.places.taken < 2);
+    stalled.push(await open(`${url}/a/${n}`));
   }
-  // What a first download loads and compiles is not what downloads cost.
-  await drain(urls[0] ?? '');
-  // The peak of the start, which hashes secrets, counts no more.
-  const before = memoryOf(running.child.pid, 'VmRSS');
-  let most = before;
-  let answered = 0;
-  let isOver = false;
-  const watching = (async () => {
-    while (!isOver) {
-      await call('GET', '/usage', `Bearer ${jwt}`);
-      answered += 1;
-      most = Math.max(most, memoryOf(running.child.pid, 'VmRSS'));
-    }
-  })();
-  const read = await Promise.all(urls.map(drain));
-  isOver = true;
-  await watching;
+  await until(() => downloads.places.taken === 0);
+  t.ok(downloads.waiting <= 4, 'only so many may wait');
+  t.equal(await drain(await open(`${url}/b/quick`)), size, 'another one is served to its end');
+  await until(() => downloads.running === 0);
+  t.equal(downloads.ended, 12);
+  const got = await Promise.all(stalled.map(drain));
   t.ok(
-    read.every((bytes) => bytes === size),
-    'all are whole',
+    got.every((bytes) => bytes < size),
+    'their readers see that it is not the whole file',
   );
-  const grown = (most - before) / 1e6;
-  t.ok(answered > 0, 'others are answered meanwhile');
-  t.ok(grown < 60, `memory grew by ${grown.toFixed(1)} MB`);
 });
 
 t.test('a place is for who reads: further devices are told when to try again, slow ones hold none', async (t) => {
@@ -97,17 +106,15 @@ t.test('a place is for who reads: further devices are told when to try again, sl
   const { id } = await rollOut(service, firmware, { target: { deviceIds: [slow.id, quick.id] } });
   await rolloutUntil(service, id, ({ counts }) => counts.pending === 2);
   const url = async (device: Device): Promise<string> => (await offerTo(service, device)).files[0].url;
-  const stalled = get(await url(slow), { agent: false });
+  const stalled = await open(await url(slow));
   t.teardown(() => stalled.destroy());
-  await new Promise((resolve) => stalled.once('response', resolve));
   const { places } = service.server.ctx.downloads;
   t.equal(places.taken, 1);
   const refused = await fetch(await url(quick));
   t.equal(refused.status, 429);
   t.ok(Number(refused.headers.get('retry-after')) >= 5);
-  while (places.taken === 1) await new Promise((resolve) => setTimeout(resolve, 20));
-  t.equal(await drain(await url(quick)), size, 'the stalled one has given its place back');
+  await until(() => places.taken === 0);
+  t.equal(await drain(await open(await url(quick))), size, 'the stalled one has given its place back');
   // The service notes the end of a download after the client has read its last byte.
-  while (service.server.ctx.downloads.running === 2) await new Promise((resolve) => setTimeout(resolve, 20));
-  t.equal(service.server.ctx.downloads.running, 1, 'and goes on');
+  await until(() => service.server.ctx.downloads.running === 1);
 });

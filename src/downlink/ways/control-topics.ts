@@ -1,7 +1,5 @@
 /** Firmware on the control topics of a device: CBOR messages as existing boards speak them. */
-import { open } from 'node:fs/promises';
 import type { Logger } from 'pino';
-import type { FirmwareFiles } from '../../../db/files/firmware.js';
 import type { Registry } from '../../../db/registry/index.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
 import type { Access } from '../../access.js';
@@ -31,7 +29,6 @@ const devicesRemembered = 50_000;
 interface Parts {
   access: Access;
   registry: Registry;
-  firmware: FirmwareFiles;
   firmwareEngine: FirmwareEngine;
   downloads: Downloads;
   progress: Progress;
@@ -148,23 +145,12 @@ export class ControlMessages implements ControlService, Listener {
     }
     // Without a place there is no answer: the device asks again, as for one that was lost.
     if (!this.#hasPlace(device)) return undefined;
-    const bytes = await this.#read(file.sha256, offset, Math.min(length, maxChunkLength, file.size - offset));
+    const wanted = Math.min(length, maxChunkLength, file.size - offset);
+    const bytes = await downloads.chunk(offer.delivery, file.sha256, offset, wanted);
     await answer(chunkStatus.good, bytes);
-    downloads.sent += bytes.length;
     progress.come(offer.delivery, offset + bytes.length);
     if (offset + bytes.length === file.size) this.#downloading.get(device.deviceId)?.giveBack();
     return undefined;
-  }
-
-  async #read(sha256: string, offset: number, length: number): Promise<Buffer> {
-    const file = await open(this.#parts.firmware.pathOf(sha256), 'r');
-    try {
-      const buffer = Buffer.allocUnsafe(length);
-      const { bytesRead } = await file.read(buffer, 0, length, offset);
-      return buffer.subarray(0, bytesRead);
-    } finally {
-      await file.close();
-    }
   }
 
   #hasPlace({ deviceId, accountId }: DeviceName): boolean {

@@ -1,4 +1,4 @@
-/** Places for downloads: so many at a time, shared by the accounts that want any. */
+/** Places for downloads: a number of them, shared by the accounts that want any. */
 import { PlatformError } from '../../errors.js';
 
 /** Milliseconds for which an account that was refused counts as one that wants a place. */
@@ -8,8 +8,9 @@ const retry = { least: 5, most: 30 };
 
 export class Places {
   readonly #limit: number;
-  readonly #held = new Map<string, number>();
-  /** When an account has asked last, milliseconds of `performance`. */
+  /** The places of each account, the oldest first, each as what gives it back. */
+  readonly #held = new Map<string, Set<() => void>>();
+  /** When an account asked last, milliseconds of `performance`. */
   readonly #asked = new Map<string, number>();
   #taken = 0;
   refused = 0;
@@ -23,28 +24,38 @@ export class Places {
   }
 
   /**
-   * Takes a place; call the answer once to give it back. @throws PlatformError 429/-199 with a retry time when there is none,
-   * or the account has its share while others want theirs.
+   * Takes a place. Call the result to give it back; more calls have no effect. An account below its share gets the oldest
+   * place of the account that has most: that download goes on without a place.
+   * @throws PlatformError 429/-199 with a retry time if the account has its share, or every account has only its share.
    */
   take(accountId: string): () => void {
-    const held = this.#held.get(accountId) ?? 0;
-    if (this.#taken >= this.#limit || held >= this.#shareOf(accountId)) {
+    const share = this.#shareOf(accountId);
+    const isFull = this.#taken >= this.#limit;
+    if ((this.#held.get(accountId)?.size ?? 0) >= share || (isFull && !this.#takeFromRichest(share))) {
       this.refused += 1;
       const reset = retry.least + Math.floor(Math.random() * (retry.most - retry.least));
       const message = 'SLIPWAY_FIRMWARE_DOWNLOADS: too many downloads at a time.';
       throw new PlatformError('tooMany', { message, allowance: { limit: this.#limit, remaining: 0, reset } });
     }
-    this.#held.set(accountId, held + 1);
-    this.#taken += 1;
-    let isBack = false;
-    return () => {
-      if (isBack) return;
-      isBack = true;
+    const own = this.#held.get(accountId) ?? new Set();
+    const giveBack = () => {
+      if (!own.delete(giveBack)) return;
       this.#taken -= 1;
-      const left = (this.#held.get(accountId) ?? 1) - 1;
-      if (left === 0) this.#held.delete(accountId);
-      else this.#held.set(accountId, left);
+      if (own.size === 0) this.#held.delete(accountId);
     };
+    this.#held.set(accountId, own.add(giveBack));
+    this.#taken += 1;
+    return giveBack;
+  }
+
+  /** False when no account has more than `share`. */
+  #takeFromRichest(share: number): boolean {
+    let richest: ReadonlySet<() => void> = new Set();
+    for (const places of this.#held.values()) if (places.size > richest.size) richest = places;
+    const [oldest] = richest;
+    if (!oldest || richest.size <= share) return false;
+    oldest();
+    return true;
   }
 
   #shareOf(accountId: string): number {
