@@ -8,10 +8,11 @@ import { Nullable } from '../../db/registry/records.js';
 import type { Access, Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Clock } from '../clock.js';
-import { type Config, maxRetentionDays } from '../config.js';
+import type { Config } from '../config.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
 import type { App } from '../http/app.js';
+import { maxRetentionDays } from '../settings.js';
 
 const day = 24 * 60 * 60_000;
 /** Milliseconds between two steps of removing, so that what arrives has most of the writer's time. */

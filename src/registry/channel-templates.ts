@@ -5,7 +5,6 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';
 import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
-import { maxRetentionDays } from '../config.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
@@ -26,6 +25,7 @@ import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { demandWithin, type Limits } from '../limits.js';
 import { payloadForms } from '../messages/payload.js';
+import { maxRetentionDays } from '../settings.js';
 import { channelTemplateShape, showChannelTemplate } from './shapes.js';
 
 const streamBridgeDelivery = Type.Integer({

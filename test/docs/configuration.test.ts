@@ -1,26 +1,50 @@
-/** Holds docs/configuration.md and docs/limits.md against the variables that the source reads. */
-import { readFileSync } from 'node:fs';
+/**
+ * Holds docs/configuration.md against the table in src/settings.ts, and docs/limits.md against the limits.
+ * `UPDATE_CONFIGURATION=1 node dist/test/docs/configuration.test.js` writes the tables of docs/configuration.md.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
+import { limits } from '../../src/limits.js';
+import { commandSettings, type Setting, settings } from '../../src/settings.js';
 
-const variablesIn = (path: string) => new Set(readFileSync(path, 'utf8').match(/\bSLIPWAY_[A-Z_]*[A-Z]\b/g));
+const file = 'docs/configuration.md';
+const table = (title: string, rows: string[]) => [title, title.replace(/[^|]+/g, '---'), ...rows, ''].join('\n');
 
-t.test('every environment variable is documented, and every documented one is read', async (t) => {
-  const read = new Set([...variablesIn('src/config.ts'), ...variablesIn('src/limits.ts')]);
-  const rows = (path: string) =>
-    readFileSync(path, 'utf8')
-      .split('\n')
-      .filter((line) => line.startsWith('| '))
-      .flatMap(
-        (line) =>
-          line
-            .split(' | ')
-            .slice(0, 2)
-            .join(' ')
-            .match(/`SLIPWAY_[A-Z_]+`/g) ?? [],
-      )
-      .map((name) => name.slice(1, -1));
-  const documented = new Set([...rows('docs/configuration.md'), ...rows('docs/limits.md')]);
-  t.ok(read.size > 50);
-  for (const name of read) t.ok(documented.has(name), `${name} has a row`);
+function serviceTable(): string {
+  const rows = (Object.values(settings) as Array<Setting<unknown>>).map(
+    ({ variable, type, default: usual, usually = 'none', meaning }) =>
+      `| \`${variable}\` | ${type.name} | ${usual ? `\`${usual}\`` : usually} | ${meaning} |`,
+  );
+  return table('| variable | type | default | meaning |', rows);
+}
+
+function commandTable(): string {
+  return table(
+    '| variable | meaning |',
+    commandSettings.map(({ variable, meaning }) => `| \`${variable}\` | ${meaning} |`),
+  );
+}
+
+/** The page with the tables between their marks. */
+function page(text: string): string {
+  return text
+    .replace(/(<!-- settings -->\n).*?(?=<!-- \/settings -->)/s, (_, mark) => mark + serviceTable())
+    .replace(/(<!-- command -->\n).*?(?=<!-- \/command -->)/s, (_, mark) => mark + commandTable());
+}
+
+t.test('the tables of docs/configuration.md are made from the table of settings', async (t) => {
+  const written = readFileSync(file, 'utf8');
+  if (process.env.UPDATE_CONFIGURATION) return writeFileSync(file, page(written));
+  t.match(written, /<!-- settings -->.*<!-- command -->/s);
+  t.equal(written, page(written), 'UPDATE_CONFIGURATION=1 writes them');
+});
+
+t.test('every variable has one row in the docs, and only the tables name variables to read', async (t) => {
+  const known = [...Object.values(settings), ...limits].map(({ variable }) => variable);
+  t.equal(new Set(known).size, known.length, 'each once');
+  const rows = (path: string) => readFileSync(path, 'utf8').match(/(?<=^\| .*`)SLIPWAY_[A-Z_]+(?=`)/gm) ?? [];
+  const documented = new Set([...rows(file), ...rows('docs/limits.md')]);
+  for (const name of known) t.ok(documented.has(name), `${name} has a row`);
+  const read = new Set([...known, ...commandSettings.map(({ variable }) => variable)]);
   for (const name of documented) t.ok(read.has(name), `${name} is read`);
 });
