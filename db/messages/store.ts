@@ -5,7 +5,7 @@ import { bringUpToDate } from '../files/schema.js';
 import { openSqlite, storeFull } from '../sqlite/dialect.js';
 import { fold } from '../sqlite/fold.js';
 import { Slices } from '../sqlite/slices.js';
-import type { LogCondition } from './logs/search.js';
+import type { FoundPart, FoundPlace, LogCondition } from './logs/search.js';
 import { type OutboxChange, OutboxRows } from './outbox/rows.js';
 import { MissedRows } from './series/missed.js';
 import { SeriesRanges, type Sum, type SumsQuery } from './series/ranges.js';
@@ -19,6 +19,7 @@ import { type Job, SeriesWriter, type StoreLog, unavailable } from './threads/wr
 import {
   everything,
   type LogQuestion,
+  type LogsPart,
   type LogsRead,
   type NewLogEntry,
   type Point,
@@ -283,8 +284,13 @@ export class MessageStore {
     const search = { ...question, from, to, severities: levels.map((severity) => severities.indexOf(severity)) };
     const found = await this.#thread.ask('searchLogs', search);
     if (!found) return undefined;
-    const { rows, total, maxScore } = found;
-    return { entries: rows.map((row) => ({ ...fromLogRow(row), score: row.score })), total, maxScore };
+    const { total, maxScore } = found;
+    return { ...shownPart(found), total, maxScore };
+  }
+
+  /** The next entries of a page that searchLogs or readLogs has begun. */
+  async moreLogs(places: readonly FoundPlace[]): Promise<LogsPart> {
+    return shownPart(await this.#thread.ask('moreLogs', places));
   }
 
   /** A page (from 1) of one device's entries, newest first, otherwise as searchLogs; `text` is in message, details or code. */
@@ -424,4 +430,8 @@ const nothing: Place = { points: 0, logs: 0 };
 
 function closed(): Error {
   return new Error('The message store is closed.');
+}
+
+function shownPart({ rows, rest }: FoundPart): LogsPart {
+  return { entries: rows.map((row) => ({ ...fromLogRow(row), score: row.score })), rest };
 }

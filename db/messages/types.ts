@@ -1,5 +1,5 @@
 /** What is kept of messages, as everybody names it: points of series, entries of logs, and how both are asked for. */
-import type { LogSearch } from './logs/search.js';
+import type { FoundPlace, LogSearch } from './logs/search.js';
 
 /** Milliseconds since 1970 that a date can hold, either way. */
 export const timeLimit = 8.64e15;
@@ -90,9 +90,14 @@ export type LogQuestion = Omit<LogSearch, 'from' | 'to' | 'severities'> & {
 /** A log entry that was looked for; `score` is how well it fits, 1 when nothing was asked of its text. */
 export type FoundEntry = LogEntry & { score: number };
 
-/** Some of the entries that were looked for, how many there are, and the best score of them all. */
-export interface LogsRead {
+/** Entries of a page, up to some bytes, and where the others are, for `moreLogs`. */
+export interface LogsPart {
   entries: FoundEntry[];
+  rest: FoundPlace[];
+}
+
+/** The beginning of a page of the entries that were looked for, how many there are, and the best score of them all. */
+export interface LogsRead extends LogsPart {
   total: number;
   maxScore: number;
 }

@@ -15,6 +15,8 @@ import { isReached, named, shared } from './verbs.js';
 /** Bytes of field values in a slice, and rows. One row may have more. */
 const sliceBytes = 256 * 1024;
 const sliceRows = 50;
+/** Rows of a page that are read together by their keys: those of jobs may have 64 KiB each. */
+const rowsByKey = 20;
 
 export type ListServices = {
   registry: Pick<Registry, 'query'>;
@@ -66,6 +68,30 @@ export async function* readSlices<T extends EntityTable>(
     }
   } finally {
     leave?.();
+  }
+}
+
+/**
+ * The rows of a page by their keys, some at a time when it is the caller's turn; `read` may answer in any order. Rows that have gone meanwhile are left out.
+ * @throws PlatformError 401/31 when the caller has lost its session or its role since it began.
+ */
+export async function* readByKeys<K, R, W>(
+  services: Pick<ListServices, 'access' | 'sessions' | 'reads'>,
+  caller: Caller,
+  keys: readonly K[],
+  { keyOf, read, show }: { keyOf(row: R): K; read(some: K[]): Promise<R[]>; show(row: R): W },
+): AsyncGenerator<W> {
+  const slices = new Slices();
+  for (let from = 0; from < keys.length; from += rowsByKey) {
+    if (from > 0 && currentCaller(services, caller)?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
+    const some = keys.slice(from, from + rowsByKey);
+    const found = await services.reads.run(laneOf(caller), some.length, () => read(some));
+    const rows = new Map(found.map((row) => [keyOf(row), row]));
+    for (const key of some) {
+      const row = rows.get(key);
+      if (row) yield show(row);
+      await slices.step();
+    }
   }
 }
 

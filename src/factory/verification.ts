@@ -10,10 +10,12 @@ import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { demandPage, oneOf } from '../entity/listing.js';
 import { listResponse, metaWith, nameIgnored } from '../entity/routes.js';
+import { readByKeys } from '../entity/row-slices.js';
 import { demandLive, find, findReached } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
+import { sendList } from '../http/streamed-list.js';
 import { newId } from '../ids.js';
 import { keepNewest } from '../kept.js';
 
@@ -110,8 +112,8 @@ export function verificationRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       ctx.access.demandAccount(request.caller, request.query.accountId);
       const ignored = nameIgnored(request, reply, query);
-      const { results, meta } = await readVerifications(ctx, request.query);
-      return { verifications: { results, meta: metaWith(meta, ignored) } };
+      const { results, meta } = await readVerifications(ctx, request.caller, request.query);
+      return sendList(reply, 'verifications', { results, meta: metaWith(meta, ignored) });
     },
   );
 }
@@ -202,7 +204,8 @@ function show({ passed, connected, published, ...row }: Row<'verifications'>): S
   return { ...row, passed: passed === 1, connected: connected === 1, published: published === 1 };
 }
 
-async function readVerifications({ registry }: Context, asked: Static<typeof query>) {
+async function readVerifications(ctx: Context, caller: Caller, asked: Static<typeof query>) {
+  const { registry } = ctx;
   const { page = 1, pageSize = 10, sortOrder = 'desc' } = asked;
   let matching = registry.query.selectFrom('verifications').where('accountId', '=', asked.accountId);
   for (const column of ['deviceId', 'serialNumber'] as const) {
@@ -212,12 +215,18 @@ async function readVerifications({ registry }: Context, asked: Static<typeof que
   if (asked.passed !== undefined) matching = matching.where('passed', '=', asked.passed ? 1 : 0);
   const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
   demandPage(page, pageSize, count);
-  const rows = await matching
-    .selectAll()
+  const places = await matching
+    .select('id')
     .orderBy('time', sortOrder)
     .orderBy('id', sortOrder)
     .limit(pageSize)
     .offset((page - 1) * pageSize)
     .execute();
-  return { results: rows.map(show), meta: { count, page, pageSize, sortOrder } };
+  const keys = places.map(({ id }) => id);
+  const results = readByKeys(ctx, caller, keys, {
+    keyOf: ({ id }) => id,
+    read: (some) => registry.query.selectFrom('verifications').selectAll().where('id', 'in', some).execute(),
+    show,
+  });
+  return { results, meta: { count, page, pageSize, sortOrder } };
 }

@@ -86,6 +86,7 @@ import { pageRoutes } from './pages.js';
 import { enforceRights } from './rights.js';
 import { securityHeaders } from './security-headers.js';
 import { hurryStrangers, limitConnections, strangerBodyBytes } from './strangers.js';
+import { boundTexts } from './text-bounds.js';
 import { detailsOf, type Fault, isJson, jsonFault } from './validation.js';
 
 /** Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often. */
@@ -195,6 +196,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     exposedHeaders: exposedHeaders(config.headerPrefix),
   });
   await app.register(cookie);
+  boundTexts(app);
   await documentation(app, ctx);
   enforceRights(app, ctx);
 

@@ -19,9 +19,22 @@ export interface StreamedPage {
  * Answers `{<plural>:{results,meta}}`. What fails before the first piece answers with an error as usual; later the
  * connection is cut, since what has been sent cannot be taken back.
  */
-export async function sendList(reply: FastifyReply, plural: string, page: StreamedPage): Promise<FastifyReply> {
+export function sendList(reply: FastifyReply, plural: string, page: StreamedPage): Promise<FastifyReply> {
+  return sendPieces(reply, textOf(plural, page));
+}
+
+/** As sendList, for an answer of another shape: JSON before the items, the items of an array, and JSON after them. */
+export function sendItems(
+  reply: FastifyReply,
+  before: string,
+  items: AsyncIterable<unknown>,
+  after: string,
+): Promise<FastifyReply> {
+  return sendPieces(reply, itemsOf(before, items, after));
+}
+
+async function sendPieces(reply: FastifyReply, pieces: AsyncGenerator<string>): Promise<FastifyReply> {
   reply.type('application/json; charset=utf-8');
-  const pieces = textOf(plural, page);
   let begin = '';
   for (;;) {
     const { value, done } = await pieces.next();
@@ -40,19 +53,23 @@ async function* following(begin: string, pieces: AsyncGenerator<string>): AsyncG
 /** What JSON.stringify would give, in pieces. */
 async function* textOf(plural: string, { results, meta }: StreamedPage): AsyncGenerator<string> {
   const end = `${meta ? `"meta":${JSON.stringify(meta)}` : ''}}}`;
-  let text = `{${JSON.stringify(plural)}:{`;
+  const text = `{${JSON.stringify(plural)}:{`;
   if (!results) {
     yield text + end;
     return;
   }
-  text += '"results":[';
+  yield* itemsOf(`${text}"results":[`, results, `]${meta ? ',' : ''}${end}`);
+}
+
+async function* itemsOf(before: string, items: AsyncIterable<unknown>, after: string): AsyncGenerator<string> {
+  let text = before;
   let isFirst = true;
-  for await (const one of results) {
+  for await (const one of items) {
     text += isFirst ? JSON.stringify(one) : `,${JSON.stringify(one)}`;
     isFirst = false;
     if (text.length < piece) continue;
     yield text;
     text = '';
   }
-  yield `${text}]${meta ? ',' : ''}${end}`;
+  yield text + after;
 }

@@ -1,5 +1,6 @@
 /** POST /logs/search: entries of all devices in reach, asked for with a part of Elasticsearch's query language. */
 
+import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import {
   type LogCondition,
@@ -9,16 +10,16 @@ import {
   textFields,
 } from '../../db/messages/logs/search.js';
 import { wordsOf } from '../../db/messages/logs/terms.js';
-import type { MessageStore } from '../../db/messages/store.js';
 import { type LogQuestion, type Severity, severities, timeLimit } from '../../db/messages/store.js';
-import type { Access } from '../access.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { parseDate } from '../entity/values.js';
 import { invalid } from '../errors.js';
 import { type FairQueue, laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
-import { type SearchedLog, showSource, sourceShape } from './log-entry.js';
+import { sendItems } from '../http/streamed-list.js';
+import { eachEntry } from './entries.js';
+import { showSource, sourceShape } from './log-entry.js';
 import { readSeverity } from './payload.js';
 
 const defaultSize = 10;
@@ -77,9 +78,11 @@ const answer = Type.Object(
   { description: 'Some of the entries that fit.' },
 );
 
-/** What is found, in the shape of Elasticsearch. */
-export interface SearchAnswer {
-  hits: { total: number; max_score: number | null; hits: Array<{ _id: string; _score: number; _source: SearchedLog }> };
+/** What is found; each hit is `{_id, _score, _source}`. */
+interface Found {
+  total: number;
+  maxScore: number | null;
+  hits: AsyncIterable<object>;
 }
 
 /** POST /logs/search; searches wait for their turn in `turns`. */
@@ -95,39 +98,30 @@ export function logSearchRoutes(app: App, ctx: Context, turns: FairQueue): void 
         response: { 200: answer },
       },
     },
-    async (request) => {
-      const { caller } = request;
-      return turns.run(laneOf(caller), 1, () => searchLogs(ctx, caller, request.body));
+    async ({ caller, body }, reply) => {
+      const { total, maxScore, hits } = await searchLogs(ctx, caller, body, turns);
+      const before = `{"hits":{"total":${total},"max_score":${JSON.stringify(maxScore)},"hits":[`;
+      return sendItems(reply, before, hits, ']}}');
     },
   );
 }
 
 /**
- * The entries that fit, of live devices that the caller reaches now.
+ * The entries that fit, of live devices that the caller reaches now; each part of them is read when it is its turn.
  * @throws PlatformError 403/21; 400/106 naming the clause that is not understood, or for a search that takes too long.
  */
-export async function searchLogs(
-  { access, messages }: { access: Access; messages: MessageStore },
-  caller: Caller,
-  asked: object,
-): Promise<SearchAnswer> {
+async function searchLogs(ctx: Context, caller: Caller, asked: object, turns: FairQueue): Promise<Found> {
+  const { access, messages } = ctx;
   const question = readSearch(caller, asked);
-  if (!question) return { hits: { total: 0, max_score: null, hits: [] } };
-  const found = await messages.searchLogs(question);
+  if (!question) return { total: 0, maxScore: null, hits: Readable.from([]) };
+  const found = await turns.run(laneOf(caller), 1, () => messages.searchLogs(question));
   if (!found) throw invalid('query', 'looks at too many entries: narrow it down by sourceTimestamp, deviceId or words');
-  // A device may have been moved or deleted while the thread was reading.
-  const hits = found.entries.filter(({ deviceId }) => access.reachableDevice(caller, deviceId));
-  return {
-    hits: {
-      total: found.total,
-      max_score: found.total > 0 ? found.maxScore : null,
-      hits: hits.map(({ score, ...entry }) => ({
-        _id: entry.id,
-        _score: score,
-        _source: showSource(entry, access.placement(entry.deviceId)),
-      })),
-    },
-  };
+  const hits = eachEntry(ctx, caller, found, turns, (current, { score, ...entry }) => {
+    // A device may have been moved or deleted while the thread was reading.
+    if (!access.reachableDevice(current, entry.deviceId)) return undefined;
+    return { _id: entry.id, _score: score, _source: showSource(entry, access.placement(entry.deviceId)) };
+  });
+  return { total: found.total, maxScore: found.total > 0 ? found.maxScore : null, hits };
 }
 
 /** What a clause adds to the question; `never` when nothing can fulfil it. */

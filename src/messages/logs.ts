@@ -2,7 +2,6 @@
 
 import { type Static, Type } from 'typebox';
 import { maxFound } from '../../db/messages/logs/search.js';
-import type { MessageStore } from '../../db/messages/store.js';
 import { maxLogEntryLength, type Severity, severities } from '../../db/messages/store.js';
 import type { Placement } from '../../db/registry/index.js';
 import type { Access, Caller } from '../access.js';
@@ -12,6 +11,8 @@ import { idParams, metaShape, metaWith, nameIgnored, sayIgnored } from '../entit
 import { invalid, PlatformError } from '../errors.js';
 import { FairQueue, laneOf } from '../fair-queue.js';
 import type { App } from '../http/app.js';
+import { sendList } from '../http/streamed-list.js';
+import { eachEntry } from './entries.js';
 import { logShape, showLog, type WireLog } from './log-entry.js';
 import { logSearchRoutes } from './log-search.js';
 import { identifying, readLogEntry, readSeverity, readSourceTime } from './payload.js';
@@ -64,8 +65,7 @@ const entryBody = Type.Object(
 );
 const body = Type.Union([entryBody, Type.Array(entryBody, { minItems: 1, maxItems: maxEntries })]);
 
-export type LogQuery = Static<typeof query>;
-export type LogAnswer = Static<typeof answer>;
+type LogQuery = Static<typeof query>;
 
 /** Searches that run at once in the one thread that reads; accounts take turns, then callers. */
 const readsAtOnce = 2;
@@ -92,8 +92,8 @@ export function logRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const ignored = nameIgnored(request, reply, query);
       const { caller, params } = request;
-      const { logs } = await turns.run(laneOf(caller), 1, () => readLogs(ctx, caller, params.id, request.query));
-      return { logs: { ...logs, meta: metaWith(logs.meta, ignored) } };
+      const { results, meta } = await readLogs(ctx, caller, params.id, request.query, turns);
+      return sendList(reply, 'logs', { results, meta: metaWith(meta, ignored) });
     },
   );
   app.post(
@@ -135,25 +135,25 @@ export function logRoutes(app: App, ctx: Context): void {
 }
 
 /**
- * One page of a device's log entries, newest first.
+ * One page of a device's log entries, newest first; each part of it is read when it is the caller's turn.
  * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for a bad filter, or for a text that would be
  * looked for in too many entries; 416/109 past the last page.
  */
-export async function readLogs(
-  { access, messages }: { access: Access; messages: MessageStore },
-  caller: Caller,
-  deviceId: string,
-  query: LogQuery,
-): Promise<LogAnswer> {
+async function readLogs(ctx: Context, caller: Caller, deviceId: string, query: LogQuery, turns: FairQueue) {
+  const { access, messages } = ctx;
   const device = demandDevice(access, caller, deviceId);
   const { page = 1, pageSize = 10 } = query;
-  const read = await messages.readLogs(device.id, readFilter(query), { page, pageSize });
+  const filter = readFilter(query);
+  const read = await turns.run(laneOf(caller), 1, () => messages.readLogs(device.id, filter, { page, pageSize }));
   // The device may have been moved or deleted while the thread was reading.
   demandDevice(access, caller, deviceId);
   if (!read) throw invalid('text', 'is looked for in too many entries: narrow it down with from and to');
-  const { entries, total } = read;
-  demandPage(page, pageSize, total);
-  return { logs: { results: entries.map(showLog), meta: { count: total, page, pageSize, sortOrder: 'desc' } } };
+  demandPage(page, pageSize, read.total);
+  const results = eachEntry(ctx, caller, read, turns, (current, entry) => {
+    demandDevice(access, current, deviceId);
+    return showLog(entry);
+  });
+  return { results, meta: { count: read.total, page, pageSize, sortOrder: 'desc' as const } };
 }
 
 /**

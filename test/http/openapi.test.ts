@@ -320,7 +320,7 @@ t.test('built-in custom fields take what the document says, and no more', async 
     const given = ['accountId', 'serialNumber', 'firmwareVersion', 'externalIp', 'reverseDns'];
     const names = Object.keys(properties).filter((name) => {
       const { type, maxLength } = properties[name];
-      return shape[name] && Array.isArray(type) && maxLength && !given.includes(name);
+      return shape[name] && Array.isArray(type) && maxLength && maxLength < 8192 && !given.includes(name);
     });
     t.ok(names.length >= 4, path);
     const post = (values: object) =>

@@ -6,6 +6,9 @@ import { openSqlite } from '../../sqlite/dialect.js';
 import { fold } from '../../sqlite/fold.js';
 import type { LogRow } from '../threads/protocol.js';
 import {
+  type FoundPart,
+  type FoundPlace,
+  type FoundRow,
   type LogCondition,
   type LogOrder,
   type LogSearch,
@@ -27,6 +30,8 @@ import {
 
 /** Milliseconds after which a search goes with what it has, or gives up: others wait for this thread. */
 const usualPatience = 2000;
+/** Characters of the entries that are handed over together: a page may have 16 MiB. */
+const maxPartLength = 256 * 1024;
 /** Entries that are not indexed yet and may as well be looked at one by one. */
 const fewWaiting = 50_000;
 /** Devices in reach whose logs are read one by one, rather than the log of the whole account. */
@@ -64,6 +69,23 @@ export class LogReader {
     return this.#file.transaction(() => this.#search(search))();
   }
 
+  /** The entries at some places, until they have so many characters; those that have gone since are left out. */
+  read(places: readonly FoundPlace[]): FoundPart {
+    const rows: FoundRow[] = [];
+    let characters = 0;
+    let taken = 0;
+    for (const { sequence, score } of places) {
+      if (characters > maxPartLength) break;
+      taken += 1;
+      const row = this.#statements.row.get(sequence);
+      if (!row) continue;
+      const { message, code, details, tags, custom } = row;
+      for (const text of [message, code, details, tags, custom]) characters += text?.length ?? 0;
+      rows.push({ ...withoutSequence(row), score });
+    }
+    return { rows, rest: places.slice(taken).map(({ sequence, score }) => ({ sequence, score })) };
+  }
+
   close(): void {
     this.#registry?.close();
     this.#file.close();
@@ -79,23 +101,17 @@ export class LogReader {
     const found = this.#candidates(search, accept) ?? this.#walk(search, accept);
     const { offset, limit } = search;
     if (!found.complete && found.places.length < offset + limit) return undefined;
-    const rows = sorted(found.places, search.sort)
-      .slice(offset, offset + limit)
-      .map(({ sequence, score }) => {
-        const row = this.#statements.row.get(sequence);
-        return row && { ...withoutSequence(row), score };
-      })
-      .filter((row) => row !== undefined);
+    const places = sorted(found.places, search.sort).slice(offset, offset + limit);
     const maxScore = found.places.reduce((most, { score }) => Math.max(most, score), 0);
-    return { rows, total: found.places.length, maxScore };
+    return { ...this.read(places), total: found.places.length, maxScore };
   }
 
   /** A page of one device's log with all that is in a range: an index counts them. */
   #page(deviceId: string, { from, to, severities, offset, limit }: LogSearch): LogsFound {
     const where = { deviceId, from, to, levels: severities.reduce((mask, level) => mask | (1 << level), 0) };
     const total = this.#statements.count.get(where) ?? 0;
-    const rows = this.#statements.page.all({ ...where, offset, limit });
-    return { rows: rows.map((row) => ({ ...withoutSequence(row), score: 1 })), total, maxScore: 1 };
+    const sequences = this.#statements.page.all({ ...where, offset, limit });
+    return { ...this.read(sequences.map((sequence) => ({ sequence, score: 1 }))), total, maxScore: 1 };
   }
 
   /** What the index of terms finds; undefined when it cannot tell, or finds so much that the log itself is as good. */
@@ -363,11 +379,12 @@ function prepare(file: Sqlite.Database) {
     count: file
       .prepare<[Where & { deviceId: string }], number>(`SELECT count(*) FROM "logs" WHERE ${ofDevice}`)
       .pluck(),
-    page: file.prepare<[Where & { deviceId: string; limit: number; offset: number }], Row>(
-      `SELECT * FROM "logs" WHERE "sequence" IN (SELECT "sequence" FROM "logs" WHERE ${ofDevice}
-         ORDER BY "time" DESC, "sequence" DESC LIMIT @limit OFFSET @offset)
-       ORDER BY "time" DESC, "sequence" DESC`,
-    ),
+    page: file
+      .prepare<[Where & { deviceId: string; limit: number; offset: number }], number>(
+        `SELECT "sequence" FROM "logs" WHERE ${ofDevice}
+         ORDER BY "time" DESC, "sequence" DESC LIMIT @limit OFFSET @offset`,
+      )
+      .pluck(),
     ofDevice: inOrder<{ deviceId: string | undefined }>('"deviceId" = @deviceId'),
     ofDevices: inOrder<{ devices: string }>('"deviceId" IN (SELECT "value" FROM json_each(@devices))'),
     ofAccount: inOrder<{ accountId: string }>('"accountId" = @accountId'),

@@ -45,5 +45,17 @@ export interface LogSearch {
 
 export type FoundRow = LogRow & { score: number };
 
+/** An entry that was found and is still to be read. */
+export interface FoundPlace {
+  sequence: number;
+  score: number;
+}
+
+/** Entries in the order of a page, up to some bytes, and where the others are. */
+export interface FoundPart {
+  rows: FoundRow[];
+  rest: FoundPlace[];
+}
+
 /** `total` counts at most `maxFound` when there are conditions or an account. Undefined when it would take too long. */
-export type LogsFound = { rows: FoundRow[]; total: number; maxScore: number } | undefined;
+export type LogsFound = (FoundPart & { total: number; maxScore: number }) | undefined;

@@ -18,7 +18,8 @@ port.on('message', (asked: Asked) => {
 
 function answer<N extends keyof Reads>(name: N, question: Parameters<Reads[N]>[0]): Answered {
   try {
-    return { answer: reads[name](question) };
+    const read = reads[name] as (question: Parameters<Reads[N]>[0]) => ReturnType<Reads[N]>;
+    return { answer: read(question) };
   } catch (error) {
     return { failure: (error as Error).message };
   }

@@ -1,10 +1,11 @@
 /** What the reading thread can be asked, by name; each works on connections of its own and may take its time. */
 import { LogReader } from '../logs/reader.js';
-import type { LogSearch, LogsFound } from '../logs/search.js';
+import type { FoundPart, FoundPlace, LogSearch, LogsFound } from '../logs/search.js';
 
 /** The questions and their answers; both are copied between threads. */
 export interface Reads {
   searchLogs(search: LogSearch): LogsFound;
+  moreLogs(places: readonly FoundPlace[]): FoundPart;
 }
 
 /** Opens what the questions need; `directory` is the data directory. */
@@ -12,6 +13,7 @@ export function openReads(directory: string): Reads & { close(): void } {
   const logs = new LogReader(directory);
   return {
     searchLogs: (search) => logs.search(search),
+    moreLogs: (places) => logs.read(places),
     close: () => logs.close(),
   };
 }

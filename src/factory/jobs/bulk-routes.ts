@@ -38,7 +38,9 @@ const bulkBody = Type.Object({
       description: `At least one of ${Object.keys(filters).join(', ')}, as in GET /devices: all must match; ${partial.join(' and ')} match where they contain the text, ignoring case, the others where they are equal. All devices that it selects now are rows of the job.`,
     }),
   ),
-  ids: Type.Optional(Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, description: 'Instead of a filter.' })),
+  ids: Type.Optional(
+    Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, maxItems: maxRows, description: 'Instead of a filter.' }),
+  ),
   organizationId: Type.Optional(
     Type.Unsafe<string | null>({ type: ['string', 'null'], description: 'Where to move them; null is out of all.' }),
   ),

@@ -4,17 +4,18 @@ import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { Nullable } from '../../../db/registry/records.js';
-import { Slices } from '../../../db/sqlite/slices.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { demandPage, oneOf } from '../../entity/listing.js';
 import { idParams, listResponse, type metaShape, metaWith, nameIgnored } from '../../entity/routes.js';
+import { readByKeys } from '../../entity/row-slices.js';
 import { invalid, PlatformError } from '../../errors.js';
 import { laneOf } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';
 import { eventsAnswer, sendEvents } from '../../http/events.js';
+import { sendList } from '../../http/streamed-list.js';
 import type { StoredRow } from '../provisioning/rows.js';
 import type { Unit } from '../provisioning/unit.js';
 import { demandResults, openResults, unitsOf } from '../provisioning/units.js';
@@ -37,8 +38,6 @@ import type { RowError } from './work.js';
 
 export const jobsPath = '/provisioning/jobs';
 const tags = ['Jobs'];
-/** Rows of a page that are read and parsed in one go. */
-const rowsAtOnce = 20;
 
 const paging = {
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
@@ -85,7 +84,7 @@ export function jobRoutes(app: App, ctx: Context): void {
       access.demandAccount(request.caller, request.query.accountId);
       const ignored = nameIgnored(request, reply, listQuery);
       const { results, meta } = await listJobs(ctx, request.caller, request.query);
-      return { jobs: { results, meta: metaWith(meta, ignored) } };
+      return sendList(reply, 'jobs', { results, meta: metaWith(meta, ignored) });
     },
   );
   const readJob = {
@@ -111,8 +110,8 @@ export function jobRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const job = await currentJob(ctx, request.caller, request.params.id);
       const ignored = nameIgnored(request, reply, rowsQuery);
-      const { results, meta } = await listRows(ctx, job, request.query);
-      return { rows: { results, meta: metaWith(meta, ignored) } };
+      const { results, meta } = await listRows(ctx, request.caller, job, request.query);
+      return sendList(reply, 'rows', { results, meta: metaWith(meta, ignored) });
     },
   );
   app.get(
@@ -283,7 +282,8 @@ export async function currentJob(ctx: Context, caller: Caller, id: string): Prom
   return findJob(ctx, caller, id);
 }
 
-async function listJobs({ registry }: Context, caller: Caller, query: Static<typeof listQuery>) {
+async function listJobs(ctx: Context, caller: Caller, query: Static<typeof listQuery>) {
+  const { registry } = ctx;
   const { state, action, page = 1, pageSize = 10, sortOrder = 'desc' } = query;
   let matching = registry.query
     .selectFrom('jobs')
@@ -294,17 +294,25 @@ async function listJobs({ registry }: Context, caller: Caller, query: Static<typ
   if (action) matching = matching.where('action', '=', action);
   const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
   demandPage(page, pageSize, count);
-  const rows = await matching
-    .selectAll()
+  const places = await matching
+    .select('id')
     .orderBy('created', sortOrder)
     .orderBy('id', sortOrder)
     .limit(pageSize)
     .offset((page - 1) * pageSize)
     .execute();
-  return { results: rows.map(showJob), meta: { count, page, pageSize, sortOrder } satisfies Static<typeof metaShape> };
+  const keys = places.map(({ id }) => id);
+  const results = readByKeys(ctx, caller, keys, {
+    keyOf: ({ id }) => id,
+    read: (some) => registry.query.selectFrom('jobs').selectAll().where('id', 'in', some).execute(),
+    show: showJob,
+  });
+  return { results, meta: { count, page, pageSize, sortOrder } satisfies Static<typeof metaShape> };
 }
 
-async function listRows({ registry }: Context, job: Job, { state, page = 1, pageSize = 10 }: Static<typeof rowsQuery>) {
+async function listRows(ctx: Context, caller: Caller, job: Job, query: Static<typeof rowsQuery>) {
+  const { registry } = ctx;
+  const { state, page = 1, pageSize = 10 } = query;
   // What a cancelled job had not come to is skipped; nobody has to write that.
   const isOver = job.state === 'cancelled';
   const states = isOver && state === 'skipped' ? ['skipped', 'pending'] : [isOver && state === 'pending' ? '' : state];
@@ -318,27 +326,24 @@ async function listRows({ registry }: Context, job: Job, { state, page = 1, page
     .limit(pageSize)
     .offset((page - 1) * pageSize)
     .execute();
-  const results: Array<Static<typeof rowShape>> = [];
-  // A row may be long: everybody else has a turn between some and the next.
-  const slices = new Slices();
-  for (let from = 0; from < rows.length; from += rowsAtOnce) {
-    const some = rows.slice(from, from + rowsAtOnce).map(({ row }) => row);
-    const read = registry.query
-      .selectFrom('jobRows')
-      .select(['row', 'state', 'input', 'deviceId', 'errors'])
-      .where('jobId', '=', job.id)
-      .where('row', 'in', some)
-      .orderBy('row');
-    for (const row of await read.execute()) results.push(showRow(row, isOver));
-    await slices.step();
-  }
+  const keys = rows.map(({ row }) => row);
+  const results = readByKeys(ctx, caller, keys, {
+    keyOf: ({ row }) => row,
+    read: (some) =>
+      registry.query
+        .selectFrom('jobRows')
+        .select(['row', 'state', 'input', 'deviceId', 'errors'])
+        .where('jobId', '=', job.id)
+        .where('row', 'in', some)
+        .execute(),
+    show: (row: ShownRow) => showRow(row, isOver),
+  });
   return { results, meta: { count, page, pageSize, sortOrder: 'asc' as const } };
 }
 
-function showRow(
-  { row, state, input, deviceId, errors }: Pick<JobRow, 'row' | 'state' | 'input' | 'deviceId' | 'errors'>,
-  isOver: boolean,
-): Static<typeof rowShape> {
+type ShownRow = Pick<JobRow, 'row' | 'state' | 'input' | 'deviceId' | 'errors'>;
+
+function showRow({ row, state, input, deviceId, errors }: ShownRow, isOver: boolean): Static<typeof rowShape> {
   const { serialNumber = null } = (JSON.parse(input) as StoredRow).values;
   return {
     row,

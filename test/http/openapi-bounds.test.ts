@@ -1,0 +1,64 @@
+/** What a caller sends is bounded in the document: every text and every array of a body, a query or a path has a maximum. */
+import t from 'tap';
+import { type Json, startService } from '../support/service.js';
+
+/** Where a schema lets a text or an array be of any length, as paths within it. */
+function unbounded(document: Json, schema: Json, path: string, seen: ReadonlySet<string> = new Set()): string[] {
+  if (typeof schema !== 'object' || schema === null) return [];
+  if (typeof schema.$ref === 'string') {
+    if (seen.has(schema.$ref)) return [];
+    const named = schema.$ref
+      .split('/')
+      .slice(1)
+      .reduce((at: Json, part: string) => at[part], document);
+    return unbounded(document, named, path, new Set([...seen, schema.$ref]));
+  }
+  const types = [schema.type].flat();
+  const isFixed = schema.const !== undefined || schema.enum !== undefined;
+  const isLong = types.includes('string') && !isFixed && schema.maxLength === undefined && schema.format !== 'binary';
+  const isMany = types.includes('array') && schema.maxItems === undefined;
+  const within = [
+    ...(['anyOf', 'oneOf', 'allOf'] as const).flatMap((how) => (schema[how] ?? []).map((one: Json) => [one, path])),
+    ...Object.entries(schema.properties ?? {}).map(([name, one]) => [one, `${path}.${name}`]),
+    [schema.items, `${path}[]`],
+    [schema.additionalProperties, `${path}.*`],
+  ];
+  return [...(isLong || isMany ? [path] : []), ...within.flatMap(([one, at]) => unbounded(document, one, at, seen))];
+}
+
+t.test('every text and every array that a caller sends has a maximum', async (t) => {
+  const { server } = await startService(t);
+  const document: Json = server.app.swagger();
+  const found: string[] = [];
+  for (const [path, methods] of Object.entries<Json>(document.paths))
+    for (const [method, operation] of Object.entries<Json>(methods)) {
+      const about = `${method.toUpperCase()} ${path}`;
+      for (const given of operation.parameters ?? []) {
+        const parameter = given.$ref
+          ? given.$ref
+              .split('/')
+              .slice(1)
+              .reduce((at: Json, part: string) => at[part], document)
+          : given;
+        found.push(...unbounded(document, parameter.schema, `${about} ${parameter.in} ${parameter.name}`));
+      }
+      for (const [type, { schema }] of Object.entries<Json>(operation.requestBody?.content ?? {}))
+        found.push(...unbounded(document, schema, `${about} ${type} `));
+    }
+  t.strictSame(found, []);
+});
+
+t.test('what exceeds a maximum is refused, and says where', async (t) => {
+  const service = await startService(t);
+  const { accountId } = service;
+  const long = 'x'.repeat(8193);
+  const refused = (path: string) => ({ status: 400, body: { error: { code: 106, details: [{ path }] } } });
+  t.match(
+    await service.http('GET', `/api/v1/devices?accountId=${accountId}&serialNumber=${long}`),
+    refused('serialNumber'),
+  );
+  const body = { accountId, serialNumber: '1', organizationId: long };
+  t.match(await service.http('POST', '/api/v1/devices', { body }), refused('organizationId'));
+  const ids = Array.from({ length: 50_001 }, (_, n) => `${n}`);
+  t.match(await service.http('POST', '/api/v1/devices/jobs', { body: { action: 'delete', ids } }), refused('ids'));
+});

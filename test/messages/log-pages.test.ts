@@ -1,0 +1,58 @@
+/** Pages of long log entries: they are read and sent a part at a time, and rights are checked before each part. */
+import t from 'tap';
+import { type Json, type Service, startService } from '../support/service.js';
+
+const perPost = 50;
+const posts = 4;
+
+/** A device with 200 entries of some 15 KiB, named by their numbers. */
+async function withEntries(service: Service): Promise<Json> {
+  const device = await service.create('/devices', 'device', { serialNumber: '1' });
+  for (let post = 0; post < posts; post += 1) {
+    const body = Array.from({ length: perPost }, (_, n) => {
+      const number = post * perPost + n;
+      return { message: `entry ${number}`, details: 'x'.repeat(15_000), sourceTimestamp: 1_700_000_000_000 + number };
+    });
+    await service.ok('POST', `/api/v1/devices/${device.id}/logs`, { body });
+  }
+  return device;
+}
+
+t.test('a page of 3 MB comes in parts of a quarter, whole and in order, and ends where the right ends', async (t) => {
+  const service = await startService(t);
+  const device = await withEntries(service);
+  const { messages } = service.server.ctx;
+  const { moreLogs } = messages;
+  let parts: number[] = [];
+  messages.moreLogs = async (places) => {
+    const part = await moreLogs.call(messages, places);
+    parts.push(part.entries.length);
+    return part;
+  };
+  const expected = Array.from({ length: perPost * posts }, (_, n) => `entry ${perPost * posts - 1 - n}`);
+  const path = `/api/v1/devices/${device.id}/logs?pageSize=1000`;
+  const { logs } = await service.ok('GET', path);
+  t.strictSame(
+    logs.results.map(({ message }: Json) => message),
+    expected,
+  );
+  t.equal(logs.meta.count, expected.length);
+  t.ok(parts.length >= 10 && Math.max(...parts) <= 20, 'no part is long');
+
+  parts = [];
+  const search = { query: { bool: { must: [{ term: { deviceId: device.id } }] } }, size: 1000 };
+  const { hits } = await service.ok('POST', '/api/v1/logs/search', { body: search });
+  t.strictSame(
+    hits.hits.map(({ _source }: Json) => _source.message),
+    expected,
+  );
+  t.equal(hits.total, expected.length);
+  t.ok(parts.length >= 10 && Math.max(...parts) <= 20, 'no part is long');
+
+  messages.moreLogs = async (places) => {
+    messages.moreLogs = moreLogs;
+    await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: device.version } });
+    return moreLogs.call(messages, places);
+  };
+  await t.rejects(service.http('GET', path), 'the answer is cut where the device is deleted');
+});
