@@ -28,6 +28,7 @@ const product = [
 const tests = [
   'test/**/*.test.ts',
   'test/bridges/kills/main.ts',
+  'test/console/pictures.ts',
   'test/crash/main.ts',
   'test/fuzz/main.ts',
   'test/nodes/main.ts',

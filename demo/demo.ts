@@ -1,17 +1,17 @@
 /**
  * The main job of the service on real input, from an empty directory to a device that is moved away from its audience.
  * Every step is checked; the process ends 0 only when all of them held. `npm run demo`.
+ * With `--keep` it fills an account with a fleet instead, and serves it until Ctrl-C.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { parse } from 'csv-parse/sync';
 import mqtt, { type MqttClient } from 'mqtt';
+import { makePassword } from './fleet.js';
+import { keep } from './keep.js';
+import { startServer } from './server.js';
 
 const deviceCount = 20;
 const firmware = '2.4.1';
@@ -57,42 +57,6 @@ function check(condition: boolean, otherwise: string): asserts condition {
   if (!condition) throw new Error(otherwise);
 }
 
-/** Random, and never four of a kind in a row, which the password policy refuses. */
-function makePassword(): string {
-  return randomBytes(12)
-    .toString('hex')
-    .replace(/...(?=.)/g, '$&-');
-}
-
-/** The server as a process of its own; its addresses are read from what it prints. */
-async function startServer(
-  password: string,
-): Promise<{ server: ChildProcess; url: string; port: number; accountId: string }> {
-  const server = spawn(process.execPath, [fileURLToPath(new URL('../src/main.js', import.meta.url))], {
-    cwd: directory,
-    env: {
-      ...process.env,
-      SLIPWAY_DATA_DIR: join(directory, 'data'),
-      SLIPWAY_HOST: '127.0.0.1',
-      SLIPWAY_HTTP_PORT: '0',
-      SLIPWAY_MQTT_PORT: '0',
-      SLIPWAY_ADMIN_EMAIL: 'admin@demo.example',
-      SLIPWAY_ADMIN_PASSWORD: password,
-      SLIPWAY_LOG_LEVEL: 'error',
-    },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  let said = '';
-  for await (const line of createInterface({ input: server.stdout })) {
-    said += `${line}\n`;
-    const [, url] = /API (http\S+)\/api\/v1/.exec(said) ?? [];
-    const [, port] = /^MQTT \S+:(\d+)/m.exec(said) ?? [];
-    const [, accountId] = /account\s+(\S{36})/.exec(said) ?? [];
-    if (url && port && accountId) return { server, url, port: Number(port), accountId };
-  }
-  throw new Error(`the server did not start: ${said}`);
-}
-
 /** Resolves when the client has received `wanted` messages that match, counted from now. */
 function received(
   client: MqttClient,
@@ -115,7 +79,11 @@ function received(
 async function demo(): Promise<void> {
   const password = makePassword();
   const { server, url, port, accountId } = await step('Start the server on an empty directory', async () => {
-    const running = await startServer(password);
+    const running = await startServer({
+      directory,
+      password,
+      env: { SLIPWAY_DATA_DIR: join(directory, 'data'), SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' },
+    });
     return [running, `${running.url}, MQTT on ${running.port}`];
   });
   // A server that dies early must not leave the demo waiting.
@@ -309,13 +277,18 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
   });
 }
 
-try {
+async function story(): Promise<void> {
   process.stdout.write(`\nSlipway demo: ${deviceCount} devices, ${readings.length} readings each\n\n`);
   await demo();
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   process.stdout.write(
     `\nAll ${summary.length} steps checked in ${seconds} s:\n${summary.map((line) => `  - ${line}`).join('\n')}\n`,
   );
+}
+
+try {
+  if (process.argv.includes('--keep')) await keep();
+  else await story();
 } catch (error) {
   process.stderr.write(`\nThe demo failed: ${(error as Error).message}\n`);
   process.exitCode = 1;

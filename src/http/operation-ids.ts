@@ -24,6 +24,8 @@ const named: Record<string, string> = {
   'POST /profile/update-email-address': 'updateEmailAddress',
   'POST /users/batch': 'getUsers',
   'DELETE /internal/users/{userId}': 'deleteUser',
+  'GET /users/{userId}/security': 'getUserSecurity',
+  'POST /users/{userId}/end-sessions': 'endUserSessions',
   'POST /users/{userId}/mfa/totp': 'enrolTotp',
   'POST /users/{userId}/mfa/totp/confirm': 'confirmTotp',
   'DELETE /users/{userId}/mfa/totp': 'removeTotp',

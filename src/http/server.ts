@@ -45,6 +45,7 @@ import { passwordChangeRoutes, passwordResetRoutes } from '../identity/secrets/p
 import { requireAppToken, requireCaller } from '../identity/sessions/authentication.js';
 import { loginRoutes } from '../identity/sessions/login.js';
 import { keyRoutes, sessionRoutes, validationRoutes } from '../identity/sessions/routes.js';
+import { securityRoutes } from '../identity/security.js';
 import { signInRoutes } from '../identity/sign-in.js';
 import { registrationRoutes, userRoutes } from '../identity/users.js';
 import { isNestedDeeply } from '../json-size.js';
@@ -267,6 +268,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
         replacementRoutes,
         verificationRoutes,
         mfaRoutes,
+        securityRoutes,
         auditRoutes,
         jobRoutes,
         provisioningRoutes,

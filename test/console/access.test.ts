@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
 import t from 'tap';
 import { type Service, startService } from '../support/service.js';
-import { openBrowser, openPage, signIn } from './browser.js';
+import { openBrowser, openPage, settled, signIn } from './browser.js';
 
 const axePath = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 let service: Service;
@@ -58,10 +58,7 @@ async function seriousFaults(page: Page): Promise<string[]> {
 
 async function settle(page: Page, place: string): Promise<void> {
   await page.goto(`/console/${place}`);
-  await page.locator('h1').waitFor();
-  await page.waitForFunction(
-    'document.querySelectorAll("[aria-busy=true]").length === 0 && !document.body.textContent.includes("Loading …")',
-  );
+  await settled(page);
 }
 
 for (const colorScheme of ['light', 'dark'] as const)

@@ -10,9 +10,13 @@ const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path)
 
 /** Headless Chromium, closed when the test ends. */
 export async function openBrowser(t: Test): Promise<Browser> {
-  const browser = await chromium.launch({ headless: true, ...(await binary()) });
+  const browser = await launchBrowser();
   t.teardown(() => browser.close());
   return browser;
+}
+
+export async function launchBrowser(): Promise<Browser> {
+  return chromium.launch({ headless: true, ...(await binary()) });
 }
 
 async function binary() {
@@ -85,6 +89,13 @@ export async function openPage(
     if (!url.startsWith(service.server.url) && !/^(data|blob):/.test(url)) foreign.push(url);
   });
   return { page, errors, foreign };
+}
+
+/** Waits until a place shows what it has read. */
+export async function settled(page: Page): Promise<void> {
+  await page.locator('h1').waitFor();
+  for (const busy of [page.locator('[aria-busy=true]'), page.getByText('Loading …')])
+    await busy.first().waitFor({ state: 'detached' });
 }
 
 export async function signIn(

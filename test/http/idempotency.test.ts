@@ -269,7 +269,7 @@ t.test('a batch and its requests may bear one key, and a right that is gone gets
 const others = [
   /^\/api\/v1\/(auth|sessions|profile)\//,
   /\/recover$/,
-  /^\/api\/v1\/users\/(batch$|\{userId\}\/(change-password-with-token|mfa\/sms\/code)$)/,
+  /^\/api\/v1\/users\/(batch$|\{userId\}\/(change-password-with-token|end-sessions|mfa\/sms\/code)$)/,
   /^\/api\/v1\/(batch|logs\/search|permissions\/explain)$/,
   /^\/api\/v1\/provisioning\/jobs\/\{id\}\/(cancel|retry|results\/confirm)$/,
   /^\/api\/v1\/firmware\/packages\/\{id\}\/(publish|retire)$/,

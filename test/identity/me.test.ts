@@ -1,6 +1,6 @@
 import t from 'tap';
 import { Mailbox } from '../support/mailbox.js';
-import { type Service, startService } from '../support/service.js';
+import { type Json, type Service, startService } from '../support/service.js';
 
 const mailbox = new Mailbox();
 let service: Service;
@@ -66,4 +66,30 @@ t.test('a forgotten password is set with the token of the email; the answer neve
   t.ok((await service.loginAs(person.email, 'an entirely new secret')).jwt);
   for (let tries = 0; tries < 18; tries += 1) await ask('stranger@example.com');
   t.match(await ask(person.email), { status: 429 });
+});
+
+t.test('the sessions of a person are listed, and end for that person and for admins', async (t) => {
+  const person = await service.endUser((await service.organization()).id);
+  const { userId } = person.endUser;
+  const path = `/api/v1/users/${userId}`;
+  const phone = (await service.loginAs(person.email, person.password)).jwt;
+  const { security } = await service.ok('GET', `${path}/security`, { token: phone });
+  t.strictSame(security.mfaMethods, []);
+  t.strictSame([security.sessions.length, security.sessions.filter(({ current }: Json) => current).length], [2, 1]);
+  t.strictSame(await service.ok('POST', `${path}/end-sessions`, { token: phone }), { success: true, ended: 1 });
+  const look = (token: string) => service.http('GET', '/api/v1/profile/me', { token });
+  t.strictSame([(await look(person.token)).status, (await look(phone)).status], [401, 200]);
+
+  const neighbour = await service.endUser((await service.organization()).id);
+  for (const method of ['GET', 'POST'])
+    t.equal(
+      (
+        await service.http(method, `${path}/${method === 'GET' ? 'security' : 'end-sessions'}`, {
+          token: neighbour.token,
+        })
+      ).status,
+      404,
+    );
+  t.equal((await service.ok('POST', `${path}/end-sessions`)).ended, 1, 'an admin ends the last one');
+  t.equal((await look(phone)).status, 401);
 });

@@ -290,6 +290,8 @@ const table = `
   POST /api/v1/profile/update                       | body userId: identity  | 404/NotFoundError | 404/NotFoundError  | 404/NotFoundError
   POST /api/v1/profile/change-password              | body userId: identity  | 404/NotFoundError | 404/NotFoundError  | 404/NotFoundError
   POST /api/v1/profile/update-email-address         | body userId: identity  | 404/NotFoundError | 404/NotFoundError  | 404/NotFoundError
+  GET /api/v1/users/{userId}/security               | path userId: identity  | 404/NotFoundError | 404/NotFoundError  | 404/NotFoundError
+  POST /api/v1/users/{userId}/end-sessions          | path userId: identity  | 404/NotFoundError | 404/NotFoundError  | 404/NotFoundError
   DELETE /api/v1/internal/users/{userId}            | path userId: identity  | 404/NotFoundError | 403/ForbiddenError | 403/ForbiddenError
 `;
 const who = ['stranger', 'outsider', 'newcomer', 'strangerProgram', 'program', 'station'] as const;

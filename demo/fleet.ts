@@ -1,0 +1,369 @@
+/** A believable fleet for `npm run demo -- --keep`: organizations, people, products, devices, a day of data, jobs and a rollout. */
+import { createHash, randomBytes } from 'node:crypto';
+import mqtt, { type MqttClient } from 'mqtt';
+
+// biome-ignore lint/suspicious/noExplicitAny: the demo reads answers as a script would
+type Json = any;
+
+export interface FleetOptions {
+  url: string;
+  mqttPort: number;
+  accountId: string;
+  emailAddress: string;
+  password: string;
+  deviceCount: number;
+  /** How many of them are online and publish. */
+  onlineCount: number;
+  say: (line: string) => void;
+}
+
+/** The devices that are online. `publish` sends one reading of each. */
+export interface Fleet {
+  publish(): Promise<void>;
+  close(): void;
+}
+
+const products = [
+  { name: 'Room sensor', prefix: 'RS', share: 0.6, series: ['temperature', 'humidity', 'battery'], firmware: '2.3.0' },
+  { name: 'Cold-room monitor', prefix: 'CM', share: 0.25, series: ['temperature', 'door'], firmware: '1.8.2' },
+  { name: 'Pump controller', prefix: 'PC', share: 0.12, series: ['flow', 'pressure', 'current'], firmware: '4.0.1' },
+  { name: 'Gateway', prefix: 'GW', share: 0.03, series: ['load', 'uptime'], firmware: '7.2.0' },
+] as const;
+
+/** The tree: each line is a name, indented by its level. */
+const tree = `
+Northwind Foods
+  Harbour plant
+    Hall A
+    Hall B
+    Cold store
+  Hill depot
+Lakeside Hospital
+  Pharmacy
+  Laboratory
+Municipal Waterworks
+  Pumping station East
+  Pumping station West
+Demo room`;
+
+const people = [
+  ['Anna Berg', 'Northwind Foods'],
+  ['Jonas Lind', 'Harbour plant'],
+  ['Maria Costa', 'Cold store'],
+  ['Piotr Nowak', 'Hill depot'],
+  ['Leila Haddad', 'Lakeside Hospital'],
+  ['Tom Fischer', 'Pharmacy'],
+  ['Grace Okafor', 'Laboratory'],
+  ['Henrik Dahl', 'Municipal Waterworks'],
+  ['Sofia Rossi', 'Pumping station East'],
+  ['Ben Carter', 'Pumping station West'],
+] as const;
+
+const minute = 60_000;
+const hour = 60 * minute;
+const sampleEvery = 15 * minute;
+
+/** Random, and never four of a kind in a row, which the password policy refuses. */
+export function makePassword(): string {
+  return randomBytes(12)
+    .toString('hex')
+    .replace(/...(?=.)/g, '$&-');
+}
+
+/** A value as a sensor has it at a time: the hour of the day, the device and a little noise. */
+function readingOf(category: string, device: number, time: number): number {
+  const wave = Math.sin(((time % (24 * hour)) / (24 * hour)) * 2 * Math.PI - 2);
+  const own = ((device * 37) % 100) / 100;
+  const noise = Math.random() - 0.5;
+  const values: Record<string, number> = {
+    temperature: 20 + 3 * wave + 2 * own + 0.4 * noise,
+    humidity: 50 - 8 * wave + 6 * own + 2 * noise,
+    battery: 3.6 - 0.5 * own + 0.01 * noise,
+    door: Math.random() < 0.06 ? 1 : 0,
+    flow: 42 + 12 * wave + 5 * own + 2 * noise,
+    pressure: 4.1 + 0.4 * own + 0.05 * noise,
+    current: 11 + 3 * wave + own + 0.3 * noise,
+    load: 35 + 20 * wave + 10 * own + 8 * noise,
+    uptime: Math.round((time % (9 * 24 * hour)) / hour),
+  };
+  return Math.round((values[category] ?? 0) * 100) / 100;
+}
+
+/** Runs `work` for all items, `width` at a time. */
+async function each<T>(items: readonly T[], width: number, work: (item: T, at: number) => Promise<void>) {
+  const left = items.entries();
+  const run = async () => {
+    for (const [at, item] of left) await work(item, at);
+  };
+  await Promise.all(Array.from({ length: width }, run));
+}
+
+type Call = (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Json>;
+
+/** Fills an account, and connects a part of its devices. */
+export async function fillFleet(options: FleetOptions): Promise<Fleet> {
+  const { url, accountId, deviceCount, onlineCount, say } = options;
+  let token = '';
+  const call: Call = async (method, path, body, headers = {}) => {
+    const isRaw = typeof body === 'string' || body instanceof Uint8Array;
+    const response = await fetch(`${url}/api${path}`, {
+      method,
+      headers: {
+        ...(body !== undefined && !isRaw && { 'content-type': 'application/json' }),
+        ...(token && { authorization: `Bearer ${token}` }),
+        ...headers,
+      },
+      ...(body !== undefined && { body: isRaw ? (body as string) : JSON.stringify(body) }),
+    });
+    const answer = response.headers.get('content-type')?.includes('json') ? await response.json() : undefined;
+    if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${JSON.stringify(answer)}`);
+    return answer;
+  };
+  const make = async (path: string, body: object): Promise<Json> =>
+    Object.values(await call('POST', `/v1${path}`, { accountId, ...body }))[0];
+  const { emailAddress, password } = options;
+  token = (await call('POST', '/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
+
+  const templates = await makeProducts(make);
+  say(`${templates.size} products with their channels and custom fields`);
+  const organizations = await makeOrganizations(make);
+  for (const [name, organization] of people) {
+    const idmUserEmail = `${name.toLowerCase().replace(' ', '.')}@demo.example`;
+    const login = { createIdmUser: true, idmUserEmail, idmUserPassword: makePassword() };
+    await make('/end-users', { ...login, name, organizationId: organizations.get(organization) });
+  }
+  await make('/account-users', {
+    createIdmUser: true,
+    idmUserEmail: 'operations@demo.example',
+    idmUserPassword: makePassword(),
+  });
+  say(`${organizations.size} organizations and ${people.length + 1} people`);
+
+  const devices = await makeDevices(call, options, organizations);
+  say(`${deviceCount} devices by a provisioning job`);
+  await each(devices, 4, async ({ topics, product }, at) => {
+    const series = products.find(({ name }) => name === product)?.series ?? [];
+    await call('POST', `/v4/data/${topics}`, dayOf(series, at), { 'content-type': 'text/csv' });
+  });
+  say('a day of data of each');
+  await makeRest(call, make, { organizations, templates });
+  say('programs, a station, a moved batch and the trash');
+
+  const clients = await goOnline(options, spread(devices, onlineCount));
+  say(`${clients.length} devices are online`);
+  await startRollout(call, make, accountId, templates.get('Room sensor') ?? '');
+  const [first] = devices;
+  if (first) for (const command of commands) await call('POST', `/v1/devices/${first.id}/commands`, command);
+  say('a rollout and commands');
+  const publish = async () => {
+    const now = Date.now();
+    await each(clients, 8, async ({ client, device, at }) => {
+      const series = products.find(({ name }) => name === device.product)?.series ?? [];
+      await client.publishAsync(device.topics, readingsOf(series, at, now), { qos: 1 });
+    });
+  };
+  await publish();
+  return {
+    publish,
+    close() {
+      for (const { client } of clients) client.end(true);
+    },
+  };
+}
+
+const commands = [
+  { name: 'reboot', payload: { delaySeconds: 3 } },
+  { name: 'setInterval', payload: { seconds: 60 } },
+  { name: 'identify' },
+];
+
+function readingsOf(series: readonly string[], device: number, time: number): string {
+  const iso = new Date(time).toISOString();
+  return series.map((category) => `${iso},${category},${readingOf(category, device, time)},\n`).join('');
+}
+
+function dayOf(series: readonly string[], device: number): string {
+  const now = Math.floor(Date.now() / sampleEvery) * sampleEvery;
+  const times = Array.from({ length: (24 * hour) / sampleEvery }, (_, n) => now - n * sampleEvery);
+  return times.map((time) => readingsOf(series, device, time)).join('');
+}
+
+async function makeProducts(make: (path: string, body: object) => Promise<Json>): Promise<Map<string, string>> {
+  const ids = new Map<string, string>();
+  for (const { name } of products) {
+    const { id } = await make('/devices/templates', { name });
+    const channel = { entityId: id, entityType: 'deviceTemplate' };
+    await make('/channels/templates', { ...channel, name: 'readings', persistenceType: 'timeSeries' });
+    await make('/channels/templates', { ...channel, name: 'events', persistenceType: 'simple' });
+    const field = { deviceTemplateId: id };
+    await make('/devices/custom-fields', {
+      ...field,
+      name: 'room',
+      fieldType: 'string',
+      description: 'Where it hangs',
+    });
+    await make('/devices/custom-fields', { ...field, name: 'calibrated', fieldType: 'boolean' });
+    ids.set(name, id);
+  }
+  return ids;
+}
+
+async function makeOrganizations(make: (path: string, body: object) => Promise<Json>): Promise<Map<string, string>> {
+  const ids = new Map<string, string>();
+  const above: string[] = [];
+  for (const line of tree.split('\n').filter(Boolean)) {
+    const level = line.search(/\S/) / 2;
+    const name = line.trim();
+    const { id } = await make('/organizations', { name, parentId: above[level - 1] ?? null });
+    above[level] = id;
+    ids.set(name, id);
+  }
+  return ids;
+}
+
+interface FleetDevice {
+  id: string;
+  serialNumber: string;
+  secret: string;
+  product: string;
+  /** Of its readings. */
+  topics: string;
+}
+
+async function makeDevices(call: Call, options: FleetOptions, organizations: Map<string, string>) {
+  const { deviceCount, accountId } = options;
+  const places = [...organizations.keys()];
+  const rows = products.flatMap(({ name, prefix, share, firmware }) =>
+    Array.from({ length: Math.round(deviceCount * share) }, (_, n) => ({
+      serialNumber: `${prefix}-${String(n + 1).padStart(4, '0')}`,
+      template: name,
+      // The last few are in stock: they belong to nobody yet.
+      ...(n % 20 !== 19 && { organization: places[(n * 7) % places.length] }),
+      firmwareVersion: n % 9 === 8 ? '1.0.0' : firmware,
+      room: `${'ABCDEF'[n % 6]}${100 + (n % 40)}`,
+      location: ['Ground floor', 'First floor', 'Roof', 'Basement'][n % 4],
+    })),
+  );
+  const { job } = await call('POST', `/v1/provisioning/jobs?accountId=${accountId}`, { rows });
+  await ended(call, job.id);
+  const { results } = await call('GET', `/v1/provisioning/jobs/${job.id}/results?format=json`);
+  return (results as Json[]).map((unit, at): FleetDevice => {
+    const { deviceId: id, serialNumber, secret } = unit;
+    return {
+      id,
+      serialNumber,
+      secret,
+      product: rows[at]?.template ?? '',
+      topics: `slipway/v1/${accountId}/d/${id}/readings`,
+    };
+  });
+}
+
+/** Waits for the end of a job. */
+async function ended(call: Call, id: string): Promise<void> {
+  for (;;) {
+    const { job } = await call('GET', `/v1/provisioning/jobs/${id}`);
+    if (job.state === 'succeeded') return;
+    if (job.state !== 'pending' && job.state !== 'running') throw new Error(`job ${job.action} ${job.state}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+async function makeRest(
+  call: Call,
+  make: (path: string, body: object) => Promise<Json>,
+  { organizations, templates }: { organizations: Map<string, string>; templates: Map<string, string> },
+): Promise<void> {
+  await make('/applications', { name: 'Maintenance planner', kind: 'backEnd' });
+  await make('/applications', { name: 'Customer app', kind: 'endUserApp' });
+  await make('/applications', {
+    name: 'Line 1',
+    kind: 'station',
+    deviceTemplateId: templates.get('Room sensor'),
+    maxDevices: 5000,
+    expiresAt: new Date(Date.now() + 30 * 24 * hour).toISOString(),
+  });
+  const filter = { organizationId: organizations.get('Demo room'), serialNumber: 'PC-' };
+  const move = { action: 'move', filter, organizationId: organizations.get('Pumping station East') };
+  for (const dryRun of [true, false]) await ended(call, (await make('/devices/jobs', { ...move, dryRun })).id);
+  for (const serialNumber of ['RS-0020', 'CM-0020']) {
+    const { accountId } = await call('GET', '/v1/profile/me');
+    const { devices } = await call('GET', `/v1/devices?accountId=${accountId}&serialNumber=${serialNumber}`);
+    for (const { id, version } of devices.results)
+      await call('DELETE', `/v1/devices/${id}`, undefined, { etag: version });
+  }
+}
+
+/** Some of all products, and none that is in the trash: those are the twentieth of their kind. */
+function spread(devices: FleetDevice[], count: number): FleetDevice[] {
+  const every = Math.max(1, Math.floor(devices.length / count));
+  return devices.filter(({ serialNumber }, at) => at % every === 0 && !serialNumber.endsWith('-0020')).slice(0, count);
+}
+
+/** Connects devices. They install firmware that is offered, and answer commands. */
+async function goOnline({ mqttPort }: FleetOptions, devices: FleetDevice[]) {
+  const clients: { client: MqttClient; device: FleetDevice; at: number }[] = [];
+  await each(devices, 8, async (device, at) => {
+    const server = { protocol: 'mqtt', host: '127.0.0.1', port: mqttPort } as const;
+    const client = await mqtt.connectAsync({ ...server, username: device.id, password: device.secret });
+    const root = device.topics.slice(0, device.topics.lastIndexOf('/'));
+    client.on('message', (topic, payload) => {
+      const said = JSON.parse(payload.toString());
+      if (topic.endsWith('/_commands')) answerCommand(client, root, said);
+      else if (topic.endsWith('/_firmware')) install(client, root, said, at);
+    });
+    await client.subscribeAsync([`${root}/_firmware`, `${root}/_commands`], { qos: 1 });
+    const severity = at % 11 === 10 ? 'warning' : 'notice';
+    const message = severity === 'warning' ? 'Battery below 3.2 V' : 'Sensor calibrated';
+    await client.publishAsync(`${root}/_log`, JSON.stringify({ severity, message }), { qos: 1 });
+    if (at < 3) await client.publishAsync(`${root}/reading`, ',temperature,21,', { qos: 1 });
+    clients.push({ client, device, at });
+  });
+  return clients;
+}
+
+function answerCommand(client: MqttClient, root: string, { id, name }: { id: string; name: string }): void {
+  if (name === 'identify') return;
+  client.publish(`${root}/_commands/replies`, JSON.stringify({ id, status: 'succeeded', result: 'done' }), { qos: 1 });
+}
+
+interface Offer {
+  firmwareVersion: string;
+  files: unknown[];
+}
+
+/** Every fourth device takes its time, and every fifteenth fails, so that a rollout shows all its states. */
+function install(client: MqttClient, root: string, { firmwareVersion, files }: Offer, at: number): void {
+  if (!files?.length) return;
+  const report = (state: string, more = {}) =>
+    client.publish(`${root}/_firmware/status`, JSON.stringify({ state, firmwareVersion, ...more }), { qos: 1 });
+  report('downloading');
+  if (at % 4 === 3) return;
+  if (at % 15 === 14) report('failed', { code: -2, message: 'not enough space' });
+  else report('succeeded');
+}
+
+async function startRollout(
+  call: Call,
+  make: (path: string, body: object) => Promise<Json>,
+  accountId: string,
+  deviceTemplateId: string,
+): Promise<void> {
+  const content = randomBytes(64 * 1024);
+  const body = { name: 'Room sensor firmware', firmwareVersion: '2.4.0', deviceTemplateId };
+  const { id } = await make('/firmware/packages', { ...body, description: 'Fewer false alarms' });
+  const digest = `sha-256=${createHash('sha256').update(content).digest('base64')}`;
+  const { firmwarePackage } = await call('PUT', `/v1/firmware/packages/${id}/files/app.bin?revision=2.4.0`, content, {
+    'content-type': 'application/octet-stream',
+    digest,
+  });
+  await call('POST', `/v1/firmware/packages/${id}/publish`, undefined, { etag: firmwarePackage.version });
+  await make('/firmware/packages', { ...body, firmwareVersion: '2.5.0-beta' });
+  await call('POST', '/v1/firmware/rollouts', {
+    accountId,
+    firmwarePackageId: id,
+    target: { filter: { deviceTemplateId } },
+    stages: [{ percent: 20 }, { percent: 100, pauseSeconds: 3600 }],
+    maxFailurePercent: 50,
+  });
+}

@@ -1,0 +1,119 @@
+/** How the login of a person is protected, and the end of its sessions: of one's own, and for admins of all of the account. */
+
+import { type Static, Type } from 'typebox';
+import { DateText, Id, Nullable } from '../../db/registry/records.js';
+import type { Caller } from '../access.js';
+import { timestamp } from '../clock.js';
+import type { Context } from '../context.js';
+import { writeAs } from '../entity/authorized-write.js';
+import { oneOf } from '../entity/listing.js';
+import type { App } from '../http/app.js';
+import { confirmedMethods, mfaMethods } from './mfa/factors.js';
+import { findOwn } from './profile.js';
+
+const tags = ['Identity'];
+const family = 'identity';
+const maxSessions = 50;
+
+const params = Type.Object({ userId: Type.String() });
+const securityShape = Type.Object(
+  {
+    security: Type.Object({
+      mfaMethods: Type.Array(oneOf(mfaMethods), { description: 'The confirmed second factors.' }),
+      sessions: Type.Array(
+        Type.Object({
+          id: Id,
+          created: DateText,
+          expires: DateText,
+          network: Nullable(Type.String({ description: 'From which the person has logged in.' })),
+          current: Type.Boolean({ description: 'Whether it is the session of this request.' }),
+        }),
+        { description: `The open sessions, newest first, at most ${maxSessions}.` },
+      ),
+    }),
+  },
+  { description: 'Second factors and sessions of a login.' },
+);
+const endedShape = Type.Object(
+  { success: Type.Literal(true), ended: Type.Integer({ description: 'How many sessions have ended.' }) },
+  { description: 'Their tokens are void, and connections made with them are closed.' },
+);
+
+/** GET /users/{userId}/security and POST /users/{userId}/end-sessions. */
+export function securityRoutes(app: App, ctx: Context): void {
+  const { access } = ctx;
+  app.get(
+    '/users/:userId/security',
+    {
+      config: { family, right: ['read', 'profile'], errors: ['notFound', 'forbidden'] },
+      schema: {
+        tags,
+        summary: 'Read the second factors and the sessions of a person',
+        params,
+        response: { 200: securityShape },
+      },
+    },
+    async ({ caller, params }) => {
+      access.demand(caller, 'read', 'profile');
+      return { security: await readSecurity(ctx, caller, params.userId) };
+    },
+  );
+  app.post(
+    '/users/:userId/end-sessions',
+    {
+      config: { family, right: ['update', 'profile'], errors: ['notFound', 'forbidden'], sends: ['revocation'] },
+      schema: {
+        tags,
+        summary: 'End all sessions of a person but the one of this request',
+        params,
+        response: { 200: endedShape },
+      },
+    },
+    async ({ caller, params }) => {
+      access.demand(caller, 'update', 'profile');
+      return { success: true as const, ended: await endOthers(ctx, caller, params.userId) };
+    },
+  );
+}
+
+async function readSecurity(
+  ctx: Context,
+  caller: Caller,
+  userId: string,
+): Promise<Static<typeof securityShape>['security']> {
+  await findOwn(ctx, caller, userId);
+  const { query } = ctx.registry;
+  const sessions = await query
+    .selectFrom('sessions')
+    .select(['id', 'created', 'expires', 'address'])
+    .where('userId', '=', userId)
+    .where('ended', 'is', null)
+    .where('expires', '>', timestamp(ctx.clock))
+    .orderBy('created', 'desc')
+    .limit(maxSessions)
+    .execute();
+  return {
+    mfaMethods: await confirmedMethods(query, userId),
+    sessions: sessions.map(({ id, created, expires, address }) => ({
+      id,
+      created,
+      expires,
+      network: address,
+      current: id === caller.sessionId,
+    })),
+  };
+}
+
+async function endOthers(ctx: Context, caller: Caller, userId: string): Promise<number> {
+  const { audit, broker, revocations, sessions } = ctx;
+  const { accountId } = await findOwn(ctx, caller, userId);
+  const ended = await writeAs(ctx, caller, undefined, async (tx) => {
+    const ids = await sessions.endAll(tx, userId, caller.sessionId);
+    const target = { kind: 'identity', id: userId } as const;
+    const details = { sessions: ids.length };
+    await audit.record(tx, { event: 'logout', outcome: 'success', accountId, actor: caller, target, details });
+    return ids;
+  });
+  for (const sessionId of ended) revocations.note(caller, broker.loginEnded(sessionId));
+  return ended.length;
+}

@@ -1,0 +1,113 @@
+/**
+ * `npm run pictures [-- DIR [PART]]`: pictures of every place of the console, filled as by `npm run demo -- --keep`, in
+ * both colour schemes, on a desk and on a phone. PART is a part of the names of those that are wanted.
+ */
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import type { Page } from 'playwright-core';
+import { fillFleet, makePassword } from '../../demo/fleet.js';
+import { startServer } from '../../demo/server.js';
+import { launchBrowser, settled, signIn } from './browser.js';
+
+const [target = 'dist/pictures', part = ''] = process.argv.slice(2);
+const emailAddress = 'admin@demo.example';
+const sizes = { desk: { width: 1280, height: 860 }, phone: { width: 360, height: 740 } };
+
+/** Opens what an address does not say, by the names of buttons. */
+async function press(page: Page, ...names: string[]): Promise<void> {
+  for (const name of names) await page.getByRole('button', { name, exact: true }).first().click();
+}
+
+/** The pictures: a name, an address, and what is done there. */
+function picturesOf(ids: Record<string, string>): [string, string, ((page: Page) => Promise<void>)?][] {
+  const device = `devices/${ids.device}`;
+  const tabs = ['series', 'commands', 'log', 'refusals', 'fields', 'access', 'firmware', 'history'];
+  return [
+    ['first-device', 'first-device'],
+    ['devices', 'devices'],
+    ['devices-filtered', 'devices?q=RS-00'],
+    ['devices-none', 'devices?q=nothing'],
+    ['devices-new', 'devices', (page) => press(page, 'New device')],
+    ['devices-import', 'devices', (page) => press(page, 'Import CSV')],
+    ['devices-move', 'devices?q=RS-00', (page) => press(page, 'Move to …')],
+    ['device', device],
+    ...tabs.map((tab): [string, string] => [`device-${tab}`, `${device}/${tab}`]),
+    ['organizations', 'organizations'],
+    ['organization', `organizations/${ids.organization}`],
+    ['people', 'people'],
+    ['people-admins', 'people/account-users'],
+    ['products', 'products'],
+    ['product', `products/${ids.product}`],
+    ['factory', 'factory'],
+    ['job', `factory/${ids.job}`],
+    ['stations', 'factory/stations'],
+    ['verifications', 'factory/verifications'],
+    ['firmware', 'firmware'],
+    ['rollouts', 'firmware/rollouts'],
+    ['rollout', `firmware/rollouts/${ids.rollout}`],
+    ['rollout-new', 'firmware/rollouts', (page) => press(page, 'New rollout')],
+    ['programs', 'programs'],
+    ['identity-providers', 'programs/identity-providers'],
+    ['bridges', 'programs/bridges'],
+    ['bridge-new', 'programs/bridges', (page) => press(page, 'New bridge')],
+    ['authorities', 'programs/authorities'],
+    ['trash', 'trash'],
+    ['account', 'account'],
+    ['audit', 'account/audit'],
+    ['health', 'account/health'],
+    ['call', 'devices', (page) => press(page, 'Show the call')],
+    ['keys', 'devices', (page) => page.keyboard.press('?')],
+  ];
+}
+
+/** Ids of things to look at, read as the page does. */
+async function findIds(page: Page, accountId: string): Promise<Record<string, string>> {
+  const read = async (path: string) => {
+    const answer = await page.request.get(`/api/v1/${path}${path.includes('?') ? '&' : '?'}accountId=${accountId}`);
+    const [list] = Object.values(await answer.json()) as { results: { id: string }[] }[];
+    return list?.results[0]?.id ?? '';
+  };
+  return {
+    device: await read('devices?serialNumber=RS-0001'),
+    organization: await read('organizations?name=Harbour'),
+    product: await read('devices/templates?name=Room'),
+    job: await read('provisioning/jobs?action=provision'),
+    rollout: await read('firmware/rollouts'),
+  };
+}
+
+const directory = mkdtempSync(join(tmpdir(), 'slipway-pictures-'));
+const password = makePassword();
+const env = { SLIPWAY_DATA_DIR: join(directory, 'data'), SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
+const { server, url, port: mqttPort, accountId } = await startServer({ directory, password, env });
+const browser = await launchBrowser();
+try {
+  const login = { url, mqttPort, accountId, emailAddress, password };
+  const fleet = await fillFleet({ ...login, deviceCount: 500, onlineCount: 120, say: () => {} });
+  for (const [size, viewport] of Object.entries(sizes))
+    for (const colorScheme of ['light', 'dark'] as const) {
+      const folder = resolve(target, `${size}-${colorScheme}`);
+      mkdirSync(folder, { recursive: true });
+      const context = await browser.newContext({ baseURL: url, viewport, colorScheme, locale: 'en-GB' });
+      const page = await context.newPage();
+      await page.goto('/console/');
+      await page.getByLabel('Email address').waitFor();
+      if ('sign-in'.includes(part)) await page.screenshot({ path: join(folder, 'sign-in.png') });
+      await signIn(page, emailAddress, password);
+      for (const [name, place, act] of picturesOf(await findIds(page, accountId))) {
+        if (!name.includes(part)) continue;
+        await page.goto(`/console/${place}`);
+        await settled(page);
+        if (name === 'device') await fleet.publish();
+        await act?.(page);
+        await page.screenshot({ path: join(folder, `${name}.png`), fullPage: act === undefined });
+      }
+      await context.close();
+    }
+  fleet.close();
+} finally {
+  await browser.close();
+  server.kill('SIGTERM');
+  rmSync(directory, { recursive: true, force: true });
+}
