@@ -908,7 +908,10 @@ async function snapshot(): Promise<Record<string, unknown[]>> {
           .execute(),
       ] as const,
   );
-  return Object.fromEntries(await Promise.all(read));
+  const all: Record<string, unknown[]> = Object.fromEntries(await Promise.all(read));
+  // How many audit records an account has is counted too.
+  const kept = all.kept?.filter((row) => (row as { what: string }).what !== 'auditRecords');
+  return { ...all, ...(kept && { kept }) };
 }
 
 /** That nothing is other than it was when this was last asked, at first when the callers had been made. */
