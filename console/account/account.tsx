@@ -1,28 +1,28 @@
-/** The caller's own login, and for admins usage, retention and the audit record. */
-import { useSearchParams } from 'wouter-preact';
+/** One's own login, and for admins retention, usage, the audit record and the health of the service. */
 import { api, done } from '../app/api.js';
 import { accountId, can, me, renew } from '../app/session.js';
 import { Act, ErrorNote, Field, Form, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
 import { useLoad } from '../parts/load.js';
-import { Badge, Page, Time } from '../parts/page.js';
+import { Badge, Loading, Page, Tabs, Time } from '../parts/page.js';
 import { Table } from '../parts/table.js';
 import { failed, toast } from '../parts/toast.js';
+import { Security } from '../people/security.js';
 import { texts } from '../texts.js';
+import { Audit } from './audit.js';
+import { SecondFactor } from './second-factor.js';
 
 const words = texts.account;
 
-export function Account() {
+export function Account({ tab }: { tab: string }) {
+  const isAdmin = can('read', 'account');
+  const tabs = Object.entries(words.tabs).filter(([name]) => name === '' || isAdmin);
   return (
     <Page title={texts.places.account}>
-      <div class="stack">
-        <div class="grid">
-          <Own />
-          {can('read', 'account') && <Retention />}
-        </div>
-        {can('read', 'account') && <Usage />}
-        {can('read', 'auditRecord') && <Audit />}
-      </div>
+      {isAdmin && <Tabs base="/account" current={tab} tabs={tabs} />}
+      {tab === '' && <Own />}
+      {tab === 'usage' && isAdmin && <Usage />}
+      {tab === 'audit' && can('read', 'auditRecord') && <Audit />}
+      {tab === 'health' && isAdmin && <Health />}
     </Page>
   );
 }
@@ -34,41 +34,56 @@ function Own() {
     form.reset();
     toast(words.passwordChanged);
   };
+  const userId = me.value?.id ?? '';
   return (
-    <section class="panel">
-      <h2>{me.value?.emailAddress}</h2>
-      <dl>
-        <dt>{words.kind}</dt>
-        <dd>{me.value?.kind}</dd>
-        <dt>{words.accountId}</dt>
-        <dd>
-          <code>{accountId.value}</code>
-        </dd>
-        <dt>{words.sessionEnds}</dt>
-        <dd>
-          <Time iso={me.value?.sessionExpires} /> <Act label={texts.stay} act={renew} onError={failed} kind="plain" />
-        </dd>
-      </dl>
-      <h3>{words.changePassword}</h3>
-      <Form save={change} verb={words.changePassword}>
-        <Field label={words.oldPassword} name="oldPassword" type="password" autoComplete="current-password" required />
-        <Field label={words.newPassword} name="newPassword" type="password" autoComplete="new-password" required />
-      </Form>
-    </section>
+    <div class="grid">
+      <section class="panel">
+        <h2>{me.value?.emailAddress}</h2>
+        <dl>
+          <dt>{words.kind}</dt>
+          <dd>{words.kinds[me.value?.kind ?? ''] ?? me.value?.kind}</dd>
+          <dt>{words.accountId}</dt>
+          <dd>
+            <code>{accountId.value}</code>
+          </dd>
+          <dt>{words.sessionEnds}</dt>
+          <dd>
+            <Time iso={me.value?.sessionExpires} /> <Act label={texts.stay} act={renew} onError={failed} kind="plain" />
+          </dd>
+        </dl>
+      </section>
+      <section class="panel">
+        <h2>{words.changePassword}</h2>
+        <Form save={change} verb={words.changePassword}>
+          <Field
+            label={words.oldPassword}
+            name="oldPassword"
+            type="password"
+            autoComplete="current-password"
+            required
+          />
+          <Field label={words.newPassword} name="newPassword" type="password" autoComplete="new-password" required />
+        </Form>
+      </section>
+      <section class="panel">
+        <h2>{texts.people.security}</h2>
+        <Security userId={userId} />
+      </section>
+      {can('create', 'mfaMethod') && <SecondFactor userId={userId} />}
+      {can('read', 'account') && <Retention />}
+    </div>
   );
 }
 
 function Retention() {
   const { data, error, reload } = useLoad(() => done(api.GET('/api/v1/retention')), []);
   const save = async ({ retentionDays }: Values) => {
-    await done(
-      api.PUT('/api/v1/retention', { body: { retentionDays: retentionDays ? Number(retentionDays) : null } as never }),
-    );
+    const body = { retentionDays: retentionDays === undefined ? null : Number(retentionDays) };
+    await done(api.PUT('/api/v1/retention', { body }));
     toast(texts.saved);
     reload();
   };
-  const days = (data as unknown as { retention?: { retentionDays?: number | null } } | undefined)?.retention
-    ?.retentionDays;
+  const days = data?.retention.retentionDays ?? '';
   return (
     <section class="panel">
       <h2>{words.retention}</h2>
@@ -76,7 +91,14 @@ function Retention() {
       <ErrorNote error={error} />
       {data && (
         <Form key={String(days)} save={save} verb={texts.save}>
-          <Field label={words.days} name="retentionDays" type="number" min="0" defaultValue={days ?? ''} />
+          <Field
+            label={words.days}
+            name="retentionDays"
+            type="number"
+            min="0"
+            defaultValue={days}
+            placeholder={words.default(data.retention.default)}
+          />
         </Form>
       )}
     </section>
@@ -85,54 +107,65 @@ function Retention() {
 
 function Usage() {
   const { data, error } = useLoad(() => done(api.GET('/api/v1/usage')), [], 30_000);
-  const limits = data?.usage.limits.filter(({ used }) => used !== null).map((one) => ({ ...one, id: one.name }));
+  const limits = data?.usage.limits.map((one) => ({ ...one, id: one.name }));
   return (
-    <section>
-      <h2>{words.usage}</h2>
-      <Table
-        label={words.usage}
-        rows={limits}
-        error={error}
-        columns={[
-          { name: 'name', label: texts.name, show: ({ name }) => name },
-          { name: 'used', label: words.used, show: ({ used, unit }) => `${used?.toLocaleString()} ${unit}` },
-          {
-            name: 'limit',
-            label: words.limit,
-            show: ({ limit }) => (limit === 0 ? words.unlimited : limit.toLocaleString()),
-          },
-          { name: 'variable', label: words.variable, show: ({ variable }) => <code>{variable}</code> },
-        ]}
-        empty={<p>{texts.nothing}</p>}
-      />
-    </section>
+    <Table
+      label={words.usage}
+      rows={limits}
+      error={error}
+      columns={[
+        { name: 'name', label: texts.name, show: ({ name }) => name },
+        {
+          name: 'used',
+          label: words.used,
+          show: ({ used, limit, unit }) =>
+            used === null ? (
+              <span class="soft">–</span>
+            ) : (
+              <span class="row">
+                {limit > 0 && <meter min={0} max={limit} high={limit * 0.9} value={used} aria-label={words.used} />}
+                {used.toLocaleString()} {unit}
+              </span>
+            ),
+        },
+        {
+          name: 'limit',
+          label: words.limit,
+          show: ({ limit, unit, per }) => (limit === 0 ? words.unlimited : words.limitOf(limit, unit, per)),
+        },
+        { name: 'variable', label: words.variable, show: ({ variable }) => <code>{variable}</code> },
+      ]}
+      empty={<p>{texts.nothing}</p>}
+    />
   );
 }
 
-function Audit() {
-  const [search] = useSearchParams();
+/** The endpoint of load balancers; where it takes a token, only the operator can look. */
+async function readHealth(): Promise<{ ready: boolean; problems: { part: string; reason: string }[] } | undefined> {
+  const response = await fetch('/health/ready');
+  return response.status === 401 || response.status === 403 ? undefined : response.json();
+}
+
+function Health() {
+  const { data, error, loading } = useLoad(readHealth, [], 5000);
+  if (error) return <ErrorNote error={error} />;
+  if (!data) return loading ? <Loading /> : <p class="note">{words.healthClosed}</p>;
   return (
-    <section>
-      <h2>{words.audit}</h2>
-      <Listing
-        label={words.audit}
-        on={[search.get('event')]}
-        load={async (page) => {
-          const query = { accountId: accountId.value, page, pageSize };
-          return (await done(api.GET('/api/v1/audit', { params: { query } }))).auditRecords;
-        }}
-        columns={[
-          { name: 'time', label: texts.time, show: ({ time }) => <Time iso={time} /> },
-          { name: 'event', label: texts.device.event, show: ({ event }) => event },
-          {
-            name: 'outcome',
-            label: texts.device.outcome,
-            show: ({ outcome }) => <Badge kind={outcome === 'success' ? 'good' : 'bad'} text={outcome} />,
-          },
-          { name: 'actor', label: texts.device.actor, show: ({ actorId }) => <code>{actorId}</code> },
-        ]}
-        empty={<p>{texts.nothing}</p>}
-      />
+    <section class="panel">
+      <h2 class="row">
+        {words.tabs.health}{' '}
+        <Badge kind={data.ready ? 'good' : 'bad'} text={data.ready ? words.ready : words.notReady} />
+      </h2>
+      {data.problems.length === 0 && <p>{words.noProblems}</p>}
+      <dl>
+        {data.problems.map(({ part, reason }) => (
+          <>
+            <dt>{part}</dt>
+            <dd>{reason}</dd>
+          </>
+        ))}
+      </dl>
+      <p class="soft">{words.healthHint}</p>
     </section>
   );
 }

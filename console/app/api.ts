@@ -13,6 +13,8 @@ export const online = signal(true);
 /** Called when the session has ended. */
 export const sessionEnded = signal(0);
 
+export const csrfToken = (): string => localStorage.getItem(csrfKey) ?? '';
+
 export function keepCsrfToken(token: string | undefined): void {
   if (token === undefined) localStorage.removeItem(csrfKey);
   else localStorage.setItem(csrfKey, token);
@@ -72,6 +74,11 @@ async function recordedFetch(request: Request): Promise<Response> {
 
 export const api = createClient<paths>({ baseUrl: location.origin, fetch: recordedFetch });
 api.use(recording);
+
+/** A body that is sent as it is; the document knows only JSON bodies. */
+export function rawBody(text: string, type: string) {
+  return { body: text as never, bodySerializer: () => text, headers: { 'content-type': type } };
+}
 
 /** The data of an answer. @throws ApiError */
 export async function done<T>(answer: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {

@@ -5,6 +5,7 @@ import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
 import { api, done, online } from '../app/api.js';
 import { Icon, type IconName } from '../parts/icons.js';
 import { useLoad } from '../parts/load.js';
+import { Loading } from '../parts/page.js';
 import { failed } from '../parts/toast.js';
 import { texts } from '../texts.js';
 import { Keys } from './keys.js';
@@ -13,8 +14,10 @@ import { accountId, can, me, renew, resume, signOut } from './session.js';
 const FirstDevice = lazy(async () => (await import('../first-device/first-device.js')).FirstDevice);
 const Devices = lazy(async () => (await import('../devices/devices.js')).Devices);
 const Device = lazy(async () => (await import('../device/device.js')).Device);
+const Organization = lazy(async () => (await import('../organizations/organization.js')).Organization);
 const Organizations = lazy(async () => (await import('../organizations/organizations.js')).Organizations);
 const People = lazy(async () => (await import('../people/people.js')).People);
+const Product = lazy(async () => (await import('../products/product.js')).Product);
 const Products = lazy(async () => (await import('../products/products.js')).Products);
 const Factory = lazy(async () => (await import('../factory/factory.js')).Factory);
 const Firmware = lazy(async () => (await import('../firmware/firmware.js')).Firmware);
@@ -77,20 +80,22 @@ export function Shell() {
           </div>
         </div>
         <main id="main" tabIndex={-1}>
-          <Suspense fallback={<p class="empty">{texts.loading}</p>}>
+          <Suspense fallback={<Loading />}>
             <Switch>
               <Route path="/" component={Home} />
               <Route path="/first-device" component={FirstDevice} />
               <Route path="/devices" component={Devices} />
               <Route path="/devices/:id/:tab?">{({ id, tab }) => <Device key={id} id={id} tab={tab ?? ''} />}</Route>
               <Route path="/organizations" component={Organizations} />
+              <Route path="/organizations/:id">{({ id }) => <Organization key={id} id={id} />}</Route>
               <Route path="/people/:tab?">{({ tab }) => <People tab={tab ?? ''} />}</Route>
-              <Route path="/products/:id?">{({ id }) => <Products id={id} />}</Route>
+              <Route path="/products" component={Products} />
+              <Route path="/products/:id">{({ id }) => <Product key={id} id={id} />}</Route>
               <Route path="/factory/:id?">{({ id }) => <Factory id={id} />}</Route>
-              <Route path="/firmware/:tab?">{({ tab }) => <Firmware tab={tab ?? ''} />}</Route>
+              <Route path="/firmware/:tab?/:id?">{({ tab, id }) => <Firmware tab={tab ?? ''} id={id} />}</Route>
               <Route path="/programs/:tab?">{({ tab }) => <Programs tab={tab ?? ''} />}</Route>
               <Route path="/trash/:tab?">{({ tab }) => <Trash tab={tab ?? ''} />}</Route>
-              <Route path="/account" component={Account} />
+              <Route path="/account/:tab?">{({ tab }) => <Account tab={tab ?? ''} />}</Route>
               <Route>
                 <h1>{texts.noSuchPlace}</h1>
               </Route>
@@ -111,7 +116,7 @@ function Home() {
   );
   if (error || !can('create', 'device'))
     return <Redirect to={can('read', 'device') ? '/devices' : '/account'} replace />;
-  if (!data) return <p class="empty">{texts.loading}</p>;
+  if (!data) return <Loading />;
   return <Redirect to={data.counts.total === 0 ? '/first-device' : '/devices'} replace />;
 }
 

@@ -170,7 +170,7 @@ function Certificates({ id }: { id: string }) {
   const [adding, setAdding] = useState(false);
   const [round, setRound] = useState(0);
   const add = async ({ certificate = '' }: Values) => {
-    const body = { accountId: accountId.value, entityId: id, entityType: 'device', certificate } as never;
+    const body = { accountId: accountId.value, entityId: id, entityType: 'device' as const, certificate };
     await done(api.POST('/api/v1/access/mqtt-certificates', { body }));
     toast(texts.saved);
     setAdding(false);
@@ -186,7 +186,7 @@ function Certificates({ id }: { id: string }) {
           (
             await done(
               api.GET('/api/v1/access/mqtt-certificates', {
-                params: { query: { accountId: accountId.value, entityId: id, page, pageSize } as never },
+                params: { query: { accountId: accountId.value, entityId: id, page, pageSize } },
               }),
             )
           ).mqttCertificates

@@ -1,9 +1,11 @@
-/** The fields of a device. Where somebody else has changed it meanwhile, both versions are shown. */
+/** The fields of a device, custom ones too. Where somebody else has changed it meanwhile, both versions are shown. */
 import { useState } from 'preact/hooks';
 import { ApiError, api, done } from '../app/api.js';
-import { can } from '../app/session.js';
+import { accountId, can } from '../app/session.js';
 import { Dialog } from '../parts/dialog.js';
-import { Field, Form, type Values } from '../parts/form.js';
+import { Field, Form, Select, TextArea, type Values } from '../parts/form.js';
+import { useLoad } from '../parts/load.js';
+import { Loading } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';
 import { toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
@@ -19,17 +21,30 @@ const names = [
   'longitude',
   'purchaseDate',
 ] as const;
-type Changes = Partial<Record<(typeof names)[number] | 'organizationId', string | null>>;
+type Changes = Record<string, string | null>;
+
+async function readCustomFields(deviceTemplateId: string) {
+  if (!can('read', 'customField')) return [];
+  const query = { accountId: accountId.value, deviceTemplateId, pageSize: 1000 };
+  return (await done(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields.results ?? [];
+}
+type CustomField = Awaited<ReturnType<typeof readCustomFields>>[number];
+
+/** A field as a text; the device has custom fields that its type does not know. */
+function valueOfField(device: DeviceRow, name: string): string | null {
+  const value = Object.entries(device).find(([key]) => key === name)?.[1] ?? null;
+  return value === null ? null : String(value);
+}
 
 export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => void }) {
   // What was read when the form was opened: a later reading must not replace what somebody is typing.
   const [base, setBase] = useState(device);
   const [conflict, setConflict] = useState<{ mine: Changes; theirs: DeviceRow }>();
+  const { data: custom } = useLoad(() => readCustomFields(device.deviceTemplateId), [device.deviceTemplateId]);
+  if (!custom) return <Loading />;
   const put = async (changes: Changes, version: string) => {
-    const header = { etag: version };
-    const { device: saved } = await done(
-      api.PUT('/api/v1/devices/{id}', { params: { path: { id: device.id }, header }, body: changes as never }),
-    );
+    const params = { path: { id: device.id }, header: { etag: version } };
+    const { device: saved } = await done(api.PUT('/api/v1/devices/{id}', { params, body: changes }));
     setBase(saved);
     setConflict(undefined);
     toast(texts.saved);
@@ -37,9 +52,9 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
   };
   const save = async (values: Values) => {
     const changes: Changes = {};
-    for (const name of [...names, 'organizationId'] as const) {
+    for (const name of [...names, ...custom.map(({ name }) => name), 'organizationId']) {
       const value = values[name] ?? null;
-      if (value !== (base[name] ?? null)) changes[name] = value;
+      if (value !== valueOfField(base, name)) changes[name] = value;
     }
     if (Object.keys(changes).length === 0) return;
     try {
@@ -52,7 +67,7 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
   return (
     <section class="panel">
       <Form key={base.version} save={save} verb={texts.save}>
-        <div class="grid">
+        <div class="grid fields">
           {names.map((name) => (
             <Field key={name} label={words.fields[name]} name={name} defaultValue={base[name] ?? ''} />
           ))}
@@ -66,6 +81,16 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
             />
           )}
         </div>
+        {custom.length > 0 && (
+          <>
+            <h3>{texts.products.fields}</h3>
+            <div class="grid fields">
+              {custom.map((field) => (
+                <Custom key={field.id} field={field} value={valueOfField(base, field.name) ?? ''} />
+              ))}
+            </div>
+          </>
+        )}
       </Form>
       {conflict && (
         <Dialog title={words.conflict} onClose={() => setConflict(undefined)}>
@@ -83,7 +108,7 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
                 <tr key={name}>
                   <td>{name}</td>
                   <td>{value ?? '–'}</td>
-                  <td>{String(conflict.theirs[name as 'location'] ?? '–')}</td>
+                  <td>{valueOfField(conflict.theirs, name) ?? '–'}</td>
                 </tr>
               ))}
             </tbody>
@@ -103,4 +128,26 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
       )}
     </section>
   );
+}
+
+/** A custom field by its type. */
+function Custom({ field: { name, fieldType, description, required }, value }: { field: CustomField; value: string }) {
+  if (fieldType === 'boolean')
+    return (
+      <Select
+        label={name}
+        name={name}
+        value={value}
+        options={[
+          ['', '–'],
+          ['true', texts.yes],
+          ['false', texts.no],
+        ]}
+      />
+    );
+  const more = description === null ? {} : { hint: description };
+  if (fieldType === 'text') return <TextArea label={name} name={name} value={value} {...more} />;
+  const type = fieldType === 'int' || fieldType === 'float' ? 'number' : fieldType === 'email' ? 'email' : 'text';
+  const step = fieldType === 'float' ? 'any' : undefined;
+  return <Field label={name} name={name} type={type} step={step} defaultValue={value} required={required} {...more} />;
 }

@@ -1,15 +1,17 @@
-/** How the firmware of a device stands. */
+/** What firmware a device has, and how the update goes on that is offered to it. */
 import { api, done } from '../app/api.js';
 import { can } from '../app/session.js';
-import { Code } from '../parts/code.js';
+import { deliveryKinds } from '../firmware/states.js';
 import { Act, ErrorNote } from '../parts/form.js';
 import { useLoad } from '../parts/load.js';
+import { Badge, Loading, Time } from '../parts/page.js';
 import { failed, toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
+import type { DeviceRow } from './row.js';
 
 const words = texts.device;
 
-export function Firmware({ id }: { id: string }) {
+export function Firmware({ device: { id, firmwareVersion } }: { device: DeviceRow }) {
   const { data, error, reload } = useLoad(
     () => done(api.GET('/api/v1/devices/{id}/firmware', { params: { path: { id } } })),
     [id],
@@ -20,12 +22,49 @@ export function Firmware({ id }: { id: string }) {
     toast(words.installStarted);
     reload();
   };
+  if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
+  const update = data.firmware;
   return (
-    <section class="panel">
-      <h2>{words.tabs.firmware}</h2>
-      <ErrorNote error={error} />
-      {data && <Code label={words.tabs.firmware} text={JSON.stringify(data, null, 2)} />}
-      {can('update', 'firmwareState') && <Act label={words.install} act={install} onError={failed} />}
-    </section>
+    <div class="grid">
+      <section class="panel">
+        <h2>{words.installed}</h2>
+        <p class="figure">{firmwareVersion ?? '–'}</p>
+        <p class="soft">{words.installedHint}</p>
+      </section>
+      <section class="panel">
+        <h2>{words.update}</h2>
+        {update ? (
+          <>
+            <dl>
+              <dt>{texts.firmware.version}</dt>
+              <dd>{update.firmwareVersion}</dd>
+              <dt>{texts.devices.state}</dt>
+              <dd>
+                <Badge kind={deliveryKinds[update.state]} text={texts.firmware.states[update.state]} />
+              </dd>
+              {update.message && (
+                <>
+                  <dt>{texts.message}</dt>
+                  <dd>{update.message}</dd>
+                </>
+              )}
+              <dt>{words.updated}</dt>
+              <dd>
+                <Time iso={update.updated} />
+              </dd>
+              <dt>{words.deadline}</dt>
+              <dd>
+                <Time iso={update.deadline} />
+              </dd>
+            </dl>
+            {update.consentNeeded && can('update', 'firmwareState') && (
+              <Act label={words.install} act={install} onError={failed} kind="primary" />
+            )}
+          </>
+        ) : (
+          <p class="soft">{words.noUpdate}</p>
+        )}
+      </section>
+    </div>
   );
 }

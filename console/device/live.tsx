@@ -1,6 +1,6 @@
 /** Messages as they come, and a message to publish. The list stays short however long the page is open. */
 import { useEffect, useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
+import { api, done, rawBody } from '../app/api.js';
 import { can } from '../app/session.js';
 import { Field, Form, Select, type Values } from '../parts/form.js';
 import { listen, type Message } from '../parts/live.js';
@@ -22,6 +22,10 @@ export function Live({ device }: { device: DeviceRow }) {
     [id],
   );
   const topics = data?.connectivity.topics ?? [];
+  // Those of the product first: they are what somebody means.
+  const publishable = topics
+    .filter(({ service, channel }) => !service || channel === '_set/fields')
+    .sort((a, b) => Number(a.service) - Number(b.service));
   const heard = topics.map(({ topic }) => topic).join(',');
   useEffect(() => {
     if (heard === '') return;
@@ -40,9 +44,7 @@ export function Live({ device }: { device: DeviceRow }) {
     await done(
       api.POST('/api/v1/messaging/publish/{topic}', {
         params: { path: { topic } },
-        body: payload as never,
-        bodySerializer: () => payload,
-        headers: { 'content-type': 'text/plain' },
+        ...rawBody(payload, 'text/plain'),
       }),
     );
     toast(words.published);
@@ -50,7 +52,7 @@ export function Live({ device }: { device: DeviceRow }) {
   return (
     <div class="grid">
       <section class="panel">
-        <div class="row">
+        <div class="row heading">
           <h2>{words.live}</h2>
           <Badge kind={open ? 'good' : 'warn'} text={open ? words.listening : words.connecting} />
         </div>
@@ -77,9 +79,7 @@ export function Live({ device }: { device: DeviceRow }) {
               <Select
                 label={words.channel}
                 name="topic"
-                options={topics
-                  .filter(({ service, channel }) => !service || channel === '_set/fields')
-                  .map(({ topic, channel }) => [topic, channel] as const)}
+                options={publishable.map(({ topic, channel }) => [topic, channel] as const)}
               />
               <Field label={texts.message} name="payload" required defaultValue=",temperature,21.5," />
             </Form>

@@ -1,4 +1,5 @@
 /** What has been written down of a device: its log, what was refused, who changed what. */
+import { auditColumns } from '../account/audit.js';
 import { api, done } from '../app/api.js';
 import { Listing, pageSize } from '../parts/listing.js';
 import { Badge, Time } from '../parts/page.js';
@@ -21,7 +22,10 @@ export function Log({ id }: { id: string }) {
           name: 'severity',
           label: words.severity,
           show: ({ severity }) => (
-            <Badge kind={isBad(severity) ? 'bad' : severity === 'warn' ? 'warn' : undefined} text={severity} />
+            <Badge
+              kind={isBad(severity) ? 'bad' : severity === 'warn' ? 'warn' : undefined}
+              text={words.severities[severity] ?? severity}
+            />
           ),
         },
         { name: 'message', label: texts.message, wrap: true, show: ({ message }) => message },
@@ -44,7 +48,11 @@ export function Refusals({ id }: { id: string }) {
       }}
       columns={[
         { name: 'time', label: texts.time, show: ({ time }) => <Time iso={time} /> },
-        { name: 'action', label: words.action, show: ({ action }) => <Badge kind="bad" text={action} /> },
+        {
+          name: 'action',
+          label: words.action,
+          show: ({ action }) => <Badge kind="bad" text={words.refused[action]} />,
+        },
         { name: 'reason', label: words.reason, wrap: true, show: ({ reason }) => reason },
         { name: 'do', label: words.whatToDo, wrap: true, show: ({ action }) => words.advice[action] },
         { name: 'topic', label: words.topic, wrap: true, show: ({ topic }) => <code>{topic}</code> },
@@ -58,23 +66,11 @@ export function History({ id, accountId }: { id: string; accountId: string }) {
   return (
     <Listing
       label={words.tabs.history}
-      load={async (page) =>
-        (
-          await done(
-            api.GET('/api/v1/audit', { params: { query: { accountId, targetId: id, page, pageSize } as never } }),
-          )
-        ).auditRecords
-      }
-      columns={[
-        { name: 'time', label: texts.time, show: ({ time }) => <Time iso={time} /> },
-        { name: 'event', label: words.event, show: ({ event }) => event },
-        {
-          name: 'outcome',
-          label: words.outcome,
-          show: ({ outcome }) => <Badge kind={outcome === 'success' ? 'good' : 'bad'} text={outcome} />,
-        },
-        { name: 'actor', label: words.actor, show: ({ actorId }) => <code>{actorId}</code> },
-      ]}
+      load={async (page) => {
+        const query = { accountId, targetId: id, page, pageSize };
+        return (await done(api.GET('/api/v1/audit', { params: { query } }))).auditRecords;
+      }}
+      columns={auditColumns.filter(({ name }) => name !== 'target')}
       empty={<p>{words.noHistory}</p>}
     />
   );

@@ -1,7 +1,9 @@
-/** Move, regenerate or delete many devices: first a dry run that says how many, then a job with a progress bar. */
+/** Move, command, update, regenerate or delete many devices: first a dry run that says how many, then a job. */
 import { useEffect, useState } from 'preact/hooks';
 import { api, done } from '../app/api.js';
-import { accountId } from '../app/session.js';
+import { accountId, can } from '../app/session.js';
+import { CommandFields, payloadOf } from '../device/commands.js';
+import { NewRollout } from '../firmware/rollouts.js';
 import { Dialog } from '../parts/dialog.js';
 import { ErrorNote, Form, type Values } from '../parts/form.js';
 import { Picker } from '../parts/picker.js';
@@ -10,7 +12,11 @@ import { texts } from '../texts.js';
 import type { DeviceFilter } from './query.js';
 
 const words = texts.bulk;
-type Action = 'move' | 'regenerate' | 'delete';
+type Action = 'move' | 'command' | 'regenerate' | 'delete';
+const actions = ['move', 'command', 'regenerate', 'delete'] as const;
+const canUndo: readonly Action[] = ['move', 'delete'];
+/** What the job is told besides the devices. */
+type Order = { organizationId?: string | null; command?: { name: string; payload?: unknown } };
 export type Job = Awaited<ReturnType<typeof readJob>>;
 
 export async function readJob(id: string) {
@@ -39,17 +45,34 @@ export function Bulk({
   onDone: () => void;
 }) {
   const [action, setAction] = useState<Action>();
+  const [rolling, setRolling] = useState(false);
   const isFiltered = Object.keys(filter).length > 0;
   const what = selected.size > 0 ? { ids: [...selected] } : { filter };
   if (selected.size === 0 && !isFiltered) return <p class="soft small">{words.hint}</p>;
   return (
     <div class="row note">
       <span>{selected.size > 0 ? words.selected(selected.size) : words.matching(count)}</span>
-      {(['move', 'regenerate', 'delete'] as const).map((one) => (
+      {actions.map((one) => (
         <button type="button" key={one} class={one === 'delete' ? 'danger' : undefined} onClick={() => setAction(one)}>
           {words.verbs[one]}
         </button>
       ))}
+      {can('create', 'firmwareRollout') && (
+        <button type="button" onClick={() => setRolling(true)}>
+          {words.rollout}
+        </button>
+      )}
+      {rolling && (
+        <NewRollout
+          target={selected.size > 0 ? { deviceIds: [...selected] } : { filter }}
+          says={words.would(selected.size > 0 ? selected.size : count)}
+          onClose={() => setRolling(false)}
+          onDone={() => {
+            setRolling(false);
+            toast(words.rolloutStarted);
+          }}
+        />
+      )}
       {action && <Run action={action} what={what} onClose={() => setAction(undefined)} onDone={onDone} />}
     </div>
   );
@@ -66,23 +89,23 @@ function Run({
   onClose: () => void;
   onDone: () => void;
 }) {
-  const [planned, setPlanned] = useState<{ job: Job; organizationId: string | null }>();
+  const [planned, setPlanned] = useState<{ job: Job; order: Order }>();
   const [running, setRunning] = useState<Job>();
-  const start = async (organizationId: string | null, dryRun: boolean, onProgress: (job: Job) => void) => {
-    const body = { accountId: accountId.value, action, ...what, ...(action === 'move' && { organizationId }), dryRun };
+  const start = async (order: Order, dryRun: boolean, onProgress: (job: Job) => void) => {
+    const body = { accountId: accountId.value, action, ...what, ...order, dryRun };
     const { job } = await done(api.POST('/api/v1/devices/jobs', { body }));
     return finishJob(job.id, onProgress);
   };
-  const plan = async ({ organizationId = null }: { organizationId?: string | null }) => {
-    setPlanned({ job: await start(organizationId, true, () => {}), organizationId });
+  const plan = async (order: Order) => {
+    setPlanned({ job: await start(order, true, () => {}), order });
   };
   const run = async () => {
-    const job = await start(planned?.organizationId ?? null, false, setRunning);
+    const job = await start(planned?.order ?? {}, false, setRunning);
     const undo = async () => {
       await done(api.POST('/api/v1/devices/jobs/{id}/undo', { params: { path: { id: job.id } } }));
       onDone();
     };
-    toast(words.finished(job.done, job.failed), action === 'regenerate' ? undefined : undo);
+    toast(words.finished(job.done, job.failed), canUndo.includes(action) ? undo : undefined);
     onDone();
     onClose();
   };
@@ -94,11 +117,30 @@ function Run({
             {words.would(planned.job.done)} {words.ends[action]}
           </p>
           {running && <Progress job={running} />}
-          <Form save={run} verb={words.verbs[action]} danger={action !== 'move'} onCancel={onClose} />
+          <Form
+            save={run}
+            verb={words.verbs[action]}
+            danger={action === 'regenerate' || action === 'delete'}
+            onCancel={onClose}
+          />
         </>
       ) : action === 'move' ? (
-        <Form save={(values: Values) => plan(values)} verb={words.dryRun} onCancel={onClose}>
+        <Form
+          save={({ organizationId = null }: { organizationId?: string | null } & Values) => plan({ organizationId })}
+          verb={words.dryRun}
+          onCancel={onClose}
+        >
           <Picker kind="organization" label={texts.devices.organization} name="organizationId" none={texts.none} />
+        </Form>
+      ) : action === 'command' ? (
+        <Form
+          save={({ commandName = '', payload }: Values) =>
+            plan({ command: { name: commandName, ...payloadOf(payload) } })
+          }
+          verb={words.dryRun}
+          onCancel={onClose}
+        >
+          <CommandFields />
         </Form>
       ) : (
         <Plan plan={plan} />
@@ -108,7 +150,7 @@ function Run({
 }
 
 /** Nothing has to be asked first. */
-function Plan({ plan }: { plan: (values: object) => Promise<void> }) {
+function Plan({ plan }: { plan: (order: Order) => Promise<void> }) {
   const [error, setError] = useState<unknown>();
   useEffect(() => {
     plan({}).catch((failure) => {

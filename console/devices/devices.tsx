@@ -33,7 +33,7 @@ function allColumns(names: { organizations: Map<string, string>; products: Map<s
       name: 'provisioningState',
       label: words.state,
       sort: 'provisioningState',
-      show: (row) => <Badge text={row.provisioningState} />,
+      show: (row) => <Badge text={words.states[row.provisioningState] ?? row.provisioningState} />,
     },
     {
       name: 'product',
@@ -132,10 +132,7 @@ export function Devices() {
           label={words.state}
           value={search.get('state') ?? ''}
           onText={(state) => set({ state })}
-          options={[
-            ['', texts.all],
-            ...['defined', 'activated', 'associated', 'reserved'].map((one) => [one, one] as const),
-          ]}
+          options={[['', texts.all], ...Object.entries(words.states)]}
         />
         <Select
           label={words.connected}
@@ -241,7 +238,7 @@ function Counts() {
     [texts.online, counts?.connected],
     ...['defined', 'activated', 'associated'].map(
       (state) =>
-        [state, counts?.states.find(({ provisioningState }) => provisioningState === state)?.count] as [
+        [words.states[state], counts?.states.find(({ provisioningState }) => provisioningState === state)?.count] as [
           string,
           number | undefined,
         ],

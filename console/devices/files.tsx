@@ -1,6 +1,6 @@
 /** Devices from and to CSV. */
 import { useState } from 'preact/hooks';
-import { api, done } from '../app/api.js';
+import { api, done, rawBody } from '../app/api.js';
 import { accountId } from '../app/session.js';
 import { Dialog } from '../parts/dialog.js';
 import { Form, TextArea, type Values } from '../parts/form.js';
@@ -60,9 +60,7 @@ export function Import({ onClose, onDone }: { onClose: () => void; onDone: () =>
     const answer = await done(
       api.POST('/api/v1/provisioning/jobs', {
         params: { query },
-        headers: { 'content-type': 'text/csv' },
-        body: body as never,
-        bodySerializer: (text) => text as string,
+        ...rawBody(body, 'text/csv'),
       }),
     );
     const end = await finishJob(answer.job.id, setJob);

@@ -6,12 +6,13 @@ import { accountId } from '../app/session.js';
 import { Progress, readJob } from '../devices/bulk.js';
 import { Import } from '../devices/files.js';
 import { Confirm } from '../parts/dialog.js';
-import { Act, ErrorNote } from '../parts/form.js';
+import { Act } from '../parts/form.js';
 import { Listing, pageSize } from '../parts/listing.js';
 import { useLoad } from '../parts/load.js';
-import { Badge, Page, Tabs, Time } from '../parts/page.js';
+import { Badge, Page, Tabs, Time, Waiting } from '../parts/page.js';
 import { failed, toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
+import { Stations } from './stations.js';
 
 const words = texts.factory;
 const kinds: Record<string, 'good' | 'bad' | 'warn'> = {
@@ -23,14 +24,15 @@ const kinds: Record<string, 'good' | 'bad' | 'warn'> = {
 
 export function Factory({ id }: { id: string | undefined }) {
   const [importing, setImporting] = useState(false);
-  if (id !== undefined && id !== 'verifications') return <Job id={id} />;
+  if (id !== undefined && id !== 'verifications' && id !== 'stations') return <Job id={id} />;
+  const isStations = id === 'stations';
   const query = { accountId: accountId.value, pageSize };
   return (
     <Page
       title={texts.places.factory}
       actions={
         <button type="button" class="primary" onClick={() => setImporting(true)}>
-          {words.new}
+          {isStations ? texts.stations.new : words.new}
         </button>
       }
     >
@@ -48,17 +50,19 @@ export function Factory({ id }: { id: string | undefined }) {
             {
               name: 'action',
               label: words.action,
-              show: ({ action, dryRun }) => `${action}${dryRun ? ` (${words.dryRun})` : ''}`,
+              show: ({ action, dryRun }) => `${words.actions[action]}${dryRun ? ` (${words.dryRun})` : ''}`,
             },
             {
               name: 'state',
               label: texts.devices.state,
-              show: ({ state }) => <Badge kind={kinds[state]} text={state} />,
+              show: ({ state }) => <Badge kind={kinds[state]} text={words.states[state]} />,
             },
             { name: 'done', label: words.done, show: ({ done, failed, total }) => words.doneOf(done, failed, total) },
           ]}
           empty={<p>{words.none}</p>}
         />
+      ) : isStations ? (
+        <Stations making={importing} onClose={() => setImporting(false)} />
       ) : (
         <Listing
           label={words.tabs.verifications}
@@ -82,7 +86,7 @@ export function Factory({ id }: { id: string | undefined }) {
           empty={<p>{words.noVerifications}</p>}
         />
       )}
-      {importing && <Import onClose={() => setImporting(false)} onDone={() => {}} />}
+      {importing && !isStations && <Import onClose={() => setImporting(false)} onDone={() => {}} />}
     </Page>
   );
 }
@@ -90,7 +94,7 @@ export function Factory({ id }: { id: string | undefined }) {
 function Job({ id }: { id: string }) {
   const { data: job, error, reload } = useLoad(() => readJob(id), [id], 1500);
   const [confirming, setConfirming] = useState(false);
-  if (!job) return <ErrorNote error={error} />;
+  if (!job) return <Waiting title={words.one} error={error} />;
   const params = { path: { id } };
   const post = (path: 'cancel' | 'retry' | 'undo') => async () => {
     await done(api.POST(`/api/v1/provisioning/jobs/{id}/${path}`, { params }));
@@ -105,7 +109,7 @@ function Job({ id }: { id: string }) {
   const hasResults = job.action === 'provision' && !isRunning && job.confirmed === null && !job.dryRun;
   return (
     <Page
-      title={words.job(job.action)}
+      title={words.actions[job.action]}
       actions={
         <>
           {isRunning && <Act label={texts.cancel} act={post('cancel')} kind="danger" onError={failed} />}
@@ -119,7 +123,7 @@ function Job({ id }: { id: string }) {
       <div class="stack">
         <section class="panel">
           <p>
-            <Badge kind={kinds[job.state]} text={job.state} /> {job.reason}
+            <Badge kind={kinds[job.state]} text={words.states[job.state]} /> {job.reason}
           </p>
           <Progress job={job} />
           <p>{words.doneOf(job.done, job.failed, job.total)}</p>
@@ -128,7 +132,12 @@ function Job({ id }: { id: string }) {
               <a class="button" href={`/api/v1/provisioning/jobs/${id}/results?format=csv`} download="results.csv">
                 {words.results}
               </a>
-              <a class="button" href={`/api/v1/provisioning/jobs/${id}/labels`} target="_blank" rel="noreferrer">
+              <a
+                class="button"
+                href={`/api/v1/provisioning/jobs/${id}/labels?format=html`}
+                target="_blank"
+                rel="noreferrer"
+              >
                 {words.labels}
               </a>
               <button type="button" class="danger" onClick={() => setConfirming(true)}>

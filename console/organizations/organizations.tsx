@@ -21,7 +21,7 @@ export function Organizations() {
   const close = () => setOpen(undefined);
   const move = async ({ id, version, name }: Organization, parentId: string | null) => {
     const params = { path: { id }, header: { etag: version } };
-    await done(api.PUT('/api/v1/organizations/{id}', { params, body: { parentId } as never }));
+    await done(api.PUT('/api/v1/organizations/{id}', { params, body: { parentId } }));
     toast(words.moved(name));
     reload();
   };
@@ -137,7 +137,9 @@ function Branches({
             onDragLeave={() => setOver(undefined)}
             onDrop={(event) => drop(event, one)}
           >
-            <span class="name">{one.name}</span>
+            <Link class="name" draggable={false} href={`/organizations/${one.id}`}>
+              {one.name}
+            </Link>
             <Link href={`/devices?organization=${one.id}`}>{texts.places.devices}</Link>
             {mayMove && (
               <button type="button" class="plain" onClick={() => onOpen({ kind: 'move', of: one })}>

@@ -16,6 +16,8 @@ export function Listing<T extends { id: string }>({
   load,
   on = [],
   every,
+  page: given,
+  onPage,
   ...table
 }: {
   label: string;
@@ -23,14 +25,17 @@ export function Listing<T extends { id: string }>({
   /** What besides the page makes it load again. */
   on?: readonly unknown[];
   every?: number;
+  /** Where the page does not stand in the address: in a dialog. */
+  page?: number;
+  onPage?: (page: number) => void;
   columns: readonly Column<T>[];
   href?: (row: T) => string;
   empty: ComponentChildren;
 }) {
   const [search, setSearch] = useSearchParams();
-  const page = Number(search.get('page') ?? 1);
+  const page = given ?? Number(search.get('page') ?? 1);
   const { data, error, loading } = useLoad(() => load(page), [page, label, ...on], every);
-  const onPage = (to: number) =>
+  const turn = (to: number) =>
     setSearch((before) => {
       before.set('page', String(to));
       return before;
@@ -38,7 +43,7 @@ export function Listing<T extends { id: string }>({
   return (
     <>
       <Table label={label} rows={data?.results} loading={loading} error={data ? undefined : error} {...table} />
-      <Pager page={page} pageSize={pageSize} count={data?.meta?.count} onPage={onPage} />
+      <Pager page={page} pageSize={pageSize} count={data?.meta?.count} onPage={onPage ?? turn} />
     </>
   );
 }

@@ -6,6 +6,7 @@ import { calls, curlOf } from '../app/calls.js';
 import { texts } from '../texts.js';
 import { Code } from './code.js';
 import { Dialog } from './dialog.js';
+import { ErrorNote } from './form.js';
 
 export function Page({
   title,
@@ -35,6 +36,20 @@ export function Page({
       {shown && <Calls onClose={() => setShown(false)} />}
     </>
   );
+}
+
+/** Something is being read; the text waits a moment, so that quick answers do not flicker. */
+export function Loading() {
+  return (
+    <p class="empty late" aria-busy="true">
+      {texts.loading}
+    </p>
+  );
+}
+
+/** A page whose thing is not there yet, or cannot be shown. */
+export function Waiting({ title, error }: { title: string; error: unknown }) {
+  return <Page title={title}>{error ? <ErrorNote error={error} /> : <Loading />}</Page>;
 }
 
 /** The last calls of the page, each as a command and its answer. */

@@ -50,7 +50,7 @@ export function Table<T extends { id: string }>({
   if (rows === undefined)
     return (
       <div class="tablewrap empty" aria-busy="true">
-        {texts.loading}
+        <span class="late">{texts.loading}</span>
       </div>
     );
   if (rows.length === 0) return <div class="tablewrap empty">{empty}</div>;

@@ -4,11 +4,12 @@ import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';
 import { Code } from '../parts/code.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
-import { Act, Field, Form, Select, TextArea, type Values } from '../parts/form.js';
+import { Field, Form, Select, TextArea, type Values } from '../parts/form.js';
 import { Listing, pageSize } from '../parts/listing.js';
 import { Badge, Page, Tabs, Time } from '../parts/page.js';
-import { failed, toast } from '../parts/toast.js';
+import { toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
+import { Bridges, NewBridge } from './bridges.js';
 
 const words = texts.programs;
 type Tab = keyof typeof words.tabs;
@@ -29,10 +30,7 @@ async function remove(tab: Tab, { id, version }: Named): Promise<void> {
 }
 
 /** Makes one; what it gives is shown once. */
-async function make(
-  tab: Tab,
-  { name = '', kind, url = '', issuer = '', clientId = '', clientSecret, certificate = '' }: Values,
-) {
+async function make(tab: Tab, { name = '', kind, issuer = '', clientId = '', clientSecret, certificate = '' }: Values) {
   if (tab === '') {
     const body = { ...account(), name, kind: kind as 'backEnd' };
     return (await done(api.POST('/api/v1/applications', { body }))).application.appToken;
@@ -41,9 +39,6 @@ async function make(
     const redirectUris = [`${location.origin}/console/`];
     const body = { ...account(), name, issuer, clientId, redirectUris, ...(clientSecret && { clientSecret }) };
     await done(api.POST('/api/v1/identity-providers', { body }));
-  } else if (tab === 'bridges') {
-    const body = { ...account(), name, kind: kind as 'webhook', url };
-    return (await done(api.POST('/api/v1/bridges', { body }))).bridge.secret;
   } else await done(api.POST('/api/v1/access/certificate-authorities', { body: { ...account(), name, certificate } }));
   return undefined;
 }
@@ -53,7 +48,6 @@ async function read(tab: Tab, page: number) {
   if (tab === '') return (await done(api.GET('/api/v1/applications', { params: { query } }))).applications;
   if (tab === 'identity-providers')
     return (await done(api.GET('/api/v1/identity-providers', { params: { query } }))).identityProviders;
-  if (tab === 'bridges') return (await done(api.GET('/api/v1/bridges', { params: { query } }))).bridges;
   return (await done(api.GET('/api/v1/access/certificate-authorities', { params: { query } }))).certificateAuthorities;
 }
 
@@ -61,18 +55,24 @@ export function Programs({ tab: asked }: { tab: string }) {
   const tab = (asked in words.tabs ? asked : '') as Tab;
   const [making, setMaking] = useState(false);
   const [deleting, setDeleting] = useState<Named>();
-  const [letters, setLetters] = useState<Named>();
+  const [proving, setProving] = useState<Named & { challenge?: string | null }>();
   const [secret, setSecret] = useState<string>();
   const [round, setRound] = useState(0);
-  const save = async (values: Values) => {
-    setSecret(await make(tab, values));
+  const again = () => {
     toast(texts.saved);
     setMaking(false);
-    setRound(round + 1);
+    setRound((before) => before + 1);
   };
-  const test = async ({ id }: Named) => {
-    await done(api.POST('/api/v1/bridges/{id}/test', { params: { path: { id } } }));
-    toast(words.tested);
+  const save = async (values: Values) => {
+    setSecret(await make(tab, values));
+    again();
+  };
+  const prove = async ({ certificate = '' }: Values) => {
+    if (!proving) return;
+    const params = { path: { id: proving.id } };
+    await done(api.POST('/api/v1/access/certificate-authorities/{id}/proof', { params, body: { certificate } }));
+    setProving(undefined);
+    again();
   };
   return (
     <Page
@@ -90,51 +90,51 @@ export function Programs({ tab: asked }: { tab: string }) {
           <Code label={words.token} text={secret} />
         </div>
       )}
-      <Listing<Named & { created: string; kind?: string; state?: string }>
-        label={words.tabs[tab]}
-        on={[round]}
-        load={(page) => read(tab, page)}
-        columns={[
-          { name: 'name', label: texts.name, show: ({ name }) => name },
-          { name: 'kind', label: words.kind, show: ({ kind, state }) => <Badge text={kind ?? state ?? '–'} /> },
-          { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
-          {
-            name: 'do',
-            label: texts.actions,
-            show: (one) => (
-              <span class="row">
-                {tab === 'bridges' && (
-                  <>
-                    <Act label={words.test} act={() => test(one)} onError={failed} />
-                    <button type="button" onClick={() => setLetters(one)}>
-                      {words.deadLetters}
+      {tab === 'bridges' ? (
+        <Bridges round={round} onDelete={setDeleting} />
+      ) : (
+        <Listing<Named & { created: string; kind?: string; state?: string; challenge?: string | null }>
+          label={words.tabs[tab]}
+          on={[round]}
+          load={(page) => read(tab, page)}
+          columns={[
+            { name: 'name', label: texts.name, show: ({ name }) => name },
+            { name: 'kind', label: words.kind, show: ({ kind, state }) => <Badge text={kind ?? state ?? '–'} /> },
+            { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
+            {
+              name: 'do',
+              label: texts.actions,
+              show: (one) => (
+                <span class="row">
+                  {tab === 'authorities' && one.state === 'pending' && (
+                    <button type="button" onClick={() => setProving(one)}>
+                      {words.prove}
                     </button>
-                  </>
-                )}
-                <button type="button" class="plain" onClick={() => setDeleting(one)}>
-                  {texts.delete}
-                </button>
-              </span>
-            ),
-          },
-        ]}
-        empty={<p>{words.none[tab]}</p>}
-      />
-      {making && (
+                  )}
+                  <button type="button" class="plain" onClick={() => setDeleting(one)}>
+                    {texts.delete}
+                  </button>
+                </span>
+              ),
+            },
+          ]}
+          empty={<p>{words.none[tab]}</p>}
+        />
+      )}
+      {making && tab === 'bridges' && (
+        <NewBridge
+          onClose={() => setMaking(false)}
+          onDone={(made) => {
+            setSecret(made);
+            again();
+          }}
+        />
+      )}
+      {making && tab !== 'bridges' && (
         <Dialog title={words.new[tab]} onClose={() => setMaking(false)}>
           <Form save={save} verb={texts.create} onCancel={() => setMaking(false)}>
             <Field label={texts.name} name="name" required />
             {tab === '' && <Select label={words.kind} name="kind" options={words.applicationKinds} />}
-            {tab === 'bridges' && (
-              <>
-                <Select
-                  label={words.kind}
-                  name="kind"
-                  options={['webhook', 'nats', 'kafka', 'kinesis', 'mqtt'].map((one) => [one, one] as const)}
-                />
-                <Field label={words.address} name="url" required />
-              </>
-            )}
             {tab === 'identity-providers' && (
               <>
                 <Field label={words.issuer} name="issuer" type="url" required />
@@ -146,28 +146,13 @@ export function Programs({ tab: asked }: { tab: string }) {
           </Form>
         </Dialog>
       )}
-      {letters && (
-        <Dialog title={words.deadLetters} onClose={() => setLetters(undefined)} wide>
-          <Listing
-            label={words.deadLetters}
-            load={async (page) => {
-              const params = { path: { id: letters.id }, query: { page, pageSize } };
-              const { deadLetters } = await done(api.GET('/api/v1/bridges/{id}/dead-letters', { params }));
-              return {
-                ...deadLetters,
-                results: deadLetters.results?.map((one, at) => ({ ...one, id: String(at) })) ?? [],
-              };
-            }}
-            columns={[
-              {
-                name: 'letter',
-                label: words.deadLetters,
-                wrap: true,
-                show: (one) => <code>{JSON.stringify(one)}</code>,
-              },
-            ]}
-            empty={<p>{words.noDeadLetters}</p>}
-          />
+      {proving && (
+        <Dialog title={words.proveOf(proving.name)} onClose={() => setProving(undefined)}>
+          <Form save={prove} verb={words.prove} onCancel={() => setProving(undefined)}>
+            <p>{words.proveHint}</p>
+            <Code label={words.challenge} text={proving.challenge ?? ''} />
+            <TextArea label="PEM" name="certificate" required />
+          </Form>
         </Dialog>
       )}
       {deleting && (

@@ -78,17 +78,19 @@ function Password({
 }
 
 function SecondFactor({ mfaToken, mfaMethods }: { mfaToken: string; mfaMethods: string[] }) {
-  const header = { [`${headerPrefix}-mfa-token`]: mfaToken } as never;
+  // The name of this header is a setting of the service, so the document has the usual one.
+  const headers = { [`${headerPrefix}-mfa-token`]: mfaToken };
+  const params = { header: { 'platform-mfa-token': mfaToken } };
   const [method, setMethod] = useState(mfaMethods[0] ?? 'totp');
   const [sent, setSent] = useState(false);
   const save = async ({ code = '' }: Values) => {
     const body = { mfaMethod: method as 'totp', code };
-    const answer = await done(api.POST('/api/v1/auth/mfa-login-user', { params: { header }, body }));
+    const answer = await done(api.POST('/api/v1/auth/mfa-login-user', { params, headers, body }));
     federatedSecondStep.value = undefined;
     await begin(answer.csrfToken);
   };
   const text = async () => {
-    await done(api.POST('/api/v1/auth/mfa-trigger-auth', { params: { header }, body: { mfaMethod: 'sms' } }));
+    await done(api.POST('/api/v1/auth/mfa-trigger-auth', { params, headers, body: { mfaMethod: 'sms' } }));
     setSent(true);
   };
   const options = [...mfaMethods, 'recovery'].map((one) => [one, words.methods[one] ?? one] as const);

@@ -1,0 +1,109 @@
+/** The audit record, searched by event, outcome, who, what and when. The filters stand in the address. */
+import { useSearchParams } from 'wouter-preact';
+import { api, done } from '../app/api.js';
+import { accountId } from '../app/session.js';
+import { Field, Select } from '../parts/form.js';
+import { Listing, pageSize } from '../parts/listing.js';
+import { Badge, Time } from '../parts/page.js';
+import { texts } from '../texts.js';
+import { events } from './events.js';
+
+const words = texts.audit;
+
+export function Audit() {
+  const [search, setSearch] = useSearchParams();
+  const value = (name: string) => search.get(name) ?? '';
+  const set = (name: string) => (text: string) =>
+    setSearch(
+      (before) => {
+        before.delete('page');
+        if (text === '') before.delete(name);
+        else before.set(name, text);
+        return before;
+      },
+      { replace: true },
+    );
+  const [event, outcome, actorId, targetId, from] = ['event', 'outcome', 'actor', 'target', 'from'].map(value);
+  const load = async (page: number) => {
+    const query = {
+      accountId: accountId.value,
+      page,
+      pageSize,
+      ...(event && { event: events.find((one) => one === event) ?? 'login' }),
+      ...(outcome && { outcome: outcome === 'failure' ? ('failure' as const) : ('success' as const) }),
+      ...(actorId && { actorId }),
+      ...(targetId && { targetId }),
+      ...(from && { from: new Date(from).toISOString() }),
+    };
+    return (await done(api.GET('/api/v1/audit', { params: { query } }))).auditRecords;
+  };
+  return (
+    <>
+      <search class="toolbar">
+        <Select
+          label={words.event}
+          value={event}
+          onText={set('event')}
+          options={[['', texts.all], ...events.map((one) => [one, one] as const)]}
+        />
+        <Select
+          label={words.outcome}
+          value={outcome}
+          onText={set('outcome')}
+          options={[
+            ['', texts.all],
+            ['success', words.outcomes.success],
+            ['failure', words.outcomes.failure],
+          ]}
+        />
+        <Field label={words.actor} value={actorId} onText={set('actor')} placeholder={words.anId} />
+        <Field label={words.target} value={targetId} onText={set('target')} placeholder={words.anId} />
+        <Field label={words.from} type="date" value={from} onText={set('from')} />
+      </search>
+      <Listing
+        label={words.title}
+        on={[event, outcome, actorId, targetId, from]}
+        load={load}
+        columns={auditColumns}
+        empty={<p>{words.none}</p>}
+      />
+    </>
+  );
+}
+
+interface AuditRow {
+  id: string;
+  time: string;
+  event: string;
+  outcome: 'success' | 'failure';
+  actorKind: string | null;
+  actorId: string | null;
+  targetKind: string | null;
+  targetId: string | null;
+  address: string | null;
+}
+
+const named = (kind: string | null, id: string | null) =>
+  kind === null && id === null ? (
+    <span class="soft">–</span>
+  ) : (
+    <span title={id ?? ''}>
+      {kind} <code class="soft">{id?.slice(-8)}</code>
+    </span>
+  );
+
+/** The record of a device has the same columns. */
+export const auditColumns = [
+  { name: 'time', label: texts.time, show: ({ time }: AuditRow) => <Time iso={time} /> },
+  { name: 'event', label: words.event, show: ({ event }: AuditRow) => event },
+  {
+    name: 'outcome',
+    label: words.outcome,
+    show: ({ outcome }: AuditRow) => (
+      <Badge kind={outcome === 'success' ? 'good' : 'bad'} text={words.outcomes[outcome]} />
+    ),
+  },
+  { name: 'actor', label: words.actor, show: ({ actorKind, actorId }: AuditRow) => named(actorKind, actorId) },
+  { name: 'target', label: words.target, show: ({ targetKind, targetId }: AuditRow) => named(targetKind, targetId) },
+  { name: 'address', label: words.address, show: ({ address }: AuditRow) => address ?? '–' },
+];

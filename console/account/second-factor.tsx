@@ -1,0 +1,68 @@
+/** Sets up an authenticator app: a QR code, a code to confirm it, and recovery codes that are shown once. */
+import { useState } from 'preact/hooks';
+import { api, done } from '../app/api.js';
+import { Code } from '../parts/code.js';
+import { Act, Field, Form, type Values } from '../parts/form.js';
+import { QrCode } from '../parts/qr.js';
+import { failed, toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+
+const words = texts.security;
+
+export function SecondFactor({ userId }: { userId: string }) {
+  const params = { path: { userId } };
+  const [begun, setBegun] = useState<{ secret: string; otpauthUrl: string }>();
+  const [codes, setCodes] = useState<string[]>();
+  const begin = async () => setBegun(await done(api.POST('/api/v1/users/{userId}/mfa/totp', { params })));
+  const confirm = async ({ code = '' }: Values) => {
+    const { recoveryCodes } = await done(
+      api.POST('/api/v1/users/{userId}/mfa/totp/confirm', { params, body: { code } }),
+    );
+    setBegun(undefined);
+    setCodes(recoveryCodes);
+    toast(words.confirmed);
+  };
+  const remove = async ({ code = '' }: Values, form: HTMLFormElement) => {
+    await done(api.DELETE('/api/v1/users/{userId}/mfa/totp', { params, body: { code } }));
+    form.reset();
+    toast(words.removed);
+  };
+  return (
+    <section class="panel">
+      <h2>{words.app}</h2>
+      {codes && (
+        <>
+          <p class="note warn">{words.recoveryOnce}</p>
+          <Code label={words.recoveryCodes} text={codes.join('\n')} />
+        </>
+      )}
+      {begun ? (
+        <>
+          <p>{words.scan}</p>
+          <QrCode text={begun.otpauthUrl} label={words.qr} />
+          <Code label={words.key} text={begun.secret} />
+          <Form save={confirm} verb={words.confirm}>
+            <Field label={texts.signIn.code} name="code" autoComplete="one-time-code" required />
+          </Form>
+        </>
+      ) : (
+        <>
+          <p>{words.appHint}</p>
+          <Act label={words.setUp} act={begin} onError={failed} />
+          <details class="gap">
+            <summary>{words.removeOwn}</summary>
+            <Form save={remove} verb={words.remove} danger>
+              <Field
+                label={texts.signIn.code}
+                name="code"
+                autoComplete="one-time-code"
+                required
+                hint={words.removeHint}
+              />
+            </Form>
+          </details>
+        </>
+      )}
+    </section>
+  );
+}

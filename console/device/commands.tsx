@@ -1,0 +1,111 @@
+/** Commands of a device: sent, followed until they end, cancelled. */
+import { useState } from 'preact/hooks';
+import { api, done } from '../app/api.js';
+import { can } from '../app/session.js';
+import { Act, Field, Form, TextArea, type Values } from '../parts/form.js';
+import { Listing, pageSize } from '../parts/listing.js';
+import { Badge, Time } from '../parts/page.js';
+import { failed, toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+
+const words = texts.commands;
+type Kind = 'good' | 'bad' | 'warn' | undefined;
+const kinds: Record<string, Kind> = {
+  sent: 'warn',
+  accepted: 'warn',
+  succeeded: 'good',
+  failed: 'bad',
+  timedOut: 'bad',
+};
+const hasEnded = (state: string) => !['queued', 'sent', 'accepted'].includes(state);
+
+/** What somebody typed as payload: JSON where it is JSON, else the text itself. */
+export function payloadOf(text: string | undefined): { payload?: unknown } {
+  if (text === undefined) return {};
+  try {
+    return { payload: JSON.parse(text) as unknown };
+  } catch {
+    return { payload: text };
+  }
+}
+
+/** The fields of a command, also of one that goes to many devices. */
+export function CommandFields() {
+  return (
+    <>
+      <Field label={words.name} name="commandName" required placeholder="reboot" />
+      <TextArea label={words.payload} name="payload" hint={words.payloadHint} />
+    </>
+  );
+}
+
+export function Commands({ id }: { id: string }) {
+  const [round, setRound] = useState(0);
+  const params = { path: { id } };
+  const send = async ({ commandName = '', payload }: Values, form: HTMLFormElement) => {
+    const body = { name: commandName, ...payloadOf(payload) };
+    await done(api.POST('/api/v1/devices/{id}/commands', { params, body }));
+    form.reset();
+    toast(words.sent);
+    setRound(round + 1);
+  };
+  const cancel = async (commandId: string) => {
+    await done(api.DELETE('/api/v1/devices/{id}/commands/{commandId}', { params: { path: { id, commandId } } }));
+    setRound(round + 1);
+  };
+  return (
+    <div class="stack">
+      {can('create', 'command') && (
+        <section class="panel narrow">
+          <h2>{words.send}</h2>
+          <Form save={send} verb={words.sendVerb}>
+            <CommandFields />
+          </Form>
+        </section>
+      )}
+      <Listing
+        label={words.title}
+        on={[round]}
+        every={2000}
+        load={async (page) => {
+          const query = { page, pageSize };
+          return (await done(api.GET('/api/v1/devices/{id}/commands', { params: { ...params, query } }))).commands;
+        }}
+        columns={[
+          { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
+          { name: 'name', label: words.name, show: ({ name }) => <b>{name}</b> },
+          {
+            name: 'state',
+            label: texts.devices.state,
+            show: ({ state }) => <Badge kind={kinds[state]} text={words.states[state]} />,
+          },
+          {
+            name: 'payload',
+            label: words.payload,
+            wrap: true,
+            show: ({ payload }) => payload !== null && <code>{JSON.stringify(payload)}</code>,
+          },
+          {
+            name: 'result',
+            label: words.result,
+            wrap: true,
+            show: ({ result, lateReply }) => {
+              const reply = result ?? lateReply ?? null;
+              return reply !== null && <code>{typeof reply === 'string' ? reply : JSON.stringify(reply)}</code>;
+            },
+          },
+          {
+            name: 'do',
+            label: texts.actions,
+            show: ({ id: commandId, state }) =>
+              !hasEnded(state) &&
+              can('delete', 'command') && (
+                <Act label={texts.cancel} act={() => cancel(commandId)} onError={failed} kind="plain" />
+              ),
+          },
+        ]}
+        empty={<p>{words.none}</p>}
+      />
+    </div>
+  );
+}

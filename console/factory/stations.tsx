@@ -1,0 +1,120 @@
+/** Stations: programs of a factory line, each with its product, its limit and its end. */
+import { useState } from 'preact/hooks';
+import { api, done } from '../app/api.js';
+import { accountId, can } from '../app/session.js';
+import { Code } from '../parts/code.js';
+import { Confirm, Dialog } from '../parts/dialog.js';
+import { Field, Form, type Values } from '../parts/form.js';
+import { Listing, pageSize } from '../parts/listing.js';
+import { useLoad } from '../parts/load.js';
+import { Badge, Time } from '../parts/page.js';
+import { Picker, readProducts } from '../parts/picker.js';
+import { texts } from '../texts.js';
+
+const words = texts.stations;
+
+/** The stations of a page of applications: most accounts have a handful of either. */
+async function readStations(page: number) {
+  const query = { accountId: accountId.value, page, pageSize, kind: 'station' };
+  return (await done(api.GET('/api/v1/applications', { params: { query } }))).applications;
+}
+type Station = NonNullable<Awaited<ReturnType<typeof readStations>>['results']>[number];
+
+export function Stations({ making, onClose }: { making: boolean; onClose: () => void }) {
+  const [made, setMade] = useState<{ id: string; appToken: string }>();
+  const [deleting, setDeleting] = useState<Station>();
+  const [round, setRound] = useState(0);
+  const { data: products = [] } = useLoad(readProducts, []);
+  const names = new Map(products.map(({ id, name }) => [id, name]));
+  const make = async ({
+    name = '',
+    deviceTemplateId = '',
+    organizationId,
+    maxDevices = '1000',
+    days = '30',
+  }: Values) => {
+    const expiresAt = new Date(Date.now() + Number(days) * 86_400_000).toISOString();
+    const limits = { deviceTemplateId, maxDevices: Number(maxDevices), expiresAt };
+    const place = organizationId === undefined ? {} : { organizationId };
+    const body = { accountId: accountId.value, name, kind: 'station' as const, ...limits, ...place };
+    setMade((await done(api.POST('/api/v1/applications', { body }))).application);
+    setRound(round + 1);
+    onClose();
+  };
+  return (
+    <>
+      {made && (
+        <div class="note warn">
+          <p>{words.once}</p>
+          <Code
+            label={texts.programs.token}
+            text={`SLIPWAY_URL=${location.origin}\nSLIPWAY_ACCOUNT_ID=${accountId.value}\nSLIPWAY_APP_ID=${made.id}\nSLIPWAY_TOKEN=${made.appToken}`}
+          />
+        </div>
+      )}
+      <Listing
+        label={words.title}
+        on={[round]}
+        load={readStations}
+        columns={[
+          { name: 'name', label: texts.name, show: ({ name }) => name },
+          {
+            name: 'product',
+            label: texts.devices.product,
+            show: ({ deviceTemplateId = '' }) => names.get(deviceTemplateId) ?? '–',
+          },
+          {
+            name: 'made',
+            label: words.made,
+            show: ({ madeDevices = 0, maxDevices = 0 }) => words.madeOf(madeDevices, maxDevices),
+          },
+          {
+            name: 'expires',
+            label: words.expires,
+            show: ({ expiresAt }) =>
+              expiresAt && Date.parse(expiresAt) < Date.now() ? (
+                <Badge kind="bad" text={words.expired} />
+              ) : (
+                <Time iso={expiresAt} />
+              ),
+          },
+          {
+            name: 'do',
+            label: texts.actions,
+            show: (one) =>
+              can('delete', 'application') && (
+                <button type="button" class="plain" onClick={() => setDeleting(one)}>
+                  {texts.delete}
+                </button>
+              ),
+          },
+        ]}
+        empty={<p>{words.none}</p>}
+      />
+      {making && (
+        <Dialog title={words.new} onClose={onClose}>
+          <Form save={make} verb={texts.create} onCancel={onClose}>
+            <Field label={texts.name} name="name" required placeholder={words.example} />
+            <Picker kind="product" label={texts.devices.product} name="deviceTemplateId" />
+            <Picker kind="organization" label={texts.devices.organization} name="organizationId" none={texts.none} />
+            <Field label={words.max} name="maxDevices" type="number" min="1" defaultValue="1000" />
+            <Field label={words.days} name="days" type="number" min="1" max="365" defaultValue="30" />
+          </Form>
+        </Dialog>
+      )}
+      {deleting && (
+        <Confirm
+          title={texts.programs.deleteOf(deleting.name)}
+          says={texts.programs.deleteSays}
+          typed={deleting.name}
+          verb={texts.delete}
+          run={async () => {
+            await done(api.DELETE('/api/v1/applications/{id}', { params: { path: { id: deleting.id } } }));
+            setRound(round + 1);
+          }}
+          onClose={() => setDeleting(undefined)}
+        />
+      )}
+    </>
+  );
+}

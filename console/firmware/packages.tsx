@@ -1,0 +1,173 @@
+/** Firmware packages: drafts with their files, published and retired ones. */
+import { useState } from 'preact/hooks';
+import { ApiError, api, csrfToken, done, headerPrefix } from '../app/api.js';
+import { accountId, can } from '../app/session.js';
+import { Dialog } from '../parts/dialog.js';
+import { Act, Field, Form, type Values } from '../parts/form.js';
+import { Listing, pageSize } from '../parts/listing.js';
+import { Badge } from '../parts/page.js';
+import { Picker } from '../parts/picker.js';
+import { failed, toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+
+const words = texts.firmware;
+
+export async function readPackages(page: number) {
+  const query = { accountId: accountId.value, page, pageSize };
+  return (await done(api.GET('/api/v1/firmware/packages', { params: { query } }))).firmwarePackages;
+}
+type Package = NonNullable<Awaited<ReturnType<typeof readPackages>>['results']>[number];
+
+const bytes = (size: number) =>
+  size < 1024
+    ? `${size} B`
+    : size < 1024 ** 2
+      ? `${(size / 1024).toFixed(1)} KB`
+      : `${(size / 1024 ** 2).toFixed(1)} MB`;
+
+export function Packages({ round, onChanged }: { round: number; onChanged: () => void }) {
+  const [uploading, setUploading] = useState<Package>();
+  const change = async ({ id, version }: Package, verb: 'publish' | 'retire') => {
+    const params = { path: { id }, header: { etag: version } };
+    await done(api.POST(`/api/v1/firmware/packages/{id}/${verb}`, { params }));
+    onChanged();
+  };
+  const remove = async ({ id, version, name }: Package) => {
+    const params = { path: { id }, header: { etag: version } };
+    const { firmwarePackage } = await done(api.DELETE('/api/v1/firmware/packages/{id}', { params }));
+    onChanged();
+    toast(words.deleted(name), async () => {
+      const header = { etag: firmwarePackage.version };
+      await done(api.POST('/api/v1/trash/firmware/packages/{id}/recover', { params: { path: { id }, header } }));
+      onChanged();
+    });
+  };
+  return (
+    <>
+      <Listing
+        label={words.tabs['']}
+        on={[round]}
+        load={readPackages}
+        columns={[
+          { name: 'name', label: texts.name, show: ({ name }) => name },
+          { name: 'version', label: words.version, show: ({ firmwareVersion }) => firmwareVersion },
+          {
+            name: 'state',
+            label: texts.devices.state,
+            show: ({ state }) => (
+              <Badge kind={state === 'published' ? 'good' : undefined} text={words.packageStates[state]} />
+            ),
+          },
+          {
+            name: 'files',
+            label: words.files,
+            wrap: true,
+            show: ({ files }) => files.map(({ name, size }) => `${name} (${bytes(size)})`).join(', ') || '–',
+          },
+          {
+            name: 'do',
+            label: texts.actions,
+            show: (one) =>
+              can('update', 'firmwarePackage') && (
+                <span class="row">
+                  {one.state === 'draft' && (
+                    <>
+                      <button type="button" onClick={() => setUploading(one)}>
+                        {words.upload}
+                      </button>
+                      <Act label={words.publish} act={() => change(one, 'publish')} onError={failed} />
+                    </>
+                  )}
+                  {one.state === 'published' && (
+                    <Act label={words.retire} act={() => change(one, 'retire')} onError={failed} kind="plain" />
+                  )}
+                  <Act label={texts.delete} act={() => remove(one)} onError={failed} kind="plain" />
+                </span>
+              ),
+          },
+        ]}
+        empty={<p>{words.noPackages}</p>}
+      />
+      {uploading && (
+        <Upload
+          of={uploading}
+          onClose={() => setUploading(undefined)}
+          onDone={() => {
+            setUploading(undefined);
+            onChanged();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+export function NewPackage({ onClose, onDone }: { onClose: () => void; onDone: () => void }) {
+  const save = async ({ name = '', firmwareVersion = '', deviceTemplateId = '', description }: Values) => {
+    const more = description === undefined ? {} : { description };
+    const body = { accountId: accountId.value, name, firmwareVersion, deviceTemplateId, ...more };
+    await done(api.POST('/api/v1/firmware/packages', { body }));
+    onDone();
+  };
+  return (
+    <Dialog title={words.newPackage} onClose={onClose}>
+      <Form save={save} verb={texts.create} onCancel={onClose}>
+        <Field label={texts.name} name="name" required />
+        <Field label={words.version} name="firmwareVersion" required />
+        <Picker kind="product" label={texts.devices.product} name="deviceTemplateId" />
+        <Field label={words.description} name="description" />
+      </Form>
+    </Dialog>
+  );
+}
+
+/** Sends a file as it is. Only this request says how far it has come, so it is not one of `api`. */
+function send(path: string, file: File, onProgress: (share: number) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open('PUT', path);
+    request.setRequestHeader('content-type', 'application/octet-stream');
+    request.setRequestHeader(`${headerPrefix}-csrf-token`, csrfToken());
+    request.upload.addEventListener('progress', ({ loaded, total }) => onProgress(total === 0 ? 1 : loaded / total));
+    request.addEventListener('error', () => reject(new Error(texts.unreachable)));
+    request.addEventListener('load', () => {
+      if (request.status < 300) return resolve();
+      const body: unknown = request.responseText.startsWith('{') ? JSON.parse(request.responseText) : null;
+      reject(new ApiError(request.status, body, request.getResponseHeader('x-request-id') ?? ''));
+    });
+    request.send(file);
+  });
+}
+
+function Upload({ of, onClose, onDone }: { of: Package; onClose: () => void; onDone: () => void }) {
+  const [share, setShare] = useState<number>();
+  const save = async ({ revision = of.firmwareVersion }: Values, form: HTMLFormElement) => {
+    const file = form.querySelector<HTMLInputElement>('input[type=file]')?.files?.[0];
+    if (!file) throw new Error(words.chooseFile);
+    const query = new URLSearchParams({ revision });
+    await send(
+      `/api/v1/firmware/packages/${of.id}/files/${encodeURIComponent(file.name)}?${query}`,
+      file,
+      setShare,
+    ).finally(() => setShare(undefined));
+    toast(words.uploaded(file.name));
+    onDone();
+  };
+  return (
+    <Dialog title={words.uploadTo(of.name)} onClose={onClose}>
+      <Form save={save} verb={words.upload} onCancel={onClose}>
+        <label class="field">
+          {words.file}
+          <input type="file" required />
+        </label>
+        <Field label={words.revision} name="revision" hint={words.revisionHint} placeholder={of.firmwareVersion} />
+        {share !== undefined && (
+          <p>
+            <progress max={1} value={share} aria-label={words.uploading} />
+            <span class="small soft">{Math.round(share * 100)} %</span>
+          </p>
+        )}
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,269 @@
+/** Rollouts: by stage, with a picture of the states; paused, resumed, cancelled, tried again. */
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { api, done } from '../app/api.js';
+import { accountId, can } from '../app/session.js';
+import type { DeviceFilter } from '../devices/query.js';
+import { Confirm, Dialog } from '../parts/dialog.js';
+import { Act, Field, Form, Select, type Values } from '../parts/form.js';
+import { Listing, pageSize } from '../parts/listing.js';
+import { useLoad } from '../parts/load.js';
+import { Badge, Page, Time, Waiting } from '../parts/page.js';
+import { Picker } from '../parts/picker.js';
+import { failed } from '../parts/toast.js';
+import { texts } from '../texts.js';
+import { readPackages } from './packages.js';
+import { deliveryKinds, deliveryStates, rolloutKinds } from './states.js';
+
+const words = texts.firmware;
+
+async function readRollout(id: string) {
+  const { firmwareRollout } = await done(api.GET('/api/v1/firmware/rollouts/{id}', { params: { path: { id } } }));
+  const { firmwarePackage } = await done(
+    api.GET('/api/v1/firmware/packages/{id}', { params: { path: { id: firmwareRollout.firmwarePackageId } } }),
+  ).catch(() => ({ firmwarePackage: undefined }));
+  const name = firmwarePackage ? `${firmwarePackage.name} ${firmwarePackage.firmwareVersion}` : words.rollout;
+  return { ...firmwareRollout, name };
+}
+type Rollout = Awaited<ReturnType<typeof readRollout>>;
+
+export function Rollouts({ round }: { round: number }) {
+  return (
+    <Listing
+      label={words.tabs.rollouts}
+      on={[round]}
+      every={3000}
+      load={async (page) => {
+        const query = { accountId: accountId.value, page, pageSize };
+        const { results = [], ...rest } = (await done(api.GET('/api/v1/firmware/rollouts', { params: { query } })))
+          .firmwareRollouts;
+        return { ...rest, results: await Promise.all(results.map(({ id }) => readRollout(id))) };
+      }}
+      href={({ id }) => `/firmware/rollouts/${id}`}
+      columns={[
+        { name: 'name', label: texts.name, show: ({ name }) => name },
+        { name: 'state', label: texts.devices.state, show: ({ state }) => <StateBadge state={state} /> },
+        { name: 'stage', label: words.stage, show: ({ stage, stages }) => `${(stage ?? -1) + 1} / ${stages.length}` },
+        { name: 'counts', label: words.counts, wrap: true, show: ({ counts }) => <Bar counts={counts} /> },
+        { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
+      ]}
+      empty={<p>{words.noRollouts}</p>}
+    />
+  );
+}
+
+function StateBadge({ state }: { state: Rollout['state'] }) {
+  return <Badge kind={rolloutKinds[state]} text={words.rolloutStates[state]} />;
+}
+
+/** How many devices are in which state, as parts of a line. */
+function Bar({ counts }: { counts: Rollout['counts'] }) {
+  const total = deliveryStates.reduce((sum, state) => sum + counts[state], 0);
+  const parts = deliveryStates.filter((state) => counts[state] > 0);
+  const said = parts.map((state) => `${words.states[state]} ${counts[state].toLocaleString()}`).join(', ');
+  if (total === 0) return <span class="soft">{words.noDevices}</span>;
+  // A drawing, because the page takes no styles from attributes.
+  return (
+    <svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label={said}>
+      <title>{said}</title>
+      {parts.map((state, at) => {
+        const before = parts.slice(0, at).reduce((sum, one) => sum + counts[one], 0);
+        const [x, width] = [(before / total) * 100, (counts[state] / total) * 100];
+        return <rect key={state} class={`part ${state}`} x={x} y="0" width={width} height="4" />;
+      })}
+    </svg>
+  );
+}
+
+export function RolloutPage({ id }: { id: string }) {
+  const { data: rollout, error, reload } = useLoad(() => readRollout(id), [id], 2000);
+  const [state, setState] = useState('');
+  const [cancelling, setCancelling] = useState(false);
+  if (!rollout) return <Waiting title={words.rollout} error={error} />;
+  const params = { path: { id } };
+  const post = (verb: 'pause' | 'resume' | 'cancel' | 'retry') => async () => {
+    await done(api.POST(`/api/v1/firmware/rollouts/{id}/${verb}`, { params }));
+    reload();
+  };
+  const isOver = rollout.state === 'finished' || rollout.state === 'cancelled';
+  const mayRetry = rollout.counts.failed + rollout.counts.timedOut > 0 && rollout.state !== 'cancelled';
+  return (
+    <Page
+      title={rollout.name}
+      actions={
+        can('update', 'firmwareRollout') && (
+          <>
+            {mayRetry && <Act label={words.retry} act={post('retry')} onError={failed} />}
+            {rollout.state === 'running' && <Act label={words.pause} act={post('pause')} onError={failed} />}
+            {rollout.state === 'paused' && (
+              <Act label={words.resume} act={post('resume')} kind="primary" onError={failed} />
+            )}
+            {!isOver && (
+              <button type="button" class="danger" onClick={() => setCancelling(true)}>
+                {texts.cancel}
+              </button>
+            )}
+          </>
+        )
+      }
+    >
+      <div class="stack">
+        <section class="panel">
+          <p class="row">
+            <StateBadge state={rollout.state} />
+            {rollout.reason && <span>{rollout.reason}</span>}
+            <span class="soft small">
+              {words.started} <Time iso={rollout.startAt} />
+            </span>
+          </p>
+          <Bar counts={rollout.counts} />
+          <ul class="legend">
+            {deliveryStates
+              .filter((one) => rollout.counts[one] > 0)
+              .map((one) => (
+                <li key={one}>
+                  <svg class="key" viewBox="0 0 10 10" aria-hidden="true">
+                    <rect class={`part ${one}`} width="10" height="10" rx="2" />
+                  </svg>
+                  {words.states[one]} <b>{rollout.counts[one].toLocaleString()}</b>
+                </li>
+              ))}
+          </ul>
+          <ol class="steps">
+            {rollout.stages.map(({ percent, pauseSeconds }, at) => (
+              <li key={percent} aria-current={rollout.stage === at && !isOver ? 'step' : undefined}>
+                {words.stageOf(at + 1, percent, Math.round(pauseSeconds / 60))}
+              </li>
+            ))}
+          </ol>
+        </section>
+        <div class="toolbar">
+          <Select
+            label={texts.devices.state}
+            value={state}
+            onText={setState}
+            options={[['', texts.all], ...deliveryStates.map((one) => [one, words.states[one]] as const)]}
+          />
+        </div>
+        <Listing
+          label={words.counts}
+          on={[state]}
+          every={3000}
+          load={async (page) => {
+            const query = { page, pageSize, ...(state && { state: state as (typeof deliveryStates)[number] }) };
+            const { devices } = await done(
+              api.GET('/api/v1/firmware/rollouts/{id}/devices', { params: { ...params, query } }),
+            );
+            return { ...devices, results: devices.results?.map((one) => ({ ...one, id: one.deviceId })) ?? [] };
+          }}
+          columns={[
+            {
+              name: 'device',
+              label: words.device,
+              show: ({ deviceId }) => (
+                <Link href={`/devices/${deviceId}/firmware`}>
+                  <code>{deviceId}</code>
+                </Link>
+              ),
+            },
+            { name: 'stage', label: words.stage, show: ({ stage }) => stage + 1 },
+            {
+              name: 'state',
+              label: texts.devices.state,
+              show: ({ state }) => <Badge kind={deliveryKinds[state]} text={words.states[state]} />,
+            },
+            { name: 'message', label: texts.message, wrap: true, show: ({ message }) => message },
+            { name: 'updated', label: texts.device.updated, show: ({ updated }) => <Time iso={updated} /> },
+          ]}
+          empty={<p>{words.noDevices}</p>}
+        />
+      </div>
+      {cancelling && (
+        <Confirm
+          title={words.cancelOf(rollout.name)}
+          says={words.cancelSays}
+          verb={words.cancelVerb}
+          run={post('cancel')}
+          onClose={() => setCancelling(false)}
+        />
+      )}
+    </Page>
+  );
+}
+
+/** Devices that were chosen elsewhere: by their ids, or by a filter. */
+export type RolloutTarget = { deviceIds: string[] } | { filter: DeviceFilter };
+
+export function NewRollout({
+  target,
+  says,
+  onClose,
+  onDone,
+}: {
+  target?: RolloutTarget;
+  says?: string;
+  onClose: () => void;
+  onDone: () => void;
+}) {
+  const { data } = useLoad(() => readPackages(1), []);
+  const published = data?.results?.filter(({ state }) => state === 'published') ?? [];
+  const save = async ({ firmwarePackageId = '', first = '10', pause = '0', organizationId, consent }: Values) => {
+    const of = published.find(({ id }) => id === firmwarePackageId);
+    const product = of ? { deviceTemplateId: of.deviceTemplateId } : {};
+    const chosen =
+      target && 'filter' in target
+        ? { filter: { ...target.filter, ...product } }
+        : (target ?? (organizationId ? { organizationId } : { filter: product }));
+    const rest = { percent: 100, pauseSeconds: Number(pause) * 60 };
+    const stages = Number(first) >= 100 ? [{ percent: 100 }] : [{ percent: Number(first) }, rest];
+    await done(
+      api.POST('/api/v1/firmware/rollouts', {
+        body: {
+          accountId: accountId.value,
+          firmwarePackageId,
+          target: chosen,
+          stages,
+          consent: consent ? ('user' as const) : ('none' as const),
+        },
+      }),
+    );
+    onDone();
+  };
+  return (
+    <Dialog title={words.newRollout} onClose={onClose}>
+      {published.length === 0 ? (
+        <>
+          <p>{words.noPublished}</p>
+          <div class="row end">
+            <button type="button" onClick={onClose}>
+              {texts.close}
+            </button>
+          </div>
+        </>
+      ) : (
+        <Form save={save} verb={words.start} onCancel={onClose}>
+          {says && <p class="note">{says}</p>}
+          <Select
+            label={words.package}
+            name="firmwarePackageId"
+            options={published.map(({ id, name, firmwareVersion }) => [id, `${name} ${firmwareVersion}`] as const)}
+          />
+          {!target && (
+            <Picker
+              kind="organization"
+              label={texts.devices.organization}
+              name="organizationId"
+              none={words.allOfProduct}
+            />
+          )}
+          <Field label={words.first} name="first" type="number" min="1" max="100" defaultValue="10" />
+          <Field label={words.pauseMinutes} name="pause" type="number" min="0" defaultValue="60" />
+          <label class="check">
+            <input type="checkbox" name="consent" value="user" />
+            {words.consent}
+          </label>
+        </Form>
+      )}
+    </Dialog>
+  );
+}

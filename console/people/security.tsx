@@ -1,0 +1,57 @@
+/** The sessions and second factors of a login: one's own, or that of somebody else for an admin. */
+import { api, done } from '../app/api.js';
+import { me } from '../app/session.js';
+import { Act, ErrorNote } from '../parts/form.js';
+import { useLoad } from '../parts/load.js';
+import { Badge, Loading, Time } from '../parts/page.js';
+import { failed, toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+
+const words = texts.security;
+
+export function Security({ userId }: { userId: string }) {
+  const params = { path: { userId } };
+  const { data, error, reload } = useLoad(() => done(api.GET('/api/v1/users/{userId}/security', { params })), [userId]);
+  if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
+  const { mfaMethods, sessions } = data.security;
+  const isOwn = me.value?.id === userId;
+  const end = async () => {
+    const { ended } = await done(api.POST('/api/v1/users/{userId}/end-sessions', { params }));
+    toast(words.ended(ended));
+    reload();
+  };
+  const remove = async (method: 'totp' | 'sms') => {
+    await done(api.DELETE(`/api/v1/users/{userId}/mfa/${method}`, { params, body: {} }));
+    toast(words.removed);
+    reload();
+  };
+  return (
+    <>
+      <h3>{words.factors}</h3>
+      {mfaMethods.length === 0 && <p class="soft">{words.noFactor}</p>}
+      <ul class="plainlist">
+        {mfaMethods.map((method) => (
+          <li key={method}>
+            {texts.signIn.methods[method]}
+            {!isOwn && <Act label={words.remove} act={() => remove(method)} onError={failed} kind="plain" />}
+          </li>
+        ))}
+      </ul>
+      <h3>{words.sessions}</h3>
+      {sessions.length === 0 && <p class="soft">{words.noSession}</p>}
+      <ul class="plainlist">
+        {sessions.map(({ id, created, network, current }) => (
+          <li key={id}>
+            <span>
+              {words.since} <Time iso={created} /> {network && <span class="soft small">{words.from(network)}</span>}
+            </span>
+            {current && <Badge kind="good" text={words.current} />}
+          </li>
+        ))}
+      </ul>
+      {sessions.some(({ current }) => !current) && (
+        <Act label={isOwn ? words.endOthers : words.endAll} act={end} onError={failed} kind="danger" />
+      )}
+    </>
+  );
+}

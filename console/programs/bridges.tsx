@@ -1,0 +1,224 @@
+/** Bridges: what each has to deliver still, what it could not deliver, and how it is tried, replayed and removed. */
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { api, done } from '../app/api.js';
+import { accountId, can } from '../app/session.js';
+import { Dialog } from '../parts/dialog.js';
+import { Act, Field, Form, Select, type Values } from '../parts/form.js';
+import { Listing, pageSize } from '../parts/listing.js';
+import { Badge, Time } from '../parts/page.js';
+import { failed, toast } from '../parts/toast.js';
+import { texts } from '../texts.js';
+
+const words = texts.bridges;
+const kinds = ['webhook', 'nats', 'kafka', 'kinesis', 'mqtt'] as const;
+type Kind = (typeof kinds)[number];
+/** What each kind is told besides its address. */
+const settingsOf: Record<Kind, readonly string[]> = {
+  webhook: [],
+  nats: ['subjectPrefix'],
+  kafka: ['topic', 'brokers', 'mechanism'],
+  kinesis: ['stream', 'region'],
+  mqtt: ['prefix', 'clientId'],
+};
+const credentialsOf: Record<Kind, readonly string[]> = {
+  webhook: [],
+  nats: ['username', 'password', 'token'],
+  kafka: ['username', 'password'],
+  kinesis: ['accessKeyId', 'secretAccessKey'],
+  mqtt: ['username', 'password'],
+};
+
+async function readBridge(id: string) {
+  return (await done(api.GET('/api/v1/bridges/{id}', { params: { path: { id } } }))).bridge;
+}
+type Bridge = Awaited<ReturnType<typeof readBridge>>;
+
+async function readBridges(page: number) {
+  const query = { accountId: accountId.value, page, pageSize };
+  const { results = [], ...rest } = (await done(api.GET('/api/v1/bridges', { params: { query } }))).bridges;
+  return { ...rest, results: await Promise.all(results.map(({ id }) => readBridge(id))) };
+}
+
+export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge: Bridge) => void }) {
+  const [open, setOpen] = useState<{ kind: 'letters' | 'replay'; of: Bridge }>();
+  const close = () => setOpen(undefined);
+  const test = async ({ id }: Bridge) => {
+    await done(api.POST('/api/v1/bridges/{id}/test', { params: { path: { id } } }));
+    toast(words.tested);
+  };
+  return (
+    <>
+      <Listing
+        label={texts.programs.tabs.bridges}
+        on={[round]}
+        every={5000}
+        load={readBridges}
+        columns={[
+          { name: 'name', label: texts.name, show: ({ name }) => name },
+          { name: 'kind', label: texts.programs.kind, show: ({ kind }) => <Badge text={words.kinds[kind]} /> },
+          { name: 'url', label: texts.programs.address, wrap: true, show: ({ url }) => <code>{url}</code> },
+          { name: 'pending', label: words.pending, show: ({ status }) => status.pending.toLocaleString() },
+          {
+            name: 'letters',
+            label: words.deadLetters,
+            show: (of) => (
+              <button type="button" class="link" onClick={() => setOpen({ kind: 'letters', of })}>
+                {of.status.deadLetters.toLocaleString()}
+              </button>
+            ),
+          },
+          {
+            name: 'last',
+            label: words.last,
+            wrap: true,
+            show: ({ status: { lastDelivered, lastFailure, lastFailureReason } }) =>
+              lastFailure && (!lastDelivered || lastFailure > lastDelivered) ? (
+                <span class="row">
+                  <Badge kind="bad" text={words.failed} /> {lastFailureReason}
+                </span>
+              ) : (
+                <Time iso={lastDelivered} />
+              ),
+          },
+          {
+            name: 'do',
+            label: texts.actions,
+            show: (of) =>
+              can('update', 'bridge') && (
+                <span class="row">
+                  <Act label={words.test} act={() => test(of)} onError={failed} kind="plain" />
+                  <button type="button" class="plain" onClick={() => setOpen({ kind: 'replay', of })}>
+                    {words.replay}
+                  </button>
+                  <button type="button" class="plain" onClick={() => onDelete(of)}>
+                    {texts.delete}
+                  </button>
+                </span>
+              ),
+          },
+        ]}
+        empty={<p>{words.none}</p>}
+      />
+      {open?.kind === 'letters' && <DeadLetters of={open.of} onClose={close} />}
+      {open?.kind === 'replay' && <Replay of={open.of} onClose={close} />}
+    </>
+  );
+}
+
+/** A payload as a text where it is one. */
+function textOf(base64: string): string {
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    return base64;
+  }
+}
+
+function DeadLetters({ of: { id, name }, onClose }: { of: Bridge; onClose: () => void }) {
+  const [page, setPage] = useState(1);
+  return (
+    <Dialog title={words.deadLettersOf(name)} onClose={onClose} wide>
+      <Listing
+        label={words.deadLetters}
+        page={page}
+        onPage={setPage}
+        load={async (page) => {
+          const params = { path: { id }, query: { page, pageSize } };
+          return (await done(api.GET('/api/v1/bridges/{id}/dead-letters', { params }))).deadLetters;
+        }}
+        columns={[
+          { name: 'died', label: texts.time, show: ({ died }) => <Time iso={died} /> },
+          {
+            name: 'device',
+            label: words.device,
+            show: ({ deviceId, channel }) => <Link href={`/devices/${deviceId}`}>{channel}</Link>,
+          },
+          { name: 'reason', label: texts.device.reason, wrap: true, show: ({ reason }) => reason },
+          {
+            name: 'payload',
+            label: texts.message,
+            wrap: true,
+            show: ({ payloadBase64 }) => <code>{textOf(payloadBase64).slice(0, 300)}</code>,
+          },
+        ]}
+        empty={<p>{words.noDeadLetters}</p>}
+      />
+      <div class="row end">
+        <button type="button" onClick={onClose}>
+          {texts.close}
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+/** The value of a field of local time, minutes from now. */
+function localTime(minutesAgo: number): string {
+  const now = new Date();
+  return new Date(now.getTime() - (now.getTimezoneOffset() + minutesAgo) * 60_000).toISOString().slice(0, 16);
+}
+
+function Replay({ of: { id, name }, onClose }: { of: Bridge; onClose: () => void }) {
+  const save = async ({ from = '', to = '' }: Values) => {
+    const body = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
+    const { replay } = await done(api.POST('/api/v1/bridges/{id}/replay', { params: { path: { id } }, body }));
+    toast(words.replayed(replay.messages));
+    onClose();
+  };
+  return (
+    <Dialog title={words.replayOf(name)} onClose={onClose}>
+      <Form save={save} verb={words.replay} onCancel={onClose}>
+        <p class="soft">{words.replayHint}</p>
+        <Field label={words.from} name="from" type="datetime-local" required defaultValue={localTime(60)} />
+        <Field label={words.to} name="to" type="datetime-local" required defaultValue={localTime(0)} />
+      </Form>
+    </Dialog>
+  );
+}
+
+/** The values of some fields, by the part of their names after the prefix. */
+function valuesOf(values: Values, prefix: string): Record<string, string> {
+  const own = Object.entries(values).filter(([name]) => name.startsWith(prefix));
+  return Object.fromEntries(own.map(([name, value]) => [name.slice(prefix.length), value]));
+}
+
+/** `onDone` gets the secret of a webhook, which is shown once. */
+export function NewBridge({ onClose, onDone }: { onClose: () => void; onDone: (secret: string | undefined) => void }) {
+  const [kind, setKind] = useState<Kind>('webhook');
+  const save = async (values: Values) => {
+    const { name = '', url = '' } = values;
+    const [settings, credentials] = [valuesOf(values, 'setting.'), valuesOf(values, 'credential.')];
+    const more = kind === 'webhook' ? {} : { settings, credentials };
+    const body = { accountId: accountId.value, name, kind, url, ...more };
+    onDone((await done(api.POST('/api/v1/bridges', { body }))).bridge.secret);
+  };
+  return (
+    <Dialog title={texts.programs.new.bridges} onClose={onClose}>
+      <Form save={save} verb={texts.create} onCancel={onClose}>
+        <p class="soft">{words.hint}</p>
+        <Field label={texts.name} name="name" required />
+        <Select
+          label={texts.programs.kind}
+          value={kind}
+          options={kinds.map((one) => [one, words.kinds[one]] as const)}
+          onText={(text) => setKind(kinds.find((one) => one === text) ?? 'webhook')}
+        />
+        <Field label={texts.programs.address} name="url" required placeholder={words.examples[kind]} />
+        {settingsOf[kind].map((name) => (
+          <Field key={name} label={name} name={`setting.${name}`} required={kind === 'kinesis'} />
+        ))}
+        {credentialsOf[kind].map((name) => (
+          <Field
+            key={name}
+            label={name}
+            name={`credential.${name}`}
+            type={/password|token|secret/i.test(name) ? 'password' : 'text'}
+            autoComplete="off"
+          />
+        ))}
+      </Form>
+    </Dialog>
+  );
+}
