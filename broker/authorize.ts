@@ -4,7 +4,7 @@ import { boundedCache } from '../db/sqlite/cache.js';
 import type { Access, Caller, Channel } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import { failure } from '../src/errors.js';
-import { type ChannelTopic, controlTopic, formatTopic, parseTopic } from '../src/topics.js';
+import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.js';
 import type { LiveClient, Outgoing, ProvenIdentity } from './aedes-types.js';
 import { principalIn, privateClientId } from './client-ids.js';
 import { type Counters, type PublishRefusal, variableOf } from './connections/counters.js';
@@ -258,8 +258,7 @@ export class Authority {
   #isForDevice({ caller, ownChannels }: ProvenIdentity, topic: string): boolean {
     if (ownChannels === undefined) return false;
     if (!topic.startsWith(ownChannels)) return this.#isOwnControl(caller, 'cln', topic);
-    const channel = topic.slice(ownChannels.length);
-    return channel === '_firmware' || channel === '_commands';
+    return serviceChannel(topic.slice(ownChannels.length))?.isDownlink ?? false;
   }
 
   /** Whether `topic` is `<control root>/<device id>/<direction>` of the caller, a device that may use it now. */

@@ -2,6 +2,7 @@ import type { AuthenticateError, ConnectPacket, Subscription } from 'aedes';
 import type { StoredWill } from '../db/messages/sessions/changes.js';
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import { failure, failureOf } from '../src/errors.js';
+import { downlinkChannels } from '../src/topics.js';
 import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing } from './aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from './authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from './authorize.js';
@@ -161,7 +162,7 @@ export class Hooks {
     const { ownChannels } = live.identity ?? {};
     const device = deviceOf(live);
     if (!device || ownChannels === undefined || live.ended) return;
-    for (const channel of ['_firmware', '_commands'] as const) {
+    for (const channel of downlinkChannels) {
       const isNamed = filters.includes(ownChannels + channel);
       if (isNamed || filters.some((filter) => matches(filter, ownChannels + channel)))
         this.#tellDownlink((downlink) => downlink.listening(device, channel, isNamed));

@@ -3,6 +3,7 @@ import type { Caller } from '../src/access.js';
 import { type BrokerServices, exceeded, type Lane, type PointsRead, type Rejection } from '../src/broker-ports.js';
 import { type ErrorDetail, failure, failureOf } from '../src/errors.js';
 import { newId } from '../src/ids.js';
+import { handledChannels, serviceChannel } from '../src/topics.js';
 import { Admission } from './admission.js';
 import type { BrokerClient, Incoming, LiveClient } from './aedes-types.js';
 import type { Route } from './authorize.js';
@@ -115,7 +116,7 @@ export class Ingest {
       explain(message);
       done(error);
     };
-    if (packet.qos === 0 && !isRequest(route) && !isReport(route)) {
+    if (packet.qos === 0 && !isFieldsOrReport(handlerOf(route))) {
       let turn: Turn | undefined;
       const isTaken = this.#take(
         message,
@@ -266,9 +267,10 @@ export class Ingest {
       // Before anything is stored: what is not acknowledged comes again, and would be stored twice.
       const refusal = this.#services.bridges.refusal(route);
       if (refusal) throw refusal;
-      if (isRequest(route)) this.#setFields(message, done);
-      else if (isReport(route)) this.#takeReport(message, done);
-      else if (channel.name === '_log' && channel.service) this.#storeLog(message, done);
+      const handler = handlerOf(route);
+      if (handler === 'fields') this.#setFields(message, done);
+      else if (handler === 'report') this.#takeReport(message, done);
+      else if (handler === 'log') this.#storeLog(message, done);
       else if (isStoredChannel(route)) this.#storePoints(message, channel, done);
       else this.#keep(message, done);
     } catch (error) {
@@ -505,23 +507,23 @@ function laneOf({ accountId }: Route, client: BrokerClient | undefined, caller: 
   return { accountId, callerId: client?.id ?? caller?.id ?? '' };
 }
 
-function isStoredChannel({ channel }: Route): boolean {
-  if (!channel.service) return channel.persistenceType === 'timeSeries' && channel.payload !== 'none';
-  return channel.name === '_log' || isRequest({ channel }) || isReport({ channel });
+function isStoredChannel(route: Route): boolean {
+  const { channel } = route;
+  if (channel.service) return handlerOf(route) !== undefined;
+  return channel.persistenceType === 'timeSeries' && channel.payload !== 'none';
 }
 
 function kindOf({ channel }: Route): ChannelKind {
-  if (isReport({ channel })) return channel.name as ReportChannel;
-  if (channel.service) return isRequest({ channel }) ? '_set/fields' : '_log';
+  if (channel.service) return handledChannels.find((name) => name === channel.name) ?? 'simple';
   return channel.persistenceType === 'timeSeries' ? 'timeSeries' : 'simple';
 }
 
-type ReportChannel = '_firmware/status' | '_commands/replies';
-
-function isReport({ channel: { service, name } }: Pick<Route, 'channel'>): boolean {
-  return service && (name === '_firmware/status' || name === '_commands/replies');
+/** What becomes of a message on a service channel, by the table in src/topics.ts; undefined on other channels. */
+function handlerOf({ channel }: Route) {
+  return channel.service ? serviceChannel(channel.name)?.handler : undefined;
 }
 
-function isRequest({ channel }: Pick<Route, 'channel'>): boolean {
-  return channel.service && channel.name === '_set/fields';
+/** Both change more than a store: they are worked off in turn, whatever their QoS. */
+function isFieldsOrReport(handler: ReturnType<typeof handlerOf>): boolean {
+  return handler === 'fields' || handler === 'report';
 }

@@ -15,6 +15,7 @@ import type {
 import type { Row } from '../db/registry/records.js';
 import { boundedCache } from '../db/sqlite/cache.js';
 import { PlatformError, unknownAccount } from './errors.js';
+import { serviceChannel, serviceChannelNames, serviceChannels } from './topics.js';
 
 /**
  * What every caller has. `id` is what `createdById` records: the identity of a person, the id of an application or a
@@ -170,38 +171,23 @@ export function isAccountWide(caller: Pick<Caller, 'kind'>): boolean {
   return caller.kind === 'admin' || caller.kind === 'backEnd';
 }
 
-/** Channels that every device has besides those of its template, and who publishes there. */
-const servicePublishers: ReadonlyMap<string, readonly Caller['kind'][]> = new Map([
-  ['_log', ['device', 'admin', 'backEnd']],
-  ['_rejected', []],
-  ['_set/fields', ['device', 'endUser', 'admin', 'backEnd']],
-  ['_updates/fields', []],
-]);
-
 /** Channels for firmware and commands: every device has them, and no list shows them. */
-const downlinkPublishers: ReadonlyMap<string, readonly Caller['kind'][]> = new Map([
-  ['_firmware', []],
-  ['_firmware/status', ['device']],
-  ['_commands', []],
-  ['_commands/replies', ['device']],
-]);
-
-const downlinkChannels: ReadonlyMap<string, Channel> = new Map(
-  [...downlinkPublishers.keys()].map((name) => [
-    name,
-    {
-      id: name,
+const unlistedChannels: ReadonlyMap<string, Channel> = new Map(
+  serviceChannelNames
+    .filter((name) => !serviceChannels[name].listed)
+    .map((name) => [
       name,
-      accountId: '',
-      persistenceType: 'simple',
-      streamBridgeDelivery: 0,
-      retentionDays: null,
-      service: true,
-    } as Channel,
-  ]),
+      {
+        id: name,
+        name,
+        accountId: '',
+        persistenceType: 'simple',
+        streamBridgeDelivery: 0,
+        retentionDays: null,
+        service: true,
+      } as Channel,
+    ]),
 );
-
-export const serviceChannelNames: readonly string[] = [...servicePublishers.keys()];
 
 /** A live channel template, and whether it is a service channel. */
 export interface Channel extends ChannelRow {
@@ -304,10 +290,7 @@ export class Access {
   mayPublish(caller: Caller, deviceId: string, channelName: string): boolean {
     const channel = this.#channelFor(caller, 'publish', deviceId, channelName);
     if (!channel) return false;
-    return (
-      !channel.service ||
-      ((servicePublishers.get(channelName) ?? downlinkPublishers.get(channelName))?.includes(caller.kind) ?? false)
-    );
+    return !channel.service || (serviceChannel(channelName)?.publishers.some((kind) => kind === caller.kind) ?? false);
   }
 
   /** Whether a message on this channel of the device may be delivered to the caller. */
@@ -334,13 +317,13 @@ export class Access {
 
   /** A channel of a device of this template, also one that no list shows. */
   channelOf(deviceTemplateId: string, name: string): Channel | undefined {
-    return downlinkChannels.get(name) ?? this.channelsOf(deviceTemplateId).get(name);
+    return unlistedChannels.get(name) ?? this.channelsOf(deviceTemplateId).get(name);
   }
 
   /** The names of all of them. */
   *channelNamesOf(deviceTemplateId: string): IterableIterator<string> {
     yield* this.channelsOf(deviceTemplateId).keys();
-    yield* downlinkChannels.keys();
+    yield* unlistedChannels.keys();
   }
 
   /** The channels of a device template by name, service channels included. */
@@ -348,7 +331,7 @@ export class Access {
     let channels = this.#channels.get(deviceTemplateId);
     if (!channels) {
       const rows = this.#registry.channelsOf(deviceTemplateId);
-      channels = new Map(rows.map((row) => [row.name, { ...row, service: servicePublishers.has(row.name) }]));
+      channels = new Map(rows.map((row) => [row.name, { ...row, service: serviceChannel(row.name)?.listed ?? false }]));
       this.#channels.set(deviceTemplateId, channels);
     }
     return channels;

@@ -14,6 +14,7 @@ import { keepNewest } from './kept.js';
 import { exceeded } from './limits.js';
 import type { causeNow, onBehalfOf } from './log.js';
 import type { Position } from './positions.js';
+import type { DownlinkChannel } from './topics.js';
 
 export { exceeded, FairLanes, keepNewest, type Lane };
 
@@ -105,9 +106,9 @@ export interface Broker {
    * Publishes on `_firmware` or `_commands` of a device at QoS 1. Resolves when its connections have taken the message. It
    * is not kept for a device that is away.
    */
-  sendDown(device: DeviceName, channel: '_firmware' | '_commands', payload: Buffer): Promise<void>;
+  sendDown(device: DeviceName, channel: DownlinkChannel, payload: Buffer): Promise<void>;
   /** Whether the device itself is connected and has subscribed to the channel, or to its control topic. */
-  listens(device: DeviceName, channel: '_firmware' | '_commands' | 'control'): boolean;
+  listens(device: DeviceName, channel: DownlinkChannel | 'control'): boolean;
   /** What the account keeps here, as its limits count it. */
   kept(accountId: string): BrokerKept;
   /** Ends every such wait: the process ends. */
@@ -235,7 +236,7 @@ export interface DownlinkService {
    * The device itself hears this channel from now on: it has subscribed, or taken up a session that has. `isNamed` when a
    * filter is exactly this topic; otherwise a wildcard matches it.
    */
-  listening(device: DeviceName, channel: '_firmware' | '_commands', isNamed: boolean): void;
+  listening(device: DeviceName, channel: DownlinkChannel, isNamed: boolean): void;
   /** The last connection of the device has ended. */
   disconnected(device: DeviceName): void;
 }

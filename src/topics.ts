@@ -1,4 +1,46 @@
-/** Channel topics, `<root>/<account>/d/<device>/<channel>`. Nothing else parses one. */
+/** Channel topics, `<root>/<account>/d/<device>/<channel>`, and the table of service channels. Nothing else parses a topic. */
+
+interface ServiceChannel {
+  /** Kinds of callers that may publish on it. What only the service says has none. */
+  publishers: ReadonlyArray<'device' | 'endUser' | 'admin' | 'backEnd'>;
+  /** What the broker does with a message, before it is acknowledged; undefined where no client publishes. */
+  handler?: 'log' | 'fields' | 'report';
+  /** Whether every device template has it among its channels. The others are for firmware and commands. */
+  listed: boolean;
+  /** Whether the service sends work to devices on it. */
+  isDownlink?: true;
+}
+
+/** The channels that every device has besides those of its template, by name. */
+export const serviceChannels = {
+  _log: { publishers: ['device', 'admin', 'backEnd'], handler: 'log', listed: true },
+  _rejected: { publishers: [], listed: true },
+  '_set/fields': { publishers: ['device', 'endUser', 'admin', 'backEnd'], handler: 'fields', listed: true },
+  '_updates/fields': { publishers: [], listed: true },
+  _firmware: { publishers: [], listed: false, isDownlink: true },
+  '_firmware/status': { publishers: ['device'], handler: 'report', listed: false },
+  _commands: { publishers: [], listed: false, isDownlink: true },
+  '_commands/replies': { publishers: ['device'], handler: 'report', listed: false },
+} as const satisfies Record<string, ServiceChannel>;
+
+type Table = typeof serviceChannels;
+export type ServiceChannelName = keyof Table;
+/** Service channels with this property. */
+type NamesWith<P> = { [K in ServiceChannelName]: Table[K] extends P ? K : never }[ServiceChannelName];
+export type DownlinkChannel = NamesWith<{ isDownlink: true }>;
+/** Service channels that clients publish on. */
+export type HandledChannel = NamesWith<{ handler: string }>;
+
+const entries = Object.entries(serviceChannels) as Array<[ServiceChannelName, ServiceChannel]>;
+
+/** The service channel of this name, or undefined. */
+export function serviceChannel(name: string): ServiceChannel | undefined {
+  return Object.hasOwn(serviceChannels, name) ? serviceChannels[name as ServiceChannelName] : undefined;
+}
+
+export const serviceChannelNames = entries.map(([name]) => name);
+export const downlinkChannels = entries.flatMap(([name, one]) => (one.isDownlink ? [name as DownlinkChannel] : []));
+export const handledChannels = entries.flatMap(([name, one]) => (one.handler ? [name as HandledChannel] : []));
 
 export interface ChannelTopic {
   accountId: string;
@@ -6,8 +48,9 @@ export interface ChannelTopic {
   channel: string;
 }
 
-const tail =
-  /^\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/d\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/(_set\/fields|_updates\/fields|_firmware\/status|_commands\/replies|[^/+#\0]+)$/;
+const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
+const deeper = serviceChannelNames.filter((name) => name.includes('/')).join('|');
+const tail = new RegExp(`^/(${uuid})/d/(${uuid})/(${deeper}|[^/+#\\0]+)$`);
 
 /**
  * The parts of a topic below `root`; undefined for anything else. Strict: exact root, lower-case ids, no wildcards,

@@ -1,4 +1,5 @@
 import { Latency } from '../../db/sqlite/latency.js';
+import { handledChannels } from '../../src/topics.js';
 
 /** The limits of the README's table: each is its variable without `SLIPWAY_MQTT_`, in lower case. */
 export const limitNames = [
@@ -53,15 +54,7 @@ export const filterRefusals = ['out_of_reach', 'too_many', 'malformed', 'too_oft
 export type FilterRefusal = (typeof filterRefusals)[number];
 
 /** Where a message was going; `none` is nowhere, because it was refused. */
-export const channelKinds = [
-  'timeSeries',
-  'simple',
-  '_log',
-  '_set/fields',
-  '_firmware/status',
-  '_commands/replies',
-  'none',
-] as const;
+export const channelKinds = ['timeSeries', 'simple', ...handledChannels, 'none'] as const;
 export type ChannelKind = (typeof channelKinds)[number];
 
 /**

@@ -3,7 +3,6 @@
 import { sql } from 'kysely';
 import type { Registry } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
-import { serviceChannelNames } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import { type Config, ConfigError } from '../config.js';
 import { insert, stamp } from '../entity/verbs.js';
@@ -11,6 +10,7 @@ import { PlatformError } from '../errors.js';
 import { insertIdentity, newIdentity } from '../identity/identities.js';
 import type { Passwords } from '../identity/secrets/passwords.js';
 import { newAccountId, newId } from '../ids.js';
+import { serviceChannelNames, serviceChannels } from '../topics.js';
 
 type Services = { registry: Registry; clock: Clock; passwords: Passwords };
 
@@ -60,7 +60,7 @@ export async function createAccount(
     for (const table of ['deviceTemplates', 'endUserTemplates', 'organizationTemplates'] as const) {
       const template = await insert(tx, table, { ...stamp(clock, by), name: 'Default', default: 1, fields: '{}' });
       if (table !== 'deviceTemplates') continue;
-      for (const channel of serviceChannels(stamp(clock, by), template.id))
+      for (const channel of serviceChannelRows(stamp(clock, by), template.id))
         await insert(tx, 'channelTemplates', channel);
     }
   });
@@ -97,16 +97,18 @@ async function countSlots({ query }: Registry): Promise<Map<string, number>> {
 }
 
 /** The internal channels of a new device template: they are made with it and cannot be deleted. */
-export function serviceChannels(stamped: ReturnType<typeof stamp>, templateId: string): Row<'channelTemplates'>[] {
-  return serviceChannelNames.map((name) => ({
-    ...stamped,
-    id: newId(stamped.accountId),
-    entityId: templateId,
-    entityType: 'deviceTemplate',
-    name,
-    streamBridgeDelivery: 0,
-    persistenceType: 'simple',
-    retentionDays: null,
-    payload: 'auto',
-  }));
+export function serviceChannelRows(stamped: ReturnType<typeof stamp>, templateId: string): Row<'channelTemplates'>[] {
+  return serviceChannelNames
+    .filter((name) => serviceChannels[name].listed)
+    .map((name) => ({
+      ...stamped,
+      id: newId(stamped.accountId),
+      entityId: templateId,
+      entityType: 'deviceTemplate',
+      name,
+      streamBridgeDelivery: 0,
+      persistenceType: 'simple',
+      retentionDays: null,
+      payload: 'auto',
+    }));
 }

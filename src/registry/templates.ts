@@ -25,7 +25,7 @@ import {
 } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
-import { serviceChannels } from './accounts.js';
+import { serviceChannelRows } from './accounts.js';
 import {
   deviceTemplateShape,
   endUserTemplateShape,
@@ -161,7 +161,7 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
       const stamped = stamp(clock, caller);
       const template = await insert(tx, table, { ...stamped, name: body.name, default: 0, fields });
       if (table === 'deviceTemplates')
-        for (const channel of serviceChannels(stamped, template.id)) await insert(tx, 'channelTemplates', channel);
+        for (const channel of serviceChannelRows(stamped, template.id)) await insert(tx, 'channelTemplates', channel);
       return template;
     });
     access.channelsChanged(row.id);

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import type { Access } from '../../access.js';
 import type { Broker, DeviceName, DownlinkService, Rejection } from '../../broker-ports.js';
 import { failure, PlatformError } from '../../errors.js';
+import type { DownlinkChannel } from '../../topics.js';
 import type { Commands } from '../commands/commands.js';
 import { readReply } from '../commands/replies.js';
 import type { FirmwareEngine, Listener } from '../rollouts/engine.js';
@@ -42,7 +43,7 @@ export class DownlinkMessages implements DownlinkService, Listener {
   }
 
   /** A device that has not asked for this very topic is not told that there is nothing. */
-  listening(device: DeviceName, channel: '_firmware' | '_commands', isNamed: boolean): void {
+  listening(device: DeviceName, channel: DownlinkChannel, isNamed: boolean): void {
     const { commands, log } = this.#parts;
     if (channel === '_commands') commands.listening(device);
     else

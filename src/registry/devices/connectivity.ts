@@ -8,7 +8,7 @@ import { idParams, nameIgnored } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { brokerUrl } from '../../factory/addresses.js';
 import type { App } from '../../http/app.js';
-import { formatTopic } from '../../topics.js';
+import { formatTopic, serviceChannel } from '../../topics.js';
 import { connectLines } from './connect-lines.js';
 import { deviceListing } from './listing.js';
 
@@ -85,7 +85,7 @@ export function connectivityRoutes(app: App, ctx: Context): void {
           topic: formatTopic(config.topicRoot, device.accountId, device.id, name),
           persistenceType,
           service,
-          devicePublishes: !service || name === '_log' || name === '_set/fields',
+          devicePublishes: !service || (serviceChannel(name)?.publishers.some((kind) => kind === 'device') ?? false),
         }),
       );
       const own = channels.filter(({ service }) => !service);

@@ -1,0 +1,33 @@
+/** The table of service channels: topics, rights, documentation and metrics follow from it. */
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import { channelKinds } from '../broker/connections/counters.js';
+import { formatTopic, handledChannels, parseTopic, serviceChannelNames, serviceChannels } from '../src/topics.js';
+
+const accountId = '01932c5e-7a10-7000-8000-000000000abc';
+const deviceId = '01932c5e-7a10-7abc-8def-000000000abc';
+
+t.test(
+  'each service channel has a topic, and only clients that may publish make the broker handle messages',
+  async (t) => {
+    for (const channel of serviceChannelNames) {
+      const topic = formatTopic('slipway/v1', accountId, deviceId, channel);
+      t.strictSame(parseTopic('slipway/v1', topic), { accountId, deviceId, channel });
+      const handled = handledChannels.some((name) => name === channel);
+      t.equal(handled, serviceChannels[channel].publishers.length > 0, channel);
+      t.equal(
+        channelKinds.some((kind) => kind === channel),
+        handled,
+        `${channel} is counted`,
+      );
+    }
+    t.equal(parseTopic('slipway/v1', formatTopic('slipway/v1', accountId, deviceId, '_set/more')), undefined);
+  },
+);
+
+t.test('docs/mqtt.md has a row for each listed service channel, and other pages explain the others', async (t) => {
+  const pages = ['docs/mqtt.md', 'docs/firmware.md'].map((file) => readFileSync(file, 'utf8')).join('\n');
+  for (const channel of serviceChannelNames)
+    if (serviceChannels[channel].listed) t.ok(pages.includes(`\n| \`${channel}\` | `), `${channel} has a row`);
+    else t.ok(pages.includes(`${channel}\``), `${channel} is explained`);
+});
