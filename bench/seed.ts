@@ -4,7 +4,7 @@ import { Registry } from '../db/registry/index.js';
 import { openSqlite } from '../db/sqlite/dialect.js';
 import { Passwords } from '../src/identity/secrets/passwords.js';
 import { newId } from '../src/ids.js';
-import { createAccount, serviceChannels } from '../src/registry/accounts.js';
+import { createAccount, serviceChannelRows } from '../src/registry/accounts.js';
 
 // As the service does: it refuses data that other users can open.
 process.umask(0o077);
@@ -67,7 +67,8 @@ export async function seed(directory: string, deviceCount: number, say: (line: s
     for (let n = 0; n < templateCount; n += 1) {
       const template = { ...common(n), name: `Template ${n}`, default: 0, fields: '{}' };
       insert('deviceTemplates', template).run(template);
-      for (const channel of serviceChannels(common(n), template.id)) insert('channelTemplates', channel).run(channel);
+      for (const channel of serviceChannelRows(common(n), template.id))
+        insert('channelTemplates', channel).run(channel);
       templates.push(template.id);
     }
     const organizationTemplateId = file
