@@ -7,8 +7,8 @@ import type { Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Context } from '../context.js';
 import { currentCaller, writeAs } from '../entity/authorized-write.js';
+import { entityRoutes } from '../entity/kind.js';
 import { demandPage, type Listing, oneOf } from '../entity/listing.js';
-import { plainRoutes } from '../entity/plain-routes.js';
 import { idParams, listResponse, metaWith, nameIgnored } from '../entity/routes.js';
 import { change, demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
@@ -145,7 +145,7 @@ const testShape = Type.Object(
 export function bridgeRoutes(app: App, ctx: Context): void {
   const { bridges } = ctx;
   const tags = ['Bridges'];
-  plainRoutes(app, ctx, {
+  entityRoutes(app, ctx, {
     path: '/bridges',
     tag: 'Bridges',
     entity: 'bridge',
@@ -153,7 +153,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
     plural: 'bridges',
     shape,
     listing,
-    show: (row) => show(ctx, row),
+    prepare: () => (row) => show(ctx, row),
     create: {
       summary: 'Create a bridge',
       description: `An account has ${mostOfAccount} at most; each gets every message of channels with a streamBridgeDelivery.`,
@@ -176,12 +176,12 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       shape: withSecret,
       errors: ['notUnique'],
       body: updateBody,
-      run: (caller, id, version, body) => updateBridge(ctx, caller, id, version, body),
+      run: (caller, before, version, body) => updateBridge(ctx, caller, before, version, body),
     },
     remove: {
       summary: 'Delete a bridge for good, with what is pending, its dead letters and its secret',
       answer: 'A bridge no longer.',
-      run: (caller, id, version) => deleteBridge(ctx, caller, id, version),
+      run: (caller, { id }, version) => deleteBridge(ctx, caller, id, version),
     },
   });
 
@@ -279,12 +279,13 @@ async function createBridge(ctx: Context, caller: Caller, body: Static<typeof cr
 async function updateBridge(
   ctx: Context,
   caller: Caller,
-  id: string,
+  found: BridgeRow,
   version: number,
   body: Static<typeof updateBody>,
 ) {
   const { name, url, form, settings } = body;
-  const before = demandLive(await findReached(ctx, caller, 'bridges', id));
+  const before = demandLive(found);
+  const { id } = before;
   const kind = before.kind as Asked['kind'];
   if (kind !== 'webhook' && body.secret !== undefined) throw invalid('secret', 'is of webhooks only; use credentials');
   const made = body.secret === null ? makeSecret() : undefined;

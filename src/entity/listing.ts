@@ -34,7 +34,9 @@ export interface Listing<T extends EntityTable> {
   before?: Readonly<Record<string, keyof Row<T> & string>>;
   /** Values that columns must have whatever is asked for. */
   within?: Readonly<Partial<Record<keyof Row<T> & string, string>>>;
-  /** The column that says where a row stands in the tree of organizations; absent where only admins list. */
+  /** Whether `meta` names the column by which rows are sorted. */
+  saysSort?: true;
+  /** The column that says where a row is in the tree of organizations; absent where only admins list. */
   reach?: keyof Row<T> & string;
 }
 
@@ -143,7 +145,8 @@ export async function list<T extends EntityTable>(
   const rows = wanted.whole
     ? found && oneSlice(caller, found as unknown as Row<T>[])
     : found && readSlices(services, caller, listing.table, state, found as RowPlace[]);
-  return { rows, meta: meta ? { count, page, pageSize, sortOrder: order } : undefined };
+  const said = { count, page, pageSize, sortOrder: order, ...(listing.saysSort && { sortBy: sort }) };
+  return { rows, meta: meta ? said : undefined };
 }
 
 /** Everything that a list would show, from after the id `after`, in the order of ids: at most `limit` of them. */

@@ -9,8 +9,8 @@ import type { Audit } from '../audit/index.js';
 import type { Clock } from '../clock.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
+import { entityRoutes } from '../entity/kind.js';
 import { type Listing, oneOf } from '../entity/listing.js';
-import { plainRoutes } from '../entity/plain-routes.js';
 import { parseDate } from '../entity/values.js';
 import { demandReference, find, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
@@ -80,7 +80,7 @@ const listing: Listing<'applications'> = {
 };
 
 export function applicationRoutes(app: App, ctx: Context): void {
-  plainRoutes(app, ctx, {
+  entityRoutes(app, ctx, {
     path: '/applications',
     tag: 'Applications',
     entity: 'application',
@@ -88,7 +88,7 @@ export function applicationRoutes(app: App, ctx: Context): void {
     plural: 'applications',
     shape,
     listing,
-    show,
+    prepare: () => show,
     create: {
       summary: 'Create an application',
       errors: ['unknownReference'],
@@ -103,7 +103,7 @@ export function applicationRoutes(app: App, ctx: Context): void {
       summary: 'Delete an application; its appToken and its sessions end',
       answer: 'An application no longer.',
       revokes: true,
-      runAnyVersion: (caller, id) => deleteApplication(ctx, caller, id),
+      runAnyVersion: (caller, { id }) => deleteApplication(ctx, caller, id),
     },
   });
 }

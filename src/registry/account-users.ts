@@ -7,8 +7,8 @@ import type { Caller } from '../access.js';
 import type { AuditEvent } from '../audit/index.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
+import { entityRoutes } from '../entity/kind.js';
 import type { Listing } from '../entity/listing.js';
-import { plainRoutes } from '../entity/plain-routes.js';
 import { insert, stamp, trash } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -66,7 +66,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     return { ...show(row), ...(await invitations.send(invitation)) };
   }
 
-  async function remove(caller: Caller, id: string, version: number) {
+  async function remove(caller: Caller, { id }: Row<'accountUsers'>, version: number) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const trashed = await trash(tx, 'accountUsers', id, version, clock);
       const others = tx.selectFrom('accountUsers').select('id').where('accountId', '=', caller.accountId);
@@ -81,7 +81,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     return show(row);
   }
 
-  plainRoutes(app, ctx, {
+  entityRoutes(app, ctx, {
     path: '/account-users',
     tag: 'Account users',
     entity: 'accountUser',
@@ -89,7 +89,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     plural: 'accountUsers',
     shape,
     listing,
-    show,
+    prepare: () => show,
     create: {
       summary: 'Make an admin',
       answer: 'The new admin.',

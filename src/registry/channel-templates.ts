@@ -3,24 +3,13 @@
 import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';
-import { Nullable } from '../../db/registry/records.js';
+import { Nullable, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
-import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
-import { entityRoutes } from '../entity/routes.js';
-import { showSlices } from '../entity/row-slices.js';
-import {
-  change,
-  demandLive,
-  demandReference,
-  demandTrashed,
-  findReached,
-  insert,
-  recover,
-  stamp,
-  trash,
-} from '../entity/verbs.js';
+import { entityRoutes } from '../entity/kind.js';
+import { type Listing, oneOf } from '../entity/listing.js';
+import { change, demandReference, insert, recover, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { demandWithin, type Limits } from '../limits.js';
@@ -96,8 +85,6 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   const { clock, access } = ctx;
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
-    access.demand(caller, 'create', 'channelTemplate');
-    access.demandAccount(caller, body.accountId);
     const { persistenceType = 'simple', retentionDays = null } = body;
     checkName(body.name);
     checkRetention(retentionDays, persistenceType);
@@ -120,15 +107,12 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
     return showChannelTemplate(row);
   }
 
-  async function read(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'channelTemplate');
-    const row = demandLive(await findReached(ctx, caller, 'channelTemplates', id));
-    return showChannelTemplate(row);
-  }
-
-  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
-    access.demand(caller, 'update', 'channelTemplate');
-    const before = await findReached(ctx, caller, 'channelTemplates', id);
+  async function update(
+    caller: Caller,
+    before: Row<'channelTemplates'>,
+    version: number,
+    body: Static<typeof updateBody>,
+  ) {
     const { streamBridgeDelivery, retentionDays, payload } = body;
     checkRetention(retentionDays, before.persistenceType);
     const changes = {
@@ -137,17 +121,15 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
       ...(payload !== undefined && { payload }),
     };
     const row = await writeAs(ctx, caller, undefined, (tx) =>
-      change(tx, 'channelTemplates', id, version, { caller, clock }, changes),
+      change(tx, 'channelTemplates', before.id, version, { caller, clock }, changes),
     );
     access.channelsChanged(before.entityId);
     return showChannelTemplate(row);
   }
 
-  async function remove(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'channelTemplate');
-    const before = await findReached(ctx, caller, 'channelTemplates', id);
+  async function remove(caller: Caller, before: Row<'channelTemplates'>, version: number) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const trashed = await trash(tx, 'channelTemplates', id, version, clock);
+      const trashed = await trash(tx, 'channelTemplates', before.id, version, clock);
       if (trashed.name.startsWith('_')) throw new PlatformError('constraint', { message: 'A service channel stays.' });
       return trashed;
     });
@@ -156,24 +138,10 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
     return showChannelTemplate(row);
   }
 
-  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, state === 'live' ? 'read' : 'delete', 'channelTemplate');
-    access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(ctx, caller, listing, query, state);
-    return { results: rows && showSlices(rows, () => showChannelTemplate), meta };
-  }
-
-  async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'delete', 'channelTemplate');
-    return showChannelTemplate(demandTrashed(await findReached(ctx, caller, 'channelTemplates', id)));
-  }
-
-  async function bringBack(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'channelTemplate');
-    const before = await findReached(ctx, caller, 'channelTemplates', id);
+  async function recoverOne(caller: Caller, before: Row<'channelTemplates'>, version: number) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandReference(tx, 'deviceTemplates', caller.accountId, before.entityId, 'entityId');
-      const recovered = await recover(tx, 'channelTemplates', id, version, { caller, clock });
+      const recovered = await recover(tx, 'channelTemplates', before.id, version, { caller, clock });
       await demandRoom(tx, ctx.config.limits, recovered.entityId);
       return recovered;
     });
@@ -181,26 +149,18 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
     return showChannelTemplate(row);
   }
 
-  entityRoutes(app, {
+  entityRoutes(app, ctx, {
     path: '/channels/templates',
     tag: 'Channel templates',
     entity: 'channelTemplate',
     wrapper: 'channelTemplate',
     plural: 'channelTemplates',
     shape: channelTemplateShape,
-    errors: {
-      create: ['unknownReference', 'notUnique'],
-      remove: ['constraint'],
-      recover: ['unknownReference', 'notUnique'],
-    },
-    create: { body: createBody, run: create },
-    read: { query: Type.Object({}), run: read },
+    listing,
+    prepare: () => showChannelTemplate,
+    create: { body: createBody, errors: ['unknownReference', 'notUnique'], run: create },
     update: { body: updateBody, run: update },
-    remove,
-    revokes: ['remove'],
-    list: { query: listSchema(listing), run: (caller, query) => page(caller, query as ListQuery, 'live') },
-    readTrash,
-    listTrash: (caller, query) => page(caller, query, 'trash'),
-    recover: bringBack,
+    remove: { errors: ['constraint'], revokes: true, run: remove },
+    trash: { errors: ['unknownReference', 'notUnique'], recover: recoverOne },
   });
 }

@@ -6,22 +6,11 @@ import { Nullable, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
-import { type Listing, type ListQuery, list, listSchema, oneOf } from '../entity/listing.js';
-import { entityRoutes } from '../entity/routes.js';
-import { showSlices } from '../entity/row-slices.js';
+import { entityRoutes } from '../entity/kind.js';
+import { type Listing, type ListQuery, listSchema, oneOf } from '../entity/listing.js';
 import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.js';
-import {
-  change,
-  demandLive,
-  demandReference,
-  demandTrashed,
-  findReached,
-  insert,
-  recover,
-  stamp,
-  trash,
-} from '../entity/verbs.js';
-import { type FailureKind, invalid, PlatformError } from '../errors.js';
+import { change, demandReference, insert, recover, stamp, trash } from '../entity/verbs.js';
+import { type FailureKind, invalid } from '../errors.js';
 import type { App } from '../http/app.js';
 import { demandWithin, type Limits } from '../limits.js';
 import {
@@ -156,13 +145,6 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
   const templateOf = (caller: Caller, given: object) =>
     template ? String((given as Record<string, unknown>)[template.property]) : caller.accountId;
 
-  /** A field of this kind, live or in the trash. */
-  async function own(caller: Caller, id: string): Promise<Row<'customFields'>> {
-    const row = await findReached(ctx, caller, 'customFields', id);
-    if (row.kind !== kind.kind) throw new PlatformError('notFound');
-    return row;
-  }
-
   function checkName(given: string): void {
     if (Object.hasOwn(kind.entity.properties, given) || kind.reserved.includes(given) || given === '__proto__')
       throw invalid('name', 'must not be the name of a built-in property');
@@ -183,8 +165,6 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
   }
 
   async function create(caller: Caller, given: Static<typeof body>) {
-    access.demand(caller, 'create', 'customField');
-    access.demandAccount(caller, given.accountId);
     const { description = null, required = 0, default: fallback = null, ...set } = readBody(given);
     const parent = templateOf(caller, given);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
@@ -205,15 +185,8 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
     return show(row);
   }
 
-  async function read(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'customField');
-    return show(demandLive(await own(caller, id)));
-  }
-
-  async function update(caller: Caller, id: string, version: number, given: Static<typeof body>) {
-    access.demand(caller, 'update', 'customField');
+  async function update(caller: Caller, before: Row<'customFields'>, version: number, given: Static<typeof body>) {
     access.demandAccount(caller, given.accountId);
-    const before = await own(caller, id);
     if (templateOf(caller, given) !== before.templateId)
       throw invalid(template?.property ?? 'accountId', 'must be the template that the field belongs to');
     const changes = readBody(given);
@@ -221,50 +194,31 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
     if (changes.default === undefined && before.default !== null)
       checkValue('default', changes.fieldType, before.default);
     const row = await writeAs(ctx, caller, undefined, (tx) =>
-      change(tx, 'customFields', id, version, { caller, clock }, changes),
+      change(tx, 'customFields', before.id, version, { caller, clock }, changes),
     );
     ctx.fields.changed(row.templateId);
     return show(row);
   }
 
-  async function remove(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'customField');
-    await own(caller, id);
+  async function remove(caller: Caller, { id }: Row<'customFields'>, version: number) {
     const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'customFields', id, version, clock));
     ctx.fields.changed(row.templateId);
     return show(row);
   }
 
-  async function page(caller: Caller, query: ListQuery) {
-    access.demand(caller, 'read', 'customField');
-    access.demandAccount(caller, query.accountId);
+  function narrow(caller: Caller, query: ListQuery) {
     // `required` selects the required ones; false, its default, selects nothing.
     const { required, ...others } = query;
     const sortBy = template && query.sortBy === template.property ? 'templateId' : query.sortBy;
     const wanted = { ...others, ...(sortBy && { sortBy }), ...(required === true && { required }) };
     const within = { ...listing.within, templateId: templateOf(caller, query) };
-    const { rows, meta } = await list(ctx, caller, { ...listing, within }, wanted);
-    return { results: rows && showSlices(rows, () => show), meta };
+    return { listing: { ...listing, within }, query: wanted };
   }
 
-  async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'delete', 'customField');
-    return show(demandTrashed(await own(caller, id)));
-  }
-
-  async function listTrash(caller: Caller, query: ListQuery) {
-    access.demand(caller, 'delete', 'customField');
-    access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(ctx, caller, listing, query, 'trash');
-    return { results: rows && showSlices(rows, () => show), meta };
-  }
-
-  async function bringBack(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'customField');
-    const before = demandTrashed(await own(caller, id));
+  async function recoverOne(caller: Caller, before: Row<'customFields'>, version: number) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       if (template) await demandReference(tx, template.table, caller.accountId, before.templateId, template.property);
-      const recovered = await recover(tx, 'customFields', id, version, { caller, clock });
+      const recovered = await recover(tx, 'customFields', before.id, version, { caller, clock });
       await demandRoom(tx, ctx.config.limits, recovered.templateId, template?.property ?? 'accountId');
       return recovered;
     });
@@ -273,21 +227,19 @@ function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void 
   }
 
   const parent: readonly FailureKind[] = template ? ['unknownReference'] : [];
-  entityRoutes(app, {
+  entityRoutes(app, ctx, {
     path: kind.path,
     tag: 'Custom fields',
     entity: 'customField',
     wrapper: kind.wrapper,
     plural: `${kind.wrapper}s`,
     shape,
-    errors: { create: [...parent, 'notUnique'], update: ['notUnique'], recover: [...parent, 'notUnique'] },
-    create: { body, run: create },
-    read: { query: Type.Object({}), run: read },
-    update: { body, run: update },
-    remove,
-    list: { query: listQuery, run: (caller, query) => page(caller, query as ListQuery) },
-    readTrash,
-    listTrash,
-    recover: bringBack,
+    listing,
+    prepare: () => show,
+    create: { body, errors: [...parent, 'notUnique'], run: create },
+    update: { body, errors: ['notUnique'], run: update },
+    remove: { run: remove },
+    list: { query: listQuery, narrow },
+    trash: { errors: [...parent, 'notUnique'], recover: recoverOne },
   });
 }

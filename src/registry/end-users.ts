@@ -8,22 +8,10 @@ import type { Revoked } from '../broker-ports.js';
 import type { Context } from '../context.js';
 import { demandInto, writeAs } from '../entity/authorized-write.js';
 import { parentsOf, readNames } from '../entity/expand.js';
-import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
-import { entityRoutes } from '../entity/routes.js';
-import { showSlices } from '../entity/row-slices.js';
+import { entityRoutes } from '../entity/kind.js';
+import type { Listing } from '../entity/listing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
-import {
-  change,
-  demandLive,
-  demandReference,
-  demandTrashed,
-  find,
-  findReached,
-  insert,
-  recover,
-  stamp,
-  trash,
-} from '../entity/verbs.js';
+import { change, demandLive, demandReference, find, insert, recover, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
 import { endVoided } from '../identity/grants.js';
@@ -70,8 +58,10 @@ const createBody = Type.Object({
 const updateBody = Type.Object({ organizationId: Type.String(), ...person, ...fields });
 
 const expandable = ['account', 'end-user-template', 'organization'] as const;
-const beside = { expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })) };
-const readQuery = Type.Object(beside);
+const expandQuery = {
+  expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })),
+};
+type Expand = { expand?: string };
 
 const listing: Listing<'endUsers'> = {
   table: 'endUsers',
@@ -87,8 +77,6 @@ export function endUserRoutes(app: App, ctx: Context): void {
   const showOne = (row: Row<'endUsers'>) => showEndUser(ctx, row);
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
-    access.demand(caller, 'create', 'endUser');
-    access.demandAccount(caller, body.accountId);
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
     const identity = await newPerson(caller, body);
     const { row, invitation, ended } = await writeAs(ctx, caller, undefined, async (tx) => {
@@ -142,15 +130,9 @@ export function endUserRoutes(app: App, ctx: Context): void {
     return [...ended, await broker.entityChanged(accountId, id)];
   }
 
-  async function read(caller: Caller, id: string, query: Static<typeof readQuery>) {
-    access.demand(caller, 'read', 'endUser');
-    const row = demandLive(await findReached(ctx, caller, 'endUsers', id));
-    return (await prepare(caller, [row], query))(row);
-  }
-
-  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
-    access.demand(caller, 'update', 'endUser');
-    const before = demandLive(await findReached(ctx, caller, 'endUsers', id));
+  async function update(caller: Caller, found: Row<'endUsers'>, version: number, body: Static<typeof updateBody>) {
+    const before = demandLive(found);
+    const { id } = before;
     if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
     const values = readFields(ctx.fields.of('endUsers', before.endUserTemplateId), body);
     if (before.userId !== null && isGiven(body.userId) && body.userId !== before.userId)
@@ -176,24 +158,14 @@ export function endUserRoutes(app: App, ctx: Context): void {
     return { ...showOne(row), ...(await invitations.send(invitation)) };
   }
 
-  async function remove(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'endUser');
-    await findReached(ctx, caller, 'endUsers', id);
+  async function remove(caller: Caller, { id }: Row<'endUsers'>, version: number) {
     const row = await writeAs(ctx, caller, ['endUsers', id], (tx) => trash(tx, 'endUsers', id, version, clock));
     for (const ended of await identityChanged(row)) ctx.revocations.note(caller, ended);
     return showOne(row);
   }
 
-  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, state === 'live' ? 'read' : 'delete', 'endUser');
-    access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(ctx, caller, listing, query, state);
-    readNames('expand', query.expand, expandable);
-    return { results: rows && showSlices(rows, (current, some) => prepare(current, some, query)), meta };
-  }
-
-  /** How rows are shown with what the query asks for beside them, which is read for all of them at once. */
-  async function prepare(caller: Caller, rows: Row<'endUsers'>[], query: Static<typeof readQuery>) {
+  /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
+  async function prepare(caller: Caller, rows: Row<'endUsers'>[], query: Expand) {
     const expand = readNames('expand', query.expand, expandable);
     const db = registry.query;
     const [organizations, templates, account] = await Promise.all([
@@ -213,14 +185,8 @@ export function endUserRoutes(app: App, ctx: Context): void {
     };
   }
 
-  async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'delete', 'endUser');
-    return showOne(demandTrashed(await findReached(ctx, caller, 'endUsers', id)));
-  }
-
-  async function bringBack(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'endUser');
-    const before = demandTrashed(await findReached(ctx, caller, 'endUsers', id));
+  async function recoverOne(caller: Caller, before: Row<'endUsers'>, version: number) {
+    const { id } = before;
     const row = await writeAs(ctx, caller, ['endUsers', id], async (tx) => {
       const { accountId, organizationId, endUserTemplateId } = before;
       await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
@@ -232,27 +198,25 @@ export function endUserRoutes(app: App, ctx: Context): void {
     return showOne(row);
   }
 
-  entityRoutes(app, {
+  entityRoutes(app, ctx, {
     path: '/end-users',
     tag: 'End-users',
     entity: 'endUser',
     wrapper: 'endUser',
     plural: 'endUsers',
     shape: endUserShape,
-    errors: {
-      create: ['unknownReference', 'notUnique', 'userExists', 'tooMany'],
-      update: ['unknownReference', 'notUnique', 'userExists', 'tooMany'],
-      recover: ['unknownReference', 'userExists'],
+    listing,
+    expand: { query: expandQuery, check: (_, { expand }) => readNames('expand', expand, expandable) },
+    prepare,
+    create: { body: createBody, errors: ['unknownReference', 'notUnique', 'userExists', 'tooMany'], run: create },
+    update: {
+      body: updateBody,
+      errors: ['unknownReference', 'notUnique', 'userExists', 'tooMany'],
+      revokes: true,
+      run: update,
     },
-    create: { body: createBody, run: create },
-    read: { query: readQuery, run: read },
-    update: { body: updateBody, run: update },
-    remove,
-    revokes: ['update', 'remove'],
-    list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
-    readTrash,
-    listTrash: (caller, query) => page(caller, query, 'trash'),
-    recover: bringBack,
+    remove: { revokes: true, run: remove },
+    trash: { errors: ['unknownReference', 'userExists'], recover: recoverOne },
   });
 }
 

@@ -8,18 +8,15 @@ import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { demandInto, writeAs } from '../entity/authorized-write.js';
 import { childCounts, hasChildren, parentsOf, readNames } from '../entity/expand.js';
-import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
-import { entityRoutes } from '../entity/routes.js';
-import { showSlices } from '../entity/row-slices.js';
+import { entityRoutes } from '../entity/kind.js';
+import type { Listing } from '../entity/listing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import {
   type Changes,
   change,
   demandLive,
   demandReference,
-  demandTrashed,
   find,
-  findReached,
   insert,
   recover,
   stamp,
@@ -53,11 +50,11 @@ const firstOrganizations = 3;
 
 const expandable = ['account', 'parent', 'organization-template'] as const;
 const countable = ['devices', 'end-users', 'children'] as const;
-const beside = {
+const expandQuery = {
   expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })),
   count: Type.Optional(Type.String({ description: `Comma-separated: ${countable.join(', ')}` })),
 };
-const readQuery = Type.Object(beside);
+type Expand = { expand?: string; count?: string };
 
 const listing: Listing<'organizations'> = {
   table: 'organizations',
@@ -75,8 +72,6 @@ export function organizationRoutes(app: App, ctx: Context): void {
   const showOne = (row: Row<'organizations'>) => showOrganization(ctx, row);
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
-    access.demand(caller, 'create', 'organization');
-    access.demandAccount(caller, body.accountId);
     const parent = body.parentId ?? null;
     // An identity is never both account user and end-user.
     if (body.endUserTemplateId !== undefined && isAccountWide(caller)) throw new PlatformError('userExists');
@@ -140,15 +135,9 @@ export function organizationRoutes(app: App, ctx: Context): void {
     if (parent !== null && !access.reaches(caller, caller.accountId, parent)) throw unknownReference('parentId');
   }
 
-  async function read(caller: Caller, id: string, query: Static<typeof readQuery>) {
-    access.demand(caller, 'read', 'organization');
-    const row = demandLive(await findReached(ctx, caller, 'organizations', id));
-    return (await prepare(caller, [row], query))(row);
-  }
-
-  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
-    access.demand(caller, 'update', 'organization');
-    const before = demandLive(await findReached(ctx, caller, 'organizations', id));
+  async function update(caller: Caller, found: Row<'organizations'>, version: number, body: Static<typeof updateBody>) {
+    const before = demandLive(found);
+    const { id } = before;
     const values = readFields(ctx.fields.of('organizations', before.organizationTemplateId), body);
     const { row, from } = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
       const stored = (await find(tx, 'organizations', id)) ?? before;
@@ -169,9 +158,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     return showOne(row);
   }
 
-  async function remove(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'organization');
-    await findReached(ctx, caller, 'organizations', id);
+  async function remove(caller: Caller, { id }: Row<'organizations'>, version: number) {
     demandMovable(caller, id);
     const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
       const trashed = await trash(tx, 'organizations', id, version, clock);
@@ -182,24 +169,16 @@ export function organizationRoutes(app: App, ctx: Context): void {
     return showOne(row);
   }
 
-  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, state === 'live' ? 'read' : 'delete', 'organization');
-    access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(ctx, caller, state === 'live' ? listing : trashListing, query, state);
-    readBeside(query);
-    return { results: rows && showSlices(rows, (current, some) => prepare(current, some, query)), meta };
-  }
-
-  function readBeside(query: Static<typeof readQuery>) {
+  function readExpand(query: Expand) {
     return {
       expand: readNames('expand', query.expand, expandable),
       count: readNames('count', query.count, countable),
     };
   }
 
-  /** How rows are shown with what the query asks for beside them, which is read for all of them at once. */
-  async function prepare(caller: Caller, rows: Row<'organizations'>[], query: Static<typeof readQuery>) {
-    const { expand, count } = readBeside(query);
+  /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
+  async function prepare(caller: Caller, rows: Row<'organizations'>[], query: Expand) {
+    const { expand, count } = readExpand(query);
     const db = registry.query;
     const { accountId } = caller;
     const ids = rows.map((row) => row.id);
@@ -229,14 +208,8 @@ export function organizationRoutes(app: App, ctx: Context): void {
     };
   }
 
-  async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'delete', 'organization');
-    return showOne(demandTrashed(await findReached(ctx, caller, 'organizations', id)));
-  }
-
-  async function bringBack(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'organization');
-    const before = demandTrashed(await findReached(ctx, caller, 'organizations', id));
+  async function recoverOne(caller: Caller, before: Row<'organizations'>, version: number) {
+    const { id } = before;
     const row = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
       const { accountId, organizationTemplateId } = before;
       const path = 'organizationTemplateId';
@@ -249,28 +222,20 @@ export function organizationRoutes(app: App, ctx: Context): void {
     return showOne(row);
   }
 
-  entityRoutes(app, {
+  entityRoutes(app, ctx, {
     path: '/organizations',
     tag: 'Organizations',
     entity: 'organization',
     wrapper: 'organization',
     plural: 'organizations',
     shape: organizationShape,
-    errors: {
-      create: ['unknownReference', 'tooDeep', 'userExists'],
-      update: ['unknownReference', 'tooDeep'],
-      remove: ['constraint'],
-      recover: ['unknownReference', 'tooDeep'],
-    },
-    create: { body: createBody, run: create },
-    read: { query: readQuery, run: read },
-    update: { body: updateBody, run: update },
-    remove,
-    revokes: ['update'],
-    list: { query: listSchema(listing, beside), run: (caller, query) => page(caller, query as ListQuery, 'live') },
-    readTrash,
-    listTrash: (caller, query) => page(caller, query, 'trash'),
-    recover: bringBack,
+    listing,
+    expand: { query: expandQuery, check: (_, query) => readExpand(query) },
+    prepare,
+    create: { body: createBody, errors: ['unknownReference', 'tooDeep', 'userExists'], run: create },
+    update: { body: updateBody, errors: ['unknownReference', 'tooDeep'], revokes: true, run: update },
+    remove: { errors: ['constraint'], run: remove },
+    trash: { listing: trashListing, errors: ['unknownReference', 'tooDeep'], recover: recoverOne },
   });
 }
 

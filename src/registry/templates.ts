@@ -7,22 +7,11 @@ import type { Caller, EntityKind } from '../access.js';
 import type { Clock } from '../clock.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { childCounts, hasChildren, readNames } from '../entity/expand.js';
-import { type Listing, type ListQuery, list, listSchema } from '../entity/listing.js';
-import { entityRoutes } from '../entity/routes.js';
-import { type ListServices, showSlices } from '../entity/row-slices.js';
+import { entityRoutes } from '../entity/kind.js';
+import type { Listing } from '../entity/listing.js';
+import type { ListServices } from '../entity/row-slices.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
-import {
-  change,
-  demandLive,
-  demandReference,
-  demandTrashed,
-  find,
-  findReached,
-  insert,
-  recover,
-  stamp,
-  trash,
-} from '../entity/verbs.js';
+import { change, demandReference, find, insert, recover, stamp, trash } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { serviceChannelRows } from './accounts.js';
@@ -88,9 +77,9 @@ const kinds: readonly TemplateKind[] = [
 ];
 
 const name = Type.String({ minLength: 1, maxLength: 255 });
-const counted = Type.Object({
+const counted = {
   count: Type.Optional(Type.String({ description: 'Comma-separated child counts to include.' })),
-});
+};
 
 /** The live default template of a kind. */
 export async function defaultTemplate(db: Db, table: TemplateTable, accountId: string): Promise<Row<TemplateTable>> {
@@ -128,8 +117,8 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     filters: { name: 'exact', default: 'flag' },
     sorts: ['created', 'lastModified', 'id', 'accountId', 'name', 'default'],
     defaultSort: 'name',
+    saysSort: true,
   };
-  const listQuery = listSchema(listing, counted.properties);
 
   const show = (row: Row<TemplateTable>) =>
     table === 'deviceTemplates' ? showDeviceTemplate(ctx, row) : showTemplate(row);
@@ -138,7 +127,7 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     readNames('count', count, [kind.counts.children[0], kind.counts.fields[0]]);
 
   /** How rows are shown with the counts that are asked for, which are read for all of them at once. */
-  async function prepare({ accountId }: Caller, rows: Row<TemplateTable>[], count: string | undefined) {
+  async function prepare({ accountId }: Caller, rows: Row<TemplateTable>[], { count }: { count?: string }) {
     const { children, fields } = kind.counts;
     const wanted = readCounts(count);
     const ids = rows.map((row) => row.id);
@@ -154,8 +143,6 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
   }
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
-    access.demand(caller, 'create', entity);
-    access.demandAccount(caller, body.accountId);
     const fields = readNewFields(fieldsOf(caller.accountId), body, ctx.fields.limits);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stamped = stamp(clock, caller);
@@ -168,15 +155,8 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     return show(row);
   }
 
-  async function read(caller: Caller, id: string, { count }: Static<typeof counted>) {
-    access.demand(caller, 'read', entity);
-    const row = demandLive(await findReached(ctx, caller, table, id));
-    return (await prepare(caller, [row], count))(row);
-  }
-
-  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
-    access.demand(caller, 'update', entity);
-    const before = await findReached(ctx, caller, table, id);
+  async function update(caller: Caller, before: Row<TemplateTable>, version: number, body: Static<typeof updateBody>) {
+    const { id } = before;
     const values = readFields(fieldsOf(before.accountId), body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stored = (await find(tx, table, id)) ?? before;
@@ -186,9 +166,7 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     return show(row);
   }
 
-  async function remove(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', entity);
-    await findReached(ctx, caller, table, id);
+  async function remove(caller: Caller, { id }: Row<TemplateTable>, version: number) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const trashed = await trash(tx, table, id, version, clock);
       if (trashed.default === 1) throw new PlatformError('constraint', { message: 'A default template stays.' });
@@ -199,44 +177,25 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     return show(row);
   }
 
-  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, state === 'live' ? 'read' : 'delete', entity);
-    access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(ctx, caller, listing, query, state);
-    const sortBy = query.sortBy ?? (state === 'live' ? listing.defaultSort : 'deleted');
-    readCounts(query.count);
-    const results = rows && showSlices(rows, (current, some) => prepare(current, some, query.count));
-    return { results, meta: meta && { ...meta, sortBy } };
-  }
-
-  async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'delete', entity);
-    return show(demandTrashed(await findReached(ctx, caller, table, id)));
-  }
-
-  async function bringBack(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', entity);
-    await findReached(ctx, caller, table, id);
+  async function recoverOne(caller: Caller, { id }: Row<TemplateTable>, version: number) {
     const row = await writeAs(ctx, caller, undefined, (tx) => recover(tx, table, id, version, { caller, clock }));
     access.channelsChanged(id);
     return show(row);
   }
 
-  entityRoutes(app, {
+  entityRoutes(app, ctx, {
     path,
     tag: 'Templates',
     entity,
     wrapper,
     plural: table,
     shape: kind.shape,
-    errors: { create: ['notUnique'], update: ['notUnique'], remove: ['constraint'], recover: ['notUnique'] },
-    create: { body: createBody, run: create },
-    read: { query: counted, run: read },
-    update: { body: updateBody, run: update },
-    remove,
-    list: { query: listQuery, run: (caller, query) => page(caller, query as ListQuery, 'live') },
-    readTrash,
-    listTrash: (caller, query) => page(caller, query, 'trash'),
-    recover: bringBack,
+    listing,
+    expand: { query: counted, check: (_, { count }) => readCounts(count) },
+    prepare,
+    create: { body: createBody, errors: ['notUnique'], run: create },
+    update: { body: updateBody, errors: ['notUnique'], run: update },
+    remove: { errors: ['constraint'], run: remove },
+    trash: { errors: ['notUnique'], recover: recoverOne },
   });
 }

@@ -1,4 +1,5 @@
 /** Firmware packages: made as a draft, filled with files, published, and frozen from then on. */
+
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../../db/registry/index.js';
 import { Id, Nullable } from '../../../db/registry/records.js';
@@ -6,21 +7,10 @@ import type { Caller } from '../../access.js';
 import type { Audit } from '../../audit/index.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
-import { type Listing, type ListQuery, list, listSchema, oneOf } from '../../entity/listing.js';
-import { entityResponse, entityRoutes, etagHeaders, idParams, readEtag, sendEntity } from '../../entity/routes.js';
-import { showSlices } from '../../entity/row-slices.js';
-import {
-  change,
-  demandLive,
-  demandReference,
-  demandTrashed,
-  findLive,
-  findReached,
-  insert,
-  recover,
-  stamp,
-  trash,
-} from '../../entity/verbs.js';
+import { entityRoutes } from '../../entity/kind.js';
+import { type Listing, oneOf } from '../../entity/listing.js';
+import { entityResponse, etagHeaders, idParams, readEtag, sendEntity } from '../../entity/routes.js';
+import { change, demandReference, findLive, findReached, insert, recover, stamp, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { commonShape, showCommon } from '../../registry/shapes.js';
@@ -69,11 +59,9 @@ const listing: Listing<'firmwarePackages'> = {
 };
 
 export function firmwarePackageRoutes(app: App, ctx: Context): void {
-  const { registry, clock, access } = ctx;
+  const { registry, clock } = ctx;
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
-    access.demand(caller, 'create', 'firmwarePackage');
-    access.demandAccount(caller, body.accountId);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandReference(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId, 'deviceTemplateId');
       const made = await insert(tx, 'firmwarePackages', {
@@ -90,16 +78,9 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
     return showPackage(row, []);
   }
 
-  async function read(caller: Caller, id: string) {
-    access.demand(caller, 'read', 'firmwarePackage');
-    return withFiles(registry.query, demandLive(await findReached(ctx, caller, 'firmwarePackages', id)));
-  }
-
-  async function update(caller: Caller, id: string, version: number, body: Static<typeof updateBody>) {
-    access.demand(caller, 'update', 'firmwarePackage');
-    const before = await findReached(ctx, caller, 'firmwarePackages', id);
+  async function update(caller: Caller, before: FirmwarePackage, version: number, body: Static<typeof updateBody>) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const changed = await change(tx, 'firmwarePackages', id, version, { caller, clock }, settable(body));
+      const changed = await change(tx, 'firmwarePackages', before.id, version, { caller, clock }, settable(body));
       const isRenumbered = changed.firmwareVersion !== before.firmwareVersion;
       if (isRenumbered && changed.state !== 'draft') throw frozen('firmwareVersion');
       await recordPackage(ctx, tx, caller, changed, 'updated');
@@ -108,9 +89,7 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
     return withFiles(registry.query, row);
   }
 
-  async function remove(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'firmwarePackage');
-    await findReached(ctx, caller, 'firmwarePackages', id);
+  async function remove(caller: Caller, { id }: FirmwarePackage, version: number) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const trashed = await trash(tx, 'firmwarePackages', id, version, clock);
       const open = tx.selectFrom('firmwareRollouts').select('id').where('firmwarePackageId', '=', id);
@@ -122,26 +101,13 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
     return withFiles(registry.query, row);
   }
 
-  async function page(caller: Caller, query: ListQuery, state: 'live' | 'trash') {
-    access.demand(caller, state === 'live' ? 'read' : 'delete', 'firmwarePackage');
-    access.demandAccount(caller, query.accountId);
-    const { rows, meta } = await list(ctx, caller, listing, query, state);
-    const prepare = async (_: Caller, some: FirmwarePackage[]) => {
-      const ids = some.map(({ id }) => id);
-      const files = await filesOf(registry.query, ids);
-      return (row: FirmwarePackage) => showPackage(row, files.get(row.id) ?? []);
-    };
-    return { results: rows && showSlices(rows, prepare), meta };
+  async function prepare(_: Caller, rows: FirmwarePackage[]) {
+    const ids = rows.map(({ id }) => id);
+    const files = await filesOf(registry.query, ids);
+    return (row: FirmwarePackage) => showPackage(row, files.get(row.id) ?? []);
   }
 
-  async function readTrash(caller: Caller, id: string) {
-    access.demand(caller, 'delete', 'firmwarePackage');
-    return withFiles(registry.query, demandTrashed(await findReached(ctx, caller, 'firmwarePackages', id)));
-  }
-
-  async function bringBack(caller: Caller, id: string, version: number) {
-    access.demand(caller, 'delete', 'firmwarePackage');
-    const { deviceTemplateId, accountId } = demandTrashed(await findReached(ctx, caller, 'firmwarePackages', id));
+  async function recoverOne(caller: Caller, { id, deviceTemplateId, accountId }: FirmwarePackage, version: number) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       await demandReference(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
       const recovered = await recover(tx, 'firmwarePackages', id, version, { caller, clock });
@@ -151,22 +117,19 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
     return withFiles(registry.query, row);
   }
 
-  entityRoutes(app, {
+  entityRoutes(app, ctx, {
     path: '/firmware/packages',
     tag: 'Firmware',
     entity: 'firmwarePackage',
     wrapper: 'firmwarePackage',
     plural: 'firmwarePackages',
     shape: packageShape,
-    errors: { create: ['unknownReference'], remove: ['constraint'], recover: ['unknownReference'] },
-    create: { body: createBody, run: create },
-    read: { query: Type.Object({}), run: read },
+    listing,
+    prepare,
+    create: { body: createBody, errors: ['unknownReference'], run: create },
     update: { body: updateBody, run: update },
-    remove,
-    list: { query: listSchema(listing), run: (caller, query) => page(caller, query as ListQuery, 'live') },
-    readTrash,
-    listTrash: (caller, query) => page(caller, query, 'trash'),
-    recover: bringBack,
+    remove: { errors: ['constraint'], run: remove },
+    trash: { errors: ['unknownReference'], recover: recoverOne },
   });
 
   for (const [verb, state, summary, answer] of [
@@ -191,7 +154,6 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
       },
       async (request, reply) => {
         const { caller, params } = request;
-        access.demand(caller, 'update', 'firmwarePackage');
         await findReached(ctx, caller, 'firmwarePackages', params.id);
         const wire = await moveTo(ctx, caller, params.id, readEtag(request), state);
         return sendEntity(reply, 'firmwarePackage', wire);

@@ -1,29 +1,20 @@
 /** Rollouts over HTTP, and the firmware of single devices as their people see it. */
 
 import { type Static, Type } from 'typebox';
-import { Nullable } from '../../../db/registry/records.js';
+import { Nullable, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { currentCaller } from '../../entity/authorized-write.js';
-import { demandPage, type Listing, type ListQuery, list, listSchema, oneOf } from '../../entity/listing.js';
-import {
-  entityResponse,
-  idParams,
-  listResponse,
-  metaWith,
-  nameIgnored,
-  sendEntity,
-  verbConfig,
-} from '../../entity/routes.js';
-import { showSlices } from '../../entity/row-slices.js';
+import { entityRoutes } from '../../entity/kind.js';
+import { demandPage, type Listing, oneOf } from '../../entity/listing.js';
+import { entityResponse, idParams, listResponse, nameIgnored, sendEntity } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';
 import { eventsAnswer, sendEvents } from '../../http/events.js';
 import { ProgressStreams } from '../../http/progress-streams.js';
-import { sendList } from '../../http/streamed-list.js';
 import { currentDelivery, openDelivery, packageOf } from './deliveries.js';
 import {
   countsOf,
@@ -56,7 +47,6 @@ const listing: Listing<'firmwareRollouts'> = {
   sorts: ['created', 'lastModified', 'id', 'startAt', 'finished'],
   defaultSort: 'created',
 };
-const listQuery = listSchema(listing);
 const devicesQuery = Type.Object({
   state: Type.Optional(oneOf(deliveryStates)),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
@@ -65,69 +55,39 @@ const devicesQuery = Type.Object({
 const one = (description: string) => entityResponse('firmwareRollout', rolloutShape, description);
 
 export function firmwareRolloutRoutes(app: App, ctx: Context): void {
-  const { access, registry } = ctx;
-  app.post(
+  const { registry } = ctx;
+  async function create(caller: Caller, body: Static<typeof rolloutBody>) {
+    return showOne(ctx, await createRollout(ctx, caller, body));
+  }
+
+  async function prepare(_: Caller, rows: Row<'firmwareRollouts'>[]) {
+    const ids = rows.map(({ id }) => id);
+    const [counts, targets] = [await countsOf(registry.query, ids), await targetCounts(registry.query, ids)];
+    return (row: Row<'firmwareRollouts'>) => showRollout(row, counts.get(row.id), targets.get(row.id) ?? 0);
+  }
+
+  entityRoutes(app, ctx, {
     path,
-    {
+    tag: 'Firmware',
+    entity: 'firmwareRollout',
+    wrapper: 'firmwareRollout',
+    plural: 'firmwareRollouts',
+    shape: rolloutShape,
+    listing,
+    prepare,
+    create: {
+      summary: 'Roll a published package out to devices, in stages',
+      description:
+        'Which devices belong to a stage is fixed when it begins, spread evenly by a hash of their ids. A newer rollout takes the place of an older one for the same device. A rollback is a rollout of the former package.',
+      answer: 'What was made; it begins at `startAt`.',
+      errors: ['unknownReference'],
       bodyLimit: 1_048_576,
-      config: verbConfig('create', 'firmwareRollout', ['unknownReference']),
-      schema: {
-        tags,
-        summary: 'Roll a published package out to devices, in stages',
-        description:
-          'Which devices belong to a stage is fixed when it begins, spread evenly by a hash of their ids. A newer rollout takes the place of an older one for the same device. A rollback is a rollout of the former package.',
-        body: rolloutBody,
-        response: one('What was made; it begins at `startAt`.'),
-      },
+      body: rolloutBody,
+      run: create,
     },
-    async ({ caller, body }, reply) => {
-      access.demandAccount(caller, body.accountId);
-      const row = await createRollout(ctx, caller, body);
-      return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
-    },
-  );
-  app.get(
-    `${path}/:id`,
-    {
-      config: verbConfig('read', 'firmwareRollout'),
-      schema: {
-        tags,
-        summary: 'Read a rollout, with how many devices are in each state',
-        params: idParams,
-        response: one('As it is now.'),
-      },
-    },
-    async ({ caller, params }, reply) => {
-      const row = demandLive(await findReached(ctx, caller, 'firmwareRollouts', params.id));
-      return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
-    },
-  );
-  app.get(
-    path,
-    {
-      config: verbConfig('list', 'firmwareRollout'),
-      schema: {
-        tags,
-        summary: 'List rollouts',
-        querystring: listQuery,
-        response: listResponse('firmwareRollouts', rolloutShape),
-      },
-    },
-    async (request, reply) => {
-      const query = request.query as ListQuery;
-      access.demandAccount(request.caller, query.accountId);
-      const ignored = nameIgnored(request, reply, listQuery);
-      const { rows, meta } = await list(ctx, request.caller, listing, query);
-      const results =
-        rows &&
-        showSlices(rows, async (_, some) => {
-          const ids = some.map(({ id }) => id);
-          const [counts, targets] = [await countsOf(registry.query, ids), await targetCounts(registry.query, ids)];
-          return (row) => showRollout(row, counts.get(row.id), targets.get(row.id) ?? 0);
-        });
-      return sendList(reply, 'firmwareRollouts', { results, meta: metaWith(meta, ignored) });
-    },
-  );
+    read: { summary: 'Read a rollout, with how many devices are in each state' },
+    list: { summary: 'List rollouts' },
+  });
   app.get(
     `${path}/:id/devices`,
     {

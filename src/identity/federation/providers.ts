@@ -6,8 +6,8 @@ import { Nullable, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
+import { entityRoutes } from '../../entity/kind.js';
 import type { Listing } from '../../entity/listing.js';
-import { plainRoutes } from '../../entity/plain-routes.js';
 import { change, find, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
@@ -69,7 +69,7 @@ const listing: Listing<'identityProviders'> = {
 };
 
 export function identityProviderRoutes(app: App, ctx: Context): void {
-  plainRoutes(app, ctx, {
+  entityRoutes(app, ctx, {
     path: '/identity-providers',
     tag: 'Identity providers',
     entity: 'identityProvider',
@@ -77,7 +77,7 @@ export function identityProviderRoutes(app: App, ctx: Context): void {
     plural: 'identityProviders',
     shape,
     listing,
-    show,
+    prepare: () => show,
     create: {
       summary: 'Create an identity provider',
       answer: 'What was made.',
@@ -92,12 +92,12 @@ export function identityProviderRoutes(app: App, ctx: Context): void {
       answer: 'With its new version.',
       errors: ['notUnique'],
       body: updateBody,
-      run: (caller, id, version, body) => updateProvider(ctx, caller, id, version, body),
+      run: (caller, before, version, body) => updateProvider(ctx, caller, before.id, version, body),
     },
     remove: {
       summary: 'Delete an identity provider; logins under way end, its secret and whom it has linked are forgotten',
       answer: 'A provider no longer.',
-      run: (caller, id, version) => deleteProvider(ctx, caller, id, version),
+      run: (caller, { id }, version) => deleteProvider(ctx, caller, id, version),
     },
   });
 }

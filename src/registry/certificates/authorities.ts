@@ -10,8 +10,8 @@ import type { Caller } from '../../access.js';
 import type { AuditEvent } from '../../audit/index.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
+import { entityRoutes } from '../../entity/kind.js';
 import { type Listing, oneOf } from '../../entity/listing.js';
-import { plainRoutes } from '../../entity/plain-routes.js';
 import { etagOf, idParams, nameIgnored } from '../../entity/routes.js';
 import { change, demandLive, demandReference, find, findReached, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
@@ -61,7 +61,7 @@ const listing: Listing<'certificateAuthorities'> = {
 };
 
 export function certificateAuthorityRoutes(app: App, ctx: Context): void {
-  plainRoutes(app, ctx, {
+  entityRoutes(app, ctx, {
     path: '/access/certificate-authorities',
     tag: 'Credentials',
     entity: 'certificateAuthority',
@@ -69,7 +69,7 @@ export function certificateAuthorityRoutes(app: App, ctx: Context): void {
     plural: 'certificateAuthorities',
     shape,
     listing,
-    show,
+    prepare: () => show,
     create: {
       summary: 'Register a CA of the account: its certificates let in the device of the account that their CN names',
       description: `The CA is \`pending\` and lets nobody in until it is proven: sign a certificate whose CN is the answer's \`challenge\` and send it to \`POST …/{id}/proof\`. Several accounts may have one CA. An account has ${maxPerAccount} at most.`,
@@ -85,13 +85,13 @@ export function certificateAuthorityRoutes(app: App, ctx: Context): void {
       answer: 'With its new version.',
       errors: ['unknownReference', 'notUnique'],
       body: updateBody,
-      run: (caller, id, version, body) => updateAuthority(ctx, caller, id, version, body),
+      run: (caller, before, version, body) => updateAuthority(ctx, caller, before.id, version, body),
     },
     remove: {
       summary: 'Delete a CA; the connections that it let in end',
       answer: 'A CA no longer.',
       revokes: true,
-      run: (caller, id, version) => deleteAuthority(ctx, caller, id, version),
+      run: (caller, { id }, version) => deleteAuthority(ctx, caller, id, version),
     },
   });
   proofRoute(app, ctx);

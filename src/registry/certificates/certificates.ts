@@ -6,8 +6,8 @@ import type { Caller } from '../../access.js';
 import type { Clock } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
+import { entityRoutes } from '../../entity/kind.js';
 import { type Listing, oneOf } from '../../entity/listing.js';
-import { plainRoutes } from '../../entity/plain-routes.js';
 import { entityVersion } from '../../entity/routes.js';
 import { demandReference, formatVersion, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';
@@ -59,7 +59,7 @@ const listing: Listing<'certificates'> = {
 };
 
 export function certificateRoutes(app: App, ctx: Context): void {
-  plainRoutes(app, ctx, {
+  entityRoutes(app, ctx, {
     path: '/access/mqtt-certificates',
     tag: 'Credentials',
     entity: 'mqttCertificate',
@@ -67,7 +67,7 @@ export function certificateRoutes(app: App, ctx: Context): void {
     plural: 'mqttCertificates',
     shape,
     listing,
-    show,
+    prepare: () => show,
     create: {
       summary: 'Register the certificate of a device, which may be self-signed',
       description: `A certificate belongs to one device of the account; a device has ${maxPerDevice} at most. Where several accounts have registered one certificate, the device has to connect with its id, or the account id, as username.`,
@@ -82,7 +82,7 @@ export function certificateRoutes(app: App, ctx: Context): void {
       summary: 'Delete the certificate of a device; the connections made with it end',
       answer: 'A certificate no longer.',
       revokes: true,
-      run: (caller, id, version) => deleteCertificate(ctx, caller, id, version),
+      run: (caller, { id }, version) => deleteCertificate(ctx, caller, id, version),
     },
   });
 }

@@ -1,0 +1,364 @@
+/**
+ * The URLs of an entity kind: create, read, list, update, delete, and the trash where the kind has one. Reading, listing and
+ * showing are done here; a kind brings what is particular to it. Each verb states its right once, in `verbs`.
+ */
+import type { FastifyReply, FastifyRequest, preHandlerHookHandler } from 'fastify';
+import type { Static, TObject, TProperties, TSchema } from 'typebox';
+import { Type } from 'typebox';
+import type { Registry } from '../../db/registry/index.js';
+import type { EntityTable, Row } from '../../db/registry/records.js';
+import type { Action, Caller, EntityKind } from '../access.js';
+import { type FailureKind, PlatformError } from '../errors.js';
+import type { App } from '../http/app.js';
+import { sendList } from '../http/streamed-list.js';
+import { type Listing, type ListQuery, list, listSchema, trashListSchema } from './listing.js';
+import {
+  entityResponse,
+  etagHeaders,
+  idParams,
+  listResponse,
+  metaWith,
+  nameIgnored,
+  readEtag,
+  sendEntity,
+  type Wire,
+} from './routes.js';
+import { type ListServices, showSlices } from './row-slices.js';
+import { demandLive, demandTrashed, findReached } from './verbs.js';
+
+/** What the OpenAPI document says of one verb, where that is not what it says of every kind. */
+interface Said {
+  summary?: string;
+  description?: string;
+  answer?: string;
+  /** Where its answer has another shape than the kind's. */
+  shape?: TSchema;
+  /** How it can fail in addition to `verbs`. */
+  errors?: readonly FailureKind[];
+  /** Whether somebody may hear less over MQTT afterwards. */
+  revokes?: true;
+}
+
+/** Parameters of a GET that ask for more than the entity. */
+interface Expand {
+  expand?: string;
+  count?: string;
+}
+
+type Show<T extends EntityTable> = (row: Row<T>) => Wire;
+
+/** One kind: where it lives, what it is called, its schemas and its verbs. A verb that a kind does not have is left out. */
+export interface Kind<T extends EntityTable, C extends TObject, U extends TObject> {
+  path: string;
+  tag: string;
+  /** What it is called in the table of rights. */
+  entity: EntityKind;
+  wrapper: string;
+  plural: string;
+  shape: TObject;
+  /** Rows whose columns differ from `within` are of another kind and look as if they did not exist. */
+  listing: Listing<T>;
+  /** Parameters of a GET that are no filters, such as `expand`; `check` throws for what they cannot be. */
+  expand?: { query: TProperties; check(caller: Caller, query: Expand): void };
+  /** How rows are shown. Called once for several rows, so that it reads for all of them what they need. */
+  prepare(caller: Caller, rows: Row<T>[], query: Expand): Show<T> | Promise<Show<T>>;
+  /** The account of the body is the caller's. */
+  create: Said & { bodyLimit?: number; body: C; run(caller: Caller, body: Static<C>): Promise<Wire> };
+  read?: Said & { show?: Show<T> };
+  /** `query` and `narrow` are for a list that takes more than filters; `narrow` throws for what the caller may not ask. */
+  list?: Pick<Said, 'summary'> & {
+    query?: TObject;
+    narrow?(caller: Caller, query: ListQuery): { listing: Listing<T>; query: ListQuery };
+  };
+  /** `before` is in the caller's reach, live or in the trash. */
+  update?: Said & {
+    body: U;
+    run(caller: Caller, before: Row<T>, version: number, body: Static<U>): Promise<Wire>;
+  };
+  /** As update. Without a version it needs no etag. */
+  remove?: Said &
+    (
+      | { run(caller: Caller, before: Row<T>, version: number): Promise<Wire> }
+      | { runAnyVersion(caller: Caller, before: Row<T>): Promise<Wire> }
+    );
+  /** Absent where an entity is deleted for good. `before` is in the trash. */
+  trash?: Said & { listing?: Listing<T>; recover(caller: Caller, before: Row<T>, version: number): Promise<Wire> };
+}
+
+type AnyKind<T extends EntityTable> = Kind<T, TObject, TObject>;
+
+const versioned = ['etagMissing', 'etagInvalid', 'deleted', 'staleVersion'] as const;
+
+/** What the URLs of every kind need and how they can fail; the trash is for those who may delete. */
+const verbs = {
+  create: { action: 'create', errors: ['notFound', 'forbidden'] },
+  read: { action: 'read', errors: ['notFound', 'deleted', 'forbidden'] },
+  update: { action: 'update', errors: ['notFound', ...versioned, 'forbidden'] },
+  remove: { action: 'delete', errors: ['notFound', ...versioned, 'forbidden'] },
+  list: { action: 'read', errors: ['notFound', 'pageOutside', 'forbidden'] },
+  readTrash: { action: 'delete', errors: ['notFound', 'forbidden'] },
+  listTrash: { action: 'delete', errors: ['notFound', 'pageOutside', 'forbidden'] },
+  recover: { action: 'delete', errors: ['notFound', ...versioned, 'forbidden'] },
+} as const satisfies Record<string, { action: Action; errors: readonly FailureKind[] }>;
+type Verb = keyof typeof verbs;
+
+type Services = ListServices & { registry: Registry };
+
+/** Mounts one kind below the app's prefix. */
+export function entityRoutes<T extends EntityTable, C extends TObject, U extends TObject>(
+  app: App,
+  services: Services,
+  kind: Kind<T, C, U>,
+): void {
+  const any = kind as unknown as AnyKind<T>;
+  const parts = partsOf(services, any);
+  createRoute(app, services, any, parts);
+  readRoute(app, any, parts);
+  if (kind.update) updateRoute(app, any.shape, any.update as NonNullable<AnyKind<T>['update']>, parts);
+  if (kind.remove) removeRoute(app, any.remove as NonNullable<AnyKind<T>['remove']>, parts);
+  listRoute(app, services, any, 'list', parts);
+  if (kind.trash) trashRoutes(app, services, any, any.trash as NonNullable<AnyKind<T>['trash']>, parts);
+}
+
+type Parts<T extends EntityTable> = ReturnType<typeof partsOf<T>>;
+
+/** What the routes of a kind share. */
+function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
+  const { path, tag, entity, wrapper, plural, listing } = kind;
+  const [what, whatPlural] = [inWords(wrapper), inWords(plural)];
+  return {
+    one: `${path}/:id`,
+    what,
+    whatPlural,
+    /** The right of a verb, its errors, the headers that it sends. */
+    config(verb: Verb, { errors = [], revokes }: Said = {}) {
+      const { action, errors: usual } = verbs[verb];
+      const version = verb === 'list' || verb === 'listTrash' ? [] : (['etag'] as const);
+      const ignored = ['create', 'update', 'list', 'listTrash'].includes(verb) ? (['ignored'] as const) : [];
+      const right: readonly [Action, EntityKind] = [action, entity];
+      const ends = revokes ? (['revocation'] as const) : [];
+      return { right, errors: [...usual, ...errors], sends: [...version, ...ignored, ...ends] };
+    },
+    schema(said: Said, summary: string) {
+      const { description, shape = kind.shape } = said;
+      return {
+        tags: [tag],
+        summary: said.summary ?? summary,
+        ...(description !== undefined && { description }),
+        response: entityResponse(wrapper, shape, said.answer ?? `The ${what}.`),
+      };
+    },
+    /** @throws PlatformError 404/100 for what does not exist, is out of reach or is of another kind. */
+    async reached(caller: Caller, id: string): Promise<Row<T>> {
+      const row = await findReached(services, caller, listing.table, id);
+      const within = Object.entries<unknown>(listing.within ?? {});
+      if (within.some(([column, value]) => row[column as keyof Row<T>] !== value)) throw new PlatformError('notFound');
+      return row;
+    },
+    async show(caller: Caller, row: Row<T>, query: Expand = {}): Promise<Wire> {
+      return (await kind.prepare(caller, [row], query))(row);
+    },
+    send: (reply: FastifyReply, wire: Wire) => sendEntity(reply, wrapper, wire),
+    /** Clients are told of a missing etag before their right is looked at where a kind has a trash, elsewhere at last. */
+    preHandler: kind.trash ? etagFirst : [],
+  };
+}
+
+const etagFirst: preHandlerHookHandler = (request, _, next) => {
+  readEtag(request);
+  next();
+};
+
+function createRoute<T extends EntityTable>(
+  app: App,
+  { access }: Services,
+  { path, create, shape }: AnyKind<T>,
+  { config, schema, what, send }: Parts<T>,
+): void {
+  app.post(
+    path,
+    {
+      config: config('create', create),
+      schema: { ...schema(create, `Create ${withArticle(what)}`), body: create.body },
+      ...(create.bodyLimit !== undefined && { bodyLimit: create.bodyLimit }),
+    },
+    async (request, reply) => {
+      const body = request.body as Static<TObject> & { accountId: string };
+      access.demandAccount(request.caller, body.accountId);
+      const wire = await create.run(request.caller, body);
+      nameIgnored(request, reply, create.body, customNames(create.shape ?? shape, wire));
+      return send(reply, wire);
+    },
+  );
+}
+
+function readRoute<T extends EntityTable>(
+  app: App,
+  { expand, read = {} }: AnyKind<T>,
+  { one, config, schema, what, reached, show, send }: Parts<T>,
+): void {
+  app.get(
+    one,
+    {
+      config: config('read', read),
+      schema: {
+        ...schema(read, `Read ${withArticle(what)}`),
+        params: idParams,
+        ...(expand && { querystring: Type.Object(expand.query) }),
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      const row = demandLive(await reached(caller, params.id));
+      return send(reply, read.show ? read.show(row) : await show(caller, row, expand && (request.query as Expand)));
+    },
+  );
+}
+
+function updateRoute<T extends EntityTable>(
+  app: App,
+  shape: TObject,
+  update: NonNullable<AnyKind<T>['update']>,
+  { one, config, schema, what, reached, send, preHandler }: Parts<T>,
+): void {
+  app.put(
+    one,
+    {
+      config: config('update', update),
+      preHandler,
+      schema: {
+        ...schema(update, `Update ${withArticle(what)}`),
+        params: idParams,
+        headers: etagHeaders,
+        body: update.body,
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      const before = await reached(caller, params.id);
+      const wire = await update.run(caller, before, readEtag(request), request.body as Static<TObject>);
+      nameIgnored(request, reply, update.body, customNames(update.shape ?? shape, wire));
+      return send(reply, wire);
+    },
+  );
+}
+
+const aboutVersions: ReadonlySet<FailureKind> = new Set(['etagMissing', 'etagInvalid', 'staleVersion']);
+
+function removeRoute<T extends EntityTable>(
+  app: App,
+  remove: NonNullable<AnyKind<T>['remove']>,
+  { one, config, schema, what, reached, send, preHandler }: Parts<T>,
+): void {
+  const anyVersion = 'runAnyVersion' in remove;
+  const { errors, ...others } = config('remove', remove);
+  app.delete(
+    one,
+    {
+      config: { ...others, errors: anyVersion ? errors.filter((error) => !aboutVersions.has(error)) : errors },
+      preHandler,
+      schema: {
+        ...schema(remove, `Move ${withArticle(what)} to the trash`),
+        params: idParams,
+        ...(!anyVersion && { headers: etagHeaders }),
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      const before = await reached(caller, params.id);
+      const wire = anyVersion
+        ? await remove.runAnyVersion(caller, before)
+        : await remove.run(caller, before, readEtag(request));
+      return send(reply, wire);
+    },
+  );
+}
+
+function listRoute<T extends EntityTable>(
+  app: App,
+  services: Services,
+  kind: AnyKind<T>,
+  verb: 'list' | 'listTrash',
+  { config, whatPlural }: Parts<T>,
+): void {
+  const { path, tag, plural, shape, expand, prepare } = kind;
+  const isLive = verb === 'list';
+  const listing = (!isLive && kind.trash?.listing) || kind.listing;
+  const querystring = isLive ? (kind.list?.query ?? listSchema(listing, expand?.query)) : trashListSchema;
+  const summary = isLive ? (kind.list?.summary ?? `List ${whatPlural}`) : `List deleted ${whatPlural}`;
+  app.get(
+    isLive ? path : `/trash${path}`,
+    { config: config(verb), schema: { tags: [tag], summary, querystring, response: listResponse(plural, shape) } },
+    async (request, reply) => {
+      const { caller } = request;
+      const ignored = nameIgnored(request, reply, querystring);
+      const query = heeded(request.query, querystring);
+      services.access.demandAccount(caller, query.accountId);
+      const wanted = (isLive && kind.list?.narrow?.(caller, query)) || { listing, query };
+      const page = await list(services, caller, wanted.listing, wanted.query, isLive ? 'live' : 'trash');
+      expand?.check(caller, query);
+      const results = page.rows && showSlices(page.rows, (current, rows) => prepare(current, rows, query));
+      return sendList(reply, plural, { results, meta: metaWith(page.meta, ignored) });
+    },
+  );
+}
+
+function trashRoutes<T extends EntityTable>(
+  app: App,
+  services: Services,
+  kind: AnyKind<T>,
+  trash: NonNullable<AnyKind<T>['trash']>,
+  parts: Parts<T>,
+): void {
+  const { config, schema, what, reached, show, send, preHandler } = parts;
+  const path = `/trash${parts.one}`;
+  app.get(
+    path,
+    {
+      config: config('readTrash'),
+      schema: { ...schema({}, `Read a deleted ${what}`), params: idParams },
+    },
+    async ({ caller, params }, reply) =>
+      send(reply, await show(caller, demandTrashed(await reached(caller, params.id)))),
+  );
+  listRoute(app, services, kind, 'listTrash', parts);
+  app.post(
+    `${path}/recover`,
+    {
+      config: config('recover', trash),
+      preHandler,
+      schema: {
+        ...schema({}, `Recover a deleted ${what}`),
+        params: idParams,
+        headers: etagHeaders,
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      const before = demandTrashed(await reached(caller, params.id));
+      return send(reply, await trash.recover(caller, before, readEtag(request)));
+    },
+  );
+}
+
+/** What the schema knows of a query: the rest has not been checked and has no effect. */
+function heeded(query: FastifyRequest['query'], schema: TObject): ListQuery {
+  const known = Object.entries(query as object).filter(([name]) => Object.hasOwn(schema.properties, name));
+  return Object.fromEntries(known) as unknown as ListQuery;
+}
+
+/** The custom fields of an entity: what its kind's schema does not know. */
+function customNames(shape: TSchema, entity: Wire): string[] {
+  const { properties = {} } = shape as Partial<TObject>;
+  return Object.keys(entity).filter((name) => !Object.hasOwn(properties, name));
+}
+
+/** `endUserTemplate` is end-user template, `deviceField` device custom field. */
+function inWords(name: string): string {
+  const words = name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  return words.replace('end user', 'end-user').replace(' field', ' custom field');
+}
+
+function withArticle(words: string): string {
+  return `${/^[aeiou]/.test(words) ? 'an' : 'a'} ${words}`;
+}
