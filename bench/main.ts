@@ -21,7 +21,7 @@ import { measureProvisioning } from './provision.js';
 import { measureQos } from './qos.js';
 import { measureReconnect } from './reconnect.js';
 import { writeReport } from './report.js';
-import { begin, loadNow, sayResults, writeResults } from './results.js';
+import { begin, loadNow, machineCpu, pressureNow, pressureSince, sayResults, writeResults } from './results.js';
 import { seed } from './seed.js';
 import { measureSeries } from './series.js';
 import { full, quick, type Scenario, type Size } from './sizes.js';
@@ -124,6 +124,7 @@ async function run(): Promise<void> {
       const load = await loadNow();
       console.log(`\n── ${name}: ${scenarios[name]?.shows}; others use ${load} of ${results.machine.cores} cores\n`);
       const from = performance.now();
+      const [pressure, machine, own] = [pressureNow(), machineCpu(), ownCpu() + started.cpuSoFar()];
       const directory = given === undefined ? (count: number) => directories.lend(count) : async () => given;
       const measured = await scenarios[name]?.run({ size, directory, only: values.only ?? [], ...started }).then(
         (rows) => ({ rows }),
@@ -133,15 +134,33 @@ async function run(): Promise<void> {
         },
       );
       await started.endAll();
+      const used = machineCpu() - machine - (ownCpu() + started.cpuSoFar() - own);
+      const elapsed = (performance.now() - from) / 1000;
+      const others = Math.max(0, Math.round((used / elapsed) * 10) / 10);
+      const waited = pressureSince(pressure);
       directories.takeBack();
       const seconds = Math.round((performance.now() - from) / 1000);
-      results.results.push({ scenario: name, seconds, load, rows: [], ...measured });
+      results.results.push({
+        scenario: name,
+        seconds,
+        load,
+        others,
+        ...(waited !== undefined && { pressure: waited }),
+        rows: [],
+        ...measured,
+      });
       if (values.json !== undefined) writeResults(values.json, results);
     }
   } finally {
     directories.end();
   }
   if (!sayResults(results)) process.exitCode = 1;
+}
+
+/** Seconds of CPU time of the bench itself, with its threads. */
+function ownCpu(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
 }
 
 function refuse(code: 0 | 2): void {

@@ -38,6 +38,9 @@ function startCommand(): string[] {
   return (scripts.start as string).split(' ').slice(1);
 }
 
+/** Seconds of CPU time of those that have ended. */
+let cpuOfEnded = 0;
+
 /** Starts them. */
 export interface Processes {
   /** The service on `directory`, as `npm start` runs it. */
@@ -51,7 +54,7 @@ export interface Processes {
 }
 
 /** `endAll` ends those that have not been stopped: what a scenario that failed has left. */
-export function processes(): Processes & { endAll(): Promise<void> } {
+export function processes(): Processes & { endAll(): Promise<void>; cpuSoFar(): number } {
   const begun: Serving[] = [];
   const kept = async <S extends Serving | undefined>(starting: Promise<S>): Promise<S> => {
     const serving = await starting;
@@ -66,6 +69,7 @@ export function processes(): Processes & { endAll(): Promise<void> } {
     endAll: async () => {
       for (const serving of begun.splice(0)) await serving.stop();
     },
+    cpuSoFar: () => cpuOfEnded + begun.reduce((sum, serving) => sum + serving.cpu(), 0),
   };
 }
 
@@ -130,17 +134,20 @@ function serving(child: ChildProcess, mqttPort: number): Serving {
     const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
     return Math.round(Number(new RegExp(`${line}:\\s+(\\d+)`).exec(status)?.[1]) / 1024);
   };
+  const cpu = () => {
+    if (child.exitCode !== null || child.signalCode !== null) return 0;
+    const [, fields = ''] = readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ');
+    const [user, system] = fields.split(' ').slice(11, 13).map(Number) as [number, number];
+    return (user + system) / ticksPerSecond;
+  };
   return {
     mqttPort,
     rss: () => megabytes('VmRSS'),
     peak: () => megabytes('VmHWM'),
-    cpu: () => {
-      const [, fields = ''] = readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ');
-      const [user, system] = fields.split(' ').slice(11, 13).map(Number) as [number, number];
-      return (user + system) / ticksPerSecond;
-    },
+    cpu,
     stop: async () => {
       if (child.exitCode !== null || child.signalCode !== null) return;
+      cpuOfEnded += cpu();
       const ended = once(child, 'exit');
       if (child.kill('SIGTERM')) await ended;
     },

@@ -31,9 +31,9 @@ export function writeReport(files: readonly string[]): void {
 function tables(runs: readonly Results[]): string {
   const scenarios = new Map(runs.flatMap(({ results }) => results.map((one) => [one.scenario, one] as const)));
   const measured = [...scenarios.values()].filter(({ scenario }) => scenario !== 'growth');
-  const lines = measured.flatMap(({ scenario, rows, load, error }) =>
+  const lines = measured.flatMap(({ scenario, rows, load, others, error }) =>
     error === undefined
-      ? rows.map((row) => [`\`${scenario}\``, ...cells(row), String(load)])
+      ? rows.map((row) => [`\`${scenario}\``, ...cells(row), String(Math.max(load, others ?? 0))])
       : [[`\`${scenario}\``, 'failed', '', '', '', '', error, String(load)]],
   );
   const crash = 'Acknowledged messages or 2xx writes lost over 50 × kill -9 under load';
@@ -42,7 +42,7 @@ function tables(runs: readonly Results[]): string {
   return [
     ...runs.map(described),
     table(headings, lines),
-    'Load: how many cores others were using just before the scenario; more than a third of one spoils the times.',
+    'Load: how many cores others were using just before the scenario or during it; more than a third of one spoils the times.',
     ...grown(scenarios.get('growth')?.rows ?? []),
   ].join('\n\n');
 }

@@ -16,6 +16,10 @@ export interface Shown {
   /** What it took, and how many cores others were using just before. */
   seconds: number;
   load: number;
+  /** Cores that processes other than the bench and what it started used meanwhile, on average. */
+  others?: number;
+  /** The share of the time in which something waited for a core; the load of the scenario itself counts. */
+  pressure?: number;
   rows: Row[];
   /** When it could not be measured. */
   error?: string;
@@ -46,6 +50,37 @@ export function begin(scale: string): Results {
   };
 }
 
+/**
+ * The share of time in which something that could run had to wait for a core, by the kernel's accounting, since `begin`.
+ * Undefined where the kernel does not account it.
+ */
+export function pressureSince(begin: Pressure | undefined): number | undefined {
+  const now = pressureNow();
+  if (!begin || !now) return undefined;
+  return Math.round(((now.waited - begin.waited) / Math.max(1, now.at - begin.at)) * 100) / 100;
+}
+
+/** Microseconds of waiting since the machine started, and when that was read, in microseconds. */
+export interface Pressure {
+  waited: number;
+  at: number;
+}
+
+export function pressureNow(): Pressure | undefined {
+  try {
+    const [, total] = /some .*total=(\d+)/.exec(readFileSync('/proc/pressure/cpu', 'utf8')) ?? [];
+    return total === undefined ? undefined : { waited: Number(total), at: performance.now() * 1000 };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Seconds of CPU time of all processes since the machine started. */
+export function machineCpu(): number {
+  const busy = cpus().map(({ times: { user, nice, sys, irq } }) => user + nice + sys + irq);
+  return busy.reduce((sum, milliseconds) => sum + milliseconds, 0) / 1000;
+}
+
 /** How many cores are in use in this second: asked between scenarios it is what others do, unlike the load average. */
 export async function loadNow(): Promise<number> {
   const count = () => {
@@ -71,9 +106,11 @@ export function sayResults({ results }: Results): boolean {
     if (error !== undefined) lines.push([`${scenario} FAILED`, '', '', '', '', error]);
   }
   console.log(`\n${aligned(lines).join('\n')}`);
-  const busy = results.filter(({ load }) => load > quiet).length;
-  if (busy > 0)
-    console.log(`\n${busy} of ${results.length} scenarios began on a BUSY machine: their figures say little.`);
+  const busy = results.filter(({ load, others = 0 }) => Math.max(load, others) > quiet);
+  for (const { scenario, load, others, pressure } of busy)
+    console.log(
+      `\nBUSY machine: others used ${load} cores just before ${scenario} and ${others ?? 'unknown'} meanwhile (CPU pressure ${pressure ?? 'unknown'}): its figures say little.`,
+    );
   return results.every(({ rows, error }) => error === undefined && rows.every((row) => isMet(row) !== false));
 }
 

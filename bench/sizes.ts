@@ -30,7 +30,7 @@ export const full: Size = {
   duration: 5000,
   asks: 60,
   rounds: 3,
-  rest: 8000,
+  rest: 10_000,
 };
 
 /** Shows that everything works; its figures say little. */

@@ -9,25 +9,28 @@ import type { App } from './app.js';
 
 /** Milliseconds of requests in one turn of the event loop. One request may take longer. */
 const sliceTime = 4;
-/** Requests that may begin between two looks at what else there is to do. */
-const atOnce = 8;
+/** Requests that begin in each turn at least, when the process itself gets little of the machine, and at most. */
+const perTurn = { min: 4, max: 32 };
 
 export function paceRequests(app: App): void {
   const waiting = new FairLanes<() => void>();
   /** When the first request of this turn of the event loop began; undefined before it. */
   let since: number | undefined;
+  let begun = 0;
   const hasTime = () => {
+    begun += 1;
     if (since === undefined) {
       since = performance.now();
       setImmediate(goOn);
       return true;
     }
-    return performance.now() - since < sliceTime;
+    return begun <= perTurn.min || performance.now() - since < sliceTime;
   };
   const goOn = () => {
     since = undefined;
+    begun = 0;
     // Each in a callback of its own: what it does at once belongs to its time.
-    for (let n = Math.min(atOnce, waiting.size); n > 0; n -= 1) setImmediate(beginNext);
+    for (let n = Math.min(perTurn.max, waiting.size); n > 0; n -= 1) setImmediate(beginNext);
   };
   const beginNext = () => {
     if (waiting.size > 0 && hasTime()) waiting.shift()?.();
