@@ -39,6 +39,12 @@ export class Admission {
     this.#lanes.push(lane, cost, { cost, begin });
   }
 
+  /** What a lane has put into the store takes more room than was known: its next turns come later. Give it to `leave` too. */
+  charge(lane: Lane, cost: number): void {
+    this.#held += cost;
+    this.#lanes.charge(lane, cost);
+  }
+
   /** The store has done what took this room. */
   leave(cost: number): void {
     this.#held -= cost;

@@ -44,6 +44,8 @@ interface Message {
   isRejected?: boolean;
   /** The points of its payload, where it is for a channel that stores them. */
   read?: PointsRead;
+  /** The room that it takes in the store. */
+  held?: number;
 }
 
 /** Bytes of a message that take as long to store as a point. */
@@ -258,9 +260,10 @@ export class Ingest {
 
   #store(message: Message, cost: number, settled: Done): void {
     const { route } = message;
+    message.held = cost;
     const done = once((error) => {
       this.#settle(message, error, settled);
-      this.#admission.leave(cost);
+      this.#admission.leave(message.held ?? cost);
     });
     const { channel } = route;
     try {
@@ -303,7 +306,14 @@ export class Ingest {
     const { packet, client } = message;
     this.#limitRetained(message);
     if (packet.qos === 0) done(this.#noRoomFor(packet));
-    else this.#persistence.keep(client, packet, done);
+    else this.#persistence.keep(client, packet, done, (sessions) => this.#charge(message, sessions));
+  }
+
+  /** A place in the queue of a stored session takes about as long to write as a point. */
+  #charge(message: Message, sessions: number): void {
+    const { route, client, caller, held = 0 } = message;
+    message.held = held + sessions;
+    this.#admission.charge(laneOf(route, client, caller), sessions);
   }
 
   /** Beyond the limits of its account a message is delivered and not retained, and the device hears why. */

@@ -68,9 +68,12 @@ export class FairLanes<T> {
   /** Adds to the cost of what a lane has already taken: it waits longer for its next turn while others wait. */
   charge(lane: Lane, cost: number): void {
     if (this.#root.size === 0) return;
-    const [, account, caller] = this.#path(lane);
+    const [root, account, caller] = this.#path(lane);
     account.balance -= cost;
     caller.balance -= cost;
+    // At the front of its line it would be given its next turn at once.
+    if (account.balance <= 0) moveToEnd(root, lane.accountId, account);
+    if (caller.balance <= 0) moveToEnd(account, lane.callerId, caller);
   }
 
   #path({ accountId, callerId }: Lane): [Node<T>, Node<T>, Node<T>] {

@@ -211,8 +211,14 @@ export class SessionStore {
    * Makes durable what the acknowledgement of a QoS 1 or 2 message promises: that it reaches the stored sessions which
    * have subscribed to it, that it is retained, and that its packet id is known. In one transaction with what was given
    * to the message store right before. `done` is called at once when there is nothing to keep. Ask `lacksRoomFor` before.
+   * `onPlaces` is told before that how many sessions it is written for.
    */
-  keep(client: Pick<BrokerClient, 'id' | 'clean'> | undefined, packet: Incoming, done: Done): void {
+  keep(
+    client: Pick<BrokerClient, 'id' | 'clean'> | undefined,
+    packet: Incoming,
+    done: Done,
+    onPlaces: (sessions: number) => void = () => {},
+  ): void {
     const changes: MqttChange[] = [];
     if (packet.retain) changes.push(this.#retained.change(packet));
     const sessions = this.#sessionsFor(packet.topic);
@@ -221,7 +227,10 @@ export class SessionStore {
       done(full);
       return;
     }
-    if (sessions.length > 0) changes.push(this.#queues.keep(sessions, packet));
+    if (sessions.length > 0) {
+      onPlaces(sessions.length);
+      changes.push(this.#queues.keep(sessions, packet));
+    }
     const own = client && !client.clean && packet.qos === 2 ? this.#sessions.get(client.id) : undefined;
     if (own && packet.messageId !== undefined)
       changes.push({ kind: 'incoming', session: own.number, packetId: packet.messageId });

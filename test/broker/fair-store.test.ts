@@ -1,5 +1,6 @@
 /** Accounts share the message store: what one sends in bulk does not make another wait, and nobody's order changes. */
 import t, { type Test } from 'tap';
+import { until } from './conversation.js';
 import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.js';
 import { hits } from './metrics.js';
 import { publishPacket, type RawClient, subscribePacket } from './raw.js';
@@ -66,6 +67,48 @@ t.test('a flood of rows of one account does not make another wait for all of it'
       Array.from({ length: each }, (_, n) => n + 1),
       'in the order of the client',
     );
+});
+
+t.test('a message for many stored sessions costs its sender as many points', async (t) => {
+  const f = await fixture(t);
+  const victim = await neighbour(f);
+  for (let n = 0; n < 20; n += 1) {
+    const keeper = await rawConnected(t, f, { clientId: `keeper ${n}`, clean: false });
+    keeper.send(subscribePacket(1, [f.topic('chat'), 1]));
+    t.match(await keeper.next(), { cmd: 'suback' });
+    keeper.send({ cmd: 'disconnect' });
+    await keeper.closed;
+  }
+  const client = await rawConnected(t, f);
+  const calm = await rawConnected(t, victim);
+  const { messages, broker } = f.service.server.ctx;
+  const { record } = messages;
+  /** What the store has been given, oldest first, and has not been let do. */
+  const held: Array<{ of: 'villain' | 'victim'; go(): void }> = [];
+  messages.record = (changes, done) => {
+    const go = () => record.call(messages, changes, done);
+    if (changes.some(({ kind }) => kind === 'retain')) held.push({ of: 'victim', go });
+    else if (changes.some(({ kind }) => kind === 'message')) held.push({ of: 'villain', go });
+    else go();
+  };
+  const count = 400;
+  const { all } = acknowledged(client, count);
+  client.send(
+    ...Array.from({ length: count }, (_, n) => publishPacket(f.topic('chat'), 'x', { qos: 1, messageId: n + 1 })),
+  );
+  await until(() => broker.queues.ingest === count);
+  t.ok(held.length < 250, `${held.length} of ${count} are in the store, each with 20 places`);
+  calm.send(publishPacket(victim.topic('temperature'), ',x,1,', { qos: 1, messageId: 1, retain: true }));
+  await until(() => broker.queues.ingest === count + 1);
+  const before = held.length;
+  for (let released = 0; !held.some(({ of }) => of === 'victim'); released += 1) {
+    held[released]?.go();
+    await until(() => broker.queues.ingest < count + 1 - released);
+  }
+  t.ok(held.length - before < 40, 'soon after the first has left, the neighbour has its turn');
+  messages.record = record;
+  for (const { go } of held.splice(0)) go();
+  await all;
 });
 
 t.test('small messages do not overtake a large one of the same client, which a thread reads', async (t) => {
