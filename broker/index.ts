@@ -94,6 +94,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       ...services,
       counters,
       maxQueue,
+      maxQueueBytes: config.limits.mqttQueueBytes,
       sessionExpiry,
       maxSessions: config.limits.mqttStoredSessions,
       retainedRoom: { count: config.limits.mqttRetained, bytes: config.limits.mqttRetainedBytes },

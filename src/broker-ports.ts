@@ -122,6 +122,8 @@ export interface Broker {
 /** What the broker keeps for an account: by number, and of retained messages the bytes too. */
 export interface BrokerKept {
   storedSessions: number;
+  /** In the queues of stored sessions: a message counts for each of its places. */
+  queueBytes: number;
   retained: number;
   retainedBytes: number;
   unreleased: number;

@@ -76,6 +76,7 @@ export function limitUse({ registry, messages, broker }: Services): LimitUse {
     refusals: (accountId) => keptOf(db, accountId, 'refusals'),
     idempotentBytes: (accountId) => keptOf(db, accountId, 'idempotentBytes'),
     mqttStoredSessions: (accountId) => broker.kept(accountId).storedSessions,
+    mqttQueueBytes: (accountId) => broker.kept(accountId).queueBytes,
     mqttRetained: (accountId) => broker.kept(accountId).retained,
     mqttRetainedBytes: (accountId) => broker.kept(accountId).retainedBytes,
     mqttUnreleased: (accountId) => broker.kept(accountId).unreleased,

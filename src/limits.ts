@@ -593,6 +593,19 @@ export const limits = [
     counted: true,
   }),
   row({
+    name: 'mqttQueueBytes',
+    variable: 'SLIPWAY_MQTT_MAX_QUEUE_BYTES_PER_ACCOUNT',
+    default: 2_147_483_648,
+    min: 1,
+    max: maxBytes,
+    off: true,
+    unit: 'bytes',
+    per: 'account',
+    about:
+      'messages kept for stored sessions, each counted for every session; beyond it the longest queue loses its oldest',
+    counted: true,
+  }),
+  row({
     name: 'mqttRetained',
     variable: 'SLIPWAY_MQTT_MAX_RETAINED_PER_ACCOUNT',
     default: 500_000,

@@ -1,6 +1,6 @@
 /** What an account can make the service keep has a limit each: one account reaches it, another notices nothing. */
 import t from 'tap';
-import { connected, published, subscribed } from './broker/conversation.js';
+import { connected, disconnected, published, subscribed, taken, texts } from './broker/conversation.js';
 import { connectPacket, publishPacket, rawClient } from './broker/raw.js';
 import { follow, postRows } from './support/jobs.js';
 import { type Json, type Service, startService } from './support/service.js';
@@ -188,6 +188,42 @@ t.test('stored sessions: a CONNECT that would begin one too many is refused', as
   await connected(t, service.server, victim, { clientId: 'stored', clean: false });
   t.equal((await connect(known, true)).code, 0, 'and a session that ends makes room');
   t.equal((await connect('e', false)).code, 0);
+});
+
+t.test('bytes in the queues of stored sessions: the longest queue of the account loses its oldest', async (t) => {
+  const env = { SLIPWAY_MQTT_MAX_QUEUE_BYTES_PER_ACCOUNT: '10000' };
+  const service = await startService(t, { env });
+  const victim = await victimOf(service);
+  const [own, small] = [await attacker(service, 1), await attacker(service, 1)];
+  const publish = async (who: typeof own, topic: string, payloads: string[]) => {
+    const keeper = await connected(t, service.server, who, { clientId: 'keeper', clean: false });
+    await subscribed(keeper, [topic, 1]);
+    await disconnected(keeper);
+    const client = await connected(t, service.server, who);
+    for (const payload of payloads) await published(client, topic, payload);
+  };
+  await publish({ ...victim, topic: () => victim.topic }, victim.topic, ['mine'.padEnd(1000)]);
+  await publish(small, small.topic('c0'), ['small']);
+  await publish(
+    own,
+    own.topic('c0'),
+    Array.from({ length: 20 }, (_, n) => `${n}`.padEnd(1000)),
+  );
+  const use = await used(service, 'mqttQueueBytes');
+  t.ok(use > 8000 && use <= 10_000, `${use} bytes`);
+  const heard = async (who: typeof own, last: string) => {
+    const keeper = await connected(t, service.server, who, { clientId: 'keeper', clean: false });
+    return texts(await taken(keeper, (messages) => texts(messages).at(-1)?.trim() === last)).map((text) => text.trim());
+  };
+  t.strictSame(await heard(small, 'small'), ['small'], 'a short queue keeps what it has');
+  const kept = await heard(own, '19');
+  t.ok(kept.length >= 7 && kept.length < 10, 'the newest are kept');
+  t.strictSame(kept, Array.from({ length: 20 }, (_, n) => `${n}`).slice(-kept.length));
+  t.equal(await used(service, 'mqttQueueBytes'), 0);
+  await service.close();
+  const next = await startService(t, { directory: service.directory, env });
+  const token = (await next.http('GET', '/metrics', { token: null })).text;
+  t.match(token, /slipway_limit_highest_use\{limit="mqttQueueBytes"\} 1\d\d\d$/m, 'the neighbour has its own still');
 });
 
 t.test('QoS 2 messages without PUBREL: who sends one too many is disconnected', async (t) => {

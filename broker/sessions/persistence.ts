@@ -38,7 +38,7 @@ export interface PersistenceRules {
   sendsRetained?: boolean;
 }
 
-export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf'> {
+export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf' | 'sessions'> {
   messages: Pick<MessageStore, 'mqtt' | 'record' | 'full'>;
   log: Pick<Logger, 'error'>;
   /** What an account may have retained. */
@@ -85,7 +85,10 @@ export class SessionStore {
     const rows = services.messages.mqtt;
     this.#journal = new Journal(services.messages);
     this.#sessions = new StoredSessions(services, this.#journal, this.#unreleased);
-    this.#queues = new Queues({ ...services, rows, deviceOf: (topic) => rules.deviceOf(topic) }, this.#journal);
+    this.#queues = new Queues(
+      { ...services, rows, sessions: this.#sessions, deviceOf: (topic) => rules.deviceOf(topic) },
+      this.#journal,
+    );
     const { retainedRoom: room } = services;
     const accountOf = (topic: string) => rules.accountOf(topic);
     this.#retained = new Retained({ rows, journal: this.#journal, room, accountOf });
@@ -112,7 +115,8 @@ export class SessionStore {
   kept(accountId: string): BrokerKept {
     const { count: retained, bytes: retainedBytes } = this.#retained.useOf(accountId);
     const storedSessions = this.#sessions.sizeOf(accountId);
-    return { storedSessions, retained, retainedBytes, unreleased: this.#unreleased.of(accountId) };
+    const queueBytes = this.#sessions.bytesOf(accountId);
+    return { storedSessions, queueBytes, retained, retainedBytes, unreleased: this.#unreleased.of(accountId) };
   }
 
   /** Whether a CONNECT may take up a stored session or begin one; `leave` gives its place back. */

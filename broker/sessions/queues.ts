@@ -2,16 +2,20 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, StoredMessage } from '../../db/messages/sessions/changes.js';
 import type { MqttRows } from '../../db/messages/sessions/rows.js';
 import type { BrokerClient, Incoming, Outgoing } from '../aedes-types.js';
+import { accountIn } from '../client-ids.js';
 import type { Counters } from '../connections/counters.js';
 import type { Journal } from './journal.js';
 import { ownBytes } from './retained.js';
 import { nextPacketId, type Queued } from './session-queue.js';
 import { Settled } from './settled.js';
-import type { Session } from './stored-sessions.js';
+import type { Session, StoredSessions } from './stored-sessions.js';
 
 /** Queued messages that are looked at in one go, and those of them whose topic is read from the disk. */
 const stepSize = 5000;
 const readsPerStep = 300;
+/** Messages that an account loses for one that comes, and those of one queue before the longest is looked for again. */
+const dropsAtOnce = 100;
+const dropsBeforeLook = 1000;
 /** Queued messages whose QoS is looked at ahead when a session comes back. */
 const pageSize = 64;
 /** Bytes of messages that nobody was promised and that wait for the disk; past it they are not queued. */
@@ -33,6 +37,15 @@ export interface QueueServices {
   counters: Counters;
   /** Messages in the queue of one session; 0 is no limit. */
   maxQueue: number;
+  /** Bytes in all queues of an account, those of a message for each of its places; 0 is no limit. */
+  maxQueueBytes: number;
+  sessions: Pick<StoredSessions, 'bytesOf' | 'largestOf'>;
+}
+
+/** A session that loses messages because its account has too many, and how many more before another is looked for. */
+interface Shrinking {
+  session: Session;
+  left: number;
 }
 
 /** The messages of stored sessions: places in queues in memory, topics and payloads on disk. */
@@ -45,6 +58,8 @@ export class Queues {
   /** Messages on their way to the disk, and their bytes. */
   readonly #unwritten = new Map<number, StoredMessage>();
   #unwrittenBytes = 0;
+  /** By account. */
+  readonly #shrinking = new Map<string, Shrinking>();
 
   constructor(services: QueueServices, journal: Journal) {
     this.#services = services;
@@ -53,9 +68,10 @@ export class Queues {
 
   /** Reads the places that the last process has left; the highest of their counters. */
   load(sessions: ReadonlyMap<number, Session>): number {
-    for (const [id, number, packetId, released] of this.#services.rows.queue()) {
+    for (const [id, number, packetId, released, size] of this.#services.rows.queue()) {
       this.#lastMessage = id;
-      const queued = { id, counter: id, packetId: packetId ?? undefined, released: released === 1, device: undefined };
+      const of = { id, counter: id, size, device: undefined };
+      const queued = { ...of, packetId: packetId ?? undefined, released: released === 1 };
       sessions.get(number)?.queue.add(queued);
     }
     for (const session of sessions.values()) this.#shorten(session);
@@ -76,9 +92,11 @@ export class Queues {
     const id = kept ? this.#placed(kept, sessions) : this.#written(sessions, packet);
     if (id === undefined) return;
     const device = this.#services.deviceOf(packet.topic);
+    const size = Buffer.byteLength(packet.topic) + Buffer.byteLength(payload);
     for (const session of sessions) {
-      session.queue.add({ id, counter, packetId: undefined, released: false, device });
+      session.queue.add({ id, counter, packetId: undefined, released: false, size, device });
       this.#shorten(session);
+      this.#shrink(session);
     }
   }
 
@@ -125,6 +143,30 @@ export class Queues {
       this.#dequeue(session, oldest);
       counters.dropped += 1;
       counters.limitHits.max_queue += 1;
+    }
+  }
+
+  /** Takes the oldest messages of the longest queue while the account of a session has too many bytes in its queues. */
+  #shrink({ clientId }: Session): void {
+    const { maxQueueBytes, counters, sessions } = this.#services;
+    const accountId = accountIn(clientId);
+    if (maxQueueBytes === 0 || sessions.bytesOf(accountId) <= maxQueueBytes) return;
+    let dropped = 0;
+    while (sessions.bytesOf(accountId) > maxQueueBytes && dropped < dropsAtOnce) {
+      let shrinking = this.#shrinking.get(accountId);
+      if (!shrinking || shrinking.left === 0 || shrinking.session.queue.bytes === 0) {
+        const session = sessions.largestOf(accountId);
+        if (!session) return;
+        shrinking = { session, left: dropsBeforeLook };
+        this.#shrinking.set(accountId, shrinking);
+      }
+      const { oldest } = shrinking.session.queue;
+      if (!oldest) return;
+      this.#dequeue(shrinking.session, oldest);
+      shrinking.left -= 1;
+      dropped += 1;
+      counters.dropped += 1;
+      counters.limitHits.max_queue_bytes_per_account += 1;
     }
   }
 

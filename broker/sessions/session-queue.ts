@@ -7,6 +7,8 @@ export interface Queued {
   /** Set once it has been sent, or is about to be. */
   packetId: number | undefined;
   released: boolean;
+  /** Bytes of its topic and payload. */
+  readonly size: number;
   /** Whose message it is; undefined until it has been looked at, when it comes from the disk. */
   device: string | undefined;
 }
@@ -18,7 +20,19 @@ const lastPacketId = 65_535;
 export class SessionQueue {
   readonly #byCounter = new Map<number, Queued>();
   readonly #sent = new Map<number, Queued>();
+  #onBytes: ((change: number) => void) | undefined;
   #newest = 0;
+  #bytes = 0;
+
+  /** `onBytes` hears of every change of `bytes`. */
+  constructor(onBytes: (change: number) => void = () => {}) {
+    this.#onBytes = onBytes;
+  }
+
+  /** Bytes of topics and payloads. */
+  get bytes(): number {
+    return this.#bytes;
+  }
 
   get size(): number {
     return this.#byCounter.size;
@@ -50,14 +64,27 @@ export class SessionQueue {
   /** Counters only grow. */
   add(queued: Queued): void {
     this.#byCounter.set(queued.counter, queued);
+    this.#count(queued.size);
     this.#newest = queued.counter;
     if (queued.packetId !== undefined) this.#sent.set(queued.packetId, queued);
   }
 
   delete(queued: Queued): void {
-    this.#byCounter.delete(queued.counter);
+    if (this.#byCounter.delete(queued.counter)) this.#count(-queued.size);
     const { packetId } = queued;
     if (packetId !== undefined && this.#sent.get(packetId) === queued) this.#sent.delete(packetId);
+  }
+
+  /** Its session has ended: it counts no more. */
+  end(): void {
+    this.#count(-this.#bytes);
+    this.#onBytes = undefined;
+  }
+
+  #count(change: number): void {
+    if (!this.#onBytes) return;
+    this.#bytes += change;
+    this.#onBytes(change);
   }
 
   /** Gives a message its packet id: the wanted one, or the next that no other message in flight has. */

@@ -55,6 +55,8 @@ export class StoredSessions {
   /** The filters that queue messages. */
   readonly #filters = new FilterTree();
   readonly #perAccount = new Map<string, number>();
+  /** Bytes in queues, by account. */
+  readonly #bytes = new Map<string, number>();
   /** Client ids of CONNECTs that may begin a session, by account. */
   readonly #expected = new Map<string, Set<string>>();
   readonly #unreleased: Unreleased;
@@ -108,6 +110,20 @@ export class StoredSessions {
   /** Stored sessions of an account. */
   sizeOf(accountId: string): number {
     return this.#perAccount.get(accountId) ?? 0;
+  }
+
+  /** Bytes in the queues of an account, those of a message for each of its places. */
+  bytesOf(accountId: string): number {
+    return this.#bytes.get(accountId) ?? 0;
+  }
+
+  /** The session of an account whose queue has most bytes. It looks at all sessions. */
+  largestOf(accountId: string): Session | undefined {
+    let largest: Session | undefined;
+    for (const session of this.#byClientId.values())
+      if (session.queue.bytes > (largest?.queue.bytes ?? 0) && accountIn(session.clientId) === accountId)
+        largest = session;
+    return largest;
   }
 
   /** Whether a CONNECT may take up a stored session or begin one; its place is kept until `begin` or `giveUp`. */
@@ -165,6 +181,7 @@ export class StoredSessions {
     if (!this.#byClientId.delete(clientId)) return;
     this.#countSession(clientId, -1);
     this.#unreleased.clear(received, clientId);
+    queue.end();
     const siblings = this.#siblingsOf(session);
     siblings.delete(session);
     if (siblings.size === 0) this.#byOwner.delete(ownerIn(clientId));
@@ -236,7 +253,7 @@ export class StoredSessions {
       left: 0,
       filters: new Map(),
       isDevice: undefined,
-      queue: new SessionQueue(),
+      queue: new SessionQueue((change) => this.#countBytes(clientId, change)),
       received: new Set(),
       caughtUp: undefined,
       catchingUp: undefined,
@@ -247,6 +264,13 @@ export class StoredSessions {
     this.#countSession(clientId, 1);
     this.#siblingsOf(session).add(session);
     return session;
+  }
+
+  #countBytes(clientId: string, change: number): void {
+    const accountId = accountIn(clientId);
+    const bytes = this.bytesOf(accountId) + change;
+    if (bytes > 0) this.#bytes.set(accountId, bytes);
+    else this.#bytes.delete(accountId);
   }
 
   #countSession(clientId: string, change: number): void {

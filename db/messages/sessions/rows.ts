@@ -17,8 +17,8 @@ export interface RetainedUse {
 
 /** Session, filter, options. */
 export type SubscriptionRow = [number, string, number];
-/** Message, session, packet id, released. */
-export type QueueRow = [number, number, number | null, number];
+/** Message, session, packet id, released, bytes of topic and payload. */
+export type QueueRow = [number, number, number | null, number, number];
 /** Session, packet id. */
 export type IncomingRow = [number, number];
 
@@ -90,7 +90,12 @@ function prepare(reader: Sqlite.Database) {
       'SELECT "id", "clientId", "left" FROM "mqttSessions" ORDER BY "left" IS NULL, "left", "id"',
     ),
     subscriptions: reader.prepare<[], SubscriptionRow>('SELECT * FROM "mqttSubscriptions"').raw(),
-    queue: reader.prepare<[], QueueRow>('SELECT * FROM "mqttQueue" ORDER BY "message"').raw(),
+    queue: reader
+      .prepare<[], QueueRow>(
+        `SELECT q.*, coalesce(octet_length(m."topic") + octet_length(m."payload"), 0)
+         FROM "mqttQueue" q LEFT JOIN "mqttMessages" m ON m."id" = q."message" ORDER BY q."message"`,
+      )
+      .raw(),
     incoming: reader.prepare<[], IncomingRow>('SELECT * FROM "mqttIncoming"').raw(),
     wills: reader.prepare<[], StoredWill>('SELECT * FROM "mqttWills"'),
     message: reader.prepare<[number], StoredMessage>('SELECT * FROM "mqttMessages" WHERE "id" = ?'),
