@@ -30,6 +30,7 @@ const tests = [
   'test/bridges/kills/main.ts',
   'test/console/pictures.ts',
   'test/crash/main.ts',
+  'test/downlink/long/main.ts',
   'test/fuzz/main.ts',
   'test/nodes/main.ts',
   'test/soak/main.ts',

@@ -261,7 +261,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       sessions.endClosed((id) => services.isOpenSession(id));
       streams.endClosed((id) => services.isOpenSession(id));
     },
-    principalDeleted: (accountId, id) => {
+    principalDeleted: async (accountId, id) => {
       signs.endPrincipal(id);
       return revocation.principalDeleted(accountId, id);
     },

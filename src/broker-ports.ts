@@ -52,7 +52,7 @@ export interface Broker {
   /** As loginEnded, for every session that another process has ended. */
   loginsEnded(): void;
   /** An identity or an application is gone, with its connections and stored sessions. */
-  principalDeleted(accountId: string, id: string): Revoked;
+  principalDeleted(accountId: string, id: string): Promise<Revoked>;
   /** What an identity may act as may be less now; with nothing left in reach it is as good as gone. */
   identityChanged(accountId: string, userId: string): Promise<Revoked>;
   /** As identityChanged, for an end-user or account user that has a secret of its own. */

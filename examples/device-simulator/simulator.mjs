@@ -3,9 +3,10 @@
  *
  *   node simulator.mjs --url http://127.0.0.1:3000 --mqtt mqtt://127.0.0.1:1883 --account ID --devices FILE
  *
- * FILE has a JSON object in each line: {"id","secret","way":"http"|"json"|"cbor","fail"?,"slow"?,"losePowerAt"?}.
- * --fail, --slow and --lose-power-at 40% are for all devices: the hash is wrong; bytes are read slowly; the device forgets
- * everything when it has so much, once. It ends when every device has ended its update, and tells how, one line for each.
+ * FILE has a JSON object in each line: {"id","secret","way":"http"|"json"|"cbor","fail"?,"slow"?,"losePowerAt"?,"disconnectAt"?}.
+ * --fail, --slow, --lose-power-at 40% and --disconnect-at 40% are for all devices. With --fail the hash is wrong. With --slow
+ * bytes are read slowly. A device that loses power forgets everything, once; a device that disconnects goes on with what
+ * it has, once. The program prints one line for each device whose update has ended, and ends with the last one.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -25,38 +26,61 @@ const { values: given } = parseArgs({
     fail: { type: 'boolean', default: false },
     slow: { type: 'boolean', default: false },
     'lose-power-at': { type: 'string' },
+    'disconnect-at': { type: 'string' },
   },
 });
 const encoder = new Encoder({ useRecords: false, tagUint8Array: false });
 const decoder = new Decoder({ useRecords: false });
 const hash = (bytes) => createHash('sha256').update(bytes).digest('hex');
 
-class PowerLost extends Error {}
+/** The power or the connection is lost. */
+class Lost extends Error {}
 
-/** Bytes of a URL, with what the device suffers on the way. */
-async function download(url, device) {
-  const response = await fetch(url);
-  if (response.status === 429) {
-    await pause(200 + Math.random() * 300);
-    return download(url, device);
-  }
-  if (!response.ok) throw new Error(`a download answered ${response.status}`);
-  const total = Number(response.headers.get('content-length'));
-  const parts = [];
-  let bytes = 0;
-  for await (const part of response.body) {
-    parts.push(part);
-    bytes += part.length;
-    if (device.slow) await pause(20);
-    losePower(device, bytes / total);
-  }
-  return Buffer.concat(parts);
+/** What a device has of a file: it stays over disconnections, and goes with the power. */
+function keptOf(device, sha256) {
+  if (device.kept?.sha256 !== sha256) device.kept = { sha256, parts: [], bytes: 0 };
+  return device.kept;
 }
 
-function losePower(device, share) {
-  if (device.losePowerAt === undefined || share * 100 < device.losePowerAt) return;
-  device.losePowerAt = undefined;
-  throw new PowerLost();
+async function keep(device, kept, part, total) {
+  kept.parts.push(part);
+  kept.bytes += part.length;
+  const percent = (kept.bytes * 100) / total;
+  if (device.slow) await pause(20);
+  if (percent >= (device.losePowerAt ?? Number.POSITIVE_INFINITY)) {
+    device.losePowerAt = undefined;
+    device.kept = undefined;
+    throw new Lost();
+  }
+  if (percent >= (device.disconnectAt ?? Number.POSITIVE_INFINITY)) {
+    device.disconnectAt = undefined;
+    throw new Lost();
+  }
+}
+
+/** Bytes of an offered file, with what the device suffers on the way. */
+async function download({ url, sha256, size }, device) {
+  const kept = keptOf(device, sha256);
+  if (kept.bytes < size) {
+    const aborter = new AbortController();
+    const response = await fetch(url, {
+      signal: aborter.signal,
+      ...(kept.bytes > 0 && { headers: { range: `bytes=${kept.bytes}-` } }),
+    });
+    if (response.status === 429) {
+      await response.arrayBuffer();
+      await pause(200 + Math.random() * 300);
+      return download({ url, sha256, size }, device);
+    }
+    if (response.status !== (kept.bytes > 0 ? 206 : 200)) throw new Error(`a download answered ${response.status}`);
+    try {
+      for await (const part of response.body) await keep(device, kept, part, size);
+    } finally {
+      aborter.abort();
+    }
+  }
+  device.kept = undefined;
+  return Buffer.concat(kept.parts);
 }
 
 /** What the device says at last: the hash decides. */
@@ -75,53 +99,54 @@ async function overHttp(device) {
     if (!response.ok) throw new Error(`${path} answered ${response.status}`);
     return response.json();
   };
-  for (;;) {
+  for (let wait = 200; ; wait = Math.min(3000, wait * 1.5)) {
     const { files, firmwareVersion } = await call('offer');
     if (files.length > 0) {
       const [file] = files;
-      const said = outcome(device, await download(file.url, device), file.sha256, firmwareVersion);
+      const said = outcome(device, await download(file, device), file.sha256, firmwareVersion);
       device.said = said.state;
       const answer = await call('status', said);
       return answer.gone ? 'gone' : said.state;
     }
     // The answer to what it has said was lost.
     if (files.length === 0 && device.said) return device.said;
-    await pause(300);
+    await pause(wait * (0.5 + Math.random()));
   }
 }
 
 /** A connection of a device, that breaks with its power. */
 async function connected(device, topics, work) {
-  const client = await mqtt.connectAsync(given.mqtt, {
+  const client = mqtt.connect(given.mqtt, {
     ...{ username: device.id, password: device.secret, reconnectPeriod: 0, connectTimeout: 5000 },
   });
-  try {
-    const messages = [];
-    let wake = () => {};
-    client.on('message', (_, payload) => {
-      messages.push(payload);
-      wake();
-    });
-    client.on('close', () => wake());
-    client.on('error', () => {});
-    await client.subscribeAsync(topics, { qos: 1 });
-    const next = async (patience = 0) => {
-      const until = Date.now() + patience;
-      while (messages.length === 0) {
-        if (!client.connected) throw new Error('the connection has ended');
-        if (patience > 0 && Date.now() > until) return undefined;
-        await new Promise((resolve) => {
-          wake = resolve;
-          setTimeout(resolve, 1000);
-        });
-      }
-      return messages.shift();
-    };
-    const lost = new Promise((_, reject) => client.once('close', () => reject(new Error('the connection has ended'))));
-    return await Promise.race([work(client, next), lost]);
-  } finally {
-    client.end(true);
-  }
+  client.on('error', () => {});
+  const lost = new Promise((_, reject) => client.once('close', () => reject(new Error('the connection has ended'))));
+  // Every promise of a client that has lost its connection may wait for ever.
+  return Promise.race([talk(client, topics, work), lost]).finally(() => client.end(true));
+}
+
+async function talk(client, topics, work) {
+  await new Promise((resolve) => client.once('connect', resolve));
+  const messages = [];
+  let wake = () => {};
+  client.on('message', (_, payload) => {
+    messages.push(payload);
+    wake();
+  });
+  await client.subscribeAsync(topics, { qos: 1 });
+  const next = async (patience = 0) => {
+    const until = Date.now() + patience;
+    while (messages.length === 0) {
+      if (patience > 0 && Date.now() > until) return undefined;
+      await new Promise((resolve) => {
+        wake = resolve;
+        setTimeout(resolve, 1000);
+      });
+      if (!client.connected) throw new Error('the connection has ended');
+    }
+    return messages.shift();
+  };
+  return work(client, next);
 }
 
 function overJson(device) {
@@ -132,7 +157,7 @@ function overJson(device) {
       // The acknowledgement of what it has said was lost.
       if (files.length === 0 && device.said) return device.said;
       if (files.length === 0) continue;
-      const said = outcome(device, await download(files[0].url, device), files[0].sha256, firmwareVersion);
+      const said = outcome(device, await download(files[0], device), files[0].sha256, firmwareVersion);
       device.said = said.state;
       await client.publishAsync(`${root}/_firmware/status`, JSON.stringify(said), { qos: 1 });
       return said.state;
@@ -152,18 +177,18 @@ function overCbor(device) {
       const { msgtype, list } = decoder.decode(offer);
       if (msgtype !== 1) continue;
       const { N, R, S: size, F } = list[0];
-      const parts = [];
-      for (let O = 0; O < size; ) {
+      const kept = keptOf(device, Buffer.from(F).toString('hex'));
+      while (kept.bytes < size) {
+        const O = kept.bytes;
         await send({ msgtype: 2, N, R, O, L: 1024 });
         const payload = await next(2000);
         const chunk = payload && decoder.decode(payload);
         if (chunk?.msgtype !== 3 || chunk.O !== O) continue;
         if (chunk.S !== 0) return 'gone';
-        parts.push(chunk.C);
-        O += chunk.L;
-        losePower(device, O / size);
+        await keep(device, kept, chunk.C, size);
       }
-      const isRight = !device.fail && hash(Buffer.concat(parts)) === Buffer.from(F).toString('hex');
+      device.kept = undefined;
+      const isRight = !device.fail && hash(Buffer.concat(kept.parts)) === kept.sha256;
       device.said = isRight ? 'succeeded' : 'failed';
       await send({ msgtype: 4, N, R, P: isRight ? 5 : 3, S: isRight ? 0 : -1 });
       return isRight ? 'succeeded' : 'failed';
@@ -188,6 +213,7 @@ const forAll = {
   ...(given.fail && { fail: true }),
   ...(given.slow && { slow: true }),
   ...(given['lose-power-at'] && { losePowerAt: Number.parseInt(given['lose-power-at'], 10) }),
+  ...(given['disconnect-at'] && { disconnectAt: Number.parseInt(given['disconnect-at'], 10) }),
 };
 const devices = readFileSync(given.devices, 'utf8')
   .trim()

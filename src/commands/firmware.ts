@@ -8,7 +8,7 @@ import { type Flags, readFlags, sayOnError } from './line/options.js';
 import { withClient } from './line/work.js';
 import { Ending, exitCodes, UsageError } from './usage.js';
 
-/** Bytes of one request; a request lasts 30 seconds at most. */
+/** Bytes of one request: after a break only these are sent again. */
 const partBytes = 4 * 1024 * 1024;
 /** Milliseconds between two looks at a rollout. */
 const lookEvery = 1000;

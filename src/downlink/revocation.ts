@@ -53,6 +53,16 @@ export function endingDownlink<B extends Broker>(broker: B, parts: Parts): B {
       await lostByMakers(parts, { createdById: userId });
       return revoked;
     },
+    async entityChanged(accountId, entityId) {
+      const revoked = await broker.entityChanged(accountId, entityId);
+      await lostByMakers(parts, { createdById: entityId });
+      return revoked;
+    },
+    async principalDeleted(accountId, id) {
+      const revoked = await broker.principalDeleted(accountId, id);
+      await cancelCommands(parts, { createdById: id }, () => true);
+      return revoked;
+    },
   };
   return Object.assign(Object.create(broker) as B, also);
 }
@@ -116,7 +126,8 @@ type Which = { deviceId?: string; accountId?: string; createdById?: string };
 function lostByMakers(parts: Parts, which: Which): Promise<void> {
   const { access } = parts;
   return cancelCommands(parts, which, ({ createdById, deviceId }) => {
-    const maker = access.callerOf(createdById) ?? access.callerOfApplication(createdById);
+    const maker =
+      access.callerOf(createdById) ?? access.callerOfApplication(createdById) ?? access.callerOfEntity(createdById);
     return !maker || !access.may(maker, 'create', 'command') || !access.reachableDevice(maker, deviceId);
   });
 }

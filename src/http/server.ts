@@ -84,6 +84,7 @@ import { methodsByUrl } from './methods.js';
 import { documentation, isFlat } from './openapi.js';
 import { paceRequests } from './pacing.js';
 import { pageRoutes } from './pages.js';
+import { limitRequestTime } from './request-time.js';
 import { enforceRights } from './rights.js';
 import { securityHeaders } from './security-headers.js';
 import { hurryStrangers, limitConnections, strangerBodyBytes } from './strangers.js';
@@ -118,8 +119,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
     loggerInstance: ctx.log.child({}, { level: quieter(ctx.log.level) }) as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: Math.min(strangerBodyBytes, config.httpBodyBytes),
-    // A request that is not complete in this time is cut off, so that slow senders hold no sockets.
-    requestTimeout: 30_000,
+    // limitRequestTime cuts slow senders off.
+    requestTimeout: 0,
     connectionTimeout: 0,
     keepAliveTimeout: 65_000,
     forceCloseConnections: 'idle',
@@ -147,6 +148,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     },
   });
   limitConnections(app, config.limits.httpConnectionsPerAddress, trusts);
+  limitRequestTime(app.server);
   hurryStrangers(app, (request, reply) => {
     traffic.refusals.invalid += 1;
     answerTooSlow(request, reply);

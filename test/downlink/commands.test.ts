@@ -174,6 +174,19 @@ t.test('cancelled at once: by DELETE, with its device, and when its maker loses 
   t.equal((await rows.executeTakeFirst())?.state, 'cancelled');
 });
 
+t.test('a back-end that is deleted leaves no command behind', async (t) => {
+  const service = await startService(t);
+  const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
+  const application = await service.create('/applications', 'application', { name: 'Backend', kind: 'backEnd' });
+  const login = { accountId: service.accountId, appId: application.id, appToken: application.appToken };
+  const { jwt } = await service.ok('POST', '/api/v1/auth/login-application', { token: null, body: login });
+  const { id } = await send(service, device, { name: 'x' }, jwt);
+  const kept = await send(service, device, { name: 'y' });
+  await service.ok('DELETE', `/api/v1/applications/${application.id}`);
+  t.equal((await read(service, device, id)).state, 'cancelled');
+  t.equal((await read(service, device, kept.id)).state, 'queued');
+});
+
 t.test('a device has so many open commands and no more, and bad ones are refused', async (t) => {
   const service = await startService(t, { env: { SLIPWAY_COMMANDS_PER_DEVICE: '2' } });
   const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];

@@ -1,7 +1,7 @@
 /** Firmware packages and their files: uploads whole, in parts, broken, wrong and too large. */
 import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync, rmSync } from 'node:fs';
-import { request } from 'node:http';
+import { type ClientRequest, request } from 'node:http';
 import { join } from 'node:path';
 import t from 'tap';
 import { Collector } from '../../src/downlink/packages/contents.js';
@@ -208,4 +208,29 @@ t.test('two uploads of one file at once: the later one wins, whole', async (t) =
   const { firmwarePackage } = await service.ok('GET', `/api/v1/firmware/packages/${id}`);
   t.ok(files.some((bytes) => hash(bytes) === firmwarePackage.files[0].sha256));
   t.same(service.server.ctx.firmware.partials(), []);
+});
+
+t.test('an account uploads so many files at a time', async (t) => {
+  const service = await startService(t);
+  const [first, second] = [await draft(service), await draft(service)];
+  const begin = (path: string) =>
+    new Promise<ClientRequest>((resolve, reject) => {
+      const headers = { authorization: `Bearer ${service.admin}`, 'content-type': 'application/octet-stream' };
+      const sending = request(`${service.server.url}/api/v1/firmware/packages/${path}`, {
+        ...{ method: 'PUT', headers: { ...headers, 'content-length': 100, expect: '100-continue' } },
+      });
+      sending.on('error', () => {});
+      t.teardown(() => sending.destroy());
+      sending.once('continue', () => resolve(sending));
+      sending.once('response', ({ statusCode }) => reject(new Error(`it answered ${statusCode}`)));
+      sending.flushHeaders();
+    });
+  const held = await Promise.all(Array.from({ length: 16 }, (_, n) => begin(`${first.id}/files/${n}`)));
+  // Each is known to the service when it can be read.
+  for (const [n] of held.entries())
+    while ((await service.http('GET', `/api/v1/firmware/packages/${first.id}/files/${n}`)).status !== 200);
+  const refused = await put(service, `${second.id}/files/one`, randomBytes(10));
+  t.match(refused, { status: 429 });
+  held[0]?.end(randomBytes(100));
+  while ((await put(service, `${second.id}/files/one`, randomBytes(10))).status !== 200);
 });

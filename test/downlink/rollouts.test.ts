@@ -301,3 +301,46 @@ t.test('an end-user starts the update of its device where the rollout asks for c
     { status: 403 },
   );
 });
+
+t.test('a package of another account is out of reach: to read, to roll out, to be offered, to download', async (t) => {
+  const service = await startService(t);
+  const template = await service.template();
+  const [own] = (await devices(service, template.id, 1)) as [Device];
+  const firmware = await publish(service, template.id, '2');
+  const { id } = await rollOut(service, firmware, { target: { deviceIds: [own.id] } });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
+  const { accountId, admin: token } = await service.account();
+  const named = (path: string, wrapper: string, body: object) =>
+    service.create(path, wrapper, { accountId, ...body }, token);
+  const theirTemplate = await named('/devices/templates', 'deviceTemplate', { name: 'Theirs' });
+  const device = await named('/devices', 'device', { serialNumber: 'theirs', deviceTemplateId: theirTemplate.id });
+  const { secret } = await named('/access/mqtt-credentials', 'mqttCredential', {
+    ...{ entityId: device.id, entityType: 'device' },
+  });
+  const theirs = { id: device.id, secret };
+  const path = `/api/v1/firmware/packages/${firmware.id}`;
+  for (const [method, one] of [
+    ['GET', path],
+    ['GET', `${path}/files/app.bin`],
+    ['DELETE', `${path}/files/app.bin`],
+    ['POST', `/api/v1/firmware/rollouts/${id}/cancel`],
+    ['GET', `/api/v1/firmware/rollouts/${id}/devices`],
+    ['GET', `/api/v1/devices/${own.id}/firmware`],
+    ['POST', `/api/v1/devices/${own.id}/firmware/install`],
+  ] as const)
+    t.match(await service.http(method, one, { token }), { status: 404 }, `${method} ${one}`);
+  const refused = async (firmwarePackageId: string, target: object) => {
+    const body = { accountId, firmwarePackageId, target };
+    const answer = await service.http('POST', '/api/v1/firmware/rollouts', { token, body });
+    t.match(answer, { status: 400, body: { error: { code: 102 } } }, JSON.stringify(target));
+  };
+  await refused(firmware.id, { deviceIds: [device.id] });
+  const bytes = { 'app.bin': randomBytes(100) };
+  const their = await publish(service, theirTemplate.id, '1', bytes, token, accountId);
+  await refused(their.id, { deviceIds: [own.id] });
+  t.same(await offerTo(service, theirs), { files: [] });
+  const content = `/firmware/files/${firmware.files[0]?.sha256}`;
+  t.match(await asDevice(service, theirs, 'GET', content), { status: 404 });
+  t.match(await asDevice(service, own, 'GET', `/firmware/files/${their.files[0]?.sha256}`), { status: 404 });
+  t.match(await asDevice(service, theirs, 'POST', '/firmware/status', { state: 'downloading' }), { status: 404 });
+});
