@@ -7,8 +7,8 @@ import type { EntityTable, Row } from '../../db/registry/records.js';
 import type { Access, Caller } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import { PlatformError, unknownReference } from '../errors.js';
-import { noteMade } from '../http/idempotency.js';
 import { newId } from '../ids.js';
+import { noteMade } from './kept-answers.js';
 
 /** How long a deleted entity can be recovered, in milliseconds. */
 export const recoveryWindow = 30 * 24 * 60 * 60 * 1000;

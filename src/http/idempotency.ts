@@ -1,18 +1,14 @@
-/**
- * Idempotency-Key: the same key with the same request from the same caller gets the first answer again.
- * Answers may carry a secret, so each is sealed with a key made from the Idempotency-Key, which is stored only hashed, and
- * from a key of the service, because callers choose keys that can be guessed.
- */
+/** Idempotency-Key: the same key with the same request from the same caller gets the first answer again. */
 
-import { AsyncLocalStorage } from 'node:async_hooks';
-import { createCipheriv, createDecipheriv, createHash, createHmac, hkdfSync, randomBytes } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Registry, Tx } from '../../db/registry/index.js';
+import type { Registry } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import { boundedCache } from '../../db/sqlite/cache.js';
 import type { Access, Caller } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import type { Config } from '../config.js';
+import { answerLifetime, gone, type Keyed, running, sealAnswer, unsealAnswer } from '../entity/kept-answers.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
 import { keptOf } from '../kept.js';
@@ -67,69 +63,10 @@ const maxAnswerLength = 65_536;
 const callersKept = 10_000;
 const countedFor = 60_000;
 
-/** How long an answer is kept, in milliseconds. */
-export const answerLifetime = 72 * 60 * 60 * 1000;
-
 /** The first request with a key, while it runs. */
 interface Started {
   keyed: Keyed;
   done(): void;
-}
-
-/** One request with a key, while it runs. */
-interface Keyed {
-  key: string;
-  keyHash: string;
-  requestHash: string;
-  created: string;
-  callerId: string;
-  accountId: string;
-  /** What was made is noted in the same transaction, so that a crash before the answer does not make it twice. */
-  made: boolean;
-  /** The answer was kept in that transaction: it has a secret, or could not be read again. */
-  isSealed: boolean;
-}
-
-/** Headers that belong to the answer, and not to the request that gets it. */
-type KeptHeaders = Record<string, string>;
-
-/** Status of a kept row whose answer carried a secret that has been used since. */
-const gone = 410;
-
-const running = new AsyncLocalStorage<Keyed>();
-
-/** Notes inside the transaction which entity a request with a key has made; without a key it does nothing. */
-export async function noteMade(tx: Tx, entityId: string): Promise<void> {
-  await note(tx, { entityId });
-}
-
-/** As noteMade, for an answer with a device's secret, which could not be read again: it is kept until it is used. */
-export async function noteSecret(tx: Tx, deviceId: string, headers: KeptHeaders, answer: object): Promise<void> {
-  await noteSealed(tx, headers, answer, { secretOf: deviceId });
-}
-
-/** As noteMade, for an answer that the caller could not read again, such as one with a secret. */
-export async function noteAnswer(tx: Tx, answer: object): Promise<void> {
-  await noteSealed(tx, {}, answer, {});
-}
-
-async function noteSealed(tx: Tx, headers: KeptHeaders, answer: object, of: Partial<Row<'idempotentAnswers'>>) {
-  const keyed = running.getStore();
-  if (!keyed) return;
-  await note(tx, { status: 200, answer: sealAnswer(keyed.key, headers, JSON.stringify(answer)), ...of });
-}
-
-async function note(tx: Tx, what: Partial<Row<'idempotentAnswers'>>): Promise<void> {
-  const keyed = running.getStore();
-  if (!keyed || keyed.made) return;
-  keyed.made = true;
-  keyed.isSealed = typeof what.answer === 'string';
-  const { keyHash, requestHash, created, callerId, accountId } = keyed;
-  const nothing = { entityId: null, secretOf: null, status: null, answer: null };
-  await tx
-    .insertInto('idempotentAnswers')
-    .values({ ...nothing, keyHash, requestHash, created, callerId, accountId, ...what })
-    .execute();
 }
 
 type Needed = { registry: Registry; clock: Clock; config: Config; access: Access; sealing: Sealing };
@@ -320,42 +257,6 @@ export function idempotentPosts(app: App, ctx: Needed): void {
   }
 }
 
-/** Answers that carry a device's secret end when the device has used it. */
-export class SecretAnswers {
-  readonly #registry: Registry;
-  readonly #devices: Set<string>;
-
-  private constructor(registry: Registry, devices: Set<string>) {
-    this.#registry = registry;
-    this.#devices = devices;
-  }
-
-  static async open(registry: Registry): Promise<SecretAnswers> {
-    const rows = await registry.query
-      .selectFrom('idempotentAnswers')
-      .select('secretOf')
-      .where('secretOf', 'is not', null)
-      .where('answer', 'is not', null)
-      .execute();
-    return new SecretAnswers(registry, new Set(rows.flatMap(({ secretOf }) => secretOf ?? [])));
-  }
-
-  /** An answer with the secret of this device may have been kept. */
-  made(deviceId: string): void {
-    if (running.getStore()) this.#devices.add(deviceId);
-  }
-
-  /** The device has proven its secret: what is kept of it is destroyed. */
-  async used(deviceId: string): Promise<void> {
-    if (!this.#devices.delete(deviceId)) return;
-    await this.#registry.query
-      .updateTable('idempotentAnswers')
-      .set({ answer: null, status: gone })
-      .where('secretOf', '=', deviceId)
-      .execute();
-  }
-}
-
 /** How many keys are kept for a caller. */
 async function countKeys({ query }: Registry, callerId: string, now: number): Promise<number> {
   const { count } = await query
@@ -396,33 +297,4 @@ function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
 /** Characters of a sealed answer of so many characters, about: base64 takes four for three. */
 function sealedLength(length: number): number {
   return Math.ceil((length * 4) / 3) + 100;
-}
-
-function sealingKey(key: string, salt: Buffer): Buffer {
-  return Buffer.from(hkdfSync('sha256', key, salt, 'slipway idempotent answer', 32));
-}
-
-/** `body` is JSON. */
-function sealAnswer(key: string, headers: KeptHeaders, body: string): string {
-  return seal(key, `[${JSON.stringify(headers)},${body}]`);
-}
-
-/** Headers and body. */
-function unsealAnswer(key: string, sealed: string): [KeptHeaders, unknown] {
-  return JSON.parse(unseal(key, sealed)) as [KeptHeaders, unknown];
-}
-
-function seal(key: string, text: string): string {
-  const salt = randomBytes(16);
-  const iv = randomBytes(12);
-  const cipher = createCipheriv('aes-256-gcm', sealingKey(key, salt), iv);
-  const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
-  return Buffer.concat([salt, iv, cipher.getAuthTag(), sealed]).toString('base64');
-}
-
-function unseal(key: string, sealed: string): string {
-  const bytes = Buffer.from(sealed, 'base64');
-  const decipher = createDecipheriv('aes-256-gcm', sealingKey(key, bytes.subarray(0, 16)), bytes.subarray(16, 28));
-  decipher.setAuthTag(bytes.subarray(28, 44));
-  return Buffer.concat([decipher.update(bytes.subarray(44)), decipher.final()]).toString('utf8');
 }

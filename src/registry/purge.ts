@@ -11,8 +11,8 @@ import type { Bridges } from '../bridges/index.js';
 import { type Clock, timestamp } from '../clock.js';
 import type { Collector } from '../downlink/packages/contents.js';
 import type { Fields } from '../entity/fields.js';
+import { answerLifetime } from '../entity/kept-answers.js';
 import { find, recoveryWindow } from '../entity/verbs.js';
-import { answerLifetime } from '../http/idempotency.js';
 import type { Retention } from '../messages/retention.js';
 import { expireMessages } from '../messages/retention.js';
 

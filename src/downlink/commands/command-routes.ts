@@ -4,12 +4,12 @@ import type { Registry } from '../../../db/registry/index.js';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
 import { currentCaller, writeAs } from '../../entity/authorized-write.js';
+import { noteMade } from '../../entity/kept-answers.js';
 import { demandPage, oneOf } from '../../entity/listing.js';
 import { idParams, listResponse, nameIgnored } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
-import { noteMade } from '../../http/idempotency.js';
 import { type Command, commandBody, commandShape, commandStates, isOpen, showCommand } from './command.js';
 
 const tags = ['Commands'];

@@ -9,10 +9,10 @@ import type { Audit } from '../../audit/index.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
+import { noteAnswer } from '../../entity/kept-answers.js';
 import { nameIgnored } from '../../entity/routes.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
-import { noteAnswer } from '../../http/idempotency.js';
 import { factorTry } from '../sessions/login-limits.js';
 import {
   confirmedMethods,
