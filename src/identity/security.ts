@@ -64,6 +64,7 @@ export function securityRoutes(app: App, ctx: Context): void {
       schema: {
         tags,
         summary: 'End all sessions of a person but the one of this request',
+        description: 'Tokens of the ended sessions stop working at once. The session of this request goes on.',
         params,
         response: { 200: endedShape },
       },
