@@ -16,32 +16,41 @@ const restFigure = 500;
 export async function measureReconnect({ size, directory, serve, serveBareAedes }: Bench): Promise<Row[]> {
   const seeded = await directory(size.fleet);
   const devices = await equip(seeded, size.fleet);
-  const ours: number[] = [];
-  const theirs: number[] = [];
+  const ours: Storm[] = [];
+  const theirs: Storm[] = [];
   // In turns, so that a busy moment of the machine is nobody's alone; a process of its own each, so that nothing is known.
   for (let round = 0; round < size.rounds; round += 1) {
     ours.push(await storm('Slipway', await serve(seeded), devices));
     theirs.push(await storm('bare Aedes', await serveBareAedes(), devices));
   }
+  const middle = (all: Storm[], what: keyof Storm) => median(all.map((one) => one[what]));
+  const peer = (what: keyof Storm) => ({ name: 'bare Aedes', value: middle(theirs, what) });
   return [
     {
       what: 'CONNECTs, cold, authenticated',
-      ours: median(ours),
+      ours: middle(ours, 'perSecond'),
       unit: '/s',
-      peer: { name: 'bare Aedes', value: median(theirs) },
+      peer: peer('perSecond'),
       figure: { ofPeer: ratioFigure },
     },
+    { what: 'CPU time of the server for a CONNECT', ours: middle(ours, 'cpu'), unit: 'µs', peer: peer('cpu') },
     ...(await comeBack(seeded, devices, serve, size.rest)),
   ];
 }
 
-/** CONNECTs a second, with clean sessions. */
-async function storm(name: string, serving: Serving, devices: readonly Equipped[]): Promise<number> {
+interface Storm {
+  perSecond: number;
+  /** Microseconds of the server for each. */
+  cpu: number;
+}
+
+/** CONNECTs with clean sessions. */
+async function storm(name: string, serving: Serving, devices: readonly Equipped[]): Promise<Storm> {
   const stormed = await connectAll(serving, devices, { clean: true });
   console.log(`  ${name.padEnd(12)} ${said(stormed)}`);
   for (const { socket } of stormed.links.values()) socket.destroy();
   await serving.stop();
-  return devices.length / stormed.seconds;
+  return { perSecond: devices.length / stormed.seconds, cpu: (stormed.cpu / devices.length) * 1e6 };
 }
 
 /** With a stored session and a subscription each, after a restart. */
