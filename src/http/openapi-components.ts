@@ -312,5 +312,12 @@ export function resolveComponents(document: object): object {
     }
     return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, resolve(inner)]));
   };
-  return resolve(rest) as object;
+  const resolved = asTree(resolve(rest));
+  for (const path of Object.values(asTree(resolved.paths)).map(asTree)) {
+    const shared = asList(path.parameters);
+    delete path.parameters;
+    for (const operation of Object.values(path).map(asTree))
+      if (shared.length > 0) operation.parameters = [...asList(operation.parameters), ...shared];
+  }
+  return resolved;
 }

@@ -39,6 +39,7 @@ export async function startLoad(api: Api, mqttPort: number, isOver: () => boolea
   const user = (clientId: string): Login => ({ username: 'Auth:JWT', password: api.token, clientId });
   const load: Load = { done: new Map(), failures: [], ended: Promise.resolve() };
   const again = async (what: string, act: (time: number) => Promise<number>) => {
+    load.done.set(what, 0);
     for (let time = 1; time === 1 || !isOver(); time += 1)
       try {
         const count = await act(time);

@@ -32,11 +32,15 @@ export class Contract {
     );
     // What cannot be decoded reaches no operation.
     if (!route || !isDecodable(path)) return;
-    const { responses, 'x-codes': codes } = route.operations[method.toLowerCase()];
+    const { responses, 'x-codes': made } = route.operations[method.toLowerCase()];
     const name = `${method} ${route.path} ${status}`;
-    if (!responses[status]) throw new Error(`${name}: the status is not documented`);
+    const response = responses[status] ?? responses.default;
+    // As the routes make it, and as it is published: there, errors that any operation can answer are its default response.
+    const published = responses[status] ? response['x-codes'] : response?.['x-codes']?.[status];
+    const codes: unknown[] | undefined = made?.[status] ?? published;
+    if (!responses[status] && !codes) throw new Error(`${name}: the status is not documented`);
     if (body === undefined) return;
-    const content = responses[status].content?.['application/json'];
+    const content = response.content?.['application/json'];
     if (!content) throw new Error(`${name}: JSON is not documented`);
     const validate = this.#validators.get(name) ?? this.#compiled(content.schema);
     this.#validators.set(name, validate);
@@ -45,7 +49,7 @@ export class Contract {
     if (status < 400) return;
     const { error, attributes } = body as Json;
     const code = attributes?.errorCode ?? error.code;
-    if (!codes[status].includes(code)) throw new Error(`${name}: the code ${code} is not documented`);
+    if (!codes?.includes(code)) throw new Error(`${name}: the code ${code} is not documented`);
   }
 
   #compiled(schema: Json): ValidateFunction {
