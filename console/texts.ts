@@ -53,6 +53,7 @@ export const texts = {
   select: (name: string) => `Select ${name}`,
   pageOf: (page: number, last: number, count: number) =>
     `Page ${number(page)} of ${number(last)} · ${number(count)} in all`,
+  inAll: (count: number) => `${number(count)} in all`,
   typeToConfirm: (name: string) => `Type “${name}” to confirm`,
   typeExactly: (name: string) => `The text must be exactly “${name}”.`,
   places: {

@@ -13,6 +13,10 @@ import type { DeviceRow } from './row.js';
 const words = texts.device;
 const maxShown = 200;
 
+/** Stored channels of the product, then its other ones, then those that every device has. */
+const rank = ({ service, persistenceType }: { service: boolean; persistenceType: string }) =>
+  service ? 2 : persistenceType === 'timeSeries' ? 0 : 1;
+
 export function Live({ device }: { device: DeviceRow }) {
   const { id } = device;
   const [messages, setMessages] = useState<readonly (Message & { key: number })[]>([]);
@@ -22,10 +26,9 @@ export function Live({ device }: { device: DeviceRow }) {
     [id],
   );
   const topics = data?.connectivity.topics ?? [];
-  // Those of the product first: they are what somebody means.
   const publishable = topics
     .filter(({ service, channel }) => !service || channel === '_set/fields')
-    .sort((a, b) => Number(a.service) - Number(b.service));
+    .sort((a, b) => rank(a) - rank(b));
   const heard = topics.map(({ topic }) => topic).join(',');
   useEffect(() => {
     if (heard === '') return;

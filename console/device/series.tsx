@@ -60,7 +60,14 @@ export function Series({ device }: { device: DeviceRow }) {
       {stored?.length === 0 || lines.times.length === 0 ? (
         <p class="empty">{stored?.length === 0 ? words.noSeries : words.noPoints}</p>
       ) : (
-        <Chart label={words.chart(lines.lines.map(({ label }) => label).join(', '))} {...lines} />
+        <div class="charts">
+          {lines.lines.map((line) => (
+            <div key={line.label}>
+              <h3>{line.label}</h3>
+              <Chart label={words.chart(line.label)} times={lines.times} line={line} />
+            </div>
+          ))}
+        </div>
       )}
     </section>
   );

@@ -143,15 +143,17 @@ export function Pager({
   const last = Math.max(1, Math.ceil(count / pageSize));
   return (
     <nav class="pager" aria-label={texts.pages}>
-      <span>{texts.pageOf(page, last, count)}</span>
-      <span class="row">
-        <button type="button" disabled={page <= 1} onClick={() => onPage(page - 1)}>
-          {texts.previous}
-        </button>
-        <button type="button" disabled={page >= last} onClick={() => onPage(page + 1)}>
-          {texts.next}
-        </button>
-      </span>
+      <span>{last > 1 ? texts.pageOf(page, last, count) : texts.inAll(count)}</span>
+      {last > 1 && (
+        <span class="row">
+          <button type="button" disabled={page <= 1} onClick={() => onPage(page - 1)}>
+            {texts.previous}
+          </button>
+          <button type="button" disabled={page >= last} onClick={() => onPage(page + 1)}>
+            {texts.next}
+          </button>
+        </span>
+      )}
     </nav>
   );
 }

@@ -63,15 +63,15 @@ function picturesOf(ids: Record<string, string>): [string, string, ((page: Page)
 
 /** Ids of things to look at, read as the page does. */
 async function findIds(page: Page, accountId: string): Promise<Record<string, string>> {
-  const read = async (path: string) => {
+  const read = async (path: string, field = 'id') => {
     const answer = await page.request.get(`/api/v1/${path}${path.includes('?') ? '&' : '?'}accountId=${accountId}`);
-    const [list] = Object.values(await answer.json()) as { results: { id: string }[] }[];
-    return list?.results[0]?.id ?? '';
+    const [list] = Object.values(await answer.json()) as { results: Record<string, string>[] }[];
+    return list?.results[0]?.[field] ?? '';
   };
   return {
     device: await read('devices?serialNumber=RS-0001'),
-    organization: await read('organizations?name=Harbour'),
-    product: await read('devices/templates?name=Room'),
+    organization: await read('organizations?name=Harbour plant'),
+    product: await read('devices?serialNumber=RS-0001', 'deviceTemplateId'),
     job: await read('provisioning/jobs?action=provision'),
     rollout: await read('firmware/rollouts'),
   };
@@ -99,9 +99,13 @@ try {
         if (!name.includes(part)) continue;
         await page.goto(`/console/${place}`);
         await settled(page);
-        if (name === 'device') await fleet.publish();
+        if (name === 'device') {
+          await page.getByText('Listening').waitFor();
+          await fleet.publish();
+          await page.locator('.messages li').first().waitFor();
+        }
         await act?.(page);
-        await page.screenshot({ path: join(folder, `${name}.png`), fullPage: act === undefined });
+        await page.screenshot({ path: join(folder, `${name}.png`), fullPage: act === undefined && size === 'phone' });
       }
       await context.close();
     }
