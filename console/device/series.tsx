@@ -1,10 +1,10 @@
 /** Charts of what a device has stored, by range and roll-up. */
 import { useMemo, useState } from 'preact/hooks';
 import { api, done } from '../app/api.js';
-import { accountId } from '../app/session.js';
 import { Chart } from '../parts/chart.js';
 import { ErrorNote, Select } from '../parts/form.js';
 import { useLoad } from '../parts/load.js';
+import { Loading } from '../parts/page.js';
 import { texts } from '../texts.js';
 import type { DeviceRow } from './row.js';
 
@@ -57,8 +57,10 @@ export function Series({ device }: { device: DeviceRow }) {
         />
       </div>
       <ErrorNote error={error} />
-      {stored?.length === 0 || lines.times.length === 0 ? (
-        <p class="empty">{stored?.length === 0 ? words.noSeries : words.noPoints}</p>
+      {!stored || (!data && !error && stored.length > 0) ? (
+        <Loading />
+      ) : stored.length === 0 || lines.times.length === 0 ? (
+        <p class="empty">{stored.length === 0 ? words.noSeries : words.noPoints}</p>
       ) : (
         <div class="charts">
           {lines.lines.map((line) => (
@@ -77,8 +79,8 @@ async function readBuckets(
   topic: string | undefined,
   range: Range,
   aggregate: (typeof aggregates)[number],
-): Promise<Bucket[]> {
-  if (topic === undefined || accountId.value === '') return [];
+): Promise<Bucket[] | undefined> {
+  if (topic === undefined) return undefined;
   const [length, rollup] = ranges[range];
   const query = { startDateTime: new Date(Date.now() - length).toISOString(), rollup, aggregate };
   const answer = await done(api.GET('/api/v4/data/{topic}', { params: { path: { topic }, query } }));
