@@ -22,7 +22,7 @@ async function restart() {
   if (await build()) server = spawn(process.execPath, ['dist/src/main.js'], { stdio: 'inherit' });
 }
 
-for (const folder of ['src', 'broker', 'db'])
+for (const folder of ['src', 'broker', 'db', 'console'])
   watch(folder, { recursive: true }, () => {
     clearTimeout(timer);
     timer = setTimeout(restart, 200);

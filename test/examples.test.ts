@@ -83,14 +83,17 @@ async function start(t: Test, { command }: Program): Promise<string> {
   return device.id;
 }
 
-for (const program of programs)
-  t.test(`the example in ${program.name} publishes readings and answers commands`, async (t) => {
-    if (!program.isReady()) return t.skip(program.missing);
+for (const program of programs) {
+  const title = `the example in ${program.name} publishes readings and answers commands`;
+  t.test(title, { skip: !program.isReady() && program.missing }, async (t) => {
     const deviceId = await start(t, program);
     const send = (name: string) =>
-      service.ok('POST', `/api/v1/devices/${deviceId}/commands?wait=20`, { body: { name, payload: { level: 3 } } });
+      service.ok('POST', `/api/v1/devices/${deviceId}/commands?wait=1`, { body: { name, payload: { level: 3 } } });
     t.match((await send('echo')).command, { state: 'succeeded', result: { level: 3 } });
     t.match((await send('dance')).command, { state: 'failed', result: 'unknown command' });
-    const read = () => service.ok('GET', `/api/v4/data/${service.topic(deviceId, 'readings')}/latest`);
-    t.match((await read()).result, [{ category: 'temperature' }]);
+    const path = `/api/v4/data/${service.topic(deviceId, 'readings')}/latest`;
+    let { result } = await service.ok('GET', path);
+    while (result.length === 0) ({ result } = await service.ok('GET', path));
+    t.match(result, [{ category: 'temperature' }]);
   });
+}
