@@ -6,11 +6,17 @@ export interface Line {
   values: (number | null)[];
 }
 
+/** Pixels. */
+const height = 180;
+
 /** `times` are seconds since 1970. */
 export function Chart({ label, times, line }: { label: string; times: number[]; line: Line }) {
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    let chart: { destroy(): void } | undefined;
+    let chart: { destroy(): void; setSize(size: { width: number; height: number }): void } | undefined;
+    const resized = new ResizeObserver(([entry]) => {
+      if (entry) chart?.setSize({ width: entry.contentRect.width, height });
+    });
     let isGone = false;
     const style = getComputedStyle(document.documentElement);
     const [text, grid, stroke] = ['--soft', '--line', '--accent'].map((name) => style.getPropertyValue(name));
@@ -19,14 +25,16 @@ export function Chart({ label, times, line }: { label: string; times: number[]; 
       if (isGone || !place.current) return;
       const options = {
         width: place.current.clientWidth,
-        height: 180,
+        height,
         axes: [axis, axis],
         series: [{}, { label: line.label, stroke: stroke ?? '', width: 2, spanGaps: true }],
       };
       chart = new Plot(options, [times, line.values], place.current);
+      resized.observe(place.current);
     });
     return () => {
       isGone = true;
+      resized.disconnect();
       chart?.destroy();
     };
   }, [times, line]);
