@@ -30,5 +30,5 @@ STOPSIGNAL SIGTERM
 # Live, not ready: what is unhealthy gets restarted, and that frees no disk; it would only cut off every device.
 # Failures during the start period do not count: an upgrade of a large database takes a while.
 HEALTHCHECK --interval=15s --timeout=5s --retries=3 --start-period=5m CMD ["slipway", "health"]
-# No init beside it: Node handles SIGTERM and SIGINT itself, also as process 1, and starts no processes to be reaped.
+# No init next to it: Node handles SIGTERM and SIGINT itself, also as process 1, and starts no processes to be reaped.
 CMD ["node", "dist/src/main.js"]

@@ -41,7 +41,7 @@ const tests = [
   'bench/*.ts',
 ];
 
-/** Packages that stay in node_modules: they hold compiled code, read files beside themselves, or belong to tap. */
+/** Packages that stay in node_modules: they hold compiled code, read files next to themselves, or belong to tap. */
 const external = [
   '@fastify/swagger-ui',
   '@seriousme/openapi-schema-validator',
@@ -54,6 +54,9 @@ const external = [
   'playwright-core',
   'tap',
 ];
+
+/** Packages that read a file next to themselves, and have a form with that file inside. */
+const selfContained = { '@platformatic/wasm-utils': '@platformatic/wasm-utils/bundled' };
 
 /** Packages that are CommonJS ask for `require` and, two of them, for a place of their own, to look for what is optional. */
 const banner = `import { createRequire as bannerRequire } from 'node:module';
@@ -99,6 +102,7 @@ function bundle(entryPoints, { outdir = 'dist', chunks, sourcemap, isProduct = t
     splitting: true,
     sourcemap,
     external,
+    alias: selfContained,
     banner: { js: banner },
     plugins: [ownPlaces, commonPasswords],
     metafile: true,
@@ -142,9 +146,9 @@ async function bundleConsole(outdir) {
   return metafile;
 }
 
-/** The product without the demo, and of the packages beside it the files that run. What is missing shows in test/operations. */
+/** The product without the demo, and of the packages next to it the files that run. What is missing shows in test/operations. */
 async function makeImage(directory) {
-  // Never emptied: whoever mistypes it would lose what is there, this repository even.
+  // Never emptied: anyone who mistypes it would lose what is there, this repository even.
   if (directory === '' || (existsSync(directory) && readdirSync(directory).length > 0))
     throw new Error(`--image takes a directory that is empty or not there yet, not "${directory}".`);
   const ours = await bundle(

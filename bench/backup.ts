@@ -1,4 +1,4 @@
-/** What those who publish feel of a backup beside them, and what it takes. */
+/** What those who publish feel of a backup next to them, and what it takes. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -29,11 +29,11 @@ export async function measureBackup({ size, directory: seeded, serve }: Bench): 
     console.log(`  without a backup  ${described(quiet)}`);
     const file = join(directory, 'bench.zip');
     let taken: Awaited<ReturnType<typeof backUp>> | undefined;
-    const beside = backUp(directory, file).then((result) => {
+    const backup = backUp(directory, file).then((result) => {
       taken = result;
     });
-    const times = await paced(server.mqttPort, devices, beside);
-    console.log(`  beside a backup   ${described(times)}  longest ${Math.max(...times).toFixed(0)} ms`);
+    const times = await paced(server.mqttPort, devices, backup);
+    console.log(`  next to a backup   ${described(times)}  longest ${Math.max(...times).toFixed(0)} ms`);
     const mib = (path: string) => Math.round((existsSync(path) ? statSync(path).size : 0) / 1024 ** 2);
     const [registry, messages, log] = ['registry.db', 'messages.db', 'messages.db-wal'].map((name) =>
       mib(join(directory, name)),
@@ -47,7 +47,7 @@ export async function measureBackup({ size, directory: seeded, serve }: Bench): 
     rmSync(file);
     return [
       {
-        what: 'Publish to PUBACK beside a backup, p99',
+        what: 'Publish to PUBACK next to a backup, p99',
         ours: at(times, 0.99),
         unit: 'ms',
         peer: { name: 'without a backup', value: at(quiet, 0.99) },

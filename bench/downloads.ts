@@ -46,14 +46,14 @@ export async function measureDownloads({ size, directory, serve }: Bench): Promi
   const peer = { name: 'alone', value: at(alone.times, 0.99) };
   return [
     {
-      what: `GET a device beside ${readers} downloads, p99`,
+      what: `GET a device next to ${readers} downloads, p99`,
       ours: at(quick.times, 0.99),
       unit: 'ms',
       peer,
       figure: { below: figures.p99 },
     },
     {
-      what: `GET a device beside ${readers} readers of one byte a second, p99`,
+      what: `GET a device next to ${readers} readers of one byte a second, p99`,
       ours: at(slow.times, 0.99),
       unit: 'ms',
       peer,

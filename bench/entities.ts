@@ -1,4 +1,4 @@
-/** Single devices over HTTP: read by id beside a bare Fastify route with the same bytes, and made, on disk before the answer. */
+/** Single devices over HTTP: read by id next to a bare Fastify route with the same bytes, and made, on disk before the answer. */
 import { logIn } from './api.js';
 import { equip } from './equip.js';
 import { at, described, median, type Row } from './figures.js';

@@ -1,4 +1,4 @@
-/** Many publishers and one who hears them all, and one publisher whom many hear, beside bare Aedes. QoS 0, as fast as it arrives. */
+/** Many publishers and one who hears them all, and one publisher whom many hear, next to bare Aedes. QoS 0, as fast as it arrives. */
 import type { Packet } from 'mqtt-packet';
 import { logIn } from './api.js';
 import { equip } from './equip.js';

@@ -25,14 +25,14 @@ export function flood({ socket }: Link, topic: string, window: number, until = N
   });
   const count = () => Math.floor(bytes / pubackSize);
   const send = (more: number) => {
-    const some = Math.min(more, most - sent);
-    if (some <= 0) return;
-    const packets = Buffer.allocUnsafe(some * template.length);
-    for (let n = 0; n < some; n += 1) {
+    const batch = Math.min(more, most - sent);
+    if (batch <= 0) return;
+    const packets = Buffer.allocUnsafe(batch * template.length);
+    for (let n = 0; n < batch; n += 1) {
       template.copy(packets, n * template.length);
       packets.writeUInt16BE(((sent + n) % 65_535) + 1, n * template.length + idAt);
     }
-    sent += some;
+    sent += batch;
     socket.write(packets);
   };
   const hear = (chunk: Buffer) => {

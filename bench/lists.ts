@@ -15,9 +15,9 @@ export async function measureLists({ size, directory, serve }: Bench): Promise<R
   const large = await directory(size.large);
   const server = await serve(large);
   try {
-    const { accountId, count, some } = look(large);
+    const { accountId, count, sample } = look(large);
     const { token } = await logIn(server, accountId);
-    const serial = some.serialNumber ?? '';
+    const serial = sample.serialNumber ?? '';
     const queries = [
       '',
       ...[
@@ -31,16 +31,16 @@ export async function measureLists({ size, directory, serve }: Bench): Promise<R
         'serialNumber',
       ].flatMap((name) => [`sortBy=${name}`, `sortBy=${name}&sortOrder=desc`]),
       ...Object.entries({
-        deviceTemplateId: some.deviceTemplateId,
-        organizationId: some.organizationId,
+        deviceTemplateId: sample.deviceTemplateId,
+        organizationId: sample.organizationId,
         provisioningState: 'activated',
-        latitude: some.latitude,
-        longitude: some.longitude,
-        lastConnected: some.lastConnected,
-        externalIp: some.externalIp,
-        geoIpLatitude: some.geoIpLatitude,
-        geoIpLongitude: some.geoIpLongitude,
-        reverseDns: some.reverseDns,
+        latitude: sample.latitude,
+        longitude: sample.longitude,
+        lastConnected: sample.lastConnected,
+        externalIp: sample.externalIp,
+        geoIpLatitude: sample.geoIpLatitude,
+        geoIpLongitude: sample.geoIpLongitude,
+        reverseDns: sample.reverseDns,
       }).map(([name, value]) => `${name}=${encodeURIComponent(value ?? '')}`),
       'organizationId=null',
       'connected=true',
@@ -58,17 +58,17 @@ export async function measureLists({ size, directory, serve }: Bench): Promise<R
       'firmwareVersion=3.7&provisioningState=activated',
       'serialNumber=zz&connected=false',
       'serialNumber=sn&connected=true',
-      `serialNumber=sn&organizationId=${some.organizationId}`,
+      `serialNumber=sn&organizationId=${sample.organizationId}`,
       'serialNumber=sn&provisioningState=activated',
       'firmwareVersion=3.&provisioningState=activated',
       'provisioningState=activated&connected=false',
-      `deviceTemplateId=${some.deviceTemplateId}&provisioningState=defined`,
-      `deviceTemplateId=${some.deviceTemplateId}&connected=true`,
-      `deviceTemplateId=${some.deviceTemplateId}&connected=false&sortBy=created`,
+      `deviceTemplateId=${sample.deviceTemplateId}&provisioningState=defined`,
+      `deviceTemplateId=${sample.deviceTemplateId}&connected=true`,
+      `deviceTemplateId=${sample.deviceTemplateId}&connected=false&sortBy=created`,
       `organizationId=null&provisioningState=associated&connected=true`,
-      `organizationId=${some.organizationId}&deviceTemplateId=${some.deviceTemplateId}`,
-      `organizationId=${some.organizationId}&sortBy=created&sortOrder=desc`,
-      `deviceTemplateId=${some.deviceTemplateId}&connected=true&sortBy=lastModified&sortOrder=desc`,
+      `organizationId=${sample.organizationId}&deviceTemplateId=${sample.deviceTemplateId}`,
+      `organizationId=${sample.organizationId}&sortBy=created&sortOrder=desc`,
+      `deviceTemplateId=${sample.deviceTemplateId}&connected=true&sortBy=lastModified&sortOrder=desc`,
       'page=1000000000',
       'serialNumber=sn&page=1000000000',
     ];
@@ -102,14 +102,14 @@ export async function measureLists({ size, directory, serve }: Bench): Promise<R
 }
 
 /** What there is to ask for. The start has told everybody disconnected: some are made connected again. */
-function look(directory: string): { accountId: string; count: number; some: Record<string, string> } {
+function look(directory: string): { accountId: string; count: number; sample: Record<string, string> } {
   const file = openSqlite(join(directory, 'registry.db'));
   file.exec('UPDATE "devices" SET "connected" = 1 WHERE "row" % 100 = 7');
   const accountId = file.prepare('SELECT "id" FROM "accounts" LIMIT 1').pluck().get() as string;
   const count = file.prepare('SELECT count(*) FROM "devices"').pluck().get() as number;
   const filled = ['organizationId', 'lastConnected', 'geoIpLatitude', 'geoIpLongitude', 'reverseDns', 'latitude'];
   const where = [...filled, 'longitude', 'firmwareVersion'].map((name) => `"${name}" IS NOT NULL`).join(' AND ');
-  const some = file.prepare(`SELECT * FROM "devices" WHERE ${where} LIMIT 1`).get() as Record<string, string>;
+  const sample = file.prepare(`SELECT * FROM "devices" WHERE ${where} LIMIT 1`).get() as Record<string, string>;
   file.close();
-  return { accountId, count, some };
+  return { accountId, count, sample };
 }

@@ -79,9 +79,9 @@ async function measureOthers(login: (body: object) => Promise<unknown>, list: ()
   console.log(`\nGET /devices for somebody else\n`);
   console.log(`  alone                  ${described(alone)}`);
   const seconds = ((performance.now() - from) / 1000).toFixed(1);
-  console.log(`  beside ${atOnce} logins      ${described(meanwhile)}  (all logged in after ${seconds} s)`);
+  console.log(`  next to ${atOnce} logins      ${described(meanwhile)}  (all logged in after ${seconds} s)`);
   return {
-    what: `GET /devices beside ${atOnce} logins, p99`,
+    what: `GET /devices next to ${atOnce} logins, p99`,
     ours: at(meanwhile, 0.99),
     unit: 'ms',
     peer: { name: 'alone', value: at(alone, 0.99) },

@@ -35,13 +35,13 @@ interface Listed {
 
 /** Those with a figure of the design; without a name all of them run. */
 const figures: Record<string, Listed> = {
-  get: { shows: 'GET a device by id beside a bare Fastify route', run: measureReads },
+  get: { shows: 'GET a device by id next to a bare Fastify route', run: measureReads },
   create: { shows: 'POST /devices', run: measureCreates },
   reconnect: { shows: 'a fleet connects: cold, and with stored sessions after a restart', run: measureReconnect },
   stored: { shows: 'QoS 1 that is on disk before it is acknowledged', run: measureStored },
   latency: { shows: 'publish → receive on an idle broker', run: measureLatency },
   fan: { shows: 'many publishers and one subscriber, and the other way round', run: measureFan },
-  provision: { shows: 'one job of many units beside others, and single requests', run: measureProvisioning },
+  provision: { shows: 'one job of many units next to others, and single requests', run: measureProvisioning },
   lists: { shows: 'every filter and sort of GET /devices in a large registry', run: measureLists },
   series: { shows: 'pages, latest, rollups, a month as CSV while devices publish', run: measureSeries },
   memory: { shows: 'memory of an idle process, and with a fleet connected', run: measureMemory },
@@ -49,7 +49,7 @@ const figures: Record<string, Listed> = {
   growth: { shows: 'what the same costs from a thousand to a million devices', run: measureGrowth },
 };
 const others: Record<string, Listed> = {
-  backup: { shows: 'what publishers feel of a backup beside them', run: measureBackup },
+  backup: { shows: 'what publishers feel of a backup next to them', run: measureBackup },
   disturbance: { shows: 'what honest clients feel of those who do harm', run: measureDisturbance },
   downloads: { shows: 'what others feel of 200 firmware downloads at once', run: measureDownloads },
   bridges: { shows: 'what bridges cost publishers, at each level', run: measureBridges },
@@ -62,8 +62,8 @@ const others: Record<string, Listed> = {
 };
 const scenarios = { ...figures, ...others };
 
-const listed = (some: Record<string, Listed>) =>
-  Object.entries(some).map(([name, { shows }]) => `  ${name.padEnd(12)} ${shows}`);
+const listed = (scenarios: Record<string, Listed>) =>
+  Object.entries(scenarios).map(([name, { shows }]) => `  ${name.padEnd(12)} ${shows}`);
 const usage = `npm run bench -- [--quick] [--json FILE] [SCENARIO]...
 npm run bench -- seed --data-dir D [--devices N]   makes a large registry in D
 npm run bench -- report FILE...                    writes such results into docs/performance.md

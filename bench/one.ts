@@ -1,4 +1,4 @@
-/** `slipway provision one` as the line runs it: a whole process for each unit, beside an empty process and the requests alone. */
+/** `slipway provision one` as the line runs it: a whole process for each unit, next to an empty process and the requests alone. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** One job of many units beside others who ask and connect, and the same units by single requests. */
+/** One job of many units next to others who ask and connect, and the same units by single requests. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Api, logIn } from './api.js';
 import { startAsking } from './asker.js';
@@ -61,8 +61,8 @@ export async function measureProvisioning({ size, directory, serve }: Bench): Pr
         figure: { atLeast: rateFigure },
       },
       { what: 'CPU time of the server for it', ours: (cpu / count) * 1e6, unit: 'µs/device' },
-      { what: 'GET a page of devices beside the job, p99', ours: at(asked, 0.99), ...others },
-      { what: 'CONNECT beside the job, p99', ours: at(connected, 0.99), ...others },
+      { what: 'GET a page of devices next to the job, p99', ours: at(asked, 0.99), ...others },
+      { what: 'CONNECT next to the job, p99', ours: at(connected, 0.99), ...others },
       {
         what: 'One unit by single requests, p99',
         ours: at(ones, 0.99),

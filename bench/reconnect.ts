@@ -1,4 +1,4 @@
-/** A fleet connects: for the first time beside bare Aedes, and with stored sessions after a restart, beside others who ask. */
+/** A fleet connects: for the first time next to bare Aedes, and with stored sessions after a restart, next to others who ask. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { logIn } from './api.js';
 import { startAsking } from './asker.js';
@@ -60,7 +60,7 @@ async function comeBack(
   serve: Bench['serve'],
   rest: number,
 ): Promise<Row[]> {
-  const [some] = devices;
+  const [sample] = devices;
   const before = await serve(directory);
   const { links } = await connectAll(before, devices);
   await Promise.all([...links].map(([device, link]) => subscribe(link, device.topic('chat'))));
@@ -70,8 +70,8 @@ async function comeBack(
   const from = performance.now();
   const service = await serve(directory);
   console.log(`  restarted in ${Math.round(performance.now() - from)} ms; with its sessions ${service.rss()} MB`);
-  const { token } = await logIn(service, some?.accountId ?? '');
-  const asking = startAsking(`${service.url}/devices/${some?.id}`, token);
+  const { token } = await logIn(service, sample?.accountId ?? '');
+  const asking = startAsking(`${service.url}/devices/${sample?.id}`, token);
   const back = await connectAll(service, devices);
   const times = await asking.stop();
   const present = [...back.links.values()].filter(({ sessionPresent }) => sessionPresent).length;

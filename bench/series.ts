@@ -102,19 +102,19 @@ async function fill(
   const longCount = Math.min(longSeries, points);
   const perOther = Math.ceil((points - longCount) / (devices.length - 1));
   const start = end - longCount * 1000;
-  const write = (key: (typeof keys)[number], some: Point[]) =>
-    new Promise<void>((resolve, reject) => messages.append(key, some, (error) => (error ? reject(error) : resolve())));
+  const write = (key: (typeof keys)[number], batch: Point[]) =>
+    new Promise<void>((resolve, reject) => messages.append(key, batch, (error) => (error ? reject(error) : resolve())));
   const categoryAt = (n: number) => (n < 10 ? 'first' : n % 100_000 === 0 ? 'rare' : n % 10 === 0 ? 'u' : 't');
   const series = async (key: (typeof keys)[number] | undefined, length: number, pace: number) => {
     if (!key) return;
     for (let done = 0; done < length; done += atOnce) {
-      const some = Array.from({ length: Math.min(atOnce, length - done) }, (_, n) => ({
+      const batch = Array.from({ length: Math.min(atOnce, length - done) }, (_, n) => ({
         time: start + (done + n) * pace,
         category: categoryAt(done + n),
         numericValue: Math.round(2000 * Math.sin((done + n) / 5000) + Math.random() * 50) / 100,
         stringValue: null,
       }));
-      await write(key, some);
+      await write(key, batch);
     }
   };
   const [long, ...others] = keys;
@@ -156,16 +156,16 @@ async function measureExport(
   const looking = setInterval(() => {
     highest = Math.max(highest, service.rss());
   }, 100);
-  const beside = await during(read(url, token));
+  const meanwhile = await during(read(url, token));
   clearInterval(looking);
   for (const { link } of floods) link.socket.destroy();
   console.log(
-    `\n  a month as CSV: ${Math.round(beside.done / 2 ** 20)} MB in ${beside.seconds.toFixed(1)} s; memory ${memory} MB before, ${highest} MB at most`,
+    `\n  a month as CSV: ${Math.round(meanwhile.done / 2 ** 20)} MB in ${meanwhile.seconds.toFixed(1)} s; memory ${memory} MB before, ${highest} MB at most`,
   );
   return [
     {
       what: 'QoS 1 stored while a month is read as CSV',
-      ours: beside.perSecond,
+      ours: meanwhile.perSecond,
       unit: 'msg/s',
       peer: { name: 'alone', value: alone.perSecond },
       figure: { ofPeer: 0.8 },

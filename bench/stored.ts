@@ -1,4 +1,4 @@
-/** QoS 1 on a channel whose messages are on disk before they are acknowledged, beside peers that store nothing. */
+/** QoS 1 on a channel whose messages are on disk before they are acknowledged, next to peers that store nothing. */
 import { type Equipped, equip } from './equip.js';
 import { at, described, median, type Row } from './figures.js';
 import { flood } from './flood.js';

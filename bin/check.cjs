@@ -35,7 +35,7 @@ function problem(step) {
   if (step === 'build' && !has('node_modules/esbuild'))
     return (
       'Slipway cannot be built: its development dependencies are not installed.\n' +
-      'Run `npm ci` without --omit=dev. To run Slipway without them, install the package that `npm pack` makes.'
+      'Run `npm ci` without --omit=dev. To run Slipway without them, install the package that `npm pack` creates.'
     );
   if (step !== 'build' && !has('dist/src/main.js'))
     return 'Slipway is not built: dist/src/main.js does not exist.\nRun `npm ci` without --ignore-scripts, or `npm run build`.';

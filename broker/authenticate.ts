@@ -118,7 +118,7 @@ export class Authenticator {
       this.#limits.hit('max_keepalive_seconds', this.#limits.about(client.conn));
     }
     client.live = newLiveClient(client, clientId, this.#limits.about(client.conn));
-    // Until the principal is known no id of a session may stand here: Aedes cleans up by it when a connection closes.
+    // Until the principal is known no id of a session may be here: Aedes cleans up by it when a connection closes.
     this.#unproven += 1;
     packet.clientId = `${this.#nameless}/${this.#unproven}`;
     done(null, true);
@@ -175,7 +175,7 @@ export class Authenticator {
       throw new ConnectRefused(connack.notAuthorized, 'nothing in reach');
   }
 
-  /** With a password it is that which is proven: a whole fleet may stand behind one certificate. */
+  /** With a password it is that which is proven: a whole fleet may be behind one certificate. */
   #proveClient(
     client: BrokerClient,
     username: string | undefined,
@@ -206,7 +206,7 @@ export class Authenticator {
 
   /**
    * Past the limit nothing is hashed or verified any more; what has been proven before has passed already. A new secret
-   * begins anew.
+   * starts again.
    */
   async #tryLimited(
     entityId: string,

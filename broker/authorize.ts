@@ -64,7 +64,7 @@ export class Authority {
     return this.#refusal(caller, named);
   }
 
-  /** What would become of a PUBLISH, or of a SUBSCRIBE but for the limit on filters, of a caller that is not connected. */
+  /** What would become of a PUBLISH, or of a SUBSCRIBE except the limit on filters, of a caller that is not connected. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed' {
     if (action === 'subscribe') {
       if (!isWellFormed(topic)) return 'malformed';
@@ -94,7 +94,7 @@ export class Authority {
     return this.maySubscribe(live, filter) ? 'granted' : 'refused';
   }
 
-  /** Whether a well-formed filter may stand in the session of this connection. */
+  /** Whether a well-formed filter may be in the session of this connection. */
   maySubscribe({ identity, filters }: LiveClient, filter: string): boolean {
     if (!identity) return false;
     const { maxSubscriptions } = this.#services.config.mqtt;
@@ -144,13 +144,13 @@ export class Authority {
     return owner !== undefined && this.#mayHold(owner.caller, filter);
   }
 
-  /** Who stands behind a private client id, unless it is a device or is gone. */
+  /** Who is behind a private client id, unless it is a device or is gone. */
   personBehind(clientId: string): Caller | undefined {
     const owner = this.#ownerOf(clientId);
     return owner?.ownChannels === undefined ? owner?.caller : undefined;
   }
 
-  /** Whether a device stands behind a private client id, live or not. */
+  /** Whether a device is behind a private client id, live or not. */
   isDevice(clientId: string): boolean {
     return this.#access.placement(principalIn(clientId)) !== undefined;
   }

@@ -1,4 +1,4 @@
-/** The MQTT broker: Aedes with our hooks. README, "Three flows", follows a message through this folder. */
+/** The MQTT broker: Aedes with our hooks. docs/architecture.md follows a message through this folder. */
 import type { Server as HttpServer } from 'node:http';
 import { Aedes } from 'aedes';
 import type { Broker, BrokerServices } from '../src/broker-ports.js';

@@ -24,7 +24,7 @@ interface Change extends DeviceAddress {
   named?: { address: string; name: string | null };
 }
 
-/** The fields of a device that its connection tells of, as they are stored. */
+/** The fields of a device that its connection reports, as they are stored. */
 interface Seen {
   connected: number;
   externalIp: string | null;

@@ -17,7 +17,7 @@ const hostName = /^(?=.{1,253}$)[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_]
 
 type Answered = (name: string | null) => void;
 
-/** The names of addresses, asked for beside everything else: a few at a time, and kept. */
+/** The names of addresses, asked for next to everything else: a few at a time, and kept. */
 export class ReverseDns {
   readonly #clock: BrokerServices['clock'];
   readonly #resolver: Resolver;

@@ -81,7 +81,7 @@ export class Revocation {
     return sumOf(streamed, await this.#reviewed(filters));
   }
 
-  /** A device stands elsewhere than in the organization `before`: whoever reached it there and does not any more. */
+  /** A device has left the organization `before`: cuts off those who reached it there and no longer do. */
   async deviceMoved(device: DeviceAddress, before: string | null): Promise<Revoked> {
     const { accountId, deviceId } = device;
     const { access } = this.#parts.services;
@@ -98,7 +98,7 @@ export class Revocation {
     return sumOf(own, await this.deviceMoved(device, organizationId));
   }
 
-  /** An organization stood below `before` and does not any more: whoever has lost what is below it. */
+  /** An organization has left the tree below `before`: cuts off those who have lost what is below it. */
   async organizationMoved(accountId: string, id: string, before: string | null): Promise<Revoked> {
     const { access } = this.#parts.services;
     const isBelow = memoized((deviceId: string) => {
@@ -112,7 +112,7 @@ export class Revocation {
     });
   }
 
-  /** A channel is not there any more: whoever has asked for it by name, devices included. */
+  /** A channel has been deleted: ends the subscriptions that name it, those of devices too. */
   async channelDeleted({ accountId, entityId, name }: ChannelAddress): Promise<Revoked> {
     const { sessions, persistence, services } = this.#parts;
     const ofTemplate = memoized(

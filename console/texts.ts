@@ -263,7 +263,7 @@ export const texts = {
     newSecretOf: (serial: string) => `A new secret for ${serial}?`,
     newSecretSays: 'The present secret ends, and the device is disconnected.',
     association: 'Association code',
-    associationHint: 'Whoever holds the device claims it with this code. A new code ends the former one.',
+    associationHint: 'Anyone who holds the device claims it with this code. A new code ends the former one.',
     makeCode: 'Make a code',
     qr: 'QR code of the page where the device is claimed',
     verify: 'Verify',

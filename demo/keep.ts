@@ -14,7 +14,7 @@ export async function keep(): Promise<void> {
   const directory = process.cwd();
   const data = join(directory, 'demo-data');
   if (existsSync(data))
-    throw new Error(`${data} exists. Start it with SLIPWAY_DATA_DIR=demo-data npm start, or remove it to begin anew.`);
+    throw new Error(`${data} exists. Start it with SLIPWAY_DATA_DIR=demo-data npm start, or remove it to start again.`);
   const password = makePassword();
   const running = await startServer({ directory, password, env: { SLIPWAY_DATA_DIR: data } });
   const { server, url, port: mqttPort, accountId } = running;

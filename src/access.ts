@@ -158,7 +158,7 @@ export function isApplication({ kind }: Pick<Caller, 'kind'>): boolean {
   return applicationKinds.some((one) => one === kind);
 }
 
-/** What an application acts as; undefined for a row that is none. */
+/** The caller that an application acts as. Returns undefined if the row is not an application. */
 export function applicationCaller(application: ApplicationRow): Caller | undefined {
   const { id, accountId, deviceTemplateId, organizationId } = application;
   const kind = applicationKinds.find((one) => one === application.kind);
@@ -236,7 +236,7 @@ export class Access {
     if (caller.accountId !== accountId) throw unknownAccount();
   }
 
-  /** Whether something that stands in `organizationId` of `accountId` is in the caller's reach. */
+  /** Whether something that is in `organizationId` of `accountId` is in the caller's reach. */
   reaches(caller: Caller, accountId: string, organizationId: string | null): boolean {
     if (caller.accountId !== accountId) return false;
     if (isAccountWide(caller)) return true;
@@ -310,7 +310,7 @@ export class Access {
     const known = this.#placements.get(deviceId);
     if (known) return known;
     const placement = this.#registry.placement(deviceId);
-    // One in the trash is seldom asked for again, and would stay until a hundred thousand others have been.
+    // One in the trash is rarely asked for again, and would stay until a hundred thousand others have been.
     if (placement && placement.deleted === null) this.#placements.set(deviceId, placement);
     return placement;
   }

@@ -1,4 +1,4 @@
-/** Where a connection comes from when proxies stand between: whose word about it is taken, and what results. */
+/** Where a connection comes from when proxies are between: whose word about it is taken, and what results. */
 import { isIP, isIPv4, type Socket } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
@@ -20,7 +20,7 @@ export function trustOf(networks: readonly string[]): Trust {
 }
 
 /**
- * The one form of an address, by which limits count it; IPv4 over IPv6 as IPv4. Undefined for what is none: for zones,
+ * The one form of an address, by which limits count it; IPv4 over IPv6 as IPv4. Returns undefined if the text is not an IP address: for zones,
  * which are of one machine only, and for spellings such as `0x7f.1` that `ipaddr.js` would take.
  */
 export function plainAddress(text: string): string | undefined {

@@ -67,7 +67,7 @@ export class AskedThread<Q, A> {
       if (waiting.length > 0 || this.#closed) return;
       this.#rest = setTimeout(() => {
         this.#end();
-        // Whoever asks while it ends starts another.
+        // Anyone who asks while it ends starts another.
         if (this.#worker === worker) this.#worker = undefined;
       }, restsAfter);
       this.#rest.unref();

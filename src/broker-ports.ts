@@ -57,7 +57,7 @@ export interface Broker {
   identityChanged(accountId: string, userId: string): Promise<Revoked>;
   /** As identityChanged, for an end-user or account user that has a secret of its own. */
   entityChanged(accountId: string, entityId: string): Promise<Revoked>;
-  /** A device stands in another organization than `before`. */
+  /** A device is in another organization than `before`. */
   deviceMoved(device: Placement, before: string | null): Promise<Revoked>;
   /** A device is in the trash. */
   deviceDeleted(device: Placement): Promise<Revoked>;
@@ -181,7 +181,7 @@ export interface ProvenCaller {
 }
 
 /**
- * Why a username and password were not accepted: `wrong` (a token that is none, too), right for an entity that may not
+ * Why a username and password were not accepted: `wrong` (an invalid token, too), right for an entity that may not
  * speak now (in the trash, say), or not looked at, past the limit whose variable is `limit`.
  */
 export interface ProofRefusal {

@@ -1,5 +1,5 @@
 /**
- * Changes by the command line beside a running server: the command touches a file, and the server, which looks at it
+ * Changes by the command line while a server is running: the command touches a file, and the server, which looks at it
  * every half second, forgets what it had in memory and looks at its connections again.
  */
 import { mkdirSync, statSync, writeFileSync } from 'node:fs';

@@ -9,7 +9,7 @@ const usage = `slipway: device provisioning service
 
   slipway health [--ready]          ends 0 when the server of this configuration answers (--ready: and can do its work), else 1
 
-  These work on the data directory, also beside a running server, and print JSON; --data-dir D where the
+  These work on the data directory, also while a server is running, and print JSON; --data-dir D where the
   configuration does not name it, --account A where there are several accounts.
 
   slipway account create --name N --admin-email E [--admin-password P]
@@ -88,16 +88,16 @@ const commands: Record<string, () => Promise<Command>> = {
   verify: async () => forTheLine((await import('./commands/verify.js')).verify),
 };
 
-/** Scripts go by the exit code: what nobody has foreseen is not taken for rows that failed. */
+/** Scripts rely on the exit code: an unexpected error must not look like failed rows. */
 function forTheLine(command: Command): Command {
   return async (args) => {
-    // Whoever read the output has gone; the work goes on, and its exit code counts.
+    // Anyone who read the output has gone; the work goes on, and its exit code counts.
     for (const stream of [process.stdout, process.stderr])
       stream.on('error', (error: NodeJS.ErrnoException) => {
         if (error.code !== 'EPIPE') throw error;
       });
     process.once('SIGINT', () => {
-      process.stderr.write('\nStopped. Run it again: it goes on where it was.\n');
+      process.stderr.write('\nStopped. Run the command again to continue.\n');
       process.exit(130);
     });
     try {
@@ -117,7 +117,7 @@ function onTheDisk(command: Command): Command {
     } catch (error) {
       const code = error instanceof Error && 'code' in error ? String(error.code) : '';
       if (isKnown(error) || !/^(E[A-Z]+|SQLITE_[A-Z_]+)$/.test(code)) throw error;
-      throw new Ending(exitCodes.trouble, `It could not be done (${code}): ${(error as Error).message}.`);
+      throw new Ending(exitCodes.trouble, `The command failed (${code}): ${(error as Error).message}.`);
     }
   };
 }
@@ -134,7 +134,7 @@ async function main(args: string[]): Promise<void> {
     console.log((await import('../db/files/version.js')).version);
     return;
   }
-  // As the value of another flag it is none: a unit called so has not passed.
+  // As the value of another flag it is not a flag, so a unit with this name has not passed.
   if (command === undefined || command === 'help' || args.find((one) => one.startsWith('-')) === '--help') {
     console.log(usage);
     return;
@@ -147,7 +147,7 @@ async function main(args: string[]): Promise<void> {
   throw new UsageError(`There is no command ${args.slice(0, 2).join(' ')}.\n\n${usage}`);
 }
 
-/** Whether its message is a sentence for whoever has typed the command. */
+/** Whether its message is a sentence for the person who typed the command. */
 function isKnown(error: unknown): error is Error {
   if (!(error instanceof Error)) return false;
   const isParsing = error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS');

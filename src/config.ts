@@ -39,7 +39,7 @@ export interface Config {
   loginFailures: { perIdentity: number; perAddress: number };
   /** What units are told to connect to, as mqtt://host:port; undefined is the host of publicUrl and the broker's port. */
   mqttPublicUrl: string | undefined;
-  /** Where whoever holds a unit claims it; undefined is /claim of publicUrl. */
+  /** Where anyone who holds a unit claims it; undefined is /claim of publicUrl. */
   claimUrl: string | undefined;
   smtpUrl: string | undefined;
   mailFrom: string;
@@ -104,7 +104,7 @@ export interface Config {
   };
   /** Files of the configuration that nobody else may read: the key of the certificate, `.env`; they need not be there. */
   secretFiles: string[];
-  /** Variables that look like settings and are none of this version. */
+  /** Variables that look like settings and that this version does not know. */
   unknown: string[];
 }
 
@@ -229,9 +229,9 @@ function readTls({ tlsCert, tlsKey, tlsCa }: Settings, fail: Fail): Config['tls'
     }
     return { cert, ca, chain, key };
   }
-  if (cert) return fail('SLIPWAY_TLS_KEY', 'is needed beside SLIPWAY_TLS_CERT.');
-  if (key) return fail('SLIPWAY_TLS_CERT', 'is needed beside SLIPWAY_TLS_KEY.');
-  return ca ? fail('SLIPWAY_TLS_CERT', 'is needed beside SLIPWAY_TLS_CA.') : undefined;
+  if (cert) return fail('SLIPWAY_TLS_KEY', 'is needed next to SLIPWAY_TLS_CERT.');
+  if (key) return fail('SLIPWAY_TLS_CERT', 'is needed next to SLIPWAY_TLS_KEY.');
+  return ca ? fail('SLIPWAY_TLS_CERT', 'is needed next to SLIPWAY_TLS_CA.') : undefined;
 }
 
 function demandDifferentPorts({ httpPort, mqttPort, mqttsPort }: Settings, hasTls: boolean, fail: Fail): void {

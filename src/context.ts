@@ -98,7 +98,7 @@ export interface Context {
   health: Health;
 }
 
-/** What tests put in the place of the real thing. */
+/** What tests put instead of the real thing. */
 export interface Overrides {
   clock?: Clock;
   log?: Logger;
@@ -227,7 +227,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
   }
 }
 
-/** What the command line can change beside a running server: signing keys, admins, applications, sessions. */
+/** What the command line can change while a server is running: signing keys, admins, applications, sessions. */
 async function takeChanges({ tokens, access, broker }: Context): Promise<void> {
   await tokens.reload();
   access.identitiesChanged();
@@ -271,7 +271,7 @@ function brokerServices(
   };
 }
 
-/** @throws ConfigError when the configured file is none. */
+/** @throws ConfigError if the configured file is invalid. */
 async function openPositions({ geoipDatabase }: Config, log: Logger): Promise<Positions> {
   try {
     return await Positions.open(geoipDatabase, log);

@@ -32,15 +32,15 @@ const failures = {
   resultsGone: {
     code: 106,
     status: 410,
-    message: 'The results have been destroyed: they were confirmed, or their time is over.',
+    message: 'The results have been destroyed: they were confirmed, or they have expired.',
   },
   offerGone: { code: 106, status: 410, message: 'The offer was cancelled, replaced or revoked.' },
   rangeOutside: { code: 109, status: 416, message: 'The range is outside the file.' },
   cannotUndo: { code: 104, status: 400, message: 'The job cannot be undone.' },
   association: { code: 106, status: 422, message: 'The device cannot be associated.' },
   tooMany: { code: -199, status: 429, message: 'Too many requests.' },
-  providerFailed: { code: -199, status: 502, message: 'The identity provider does not answer as it should.' },
-  stopping: { code: -199, status: 503, message: 'The service is stopping: ask again.' },
+  providerFailed: { code: -199, status: 502, message: 'The identity provider does not answer correctly.' },
+  stopping: { code: -199, status: 503, message: 'The service is stopping. Try again.' },
   storeFull: { code: -199, status: 507, message: 'The store is full.' },
   server: { code: -199, status: 500, message: 'An unexpected error occurred.' },
 } as const;
@@ -77,7 +77,7 @@ export function errorBody({ kind, message, details }: Failure) {
   return { code: failures[kind].code, message, details };
 }
 
-/** What is left of a limit: tries, and seconds until it begins anew. A limit of 0 is none. */
+/** What is left of a limit: tries, and seconds until it starts again. 0 means no limit. */
 export interface Allowance {
   limit: number;
   remaining: number;
@@ -123,7 +123,9 @@ export function unknownAccount(): PlatformError {
 
 /** 400 with 102: `path` names a live entity that the caller cannot see or that does not exist. */
 export function unknownReference(path: string): PlatformError {
-  return new PlatformError('unknownReference', { details: [{ path, message: `No such entity: ${path}.` }] });
+  return new PlatformError('unknownReference', {
+    details: [{ path, message: `${path} does not refer to an existing entity.` }],
+  });
 }
 
 /**

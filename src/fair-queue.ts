@@ -60,7 +60,7 @@ export class FairLanes<T> {
     if (this.#root.size === 0) return undefined;
     if (mayHave && !hasAny(this.#root, mayHave)) return undefined;
     const { item } = this.#take(this.#root, mayHave);
-    // What is left are debts of lanes in which nothing waits: they matter only beside others.
+    // What is left are debts of lanes in which nothing waits: they matter only next to others.
     if (this.#root.size === 0) this.#root = newNode(0);
     return item;
   }
@@ -237,7 +237,7 @@ export class FairQueue {
     this.#ofAccount.set(accountId, (this.#ofAccount.get(accountId) ?? 0) + 1);
   }
 
-  /** Hands the place that has become free to whoever is next. */
+  /** Hands the place that has become free to the next in the queue. */
   #ended(accountId: string): void {
     this.#running -= 1;
     const left = (this.#ofAccount.get(accountId) ?? 0) - 1;

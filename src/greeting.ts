@@ -99,7 +99,7 @@ const trusting = [
   '',
 ];
 
-/** A host that the certificate is for: this machine as it is asked for here, or the first name that stands in it. */
+/** A host that the certificate is for: this machine as it is asked for here, or the first name that is in it. */
 function nameIn(pem: string, host: string): string {
   const certificate = new X509Certificate(pem);
   if (isIP(host) ? certificate.checkIP(host) : certificate.checkHost(host)) return host;

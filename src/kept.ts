@@ -16,7 +16,7 @@ export type Kept =
 /** Rows that are removed beyond those just added: a limit that was lowered is reached in steps. */
 const catchUp = 20;
 
-/** Where the rows of a table stand by age within an account. */
+/** The order by age of the rows of a table, within an account. */
 const byAge = {
   auditRecords: { key: 'sequence', order: ['time', 'sequence'] },
   verifications: { key: 'id', order: ['time', 'id'] },
@@ -51,7 +51,7 @@ export async function keepNewest(
     );
 }
 
-/** Audit records cannot be removed, but for those beyond the limit that stands in the registry. */
+/** Only the audit records beyond the limit in the registry can be removed. */
 async function allowBeyond(db: Db, maximum: number): Promise<void> {
   await db
     .insertInto('kept')

@@ -83,7 +83,7 @@ export function limitUse({ registry, messages, broker }: Services): LimitUse {
   };
 }
 
-/** Bytes of the firmware of an account: each content once, and what its uploads will become but for the partial file `except`. */
+/** Bytes of the firmware of an account: each content once, and what its uploads will become except the partial file `except`. */
 export async function firmwareBytes(db: Db, accountId: string, except?: string): Promise<number> {
   const { rows } = await sql<{ bytes: number | null }>`
     select sum("size") as "bytes"

@@ -647,7 +647,7 @@ type AnyLimit = (typeof limits)[number];
 export type LimitName = AnyLimit['name'];
 /** The limits whose use by an account is counted. */
 export type CountedLimit = Extract<AnyLimit, { counted: true }>['name'];
-/** The limits as they are configured, by name; 0 is none. */
+/** The configured limits by name; 0 means no limit. */
 export type Limits = Readonly<Record<LimitName, number>>;
 
 /** The limits as `read` gives them. */

@@ -77,7 +77,7 @@ export const lookupPublic: LookupFunction = (hostname, options, done) => {
 
 /**
  * The options with which any socket (net, tls, http) may connect to `hostname`, a name or an address as in a URL. Every
- * connection needs them anew. @throws NotPublic for an address that is not permitted: sockets look up names only.
+ * connection needs them again. @throws NotPublic for an address that is not permitted: sockets look up names only.
  */
 export function connectOptions(hostname: string, { allowPrivate }: Targets): { lookup?: LookupFunction } {
   if (allowPrivate) return {};
@@ -109,6 +109,27 @@ export function openSocket(
   return tls.connect({ ...options, ...(isIP(host) === 0 && { servername: host }) });
 }
 
+/** Encrypts a connection that is open. The certificate must fit the host. */
+export function secureSocket(socket: net.Socket, hostname: string): tls.TLSSocket {
+  const host = hostname.replace(/^\[(.*)\]$/, '$1');
+  return tls.connect({ socket, host, ...(isIP(host) === 0 && { servername: host }) });
+}
+
+/** Bytes that a target may send for each byte that it is sent, and bytes that it may send besides. */
+const answerRatio = 4;
+const answerAllowance = 1_048_576;
+
+/** Closes a connection whose other end sends much more than it is sent: clients of protocols keep parts of messages. */
+export function limitAnswers(socket: net.Socket): void {
+  let [left, sent] = [answerAllowance, 0];
+  socket.on('data', (chunk: Buffer) => {
+    const more = answerRatio * (socket.bytesWritten - sent);
+    sent = socket.bytesWritten;
+    left = Math.min(answerAllowance, left + more) - chunk.length;
+    if (left < 0) socket.destroy(Object.assign(new Error('the answer is too large'), { code: 'ANSWER_TOO_LARGE' }));
+  });
+}
+
 /** An agent for a client library that speaks HTTPS itself, such as that of a cloud service. */
 export function httpsAgent(targets: Targets, options: https.AgentOptions): https.Agent {
   return new https.Agent({ ...options, ...(targets.allowPrivate ? {} : { lookup: lookupPublic }) });
@@ -118,7 +139,7 @@ export function httpsAgent(targets: Targets, options: https.AgentOptions): https
 export interface HttpClient {
   /** A request to the URL, to be written and ended by the caller. @throws NotPublic. */
   request(options: Pick<RequestOptions, 'method' | 'headers'>): ClientRequest;
-  /** Closes the connections that are not in use; requests are destroyed by whoever has made them. */
+  /** Closes the connections that are not in use; requests are destroyed by the code that made them. */
   close(): void;
 }
 

@@ -83,7 +83,7 @@ async function stampOf(path: string): Promise<string> {
 }
 
 async function read(path: string): Promise<Reader<CityResponse>> {
-  // Whoever has no geo database does not pay for the module.
+  // Anyone who has no geo database does not pay for the module.
   const [content, { default: maxmind }] = await Promise.all([readFile(path), import('maxmind')]);
   const reader = new maxmind.Reader<CityResponse>(content);
   // A file can have good metadata and a broken tree.

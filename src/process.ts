@@ -70,6 +70,6 @@ export async function run(): Promise<void> {
   });
   // Tables, keys and an account have been made.
   if (server.firstAccount) giveBackMemory();
-  // Last: whoever reads that it listens may send a signal at once.
+  // Last: anyone who reads that it listens may send a signal at once.
   console.log(greeting(server));
 }

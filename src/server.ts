@@ -19,7 +19,7 @@ export interface Server extends Opened {
   mqttPort: number;
   /** When this start made it: its password is shown once. */
   firstAccount: CreatedAccount | undefined;
-  /** Says at /health/ready that the end is near; resolves when whoever asks there has had time to hear it, or must `hurry`. */
+  /** Says at /health/ready that the end is near; resolves when load balancers have had time to hear it, or must `hurry`. */
   announceEnd(hurry: AbortSignal): Promise<void>;
 }
 

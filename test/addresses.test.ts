@@ -17,7 +17,7 @@ t.test('an address has one form', async (t) => {
     t.equal(plainAddress(text), plain, text);
 });
 
-t.test('what is none ends the walk at the last good one', async (t) => {
+t.test('an invalid address ends the search at the last valid one', async (t) => {
   for (const text of [
     '0x7f.1',
     '1',

@@ -74,7 +74,7 @@ t.test('a key without a certificate is a contradiction', async (t) => {
   t.throws(() => readConfig({ SLIPWAY_TLS_KEY: 'key.pem' }, directory), /^SLIPWAY_TLS_CERT is needed/);
 });
 
-t.test('what looks like a setting and is none is noticed', async (t) => {
+t.test('an unknown variable that looks like a setting is reported', async (t) => {
   t.same(readConfig({ SLIPWAY_HTTPPORT: '4000', SLIPWAY_HTTP_PORT: '4000', HOME: '/' }).unknown, ['SLIPWAY_HTTPPORT']);
 });
 

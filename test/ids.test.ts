@@ -1,4 +1,4 @@
-/** Every id that is made carries the slot of its account, whoever makes it: API, jobs, CAs, emails, command line. */
+/** Every id that is made carries the slot of its account, no matter who makes it: API, jobs, CAs, emails, command line. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';

@@ -137,7 +137,7 @@ t.test('retained messages: one too many is delivered, explained and not retained
       headers: { 'content-type': 'text/plain' },
     });
   t.match(await post('c2'), { status: 200, body: { success: true, rejection: { code: 106 } } });
-  t.notOk((await post('c0')).body.rejection, 'another in the place of one that is retained');
+  t.notOk((await post('c0')).body.rejection, 'another that replaces a retained one');
   await published(client, own.topic('c1'), '', { retain: true });
   t.equal(await used(service, 'mqttRetained'), 1);
   t.notOk((await post('c2')).body.rejection, 'a cleared one makes room');
@@ -302,7 +302,7 @@ t.test(
 );
 
 t.test(
-  'answers kept for Idempotency-Keys: beyond the bytes of the account they are not kept, but for secrets',
+  'answers kept for Idempotency-Keys: beyond the bytes of the account they are not kept, except secrets',
   async (t) => {
     const service = await startService(t, { env: { SLIPWAY_IDEMPOTENT_BYTES_PER_ACCOUNT: '3000' } });
     const other = await service.account();

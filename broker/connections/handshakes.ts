@@ -6,7 +6,7 @@ import type { TLSSocket, Server as TlsServer } from 'node:tls';
  * the server, and gives nobody a way to end them.
  */
 export class Handshakes {
-  /** By the two ends: Node does not say which socket a TLS socket stands on. */
+  /** By the two ends: Node does not say which socket a TLS socket is on. */
   readonly #sockets = new Map<string, Socket>();
 
   /** `onFailed` hears of every socket that has closed before its handshake was finished. */

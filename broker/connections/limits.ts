@@ -30,7 +30,7 @@ export class OverLimit extends Error {
   }
 }
 
-/** An open socket, and whatever stands on it. */
+/** An open socket, and whatever is on it. */
 interface Place {
   /** Of the connection, in the log. */
   id: string;
@@ -155,7 +155,7 @@ export class Limits {
     return (this.#shunned.get(networkOf(address ?? '')) ?? 0) > performance.now();
   }
 
-  /** What stands on a socket (TLS, WebSocket) comes from where the socket comes from. */
+  /** What is on a socket (TLS, WebSocket) comes from where the socket comes from. */
   follow(above: Duplex, socket: Duplex): void {
     const place = this.#places.get(socket);
     if (place) this.#places.set(above, place);
@@ -220,7 +220,7 @@ export class Limits {
   }
 
   /**
-   * Resolves to whether a secret may be tried: false once too many were wrong. By address: whoever guesses elsewhere does
+   * Resolves to whether a secret may be tried: false once too many were wrong. By address: anyone who guesses elsewhere does
    * not lock the device out here. No more are tried at once than may be wrong; the others wait for the outcome.
    * Call `guessed` after each that was true.
    */
@@ -240,7 +240,7 @@ export class Limits {
     }
   }
 
-  /** How many guesses are left, and when they begin anew. */
+  /** How many guesses are left, and when they start again. */
   guessesLeft(principal: string, address: string | undefined): Allowance {
     return this.#guesses.left(guessKey(principal, address));
   }

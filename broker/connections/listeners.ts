@@ -23,13 +23,13 @@ const webSocketPaths: readonly string[] = ['/mqtt', '/'];
 const subprotocols = ['mqtt', 'mqttv3.1'];
 /** First byte of a CONNECT packet, which no HTTP request begins with. */
 const connectByte = 0x10;
-/** Bytes of topic and packet id that a PUBLISH may hold beside its payload. */
+/** Bytes of topic and packet id that a PUBLISH may hold next to its payload. */
 const publishOverhead = 4096;
 /** Bytes of any packet that is neither CONNECT nor PUBLISH; a SUBSCRIBE of many filters is the largest. */
 const otherPackets = 65_536;
 /** Bytes of one WebSocket message, which may hold several packets. */
 const webSocketMessage = 1_048_576;
-/** Bytes beside a CONNECT packet that its WebSocket frames, or packets sent along with it, may take. */
+/** Bytes next to a CONNECT packet that its WebSocket frames, or packets sent along with it, may take. */
 const webSocketOverhead = 65_536;
 /** Milliseconds. */
 const handshakeTimeout = 10_000;
@@ -62,7 +62,7 @@ interface Waiting {
 
 /**
  * Where MQTT comes in: TCP, WebSocket, and TLS with both on one port. Each socket has one deadline, from accept to
- * CONNACK, whatever stands between (a TLS handshake, an HTTP head), and each connection has size limits.
+ * CONNACK, whatever is between (a TLS handshake, an HTTP head), and each connection has size limits.
  */
 export class Listeners {
   readonly #services: BrokerServices;
@@ -78,7 +78,7 @@ export class Listeners {
   readonly #secureHttp: HttpServer | undefined;
   /** The TLS behind the port: one that asks for certificates, and one for as long as nobody has registered any. */
   readonly #tls: { asking: TlsServer; plain: TlsServer } | undefined;
-  /** Everything that has to be ended: accepted sockets, and the streams that stand on them. */
+  /** Everything that has to be ended: accepted sockets, and the streams that are on them. */
   readonly #connections = new Set<Duplex>();
   readonly #waiting = new WeakMap<Duplex, Waiting>();
   readonly #inbounds = new WeakMap<Duplex, Inbound>();
@@ -361,7 +361,7 @@ export class Listeners {
     });
   }
 
-  /** Ends a socket that has not got its CONNACK in time; the one it stands on has begun the time already. */
+  /** Ends a socket that has not got its CONNACK in time; the one it is on has begun the time already. */
   #deadline(socket: Duplex, base = socket): NodeJS.Timeout | undefined {
     const { connectTimeout } = this.#services.config.mqtt;
     const running = this.#deadlines.get(base);

@@ -18,7 +18,7 @@ export class PeerCertificates {
     const own = socket.destroyed ? undefined : socket.getPeerX509Certificate();
     if (!own) return true;
     const others: X509Certificate[] = [];
-    // As they were sent, one after the other, whoever has issued them.
+    // As they were sent, one after the other, no matter who has issued them.
     for (let next = own.issuerCertificate; next; next = next.issuerCertificate) {
       if (others.length === maxIntermediates) return false;
       others.push(next);

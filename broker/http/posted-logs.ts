@@ -8,7 +8,7 @@ import { afterBoth, inOrder } from '../ingest.js';
 import type { SessionStore } from '../sessions/persistence.js';
 import type { Marks } from './marks.js';
 
-/** Log entries that came over HTTP: whoever listens to a device's `_log` hears them like those of the device. */
+/** Log entries that came over HTTP: anyone who listens to a device's `_log` hears them like those of the device. */
 export class PostedLogs {
   readonly #services: BrokerServices;
   readonly #aedes: BrokerCore;

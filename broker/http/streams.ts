@@ -62,7 +62,7 @@ export class Streams {
   readonly #heartbeat: NodeJS.Timeout;
   #count = 0;
   #dirty = new Set<Stream>();
-  /** Reading what was missed is dear: one after the other. */
+  /** Reading what was missed is expensive: one after the other. */
   #reading: Promise<void> = Promise.resolve();
 
   constructor(parts: StreamParts) {

@@ -338,7 +338,7 @@ export class Inbound {
   }
 }
 
-/** The packet as it came, but for the shortest form of its length. */
+/** The packet as it came, except the shortest form of its length. */
 function connectBytes({ first, body }: Frame): Buffer {
   const head = [first];
   let left = body.length;

@@ -1,4 +1,4 @@
-/** The audit record, searched by event, outcome, who, what and when. The filters stand in the address. */
+/** The audit record, searched by event, outcome, who, what and when. The filters are in the address. */
 import { useSearchParams } from 'wouter-preact';
 import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';

@@ -11,7 +11,7 @@ export interface Call {
 }
 
 const maxCalls = 20;
-const longestText = 4000;
+const maxTextLength = 4000;
 const secretNames =
   /^(password|oldPassword|newPassword|idmUserPassword|secret|clientSecret|jwt|csrfToken|appToken|mfaToken|token|code|codes|recoveryCodes|associationCode|otpauthUrl|passwordResetToken|resetToken)$/;
 
@@ -28,9 +28,9 @@ export function blankSecrets(text: string): string {
     const blanked: unknown = JSON.parse(text, (name, value: unknown) =>
       secretNames.test(name) && typeof value === 'string' ? '•••' : value,
     );
-    return JSON.stringify(blanked, null, 2).slice(0, longestText);
+    return JSON.stringify(blanked, null, 2).slice(0, maxTextLength);
   } catch {
-    return text.slice(0, longestText);
+    return text.slice(0, maxTextLength);
   }
 }
 

@@ -23,7 +23,7 @@ const exported = [
   'lastConnected',
   'created',
 ] as const;
-const mostExported = 100_000;
+const maxExported = 100_000;
 
 /** A cell that no spreadsheet takes for a formula. */
 function cell(value: unknown): string {
@@ -34,7 +34,7 @@ function cell(value: unknown): string {
 
 export async function exportDevices(filter: DeviceFilter, sort: Sort): Promise<void> {
   const lines = [exported.join(',')];
-  for (let page = 1; lines.length <= mostExported; page += 1) {
+  for (let page = 1; lines.length <= maxExported; page += 1) {
     const { results = [], meta } = await readDevices(filter, sort, page, 1000);
     lines.push(...results.map((row) => exported.map((name) => cell(row[name])).join(',')));
     if (results.length === 0 || page * 1000 >= (meta?.count ?? 0)) break;

@@ -13,7 +13,7 @@ export interface DeviceFilter {
   connected?: boolean;
 }
 
-/** The filter that stands in the address. */
+/** The filter that is in the address. */
 export function filterOf(search: URLSearchParams): DeviceFilter {
   const [serialNumber, organizationId, deviceTemplateId, provisioningState, connected] = [
     'q',

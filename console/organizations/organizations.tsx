@@ -96,7 +96,7 @@ export function Organizations() {
   );
 }
 
-/** The organizations below one; those whose parent is out of reach stand at the top. */
+/** The organizations below one; those whose parent is out of reach are at the top. */
 function Branches({
   all,
   of,

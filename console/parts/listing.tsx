@@ -1,4 +1,4 @@
-/** A list of the API with its pages, whose number stands in the address. */
+/** A list of the API with its pages, whose number is in the address. */
 import type { ComponentChildren } from 'preact';
 import { useSearchParams } from 'wouter-preact';
 import { useLoad } from './load.js';
@@ -25,7 +25,7 @@ export function Listing<T extends { id: string }>({
   /** What besides the page makes it load again. */
   on?: readonly unknown[];
   every?: number;
-  /** Where the page does not stand in the address: in a dialog. */
+  /** Where the page does not be in the address: in a dialog. */
   page?: number;
   onPage?: (page: number) => void;
   columns: readonly Column<T>[];

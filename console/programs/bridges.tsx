@@ -108,7 +108,7 @@ export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge:
 
 /** A payload as a text where it is one. */
 function textOf(base64: string): string {
-  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const bytes = Uint8Array.from(atob(base64), (dead) => dead.charCodeAt(0));
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {

@@ -1,4 +1,4 @@
-/** Copies of both databases of one moment, also beside a running server. */
+/** Copies of both databases of one moment, also while a server is running. */
 import { closeSync, existsSync, fsyncSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
@@ -35,7 +35,7 @@ export async function copyDatabases(from: string, to: string): Promise<DatabaseN
   return names;
 }
 
-/** From its first read to its end a transaction sees one state; the copy is made inside it, and nothing makes it begin anew. */
+/** From its first read to its end a transaction sees one state; the copy is made inside it, and nothing makes it start again. */
 function holdSnapshot(file: Sqlite.Database): void {
   file.exec('BEGIN');
   file.prepare('SELECT count(*) FROM "sqlite_schema"').get();

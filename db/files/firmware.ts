@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { openSqlite } from '../sqlite/dialect.js';
 import { sync } from './copies.js';
 
-/** The directory of the contents, beside the databases. */
+/** The directory of the contents, next to the databases. */
 export const firmwareName = 'firmware';
 const partialName = 'partial';
 const contentName = /^[0-9a-f]{64}$/;

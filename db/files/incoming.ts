@@ -1,6 +1,6 @@
 /**
- * Puts other files in the place of those of a data directory, all of them or none, whatever ends the process: they are
- * gathered in a directory of their own, whose renaming decides, and whoever holds the lock next finishes what was decided.
+ * Replaces files of a data directory, all of them or none, whatever ends the process: they are
+ * gathered in a directory of their own, whose renaming decides, and the next holder of the lock finishes what was decided.
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -38,7 +38,7 @@ export function isUnfinished(directory: string): boolean {
 }
 
 /**
- * Puts what lies in `source`, on disk already, in the place of `going`, which is kept in a directory that is answered;
+ * Puts what lies in `source`, on disk already, instead of `going`, which is kept in a directory that is answered;
  * undefined when there was nothing. To be called by who holds the lock.
  */
 export function replaceBy(

@@ -16,7 +16,7 @@ export function openToOthers(directory: string): OpenToOthers[] {
   const folders = [directory, join(directory, 'keys')].filter((folder) => existsSync(folder));
   const paths = [directory, ...folders.flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)))];
   return paths.flatMap((path) => {
-    // SQLite removes its files beside the databases while others look.
+    // SQLite removes its files next to the databases while others look.
     const mode = (statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o777;
     return mode & 0o077 ? [{ path, mode: mode.toString(8) }] : [];
   });

@@ -315,7 +315,7 @@ export class MessageStore {
     while (await this.#ask({ deleteSome: { channelTemplateId } }));
   }
 
-  /** One step of removing what has had its time, a few milliseconds long; whether there is more. */
+  /** One step of removing what has expired, a few milliseconds long; whether there is more. */
   expireSome(expired: Expired): Promise<boolean> {
     return this.#ask({ expireSome: expired });
   }

@@ -20,7 +20,7 @@ export interface SeriesKey {
   channelTemplateId: string;
 }
 
-/** Levels of a log entry, most severe first; `lifecycle` stands beside them. */
+/** Levels of a log entry, most severe first; `lifecycle` is next to them. */
 export const severities = [
   'emergency',
   'alert',

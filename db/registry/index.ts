@@ -5,7 +5,7 @@ import { Kysely, type Transaction } from 'kysely';
 import { bringUpToDate } from '../files/schema.js';
 import { boundedCache } from '../sqlite/cache.js';
 import { openSqlite, openWriter, SqliteDialect, transact } from '../sqlite/dialect.js';
-import { FarWriter } from '../sqlite/writer-thread.js';
+import { WriterThread } from '../sqlite/writer-thread.js';
 import type { Row, Tables } from './records.js';
 
 export { isStoreBusy, isStoreFull, isUniqueViolation } from '../sqlite/dialect.js';
@@ -79,20 +79,20 @@ const credentialsKept = 10_000;
 export class Registry {
   readonly query: Db;
   /** What its writer does: how long commits take, the last one (milliseconds of `performance`), who waits for a turn. */
-  readonly writer: ReturnType<typeof SqliteDialect.withFar>['writer'];
-  readonly #far: Db;
-  readonly #farWriter: FarWriter;
+  readonly writer: ReturnType<typeof SqliteDialect.withThread>['writer'];
+  readonly #threaded: Db;
+  readonly #writerThread: WriterThread;
   readonly #writer: Sqlite.Database;
   readonly #reader: Sqlite.Database;
   readonly #lookups: ReturnType<typeof prepareLookups>;
   readonly #credentials = boundedCache<string, CredentialRow>(credentialsKept);
 
-  private constructor(writer: Sqlite.Database, reader: Sqlite.Database, farWriter: FarWriter) {
-    const { near, far, writer: turns } = SqliteDialect.withFar({ writer, reader }, farWriter);
+  private constructor(writer: Sqlite.Database, reader: Sqlite.Database, writerThread: WriterThread) {
+    const { local, threaded, writer: turns } = SqliteDialect.withThread({ writer, reader }, writerThread);
     this.writer = turns;
-    this.query = new Kysely<Tables>({ dialect: near });
-    this.#far = new Kysely<Tables>({ dialect: far });
-    this.#farWriter = farWriter;
+    this.query = new Kysely<Tables>({ dialect: local });
+    this.#threaded = new Kysely<Tables>({ dialect: threaded });
+    this.#writerThread = writerThread;
     this.#writer = writer;
     this.#reader = reader;
     this.#lookups = prepareLookups(reader);
@@ -103,7 +103,7 @@ export class Registry {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'registry.db');
     await bringUpToDate(directory, 'registry.db');
-    return new Registry(openWriter(path), openSqlite(path, { readonly: true }), new FarWriter(path));
+    return new Registry(openWriter(path), openSqlite(path, { readonly: true }), new WriterThread(path));
   }
 
   /** Runs `work` in one transaction, durable when the promise resolves. Using `query` inside it throws. */
@@ -116,7 +116,7 @@ export class Registry {
    * end as for any other; small ones are faster without.
    */
   longTransaction<R>(work: (tx: Tx) => Promise<R>): Promise<R> {
-    return transact(this.#far, work);
+    return transact(this.#threaded, work);
   }
 
   /** Commits something that changes nothing: rejects when nothing can be written, or another program holds the file. */
@@ -126,7 +126,7 @@ export class Registry {
 
   /** Ends the thread of long transactions; the next one starts it again. */
   async restLong(): Promise<void> {
-    await this.#farWriter.close();
+    await this.#writerThread.close();
   }
 
   // The look-ups below answer at once, because a broker decision cannot wait. They see what is committed.
@@ -234,7 +234,7 @@ export class Registry {
   }
 
   async close(): Promise<void> {
-    await this.#farWriter.close();
+    await this.#writerThread.close();
     await this.query.destroy();
   }
 }

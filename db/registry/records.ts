@@ -353,7 +353,7 @@ export const JobRecord = Type.Object({
   keptBytes: Type.Integer(),
 });
 
-/** One row of a job, from 1. `input` and `before` (what an undo brings back) are JSON, `errors` is a list of them. */
+/** One row of a job, from 1. `input` and `before` (what an undo restores) are JSON, `errors` is a list of them. */
 export const JobRowRecord = Type.Object({
   jobId: Id,
   row: Type.Integer(),

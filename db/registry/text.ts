@@ -9,19 +9,19 @@ import type { Tables } from './records.js';
 export type TextColumn = 'serialNumber' | 'firmwareVersion';
 
 /** As many matches may as well be looked at one by one. */
-const few = 5000;
+const maxMatchesReadOneByOne = 5000;
 /** As many places of a text are counted at each request. */
-const some = 50_000;
-/** In as many places the index is of use; what stands in more is sooner met by looking at the rows themselves. */
-const useful = 100_000;
-/** Texts of an account whose counts are kept; the next one begins anew. */
+const maxPlacesCountedPerRequest = 50_000;
+/** In as many places the index is of use; what is in more is sooner met by looking at the rows themselves. */
+const maxIndexPlaces = 100_000;
+/** Texts of an account whose counts are kept; the next one starts again. */
 const keptTexts = 64;
 
 /** What follows a text in the index, so that its last letters too begin a term of three. Nobody's text has it. */
 const padding = '\u0001';
-/** Letters that the index pads with, or that its tokenizer replaces. */
+/** Characters that the index pads with, or that its tokenizer replaces. */
 const unindexed = new RegExp(`[${padding}\uFFFD-\uFFFF]`);
-/** Follows every term that begins with what stands before it. */
+/** Follows every term that begins with what is before it. */
 const after = '\u{10FFFF}'.repeat(3);
 
 /** Whether a column contains a text, looked at row by row; null contains nothing. */
@@ -36,13 +36,13 @@ export function contains(column: string, text: string): Expression<SqlBool> {
  * The rows of devices, of all accounts, whose column contains a text; a row may come more than once. Undefined when there
  * are so many, or when the index cannot tell.
  */
-export async function seldomRows(
+export async function rowsInTextIndex(
   db: Kysely<Tables>,
   column: TextColumn,
   text: string,
 ): Promise<RawBuilder<{ row: number }> | undefined> {
   const places = placesOf(column, fold(text));
-  return places && (await countPlaces(db, places, useful)) <= useful ? places : undefined;
+  return places && (await countPlaces(db, places, maxIndexPlaces)) <= maxIndexPlaces ? places : undefined;
 }
 
 /** Where the index has a folded text, if it can tell. */
@@ -70,9 +70,10 @@ export async function countContaining(
   const kept = await keptCount(db, accountId, column, pattern);
   if (kept !== undefined) return kept;
   const places = placesOf(column, pattern);
-  const found = places ? await countPlaces(db, places, some) : Number.POSITIVE_INFINITY;
-  if (found <= few) return undefined;
-  if (places && found <= some && (await isOnlyAccount(db, accountId))) return countRows(db, places);
+  const found = places ? await countPlaces(db, places, maxPlacesCountedPerRequest) : Number.POSITIVE_INFINITY;
+  if (found <= maxMatchesReadOneByOne) return undefined;
+  if (places && found <= maxPlacesCountedPerRequest && (await isOnlyAccount(db, accountId)))
+    return countRows(db, places);
   try {
     return await transact(db, (tx) => keepCount(tx, accountId, column, pattern));
   } catch (error) {

@@ -17,7 +17,7 @@ import {
 import { fold } from './fold.js';
 import { Writer } from './group-commit.js';
 import { StatementCache } from './statements.js';
-import type { FarTransaction, FarWriter } from './writer-thread.js';
+import type { ThreadTransaction, WriterThread } from './writer-thread.js';
 
 /** Opens a file with the settings that make an acknowledged write durable. */
 export function openSqlite(path: string, options: { readonly?: boolean } = {}): Sqlite.Database {
@@ -112,8 +112,8 @@ class SqliteDriver implements Driver {
 }
 
 /** A connection whose transactions a thread executes; it does nothing outside of one. */
-class FarConnection implements DatabaseConnection {
-  transaction: FarTransaction | undefined;
+class ThreadConnection implements DatabaseConnection {
+  transaction: ThreadTransaction | undefined;
 
   async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
     if (!this.transaction) throw new Error('A thread executes transactions only.');
@@ -126,25 +126,25 @@ class FarConnection implements DatabaseConnection {
 }
 
 /** Transactions by way of a thread; each is a turn of the one writer, and has a commit of its own. */
-class FarDriver implements Driver {
-  readonly #turns = new WeakMap<FarConnection, () => void>();
+class ThreadDriver implements Driver {
+  readonly #turns = new WeakMap<ThreadConnection, () => void>();
 
   constructor(
     readonly writer: Writer,
-    readonly far: FarWriter,
+    readonly threaded: WriterThread,
   ) {}
 
   async init(): Promise<void> {}
 
-  async acquireConnection(): Promise<FarConnection> {
+  async acquireConnection(): Promise<ThreadConnection> {
     if (insideTransaction.getStore()) throw new Error('A long transaction was begun inside a transaction.');
-    return new FarConnection();
+    return new ThreadConnection();
   }
 
-  async beginTransaction(connection: FarConnection): Promise<void> {
+  async beginTransaction(connection: ThreadConnection): Promise<void> {
     this.#turns.set(connection, await this.writer.lend());
     try {
-      connection.transaction = this.far.transaction();
+      connection.transaction = this.threaded.transaction();
       await this.#run(connection, 'BEGIN IMMEDIATE');
     } catch (error) {
       this.#end(connection);
@@ -152,24 +152,24 @@ class FarDriver implements Driver {
     }
   }
 
-  async commitTransaction(connection: FarConnection): Promise<void> {
+  async commitTransaction(connection: ThreadConnection): Promise<void> {
     const from = performance.now();
     await this.#run(connection, 'COMMIT');
     this.writer.committed(from);
     this.#end(connection);
   }
 
-  async rollbackTransaction(connection: FarConnection): Promise<void> {
+  async rollbackTransaction(connection: ThreadConnection): Promise<void> {
     // It fails when SQLite has ended the transaction itself, or the thread has ended with it: that is as good.
     await this.#run(connection, 'ROLLBACK').catch(() => {});
     this.#end(connection);
   }
 
-  async #run(connection: FarConnection, sql: string): Promise<void> {
+  async #run(connection: ThreadConnection, sql: string): Promise<void> {
     await connection.transaction?.run({ sql, parameters: [] });
   }
 
-  #end(connection: FarConnection): void {
+  #end(connection: ThreadConnection): void {
     connection.transaction?.ended();
     connection.transaction = undefined;
     this.#turns.get(connection)?.();
@@ -178,7 +178,7 @@ class FarDriver implements Driver {
   async releaseConnection(): Promise<void> {}
 
   async destroy(): Promise<void> {
-    await this.far.close();
+    await this.threaded.close();
   }
 }
 
@@ -233,20 +233,20 @@ export class SqliteDialect implements Dialect {
   }
 
   /**
-   * As `of`, and a second dialect whose transactions `far` executes, in turn with those of the first; it owns `far`. The
+   * As `of`, and a second dialect whose transactions `threaded` executes, in turn with those of the first; it owns `threaded`. The
    * writer of both is there to be watched.
    */
-  static withFar(
+  static withThread(
     files: { writer: Sqlite.Database; reader: Sqlite.Database },
-    far: FarWriter,
+    threaded: WriterThread,
   ): {
-    near: SqliteDialect;
-    far: SqliteDialect;
+    local: SqliteDialect;
+    threaded: SqliteDialect;
     writer: Pick<Writer, 'commits' | 'committedAt' | 'waiting' | 'prove'>;
   } {
     const writer = new Writer(new StatementCache(files.writer));
-    const near = new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
-    return { near, far: new SqliteDialect(new FarDriver(writer, far)), writer };
+    const local = new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
+    return { local, threaded: new SqliteDialect(new ThreadDriver(writer, threaded)), writer };
   }
 
   /** For a migration, whose transaction is open around it; the file stays the caller's. */

@@ -3,7 +3,7 @@ const ascii = /^[\x00-\x7f]*$/;
 
 /**
  * A text without the difference of upper and lower case, for every letter: `Straße` and `STRASSE` become the
- * same, `É` and `é` too however they are composed, and no letter depends on its neighbours.
+ * same, `É` and `é` too however they are composed, and no character depends on its neighbours.
  */
 export function fold(text: string): string {
   if (ascii.test(text)) return text.toLowerCase();

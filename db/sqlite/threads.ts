@@ -6,7 +6,7 @@ export function startThread(file: URL, workerData: object): Worker {
   return new Worker(file, { workerData, execArgv: [] });
 }
 
-/** Resolves when a thread has ended, also by an error, of which whoever waits for its answers is told. */
+/** Resolves when a thread has ended, also by an error; callers that wait for its answers are told. */
 export function exitOf(thread: Worker): Promise<void> {
   return new Promise((resolve) => thread.once('exit', () => resolve()));
 }

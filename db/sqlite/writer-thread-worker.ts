@@ -6,7 +6,7 @@ import { StatementCache } from './statements.js';
 import type { Answered, Asked } from './writer-thread.js';
 
 const port = parentPort;
-if (!port) throw new Error('far-writer-worker runs as a worker thread only.');
+if (!port) throw new Error('writer-thread-worker runs as a worker thread only.');
 const file = openWriter((workerData as { path: string }).path);
 const statements = new StatementCache(file);
 

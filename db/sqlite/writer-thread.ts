@@ -16,13 +16,13 @@ interface Waiting {
 }
 
 /** One transaction. Its statements are executed in the order of the calls; they reject as SQLite does, and when the thread ends. */
-export interface FarTransaction {
+export interface ThreadTransaction {
   run<R>(statement: Statement): Promise<QueryResult<R>>;
   /** After its COMMIT or ROLLBACK, however that went. */
   ended(): void;
 }
 
-export class FarWriter {
+export class WriterThread {
   readonly #path: string;
   #worker: Worker | undefined;
   /** Who waits for an answer, by the thread that is asked, in the order of the statements; none when it has ended. */
@@ -35,7 +35,7 @@ export class FarWriter {
   }
 
   /** For one transaction at a time; its BEGIN is the first statement. */
-  transaction(): FarTransaction {
+  transaction(): ThreadTransaction {
     this.#worker ??= this.#start();
     const worker = this.#worker;
     let ended = () => {};
@@ -49,7 +49,7 @@ export class FarWriter {
   async close(): Promise<void> {
     const worker = this.#worker;
     if (!worker) return;
-    // From now on whoever begins has another one: after this word the thread executes nothing.
+    // A new transaction gets another thread: after this message the old one executes nothing.
     this.#worker = undefined;
     const exited = exitOf(worker);
     await this.#open;

@@ -1,4 +1,4 @@
-/** The audit record: who did what to whose security, when and from where. It is only added to, but for the oldest records beyond the limit of an account, and holds no secret. */
+/** The audit record: who did what to whose security, when and from where. Records are only added, and the oldest beyond an account's limit are removed. It holds no secret. */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Selectable } from 'kysely';
@@ -102,7 +102,7 @@ export class Audit {
     this.#ctx = ctx;
   }
 
-  /** Adds an entry; in the transaction of what it tells of, or with the outer handle where there is none. */
+  /** Adds an entry; in the transaction of what it reports, or with the outer handle where there is none. */
   async record(db: Db, entry: AuditEntry): Promise<void> {
     await db.insertInto('auditRecords').values(this.#rowOf(entry)).execute();
     await keepNewest(db, this.#ctx.config.limits, 'auditRecords', entry.accountId);
@@ -179,11 +179,11 @@ export class Audit {
 }
 
 const query = Type.Object({
-  accountId: Type.String({ description: 'The account; a foreign one answers 404.' }),
+  accountId: Type.String({ description: 'The account id. The id of another account answers 404.' }),
   event: Type.Optional(oneOf(auditEvents)),
   outcome: Type.Optional(oneOf(['success', 'failure'])),
   actorId: Type.Optional(Type.String({ description: 'Who did it.' })),
-  targetId: Type.Optional(Type.String({ description: 'To whom or what.' })),
+  targetId: Type.Optional(Type.String({ description: 'The entity that was changed.' })),
   address: Type.Optional(Type.String({ description: 'From where.' })),
   from: Type.Optional(Type.String({ description: 'ISO 8601, inclusive.' })),
   to: Type.Optional(Type.String({ description: 'ISO 8601, exclusive.' })),
@@ -207,7 +207,7 @@ const shape = Type.Object({
 });
 const answer = Type.Object(
   { auditRecords: Type.Object({ results: Type.Array(shape), meta: metaShape }) },
-  { description: 'One page of records, newest first unless asked otherwise.' },
+  { description: 'One page of records, by default newest first.' },
 );
 
 type AuditReads = { access: Access; registry: Registry; sessions: Sessions; reads: FairQueue };

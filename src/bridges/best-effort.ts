@@ -4,14 +4,14 @@ import { Alarm, pauseAfter } from './pace.js';
 import type { BridgedMessage, Outcome, Target } from './target.js';
 
 /** Messages and bytes of payload that wait; past either the oldest are dropped. */
-const mostWaiting = 10_000;
-const mostBytes = 16_777_216;
+const maxWaiting = 10_000;
+const maxBytes = 16_777_216;
 const batchSize = 500;
 const batchBytes = 1_048_576;
 /** How often a batch is tried. */
 const tries = 5;
 
-/** What a lane tells of itself. */
+/** What a lane reports itself. */
 export interface Reports {
   delivered(messages: number): void;
   failed(reason: string): void;
@@ -48,7 +48,7 @@ export class BestEffort {
     if (this.#stopped) return;
     this.#waiting.push(message);
     this.#bytes += message.payload.length;
-    if (this.#waiting.length > mostWaiting || this.#bytes > mostBytes) this.#dropOldest();
+    if (this.#waiting.length > maxWaiting || this.#bytes > maxBytes) this.#dropOldest();
     if (!this.#sending) this.#alarm.soon();
   }
 

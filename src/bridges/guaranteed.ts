@@ -20,7 +20,7 @@ const windowSize = 500;
 const windowBytes = 2 * batchBytes;
 const readsAtOnce = 5;
 /** Batches under way at once while all is well; one at a time after a failure. */
-const mostUnderWay = 4;
+const maxInProgress = 4;
 /** By this a batch shrinks when it fails, and grows when it passes. */
 const step = 4;
 /** Tries of one message, alone, while others got through: then it is the message's fault. */
@@ -153,7 +153,7 @@ export class Guaranteed {
   }
 
   #room(): number {
-    return this.#failures > 0 || this.#width < batchSize ? 1 : mostUnderWay;
+    return this.#failures > 0 || this.#width < batchSize ? 1 : maxInProgress;
   }
 
   // What is next

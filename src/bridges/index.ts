@@ -38,7 +38,7 @@ type BridgesContext = {
   sealing: Sealing;
 };
 
-/** A message that has been accepted on a channel, whoever published it. */
+/** A message that has been accepted on a channel, no matter who published it. */
 export interface AcceptedMessage {
   accountId: string;
   deviceId: string;
@@ -190,7 +190,7 @@ export class Bridges {
     return target.send([message], { guaranteed: true });
   }
 
-  /** How a bridge gets on. */
+  /** The state of a bridge. */
   status(id: string) {
     const { outbox } = this.#ctx.messages;
     const bridge = this.#bridges.get(id);

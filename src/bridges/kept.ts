@@ -101,7 +101,7 @@ export class KeptMessages {
       for (const state of states)
         for await (const places of this.#slices(id, state)) {
           const [first, last] = [places[0], places.at(-1)];
-          // They stand in the order of their acceptance.
+          // They are in the order of their acceptance.
           if (!first || !last || first.time >= before) break;
           const range = { from: first.sequence, to: last.sequence };
           const sequences = outbox.ofDevices(id, state, deviceIds, range);

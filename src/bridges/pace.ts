@@ -2,13 +2,13 @@
 
 /** Milliseconds: the first pause, and the longest. */
 const firstPause = 1000;
-const longestPause = 300_000;
+const maxPause = 300_000;
 /** Milliseconds of real time between two looks at the clock while something waits. */
 const look = 200;
 
 /** The pause after so many failures in a row: doubled each time, with jitter of a half, so that bridges do not march in step. */
 export function pauseAfter(failures: number): number {
-  const full = Math.min(firstPause * 2 ** Math.min(failures - 1, 30), longestPause);
+  const full = Math.min(firstPause * 2 ** Math.min(failures - 1, 30), maxPause);
   return full * (0.5 + Math.random() / 2);
 }
 
@@ -31,7 +31,7 @@ export class Alarm {
     });
   }
 
-  /** Looks again in a moment: whoever waits for a time compares it with the clock by itself. */
+  /** Looks again in a moment: anyone who waits for a time compares it with the clock by itself. */
   later(): void {
     if (this.#stopped) return;
     this.#later ??= setTimeout(() => {

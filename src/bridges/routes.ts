@@ -25,7 +25,7 @@ import { type Form, forms, type Outcome, showMessage } from './target.js';
 import { type Asked, checkAsked, readSettings } from './wanted.js';
 
 /** Each gets every message: more of them multiply what is stored. */
-const mostOfAccount = 5;
+const maxPerAccount = 5;
 
 const name = Type.String({ minLength: 1, maxLength: 255 });
 const url = Type.String({
@@ -38,13 +38,14 @@ const secret = Nullable(
     minLength: 16,
     maxLength: 256,
     pattern: '^[!-~]+$',
-    description: 'What deliveries are signed with. It is kept sealed and never shown; one that is not given is made.',
+    description:
+      'The key that signs deliveries. It is stored encrypted and never shown. It is generated if it is left out.',
   }),
 );
 const form = oneOf(forms);
 const settings = Type.Record(Type.String({ maxLength: 64 }), Type.String({ maxLength: 500 }), {
   maxProperties: 10,
-  description: 'What the kind of target needs besides: see docs/bridges.md.',
+  description: 'Further settings of this kind of target: see docs/bridges.md.',
 });
 const credentials = Type.Record(Type.String({ maxLength: 64 }), Type.String({ minLength: 1, maxLength: 4000 }), {
   maxProperties: 10,
@@ -66,7 +67,10 @@ const updateBody = Type.Object({
   form: Type.Optional(form),
   settings: Type.Optional(settings),
   credentials: Type.Optional(credentials),
-  secret: Type.Optional({ ...secret, description: 'Null makes a new one; without it the secret stays.' }),
+  secret: Type.Optional({
+    ...secret,
+    description: 'Null generates a new secret. If it is left out, the secret stays.',
+  }),
 });
 const shape = Type.Object({
   ...commonShape,
@@ -78,13 +82,13 @@ const shape = Type.Object({
 });
 const withSecret = Type.Object({
   ...shape.properties,
-  secret: Type.Optional(Type.String({ description: 'Only in the answer that made it.' })),
+  secret: Type.Optional(Type.String({ description: 'Only in the answer that created it.' })),
 });
 const withStatus = Type.Object({
   ...shape.properties,
   status: Type.Object({
-    pending: Type.Integer({ description: 'Guaranteed messages on their way; 100000 is that or more.' }),
-    deadLetters: Type.Integer({ description: 'The same of what could not be delivered.' }),
+    pending: Type.Integer({ description: 'Pending guaranteed messages. 100000 means 100000 or more.' }),
+    deadLetters: Type.Integer({ description: 'Dead letters, counted in the same way.' }),
     oldestPending: Nullable({
       ...DateText,
       description: 'When the oldest of the pending messages was put into the queue.',
@@ -119,7 +123,7 @@ const deadLetterShape = Type.Object({
   qos: Type.Integer(),
   time: DateText,
   payloadBase64: Type.String(),
-  reason: Nullable(Type.String({ description: 'Of the last try.' })),
+  reason: Nullable(Type.String({ description: 'Of the last attempt.' })),
   died: DateText,
 });
 const replayBody = Type.Object({
@@ -127,8 +131,12 @@ const replayBody = Type.Object({
   to: Type.String({ description: 'ISO 8601, exclusive.' }),
 });
 const replayShape = Type.Object(
-  { replay: Type.Object({ messages: Type.Integer({ description: 'How many are delivered again.' }) }) },
-  { description: 'When this is said, they are pending.' },
+  {
+    replay: Type.Object({
+      messages: Type.Integer({ description: 'The number of messages that are delivered again.' }),
+    }),
+  },
+  { description: 'They are pending when this answer is sent.' },
 );
 
 const testShape = Type.Object(
@@ -156,22 +164,22 @@ export function bridgeRoutes(app: App, ctx: Context): void {
     prepare: () => (row) => show(ctx, row),
     create: {
       summary: 'Create a bridge',
-      description: `An account has ${mostOfAccount} at most; each gets every message of channels with a streamBridgeDelivery.`,
-      answer: 'What was made; the only answer with its secret when that was made, too.',
+      description: `An account has ${maxPerAccount} at most; each gets every message of channels with a streamBridgeDelivery.`,
+      answer: 'The new bridge. If the secret was generated, only this answer has it.',
       shape: withSecret,
       errors: ['notUnique'],
       body: createBody,
       run: (caller, body) => createBridge(ctx, caller, body),
     },
     read: {
-      summary: 'Read a bridge and how it gets on',
+      summary: 'Read a bridge and its state',
       answer: 'As it is now.',
       shape: withStatus,
       show: (row) => ({ ...show(ctx, row), status: bridges.status(row.id) }),
     },
     list: { summary: 'List bridges' },
     update: {
-      summary: 'Update a bridge; what is pending goes to the new address at once',
+      summary: 'Update a bridge; pending messages go to the new address at once',
       answer: 'With its new version, and its new secret when one was made.',
       shape: withSecret,
       errors: ['notUnique'],
@@ -179,8 +187,8 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       run: (caller, before, version, body) => updateBridge(ctx, caller, before, version, body),
     },
     remove: {
-      summary: 'Delete a bridge for good, with what is pending, its dead letters and its secret',
-      answer: 'A bridge no longer.',
+      summary: 'Delete a bridge for good, with its pending messages, dead letters and secret',
+      answer: 'The bridge is deleted.',
       run: (caller, { id }, version) => deleteBridge(ctx, caller, id, version),
     },
   });
@@ -231,7 +239,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       config: { right: ['update', 'bridge'], errors: ['notFound', 'deleted', 'forbidden'], sends: ['ignored'] },
       schema: {
         tags,
-        summary: 'Deliver guaranteed messages of a time again',
+        summary: 'Deliver the guaranteed messages of a period again',
         description: 'Dead letters, and what has been delivered and is still kept (`SLIPWAY_BRIDGE_KEEP_HOURS`).',
         params: idParams,
         body: replayBody,
@@ -253,12 +261,12 @@ async function createBridge(ctx: Context, caller: Caller, body: Static<typeof cr
   const secret = kind === 'webhook' ? (body.secret ?? makeSecret()) : undefined;
   const credentials = secret === undefined ? (body.credentials ?? {}) : { ...body.credentials, secret };
   checkAsked({ kind, url: body.url, form, settings, credentials }, ctx.config.bridges);
-  if (kind !== 'webhook' && body.secret != null) throw invalid('secret', 'is of webhooks only; use credentials');
+  if (kind !== 'webhook' && body.secret != null) throw invalid('secret', 'is for webhooks only; use credentials');
   const stamped = stamp(ctx.clock, caller);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const others = tx.selectFrom('bridges').select('id').where('accountId', '=', accountId);
     const live = await others.where('deleted', 'is', null).execute();
-    if (live.length >= mostOfAccount) throw invalid('accountId', `has ${mostOfAccount} bridges, which is the most`);
+    if (live.length >= maxPerAccount) throw invalid('accountId', `has ${maxPerAccount} bridges, which is the maximum`);
     const made = await insert(tx, 'bridges', {
       ...stamped,
       name,
@@ -287,7 +295,7 @@ async function updateBridge(
   const before = demandLive(found);
   const { id } = before;
   const kind = before.kind as Asked['kind'];
-  if (kind !== 'webhook' && body.secret !== undefined) throw invalid('secret', 'is of webhooks only; use credentials');
+  if (kind !== 'webhook' && body.secret !== undefined) throw invalid('secret', 'is for webhooks only; use credentials');
   const made = body.secret === null ? makeSecret() : undefined;
   const secret = body.secret ?? made;
   const sealed = secret ?? (body.credentials && JSON.stringify(body.credentials));
@@ -346,11 +354,11 @@ function readDeadLetters(
   const count = ctx.bridges.kept.deadCount(row.id);
   demandPage(page, pageSize, count);
   const results = async function* () {
-    for (const letters of ctx.bridges.kept.deadLetters(row, page, pageSize)) {
+    for (const slice of ctx.bridges.kept.deadLetters(row, page, pageSize)) {
       const current = currentCaller(ctx, caller);
       if (!current) throw new PlatformError('tokenInvalid');
       ctx.access.demand(current, 'read', 'bridge');
-      for (const { reason, since, ...message } of letters)
+      for (const { reason, since, ...message } of slice)
         yield { ...showMessage(message), reason, died: new Date(since).toISOString() };
       await nextTurn();
     }
@@ -358,7 +366,7 @@ function readDeadLetters(
   return { results: results(), meta: { count, page, pageSize, sortOrder: 'desc' as const } };
 }
 
-/** How many messages are delivered again. @throws PlatformError 400/106 for a time that is none. */
+/** How many messages are delivered again. @throws PlatformError 400/106 for an invalid time. */
 async function replay(ctx: Context, caller: Caller, row: BridgeRow, body: Static<typeof replayBody>): Promise<number> {
   const from = readDate('from', body.from) ?? 0;
   const to = readDate('to', body.to) ?? 0;

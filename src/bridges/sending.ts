@@ -1,5 +1,5 @@
 /** What targets that send messages one by one share: rounds, the outcome of each message, and one lazy connection. */
-import type { BridgedMessage, Outcome, Retry } from './target.js';
+import type { BridgedMessage, Outcome, Retry, SendOptions, Target } from './target.js';
 
 /** What became of one message: stored, refused for good with a reason, or to be sent again. */
 export type Sent = 'accepted' | { refused: string } | Retry;
@@ -42,7 +42,7 @@ export async function sendInRounds(
 }
 
 /** One connection, opened when it is first needed and again after it has ended. */
-export class Connecting<C> {
+class Connecting<C> {
   readonly #open: () => Promise<C>;
   readonly #end: (connection: C) => void;
   #current: Promise<C> | undefined;
@@ -69,7 +69,7 @@ export class Connecting<C> {
   }
 
   /** The connection has ended, so that the next message opens another. */
-  drop(which: Promise<C> | undefined = this.#current): void {
+  drop(which: Promise<C>): void {
     if (this.#current === which) this.#current = undefined;
   }
 
@@ -78,6 +78,33 @@ export class Connecting<C> {
     void this.#current?.then(this.#end, () => {});
     this.#current = undefined;
   }
+}
+
+/** What a kind of target does with its connection. */
+export interface Ways<C> {
+  /** Opens a connection; it calls `ended` when that has ended by itself. */
+  open(ended: () => void): Promise<C>;
+  end(connection: C): void;
+  /** @throws whatever keeps all of the batch from being delivered now. */
+  send(connection: C, batch: readonly BridgedMessage[], options: SendOptions): Promise<Outcome>;
+}
+
+/** A target that keeps one connection; whatever fails is to be tried again, and is the fault of the target. */
+export function targetOf<C>({ open, end, send }: Ways<C>): Target {
+  const connecting: Connecting<C> = new Connecting(() => {
+    const opened: Promise<C> = open(() => connecting.drop(opened));
+    return opened;
+  }, end);
+  return {
+    send: async (batch, options) => {
+      try {
+        return await send(await connecting.get(), batch, options);
+      } catch (error) {
+        return { result: 'retry', about: 'target', reason: failureCode(error) };
+      }
+    },
+    close: () => connecting.close(),
+  };
 }
 
 /** A failure in a word: the code of a system error or the name of the library's error, never its message. */

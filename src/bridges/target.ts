@@ -8,7 +8,7 @@ export type Form = (typeof forms)[number];
 
 /** A message as targets get it; `time` of its acceptance, in milliseconds since 1970. */
 export interface BridgedMessage {
-  /** The same at every try, so that whoever gets a message twice can tell. */
+  /** The same at every try, so that anyone who gets a message twice can tell. */
   id: string;
   topic: string;
   accountId: string;

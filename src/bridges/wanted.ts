@@ -21,7 +21,7 @@ export function checkAsked(asked: Asked, { allowPrivate }: { allowPrivate: boole
   for (const [name, value] of Object.entries(asked.settings)) {
     const known = Object.hasOwn(kind.settings, name) ? kind.settings[name] : undefined;
     const names = Object.keys(kind.settings).join(', ') || 'none';
-    if (!known) throw invalid(`settings.${name}`, `is no setting of ${asked.kind}; its settings: ${names}`);
+    if (!known) throw invalid(`settings.${name}`, `is not a setting of ${asked.kind}; its settings: ${names}`);
     if (!known.pattern.test(value)) throw invalid(`settings.${name}`, `must be ${known.form}`);
   }
   for (const [name, { required, form }] of Object.entries(kind.settings))
@@ -31,7 +31,7 @@ export function checkAsked(asked: Asked, { allowPrivate }: { allowPrivate: boole
     if (!kind.credentials.includes(name))
       throw invalid(
         `credentials.${name}`,
-        `is no credential of ${asked.kind}; its credentials: ${kind.credentials.join(', ')}`,
+        `is not a credential of ${asked.kind}; its credentials: ${kind.credentials.join(', ')}`,
       );
 }
 

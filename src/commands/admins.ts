@@ -1,4 +1,4 @@
-/** `slipway admin create|reset-password`: the way back in for whoever has the machine. */
+/** `slipway admin create|reset-password`: the way back in for the operator of the machine. */
 import { insert, stamp } from '../entity/verbs.js';
 import { findIdentity, insertIdentity, newIdentity } from '../identity/identities.js';
 import { Passwords } from '../identity/secrets/passwords.js';

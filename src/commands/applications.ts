@@ -4,7 +4,7 @@ import { insertApplication, revokeApplication } from '../identity/applications.j
 import { makeToken } from '../identity/secrets/secrets.js';
 import { accountOf, demanded, print, UsageError, withRegistry } from './files.js';
 
-/** Whoever has the machine acts for nobody in particular. */
+/** The operator of the machine acts for nobody in particular. */
 const commandLine = { by: 'command line' };
 
 export async function appCreate(args: string[]): Promise<void> {

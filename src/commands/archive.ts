@@ -23,11 +23,11 @@ const manifestName = 'manifest.json';
 const manifestBytes = 1024 * 1024;
 /** Entries that a backup has at most: two databases, and keys, of which each rotation leaves one for 100 days. */
 const maxEntries = 10_000;
-/** What may stand in one; nothing leads out of the directory into which it is restored. */
+/** What may be in one; nothing leads out of the directory into which it is restored. */
 const entryName = /^(registry\.db|messages\.db|keys\/[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}|firmware\/[0-9a-f]{64})$/;
 /** A version; snapshots are called by it. Empty: none is known. */
 const versionText = /^[\w.+-]{0,100}$/;
-/** Fast: time-series become a third with it, and more would take the processor from a server beside it. */
+/** Fast: time-series become a third with it, and more would take the processor from a server next to it. */
 const compressionLevel = 1;
 
 /** A file of the backup; `sha256` in hex. */
@@ -79,7 +79,7 @@ export async function writeArchive(
     manifest.files.push({ name, bytes: bytes.length, sha256: createHash('sha256').update(bytes).digest('hex') });
     zip.addBuffer(bytes, name, options);
   }
-  // Last, when what stands in it is known.
+  // Last, when what is in it is known.
   zip.addReadStreamLazy(manifestName, options, (begin) => begin(null, Readable.from([JSON.stringify(manifest)])));
   zip.end();
   const written = pipeline(zip.outputStream, createWriteStream(path, { flags: 'wx', mode: 0o600 }));
@@ -94,7 +94,7 @@ function contentsOf(directory: string): string[] {
   return existsSync(path) ? usedContents(path) : [];
 }
 
-/** One that is being made, or that a rotation has removed meanwhile, is none. */
+/** Skips backups that are still being written or that a rotation has just removed. */
 function readKeys(directory: string): Array<{ name: string; bytes: Buffer }> {
   if (!existsSync(directory)) return [];
   return readdirSync(directory)
@@ -110,7 +110,7 @@ function readKeys(directory: string): Array<{ name: string; bytes: Buffer }> {
     });
 }
 
-/** An opened backup; whoever opens it closes it. */
+/** An opened backup; the caller closes it. */
 export interface Archive {
   manifest: Manifest;
   /** Writes its files into a directory, on disk when it resolves. @throws UsageError when one is not what it must be. */
@@ -160,7 +160,7 @@ function readEntries(zip: yauzl.ZipFile): Promise<Map<string, yauzl.Entry>> {
     zip.on('entry', (entry: yauzl.Entry) => {
       const { fileName } = entry;
       if (fileName !== manifestName && !entryName.test(fileName)) return reject(damaged(`it is not of ${fileName}`));
-      if (entries.has(fileName)) return reject(damaged(`${fileName} stands in it twice`));
+      if (entries.has(fileName)) return reject(damaged(`${fileName} is in it twice`));
       if (entries.size >= maxEntries) return reject(damaged('it has too many files'));
       entries.set(fileName, entry);
       zip.readEntry();
@@ -179,7 +179,7 @@ async function readManifest(zip: yauzl.ZipFile, entries: Map<string, yauzl.Entry
   try {
     manifest = JSON.parse(Buffer.concat(chunks).toString());
   } catch {
-    throw damaged(`${manifestName} is no JSON`);
+    throw damaged(`${manifestName} is not JSON`);
   }
   if (isOfLaterFormat(manifest)) throw new UsageError('This backup was made by a newer version of Slipway.');
   if (!isManifest(manifest)) throw damaged(`${manifestName} is not one of a backup`);
@@ -251,6 +251,6 @@ function openEntry(zip: yauzl.ZipFile, entry: yauzl.Entry): Promise<Readable> {
 /** What a file that is no whole backup is refused with. */
 export function damaged(why: string): UsageError {
   return new UsageError(
-    `This is no backup of Slipway, or a damaged one: ${why.replace(/[.]+$/, '')}. Nothing has been changed.`,
+    `This is not a backup of Slipway, or it is damaged: ${why.replace(/[.]+$/, '')}. Nothing has been changed.`,
   );
 }

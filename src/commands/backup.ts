@@ -20,11 +20,11 @@ export async function backup(args: string[]): Promise<void> {
   if (!existsSync(dirname(file))) throw new UsageError(`There is no directory ${dirname(file)}.`);
   const prefix = `${file}.partial-`;
   clearLeftovers(prefix);
-  if (existsSync(file)) throw new UsageError(`${file} exists already: a backup overwrites nothing.`);
-  // A server beside it goes first, also for the threads that compress.
+  if (existsSync(file)) throw new UsageError(`${file} exists already. A backup never overwrites a file.`);
+  // A server next to it goes first, also for the threads that compress.
   setPriority(constants.priority.PRIORITY_LOW);
 
-  // Beside the file: the copies take the room of the disk that it is for, and renaming is all that is left to do.
+  // Next to the file: the copies take the room of the disk that it is for, and renaming is all that is left to do.
   const work = `${prefix}${process.pid}`;
   const clear = () => rmSync(work, { recursive: true, force: true });
   for (const signal of signals)
@@ -78,7 +78,7 @@ function publish(archive: string, file: string): void {
   } catch (error) {
     // Not every file system has links.
     if ((error as NodeJS.ErrnoException).code === 'EEXIST' || existsSync(file))
-      throw new UsageError(`${file} exists already: a backup overwrites nothing.`);
+      throw new UsageError(`${file} exists already. A backup never overwrites a file.`);
     renameSync(archive, file);
   }
   sync(dirname(file));

@@ -1,4 +1,4 @@
-/** What the commands share that work on the files of a data directory, also beside a running server. */
+/** What the commands share that work on the files of a data directory, also while a server is running. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -57,7 +57,7 @@ export function demandWhole(dataDir: string): void {
 }
 
 /**
- * Holds the directory for a command that no server may run beside.
+ * Locks the directory for a command that must not run while a server does.
  * @throws UsageError when one does.
  */
 export function holdForCommand(dataDir: string): { release(): void } {
@@ -114,7 +114,7 @@ export function onFiles(args: string[], options: Options, names: readonly string
   });
   const { positionals } = parsed;
   if (positionals.length !== names.length)
-    throw new UsageError(`It takes ${names.join(' ')}, and no other word: see slipway --help.`);
+    throw new UsageError(`Expected ${names.join(' ')} and nothing else: see slipway --help.`);
   const given = Object.entries<unknown>(parsed.values);
   const values = Object.fromEntries(
     given.flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])),
@@ -142,7 +142,7 @@ export async function accountOf({ registry, values }: Files): Promise<string> {
   if (named === undefined && accounts.length === 1) return accounts[0]?.id ?? '';
   if (named === undefined) throw new UsageError('--account is missing: there are several accounts.');
   if (!accounts.some(({ id }) => id === named))
-    throw new UsageError(`There is no account ${named}: slipway account list names them.`);
+    throw new UsageError(`There is no account ${named}. List the accounts with slipway account list.`);
   return named;
 }
 

@@ -8,7 +8,7 @@ import { Ending, exitCodes, UsageError } from './usage.js';
 export async function health(args: string[]): Promise<void> {
   const { ready } = parseArgs({ args, options: { ready: { type: 'boolean' } } }).values;
   const config = loadConfig();
-  if (config.httpPort === 0) throw new UsageError('SLIPWAY_HTTP_PORT is 0: nobody knows where the server listens.');
+  if (config.httpPort === 0) throw new UsageError('SLIPWAY_HTTP_PORT is 0, so the port of the server is not known.');
   const { status, text } = await ask(config, ready ? '/health/ready' : '/health/live').catch((error: Error) => {
     throw new Ending(exitCodes.failed, `The server does not answer: ${error.message}. ${doubt}`);
   });

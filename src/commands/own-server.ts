@@ -11,8 +11,8 @@ const patience = 4000;
 
 type Where = Pick<Config, 'host' | 'httpPort' | 'tls' | 'metricsToken'>;
 
-/** What to say beside the fault when nothing answers. */
-export const doubt = 'Was it started with other settings (port, host, TLS) than stand here?';
+/** What to say next to the fault when nothing answers. */
+export const doubt = 'Was it started with other settings (port, host, TLS) than are here?';
 
 /** GET, with the operator's token when there is one, and the certificate that was shown. Rejects when nothing answers in time. */
 export async function ask(

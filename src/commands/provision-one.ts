@@ -109,7 +109,7 @@ async function demandFields(client: Client, serialNumber: string, fields: Record
 /** Where the files are; the secret itself only with `--print`. */
 function tell(line: Line, flags: Flags, serialNumber: string): void {
   const unit = line.journal.done.get(serialNumber);
-  if (!unit) throw trouble('The unit is not there.');
+  if (!unit) throw trouble('The unit does not exist.');
   const within = (path: string) => join(line.journal.directory, path);
   const file = within(flashPath(line, unit.file));
   const label = labelPath(line, unit);

@@ -20,7 +20,7 @@ export async function restore(args: string[]): Promise<void> {
       finishReplacement(dataDir);
       if (holdsData(dataDir) && !switches.has('force'))
         throw new UsageError(
-          `${dataDir} holds data. With --force the backup takes its place, and what is there now is kept beside it.`,
+          `${dataDir} holds data. With --force the backup takes its place, and what is there now is kept next to it.`,
         );
       const { slipway, time, files } = archive.manifest;
       demandRoom(dataDir, files);

@@ -13,7 +13,7 @@ export async function rollback(args: string[]): Promise<void> {
   if (!isUnfinished(dataDir)) demandRegistry(dataDir);
   const lock = holdForCommand(dataDir);
   try {
-    // Whoever calls it again after it was broken off means that one, not the upgrade before.
+    // Anyone who calls it again after it was broken off means that one, not the upgrade before.
     if (isUnfinished(dataDir)) return finish(dataDir);
     const [snapshot] = snapshotsOf(dataDir);
     if (!snapshot)
@@ -23,7 +23,7 @@ export async function rollback(args: string[]): Promise<void> {
     const { path, version, time } = snapshot;
     const coming = filesOf(snapshot);
     const last = coming.filter(isDatabase).map((name) => stepsHad(join(path, name)).at(-1));
-    // Opened to be read: what SQLite has put beside them is of this reading.
+    // Opened to be read: what SQLite has put next to them is of this reading.
     for (const name of coming) for (const end of ['-wal', '-shm']) rmSync(join(path, name + end), { force: true });
     const replaced = replaceBy(dataDir, path, { going: databaseNames, coming, time: Date.now() });
     const needs = version || `the version that ran before ${time} (last steps ${last.join(', ')})`;

@@ -1,4 +1,4 @@
-/** Whoever loses a right loses what was on its way because of it: offers, downloads, commands, before the answer leaves. */
+/** Anyone who loses a right loses what was on its way because of it: offers, downloads, commands, before the answer leaves. */
 import type { Registry } from '../../db/registry/index.js';
 import type { Access } from '../access.js';
 import type { Broker } from '../broker-ports.js';
@@ -89,7 +89,7 @@ function isWithin(access: Access, { organizationId, filter }: Target, place: str
   return wanted === undefined || wanted === (place ?? 'null');
 }
 
-/** Devices of rollouts that are for an organization, and that stand in it no longer. */
+/** Devices of rollouts that are for an organization, and that are in it no longer. */
 async function organizationMoved(parts: Parts, accountId: string): Promise<void> {
   const { registry, access, firmwareEngine, downloads } = parts;
   const rollouts = await registry.query

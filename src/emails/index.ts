@@ -27,7 +27,7 @@ async function smtpMail(url: string, from: string): Promise<Mail> {
   const transport = createTransport({ url, ...limits }, { from });
   return {
     send: async (email) => {
-      // Nothing in an email is fetched or read from the disk, whatever stands in it.
+      // Nothing in an email is fetched or read from the disk, whatever is in it.
       await transport.sendMail({ ...email, disableFileAccess: true, disableUrlAccess: true });
     },
   };

@@ -1,10 +1,10 @@
-/** How many emails others may have us send: whoever asks chooses the address, and the mail server is ours. */
+/** How many emails others may have us send: anyone who asks chooses the address, and the mail server is ours. */
 import { Attempts } from '../attempts.js';
 import type { Clock } from '../clock.js';
 import { emailKey } from '../identity/identities.js';
 
 const hour = 60 * 60_000;
-/** Emails of one account to one address in an hour, whatever they are for and whoever causes them. */
+/** Emails of one account to one address in an hour, for whatever reason and no matter who causes them. */
 const maxPerAddress = 10;
 /** Emails in an hour that one application, or all people of one account together, ask for. */
 const maxPerRequester = 300;

@@ -52,7 +52,7 @@ export function addressChangedEmail(heading: Heading): Email {
   ]);
 }
 
-/** How the reader uses a token. After the #, because what stands there reaches no server and no log on the way. */
+/** How the reader uses a token. After the #, because what is there reaches no server and no log on the way. */
 function way({ publicUrl }: Heading, page: string, parameters: Record<string, string>): string {
   if (publicUrl !== undefined) return `Open this link:\n${publicUrl}/${page}#${new URLSearchParams(parameters)}`;
   const lines = Object.entries(parameters).map(([name, value]) => `${name}: ${value}`);
@@ -79,7 +79,7 @@ export async function headingFor(
   return { to, accountName: (await accounts.executeTakeFirstOrThrow()).name, publicUrl: config.publicUrl };
 }
 
-/** Hands an email over; false when it is not taken. The log says why, and neither the address nor what stands in it. */
+/** Hands an email over; false when it is not taken. The log says why, and neither the address nor what is in it. */
 export async function sendEmail(
   { mail, log }: { mail: Mail; log: Logger },
   userId: string,

@@ -1,4 +1,4 @@
-/** What stands beside an entity when it is asked for: parents by `expand`, counts of children by `count`. */
+/** What is next to an entity when it is asked for: parents by `expand`, counts of children by `count`. */
 
 import { sql } from 'kysely';
 import type { Db } from '../../db/registry/index.js';
@@ -18,7 +18,7 @@ export function readNames<N extends string>(path: string, value: string | undefi
   return names;
 }
 
-/** The rows that `column` of a page of children names, live or in the trash, by id: what `expand` puts beside them. */
+/** The rows that `column` of a page of children names, live or in the trash, by id: what `expand` puts next to them. */
 export async function parentsOf<T extends EntityTable, C extends string>(
   db: Db,
   table: T,

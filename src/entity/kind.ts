@@ -355,7 +355,7 @@ function customNames(shape: TSchema, entity: Wire): string[] {
 
 /** `endUserTemplate` is end-user template, `deviceField` device custom field. */
 function inWords(name: string): string {
-  const words = name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  const words = name.replace(/[A-Z]/g, (capital) => ` ${capital.toLowerCase()}`);
   return words.replace('end user', 'end-user').replace(' field', ' custom field');
 }
 

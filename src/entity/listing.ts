@@ -4,7 +4,7 @@ import { type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sq
 import { type TProperties, Type } from 'typebox';
 import type { Db } from '../../db/registry/index.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
-import { contains, countContaining, seldomRows, type TextColumn } from '../../db/registry/text.js';
+import { contains, countContaining, rowsInTextIndex, type TextColumn } from '../../db/registry/text.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { laneOf } from '../fair-queue.js';
@@ -73,7 +73,7 @@ export function oneOf<V extends string>(values: readonly V[], options: { default
 }
 
 const pagination = {
-  accountId: Type.String({ description: 'The account; a foreign one answers 404.' }),
+  accountId: Type.String({ description: 'The account id. The id of another account answers 404.' }),
   meta: Type.Optional(Type.Boolean({ default: true, description: 'Include meta information.' })),
   results: Type.Optional(Type.Boolean({ default: true, description: 'Include results.' })),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
@@ -133,7 +133,7 @@ export async function list<T extends EntityTable>(
 
   for (const [name, value] of Object.entries(query))
     if (findUnstorable(value) !== undefined) throw invalid(name, unstorable);
-  // Skipping to a page is dear, so whether there is one is asked first.
+  // Skipping to a page is expensive, so whether there is one is asked first.
   const count =
     (await keptCount(db, caller, listing, query, state)) ??
     (await countRows(await narrow(db, caller, listing, query, state)));
@@ -207,7 +207,7 @@ async function narrow<T extends EntityTable>(
       continue;
     }
     const text = listing.text?.find((indexed) => indexed === column);
-    const rows = text && (await seldomRows(db, text, String(query[column])));
+    const rows = text && (await rowsInTextIndex(db, text, String(query[column])));
     matching = matching.where(rows ? sql<SqlBool>`"row" in (${rows})` : condition(column, match, query[column]));
   }
   return { matching };
@@ -271,9 +271,9 @@ async function keptCount<T extends EntityTable>(
 }
 
 /** Matches up to which a page is found by sorting them all. */
-const seldomFound = 3000;
+const maxMatchesToSort = 3000;
 /** Rows looked at in order, at first and then, before a page of matches is looked for otherwise. */
-const walks = [1000, 10_000];
+const scanSizes = [1000, 10_000];
 
 /**
  * A page of the rows that match, which are `count`. What is found often is soon met by walking in order, unless all of it
@@ -292,8 +292,8 @@ async function findRows<T extends EntityTable>(
   const asked = askedOf(listing, query, state);
   const isText = asked.some(([, match]) => match === 'partial');
   const isInIndex = isAccountWide(caller) && asked.length < 2 && wanted.sort === listing.defaultSort && !isText;
-  if (listing.counted && state === 'live' && count > seldomFound && !isInIndex && caller.kind !== 'station') {
-    const rows = await walkTo(db, caller, listing, query, wanted, count);
+  if (listing.counted && state === 'live' && count > maxMatchesToSort && !isInIndex && caller.kind !== 'station') {
+    const rows = await scanToPage(db, caller, listing, query, wanted, count);
     if (rows) return rows;
   }
   const { matching } = await narrow(db, caller, listing, query, state);
@@ -319,7 +319,7 @@ function placeOfRow(table: EntityTable) {
 }
 
 /** A page of rows that is met in so many steps from the beginning, all filters being looked at row by row. */
-async function walkTo<T extends EntityTable>(
+async function scanToPage<T extends EntityTable>(
   db: Db,
   caller: Caller,
   listing: Listing<T>,
@@ -338,7 +338,7 @@ async function walkTo<T extends EntityTable>(
     sql` and `,
   )}`;
   const columns = new Set(['id', sort, listing.reach ?? 'id', ...asked.map(([column]) => column)]);
-  for (const steps of walks) {
+  for (const steps of scanSizes) {
     if (offset + limit > steps) continue;
     const walked = pageOf(everything, { sort, order, offset: 0, limit: steps, whole })
       .select([...columns].map((column) => sql.ref(column).as(column)))

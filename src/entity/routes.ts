@@ -27,7 +27,7 @@ export const metaShape = Type.Object({
   sortOrder: oneOf(['asc', 'desc']),
   sortBy: Type.Optional(Type.String()),
   ignored: Type.Optional(
-    Type.Array(Type.String(), { description: 'Parameters of the request that are unknown here and had no effect.' }),
+    Type.Array(Type.String(), { description: 'Unknown parameters of the request. They had no effect.' }),
   ),
 });
 
@@ -39,12 +39,12 @@ export function entityResponse(wrapper: string, shape: TSchema, description: str
 /** The response of a list. */
 export function listResponse(plural: string, shape: TSchema) {
   const page = Type.Object({ results: Type.Optional(Type.Array(shape)), meta: Type.Optional(metaShape) });
-  return { 200: Type.Object({ [plural]: page }, { description: 'One page, and how many there are in all.' }) };
+  return { 200: Type.Object({ [plural]: page }, { description: 'One page, and the total number.' }) };
 }
 
 /** The version of a device, end-user or account user after its credentials have changed: its next PUT needs no GET. */
 export const entityVersion = Type.String({
-  description: 'The version of the entity as it now is, also in the ETag header.',
+  description: 'The current version of the entity, also in the ETag header.',
 });
 
 /** The ETag header of an answer that carries this: its version, or that of the entity that it belongs to. */
@@ -68,7 +68,9 @@ export function readEtag(request: FastifyRequest): number {
     throw new PlatformError('etagMissing', { details: [{ path: 'etag', message: 'The header is required.' }] });
   const version = parseVersion(text.trim().replace(/^(?:W\/)?"(.*)"$/, '$1'));
   if (version === undefined)
-    throw new PlatformError('etagInvalid', { details: [{ path: 'etag', message: 'It could never be a version.' }] });
+    throw new PlatformError('etagInvalid', {
+      details: [{ path: 'etag', message: 'The header is not a valid version.' }],
+    });
   return version;
 }
 
@@ -104,7 +106,7 @@ export function refuseUnknown(names: readonly string[], { properties }: TObject,
   const supported = Object.keys(properties).join(', ');
   const details = names.slice(0, maxNamed).map((name) => ({
     path: path + shortened(name),
-    message: `is not a parameter here; supported: ${supported}`,
+    message: `is not a parameter of this endpoint; supported: ${supported}`,
   }));
   throw new PlatformError('invalid', { details });
 }

@@ -107,7 +107,7 @@ export async function* showSlices<T extends EntityTable, W>(
 ): AsyncGenerator<W> {
   const turns = new Slices();
   for await (const { caller, rows, inTurn } of slices) {
-    // All of a slice in one turn: whoever takes the rows may be slow, and must not keep the turn.
+    // All of a slice in one turn: the reader of the rows may be slow, and must not keep the turn.
     const shown: W[] = [];
     await inTurn(async () => {
       turns.begin();

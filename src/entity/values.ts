@@ -1,4 +1,4 @@
-/** Values of custom fields: checked against their type, kept as JSON beside the entity. */
+/** Values of custom fields: checked against their type, kept as JSON next to the entity. */
 import { invalid } from '../errors.js';
 import { demandWithin, type Limits } from '../limits.js';
 
@@ -188,7 +188,7 @@ export function showFields(fields: readonly Field[], stored: string): Record<str
   );
 }
 
-/** A number, or a text that is one, in degrees as text; undefined when it is none or beyond the limit. */
+/** A number, or a text that is one, in degrees as text; undefined if it is not a number or is beyond the limit. */
 export function degreesText(value: unknown, limit: number): string | undefined {
   const number = parseNumber(value);
   return number !== undefined && Math.abs(number) <= limit ? String(number) : undefined;
@@ -247,12 +247,12 @@ function length(value: string): number {
 }
 
 /** What is said of a text that no store keeps as it is. */
-export const unstorable = 'must be without NUL, unpaired surrogates and deep nesting';
+export const unstorable = 'must not contain NUL, unpaired surrogates or deep nesting';
 
-/** Levels of a body; no endpoint needs more than a few, and what is nested deeply is dear to look at. */
+/** Levels of a body; no endpoint needs more than a few, and what is nested deeply is expensive to check. */
 const deepest = 32;
 
-/** Where such a text stands in a body, if there is one: the path of the property. */
+/** Where such a text is in a body, if there is one: the path of the property. */
 export function findUnstorable(value: unknown, path = '', depth = 0): string | undefined {
   if (typeof value === 'string') return value.includes('\0') || !value.isWellFormed() ? path : undefined;
   if (typeof value !== 'object' || value === null) return undefined;

@@ -107,13 +107,13 @@ export function isReached<T extends EntityTable>(access: Access, caller: Caller,
   return access.reaches(caller, row.accountId, placeOf(table, row));
 }
 
-/** Where a row stands in the tree of organizations; null is outside of it, where only admins reach. */
+/** Where a row is in the tree of organizations; null is outside of it, where only admins reach. */
 export function placeOf(
   table: EntityTable,
   row: Common & { organizationId?: string | null; parentId?: string | null },
 ): string | null {
   if (table !== 'organizations') return row.organizationId ?? null;
-  // In the trash it is no longer in the tree: whoever reaches its parent may see and recover it.
+  // In the trash it is no longer in the tree: anyone who reaches its parent may see and recover it.
   return row.deleted === null ? row.id : (row.parentId ?? null);
 }
 
@@ -137,7 +137,7 @@ export type Expected = number | 'latest';
 
 /**
  * Changes a live entity whose version is `expected`, in one statement.
- * @throws PlatformError 404/100, 410/107, 412/108 by what stands there instead; 400/106 on uniqueness.
+ * @throws PlatformError 404/100, 410/107, 412/108 by what is there instead; 400/106 on uniqueness.
  */
 export async function change<T extends EntityTable>(
   tx: Db,
@@ -215,7 +215,7 @@ function staleVersion(latest: Common): PlatformError {
     details: [
       {
         path: 'etag',
-        message: 'The entity has been changed since.',
+        message: 'The entity has been changed since that version.',
         version: formatVersion(latest.version),
         lastModified: latest.lastModified,
         lastModifiedById: latest.lastModifiedById,

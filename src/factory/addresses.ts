@@ -13,7 +13,7 @@ export function brokerUrl({ config, broker }: Pick<Context, 'config' | 'broker'>
   return mqtts === undefined ? `mqtt://${host}:${mqtt}` : `mqtts://${host}:${mqtts}`;
 }
 
-/** Where whoever holds a unit claims it; withCode adds its code. */
+/** Where anyone who holds a unit claims it; withCode adds its code. */
 export function claimUrl({ config }: { config: Config }): string {
   if (config.claimUrl) return config.claimUrl;
   const own = `${config.tls ? 'https' : 'http'}://${ownHost(config)}:${config.httpPort}`;

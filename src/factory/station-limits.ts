@@ -34,7 +34,7 @@ export async function reserve(tx: Tx, caller: Caller, count: number, clock: Cloc
 }
 
 /**
- * A station makes a serial number of its template once, whoever has made it before: it sees too little to know. Others may
+ * A station makes a serial number of its template once, no matter who has made it before: it sees too little to know. Others may
  * mean it. @throws PlatformError 400/106 naming serialNumber.
  */
 export async function demandNew(
@@ -47,7 +47,7 @@ export async function demandNew(
   // The planner may take an index by template, under which there may be a million devices: asked this way it does not.
   const there = await same.where('serialNumber', '=', serialNumber).where('deleted', 'is', null).execute();
   if (!there.some((device) => device.deviceTemplateId === deviceTemplateId)) return;
-  const details = [{ path: 'serialNumber', message: 'A device of the template has it already.' }];
+  const details = [{ path: 'serialNumber', message: 'Another device of the template has this serial number.' }];
   throw new PlatformError('notUnique', { details });
 }
 

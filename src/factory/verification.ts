@@ -26,16 +26,19 @@ const usualWait = 30;
 const body = Type.Object({
   deviceId: Type.Optional(Type.String()),
   serialNumber: Type.Optional(
-    Type.String({ maxLength: 255, description: 'Instead of the id: the whole one, of a single device in reach.' }),
+    Type.String({
+      maxLength: 255,
+      description: 'The full serial number, instead of the id. It must belong to a single device in reach.',
+    }),
   ),
   timeoutSeconds: Type.Optional(
-    Type.Number({ minimum: 0, maximum: maxWait, default: usualWait, description: 'So long it waits at most.' }),
+    Type.Number({ minimum: 0, maximum: maxWait, default: usualWait, description: 'Maximum wait in seconds.' }),
   ),
 });
 const query = Type.Object({
-  accountId: Type.String({ description: 'The account; a foreign one answers 404.' }),
+  accountId: Type.String({ description: 'The account id. The id of another account answers 404.' }),
   deviceId: Type.Optional(Type.String()),
-  serialNumber: Type.Optional(Type.String({ description: 'The whole one, as it was then.' })),
+  serialNumber: Type.Optional(Type.String({ description: 'The full serial number at that time.' })),
   passed: Type.Optional(Type.Boolean()),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
   pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
@@ -46,9 +49,9 @@ const shape = Type.Object({
   accountId: Id,
   deviceId: Id,
   serialNumber: Type.String(),
-  passed: Type.Boolean({ description: 'Connected, and has published since it was provisioned.' }),
-  connected: Type.Boolean({ description: 'With its newest credential, when this was decided.' }),
-  published: Type.Boolean({ description: 'Since its credential was made, and with that.' }),
+  passed: Type.Boolean({ description: 'Whether the device is connected and has published since it was provisioned.' }),
+  connected: Type.Boolean({ description: 'Whether the device was connected with its newest credential.' }),
+  published: Type.Boolean({ description: 'Whether it has published with its newest credential.' }),
   time: DateText,
   createdById: Type.String(),
 });
@@ -67,10 +70,13 @@ export function verificationRoutes(app: App, ctx: Context): void {
       schema: {
         tags: ['Provisioning'],
         summary: 'Wait until a device is connected and has published since it was provisioned',
-        description: 'It answers as soon as both are so, or when the time is over. In a batch it does not wait.',
+        description: 'Answers as soon as both are true, or when the time is over. In a batch it does not wait.',
         body,
         response: {
-          200: Type.Object({ verification: shape }, { description: 'Whether the device has passed; kept either way.' }),
+          200: Type.Object(
+            { verification: shape },
+            { description: 'Whether the device has passed. The result is stored in both cases.' },
+          ),
         },
       },
     },
@@ -87,7 +93,8 @@ export function verificationRoutes(app: App, ctx: Context): void {
       }
       try {
         const seen = await waitFor(ctx, watch, device.id, endOf(reply, timeoutSeconds * 1000));
-        if (reply.raw.destroyed) throw new PlatformError('stopping', { message: 'Nobody waits for the answer.' });
+        if (reply.raw.destroyed)
+          throw new PlatformError('stopping', { message: 'The client has closed the connection.' });
         return { verification: await keep(ctx, caller, device.id, seen) };
       } finally {
         watch.close();
@@ -104,7 +111,7 @@ export function verificationRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Provisioning'],
-        summary: 'List verifications, newest first unless asked otherwise',
+        summary: 'List verifications, by default newest first',
         querystring: query,
         response: listResponse('verifications', shape),
       },
@@ -147,7 +154,7 @@ async function findDevice(ctx: Context, caller: Caller, { deviceId, serialNumber
   const found = (await named.limit(100).execute()).filter((device) => ctx.access.reachesDevice(caller, device));
   const [device, another] = found;
   if (!device) throw new PlatformError('notFound');
-  if (another) throw invalid('serialNumber', 'several devices have it: name one by deviceId');
+  if (another) throw invalid('serialNumber', 'is the serial number of several devices; use deviceId');
   return device;
 }
 

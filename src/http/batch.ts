@@ -110,7 +110,7 @@ async function answerTo(app: App, request: Batch, one: Static<typeof subRequest>
   }
 }
 
-/** The body of an answer as JSON; other text becomes a JSON string. Whoever stops reading ends the answer. */
+/** The body of an answer as JSON; other text becomes a JSON string. Anyone who stops reading ends the answer. */
 async function* piecesOf(body: Readable, response: ServerResponse, isJson: boolean): AsyncGenerator<string | Buffer> {
   const decoder = new StringDecoder('utf8');
   const quoted = (text: string) => JSON.stringify(text).slice(1, -1);

@@ -17,7 +17,7 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** The build puts the console beside the programs; sources that are not bundled have none. */
+/** The build puts the console next to the programs; sources that are not bundled have none. */
 const root = fileURLToPath(new URL('../../console/', import.meta.url));
 
 /** `/console` and everything below it, and `/`, which leads there. */

@@ -13,7 +13,7 @@ export function makeConstant(text: string): Constant {
   return { bytes, etag: `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"` };
 }
 
-/** Sends it, or 304 to whoever has it already; a browser asks again each time. */
+/** Sends it, or 304 to a browser that has it already; a browser asks again each time. */
 export function sendConstant(reply: FastifyReply, type: string, { bytes, etag }: Constant): void {
   reply.header('etag', etag).header('cache-control', 'no-cache');
   const known = (reply.request.headers['if-none-match'] ?? '').split(',').map((one) => one.trim().replace(/^W\//, ''));

@@ -283,7 +283,7 @@ function keyOf(request: FastifyRequest, key: string, created: string): Keyed {
   const { caller, body } = request;
   // With a slash at its end it is the same URL.
   const url = request.url.replace(/\/(?=\?|$)/, '');
-  // Whoever has another role meanwhile is another caller: a right that is gone gets no answer again.
+  // Anyone who has another role meanwhile is another caller: a right that is gone gets no answer again.
   const parts = [caller.accountId, caller.id, caller.kind, key];
   const keyHash = createHash('sha256').update(parts.join('\0')).digest('base64');
   // Bodies hold passwords: without the key, which is not stored, the hash tells nothing of them.

@@ -1,5 +1,5 @@
 /**
- * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it stands.
+ * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it is.
  * Its extensions `x-codes` (error codes by status) and `x-callers` are held by tests, and docs/api.md is made of them.
  */
 import swagger from '@fastify/swagger';
@@ -45,25 +45,25 @@ declare module 'fastify' {
 /** The groups of endpoints, in reading order. */
 const tags = [
   { name: 'Identity', description: 'Login, logout, tokens, people and their passwords.' },
-  { name: 'Devices', description: 'Things in the field.' },
+  { name: 'Devices', description: 'Devices in the field.' },
   { name: 'End-users', description: 'People in organizations, who log in.' },
-  { name: 'Organizations', description: 'A tree at most five deep; rights cascade downwards.' },
-  { name: 'Templates', description: 'What devices, end-users and organizations stem from.' },
+  { name: 'Organizations', description: 'A tree of at most five levels. Permissions cascade downwards.' },
+  { name: 'Templates', description: 'Templates of devices, end-users and organizations.' },
   { name: 'Custom fields', description: 'Properties that the entities of a template have besides their own.' },
   { name: 'Channel templates', description: 'Channels of the devices of a template.' },
   { name: 'Credentials', description: 'Broker passwords and certificates of devices.' },
   { name: 'Provisioning', description: 'From the factory line to the field.' },
   { name: 'Jobs', description: 'Work on many devices at once: provisioning, and bulk changes.' },
-  { name: 'Association', description: 'Codes with which whoever holds a device claims it.' },
-  { name: 'Firmware', description: 'Packages, and their way to devices.' },
-  { name: 'Commands', description: 'Work for a device, which waits until it is there.' },
-  { name: 'Messages', description: 'What devices have said.' },
+  { name: 'Association', description: 'Codes with which anyone who holds a device claims it.' },
+  { name: 'Firmware', description: 'Firmware packages and rollouts.' },
+  { name: 'Commands', description: 'Commands for a device. They wait until it connects.' },
+  { name: 'Messages', description: 'Log entries and stored messages of devices.' },
   { name: 'Account users', description: 'The admins of an account.' },
   { name: 'Applications', description: 'Programs that call.' },
-  { name: 'Identity providers', description: 'Where people may log in as well, by OpenID Connect.' },
-  { name: 'Bridges', description: 'Where messages are sent on to.' },
-  { name: 'Permissions', description: 'Who may do what, and why.' },
-  { name: 'Audit', description: 'Who did what to whose security.' },
+  { name: 'Identity providers', description: 'OpenID Connect providers at which people can log in.' },
+  { name: 'Bridges', description: 'Targets to which messages are forwarded.' },
+  { name: 'Permissions', description: 'Explains who may do what, and why.' },
+  { name: 'Audit', description: 'Records of security changes: who did what, to what and when.' },
   { name: 'Batch', description: 'Several requests in one.' },
 ];
 
@@ -114,7 +114,7 @@ export async function documentation(app: App, { access }: { access: Access }): P
     routePrefix: '/docs',
     // Collapsed, and without its list of schemas: it is there at once.
     uiConfig: { validatorUrl: null, docExpansion: 'none', defaultModelsExpandDepth: -1, displayOperationId: true },
-    // Its own answers would make the document anew for everybody who asks.
+    // Its own answers would make the document again for everybody who asks.
     uiHooks: {
       onRequest: (request, reply, done) => {
         if (/^\/docs\/(json|yaml)\b/.test(request.url)) reply.redirect('/openapi.json');
@@ -228,8 +228,8 @@ function codeOf(kind: FailureKind, family: Family): number | string {
 }
 
 function codesByStatus(kinds: readonly FailureKind[], family: Family) {
-  const codes = (some: FailureKind[]) => [...new Set(some.map((kind) => codeOf(kind, family)))];
-  return Object.fromEntries(byStatus(kinds).map(([status, some]) => [status, codes(some)]));
+  const codes = (ofStatus: FailureKind[]) => [...new Set(ofStatus.map((kind) => codeOf(kind, family)))];
+  return Object.fromEntries(byStatus(kinds).map(([status, ofStatus]) => [status, codes(ofStatus)]));
 }
 
 const retryAfter = { headers: { 'retry-after': { type: 'integer', description: 'Seconds.' }, ...limitHeaders } };
@@ -239,12 +239,12 @@ function errorAnswers(kinds: readonly FailureKind[], family: Family) {
   const content = {
     'application/json': { schema: { $ref: `#/components/schemas/${family ? 'IdentityError' : 'Error'}` } },
   };
-  const describeAll = (some: FailureKind[]) =>
-    some.map((kind) => `- \`${codeOf(kind, family)}\` ${failureOf(kind).message}`).join('\n');
+  const describeAll = (ofStatus: FailureKind[]) =>
+    ofStatus.map((kind) => `- \`${codeOf(kind, family)}\` ${failureOf(kind).message}`).join('\n');
   return Object.fromEntries(
-    byStatus(kinds).map(([status, some]) => [
+    byStatus(kinds).map(([status, ofStatus]) => [
       status,
-      { description: describeAll(some), ...(some.includes('tooMany') ? retryAfter : {}), content },
+      { description: describeAll(ofStatus), ...(ofStatus.includes('tooMany') ? retryAfter : {}), content },
     ]),
   );
 }

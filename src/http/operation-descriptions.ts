@@ -45,7 +45,7 @@ const byId: Record<string, string> = {
   deleteMqttCertificate: 'The etag header must be its current version. It cannot be recovered.',
   deleteCertificateAuthority: 'The etag header must be its current version. It cannot be recovered.',
   proveCertificateAuthority: 'Send a certificate that the authority has signed, whose CN is the challenge.',
-  createAssociationCode: 'Whoever holds the device claims it with the code. The code works once.',
+  createAssociationCode: 'Anyone who holds the device claims it with the code. The code works once.',
   claimDevice: 'An end-user claims a device with its code. The device moves with its history.',
   getProvisioningAddresses: 'The results of provisioning jobs and labels have the same addresses.',
   runBatch: 'Each request is authorized on its own and runs after the one before. Nothing is rolled back if one fails.',

@@ -1,4 +1,4 @@
-/** What the endpoints for whoever operates the service ask for: SLIPWAY_METRICS_TOKEN as Bearer, when it is set. */
+/** What the endpoints for the operator ask for: SLIPWAY_METRICS_TOKEN as Bearer, when it is set. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { PlatformError } from '../errors.js';

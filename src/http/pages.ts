@@ -43,7 +43,7 @@ const pages: Readonly<Record<string, string>> = {
   ),
 };
 
-// The token stands behind the #, which no server sees; it leaves the address bar before anything else happens.
+// The token is behind the #, which no server sees; it leaves the address bar before anything else happens.
 const tokenPageScript = `'use strict';
 const given = new URLSearchParams(location.hash.slice(1));
 history.replaceState(null, '', location.pathname);

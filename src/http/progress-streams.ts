@@ -17,7 +17,7 @@ const maxWaiting = 65_536;
 export interface Followed {
   /** The name of its events. */
   event: string;
-  /** How it stands; undefined when it is gone. */
+  /** Its state; undefined when it is gone. */
   read(): Promise<{ data: object; ended: boolean } | undefined>;
   /** Calls back after each change, until the answer is called. */
   watch(hear: () => void): () => void;

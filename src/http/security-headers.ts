@@ -4,7 +4,7 @@ import { Socket } from 'node:net';
 import helmet from 'helmet';
 
 /**
- * Puts them on a response. They are the same for all: helmet would make them anew for each, which took a twelfth of the
+ * Puts them on a response. They are the same for all: helmet would make them again for each, which took a twelfth of the
  * time of a short request.
  */
 export function securityHeaders({ hsts }: { hsts: boolean }): (response: ServerResponse) => void {

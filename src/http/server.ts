@@ -115,7 +115,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     fail(error, request, reply);
   };
   const app = Fastify({
-    // Fastify's own line about listening would stand in the middle of ours.
+    // Fastify's own line about listening would be in the middle of ours.
     loggerInstance: ctx.log.child({}, { level: quieter(ctx.log.level) }) as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
     bodyLimit: Math.min(strangerBodyBytes, config.httpBodyBytes),
@@ -306,7 +306,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   return app;
 }
 
-/** The headers of an answer that say which it is, and that it is for whoever has asked: it often holds tokens. */
+/** The headers of an answer that say which it is, and that it is for the caller that asked: it often holds tokens. */
 function identify({ id, url }: FastifyRequest, reply: FastifyReply): void {
   reply.header('x-request-id', id);
   if (url.startsWith('/api/') && !reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
@@ -434,7 +434,7 @@ function exposedHeaders(prefix: string): string[] {
   ];
 }
 
-/** What a caller was not permitted to do stands in the audit record, sampled. */
+/** What a caller was not permitted to do is in the audit record, sampled. */
 function noteRefusal({ audit }: Context, error: unknown, { caller, method, routeOptions }: FastifyRequest): void {
   if (!(error instanceof PlatformError) || error.status !== 403 || !caller) return;
   const endpoint = `${method} ${routeOptions.url}`;

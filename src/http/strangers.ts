@@ -14,7 +14,7 @@ export const tokenBodyBytes = 65_536;
 const patience = 10_000;
 
 /**
- * Cuts off a body that comes too slowly. Tokens are looked at before bodies are read, so whoever has a valid one is a
+ * Cuts off a body that comes too slowly. Tokens are looked at before bodies are read, so anyone who has a valid one is a
  * caller by then and has the time of every request. `refuse` answers what is not answered yet.
  */
 export function hurryStrangers(app: App, refuse: (request: FastifyRequest, reply: FastifyReply) => void): void {

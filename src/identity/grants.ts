@@ -13,7 +13,7 @@ import type { Overlaps } from '../registry/credentials/overlaps.js';
 import type { Sessions } from './sessions/sessions.js';
 
 /**
- * Who chose a password. `owner`: somebody with a token that was mailed to the address. `operator`: whoever has the machine,
+ * Who chose a password. `owner`: somebody with a token that was mailed to the address. `operator`: the operator of the machine,
  * at the first start or on the command line. `admin`: an admin or a back-end of the account. `other`: anybody else, such as who registered the address or made the end-user.
  */
 export type PasswordChooser = 'owner' | 'operator' | 'admin' | 'other';

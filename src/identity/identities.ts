@@ -34,7 +34,7 @@ export type ChosenPassword =
 
 export const noPassword = { passwordHash: null, passwordChosenBy: null } as const;
 
-/** A new identity as it will be stored. @throws PlatformError 400 with 106 naming `path` when the email is none. */
+/** A new identity as it will be stored. @throws PlatformError 400 with 106 naming `path` if the email address is invalid. */
 export function newIdentity(
   clock: Clock,
   path: string,

@@ -24,7 +24,7 @@ const hour = 60 * 60_000;
 /** Invitations that an end-user may send in an hour: the addresses are of its choice, the mail server is ours. */
 const maxPerEndUser = 100;
 
-/** The property of an answer that tells of an invitation. */
+/** The property of an answer that reports an invitation. */
 export const invitationSent = Type.Optional(
   Type.Boolean({
     description:

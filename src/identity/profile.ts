@@ -216,7 +216,7 @@ async function changePassword(ctx: Context, caller: Caller, body: Static<typeof 
     // Somebody else has changed it while the hash was computed.
     if ((await now.executeTakeFirst())?.passwordHash !== identity.passwordHash) throw wrong();
     await ctx.audit.record(tx, { ...about, outcome: 'success' });
-    // Whoever knew the old one has chosen the new one: that proves no more than the old one did.
+    // Anyone who knew the old one has chosen the new one: that proves no more than the old one did.
     const passwordChosenBy = caller.id === userId ? (identity.passwordChosenBy as PasswordChooser) : 'admin';
     return setPassword(tx, ctx, userId, { passwordHash, passwordChosenBy }, caller.sessionId);
   });

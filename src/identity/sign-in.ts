@@ -108,7 +108,7 @@ export function signInRoutes(app: App, ctx: Context): void {
   );
 }
 
-/** Sends nothing to an address that nobody logs in with, or that has had its emails of this hour. */
+/** Sends nothing to an address that nobody logs in with, or that has reached its limit of emails for this hour. */
 async function sendReset(ctx: Context, emails: Attempts, accountId: string, emailAddress: string, address: string) {
   const { registry, clock, emailLimits, audit } = ctx;
   const identity = await findIdentity(registry.query, accountId, emailAddress);

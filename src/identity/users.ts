@@ -38,7 +38,8 @@ const batchBody = Type.Object({ userIds: Type.Array(Type.String(), { maxItems: m
 const batch = Type.Object(
   { success: Type.Boolean(), users: Type.Array(profileShape) },
   {
-    description: 'The profiles in the order asked for; whoever is not the caller and no end-user in reach is left out.',
+    description:
+      'The profiles in the order asked for; anyone who is not the caller and no end-user in reach is left out.',
   },
 );
 const deleted = Type.Object(
@@ -124,7 +125,7 @@ async function register(ctx: Context, caller: Caller, body: Static<typeof create
   const blank = newIdentity(ctx.clock, 'emailAddress', { accountId, email, ...noPassword });
   const passwordHash = await ctx.passwords.hashNew('password', password, email, laneOf(caller));
   const given = { name, firstName, lastName, phoneNumber: body.phoneNumber ?? null };
-  // Whoever sends it may have made up the address.
+  // Anyone who sends it may have made up the address.
   const identity = { ...blank, ...given, passwordHash, passwordChosenBy: 'other' };
   const answer = { userId: identity.id, emailAddress: email, accountId, createdAt: identity.created };
   await writeAs(ctx, caller, undefined, async (tx) => {

@@ -14,7 +14,7 @@ export interface BucketSize {
   unit: keyof typeof units;
 }
 
-/** A size such as `15m`; undefined when it is none: seconds, minutes and hours must divide a day. */
+/** A size such as `15m`; undefined if it is invalid: seconds, minutes and hours must divide a day. */
 export function parseBucketSize(text: string): BucketSize | undefined {
   const [, digits, unit] = /^(\d{1,5})([smhdwM])$/.exec(text) ?? [];
   const size = { count: Number(digits), unit: unit as BucketSize['unit'] };
@@ -27,7 +27,7 @@ export function bucketsIn(span: number, size: BucketSize): number {
   return Math.ceil(span / lengthOf(size)) + 1;
 }
 
-/** Whether buckets of the size begin anew each day. */
+/** Whether buckets of the size start again each day. */
 function isShort({ unit }: BucketSize): boolean {
   return units[unit] < day;
 }

@@ -45,7 +45,7 @@ export function showLog(entry: LogEntry): WireLog {
 }
 
 const milliseconds = (description: string) => Type.Integer({ description: `Milliseconds since 1970; ${description}` });
-/** An entry as a search shows it: what existing clients read, beside what GET shows. */
+/** An entry as a search shows it: what existing clients read, next to what GET shows. */
 export const sourceShape = Type.Object({
   ...logShape.properties,
   sourceId: Type.String({ description: 'The device.' }),

@@ -27,7 +27,7 @@ const maxClauses = 32;
 const maxWords = 32;
 const maxTerms = 100;
 
-/** What is understood, by where it stands: an error names it. */
+/** What is understood, by where it is: an error names it. */
 const supported = {
   search: ['query', 'size', 'from', 'sort'],
   query: ['bool'],

@@ -57,7 +57,7 @@ const entryBody = Type.Object(
     ),
     custom: Type.Optional(
       Type.Unknown({
-        description: 'Further properties. Whatever else stands beside it is kept in it, under its name.',
+        description: 'Further properties. Whatever else is next to it is kept in it, under its name.',
       }),
     ),
   },
@@ -106,9 +106,9 @@ export function logRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Messages'],
-        summary: 'Write entries to the log of a device, which whoever listens to its _log hears',
+        summary: 'Write entries to the log of a device, which anyone who listens to its _log hears',
         description:
-          'They are read as on `_log`, but for a severity or a sourceTimestamp that is none, NUL, unpaired surrogates, `__proto__` and `constructor.prototype`, which are refused here. They are on disk when the answer leaves.',
+          'They are read as on `_log`. Unlike there, an invalid severity or sourceTimestamp, NUL, unpaired surrogates, `__proto__` and `constructor.prototype` are refused. They are on disk before the answer is sent.',
         params: idParams,
         body,
         response: {
@@ -159,7 +159,7 @@ async function readLogs(ctx: Context, caller: Caller, deviceId: string, query: L
 /**
  * Writes entries, each read as a payload on `_log`; they are on disk when it resolves. The stored entries.
  * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for an entry that is too long, or whose severity
- * or time is none; 507 for a full disk.
+ * or time is invalid; 507 for a full disk.
  */
 export async function writeLogs(
   { access, clock, broker }: Pick<Context, 'access' | 'clock' | 'broker'>,
@@ -186,7 +186,7 @@ export async function writeLogs(
   });
 }
 
-/** Whoever gets an answer is told what `_log` takes in silence. @throws PlatformError 400/106. */
+/** Anyone who gets an answer is told what `_log` takes in silence. @throws PlatformError 400/106. */
 function checkEntry({ severity, sourceTimestamp }: Static<typeof entryBody>, place: number[], now: number): void {
   if (severity !== undefined && severity !== null && !readSeverity(severity))
     throw invalid([...place, 'severity'].join('.'), `must be one of ${severities.join(', ')}`);

@@ -29,7 +29,7 @@ const decimal = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
 export const payloadForms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
 export type PayloadForm = (typeof payloadForms)[number];
 
-/** What is accepted, for whoever has sent something else. */
+/** What is accepted, for anyone who has sent something else. */
 const accepted: Record<FixedForm, string> = {
   csv: 'CSV: lines of timestamp,category,numericValue,stringValue, such as 1700000000000,temperature,21.5,',
   json: 'JSON: a number, or an object of numbers, texts and booleans, such as {"temperature": 21.5}',
@@ -193,7 +193,7 @@ function readSenml(json: unknown, now: number): Reading {
   return Array.isArray(json) ? readRfcSenml(json, now) : { reason: 'it is neither an array nor has it a list e.' };
 }
 
-/** The old form: base values stand once, beside the entries `e`; `bv` is a boolean. */
+/** The old form: base values stand once, next to the entries `e`; `bv` is a boolean. */
 function readOldSenml(base: Record<string, unknown>, entries: unknown[], now: number): Reading {
   const points: Point[] = [];
   for (const [index, entry] of entries.entries()) {
@@ -431,7 +431,7 @@ function plainEntry(message: string, time: number): LogInput {
 
 /**
  * The time at the source: epoch milliseconds, as a number or a text, or an ISO 8601 date; in the years 0000 to 9999.
- * Undefined for what is none of these, and for what makes sense only as seconds.
+ * Returns undefined for any other form, and for what makes sense only as seconds.
  */
 export function readSourceTime(value: unknown, now: number): number | undefined {
   const time =

@@ -64,7 +64,7 @@ export class Retention {
   }
 }
 
-/** Removes what has had its time, now; `isStopped` is asked between the steps. */
+/** Removes what has expired, now; `isStopped` is asked between the steps. */
 export async function expireMessages(
   { registry, messages, retention }: { registry: Registry; messages: MessageStore; retention: Retention },
   isStopped: () => boolean = () => false,

@@ -18,7 +18,7 @@ import {
 } from './series-query.js';
 
 /**
- * One page of the points of a channel in a range. Whoever follows the tokens sees every point that was there at the
+ * One page of the points of a channel in a range. Anyone who follows the tokens sees every point that was there at the
  * first page once, and none twice; of those that arrive meanwhile, the ones behind the place that has been reached.
  * @throws PlatformError as findSeries; 400/106 for a bad range or token.
  */

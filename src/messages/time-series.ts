@@ -94,4 +94,4 @@ function explained(
 
 const keepsNothing =
   'This channel keeps no data: its persistenceType is simple. Data is kept for channels whose persistenceType is timeSeries.';
-const isNotRead = 'This channel keeps no new data: the payload of its channel template is none.';
+const isNotRead = "This channel stores no new data, because the payload of its channel template is 'none'.";

@@ -134,7 +134,7 @@ function bridgeMetrics(registry: Registry, { bridges }: { bridges: Bridges }): v
   gaugeBy(
     registry,
     'slipway_bridge_pending_messages',
-    'Guaranteed messages on their way; 100000 is that or more.',
+    'Pending guaranteed messages. 100000 means 100000 or more.',
     ['kind'],
     () => Object.entries(bridges.pendingByKind()).map(([kind, pending]) => [{ kind }, pending]),
   );

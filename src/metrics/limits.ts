@@ -18,7 +18,7 @@ export function limitMetrics(
   const use: LimitUse = limitUse(services);
   let highest: ReturnType<typeof highestUse> | undefined;
   let since = 0;
-  gaugeBy(registry, 'slipway_limit', 'Limits as they are configured; 0 is none.', ['limit'], () =>
+  gaugeBy(registry, 'slipway_limit', 'Configured limits; 0 means no limit.', ['limit'], () =>
     limits.map(({ name }) => [{ limit: name }, services.config.limits[name]]),
   );
   gaugeBy(registry, 'slipway_limit_highest_use', 'The highest use by any account.', ['limit'], async () => {

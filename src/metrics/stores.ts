@@ -46,7 +46,7 @@ async function sizeOf(path: string): Promise<number> {
 function messageMetrics(registry: Registry, { messages, keeping, config }: Services): void {
   const { maxBytes } = config.messages;
   gauge(registry, 'slipway_messages_bytes', 'Bytes of messages.db in use.', () => messages.size);
-  gauge(registry, 'slipway_messages_max_bytes', 'Its cap, SLIPWAY_MESSAGES_MAX_BYTES; 0 is none.', () => maxBytes);
+  gauge(registry, 'slipway_messages_max_bytes', 'Its cap, SLIPWAY_MESSAGES_MAX_BYTES; 0 means no cap.', () => maxBytes);
   gauge(
     registry,
     'slipway_messages_outbox_pending_bytes',

@@ -290,7 +290,7 @@ export async function accountOf(db: Db, caller: Caller) {
 }
 
 /**
- * That `id`, with all that is below it, may stand below `parent`.
+ * That `id`, with all that is below it, may be below `parent`.
  * @throws PlatformError 400/102 without a live parent, 400/106 for a cycle, 400/105 when it would be too deep.
  */
 async function demandDepth(tx: Tx, caller: Caller, id: string, parent: string | null): Promise<void> {
@@ -315,7 +315,7 @@ async function heightBelow(tx: Tx, id: string): Promise<number> {
   return rows[0]?.height ?? 0;
 }
 
-/** @throws PlatformError 400 with 104 when something live stands in the organization. */
+/** @throws PlatformError 400 with 104 when something live is in the organization. */
 async function demandEmpty(tx: Tx, id: string): Promise<void> {
   const isEmpty =
     !(await hasChildren(tx, 'organizations', 'parentId', id)) &&

@@ -238,8 +238,8 @@ function explainMade({ access }: Context, principal: Station, device: Row<'devic
 async function explainCreate(ctx: Context, principal: Caller, type: Kind, id: string | null): Promise<Answer> {
   const { access, registry } = ctx;
   const { accountId } = principal;
-  if (id !== null && !placed.includes(type)) throw invalid('entity.id', `a new ${type} stands in no organization`);
-  if (id === null && type === 'endUser') throw invalid('entity.id', 'a new endUser stands in an organization');
+  if (id !== null && !placed.includes(type)) throw invalid('entity.id', `a new ${type} is in no organization`);
+  if (id === null && type === 'endUser') throw invalid('entity.id', 'a new endUser is in an organization');
   const organization = id === null ? undefined : await find(registry.query, 'organizations', id);
   if (id !== null && organization?.accountId !== accountId) throw new PlatformError('notFound');
   if (!access.may(principal, 'create', type)) return refused('role may not do this');
@@ -257,7 +257,7 @@ async function explainCreate(ctx: Context, principal: Caller, type: Kind, id: st
 
 const madeByStation: Answer = { allowed: true, rule: 'made by the station', path: [] };
 
-/** Allowed, of something that stands in `organizationId`. */
+/** Allowed, of something that is in `organizationId`. */
 function allowedAt({ access }: Context, principal: Caller, organizationId: string | null): Answer {
   if (principal.kind !== 'endUser') return { allowed: true, rule: 'account-wide', path: [] };
   const path = access.pathWithin(organizationId, principal.organizationIds);

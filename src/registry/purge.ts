@@ -103,7 +103,7 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
 /** Does a little of the work; whether there may be more. */
 type Step = (ctx: PurgeContext) => Promise<boolean>;
 
-/** Purges all that is due; `isStopped` is asked between the steps. What fails stands in the log and holds up nothing else. */
+/** Purges all that is due; `isStopped` is asked between the steps. What fails is in the log and holds up nothing else. */
 export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
   const steps: Step[] = [
     purgeDevices,
@@ -301,8 +301,8 @@ async function purgeRollouts({ registry, clock }: PurgeContext): Promise<boolean
   if (!rollout) return false;
   const { id } = rollout;
   await registry.transaction(async (tx) => {
-    const some = tx.selectFrom('firmwareDeliveries').select('deviceId').where('rolloutId', '=', id).limit(stepSize);
-    const gone = tx.deleteFrom('firmwareDeliveries').where('rolloutId', '=', id).where('deviceId', 'in', some);
+    const batch = tx.selectFrom('firmwareDeliveries').select('deviceId').where('rolloutId', '=', id).limit(stepSize);
+    const gone = tx.deleteFrom('firmwareDeliveries').where('rolloutId', '=', id).where('deviceId', 'in', batch);
     if ((await gone.executeTakeFirst()).numDeletedRows > 0n) return;
     await tx.deleteFrom('firmwareCounts').where('rolloutId', '=', id).execute();
     await tx.deleteFrom('firmwareRollouts').where('id', '=', id).execute();

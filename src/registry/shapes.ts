@@ -50,12 +50,12 @@ export function showCommon(row: CommonRow) {
   return shown;
 }
 
-/** Built-in custom fields as properties of a response: null by default. Those of the template stand beside them. */
+/** Built-in custom fields as properties of a response: null by default. Those of the template are next to them. */
 function fieldShapes(kind: FieldKind): TProperties {
   return Object.fromEntries(builtInFields[kind].map(({ name }) => [name, text]));
 }
 
-/** The types of built-in custom fields as schemas; all of them are text. `checkValue` has the last word. */
+/** The types of built-in custom fields as schemas; all of them are text. `checkValue` decides. */
 const fieldSchemas: Partial<Record<Field['type'], object>> = {
   countryCode: { maxLength: 2 },
   datetime: { maxLength: 40, description: 'An ISO 8601 date.' },

@@ -52,8 +52,8 @@ t.test(
     t.match(renamed, { status: 200, body: { bridge: { name: 'Renamed', version: '2' } } });
     t.notOk('secret' in renamed.body.bridge);
     t.match(await put(made.id, made.version, { name: 'Late' }), { status: 412, body: { error: { code: 108 } } });
-    const anew = (await put(made.id, '2', { secret: null })).body.bridge;
-    t.ok(anew.secret.length >= 40 && anew.secret !== secret, 'null makes a new one');
+    const again = (await put(made.id, '2', { secret: null })).body.bridge;
+    t.ok(again.secret.length >= 40 && again.secret !== secret, 'null makes a new one');
 
     t.match(await remove(made), { status: 200, body: { bridge: { deleted: String } } });
     t.match(await service.http('GET', `${path}/${made.id}`), { status: 410, body: { error: { code: 107 } } });
@@ -66,7 +66,7 @@ t.test(
     t.notMatch(JSON.stringify(records), /T0KEN|ANOTHER-ONE/, 'of the address only the host is told');
     for (const file of ['registry.db', 'registry.db-wal']) {
       const bytes = readFileSync(join(service.directory, file));
-      for (const text of [secret, given, anew.secret, 'T0KEN-IN-THE-PATH'])
+      for (const text of [secret, given, again.secret, 'T0KEN-IN-THE-PATH'])
         t.notOk(bytes.includes(text), `${file} holds no secret and no address`);
     }
     await remove(chosen);
@@ -193,7 +193,7 @@ t.test('an account has five bridges of different names', async (t) => {
   for (const one of made) await remove(one);
 });
 
-t.test('secrets that are no secrets, other kinds, and times that are none are refused', async (t) => {
+t.test('invalid secrets, unknown kinds and invalid times are refused', async (t) => {
   for (const wrong of [{ secret: 'short' }, { secret: 'with a blank, and long' }, { kind: 'kafka' }, { name: '' }])
     t.match(await service.http('POST', path, { body: body(wrong) }), { status: 400, body: { error: { code: 106 } } });
   const made = (await service.ok('POST', path, { body: body() })).bridge;

@@ -67,9 +67,9 @@ async function speaker(more: object = {}) {
 }
 
 const statusOf = async ({ id }: Json) => (await service.ok('GET', `/api/v1/bridges/${id}`)).bridge.status;
-const lettersOf = async ({ id }: Json) =>
+const deadLettersOf = async ({ id }: Json) =>
   (await service.ok('GET', `/api/v1/bridges/${id}/dead-letters?pageSize=100`)).deadLetters;
-/** What nobody announces: the state on disk. */
+/** Polls the state on disk, because no event reports it. */
 async function until(isTrue: () => Promise<boolean> | boolean): Promise<void> {
   while (!(await isTrue())) await nextTurn();
 }
@@ -126,7 +126,7 @@ t.test('each message arrives with its names, signed as the documentation checks 
 });
 
 t.test(
-  'what is accepted on a channel of level 1 or 2 is sent, whoever says it and with any QoS; nothing else is',
+  'what is accepted on a channel of level 1 or 2 is sent, no matter who says it and with any QoS; nothing else is',
   async (t) => {
     const { receiver } = await bridged(t);
     const { id, client, say, secret } = await speaker();
@@ -215,10 +215,10 @@ t.test(
       [one.id]: numbers(1, 40).filter((n) => n !== '20'),
       [other.id]: numbers(1, 40),
     });
-    await until(async () => (await lettersOf(bridge)).meta.count === 1);
-    const [letter] = (await lettersOf(bridge)).results;
-    t.match(letter, { deviceId: one.id, channel: 'sure', reason: 'answered 400', died: String });
-    t.equal(textOf(letter), 'poison');
+    await until(async () => (await deadLettersOf(bridge)).meta.count === 1);
+    const [dead] = (await deadLettersOf(bridge)).results;
+    t.match(dead, { deviceId: one.id, channel: 'sure', reason: 'answered 400', died: String });
+    t.equal(textOf(dead), 'poison');
     await until(async () => (await statusOf(bridge)).pending === 0);
 
     receiver.behave = () => 200;
@@ -233,10 +233,10 @@ t.test(
       [other.id]: numbers(1, 40),
     });
     t.ok(
-      again.some((message) => message.id === letter.id),
+      again.some((message) => message.id === dead.id),
       'under the id that it had',
     );
-    t.match(await lettersOf(bridge), { results: [], meta: { count: 0 } });
+    t.match(await deadLettersOf(bridge), { results: [], meta: { count: 0 } });
     t.equal(receiver.messages.length, 80, 'each once');
   },
 );
@@ -272,9 +272,13 @@ t.test('a device whose messages fail waits alone, and goes on in order', async (
   await until(async () => {
     await good.say('sure', 'others get through');
     offset += 6 * minute;
-    return (await lettersOf(bridge)).meta.count === 1;
+    return (await deadLettersOf(bridge)).meta.count === 1;
   });
-  t.match((await lettersOf(bridge)).results, [{ deviceId: bad.id, reason: 'answered 500' }], 'twenty tries are enough');
+  t.match(
+    (await deadLettersOf(bridge)).results,
+    [{ deviceId: bad.id, reason: 'answered 500' }],
+    'twenty tries are enough',
+  );
   await until(() => receiver.messages.some((message) => textOf(message) === 'after it'));
 });
 
@@ -320,8 +324,8 @@ t.test('a page of large dead letters is read and sent a few at a time', async (t
     Array.from({ length: count }, (_, n) => count - 1 - n),
     'all of them, newest first',
   );
-  for (const letter of results)
-    if (!Buffer.from(letter.payloadBase64, 'base64').equals(Buffer.alloc(120_000, placeOf(letter))))
+  for (const dead of results)
+    if (!Buffer.from(dead.payloadBase64, 'base64').equals(Buffer.alloc(120_000, placeOf(dead))))
       t.fail('another payload');
   t.ok(most <= 8, `${most} are read at once`);
   const second = (await read('pageSize=20&page=3')).body.deadLetters.results;
@@ -367,9 +371,9 @@ t.test('behind a target that is away messages wait, for three days', async (t) =
   t.match(await statusOf(bridge), { pending: 2, deadLetters: 0 });
   offset += 2 * hour;
   await until(async () => (await statusOf(bridge)).deadLetters === 1);
-  const [letter] = (await lettersOf(bridge)).results;
-  t.match(letter, { reason: /not delivered for too long: ECONNREFUSED/ });
-  t.equal(textOf(letter), 'first');
+  const [dead] = (await deadLettersOf(bridge)).results;
+  t.match(dead, { reason: /not delivered for too long: ECONNREFUSED/ });
+  t.equal(textOf(dead), 'first');
   const back = await startReceiver(t, { port: receiver.port });
   offset += 10 * minute;
   t.strictSame(byDevice(await back.received(1)), { [id]: ['second'] });
@@ -405,7 +409,7 @@ t.test(
   },
 );
 
-t.test('a message that is too much for a batch goes in smaller ones; no answer in time is none', async (t) => {
+t.test('a message that is too much for a batch goes in smaller ones; a late answer counts as no answer', async (t) => {
   const { receiver, bridge } = await bridged(t);
   receiver.behave = () => 'never';
   const { say, id } = await speaker();

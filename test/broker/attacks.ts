@@ -178,7 +178,7 @@ export function attacksOf({ own, accountId }: Attacker, target: Target): Attack[
   ];
 }
 
-/** Packets that end the connection of whoever sends them, or mean nothing. */
+/** Packets that end the connection of anyone who sends them, or mean nothing. */
 export function protocolErrors(own: string): Buffer[] {
   return [
     publishBytes(own, 'x', 6, 1),

@@ -1,6 +1,6 @@
 /** MQTT packets byte by byte, for what a packet library refuses to write. */
 
-/** Text as it stands in a packet, or bytes that are no text. */
+/** Text as it is in a packet, or bytes that are no text. */
 export type Text = string | Buffer;
 
 const short = (value: number) => Buffer.from([(value >> 8) & 255, value & 255]);

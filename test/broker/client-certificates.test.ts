@@ -117,7 +117,11 @@ t.test('a registered certificate is the login of its device, and of nobody else'
     t.match(await named.next(), { cmd: 'puback' });
   }
   t.equal(await codeOf(t, own, { clientId: 'nobody special' }), 0, 'the certificate says who it is');
-  t.equal(await codeOf(t, own, { username: device.id, password: Buffer.alloc(0), clientId: 'e' }), 0, 'empty is none');
+  t.equal(
+    await codeOf(t, own, { username: device.id, password: Buffer.alloc(0), clientId: 'e' }),
+    0,
+    'an empty password counts as none',
+  );
   t.equal(await codeOf(t, own, { username: sibling.id }), 4);
   t.equal(await codeOf(t, own, { username: 'Auth:JWT' }), 4);
   t.equal(await codeOf(t, await makeCertificate(), { username: device.id }), 4, 'unknown');
@@ -128,7 +132,7 @@ t.test('a registered certificate is the login of its device, and of nobody else'
   t.match(await refusalsOf(device.id), ['unknown or wrong credentials', 'unknown certificate']);
   const plain = await rawClient(t, service.server.mqttPort);
   plain.send(connectPacket({ username: device.id, password: Buffer.alloc(0) }));
-  t.match(await plain.next(), { returnCode: 4 }, 'without a secret an empty one is none');
+  t.match(await plain.next(), { returnCode: 4 }, 'without a secret an empty password is refused');
 });
 
 t.test('with a password it is the password that counts, and nobody needs a certificate', async (t) => {
@@ -230,9 +234,9 @@ t.test(
     const refused = await Promise.all(versions.map((version) => firstSession(t, shown, only(version))));
     await authority(late);
     for (const [at, version] of versions.entries()) {
-      const anew = await join(t, shown, {}, { ...only(version), session: refused[at] });
-      t.equal(anew.tls.isSessionReused(), false, 'a new CA asks everybody for their certificates');
-      t.equal(anew.returnCode, 0, version);
+      const first = await join(t, shown, {}, { ...only(version), session: refused[at] });
+      t.equal(first.tls.isSessionReused(), false, 'a new CA asks everybody for their certificates');
+      t.equal(first.returnCode, 0, version);
       const session = await firstSession(t, shown, only(version));
       const again = await join(t, shown, {}, { ...only(version), session });
       t.equal(again.tls.isSessionReused(), true, version);
@@ -353,7 +357,7 @@ t.test('what a CA has issued before the hardware was replaced lets nobody in, re
   t.equal(await codeOf(t, await issued(second - 1000)), 5, 'also one that is shown for the first time');
   t.equal(await codeOf(t, await issued(second)), 0, 'that of the new hardware: certificates begin with a whole second');
   await register(device.id, former);
-  t.equal(await codeOf(t, former), 0, 'whoever registers one afterwards means it, whatever its dates');
+  t.equal(await codeOf(t, former), 0, 'anyone who registers one afterwards means it, whatever its dates');
 });
 
 t.test('a certificate and its CA end in time, connections included', { timeout: 30_000 }, async (t) => {
@@ -382,7 +386,7 @@ t.test('a certificate and its CA end in time, connections included', { timeout: 
   t.equal(await codeOf(t, issued), 0, 'the CA with a new certificate for its key');
 });
 
-t.test('whoever connects while a certificate is deleted is gone when the answer is there', async (t) => {
+t.test('anyone who connects while a certificate is deleted is gone when the answer is there', async (t) => {
   const device = await newDevice();
   const own = await makeCertificate();
   const registered = await register(device.id, own);
@@ -641,7 +645,7 @@ t.test('the log says once why a certificate was refused', async (t) => {
   t.equal(said.length, 1);
 });
 
-t.test('whoever sends more than any device has to gets no further handshake for a while', async (t) => {
+t.test('anyone who sends more than any device has to gets no further handshake for a while', async (t) => {
   const own = await makeCertificate();
   await register((await newDevice()).id, own);
   /** A connection that a proxy says is from `address`. */

@@ -1,4 +1,4 @@
-/** What a connection must be, whatever Aedes and Node do when left alone; the numbers are those of broker-facts.md. */
+/** What a connection must be, whatever Aedes and Node do by default. */
 import { connect as connectTls } from 'node:tls';
 import { Aedes } from 'aedes';
 import mqtt from 'mqtt';
@@ -79,7 +79,7 @@ t.test('a subscriber that does not read what it must acknowledge holds up nobody
     await heard;
     longest = Math.max(longest, performance.now() - begun);
   }
-  t.ok(longest < 4900, `${Math.round(longest)} ms; whoever waits for it waits for 5 s`);
+  t.ok(longest < 4900, `${Math.round(longest)} ms; anyone who waits for it waits for 5 s`);
 });
 
 t.test('a CONNECT that is refused before its proof ends its socket itself, long before the deadline', async (t) => {

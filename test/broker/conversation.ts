@@ -85,7 +85,7 @@ export async function taken(client: RawClient, enough: (messages: Message[]) => 
   return messages;
 }
 
-/** For what nobody announces: what the disk holds in the end. */
+/** Waits for what no event reports: what the disk holds in the end. */
 export async function until(isTrue: () => boolean): Promise<void> {
   while (!isTrue()) await nextTurn();
 }

@@ -48,7 +48,7 @@ t.test('an end-user with a secret reaches what that end-user reaches, not all of
   t.match(await beside.next(), { cmd: 'pingresp' }, 'the other end-user of the identity goes on');
 });
 
-t.test('an account user with a secret reaches the account, until it is none any more', async (t) => {
+t.test('an account user with a secret reaches the account, until it is deleted', async (t) => {
   const f = await fixture(t);
   const user = await f.service.create('/account-users', 'accountUser', {
     createIdmUser: true,

@@ -99,7 +99,7 @@ t.test('a duplicate that comes while the first is being written is stored and de
   t.same(await stored(f), [1]);
 });
 
-t.test('a denied filter beside a granted one is not stored with the session', async (t) => {
+t.test('a denied filter next to a granted one is not stored with the session', async (t) => {
   const f = await fixture(t);
   const organization = await f.service.organization();
   const { token } = await f.service.endUser(organization.id);
@@ -194,7 +194,7 @@ t.test('the same client id of two principals never disturbs either', async (t) =
 
 t.test('an unproven CONNECT under the private id of a session does not touch the session', async (t) => {
   const f = await fixture(t);
-  // Aedes clears what has been received of a clean session by its id, whoever has closed.
+  // Aedes clears what has been received of a clean session by its id, no matter who has closed.
   const client = await rawConnected(t, f, { clientId: 'mine' });
   const message = { qos: 2, messageId: 5 };
   client.send(publishPacket(f.topic('temperature'), '1', message));

@@ -81,22 +81,25 @@ t.test('connections', async (t) => {
   });
 
   await sockets(0);
-  await t.test('a principal has so many connections; one that takes another over is none more', async (t) => {
-    const other = await sibling(f);
-    t.equal(await answer(await from(t, f, '203.0.113.1'), f, { clientId: 'a' }), 0);
-    const second = await from(t, f, '203.0.113.2');
-    t.equal(await answer(second, f, { clientId: 'b' }), 0);
-    const third = await from(t, f, '203.0.113.3');
-    t.equal(await answer(third, f, { clientId: 'c' }), 3);
-    await third.closed;
-    t.equal(await hits(f, 'max_connections_per_device'), 1);
-    t.equal(await answer(await from(t, f, '203.0.113.4'), f, { clientId: 'b' }), 0);
-    await second.closed;
-    t.equal(await answer(await from(t, f, '203.0.113.5'), other), 0, 'another principal has its own');
-    const nameless = await from(t, f, '203.0.113.6');
-    t.equal(await answer(nameless, f, { clientId: '' }), 3, 'one without an id takes nobody over');
-    await nameless.closed;
-  });
+  await t.test(
+    'a principal has a maximum of connections; a client that reconnects with its client id does not count twice',
+    async (t) => {
+      const other = await sibling(f);
+      t.equal(await answer(await from(t, f, '203.0.113.1'), f, { clientId: 'a' }), 0);
+      const second = await from(t, f, '203.0.113.2');
+      t.equal(await answer(second, f, { clientId: 'b' }), 0);
+      const third = await from(t, f, '203.0.113.3');
+      t.equal(await answer(third, f, { clientId: 'c' }), 3);
+      await third.closed;
+      t.equal(await hits(f, 'max_connections_per_device'), 1);
+      t.equal(await answer(await from(t, f, '203.0.113.4'), f, { clientId: 'b' }), 0);
+      await second.closed;
+      t.equal(await answer(await from(t, f, '203.0.113.5'), other), 0, 'another principal has its own');
+      const nameless = await from(t, f, '203.0.113.6');
+      t.equal(await answer(nameless, f, { clientId: '' }), 3, 'one without an id takes nobody over');
+      await nameless.closed;
+    },
+  );
 });
 
 t.test('rates', async (t) => {
@@ -225,7 +228,7 @@ t.test('rates', async (t) => {
       await fast.next();
       ahead += 30_001;
       await fast.closed;
-      t.ok(((await hits(f, 'publish_rate_per_client')) ?? 0) >= 2, 'whoever stays over it for long is disconnected');
+      t.ok(((await hits(f, 'publish_rate_per_client')) ?? 0) >= 2, 'anyone who stays over it for long is disconnected');
       t.ok(logLines.some((line) => /"limit":"publish_rate_per_client"/.test(line)));
       calm.send({ cmd: 'pingreq' });
       t.match(await calm.next(), { cmd: 'pingresp' });
@@ -234,7 +237,7 @@ t.test('rates', async (t) => {
 
   const { broker } = f.service.server.ctx;
   await until(() => broker.gauges.sockets === 0);
-  t.pass('whoever has left, before its turn or after, holds no place');
+  t.pass('anyone who has left, before its turn or after, holds no place');
 });
 
 t.test('every other limit is counted under its name, and lets others through', async (t) => {

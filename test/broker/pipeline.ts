@@ -34,7 +34,7 @@ export interface Topics {
 
 /** Valid packets: filters granted and refused, messages of every QoS, retained ones among them. */
 export function pipeline(random: Random, topics: Topics): Packet[] {
-  const of = <T>(some: readonly T[]): T => some[random(some.length)] as T;
+  const of = <T>(choices: readonly T[]): T => choices[random(choices.length)] as T;
   const packets: Packet[] = [];
   let id = 0;
   const filter = () => (random(3) === 0 ? of(topics.refused) : of(topics.granted));

@@ -1,4 +1,4 @@
-/** What a connection tells of its device: from where it comes, where that is, and what it is called. */
+/** What a connection reports its device: from where it comes, where that is, and what it is called. */
 
 import { renameSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -112,7 +112,7 @@ t.test('an address without a position in the database has none', async (t) => {
   t.match(await read(one), { geoIpLatitude: null, geoIpLongitude: null, reverseDns: null });
 });
 
-t.test('a name with other characters than a host name has is none', async (t) => {
+t.test('a name with characters that a host name cannot have is ignored', async (t) => {
   dns.names.set('127.0.0.7', '<script>alert(1)</script>.example.com');
   dns.names.set('127.0.0.8', 'honest.example.com');
   const [one, marker] = [await sibling(f), await sibling(f)];

@@ -44,7 +44,7 @@ t.test('refused SUBSCRIBEs in one write are each answered', async (t) => {
   }
 });
 
-t.test('MQTT over WebSocket is served at / beside /mqtt, on the HTTP port and on the TLS port', async (t) => {
+t.test('MQTT over WebSocket is served at / next to /mqtt, on the HTTP port and on the TLS port', async (t) => {
   const f = await fixture(t, certificate(t));
   const { url, ctx } = f.service.server;
   const login = { username: f.device.id, password: f.secret, reconnectPeriod: 0 };
@@ -121,7 +121,7 @@ t.test('SUBACK has a return code for every filter, the same ones too', async (t)
   t.same(await subscribed(client, [chat, 1], [nothing, 0], [chat, 0], [nothing, 2]), [1, 128, 0, 128]);
 });
 
-t.test('Session Present tells of a stored session without subscriptions, and MQTT 3.1 is not told', async (t) => {
+t.test('Session Present reports a stored session without subscriptions, and MQTT 3.1 is not told', async (t) => {
   const f = await fixture(t);
   const stays = { clientId: 'stays', clean: false };
   const first = await connected(t, f.service.server, f, stays);

@@ -87,7 +87,7 @@ t.test('what a device was refused is listed, newest first, with the reason and f
   t.same(await resultsOf(other), [], 'the other device was not refused anything');
 });
 
-t.test('a payload over the limit ends the connection, and stands in the list once, however large', async (t) => {
+t.test('a payload over the limit ends the connection, and is in the list once, however large', async (t) => {
   const one = await sibling(f);
   for (const bytes of [132_000, 200_000]) {
     const client = await connected(t, f.service.server, one, { clientId: 'thing' });
@@ -103,7 +103,7 @@ t.test('a payload over the limit ends the connection, and stands in the list onc
 });
 
 t.test(
-  'a refused CONNECT is listed where it names a device, whoever sent it, and never with its password',
+  'a refused CONNECT is listed where it names a device, no matter who sent it, and never with its password',
   async (t) => {
     const one = await sibling(f);
     const wrong = 'not the password at all';

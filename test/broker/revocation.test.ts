@@ -132,7 +132,7 @@ t.test(
   },
 );
 
-t.test('a channel that is deleted ends the filters that name it, whoever holds them', async (t) => {
+t.test('a channel that is deleted ends the filters that name it, no matter who holds them', async (t) => {
   const f = await fixture(t);
   const template = f.device.deviceTemplateId;
   const { channelTemplates } = await f.service.ok(

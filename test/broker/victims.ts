@@ -145,7 +145,7 @@ export class Victims {
       () =>
         witness.raw.send(...packets);
 
-    // The retained message of the last round is still there, whoever wanted to clear it.
+    // The retained message of the last round is still there, no matter who wanted to clear it.
     await phone.say({ cmd: 'unsubscribe', messageId: 2, unsubscriptions: [chat] }, 'unsuback');
     await phone.say(subscribePacket(3, [chat, 2]), 'retained');
     await all('kept', by(desk, publishPacket(chat, 'kept', { qos: 1, retain: true, messageId: 4 })));

@@ -34,7 +34,7 @@ interface World {
   victims: Victims;
   quiet: unknown;
   target: Target;
-  /** The token of another account, for whoever has none. */
+  /** The token of another account, for anyone who has none. */
   token: string;
   attackers: Attacker[];
 }
@@ -114,8 +114,8 @@ async function begin(t: Test): Promise<World> {
     name,
     login: { username: device.id as string, password: secret as string },
   });
-  const near = { accountId, own: `${root}/${accountId}/d/${neighbours.device.id}/chat` };
-  const far = { accountId: other.accountId, own: `${root}/${other.accountId}/d/${strangers.device.id}/chat` };
+  const own = { accountId, own: `${root}/${accountId}/d/${neighbours.device.id}/chat` };
+  const foreign = { accountId: other.accountId, own: `${root}/${other.accountId}/d/${strangers.device.id}/chat` };
   const { accountUsers } = await service.ok('GET', `/api/v1/account-users?accountId=${accountId}`);
   const people = [home.endUser, accountUsers.results[0]];
   return {
@@ -131,11 +131,11 @@ async function begin(t: Test): Promise<World> {
       principals: [home.device.id, ...people.flatMap(({ id, userId }) => [id, userId])],
     },
     attackers: [
-      { ...device('a device of the other account', strangers), ...far },
-      { ...user('an end-user of the other account', strangers.jwt), ...far },
-      { ...user('an admin of the other account', token), ...far },
-      { ...device('a device of another organization', neighbours), ...near },
-      { ...user('an end-user of another organization', neighbours.jwt), ...near },
+      { ...device('a device of the other account', strangers), ...foreign },
+      { ...user('an end-user of the other account', strangers.jwt), ...foreign },
+      { ...user('an admin of the other account', token), ...foreign },
+      { ...device('a device of another organization', neighbours), ...own },
+      { ...user('an end-user of another organization', neighbours.jwt), ...own },
     ],
   };
 }
@@ -214,7 +214,7 @@ for (const [place, name] of [
     await attacked(async () => {
       const attacks = attacksOf(attacker, world.target);
       const leaked: string[] = [];
-      // Those of one stored session are in their order; the rest go on beside them.
+      // Those of one stored session are in their order; the rest go on next to them.
       const [ordered, others] = [true, false].map((isStored) =>
         attacks.filter(({ connect }) => (connect.flags === 0) === isStored),
       );
@@ -234,7 +234,7 @@ for (const [place, name] of [
     });
   });
 
-t.test('whoever has no credential of its own is let in nowhere', async (t) => {
+t.test('anyone who has no credential of its own is let in nowhere', async (t) => {
   const { target, service, token } = world;
   const attacker = world.attackers[0] as Attacker;
   await attacked(async () => {

@@ -32,7 +32,7 @@ async function binary() {
   return { executablePath: join(directory, 'chromium'), args };
 }
 
-/** Unpacked once for all test files, beside the package: it takes two seconds and 200 MB. */
+/** Unpacked once for all test files, next to the package: it takes two seconds and 200 MB. */
 async function unpacked(unpack: () => Promise<string>): Promise<string> {
   const { resolve } = createRequire(import.meta.url);
   const packed = dirname(dirname(resolve('@sparticuz/chromium')));

@@ -71,7 +71,7 @@ t.test('a device that somebody else has changed shows both versions', async (t) 
   t.strictSame(errors, []);
 });
 
-t.test('a deleted device stands in the trash and is recovered from there', async (t) => {
+t.test('a deleted device is in the trash and is recovered from there', async (t) => {
   const { device } = await service.device({ serialNumber: 'SN-TRASH' });
   const { page } = await openPage(t, browser, service);
   await signIn(page, undefined, undefined, `/console/devices/${device.id}`);

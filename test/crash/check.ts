@@ -31,9 +31,10 @@ export async function checkStored(
       const first = (from.get(topic) ?? 0) + 1;
       const stored = channel === '_log' ? await readLog(api, deviceId, first) : await readSeries(api, topic, first);
       const lost = numbers.filter((n) => !stored.has(n));
-      if (lost.length > 0) losses.push(`${what}: ${lost.length} of ${numbers.length} are not stored (${some(lost)})`);
+      if (lost.length > 0)
+        losses.push(`${what}: ${lost.length} of ${numbers.length} are not stored (${firstOf(lost)})`);
       const twice = [...stored].filter(([, times]) => times > 1).map(([n]) => n);
-      if (qos === 2 && twice.length > 0) losses.push(`${what}: ${twice.length} are stored twice (${some(twice)})`);
+      if (qos === 2 && twice.length > 0) losses.push(`${what}: ${twice.length} are stored twice (${firstOf(twice)})`);
     } else if (channel === 'state' || channel === '_set/fields') {
       const { last, sent } = source.publisher;
       const read =
@@ -58,7 +59,7 @@ export async function checkHeard({ sources, present, absent }: Fleet, acknowledg
       const heard = subscriber.of(topic);
       const what = `${channel} QoS ${qos}, subscriber ${who}`;
       const lost = isComplete ? [] : (acknowledged.get(topic) ?? []).filter((n) => !heard.numbers.has(n));
-      if (lost.length > 0) losses.push(`${what}: ${lost.length} were not delivered (${some(lost)})`);
+      if (lost.length > 0) losses.push(`${what}: ${lost.length} were not delivered (${firstOf(lost)})`);
       if (heard.late > 0) losses.push(`${what}: ${heard.late} came out of order`);
       if (qos === 2 && heard.repeated > 0) losses.push(`${what}: ${heard.repeated} came more than once`);
     }
@@ -123,6 +124,6 @@ async function readName(api: Api, deviceId: string): Promise<number> {
   return Number((await api.ok('GET', `/api/v1/devices/${deviceId}`)).device.name);
 }
 
-function some(numbers: number[]): string {
+function firstOf(numbers: number[]): string {
   return `${numbers.slice(0, 5).join(', ')}${numbers.length > 5 ? ', …' : ''}`;
 }

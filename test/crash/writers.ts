@@ -80,7 +80,7 @@ export class Maker implements Writer {
   }
 }
 
-/** Makes the secret of a device anew, again and again. */
+/** Makes the secret of a device again, again and again. */
 export class Rekeyer implements Writer {
   /** Every secret that was answered in this run and, first, the one before; the last one works. */
   #secrets: string[] = [];

@@ -62,8 +62,8 @@ const question = (more: Partial<LogQuestion>): LogQuestion => ({
 
 t.test('the index finds exactly what looking at every entry finds, for texts and words of any kind', async (t) => {
   const { store, number, indexed } = await open(t);
-  const letter = fc.constantFrom(...'abABéÉßẞσςΣ "\'*(-\u0000_01'.split(''), '\u{1f600}', 'e\u0301');
-  const texted = fc.string({ unit: letter, maxLength: 8 });
+  const character = fc.constantFrom(...'abABéÉßẞσςΣ "\'*(-\u0000_01'.split(''), '\u{1f600}', 'e\u0301');
+  const texted = fc.string({ unit: character, maxLength: 8 });
   const entries = fc.sample(fc.record({ message: fc.option(texted), details: fc.option(texted) }), {
     numRuns: 300,
     seed: 1,
@@ -212,7 +212,7 @@ t.test('the thread that reads closes with the store', async (t) => {
   await t.rejects(texts(store, 'one'), { message: /closed/ });
 });
 
-t.test('a reading thread that cannot open its files fails whoever asks it, and is closed all the same', async (t) => {
+t.test('a reading thread that cannot open its files fails the calls to it, and is closed all the same', async (t) => {
   const reader = new MessageReader(join(t.testdir(), 'nothing here'));
   const search = { ...question({}), from: 0, to: 1, severities: [] };
   const asked = reader.ask('searchLogs', search);

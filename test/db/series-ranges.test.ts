@@ -267,7 +267,7 @@ t.test('somebody else has a turn while a long series is summed up', async (t) =>
 });
 
 /** What the marks of a series make a reader of a category go through. */
-function marksOf(t: Test, { deviceId }: SeriesKey) {
+function storedMarks(t: Test, { deviceId }: SeriesKey) {
   const file = new Sqlite(join(directory, 'messages.db'), { readonly: true });
   t.teardown(() => file.close());
   const one = (sql: string, ...values: unknown[]) =>
@@ -307,7 +307,7 @@ t.test('a rare category is found among few points, and most points need no mark'
   await append(key, each(6000, start, day / 24));
   await append(key, each(20_000, start + 251 * day, 1000));
   await append(key, each(20_000, start + 260 * day, 1000));
-  const { marks, throughPoints, outside, overlaps } = marksOf(t, key);
+  const { marks, throughPoints, outside, overlaps } = storedMarks(t, key);
   t.equal(outside, 0);
   t.equal(overlaps, 0);
   t.ok(marks < 46_000 * 0.06, `${marks} marks of 46,000 points`);
@@ -329,10 +329,10 @@ t.test('marks go with the points, and are there after a transaction that failed'
   file.exec('DROP TRIGGER "poison"');
   await append(key, [pointOf(later, 'new'), pointOf(later, 'c0')]);
   t.equal((await pages(key, { ...everything, order: 'asc', limit: 10 }, 'new')).length, 1);
-  t.equal(marksOf(t, key).outside, 0);
+  t.equal(storedMarks(t, key).outside, 0);
 
   const count = file.prepare('SELECT count(*) FROM "categoryMarks"').pluck();
-  const others = Number(count.get()) - marksOf(t, key).marks;
+  const others = Number(count.get()) - storedMarks(t, key).marks;
   await store.deleteDevice(key.deviceId);
   t.equal(count.get(), others, 'the marks of a purged device are gone');
   await append(key, [pointOf(start, 'c1')]);

@@ -1,4 +1,4 @@
-/** Runs the commands of docs/tutorial.md as they stand there, one block after the other in one shell. */
+/** Runs the commands of docs/tutorial.md as they are there, one block after the other in one shell. */
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -34,7 +34,7 @@ t.test('every step of the tutorial prints what the text says', async (t) => {
   t.equal(field, 'room\noven\n');
   t.equal(stale, '108\n');
   t.equal(trash, '107\nSN-100\nSN-100\n');
-  t.equal(rest, '', 'and there are no more');
+  t.equal(rest, '', 'and no others are left');
 
   const { devices } = await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=SN-100`);
   const [device] = devices.results;

@@ -8,7 +8,7 @@ import { cliFile, runToEnd } from '../support/process.js';
 import { type Json, startService } from '../support/service.js';
 import { publish, sha256 } from './fleet.js';
 
-t.test('a backup holds the files of packages, a restore brings them back, doctor tells what is damaged', async (t) => {
+t.test('a backup holds the files of packages, a restore restores them, doctor tells what is damaged', async (t) => {
   const service = await startService(t);
   const template = await service.template();
   const bytes = randomBytes(5000);

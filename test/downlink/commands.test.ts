@@ -41,7 +41,7 @@ async function until(service: Service, device: Device, id: string, state: string
   }
 }
 
-t.test('a command waits for its device, and its answer for whoever asked', async (t) => {
+t.test('a command waits for its device, and its answer for the caller that asked', async (t) => {
   const service = await startService(t);
   const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
   const queued = await send(service, device, { name: 'reboot', payload: { delay: 3 } });
@@ -71,22 +71,22 @@ t.test('a command waits for its device, and its answer for whoever asked', async
   t.equal(audit.auditRecords.meta.count, 2);
 });
 
-t.test('commands go in order, one at a time, but for parallel ones', async (t) => {
+t.test('commands go in order, one at a time, except parallel ones', async (t) => {
   const service = await startService(t);
   const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
   const ids: string[] = [];
   for (const name of ['one', 'two', 'three']) ids.push((await send(service, device, { name })).id);
-  const beside = await send(service, device, { name: 'beside', parallel: true });
+  const parallel = await send(service, device, { name: 'parallel', parallel: true });
   const client = await listen(service, device);
   await subscribe(service, client, device);
-  await until(service, device, beside.id, 'sent');
-  t.same(client.got.map(({ name }) => name).sort(), ['beside', 'one']);
+  await until(service, device, parallel.id, 'sent');
+  t.same(client.got.map(({ name }) => name).sort(), ['one', 'parallel']);
   for (const id of ids) {
     await until(service, device, id, 'sent');
     await answer(service, client, device, { id, status: 'succeeded' });
   }
   t.same(
-    client.got.map(({ name }) => name).filter((name) => name !== 'beside'),
+    client.got.map(({ name }) => name).filter((name) => name !== 'parallel'),
     ['one', 'two', 'three'],
   );
 });
@@ -128,7 +128,7 @@ t.test('timeouts and expiry go by the clock, and a late answer is noted', async 
   now += 9000;
   await answer(service, client, device, { id: slow.id, status: 'accepted' });
   now += 9000;
-  t.equal((await read(service, device, slow.id)).state, 'accepted', 'it runs anew from accepted');
+  t.equal((await read(service, device, slow.id)).state, 'accepted', 'it runs again from accepted');
   now += 1001;
   await until(service, device, slow.id, 'timedOut');
   await answer(service, client, device, { id: slow.id, status: 'succeeded', result: 1 });

@@ -183,7 +183,7 @@ t.test('a device whose serial number another has taken, or come back to, stays i
   const { device } = await service.ok('GET', `/api/v1/trash/devices/${former.id}`);
   await change('POST', `/trash/devices/${former.id}/recover`, device.version);
   const undone = await undo(job.id);
-  t.match(undone, { done: 1, failed: 2 }, 'what stood beside one all the time does not matter');
+  t.match(undone, { done: 1, failed: 2 }, 'entities that were next to it all the time do not matter');
   t.match(await rowsOf(service, undone.id), [
     { state: 'failed', deviceId: renamed.deviceId, errors: [{ message: /serial number/ }] },
     { state: 'failed', deviceId: recovered.deviceId, errors: [{ message: /serial number/ }] },

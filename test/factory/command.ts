@@ -13,7 +13,7 @@ export interface Ended {
   stderr: string;
 }
 
-/** What stands in the flash file of a unit. */
+/** What is in the flash file of a unit. */
 export interface MadeUnit {
   serialNumber: string;
   deviceId: string;
@@ -60,7 +60,7 @@ export class Station {
     return this.run('provision', '--csv', csv, '--format', 'esp-nvs-csv', '--out', this.out, ...more);
   }
 
-  /** What stands in a file of the directory. */
+  /** What is in a file of the directory. */
   read(name: string): string {
     return readFileSync(join(this.out, name), 'utf8');
   }

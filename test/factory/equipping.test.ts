@@ -7,7 +7,7 @@ import { makeResultKey, ResultSeal } from '../../src/factory/results/store.js';
 import { Sealing } from '../../src/identity/secrets/sealing.js';
 import { temporaryDirectory } from '../support/directory.js';
 
-t.test('whoever asks for secrets gets their own, also when what was asked later is answered first', async (t) => {
+t.test('anyone who asks for secrets gets their own, also when what was asked later is answered first', async (t) => {
   const keys = join(temporaryDirectory(t), 'keys');
   const sealing = Sealing.open(keys);
   const equipping = new Equipping(keys);
@@ -42,7 +42,7 @@ t.test('whoever asks for secrets gets their own, also when what was asked later 
   }
 });
 
-t.test('a thread that cannot open its keys fails whoever asks it, and is closed all the same', async (t) => {
+t.test('a thread that cannot open its keys fails the calls to it, and is closed all the same', async (t) => {
   const keys = join(temporaryDirectory(t), 'no directory');
   writeFileSync(keys, '');
   const equipping = new Equipping(keys);

@@ -1,4 +1,4 @@
-/** Runs docs/factory.md as it stands there, in one shell, from an empty account to units that have been verified. */
+/** Runs docs/factory.md as it is there, in one shell, from an empty account to units that have been verified. */
 import { execFile } from 'node:child_process';
 import { chmodSync, copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

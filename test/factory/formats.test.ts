@@ -1,4 +1,4 @@
-/** What a flash tool reads is what the unit was given, whatever stands in a serial number or a channel's name. */
+/** What a flash tool reads is what the unit was given, whatever is in a serial number or a channel's name. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** A unit that the command has made connects with what stands in its flash file, and with nothing less. */
+/** A unit that the command has made connects with what is in its flash file, and with nothing less. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

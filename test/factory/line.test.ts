@@ -61,9 +61,9 @@ t.test('run again it does nothing; a changed file leaves what is done and makes 
   t.strictSame(station.units()[0], first);
   const said = /^3 done before with another --broker, --ca or --template: they stay as they are\.$/m;
   const more = ['--broker', 'mqtt://elsewhere.example:1883'];
-  const few = station.csv(serials(3, 'AGAIN'), 'few.csv');
-  t.match(await station.provision(few, ...more), { code: 0, stderr: said });
-  t.notMatch((await station.provision(few)).stderr, said);
+  const rerun = station.csv(serials(3, 'AGAIN'), 'few.csv');
+  t.match(await station.provision(rerun, ...more), { code: 0, stderr: said });
+  t.notMatch((await station.provision(rerun)).stderr, said);
   t.strictSame(station.units()[0], first);
   const dry = await station.run('provision', '--csv', changed, '--dry-run', '--out', station.out, '--json');
   t.match(JSON.parse(dry.stdout), { rows: 4, good: 4, failed: 0 }, 'a dry run knows them');
@@ -81,8 +81,11 @@ t.test('rows that fail are listed with the reason, and are made when their file 
   const failed = station.read('failed.csv');
   t.match(failed, /^serialNumber,latitude,failedBecause\n/);
   t.match(failed, /^BAD-0002,north,latitude must be a number between -90 and 90$/m);
-  t.match(failed, /^BAD-0004,,serialNumber A device of the template has it already\. It is device [0-9a-f-]{36}\.$/m);
-  t.match(failed, /^BAD-0001,1,serialNumber stands on line 2 too$/m);
+  t.match(
+    failed,
+    /^BAD-0004,,serialNumber Another device of the template has this serial number\. It is device [0-9a-f-]{36}\.$/m,
+  );
+  t.match(failed, /^BAD-0001,1,serialNumber is on line 2 too$/m);
   t.match(failed, /^,2,serialNumber is empty$/m);
   const mended = join(station.directory, 'mended.csv');
   const lines = failed.split('\n').filter((line) => /^serialNumber|^BAD-0002/.test(line));
@@ -164,7 +167,7 @@ t.test('what a serial number holds stays in the directory, and no two share a fi
   );
   const lower = station.names().map((name) => name.toLowerCase());
   t.equal(new Set(lower).size, lower.length);
-  t.equal(lower.length, nasty.length + 3, 'beside the journal, its lock and the index');
+  t.equal(lower.length, nasty.length + 3, 'with the journal, its lock and the index');
 });
 
 t.test('a station of the account works with its appToken', async (t) => {
@@ -196,8 +199,8 @@ t.test('the exit code says what a script has to do', async (t) => {
     [['provision', '--csv', noSerial, ...format], 2, /no column serialNumber/],
     [['provision', '--csv', latin, ...format], 2, /latin\.csv is not UTF-8, line 3/],
     [['provision', '--csv', semicolons, ...format], 2, /has ; between its columns; a comma/],
-    [['provision', '--csv', header, ...format], 2, /a header, and no units/],
-    [['provision', '--csv', unknown, ...format], 2, /nmae is no column/],
+    [['provision', '--csv', header, ...format], 2, /a header but no units/],
+    [['provision', '--csv', unknown, ...format], 2, /nmae is not a known column/],
     [['provision', '--csv', good, '--format', 'xml', '--out', 'DIRECTORY'], 2, /--format must be one of esp-nvs-csv/],
     [['provision', '--csv', good, '--format', 'env'], 2, /--out is missing/],
     [['provision', '--csv', good, ...format, '--template', 'none'], 2, /--template none/],
@@ -246,7 +249,7 @@ t.test('files that cannot be written leave the results on the server, for the ne
   const csv = station.csv(serials(2, 'FULL'));
   t.equal((await station.provision(station.csv(serials(1, 'FIRST'), 'first.csv'), '--labels')).code, 0);
   const labels = join(station.out, 'labels');
-  // A folder in the place of a file: nobody can write over it.
+  // A folder instead of a file: nobody can write over it.
   mkdirSync(join(labels, 'FULL-0002.svg'));
   t.match(await station.provision(csv, '--labels'), { code: 3, stderr: /cannot be written/ });
   rmdirSync(join(labels, 'FULL-0002.svg'));
@@ -264,8 +267,8 @@ t.test('while the files of many units are written, it is told how many are', asy
   const line = { ...files, journal, client: {} as Client, say: () => {}, written: (units: number) => told.push(units) };
   const chunk = { key: 'k', time: '', by: 'job', rows, state: 'begun' } as const;
   await journal.append({ type: 'chunk', ...chunk, rows });
-  const some = { deviceId: 'x', accountId: 'x', secret: 'x', associationCode: 'x', claimUrl: 'x', topics: {} };
-  const units = rows.map(({ serialNumber }, at) => ({ row: at + 1, serialNumber, broker: 'mqtt://x:1883', ...some }));
+  const unit = { deviceId: 'x', accountId: 'x', secret: 'x', associationCode: 'x', claimUrl: 'x', topics: {} };
+  const units = rows.map(({ serialNumber }, at) => ({ row: at + 1, serialNumber, broker: 'mqtt://x:1883', ...unit }));
   await deliver(line, chunk, units, []);
   t.strictSame(told, [250, 250, 100]);
   t.equal(journal.done.size, 600);

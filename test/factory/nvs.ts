@@ -88,7 +88,7 @@ export function nvsText(nvs: Nvs, place: string): string | undefined {
   return value.subarray(0, -1).toString();
 }
 
-/** CSV as Python's csv module reads it (dialect excel), where a blank line is none. */
+/** CSV as Python's csv module reads it (dialect excel), where a blank line is not a row. */
 export function readCsv(text: string): string[][] {
   const rows: string[][] = [];
   let row: string[] = [];

@@ -56,7 +56,7 @@ t.test('a unit that cannot be made says why, and can be made afterwards', async 
   const station = new Station(t, service);
   t.match(await one(station, 'BAD-1', '--field', 'latitude=north'), { code: 1, stderr: /latitude must be a number/ });
   t.match(await one(station, 'BAD-1', '--field', 'latitude'), { code: 2, stderr: /name=value/ });
-  t.match(await one(station, 'BAD-1', '--field', 'colour=red'), { code: 2, stderr: /colour is no column/ });
+  t.match(await one(station, 'BAD-1', '--field', 'colour=red'), { code: 2, stderr: /colour is not a known column/ });
   t.match(await one(station, 'BAD-1', '--field', 'organizationId=x'), { code: 2, stderr: /flag of its own/ });
   t.match(await station.run('verify', '--serial', '--help'), { code: 2, stderr: /serial/ });
   t.match(await station.run('verify', '--serial=--help'), { code: 1, stderr: /no such unit/ });

@@ -352,7 +352,7 @@ t.test('failed rows are tried again, and those that are right by now are made', 
   t.strictSame(await unitsOf(service, job.id), [], 'what was confirmed does not come back');
 });
 
-t.test('a job ends when whoever made it is not there any more, and says so', async (t) => {
+t.test('a job ends when the caller that made it no longer exists, and says so', async (t) => {
   const { accountId } = service;
   const application = await service.create('/applications', 'application', { name: 'MES', kind: 'backEnd' });
   const { id: appId, appToken } = application;
@@ -369,7 +369,7 @@ t.test('a job ends when whoever made it is not there any more, and says so', asy
   t.equal(devices.devices.meta.count, ended.done);
 });
 
-t.test('jobs are listed by state and action, newest first, and stand in the audit record', async (t) => {
+t.test('jobs are listed by state and action, newest first, and are in the audit record', async (t) => {
   const list = async (query: string) =>
     (await service.ok('GET', `${jobs}?accountId=${service.accountId}&${query}`)).jobs;
   const newest = await provision(service, numbered('Z-', 1));

@@ -1,4 +1,4 @@
-/** The results of jobs: for whoever made the job, until they are confirmed or a day has passed. */
+/** The results of jobs: for the caller that made the job, until they are confirmed or a day has passed. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -47,7 +47,7 @@ async function unzipped(bytes: Buffer): Promise<Map<string, Buffer>> {
   return files;
 }
 
-/** Whether one of the texts stands in a file of the data directory. */
+/** Whether one of the texts is in a file of the data directory. */
 function filesWith(directory: string, texts: readonly string[]): string[] {
   const files = readdirSync(directory, { recursive: true, withFileTypes: true }).filter((one) => one.isFile());
   return files

@@ -137,13 +137,16 @@ t.test('another template or organization looks like none', async (t) => {
 });
 
 t.test(
-  'it makes a serial number of its template once, whoever has made that, and not twice at once either',
+  'it makes a serial number of its template once, no matter who has made that, and not twice at once either',
   async (t) => {
     const [first, second] = [await station(), await station()];
     const taken = {
       status: 400,
       body: {
-        error: { code: 106, details: [{ path: 'serialNumber', message: 'A device of the template has it already.' }] },
+        error: {
+          code: 106,
+          details: [{ path: 'serialNumber', message: 'Another device of the template has this serial number.' }],
+        },
       },
     };
     const serialNumber = service.unique('ONCE');
@@ -331,7 +334,7 @@ t.test('explain says of it what HTTP does', async (t) => {
   t.strictSame(await explain('create', { type: 'device', id: null }), [false, 'outside the reach']);
 });
 
-t.test('its connections are none, so nothing of MQTT ends with it', async (t) => {
+t.test('a station has no MQTT connections, so none end with it', async (t) => {
   const { id, jwt } = await station();
   const { device } = (await make(jwt)).body;
   const named = { entityId: device.id, entityType: 'device' };

@@ -78,7 +78,7 @@ t.test('what is refused is no message, nor is a will', async (t) => {
   t.match((await verify({ deviceId: device.id, timeoutSeconds: 0.5 })).body.verification, { published: false });
 });
 
-t.test('what was published before the unit was provisioned anew does not count', async (t) => {
+t.test('what was published before the unit was provisioned again does not count', async (t) => {
   const { device, secret } = await unit();
   const topic = service.topic(device.id, 'temperature');
   const old = await service.connect({ deviceId: device.id, secret });
@@ -162,7 +162,7 @@ t.test('in a batch it looks and does not wait', async (t) => {
 });
 
 t.test(
-  'a hundred at once of one caller, no more; whoever goes away gives its place back and leaves nothing',
+  'a hundred at once of one caller, no more; anyone who goes away gives its place back and leaves nothing',
   async (t) => {
     const { device } = await unit();
     const gone = new AbortController();

@@ -137,7 +137,7 @@ t.test('a backup that is not whole is refused, and nothing is touched', async (t
     writeFileSync(broken, bytes);
     const { code, stderr } = await slipway(target, 'restore', broken, '--force');
     t.equal(code, 2, what);
-    t.match(stderr, /no backup of Slipway, or a damaged one: .*[^.]\. Nothing has been changed/, what);
+    t.match(stderr, /not a backup of Slipway, or it is damaged: .*[^.]\. Nothing has been changed/, what);
     t.same(contents(target), before, what);
   }
 });
@@ -150,10 +150,10 @@ t.test('what the disk refuses is told in a sentence', async (t) => {
   t.match(tooLarge.stderr, /^There is no room in .*: it takes 4503599627370496 bytes/, 'before anything is written');
   const { code, stderr } = await slipway(service.directory, 'backup', join(file, 'b.zip'));
   t.equal(code, 3);
-  t.match(stderr, /^It could not be done \(ENOTDIR\): .*\n$/);
+  t.match(stderr, /^The command failed \(ENOTDIR\): .*\n$/);
 });
 
-t.test('a restore takes the place of data only when it is told to, and never beside a server', async (t) => {
+t.test('a restore replaces data only with --force, and never while a server runs', async (t) => {
   const before = contents(target);
   const refused = await slipway(target, 'restore', file);
   t.equal(refused.code, 2);
@@ -244,7 +244,7 @@ t.test('after an upgrade, rollback puts back what was there for the version that
   t.same(
     lost.prepare('SELECT "name" FROM "accounts"').pluck().all(),
     ['New'],
-    'what was written since is kept beside it',
+    'what was written since is kept next to it',
   );
   lost.close();
 

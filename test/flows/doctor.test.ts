@@ -1,4 +1,4 @@
-/** `slipway doctor`: each trouble is found by itself, beside a running server too. */
+/** `slipway doctor`: each trouble is found by itself, while a server is running too. */
 import { chmodSync, mkdirSync, openSync, readdirSync, utimesSync, writeFileSync, writeSync } from 'node:fs';
 import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, createServer } from 'node:net';
@@ -70,11 +70,11 @@ t.test('a service that is well is found well, while it runs', async (t) => {
     SLIPWAY_PUBLIC_URL: 'http://things.example.com',
   });
   t.equal(ill.code, 2);
-  t.match(wrong(ill.found, 'ports'), [/^error No server runs on this data, and SLIPWAY_MQTT_PORT=\d+ .*EADDRINUSE/]);
+  t.match(wrong(ill.found, 'ports'), [/^error No server runs on this data, but SLIPWAY_MQTT_PORT=\d+ .*EADDRINUSE/]);
   t.match(wrong(ill.found, 'files'), [/^error .* mode 755, .* chmod -R go-rwx/, /^error .*keys.* mode 644, /]);
   t.match(wrong(ill.found, 'integrity'), [/^error messages.db (is damaged|cannot be read)/]);
   t.match(wrong(ill.found, 'configuration'), [
-    /^warning SLIPWAY_HTTPPORT is no setting/,
+    /^warning SLIPWAY_HTTPPORT is not a setting/,
     /^warning SLIPWAY_PUBLIC_URL begins with http/,
     /^warning SLIPWAY_ADMIN_PASSWORD is still set/,
   ]);
@@ -89,7 +89,7 @@ t.test('a setting with which the server does not start is an error, and a new di
   t.match(wrong(wrongly.found, 'configuration'), [/^error SLIPWAY_HTTP_PORT must be/]);
   const fresh = await doctor({ SLIPWAY_DATA_DIR: directory, ...ports });
   t.equal(fresh.code, 1);
-  t.match(wrong(fresh.found, 'files'), [/^warning .* the first start makes it/]);
+  t.match(wrong(fresh.found, 'files'), [/^warning .* The first start creates it/]);
 });
 
 t.test('a certificate that ends soon, has ended, or is not for the host is found', async (t) => {
@@ -148,7 +148,7 @@ t.test('how long the disk will do is told from what has come since the file was 
   t.match(look(100_000_000), /^ok .*that does for 9\d days/);
   t.match(look(12_000_000, { SLIPWAY_MESSAGES_MAX_BYTES: '20000000' }), /^ok .*by its cap or retention/);
   t.match(look(100_000, { SLIPWAY_RETENTION_DAYS: '10' }), /^ok .*by its cap or retention/);
-  t.match(look(1000, { SLIPWAY_MESSAGES_MAX_BYTES: '5000000000' }), /bounds nothing/);
+  t.match(look(1000, { SLIPWAY_MESSAGES_MAX_BYTES: '5000000000' }), /has no effect/);
 });
 
 t.test('a clock that is behind what was written last is found', async (t) => {

@@ -50,7 +50,7 @@ async function admin(url: string, accountId: string) {
   return { jwt, api, device };
 }
 
-/** A server that runs beside what a test does, for those that leave it as it is. */
+/** A server that runs next to what a test does, for those that leave it as it is. */
 let running: Running;
 let runningIn: string;
 t.before(async () => {
@@ -82,7 +82,7 @@ t.test('the first start prints the password once, and its commands can be pasted
   const { stdout: found } = await run('bash', ['-c', `grep -rlF -e '${password}' . || true`], { cwd: directory });
   t.equal(found, '', 'nowhere in the data directory');
   const ended = again.stop('SIGTERM');
-  // Its port is open for as long as whoever sends it requests needs to hear that it ends.
+  // Its port is open until its clients have had time to hear that it ends.
   while ((await fetch(`${again.url}/health/ready`)).status === 200) await nextTurn();
   t.equal(await ended, 0);
 });
@@ -223,7 +223,7 @@ t.test('after a clean stop the two database files hold everything', async (t) =>
   t.match(server.output(), /^(?!.*"level":50)/s, 'and no error is logged');
 });
 
-t.test('slipway account create works beside a running server, which serves the account at once', async (t) => {
+t.test('slipway account create works while a server is running, which serves the account at once', async (t) => {
   const made = await runToEnd(
     cliFile,
     ['account', 'create', '--name', 'Second', '--admin-email', 'boss@second.example', '--data-dir', runningIn],

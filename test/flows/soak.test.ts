@@ -34,7 +34,7 @@ t.test('what goes up and down, or jumps once, is flat; what rises slowly beneath
       points((at) => saw(at) + at / 20),
       40,
     ).isFlat,
-    'but for what it may rise by in any case',
+    'except what it may rise by in any case',
   );
 });
 

@@ -19,7 +19,7 @@ export interface Cast {
   headers: Record<Caller, Pairs>;
 }
 
-/** Makes all of it anew: the former cast may have lost its sessions, its organization or itself. */
+/** Makes all of it again: the former cast may have lost its sessions, its organization or itself. */
 export async function makeCast({ api }: Target, take: number): Promise<Cast> {
   const { accountId } = api;
   const make = async (path: string, body: object, wrapper: string): Promise<Json> =>
@@ -163,7 +163,7 @@ async function jobOf(api: Target['api'], path: string, body: object): Promise<st
   return answer.body.job.id;
 }
 
-/** Puts the real things in the place of their names, written as the place wants it. */
+/** Replaces names by the real things, written as the place wants it. */
 export function fill(text: string, known: Known, write: (value: string) => string = (value) => value): string {
   return text.replace(/«(\w+)»/g, (_, name: string) => write(known[name] ?? ''));
 }

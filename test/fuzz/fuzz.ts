@@ -9,7 +9,7 @@ import { payloads, reads } from './payloads.js';
 import { type Draft, requests } from './requests.js';
 import { type Got, type Sent, slowAfter, Target } from './target.js';
 
-/** After so many requests the callers and their things are made anew: some have been deleted, logged out, locked. */
+/** After so many requests the callers and their things are made again: some have been deleted, logged out, locked. */
 const castFor = 250;
 /** Characters of a finding that are printed. */
 const shown = 2000;
@@ -102,7 +102,7 @@ class Stage {
     try {
       this.#cast = await makeCast(this.target, this.#casts);
     } catch {
-      await this.target.anew();
+      await this.target.again();
       this.#cast = await makeCast(this.target, this.#casts);
     }
     return this.#cast;
@@ -115,7 +115,7 @@ class Stage {
     for (const read of reads) await this.send(read);
   }
 
-  /** An honest device beside it stays connected, and is acknowledged afterwards. */
+  /** An honest device next to it stays connected, and is acknowledged afterwards. */
   async converse(conversation: Conversation): Promise<void> {
     const { known } = await this.#present();
     const honest = await this.#honestDevice(known);
@@ -179,13 +179,13 @@ class Stage {
   }
 }
 
-/** Whether a caller has been logged out, or the admin is none any more: it would hear nothing else from now on. */
+/** Whether a caller has been logged out, or the admin was deleted: it would hear nothing else from now on. */
 function isOut(caller: Caller, { status, text }: Got): boolean {
   if (status === 401) return caller !== 'nobody' && /"code":31\b|TokenInvalid/.test(text);
   return status === 403 && caller === 'admin' && /"code":21\b|ForbiddenError/.test(text);
 }
 
-/** As it stands in JSON, between quotes. */
+/** As it is in JSON, between quotes. */
 const inJson = (text: string) => JSON.stringify(text).slice(1, -1);
 
 /** As encodeURIComponent; a lone surrogate becomes the character that stands for it. */

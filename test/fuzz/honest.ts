@@ -1,4 +1,4 @@
-/** A device that does nothing wrong, beside those that do. */
+/** A device that does nothing wrong, next to those that do. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Link, openLink, publishBytes } from '../../bench/link.js';
 import type { Known } from './cast.js';

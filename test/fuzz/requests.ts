@@ -15,7 +15,7 @@ export interface Draft {
   spoils: Spoil[];
 }
 
-/** What `{id}` and its fellows are in a path, by what the path says; the first that fits. */
+/** What `{id}` and similar parameters are in a path, by what the path says; the first that fits. */
 const ids: Array<[RegExp, string]> = [
   [/\/devices\/templates\/custom-fields|\/custom-fields/, 'deviceField'],
   [/\/devices\/templates/, 'deviceTemplate'],
@@ -115,7 +115,7 @@ function requestOf(method: string, path: string, { parameters = [], requestBody 
       query: queryOf(named('query')),
       headers: headersOf(path, named('header')),
       content: types.length > 0 || method !== 'GET' ? bodyOf(types) : fc.constant(undefined),
-      spoils: seldom(spoils, 30, []),
+      spoils: rarely(spoils, 30, []),
     })
     .map(({ params, content, ...rest }) => {
       let next = 0;
@@ -125,7 +125,7 @@ function requestOf(method: string, path: string, { parameters = [], requestBody 
     });
 }
 
-function seldom<T>(arbitrary: Arbitrary<T>, oneIn: number, otherwise: T): Arbitrary<T> {
+function rarely<T>(arbitrary: Arbitrary<T>, oneIn: number, otherwise: T): Arbitrary<T> {
   return fc.oneof({ weight: oneIn - 1, arbitrary: fc.constant(otherwise) }, { weight: 1, arbitrary });
 }
 
@@ -190,7 +190,7 @@ function queryOf(parameters: Json[]): Arbitrary<Pairs> {
     Array.from({ length: 1500 }, () => ['a', '1'] as [string, string]),
     [['\0', '\0']],
   );
-  return fc.tuple(...parts, seldom(more, 30, [])).map((all): Pairs => all.flat());
+  return fc.tuple(...parts, rarely(more, 30, [])).map((all): Pairs => all.flat());
 }
 
 const versions = ['«version»', '"«version»"', 'W/"«version»"'];
@@ -216,7 +216,7 @@ function headersOf(path: string, parameters: Json[]): Arbitrary<Pairs> {
     const text = mostly(usual, hostileHeader, 5);
     return name === 'etag'
       ? fc.tuple(fc.constantFrom('etag', 'etag', 'if-match'), text).map((pair) => [pair])
-      : seldom(
+      : rarely(
           text.map((value): Pairs => [[name.toLowerCase(), value]]),
           4,
           [],
@@ -241,7 +241,7 @@ function headersOf(path: string, parameters: Json[]): Arbitrary<Pairs> {
     ),
   );
   const stream: Arbitrary<Pairs> = /stream|events/.test(path)
-    ? seldom(
+    ? rarely(
         hostileHeader.map((value): Pairs => [['last-event-id', value]]),
         2,
         [],
@@ -251,7 +251,7 @@ function headersOf(path: string, parameters: Json[]): Arbitrary<Pairs> {
     .tuple(
       ...parameters.map(of),
       stream,
-      seldom(
+      rarely(
         odd.map((pair) => [pair]),
         25,
         [],

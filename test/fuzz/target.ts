@@ -100,8 +100,8 @@ export class Target {
     this.#contract ??= new Contract(this.document);
   }
 
-  /** Ends it, and starts it without data: an admin may have required of everything what nobody gives. */
-  async anew(): Promise<void> {
+  /** Ends it, and starts it without data: an admin may have made required what no request sends. */
+  async again(): Promise<void> {
     await this.stop();
     this.#running = undefined;
     this.#generation += 1;

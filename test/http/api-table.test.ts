@@ -31,7 +31,7 @@ function rowOf({ method, path, summary, 'x-callers': callers, ...operation }: Js
   return `| ${method} | \`${path}\` | ${summary} | ${who} | ${codesOf(operation)} |`;
 }
 
-/** Its codes but those that the head of docs/api.md tells of all endpoints; 106 and -199 with the status of a rare one. */
+/** Its codes but those that the head of docs/api.md reports all endpoints; 106 and -199 with the status of a rare one. */
 function codesOf({ security, 'x-codes': codes }: Json): string {
   const general = ['413', '415', '500', '507', ...(security.length > 0 ? ['401', '429'] : [])];
   const shown = Object.entries<Array<number | string>>(codes)
@@ -60,10 +60,10 @@ t.test('docs/api.md has a row for every operation, and every row an operation', 
   if (process.env.UPDATE_API_TABLE) return writeFileSync(file, `${head}${begin}\n${tables()}\n${end}${tail}`);
   const rows = written.split('\n').filter((line) => line.startsWith('| ') && !line.startsWith('| method'));
   const wanted = operations.map(rowOf);
-  // A title stands on one line, ready to paste; UPDATE_API_TABLE=1 writes them all.
+  // A title is on one line, ready to paste; UPDATE_API_TABLE=1 writes them all.
   for (const row of wanted) t.ok(rows.includes(row), `has the row ${row}`);
   for (const row of rows) t.ok(wanted.includes(row), `has an operation for ${row}`);
-  t.equal(written, tables(), 'the rows stand in their groups, in the order of the routes');
+  t.equal(written, tables(), 'the rows are in their groups, in the order of the routes');
 });
 
 t.test('docs/api.md names every code with its status', async (t) => {

@@ -113,7 +113,7 @@ t.test('filters, order and pages', async (t) => {
     t.match(await asked(query), { status: 400, body: { error: { code: 106 } } }, query);
 });
 
-t.test('a record is never changed nor deleted, not even by us, but for the oldest beyond the limit', async (t) => {
+t.test('a record is never changed nor deleted, not even by us, except the oldest beyond the limit', async (t) => {
   await audit();
   const file = openSqlite(join(service.directory, 'registry.db'));
   t.teardown(() => file.close());

@@ -109,7 +109,7 @@ t.test('every part of a batch comes from where the batch comes from, whatever it
   t.match(results, [{ address: '127.0.0.1' }]);
 });
 
-t.test('large answers stand in the array letter by letter as they would alone', async (t) => {
+t.test('large answers are in the array exactly as they would be alone', async (t) => {
   const { device } = await service.device({ name: 'with \u2028 "quotes" \u00e9' });
   const requests = [
     { method: 'GET', path: `/api/v1/devices/${device.id}` },

@@ -38,7 +38,7 @@ async function broken(method: 'session' | 'transaction', error: Error, work: () 
 
 const table: Array<[code: number, status: number, when: string, request: () => Promise<Answer>]> = [
   [100, 404, 'there is no such device', () => http('GET', '/devices/nothing')],
-  [102, 400, 'the template is none', () => post('/devices', { serialNumber: 'C', deviceTemplateId: 'nothing' })],
+  [102, 400, 'the template does not exist', () => post('/devices', { serialNumber: 'C', deviceTemplateId: 'nothing' })],
   [103, 400, 'the etag is missing', async () => drop(`/devices/${(await device()).id}`)],
   [103, 412, 'the etag could never be a version', async () => drop(`/devices/${(await device()).id}`, '!')],
   [104, 400, 'a default template is deleted', dropDefault],
@@ -59,7 +59,7 @@ const table: Array<[code: number, status: number, when: string, request: () => P
   [109, 416, 'the page is past the end', () => http('GET', `/devices?accountId=${service.accountId}&page=1000`)],
   [110, 400, 'the email is an admin’s', admittedTwice],
   [30, 401, 'there is no token', () => http('GET', '/devices', { token: null })],
-  [31, 401, 'the token is none of ours', () => http('GET', '/devices', { token: 'no.such.token' })],
+  [31, 401, 'the token is invalid', () => http('GET', '/devices', { token: 'no.such.token' })],
   [20, 403, 'an appToken is sent where a JWT is wanted', withAppToken],
   [21, 403, 'an end-user makes a template', forbidden],
   [-199, 429, 'too many codes have been tried', guess],

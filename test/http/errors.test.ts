@@ -67,7 +67,7 @@ t.test('bodies that cannot be read get the documented error', async (t) => {
 });
 
 t.test(
-  'what is wrong with a body is said: where it is no JSON, of which type it must be, what may stand there',
+  'what is wrong with a body is said: where it is no JSON, of which type it must be, what may be there',
   async (t) => {
     const detailOf = async (answer: Promise<Answer>) => {
       const { error } = (await answer).body;

@@ -88,7 +88,7 @@ t.test('the answer with a secret is kept sealed until the secret has been used',
   t.notMatch(stored, 'a secret key');
   await service.connect({ deviceId: device.id, secret: first.secret });
   t.match(await ask(), { status: 410, body: { error: { code: 106 } } });
-  t.ok(await service.connect({ deviceId: device.id, secret: first.secret }), 'and nothing was made anew');
+  t.ok(await service.connect({ deviceId: device.id, secret: first.secret }), 'and nothing was made again');
 });
 
 t.test('the first answer again has its headers too, and none that are the caller’s', async (t) => {
@@ -328,10 +328,10 @@ t.test('a repeat asks for the reach again', async (t) => {
 });
 
 t.test('a caller has only so many keys; others are not held up', async (t) => {
-  const few = await startService(t, { env: { SLIPWAY_MAX_IDEMPOTENCY_KEYS: '3' } });
-  const other = await few.account();
-  const make = (key: string, accountId = few.accountId, token = few.admin) =>
-    few.http('POST', '/api/v1/devices', {
+  const limited = await startService(t, { env: { SLIPWAY_MAX_IDEMPOTENCY_KEYS: '3' } });
+  const other = await limited.account();
+  const make = (key: string, accountId = limited.accountId, token = limited.admin) =>
+    limited.http('POST', '/api/v1/devices', {
       body: { accountId, serialNumber: key },
       headers: { 'idempotency-key': key },
       token,
@@ -342,7 +342,7 @@ t.test('a caller has only so many keys; others are not held up', async (t) => {
   t.match(refused.text, /idempotencyKeys \(SLIPWAY_MAX_IDEMPOTENCY_KEYS\): at most 3/);
   t.same((await make('1')).body, first?.body, 'what is kept is answered');
   t.equal((await make('4', other.accountId, other.admin)).status, 200);
-  const { usage } = await few.ok('GET', '/api/v1/usage');
+  const { usage } = await limited.ok('GET', '/api/v1/usage');
   t.match(
     usage.limits.find(({ name }: Json) => name === 'idempotencyKeys'),
     { limit: 3, used: 3 },

@@ -337,7 +337,7 @@ t.test('built-in custom fields take what the document says, and no more', async 
   }
 });
 
-t.test('readable pages stand at /docs and need no network', async (t) => {
+t.test('readable pages are at /docs and need no network', async (t) => {
   const page = await service.http('GET', '/docs/', { token: null });
   t.equal(page.status, 200);
   t.match(page.headers.get('content-type'), /text\/html/);

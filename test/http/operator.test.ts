@@ -1,4 +1,4 @@
-/** What whoever operates the service asks it: metrics and health. */
+/** What the operator asks it: metrics and health. */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
@@ -319,7 +319,7 @@ t.test('while another program holds the registry it is not ready, and nobody wai
   t.ok(performance.now() - writer.committedAt < 10_000, 'it has proven that it can be written');
 });
 
-t.test('with a token, only whoever sends it reads them', async (t) => {
+t.test('with a token, only anyone who sends it reads them', async (t) => {
   const env = { SLIPWAY_METRICS_TOKEN: 'scrape-me-gently', SLIPWAY_SHUTDOWN_DELAY_SECONDS: '600' };
   const service = await startService(t, { env });
   for (const path of ['/health/live', '/health/ready']) {

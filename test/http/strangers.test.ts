@@ -98,7 +98,7 @@ t.test(
     await Promise.all(all);
     const answer = once(patient, 'data');
     patient.write(body.slice(1));
-    t.match(String((await answer)[0]), /^HTTP\/1\.1 200 /, 'whoever has a valid token has more time');
+    t.match(String((await answer)[0]), /^HTTP\/1\.1 200 /, 'anyone who has a valid token has more time');
   },
 );
 
@@ -145,7 +145,7 @@ t.test('behind a trusted proxy the requests of an address at the same time are c
   t.equal(await status('192.0.2.1'), '400', 'and there is room again');
 });
 
-t.test('what is the same for everybody is sent from one buffer, and not again to whoever has it', async (t) => {
+t.test('what is the same for everybody is sent from one buffer, and not again to a browser that has it', async (t) => {
   for (const path of [
     '/openapi.json',
     '/.well-known/jwks.json',

@@ -1,4 +1,4 @@
-/** The commands that work on the data directory, beside a running server. */
+/** The commands that work on the data directory, while a server is running. */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -151,7 +151,7 @@ t.test('keys rotate: the new one signs, the old one verifies, unless it is ended
   t.equal(readdirSync(join(service.directory, 'keys')).filter((file) => file.endsWith('.json')).length, 1);
 });
 
-t.test('admins and applications are listed; a rotation stands in the audit record', async (t) => {
+t.test('admins and applications are listed; a rotation is in the audit record', async (t) => {
   const service = await startService(t);
   const [made] = await slipway(service, 'app', 'create', '--name', 'Back', '--kind', 'backEnd');
   t.match(await slipway(service, 'app', 'list'), [{ appId: made.appId, name: 'Back', kind: 'backEnd' }]);
@@ -161,7 +161,7 @@ t.test('admins and applications are listed; a rotation stands in the audit recor
   t.match(auditRecords.results, [{ actorId: null, details: { kid, oldEnded: false } }]);
 });
 
-t.test('a directory without a registry is refused and stays as it was, but for a first account', async (t) => {
+t.test('a directory without a registry is refused and stays as it was, except a first account', async (t) => {
   const directory = join(temporaryDirectory(t), 'mistyped');
   for (const args of [
     'account list',

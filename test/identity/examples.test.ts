@@ -1,4 +1,4 @@
-/** Runs the examples of docs/identity.md as they stand there, in a shell. */
+/** Runs the examples of docs/identity.md as they are there, in a shell. */
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -59,5 +59,5 @@ t.test('every command of docs/identity.md does what the text says', async (t) =>
   // The service takes the next code too, for clocks that go fast.
   env.CODE = totp.generate({ timestamp: Date.now() + 30_000 });
   t.match(await next(), { jwt: String }, 'login with a second factor');
-  t.strictSame(blocks, [], 'and there are no more');
+  t.strictSame(blocks, [], 'and no others are left');
 });

@@ -166,7 +166,7 @@ t.test('a session by a provider lasts as long as renewalType says', async (t) =>
   t.equal(late.status, 401);
 });
 
-t.test('an email that stands in the ID token, in other letter case, links an admin', async (t) => {
+t.test('an email that is in the ID token, in other letter case, links an admin', async (t) => {
   const other = await startProvider(t, service, { claimsInToken: true });
   const { id } = await register(service, other);
   other.logsIn({ sub: 'boss', email: adminEmail.toUpperCase(), email_verified: true });
@@ -383,7 +383,7 @@ t.test('the browser gets the cookie of a session only where a page of this servi
   t.notOk(hasCookie(answer), 'nor where nobody says who began');
 });
 
-t.test('with a redirectUri the answer stands in the fragment, and nowhere else', async (t) => {
+t.test('with a redirectUri the answer is in the fragment, and nowhere else', async (t) => {
   const { userId } = await somebody();
   for (const redirectUri of [app, 'com.example.app:/in']) {
     const answer = await new Browser(service).logIn(known.id, { redirectUri });
@@ -662,7 +662,7 @@ t.test('logins that nobody came back from are purged', async (t) => {
   t.equal(await loginsUnderWay(), 0);
 });
 
-t.test('nothing of a login stands in the log or, but sealed, on disk', async (t) => {
+t.test('nothing of a login is in the log or, but sealed, on disk', async (t) => {
   await somebody();
   const browser = new Browser(service);
   const url = await browser.begin(known.id);

@@ -1,4 +1,4 @@
-/** What a flood of logins costs: neither the process nor somebody else's turn. */
+/** What a flood of logins costs: neither the process nor the turn of others. */
 import t from 'tap';
 import { FairLanes, FairQueue } from '../../src/fair-queue.js';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
@@ -45,7 +45,7 @@ t.test(
   },
 );
 
-t.test('whoever floods the hashes waits for them alone', async (t) => {
+t.test('anyone who floods the hashes waits for them alone', async (t) => {
   const answered: string[] = [];
   const flood = Array.from({ length: 60 }, async (_, n) => {
     await login({ emailAddress: `guess${n}@example.com` });

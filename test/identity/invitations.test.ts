@@ -53,7 +53,7 @@ t.test('who is made without a password gets an email, and sets the first one wit
   const { endUsers } = await service.ok('GET', `/api/v1/end-users?accountId=${service.accountId}`);
   t.ok(
     endUsers.results.every((one: Json) => !('invitationSent' in one)),
-    'only its own answer tells of an email',
+    'only its own answer reports an email',
   );
 });
 

@@ -86,7 +86,7 @@ t.test(
     const guess = (n: number, address: string) => from(service, address, { emailAddress: `guess${n}@example.com` });
     for (let n = 0; n < 20; n += 1) t.equal((await guess(n, `2001:db8:1:2::${n + 1}`)).status, 401);
     t.equal((await guess(20, '2001:db8:1:2:ffff::1')).status, 429);
-    t.equal((await from(service, '2001:db8:1:2::1')).status, 429, 'whoever it is');
+    t.equal((await from(service, '2001:db8:1:2::1')).status, 429, 'no matter who it is');
     t.equal((await guess(21, '2001:db8:1:3::1')).status, 401, 'the next network');
     time.now = start + 60 * minute;
     t.equal((await from(service, '2001:db8:1:2::1')).status, 200);

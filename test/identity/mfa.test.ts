@@ -153,7 +153,7 @@ t.test('a phone is confirmed and logs in by a texted code', async (t) => {
   t.equal((await mfa(who, 'POST', 'sms/confirm', { code: textedCode() })).body.recoveryCodes.length, 10);
   const { mfaToken: token, mfaMethods } = (await passwordStep(who)).body;
   t.strictSame(mfaMethods, ['sms']);
-  t.match(await codeStep(token, 'sms', textedCode()), refused, 'the code that confirmed is none');
+  t.match(await codeStep(token, 'sms', textedCode()), refused, 'the code that confirmed cannot be used again');
   t.match(await trigger(token), { status: 200, body: { status: 'poll' } });
   t.equal(texts.at(-1)?.to, '+15550100');
   t.match(await codeStep(token, 'sms', textedCode()), { status: 200, body: { jwt: String, csrfToken: String } });
@@ -191,7 +191,7 @@ t.test('the second method has no recovery codes of its own, and both are offered
   t.equal((await codeStep(await mfaToken(who), 'recovery', recoveryCodes[0] ?? '')).status, 200);
 });
 
-t.test('an enrolment that begins anew replaces the unconfirmed one; a confirmed one stays', async (t) => {
+t.test('an enrolment that starts again replaces the unconfirmed one; a confirmed one stays', async (t) => {
   const who = await person();
   const { secret: former } = (await mfa(who, 'POST', 'totp')).body;
   const { secret } = (await mfa(who, 'POST', 'totp')).body;
@@ -323,7 +323,7 @@ t.test('five wrong tries end an mfaToken, also when they come at once', async (t
   t.match(await codeStep(third, 'totp', codeAt(secret)), refused);
 });
 
-t.test('an mfaToken ends after ten minutes, with one login, and is none of anybody else', async (t) => {
+t.test('an mfaToken ends after ten minutes, with one login, and works for nobody else', async (t) => {
   const who = await person();
   const { secret } = await enrolTotp(who);
   const [early, late] = [await mfaToken(who), await mfaToken(who)];
@@ -587,29 +587,32 @@ t.test('wrong codes are limited over many mfaTokens, and a right password forget
   t.equal((await right()).status, 200);
 });
 
-t.test('whoever knows the password cannot go on guessing codes from many addresses; the owner gets in', async (t) => {
-  const env = { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1', SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '0' };
-  const limited = await startService(t, { clock, sms, env });
-  const who = await person(limited, (await limited.organization()).id);
-  const { secret, recoveryCodes } = await enrolTotp(who);
-  const from = (n: number) => ({ 'x-forwarded-for': `203.0.113.${n}` });
-  const attempt = async (headers: object, mfaMethod: string, code: string) =>
-    codeStep(await mfaToken(who), mfaMethod, code, headers, limited);
-  for (let n = 0; n < 30; n += 1) t.equal((await attempt(from(n), 'totp', otherCode(codeAt(secret)))).status, 401);
-  t.equal((await attempt(from(50), 'totp', codeAt(secret))).status, 429);
-  time.now += 12 * 60 * minute;
-  t.equal((await attempt(from(50), 'totp', codeAt(secret))).status, 429, 'half a day later');
-  t.equal(
-    (await attempt(from(51), 'recovery', recoveryCodes[0] ?? '')).status,
-    200,
-    'a recovery code is too long to guess',
-  );
-  for (let n = 0; n < 30; n += 1) await attempt(from(n), 'totp', otherCode(codeAt(secret)));
-  t.equal((await attempt(from(52), 'totp', codeAt(secret))).status, 429);
-  t.equal((await attempt({}, 'totp', codeAt(secret))).status, 200, 'where they have logged in before');
-});
+t.test(
+  'anyone who knows the password cannot go on guessing codes from many addresses; the owner gets in',
+  async (t) => {
+    const env = { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1', SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '0' };
+    const limited = await startService(t, { clock, sms, env });
+    const who = await person(limited, (await limited.organization()).id);
+    const { secret, recoveryCodes } = await enrolTotp(who);
+    const from = (n: number) => ({ 'x-forwarded-for': `203.0.113.${n}` });
+    const attempt = async (headers: object, mfaMethod: string, code: string) =>
+      codeStep(await mfaToken(who), mfaMethod, code, headers, limited);
+    for (let n = 0; n < 30; n += 1) t.equal((await attempt(from(n), 'totp', otherCode(codeAt(secret)))).status, 401);
+    t.equal((await attempt(from(50), 'totp', codeAt(secret))).status, 429);
+    time.now += 12 * 60 * minute;
+    t.equal((await attempt(from(50), 'totp', codeAt(secret))).status, 429, 'half a day later');
+    t.equal(
+      (await attempt(from(51), 'recovery', recoveryCodes[0] ?? '')).status,
+      200,
+      'a recovery code is too long to guess',
+    );
+    for (let n = 0; n < 30; n += 1) await attempt(from(n), 'totp', otherCode(codeAt(secret)));
+    t.equal((await attempt(from(52), 'totp', codeAt(secret))).status, 429);
+    t.equal((await attempt({}, 'totp', codeAt(secret))).status, 200, 'where they have logged in before');
+  },
+);
 
-t.test('the audit record tells of it, and of no code', async (t) => {
+t.test('the audit record reports it, and of no code', async (t) => {
   const who = await person();
   const { secret } = await enrolTotp(who);
   const token = await mfaToken(who);
@@ -653,7 +656,7 @@ t.test('the OpenAPI document shows both answers of login-user', async (t) => {
   );
 });
 
-t.test('nothing secret stands in clear on disk or in the log', async (t) => {
+t.test('nothing secret is in clear on disk or in the log', async (t) => {
   const who = await person();
   const { secret, recoveryCodes } = await enrolTotp(who);
   await mfa(who, 'POST', 'sms', { phoneNumber: '+15550133' });
@@ -675,7 +678,7 @@ t.test('nothing secret stands in clear on disk or in the log', async (t) => {
     t.notOk(bytes.includes(one), 'on disk');
     t.notOk(log.includes(one), 'in the log');
   }
-  // Six digits may stand in any file by chance; as the whole of a stored text or number they do not.
+  // Six digits may be in any file by chance; as the whole of a stored text or number they do not.
   const { query } = service.server.ctx.registry;
   for (const table of ['mfaMethods', 'mfaLogins', 'auditRecords'] as const) {
     const stored = JSON.stringify(await query.selectFrom(table).selectAll().execute());
@@ -696,7 +699,7 @@ t.test('an account has 200 texts an hour to numbers that are set up, which keep 
   t.equal((await trigger(await mfaToken(one))).status, 200);
 });
 
-t.test('wrong codes at confirmation and removal stand in the audit record', async (t) => {
+t.test('wrong codes at confirmation and removal are in the audit record', async (t) => {
   const who = await person();
   const { secret } = (await mfa(who, 'POST', 'totp')).body;
   await mfa(who, 'POST', 'totp/confirm', { code: otherCode(codeAt(secret)) });

@@ -50,7 +50,7 @@ async function forgetful(): Promise<Json> {
   return { ...who, userId: who.endUser.userId, resetToken: mailbox.tokenTo(who.email) };
 }
 
-/** An admin beside the first one. */
+/** An admin next to the first one. */
 const anotherAdmin = (idmUserEmail: string): Promise<Json> =>
   service.create('/account-users', 'accountUser', {
     createIdmUser: true,
@@ -147,7 +147,7 @@ t.test('an admin’s token is in no answer, and goes by mail', async (t) => {
   t.match(await change(userId, mailbox.tokenTo('forgetful-admin@example.com')), { status: 200 });
 });
 
-t.test('whoever becomes an admin keeps no token that an application has seen', async (t) => {
+t.test('anyone who becomes an admin keeps no token that an application has seen', async (t) => {
   const { appToken } = await application('endUserApp', { revealResetToken: true });
   const { endUser } = await service.endUser(organization.id);
   await service.ok('DELETE', `/api/v1/end-users/${endUser.id}`, { headers: { etag: endUser.version } });
@@ -188,7 +188,7 @@ t.test('every session ends with the old password, over HTTP and MQTT, and every 
   t.equal(methods.length, 1, 'second factors stay');
 });
 
-t.test('by-email finds end-users, and whoever has registered, and no admin', async (t) => {
+t.test('by-email finds end-users, and anyone who has registered, and no admin', async (t) => {
   const { endUser, email } = await service.endUser(organization.id);
   const here = `?accountId=${service.accountId}`;
   for (const [asked, query] of [
@@ -302,7 +302,7 @@ t.test('an application causes 300 reset mails in an hour', async (t) => {
   t.match(await ask(people[60] ?? ''), { status: 200 }, 'another one has its own');
 });
 
-t.test('tokens that are wrong or spent stand in the audit record of whom they were tried on', async (t) => {
+t.test('tokens that are wrong or spent are in the audit record of whom they were tried on', async (t) => {
   const [one, other] = [await forgetful(), await forgetful()];
   for (const userId of [other.userId, other.userId, 'nobody', one.userId]) await change(userId, one.resetToken);
   await change(one.userId, one.resetToken);

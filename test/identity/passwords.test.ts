@@ -15,7 +15,7 @@ t.before(async () => {
 const post = (path: string, body: object, headers: Record<string, string> = {}, token: string | null = service.admin) =>
   service.http('POST', `/api/v1${path}`, { body: { accountId: service.accountId, ...body }, headers, token });
 
-/** A request that sets a password, and the property that it stands in. */
+/** A request that sets a password, and the property that it is in. */
 type Way = [property: string, set: (email: string, password: string) => Promise<Answer>];
 
 /** Every way over HTTP; the person has the address `email` afterwards, or had it before. */

@@ -181,7 +181,7 @@ t.test('of ten changes at once with one old password exactly one is made', async
   for (const { status } of answers) t.ok([200, 401].includes(status), `${status}`);
 });
 
-t.test('whoever is logged out while the hash is computed changes nothing', async (t) => {
+t.test('anyone who is logged out while the hash is computed changes nothing', async (t) => {
   const { userId, email, password, token } = await person(top.id);
   beforeNextTransaction(service, () => service.ok('POST', '/api/v1/sessions/logout', { token }));
   t.match(await changePassword({ userId, oldPassword: password }, token), failure(401, 'TokenInvalidError'));
@@ -316,7 +316,7 @@ t.test('nobody changes the address of another admin, whose login would be theirs
   t.match(await changeEmail(endUserId, 'by-office@example.com', jwt), { status: 200 }, 'that of an end-user it does');
 });
 
-t.test('ten emails go to one address in an hour, whoever causes them and whatever they are for', async (t) => {
+t.test('ten emails go to one address in an hour, no matter who causes them and for what', async (t) => {
   const victim = 'victim@example.com';
   const three = [await person(top.id), await person(top.id), await person(top.id)];
   for (let n = 0; n < 9; n += 1) {

@@ -42,7 +42,7 @@ async function stranger(name: string): Promise<{ accountId: string; token: strin
   return { accountId, token: jwt, userId: accountUsers.results[0].userId };
 }
 
-t.test('whoever registers may log in and make a first organization, and has told who they are', async (t) => {
+t.test('anyone who registers may log in and make a first organization, and has told who they are', async (t) => {
   const said = { name: 'Ada L', firstName: 'Ada', lastName: 'Lovelace', phoneNumber: '+41 44 000 00 00' };
   const { body } = await register({ emailAddress: 'Ada@example.com', ...said });
   t.strictSame(body, {

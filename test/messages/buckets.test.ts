@@ -76,7 +76,7 @@ t.test('the days on which clocks change have 23 and 25 hours', async (t) => {
   t.equal(spring.length - 1, 23);
 });
 
-t.test('a day without midnight begins when it begins, and a day that was left out is none', async (t) => {
+t.test('a day without midnight begins when it begins, and a day that was left out does not count', async (t) => {
   // The clock went from 24:00 to 01:00.
   t.strictSame(await edges('2018-11-03T12:00Z', '2018-11-05T12:00Z', '1d', 'America/Sao_Paulo'), [
     '2018-11-03T03:00Z',

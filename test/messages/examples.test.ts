@@ -1,4 +1,4 @@
-/** Runs the examples of docs/messages.md as they stand there, in a shell. */
+/** Runs the examples of docs/messages.md as they are there, in a shell. */
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -83,5 +83,5 @@ t.test('every command of docs/messages.md does what the text says', async (t) =>
   t.match(await next(), [
     { refusals: { results: [{ action: 'publish', principal: { type: 'device', id: device.id } }] } },
   ]);
-  t.strictSame(blocks, [], 'and there are no more');
+  t.strictSame(blocks, [], 'and no others are left');
 });

@@ -189,7 +189,7 @@ t.test('searching the logs of all devices', async (t) => {
     );
   });
 
-  await t.test('old entries belong to whoever reaches the device now', async (t) => {
+  await t.test('old entries belong to anyone who reaches the device now', async (t) => {
     const change = async (method: string, id: string, body?: object) => {
       const { version } = (await service.ok('GET', `/api/v1/devices/${id}`)).device;
       await service.ok(method, `/api/v1/devices/${id}`, { headers: { etag: version }, body });

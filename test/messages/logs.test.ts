@@ -85,7 +85,11 @@ t.test('the log of a device is for those who may read it', async (t) => {
   t.match(await read(mine.id, null), { status: 401 });
   const write = (id: string, as?: string) =>
     service.http('POST', `/api/v1/devices/${id}/logs`, { body: { message: 'mine' }, ...(as && { token: as }) });
-  t.match(await write(mine.id, token), { status: 403, body: { error: { code: 21 } } }, 'whoever may not publish there');
+  t.match(
+    await write(mine.id, token),
+    { status: 403, body: { error: { code: 21 } } },
+    'a caller without permission to publish there',
+  );
   t.match(await write(other.id, token), { status: 403, body: { error: { code: 21 } } }, 'whichever device it is');
   t.match(await write('no-device'), { status: 404, body: { error: { code: 100 } } });
 

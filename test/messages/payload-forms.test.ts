@@ -64,11 +64,11 @@ t.test('a time that makes sense only as seconds is not stored, and the milliseco
   );
   const { results } = (await service.ok('GET', `/api/v1/devices/${deviceId}/logs?text=y`)).logs;
   const entry = results.find(({ message }: Json) => message === 'y');
-  t.match(entry, { custom: { sourceTimestamp: seconds } }, 'kept beside the time of arrival');
+  t.match(entry, { custom: { sourceTimestamp: seconds } }, 'kept next to the time of arrival');
   t.ok(Date.parse(entry.sourceTimestamp) > seconds * 1000);
 });
 
-t.test('four letters that are meant as text are no float; other four bytes are', async (t) => {
+t.test('four characters that are meant as text are not a float; other four bytes are', async (t) => {
   for (const payload of ['true', 'null', '21,5', '1,25', '-1,5', ' 1,5'])
     t.match(await send('auto', payload), /decimal point, such as 21\.5/, payload);
   for (const payload of ['abcd', 'a,bc', Buffer.from([0, 0, 0xac, 0x41])]) t.equal(await send('auto', payload), 1);

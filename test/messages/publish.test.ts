@@ -117,7 +117,7 @@ t.test('what PUBACK promises is promised by the answer: stored sessions and reta
   t.equal(f.service.server.ctx.messages.mqtt.retained(topic), undefined, 'an empty body clears');
 });
 
-t.test('refusals answer, and stand on `_rejected` and in the list, as those of MQTT do', async (t) => {
+t.test('refusals answer, and are on `_rejected` and in the list, as those of MQTT do', async (t) => {
   const other = await sibling(f);
   const listener = await f.service.connect(f.who);
   await listener.subscribeAsync(f.topic('_rejected'), { qos: 1 });

@@ -445,7 +445,7 @@ t.test('reading goes no faster than the receiver, ends with it, and with its rig
   const url = `${path()}?format=csv&startDateTime=2026-01-01&endDateTime=2027-01-01`;
   const counter = countPages(t);
 
-  // 30 pages of a megabyte: what nobody takes fills the buffers of the sockets and no more.
+  // 30 pages of a megabyte: what the client does not read fills the buffers of the sockets and no more.
   const slow = await download(t, url, token);
   await new Promise<void>((resolve) => {
     let seen = -1;

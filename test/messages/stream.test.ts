@@ -142,7 +142,7 @@ t.test('what was stored while a reader was away follows once, in order, before w
   const topics = `${f.topic('temperature')},${other.topic('+')},${f.topic('_log')}`;
   const first = await openStream(t, f.service, topics);
   await first.line(/^id: /);
-  t.ok(first.lastId, 'an id stands there before the first message');
+  t.ok(first.lastId, 'an id is there before the first message');
   await publish(f.topic('temperature'), '1700000000000,t,1,');
   await publish(f.topic('temperature'), ',t,2,');
   const [, second] = [await first.next(), await first.next()];

@@ -217,7 +217,7 @@ t.test('a rollup has the aggregates of each bucket and category', async (t) => {
   t.equal(headers.get('platform-ignored-properties'), 'pageSize, pagingToken');
 });
 
-t.test('a sum that no number can hold is none, and so is its average', async (t) => {
+t.test('a sum that no number can hold is null, and so is its average', async (t) => {
   const { publish, path } = await startDevice(t);
   await publish([`${iso(-1000)},a,1e308,`, `${iso(-900)},a,1e308,`, `${iso(-800)},a,1e308,`]);
   const read = async (query: string) => (await service.ok('GET', `${path()}?rollup=1d&${query}`)).result[0];
@@ -262,18 +262,18 @@ t.test('more than one answer holds is refused, whatever asks for it', async (t) 
 t.test('who is out of reach gets no rollup and no file, and who sees nothing stored gets empty ones', async (t) => {
   const inside = await service.create('/organizations', 'organization', { name: 'near' });
   const { token } = await service.endUser(inside.id);
-  const far = await startDevice(t);
-  const near = await startDevice(t, { organizationId: inside.id });
+  const outsider = await startDevice(t);
+  const insider = await startDevice(t, { organizationId: inside.id });
   for (const query of ['rollup=1h', 'format=csv', 'format=ndjson']) {
-    t.match(await service.http('GET', `${far.path()}?${query}`, { token }), {
+    t.match(await service.http('GET', `${outsider.path()}?${query}`, { token }), {
       status: 404,
       body: { error: { code: 100 } },
     });
-    t.equal((await service.http('GET', `${near.path()}?rollup=1h`, { token })).status, 200);
+    t.equal((await service.http('GET', `${insider.path()}?rollup=1h`, { token })).status, 200);
   }
   t.equal(
-    (await service.http('GET', `${near.path('live')}?format=csv`, { token })).text,
+    (await service.http('GET', `${insider.path('live')}?format=csv`, { token })).text,
     'timestamp,category,numericValue,stringValue\n',
   );
-  t.strictSame((await service.ok('GET', `${near.path('live')}?rollup=1h`, { token })).result, []);
+  t.strictSame((await service.ok('GET', `${insider.path('live')}?rollup=1h`, { token })).result, []);
 });

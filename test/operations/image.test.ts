@@ -53,7 +53,7 @@ function compose(variables: Record<string, string | undefined> = {}): Json {
   );
 }
 
-/** Another user than whoever runs the tests, where that is possible, as in the image. */
+/** Another user than the one who runs the tests, where that is possible, as in the image. */
 const [uid = 0] = last('USER').split(':').map(Number);
 const asUser = process.getuid?.() === 0 ? { uid, gid: uid } : {};
 
@@ -90,7 +90,7 @@ function copied(): string[] {
   return all('COPY').flatMap((rest) => (rest.startsWith('--from') ? [] : rest.split(' ').slice(0, -1)));
 }
 
-/** Nothing of the application can be written any more, by whoever runs it; until the test ends. */
+/** Nothing of the application can be written any more, by the user that runs it; until the test ends. */
 function makeReadOnly(t: Test): void {
   const folders = readdirSync(image.app, { recursive: true, withFileTypes: true }).filter((one) => one.isDirectory());
   const places = [image.app, ...folders.map(({ parentPath, name }) => join(parentPath, name))];
@@ -237,7 +237,7 @@ t.test('Prometheus and Grafana find what they are told, with TLS and without', a
   for (const board of boards) t.ok(JSON.parse(page(`docs/grafana/${board}`)).panels.length > 0);
 });
 
-t.test('what is loaded beside the modules of the build is in the image, and nothing is left over', async (t) => {
+t.test('what is loaded next to the modules of the build is in the image, and nothing is left over', async (t) => {
   const dist = join(image.app, 'dist');
   const files = readdirSync(dist, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.js'));
   t.same(

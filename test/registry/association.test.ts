@@ -32,7 +32,7 @@ t.test('a customer claims a device with its code, however it is typed', async (t
   t.match(await read(device.id), { provisioningState: 'associated', organizationId: organization.id });
   t.match(await service.http('GET', `/api/v1/devices/${device.id}`, { token }), { status: 200 });
   await service.credential(device.id);
-  t.equal((await read(device.id)).provisioningState, 'associated', 'and stays so when the credential is made anew');
+  t.equal((await read(device.id)).provisioningState, 'associated', 'and stays so when the credential is made again');
   const below = await service.organization({ parentId: organization.id });
   t.match(await start(code, { organizationId: below.id }, token), { status: 200 }, 'the code moves it again');
   t.equal((await read(device.id)).organizationId, below.id);

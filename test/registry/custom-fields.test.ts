@@ -144,7 +144,7 @@ for (const family of families) {
   });
 }
 
-t.test('a field of one family is none of another', async (t) => {
+t.test('a field of one family does not exist in another', async (t) => {
   const [family] = families;
   const template = await templateFor(family);
   const field = await service.create('/devices/custom-fields', 'deviceField', {

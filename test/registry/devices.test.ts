@@ -213,7 +213,7 @@ t.test('delete, trash, recover: the version stays in the trash and is new afterw
   t.equal((await read(device.id)).status, 200);
 });
 
-t.test('a deleted device comes back only together with what it stands on', async (t) => {
+t.test('a deleted device comes back only together with what it is on', async (t) => {
   const organization = await service.organization();
   const template = await service.template();
   const device = await service.create('/devices', 'device', {

@@ -95,7 +95,7 @@ t.test('an end-user makes further end-users only of people it can see', async (t
   t.match(await post({ organizationId: mine.id, userId: endUser.userId }, token), { status: 200 });
 });
 
-t.test('a deleted end-user reaches nothing at once; its email stays reserved; recovery brings it back', async (t) => {
+t.test('a deleted end-user reaches nothing at once; its email stays reserved; recovery restores it', async (t) => {
   const organization = await service.organization();
   const { endUser, email, token } = await service.endUser(organization.id);
   const path = `/api/v1/organizations/${organization.id}`;

@@ -21,7 +21,7 @@ interface Thing {
 let service: Service;
 let principals: Record<string, Principal>;
 let things: Record<string, Thing>;
-/** top ── home ── below, and beside; devices and people in each. */
+/** top ── home ── below, and another organization; devices and people in each. */
 let organizations: Record<'top' | 'home' | 'below' | 'beside', string>;
 let template: Json;
 const devices: Record<string, { id: string; secret: string }> = {};
@@ -299,7 +299,7 @@ t.test('it names the rule and the way through the organizations', async (t) => {
   t.match(await ask(deleted, { action: 'publish', topic: chat('gone') }), { body: no('principal in the trash') });
 });
 
-t.test('only admins and back-ends ask, and another account is none', async (t) => {
+t.test('only admins and back-ends ask, and another account looks as if it did not exist', async (t) => {
   const question = { action: 'read', entity: { type: 'device', id: devices.home?.id } };
   const person = principals.person as Principal;
   const asks = (token: string, principal: Pick<Principal, 'type' | 'id'>, more: object = question) =>

@@ -52,7 +52,7 @@ const withoutIds: Record<string, string> = {
  * `{kind}`, `{fields}` and what goes with them stand for each of `families`. The second column says which parameter
  * names what; a dash is a list of the caller's own account. The others are the answers: a status and a code, `none` for
  * an empty list, `own` for one that holds nothing of anybody else. Without a token every answer is 401/30. The identity
- * family has names in the place of codes.
+ * family has names instead of codes.
  */
 const table = `
   POST /api/v1/devices                              | body accountId: account                         | 404/100 | 403/21  | 403/21
@@ -418,7 +418,7 @@ interface Caller {
   organizationBody: object;
   /** What a station says of the devices that it looks for. */
   deviceQuery?: Record<string, string>;
-  /** Texts that stand in what it must not reach, and in nothing else. */
+  /** Texts that are in what it must not reach, and in nothing else. */
   secrets: string[];
 }
 
@@ -607,7 +607,7 @@ const only = <V>(from: Record<string, V>, ...names: string[]): Record<string, V>
 const idsOf = (things: Record<string, Thing[]>): string[] =>
   Object.values(things).flatMap((ones) => ones.map(({ id }) => id));
 
-/** An account beside the first one, and its admin's token. */
+/** An account next to the first one, and its admin's token. */
 async function strangerAccount(): Promise<{ accountId: string; token: string }> {
   const account = { name: 'Beside', adminEmail: 'beside@example.com', adminPassword: 'another fine one' };
   const { accountId } = await createAccount(service.server.ctx, account);
@@ -843,7 +843,7 @@ interface Sent {
   headers: Record<string, string>;
 }
 
-/** The request of a row that names `thing`; `version` is what stands in the etag header. */
+/** The request of a row that names `thing`; `version` is what is in the etag header. */
 function requestOf(row: Row, caller: Caller, thing: Thing, version = thing.version): Sent {
   const { method, place, parameter } = row;
   const body = bodyOf(row, caller);

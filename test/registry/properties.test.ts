@@ -1,6 +1,6 @@
 /**
  * Random lives of an account: its admin and three people, who are end-users of it once, several times or no more, make,
- * change, move, delete and recover in a tree of organizations. A simple model beside the service knows what must come out.
+ * change, move, delete and recover in a tree of organizations. A simple model next to the service knows what must come out.
  */
 import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
@@ -288,7 +288,7 @@ const verbs = {
       refusals: refusalsOn(world, person, entity, true, [
         [entity.deleted, '410/107'],
         [step.stale, '412/108'],
-        // Where it stands already it may stay; an end-user's place is looked at in any case.
+        // It may stay where it is; an end-user's place is looked at in any case.
         ...(stays && kind !== 'end-users' ? [] : moves),
       ]),
       done(changed) {
@@ -459,7 +459,7 @@ async function checkForest(world: World): Promise<void> {
   }
   for (const kind of ['devices', 'end-users'] as const)
     for (const { id, organizationId } of await listAll(world, admin, kind, '', ''))
-      ok(organizationId === null || parents.has(organizationId), `${id} stands in an organization that is not live`);
+      ok(organizationId === null || parents.has(organizationId), `${id} is in an organization that is not live`);
 }
 
 const email = 'admin@example.com';

@@ -125,7 +125,7 @@ t.test('of parallel regenerations exactly one secret works afterwards, before an
   const answered: string[] = [];
   let over = false;
   const entered = [{ client: await first.connect({ deviceId: device.id, secret }), tried: secret }];
-  // Whoever gets in has the secret of an answer, and what comes after that answer throws it out again.
+  // Anyone who gets in has the secret of an answer, and what comes after that answer throws it out again.
   const reconnecting = Promise.all(
     [0, 1].map(async (n) => {
       while (!over) {

@@ -156,7 +156,7 @@ t.test('of twenty at once with one version one wins, and its secret is the one t
   t.ok((await service.connect({ deviceId: device.id, secret })).connected);
 });
 
-t.test('who has replaced what stands in the audit record', async (t) => {
+t.test('who has replaced what is in the audit record', async (t) => {
   const { device } = await service.device({ serialNumber: 'old hardware' });
   await replace(device.id, (await read(device.id)).version);
   const query = `accountId=${service.accountId}&event=deviceReplaced&targetId=${device.id}`;

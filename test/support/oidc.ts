@@ -18,7 +18,7 @@ export interface OpenIdProvider {
   clientSecret: string;
   /** Who logs in next, and what is said of each. */
   logsIn(person: Person): void;
-  /** Answers in the place of the provider's own, by path. */
+  /** Answers instead of the provider's own, by path. */
   instead: Map<string, RequestListener>;
   /** The paths that it has been asked for. */
   asked: string[];
@@ -34,8 +34,8 @@ export function makeKey(kid: string): JWK {
 export const clientIds = ['slipway', 'slipway-too'];
 
 /**
- * A provider that knows the service. It logs in whoever is to log in next without asking anything. Claims of people
- * stand in userinfo alone, as OpenID Connect has it, unless `claimsInToken`.
+ * A provider that knows the service. It logs in the person that the test names, without asking anything. Claims of people
+ * are in userinfo alone, as OpenID Connect has it, unless `claimsInToken`.
  */
 export async function startProvider(
   t: Test,
@@ -123,7 +123,7 @@ export class Browser {
     readonly headers: Record<string, string> = {},
   ) {}
 
-  /** One request, no redirect followed; answers of the service are held against its document. */
+  /** One request, no redirect followed; answers of the service are checked against its document. */
   async visit(url: string, sent: Record<string, string> = {}): Promise<Answer> {
     const { origin } = new URL(url);
     const kept = this.cookies.get(origin) ?? new Map<string, string>();

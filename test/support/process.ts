@@ -53,7 +53,7 @@ export interface Launched {
   ended: Promise<number | NodeJS.Signals>;
 }
 
-/** Starts the server on `directory`. Whoever starts it ends it. A `probe` is a module that is loaded first and may send messages. */
+/** Starts the server on `directory`. Anyone who starts it ends it. A `probe` is a module that is loaded first and may send messages. */
 export function launch(directory: string, env: Record<string, string | undefined> = {}, probe?: string): Launched {
   const watched = probe === undefined ? [] : ['--expose-gc', '--import', probe];
   const child = spawn('env', [...plainNode, ...watched, mainFile], {

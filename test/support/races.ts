@@ -1,7 +1,7 @@
 /** What happens in between, made to happen every time. */
 import type { Service } from './service.js';
 
-/** Runs when the registry is about to begin its next transaction, in the middle of whoever asked for it. */
+/** Runs when the registry is about to begin its next transaction, in the middle of the code that asked for it. */
 export function beforeNextTransaction({ server }: Service, work: () => Promise<unknown>): void {
   const { registry } = server.ctx;
   const original = registry.transaction;

@@ -18,7 +18,7 @@ const secretNames = new Set([
   'secret',
   'token',
 ]);
-/** What is shorter may stand in a line by chance. */
+/** What is shorter may be in a line by chance. */
 const shortest = 8;
 
 export class SecretWatch {
@@ -50,7 +50,7 @@ export class SecretWatch {
     for (const secret of this.#secrets)
       if (log.includes(secret)) {
         const line = this.#lines.find((one) => one.includes(secret));
-        throw new Error(`a secret stands in the log: ${line?.replaceAll(secret, '<secret>')}`);
+        throw new Error(`a secret is in the log: ${line?.replaceAll(secret, '<secret>')}`);
       }
   }
 }

@@ -1,5 +1,5 @@
 /**
- * What the first service of a run makes and the others take, kept beside the build: a data directory with its first
+ * What the first service of a run makes and the others take, kept next to the build: a data directory with its first
  * account (the signing key, the schema and the hash of a password take longer than all the rest of a start), and the
  * OpenAPI document, which takes as long again.
  */

@@ -1,4 +1,4 @@
-/** Reading the log, in the reading thread (message-reader-worker.ts): pages, and searches by index or in order. */
+/** Reads the log in the reading thread (threads/reader-worker.ts): pages, and searches by index or in order. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
@@ -127,7 +127,7 @@ export class LogReader {
     const take = (row: Row | undefined) => {
       const place = row && isWithin(search, row) ? accept(row) : undefined;
       if (place) places.push(place);
-      // Not in the order that is asked for: some of them are none.
+      // Not in the requested order: some of them do not match.
       return places.length <= maxFound && performance.now() <= this.#deadline;
     };
     for (const row of waiting.iterate(upTo)) if (!take(row)) break;
@@ -214,7 +214,7 @@ class Registry {
   readonly #statements: ReturnType<typeof prepareRegistry>;
 
   constructor(path: string) {
-    if (!existsSync(path)) throw new Error('There is no registry beside the messages.');
+    if (!existsSync(path)) throw new Error('There is no registry next to the messages.');
     this.#file = openSqlite(path, { readonly: true });
     this.#statements = prepareRegistry(this.#file);
   }
@@ -233,7 +233,7 @@ class Registry {
     };
   }
 
-  /** The devices that stand at or below organizations, when they are few. */
+  /** The devices that are at or below organizations, when they are few. */
   devicesOf(organizationIds: readonly string[]): string[] | undefined {
     const below = JSON.stringify(this.#below(organizationIds));
     const devices = this.#statements.devices.all(below, fewDevices + 1);

@@ -1,6 +1,6 @@
 /**
- * What the index of the log holds of an entry: its account, device and severity, its words, every three letters that stand
- * together, and the values of its own properties. A term begins with a letter for its kind. The index says where to look; what is found there is looked at again.
+ * What the index of the log holds of an entry: its account, device and severity, its words, every three characters that stand
+ * together, and the values of its own properties. A term begins with a character for its kind. The index says where to look; what is found there is looked at again.
  */
 import { fold } from '../../sqlite/fold.js';
 import type { LogRow } from '../threads/protocol.js';
@@ -11,8 +11,8 @@ const termLength = 3;
 const maxQueryTerms = 32;
 const maxWordLength = 64;
 
-/** Letters at which the index would end a term, and letters that stand for them there. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII but letters in lower case and digits
+/** Characters at which the index would end a term, and characters that replace them there. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII but characters in lower case and digits
 const breaking = /[\x00-\x2f\x3a-\x60\x7b-\x7f]/g;
 const standIn = 0xe000;
 
@@ -64,7 +64,7 @@ export function wordTerm(word: string): string {
   return `w${plain(word.slice(0, maxWordLength))}`;
 }
 
-/** The terms of every text that contains this one; none for a text of fewer than three letters. */
+/** The terms of every text that contains this one; none for a text of fewer than three characters. */
 export function partTerms(text: string): string[] {
   return [...new Set(partsOf(text))].slice(0, maxQueryTerms);
 }
@@ -86,10 +86,10 @@ function valuesIn(custom: unknown): Scalar[] {
 }
 
 function* partsOf(text: string): Generator<string> {
-  const letters = plain(fold(text));
-  for (let at = 0; at + termLength <= letters.length; at += 1) yield `t${letters.slice(at, at + termLength)}`;
+  const characters = plain(fold(text));
+  for (let at = 0; at + termLength <= characters.length; at += 1) yield `t${characters.slice(at, at + termLength)}`;
 }
 
 function plain(text: string): string {
-  return text.replace(breaking, (letter) => String.fromCharCode(standIn + letter.charCodeAt(0)));
+  return text.replace(breaking, (character) => String.fromCharCode(standIn + character.charCodeAt(0)));
 }

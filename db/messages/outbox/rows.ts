@@ -39,7 +39,7 @@ export class OutboxRows {
     this.#statements = prepare(reader);
   }
 
-  /** What is pending for a bridge after a place, in order, at most `limit` rows and, but for the first, `bytes` of payload. */
+  /** What is pending for a bridge after a place, in order, at most `limit` rows and, except the first, `bytes` of payload. */
   pending(bridgeId: string, after: number, limit: number, bytes: number): OutboxRow[] {
     return within(bytes, this.#statements.pending.iterate({ bridgeId, after, limit }));
   }

@@ -26,7 +26,7 @@ export class SeriesCounts {
     this.#arrivals.add(accountId, added.bytes, sequence + 1);
   }
 
-  /** Nothing of an account was found that could be removed: its bytes are counted anew. */
+  /** Nothing of an account was found that could be removed: its bytes are counted again. */
   recount(accountId: string): void {
     this.#recount.run(accountId);
     this.#arrivals.clear();

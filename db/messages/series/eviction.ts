@@ -60,7 +60,7 @@ export class Eviction {
     this.#owners = owners;
   }
 
-  /** A transaction has failed: the sweep begins anew, and finds what is left. */
+  /** A transaction has failed: the sweep starts again, and finds what is left. */
   clear(): void {
     this.#sweep = undefined;
   }

@@ -8,7 +8,7 @@ import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.
 /** Rows that one statement goes through at most. */
 const stepRows = 2000;
 /** The first and last number of a sum are looked for among so many points of their millisecond, and else among all of the step. */
-const nearRows = 16;
+const rowsOfMillisecond = 16;
 /** Buckets that one statement sums up at most. */
 const stepBuckets = 1000;
 const marksAtOnce = 64;
@@ -131,8 +131,10 @@ export class SeriesRanges {
           place = this.#next(series, { from: step.to, to: stretch.to });
           continue;
         }
-        const few = this.#fewIn(series, categories, step);
-        const rows = few ? few.flatMap((one) => ofCategory.all({ series, category: one })) : ofAll.all({ series });
+        const present = this.#presentCategories(series, categories, step);
+        const rows = present
+          ? present.flatMap((one) => ofCategory.all({ series, category: one }))
+          : ofAll.all({ series });
         const endsOf = this.#endsOf(series);
         for (const row of rows) this.#merge(sums, row[1] * edges.length + row[0], toPart(row, endsOf(row)));
         if (sums.size > limit) return undefined;
@@ -190,8 +192,10 @@ export class SeriesRanges {
   #endsOf(series: number): (row: SumRow) => Ends {
     let all: Map<string, Ends> | undefined;
     return ([bucket, category, , , , , , firstTime, lastTime]) => {
-      const first = firstTime === null ? null : this.#statements.asc.number.get(series, firstTime, nearRows, category);
-      const last = lastTime === null ? null : this.#statements.desc.number.get(series, lastTime, nearRows, category);
+      const first =
+        firstTime === null ? null : this.#statements.asc.number.get(series, firstTime, rowsOfMillisecond, category);
+      const last =
+        lastTime === null ? null : this.#statements.desc.number.get(series, lastTime, rowsOfMillisecond, category);
       if (first !== undefined && last !== undefined) return { first, last };
       all ??= this.#allEnds(series);
       const { first: begin, last: end } = all.get(`${bucket}/${category}`) ?? noPoints;
@@ -250,7 +254,7 @@ export class SeriesRanges {
   }
 
   /** Those of some categories that have a mark in a stretch, when they are few. */
-  #fewIn(series: number, categories: number[] | undefined, { from, to }: Stretch): number[] | undefined {
+  #presentCategories(series: number, categories: number[] | undefined, { from, to }: Stretch): number[] | undefined {
     const found = categories?.filter((category) => {
       const last = this.#statements.marksBelow.get({ series, category, bound: to, limit: 1 });
       return last && last.to > from;
@@ -258,7 +262,7 @@ export class SeriesRanges {
     return found && found.length <= fewCategories ? found : undefined;
   }
 
-  /** Marks that follow each other closely are one, but for very many of them. */
+  /** Marks that follow each other closely are one, except very many of them. */
   *#stretches(series: number, category: number, stretch: Stretch, order: Range['order']): Generator<Stretch> {
     let open: Stretch | undefined;
     let marks = 0;

@@ -1,4 +1,4 @@
-/** What series.ts and its worker say to each other. */
+/** The messages between the message store (store.ts) and its writer thread (writer-worker.ts). */
 
 import type { AccountBytes } from '../outbox/amounts.js';
 import type { OutboxChange } from '../outbox/rows.js';
@@ -52,7 +52,7 @@ export interface Batch {
 /** Whose rows are to be removed: a purged device's points and log, or a purged channel's points on every device. */
 export type Purged = { deviceId: string } | { channelTemplateId: string };
 
-/** What has had its time: points of a channel on every device, log entries of an account; `before` in milliseconds. */
+/** What has expired: points of a channel on every device, log entries of an account; `before` in milliseconds. */
 export type Expired = { before: number } & ({ channelTemplateId: string } | { logsOf: string });
 
 /** How much may stay: of the file in use, and of one account; an `accountBytes` of 0 is no maximum. */

@@ -1,13 +1,15 @@
 /** Kafka: one record for each message; the device id is the key, so a device's messages are in order in a partition. */
+import { subscribe } from 'node:diagnostics_channel';
+import type { EventEmitter } from 'node:events';
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import type { Producer } from '@platformatic/kafka';
-import { connectOptions, NotPublic, namesPrivateAddress } from '../../outbound.js';
+import { connectOptions, limitAnswers, NotPublic, namesPrivateAddress } from '../../outbound.js';
 import { toRecord } from '../records.js';
-import { Connecting, failureCode } from '../sending.js';
+import { failureCode, targetOf } from '../sending.js';
 import {
   type BridgedMessage,
   forms,
-  type Outcome,
-  type SendOptions,
   type Surroundings,
   type Target,
   type TargetKind,
@@ -16,6 +18,8 @@ import {
 
 /** Kafka's own error for a record that is larger than the topic takes. */
 const tooLarge = 'MESSAGE_TOO_LARGE';
+/** Errors that are looked at for what they were caused by. */
+const maxCauses = 50;
 const defaultTopic = 'slipway.{account}.{channel}';
 
 export const kafka: TargetKind = {
@@ -40,87 +44,96 @@ export const kafka: TargetKind = {
     },
   },
   credentials: ['username', 'password'],
-  open: (spec, around) => new Kafka(spec, around),
+  open: openKafka,
 };
 
 type KafkaProducer = Producer<Buffer, Buffer, Buffer, Buffer>;
 
-export class Kafka implements Target {
-  readonly #spec: TargetSpec;
-  readonly #around: Surroundings;
-  readonly #producer: Connecting<KafkaProducer>;
+function openKafka(spec: TargetSpec, around: Surroundings): Target {
+  return targetOf<KafkaProducer>({
+    open: () => openProducer(spec, around),
+    end: (producer) => void producer.close(true).catch(() => {}),
+    send: async (producer, batch, { guaranteed }) => {
+      const messages = batch.map((message) => recordOf(spec, message));
+      try {
+        // An idempotent producer has to wait for all replicas; best effort waits for the leader alone.
+        await producer.send({
+          messages,
+          ...(guaranteed ? { acks: -1, idempotent: true } : { acks: 1, idempotent: false }),
+        });
+        return { result: 'accepted' };
+      } catch (error) {
+        const reason = codeOf(error);
+        if (reason === tooLarge) return { result: 'refused', reason };
+        return { result: 'retry', about: 'target', reason };
+      }
+    },
+  });
+}
 
-  constructor(spec: TargetSpec, around: Surroundings) {
-    this.#spec = spec;
-    this.#around = around;
-    this.#producer = new Connecting(
-      () => this.#open(),
-      (producer) => void producer.close(true).catch(() => {}),
-    );
-  }
+async function openProducer(spec: TargetSpec, around: Surroundings): Promise<KafkaProducer> {
+  const { Producer: Client } = await import('../libraries/kafka.js');
+  watchConnections();
+  const { url, settings, credentials, bridgeId } = spec;
+  const { username, password } = credentials;
+  const secure = url.protocol === 'kafkas:';
+  const port = url.port || (secure ? 9093 : 9092);
+  const brokers = [`${url.hostname}:${port}`, ...brokersOf(settings.brokers)];
+  // Addresses are judged here, names when they are looked up, and what a cluster names at each connection.
+  for (const broker of brokers) connectOptions(broker.replace(/:\d+$/, ''), around);
+  return new Client<Buffer, Buffer, Buffer, Buffer>({
+    clientId: `slipway-${bridgeId}`,
+    bootstrapBrokers: brokers,
+    // Topics are made by their owner.
+    autocreateTopics: false,
+    connectTimeout: around.timeout,
+    requestTimeout: around.timeout,
+    timeout: around.timeout,
+    retries: 2,
+    ...(around.allowPrivate ? {} : { context: publicOnly }),
+    ...(secure && { tls: connectOptions(url.hostname, around), tlsServerName: true }),
+    ...(username !== undefined && {
+      sasl: { mechanism: mechanismOf(settings.mechanism), username, password: password ?? '' },
+    }),
+  });
+}
 
-  async send(batch: readonly BridgedMessage[], { guaranteed }: SendOptions): Promise<Outcome> {
-    const { form, settings } = this.#spec;
-    const messages = batch.map((message) => {
-      const { value, headers } = toRecord(form, message);
-      return {
-        topic: topicOf(settings.topic ?? defaultTopic, message),
-        key: Buffer.from(message.deviceId),
-        value,
-        headers: new Map(Object.entries(headers).map(([name, text]) => [Buffer.from(name), Buffer.from(text)])),
-      };
-    });
-    try {
-      const producer = await this.#producer.get();
-      await this.#checkBrokers(producer, [...new Set(messages.map(({ topic }) => topic))]);
-      // An idempotent producer has to wait for all replicas; best effort waits for the leader alone.
-      await producer.send({
-        messages,
-        ...(guaranteed ? { acks: -1, idempotent: true } : { acks: 1, idempotent: false }),
-      });
-      return { result: 'accepted' };
-    } catch (error) {
-      const reason = codeOf(error);
-      if (reason === tooLarge) return { result: 'refused', reason };
-      return { result: 'retry', about: 'target', reason };
-    }
-  }
+/** Marks connections whose addresses must be public. */
+const publicOnly = Symbol('public addresses only');
+let isWatching = false;
 
-  close(): void {
-    this.#producer.close();
-  }
+/** What the library reports a connection that is being opened; the socket has not begun to connect. */
+interface Connecting {
+  connection: EventEmitter & { context?: unknown; socket?: Socket };
+  host: string;
+}
 
-  async #open(): Promise<KafkaProducer> {
-    const { Producer: Client } = await import('../libraries/kafka.js');
-    const { url, settings, credentials, bridgeId } = this.#spec;
-    const { username, password } = credentials;
-    const secure = url.protocol === 'kafkas:';
-    const port = url.port || (secure ? 9093 : 9092);
-    const brokers = [`${url.hostname}:${port}`, ...brokersOf(settings.brokers)];
-    // Addresses are judged here, names when they are looked up.
-    for (const broker of brokers) connectOptions(broker.replace(/:\d+$/, ''), this.#around);
-    return new Client<Buffer, Buffer, Buffer, Buffer>({
-      clientId: `slipway-${bridgeId}`,
-      bootstrapBrokers: brokers,
-      // Topics are made by their owner.
-      autocreateTopics: false,
-      connectTimeout: this.#around.timeout,
-      requestTimeout: this.#around.timeout,
-      timeout: this.#around.timeout,
-      retries: 2,
-      ...(secure && { tls: connectOptions(url.hostname, this.#around), tlsServerName: true }),
-      ...(username !== undefined && {
-        sasl: { mechanism: mechanismOf(settings.mechanism), username, password: password ?? '' },
-      }),
-    });
-  }
+/** A cluster names its brokers itself, and the library opens their connections: each is checked before it begins. */
+function watchConnections(): void {
+  if (isWatching) return;
+  isWatching = true;
+  subscribe('tracing:plt:kafka:connections:connects:end', (message) => {
+    const { connection, host } = message as Connecting;
+    const { context, socket } = connection;
+    // The library emits errors that nobody hears, which would end the process.
+    if (!connection.listeners('error').includes(ignore)) connection.on('error', ignore);
+    if (!socket || socket.destroyed) return;
+    if (context === publicOnly && namesPrivateAddress({ hostname: host })) socket.destroy(new NotPublic());
+    const begin = socket instanceof TLSSocket ? 'secureConnect' : 'connect';
+    socket.once(begin, () => limitAnswers(socket));
+  });
+}
 
-  /** A cluster names its brokers itself: names are looked up with our rules, and addresses are checked here. */
-  async #checkBrokers(producer: KafkaProducer, topics: string[]): Promise<void> {
-    if (this.#around.allowPrivate) return;
-    const { brokers } = await producer.metadata({ topics });
-    for (const { host } of brokers.values()) if (namesPrivateAddress({ hostname: host })) throw new NotPublic();
-  }
+function ignore(): void {}
+
+function recordOf({ form, settings }: TargetSpec, message: BridgedMessage) {
+  const { value, headers } = toRecord(form, message);
+  return {
+    topic: topicOf(settings.topic ?? defaultTopic, message),
+    key: Buffer.from(message.deviceId),
+    value,
+    headers: new Map(Object.entries(headers).map(([name, text]) => [Buffer.from(name), Buffer.from(text)])),
+  };
 }
 
 function brokersOf(text: string | undefined): string[] {
@@ -141,14 +154,17 @@ export function topicOf(
   return topic.replace(/[^\w.-]/g, '-').slice(0, 249);
 }
 
-/** The id of an error of the protocol, anywhere among its causes; otherwise its code. */
+/** The id of an error of the protocol, anywhere among its causes; otherwise the code of what it began with. */
 function codeOf(error: unknown): string {
   const causes = [error];
   for (const one of causes) {
-    if (one instanceof AggregateError) causes.push(...one.errors);
     if (!(one instanceof Error)) continue;
     if ('apiId' in one && typeof one.apiId === 'string') return one.apiId;
-    if (one.cause !== undefined && causes.length < 50) causes.push(one.cause);
+    if (causes.length >= maxCauses) continue;
+    if (one instanceof AggregateError) causes.push(...one.errors.slice(0, maxCauses));
+    if (one.cause !== undefined) causes.push(one.cause);
   }
-  return failureCode(error);
+  // The library wraps errors of connections into its own, which all say the same.
+  const own = causes.find((one) => one instanceof Error && !failureCode(one).startsWith('PLT_'));
+  return failureCode(own ?? causes.at(-1));
 }

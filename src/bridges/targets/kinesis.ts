@@ -1,12 +1,12 @@
 /** AWS Kinesis Data Streams: one record for each message; the device id is the partition key. */
-import type { KinesisClient } from '@aws-sdk/client-kinesis';
-import { httpsAgent, NotPublic, namesPrivateAddress } from '../../outbound.js';
+import { pipeline, type Readable, Transform } from 'node:stream';
+import type { KinesisClient, PutRecordsCommand } from '@aws-sdk/client-kinesis';
+import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress } from '../../outbound.js';
 import { toRecord } from '../records.js';
-import { Connecting, failureCode, type Sent, sendInRounds } from '../sending.js';
+import { failureCode, type Sent, sendInRounds, targetOf } from '../sending.js';
 import {
   type BridgedMessage,
   forms,
-  type Outcome,
   type Surroundings,
   type Target,
   type TargetKind,
@@ -27,78 +27,104 @@ export const kinesis: TargetKind = {
     region: { required: true, pattern: /^[a-z0-9-]{1,32}$/, form: 'a region, such as eu-west-1' },
   },
   credentials: ['accessKeyId', 'secretAccessKey', 'sessionToken'],
-  open: (spec, around) => new Kinesis(spec, around),
+  open: openKinesis,
 };
 
-export class Kinesis implements Target {
-  readonly #spec: TargetSpec;
-  readonly #around: Surroundings;
-  readonly #client: Connecting<KinesisClient>;
-  readonly #ending = new AbortController();
+interface Connection {
+  client: KinesisClient;
+  Command: typeof PutRecordsCommand;
+}
 
-  constructor(spec: TargetSpec, around: Surroundings) {
-    this.#spec = spec;
-    this.#around = around;
-    this.#client = new Connecting(
-      () => this.#open(),
-      (client) => client.destroy(),
-    );
-  }
+function openKinesis(spec: TargetSpec, around: Surroundings): Target {
+  const ending = new AbortController();
+  const target = targetOf<Connection>({
+    open: () => openClient(spec, around),
+    end: ({ client }) => client.destroy(),
+    send: (connection, batch) => {
+      if (!around.allowPrivate && namesPrivateAddress(spec.url)) throw new NotPublic();
+      return sendInRounds(batch, (round) => put(connection, spec, round, ending.signal));
+    },
+  });
+  const close = () => {
+    ending.abort();
+    target.close();
+  };
+  return { send: target.send, close };
+}
 
-  async send(batch: readonly BridgedMessage[]): Promise<Outcome> {
-    try {
-      if (!this.#around.allowPrivate && namesPrivateAddress(this.#spec.url)) throw new NotPublic();
-      const client = await this.#client.get();
-      return await sendInRounds(batch, (round) => this.#put(client, round));
-    } catch (error) {
-      return { result: 'retry', about: 'target', reason: failureCode(error) };
-    }
-  }
+async function openClient(spec: TargetSpec, around: Surroundings): Promise<Connection> {
+  const {
+    KinesisClient: Client,
+    NodeHttpHandler,
+    PutRecordsCommand: Command,
+  } = await import('../libraries/kinesis.js');
+  const { url, settings, credentials } = spec;
+  const { accessKeyId = '', secretAccessKey = '', sessionToken } = credentials;
+  const handler = new NodeHttpHandler({
+    requestTimeout: around.timeout,
+    connectionTimeout: around.timeout,
+    httpsAgent: httpsAgent(around, { keepAlive: true, maxSockets }),
+  });
+  const client = new Client({
+    endpoint: url.origin,
+    region: settings.region ?? '',
+    credentials: { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) },
+    // The outbox tries again, with pauses that other bridges share.
+    maxAttempts: 1,
+    requestHandler: {
+      metadata: handler.metadata,
+      destroy: () => handler.destroy(),
+      // The client collects whatever comes before it looks at it.
+      handle: async (...request: Parameters<typeof handler.handle>) => {
+        const { response } = await handler.handle(...request);
+        response.body = limitedBody(response.body, around.timeout);
+        return { response };
+      },
+    },
+  });
+  return { client, Command };
+}
 
-  close(): void {
-    this.#ending.abort();
-    this.#client.close();
-  }
+/** The body of an answer, which fails when it is too long or has not ended in time. */
+function limitedBody(body: Readable, timeout: number): Readable {
+  let left = maxAnswerBytes;
+  const limit = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      left -= chunk.length;
+      if (left < 0) done(Object.assign(new Error('the answer is too large'), { code: 'ANSWER_TOO_LARGE' }));
+      else done(null, chunk);
+    },
+  });
+  const deadline = setTimeout(() => limit.destroy(Object.assign(new Error(), { code: 'TIMEOUT' })), timeout);
+  pipeline(body, limit, () => clearTimeout(deadline));
+  return limit;
+}
 
-  async #open(): Promise<KinesisClient> {
-    const { KinesisClient: Client, NodeHttpHandler } = await import('../libraries/kinesis.js');
-    const { url, settings, credentials } = this.#spec;
-    const { accessKeyId = '', secretAccessKey = '', sessionToken } = credentials;
-    return new Client({
-      endpoint: url.origin,
-      region: settings.region ?? '',
-      credentials: { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) },
-      // The outbox tries again, with pauses that other bridges share.
-      maxAttempts: 1,
-      requestHandler: new NodeHttpHandler({
-        requestTimeout: this.#around.timeout,
-        connectionTimeout: this.#around.timeout,
-        httpsAgent: httpsAgent(this.#around, { keepAlive: true, maxSockets }),
-      }),
+/** One request; records that failed are told apart from those that were stored. */
+async function put(
+  { client, Command }: Connection,
+  { form, settings }: TargetSpec,
+  round: readonly BridgedMessage[],
+  abortSignal: AbortSignal,
+): Promise<Sent[]> {
+  const records = round.map((message) => ({ Data: toRecord(form, message).value, PartitionKey: message.deviceId }));
+  try {
+    const command = new Command({ StreamName: settings.stream, Records: records });
+    const answer = await client.send(command, { abortSignal });
+    return round.map((_, index) => {
+      const code = answer.Records?.[index]?.ErrorCode;
+      return code === undefined ? 'accepted' : { result: 'retry', about: 'target', reason: wordOf(code) };
     });
+  } catch (error) {
+    const name = error instanceof Error ? error.name : '';
+    // Alone it is the record's fault; of several, all are tried again, one by one.
+    if (final.includes(name) && round.length === 1) return [{ refused: name }];
+    const about = final.includes(name) ? 'batch' : 'target';
+    return round.map(() => ({ result: 'retry', about, reason: wordOf(failureCode(error)) }));
   }
+}
 
-  /** One request; records that failed are told apart from those that were stored. */
-  async #put(client: KinesisClient, round: readonly BridgedMessage[]): Promise<Sent[]> {
-    const { PutRecordsCommand } = await import('../libraries/kinesis.js');
-    const { form, settings } = this.#spec;
-    const records = round.map((message) => ({
-      Data: toRecord(form, message).value,
-      PartitionKey: message.deviceId,
-    }));
-    try {
-      const command = new PutRecordsCommand({ StreamName: settings.stream, Records: records });
-      const answer = await client.send(command, { abortSignal: this.#ending.signal });
-      return round.map((_, index) => {
-        const code = answer.Records?.[index]?.ErrorCode;
-        return code === undefined ? 'accepted' : { result: 'retry', about: 'target', reason: code };
-      });
-    } catch (error) {
-      const name = error instanceof Error ? error.name : '';
-      // Alone it is the record's fault; of several, all are tried again, one by one.
-      if (final.includes(name) && round.length === 1) return [{ refused: name }];
-      const about = final.includes(name) ? 'batch' : 'target';
-      return round.map(() => ({ result: 'retry', about, reason: failureCode(error) }));
-    }
-  }
+/** A code that the server has chosen: it may be anything. */
+function wordOf(code: string): string {
+  return /^\w{1,64}$/.test(code) ? code : 'failed';
 }

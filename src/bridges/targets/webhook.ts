@@ -12,12 +12,12 @@ import {
 } from '../target.js';
 
 /** Bytes of an answer's body, and milliseconds, that are waited for so that its connection can be used again; then it ends. */
-const longestAnswer = 4096;
+const maxAnswerLength = 4096;
 const bodyPatience = 1000;
 /** Milliseconds that an answer can ask to be left alone. */
-const longestWish = 3_600_000;
+const maxRetryAfter = 3_600_000;
 /** Connections of one bridge: those that its batches need, and those that are kept for the next. */
-const mostSockets = 5;
+const maxSockets = 5;
 const socketsKept = 4;
 
 export const webhook: TargetKind = {
@@ -39,7 +39,7 @@ export class Webhook implements Target {
   constructor({ url, credentials }: Pick<TargetSpec, 'url' | 'credentials'>, around: Surroundings) {
     this.#secret = credentials.secret ?? '';
     this.#around = around;
-    this.#client = httpClient(url, around, { maxSockets: mostSockets, maxFreeSockets: socketsKept });
+    this.#client = httpClient(url, around, { maxSockets: maxSockets, maxFreeSockets: socketsKept });
   }
 
   send(batch: readonly BridgedMessage[]): Promise<Outcome> {
@@ -130,16 +130,16 @@ function outcomeOf({ statusCode = 0, headers }: IncomingMessage, now: number): O
 function readRetryAfter(text: string | undefined, now: number): number | undefined {
   if (text === undefined) return undefined;
   const after = /^\d{1,9}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
-  return Number.isNaN(after) ? undefined : Math.min(Math.max(after, 0), longestWish);
+  return Number.isNaN(after) ? undefined : Math.min(Math.max(after, 0), maxRetryAfter);
 }
 
 function drain(response: IncomingMessage): void {
   response.on('error', () => {});
-  if (Number(response.headers['content-length'] ?? 0) > longestAnswer) {
+  if (Number(response.headers['content-length'] ?? 0) > maxAnswerLength) {
     response.destroy();
     return;
   }
-  let left = longestAnswer;
+  let left = maxAnswerLength;
   response.on('data', (chunk: Buffer) => {
     left -= chunk.length;
     if (left < 0) response.destroy();

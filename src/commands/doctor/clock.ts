@@ -22,7 +22,7 @@ export function lookAtClock(dataDir: string, now: number, system = timesync): Fi
       ),
     ];
   const built = statSync(fileURLToPath(new URL('../../cli.js', import.meta.url))).mtimeMs;
-  if (built - now > tolerance) return [error('The clock says a time before this version was installed.')];
+  if (built - now > tolerance) return [error('The clock shows a time before this version was installed.')];
   if (!existsSync(system)) return [ok('not behind what was written; whether the network sets it is not known here')];
   return existsSync(join(system, 'synchronized'))
     ? [ok('set by the network')]

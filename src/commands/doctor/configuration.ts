@@ -15,7 +15,7 @@ export function lookAtConfiguration(config: Config, { hasAccount }: { hasAccount
     ],
     [
       isOpen && config.metricsToken === undefined,
-      `SLIPWAY_METRICS_TOKEN is not set: whoever reaches the HTTP port at ${host} reads /metrics.`,
+      `SLIPWAY_METRICS_TOKEN is not set: anyone who reaches the HTTP port at ${host} reads /metrics.`,
     ],
     [
       publicUrl?.startsWith('http:') === true && !isLoopback(new URL(publicUrl).hostname),
@@ -31,11 +31,11 @@ export function lookAtConfiguration(config: Config, { hasAccount }: { hasAccount
     ],
     [
       hasAccount && firstAccount.adminPassword !== undefined,
-      'SLIPWAY_ADMIN_PASSWORD is still set: it is of the first start only, and a secret that lies about.',
+      'SLIPWAY_ADMIN_PASSWORD is still set. It is needed only for the first start: remove it.',
     ],
     [
       config.smtpUrl === undefined && isOpen,
-      'SLIPWAY_SMTP_URL is not set: emails, with their tokens, are written to outbox.ndjson and reach nobody.',
+      'SLIPWAY_SMTP_URL is not set: emails, with their tokens, are only written to outbox.ndjson and not sent.',
     ],
     [
       messages.diskReserveBytes === 0,
@@ -46,7 +46,9 @@ export function lookAtConfiguration(config: Config, { hasAccount }: { hasAccount
       'SLIPWAY_ALLOW_PRIVATE_TARGETS=true, or SLIPWAY_BRIDGE_ALLOW_PRIVATE=true: admins of accounts can have this machine call addresses of your own network.',
     ],
   ];
-  const unknown = config.unknown.map((name) => warning(`${name} is no setting of this version: is it mistyped?`));
+  const unknown = config.unknown.map((name) =>
+    warning(`${name} is not a setting of this version. Check its spelling.`),
+  );
   const found = [...unknown, ...doubts.flatMap(([applies, message]) => (applies ? [warning(message)] : []))];
   return found.length > 0 ? found : [ok('understood, without contradictions')];
 }

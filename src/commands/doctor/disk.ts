@@ -29,7 +29,9 @@ export function lookAtDisk({ dataDir, messages }: Settings, now: number, disk = 
     ];
   const found: Finding[] = [];
   if (messages.maxBytes > whole - messages.diskReserveBytes)
-    found.push(warning('SLIPWAY_MESSAGES_MAX_BYTES is more than the disk has beside its reserve: it bounds nothing.'));
+    found.push(
+      warning('SLIPWAY_MESSAGES_MAX_BYTES is more than the disk has without its reserve, so the cap has no effect.'),
+    );
   const held = databasesIn(dataDir).includes('messages.db') ? readHeld(dataDir) : undefined;
   if (!held) return [...found, ok(`${said}; nothing is stored yet`)];
 

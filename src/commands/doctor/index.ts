@@ -41,14 +41,14 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     return [
-      wrong(`${error.message.replace(/\.?$/, '.')} The server does not start with it.`),
+      wrong(`${error.message.replace(/\.?$/, '.')} The server does not start with this.`),
       ...(given ? filesOf(given, costly) : []),
     ];
   }
   const dataDir = given === undefined ? config.dataDir : resolve(given);
   const own = { ...config, dataDir };
   if (!existsSync(dataDir)) {
-    const missing = findings('files').warning(`${dataDir} is not there: the first start makes it.`);
+    const missing = findings('files').warning(`${dataDir} does not exist. The first start creates it.`);
     return [...lookAtConfiguration(own, { hasAccount: false }), missing, ...(await lookAtPorts(own, false))];
   }
   const now = Date.now();

@@ -39,10 +39,10 @@ export async function lookAtPorts(config: Config, served: boolean): Promise<Find
     const what = `${variable}=${port} at ${config.host}`;
     if (served) {
       const fault = await reach(config.host, port);
-      if (fault) found.push(error(`A server runs on this data, and nobody answers at ${what}: ${fault}`));
+      if (fault) found.push(error(`A server runs on this data, but nothing answers at ${what}: ${fault}`));
     } else {
       const fault = await take(config.host, port);
-      if (fault) found.push(error(`No server runs on this data, and ${what} cannot be had: ${fault}`));
+      if (fault) found.push(error(`No server runs on this data, but ${what} cannot be used: ${fault}`));
     }
   }
   return found.length > 0 ? found : [ok(served ? 'the server listens on its ports' : 'free for the server')];
@@ -52,7 +52,7 @@ export async function lookAtPorts(config: Config, served: boolean): Promise<Find
 export async function lookAtServer(config: Config, served: boolean): Promise<Finding[]> {
   const { ok, warning, error } = findings('server');
   if (!served) return [ok('no server runs on this data')];
-  if (config.httpPort === 0) return [ok('a server runs; on which port is not known')];
+  if (config.httpPort === 0) return [ok('a server runs; its port is not known')];
   try {
     const ready = await ask(config, '/health/ready');
     const times: number[] = [];
@@ -69,11 +69,11 @@ export async function lookAtServer(config: Config, served: boolean): Promise<Fin
     const found: Finding[] = [];
     if (ready.status === 503) found.push(error(`The server is not ready: ${reasons(ready.text)}`));
     if (longest > slow || (lag ?? 0) * 1000 > slow)
-      found.push(warning(`The event loop is held up: the server ${said}. Everybody waits as long.`));
+      found.push(warning(`The event loop is blocked: the server ${said}. All clients wait as long.`));
     if (/^slipway_messages_refused 1$/m.test(metrics.text))
-      found.push(error('Messages are refused for want of space: see disk.'));
+      found.push(error('Messages are refused because the disk is full: see disk.'));
     if (metrics.status === 401)
-      found.push(warning('SLIPWAY_METRICS_TOKEN is another one than the server has: this is not its environment.'));
+      found.push(warning('SLIPWAY_METRICS_TOKEN differs from the one of the server: this is not its environment.'));
     const { certificate } = ready;
     if (certificate && config.tls && certificate.fingerprint256 !== new X509Certificate(config.tls.cert).fingerprint256)
       found.push(

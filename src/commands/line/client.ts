@@ -24,7 +24,7 @@ export interface Call {
 }
 
 export interface ClientOptions extends ClientConfig {
-  /** PEM of who signed the server's certificate, beside the usual ones. */
+  /** PEM of who signed the server's certificate, next to the usual ones. */
   ca: string | undefined;
   /** How long one call is tried again, in milliseconds. */
   retryFor: number;
@@ -103,7 +103,7 @@ export class Client {
   async #login(): Promise<void> {
     const { appId, token, accountId } = this.options;
     if (!appId || !accountId)
-      throw new UsageError('SLIPWAY_APP_ID and SLIPWAY_ACCOUNT_ID are needed: the token is no JWT but an appToken.');
+      throw new UsageError('SLIPWAY_APP_ID and SLIPWAY_ACCOUNT_ID are needed: the token is an appToken, not a JWT.');
     this.#jwt = undefined;
     const body = { appId, appToken: token, accountId };
     const answer = await this.#persist('POST', '/auth/login-application', { body });
@@ -117,7 +117,7 @@ export class Client {
       this.accountId = claims.accountId;
       this.caller = { id: claims.userId, isStation: claims.roles?.includes('station') ?? false };
     } catch {
-      throw new UsageError('The token is no JWT that this command can read.');
+      throw new UsageError('The token is not a JWT that this command can read.');
     }
     this.#jwt = jwt;
   }

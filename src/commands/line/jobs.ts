@@ -213,7 +213,7 @@ async function confirm({ client, journal, say }: Line, { key, jobId }: ChunkStat
     throw trouble(`Job ${jobId} cannot be confirmed: ${reasonOf(answer)}`);
   if (isOfAnotherToken)
     say(
-      `Job ${jobId} was made with another token: whoever has that can read its results until 24 hours after its end.`,
+      `Job ${jobId} was made with another token: anyone who has that can read its results until 24 hours after its end.`,
     );
   await journal.append({ type: 'confirmed', key });
 }

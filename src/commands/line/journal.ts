@@ -1,6 +1,6 @@
 /**
  * What a directory of units knows of itself: an append-only file of JSON lines, each on disk before what it announces is
- * done. Whoever is killed at any moment goes on where it stands. It holds no secrets.
+ * done. Anyone who is killed at any moment goes on where it is. It holds no secrets.
  */
 import { type FileHandle, open, readdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -126,7 +126,7 @@ export class Journal {
   }
 
   async close(): Promise<void> {
-    // Whoever appended has heard of what went wrong.
+    // Anyone who appended has heard of what went wrong.
     await this.#writing.catch(() => {});
     await this.handle.close();
     this.release();
@@ -178,7 +178,7 @@ export class Journal {
     const found = (await readdir(this.directory)).find((name) => /.\.(csv|env|h|json)$/.test(name));
     if (found === undefined) return;
     const sentence = `There is ${found} in ${this.directory}, and no ${fileName} that says what it is`;
-    throw new UsageError(`${sentence}: take an empty directory, or bring the journal back.`);
+    throw new UsageError(`${sentence}: use an empty directory, or restore the journal.`);
   }
 
   #parse(line: Buffer): Entry {

@@ -81,7 +81,8 @@ export function readPem(path: string | undefined): string | undefined {
   } catch (error) {
     throw new UsageError(`${path} cannot be read: ${(error as Error).message}`);
   }
-  if (!text.includes('-----BEGIN CERTIFICATE-----')) throw new UsageError(`${path} is no PEM file of a certificate.`);
+  if (!text.includes('-----BEGIN CERTIFICATE-----'))
+    throw new UsageError(`${path} is not a PEM file with a certificate.`);
   return text;
 }
 
@@ -105,7 +106,7 @@ export function isOfAnother({ caller }: Client, chunk: Chunk): boolean {
   return chunk.caller !== undefined && chunk.caller !== caller.id;
 }
 
-/** Results are for whoever began a chunk alone; who sees all devices can give its units new secrets. */
+/** Results are for the caller that began a chunk alone; who sees all devices can give its units new secrets. */
 export function ofAnother(what: string, option: string): Error {
   const sentence = `${what} begun with another token. Run it again with that one; where it is gone`;
   return refused(`${sentence}, with ${option}the token of an admin or a back-end: its units get new secrets.`);
@@ -158,11 +159,11 @@ export async function deliver(line: Line, chunk: ChunkState, units: Unit[], fail
     if (sheet !== undefined && named.length > 0)
       await writeFiles(line.journal.directory, [await sheetOf(sheet, named)]);
     for (let from = 0; from < named.length; from += unitsAtOnce) {
-      const some = named.slice(from, from + unitsAtOnce);
+      const batch = named.slice(from, from + unitsAtOnce);
       const files: File[] = [];
-      for (const { file, unit } of some) files.push(await flashOf(line, file, unit));
-      await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, some))]);
-      line.written?.(some.length);
+      for (const { file, unit } of batch) files.push(await flashOf(line, file, unit));
+      await writeFiles(line.journal.directory, [...files, ...(await labelsOf(line, batch))]);
+      line.written?.(batch.length);
     }
   } catch (error) {
     if (error instanceof UsageError || error instanceof Ending) throw error;
@@ -191,7 +192,7 @@ async function certificateOf(certify: string, { deviceId, serialNumber }: Unit):
   const [certificates, keys] = [blocks.filter((block) => !isKey(block)), blocks.filter(isKey)];
   const [privateKey] = keys;
   if (certificates.length === 0 || privateKey === undefined)
-    throw trouble(`${certify} has printed no certificate and key for ${serialNumber}.`);
+    throw trouble(`${certify} printed no certificate and key for ${serialNumber}.`);
   if (!isPair(certificates[0] ?? '', privateKey))
     throw trouble(`${certify} has printed a certificate and a key for ${serialNumber} that do not belong together.`);
   return { certificate: `${certificates.join('\n')}\n`, privateKey: `${privateKey}\n` };

@@ -171,7 +171,7 @@ async function used(line: Line, chunk: ChunkState, device: Device): Promise<Fail
   return [{ serialNumber, reason }];
 }
 
-/** Begins a unit: it stands in the journal before the server hears of it. */
+/** Begins a unit: it is in the journal before the server hears of it. */
 export async function beginUnit(
   { client, journal }: Line,
   serialNumber: string,

@@ -55,8 +55,7 @@ export async function makeFolder(path: string): Promise<void> {
         () => false,
       ));
     if (isFolder) return;
-    if (code === 'EEXIST' || code === 'ENOTDIR')
-      throw new UsageError(`${path} is a file, or in one, and no directory.`);
+    if (code === 'EEXIST' || code === 'ENOTDIR') throw new UsageError(`${path} is not a directory.`);
     if (code !== 'ENOENT' || dirname(path) === path) throw error;
     await makeFolder(dirname(path));
     await make().catch((again: NodeJS.ErrnoException) => {

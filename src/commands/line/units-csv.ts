@@ -5,7 +5,7 @@ import { parse } from 'csv-parse/sync';
 import { csvCell } from '../../spreadsheets.js';
 import { UsageError } from '../usage.js';
 
-/** A row of the CSV file; `line` is where it stands, from 1. */
+/** A row of the CSV file; `line` is where it is, from 1. */
 export interface CsvRow {
   line: number;
   serialNumber: string;
@@ -28,7 +28,7 @@ export function readUnits(path: string): Csv {
   const columns = header?.record ?? [];
   const place = columns.indexOf('serialNumber');
   if (place < 0) throw new UsageError(`${path} has no column serialNumber in its first line.`);
-  if (records.length === 0) throw new UsageError(`${path} has a header, and no units.`);
+  if (records.length === 0) throw new UsageError(`${path} has a header but no units.`);
   const twice = columns.find((name, at) => columns.indexOf(name) !== at);
   if (twice !== undefined) throw new UsageError(`${path} has the column ${twice} twice.`);
   const rows = records.map(({ record, info }) => {
@@ -87,7 +87,7 @@ export function failedCsv({ columns, rows }: Csv, failed: ReadonlyMap<CsvRow, st
   return toCsv(lines);
 }
 
-/** What stands in which file, for scripts. */
+/** What is in which file, for scripts. */
 export function indexCsv(units: Iterable<{ serialNumber: string; deviceId: string; file: string }>): string {
   const lines = [...units].map(({ serialNumber, deviceId, file }) => [serialNumber, deviceId, file]);
   return toCsv([['serialNumber', 'deviceId', 'file'], ...lines]);
@@ -105,7 +105,7 @@ export function judgeRows({ rows }: Csv): { good: CsvRow[]; bad: Map<CsvRow, str
   for (const row of rows) {
     const earlier = first.get(row.serialNumber);
     if (row.serialNumber === '') bad.set(row, 'serialNumber is empty');
-    else if (earlier !== undefined) bad.set(row, `serialNumber stands on line ${earlier} too`);
+    else if (earlier !== undefined) bad.set(row, `serialNumber is on line ${earlier} too`);
     else {
       first.set(row.serialNumber, row.line);
       good.push(row);

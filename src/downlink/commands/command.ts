@@ -37,7 +37,7 @@ export const commandProperties = {
       minimum: 1,
       maximum: 86_400,
       default: 30,
-      description: 'How long the device may take from when it has got the command, and anew once it has accepted it.',
+      description: 'How long the device may take from when it has got the command, and again once it has accepted it.',
     }),
   ),
   expiresAt: Type.Optional(

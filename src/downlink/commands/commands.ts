@@ -47,8 +47,8 @@ export class Commands {
   /** What was sent before the process ended has no device that still has it: it goes again. To be called before there are connections. */
   async begin(): Promise<void> {
     for (;;) {
-      const some = await this.#services.registry.transaction((tx) => requeue(tx, undefined));
-      if (some.length < atOnce) break;
+      const batch = await this.#services.registry.transaction((tx) => requeue(tx, undefined));
+      if (batch.length < atOnce) break;
     }
     this.#timer = setInterval(() => {
       this.#looking = this.#looking.then(() => this.#look());

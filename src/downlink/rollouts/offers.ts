@@ -93,7 +93,7 @@ export class Offers {
     const all = this.#waiting;
     this.#waiting = [];
     for (let from = 0; from < all.length; from += notedAtOnce) {
-      const some = all.slice(from, from + notedAtOnce);
+      const batch = all.slice(from, from + notedAtOnce);
       try {
         await registry.transaction((tx) =>
           tx
@@ -102,16 +102,16 @@ export class Offers {
             .where(
               'deviceId',
               'in',
-              some.map(({ delivery }) => delivery.deviceId),
+              batch.map(({ delivery }) => delivery.deviceId),
             )
             .where('state', '=', 'pending')
             .execute(),
         );
-        for (const { done } of some) done();
-        this.#noted(new Set(some.map(({ delivery }) => delivery.rolloutId)));
+        for (const { done } of batch) done();
+        this.#noted(new Set(batch.map(({ delivery }) => delivery.rolloutId)));
       } catch (error) {
         const reason = isStoreBusy(error) ? new PlatformError('stopping') : error;
-        for (const { failed } of some) failed(reason);
+        for (const { failed } of batch) failed(reason);
       }
     }
   }
@@ -127,7 +127,7 @@ export class Offers {
     };
   }
 
-  /** A URL that gives the content to whoever has it, until the deadline of the delivery, or until the offer ends. */
+  /** A URL that gives the content to a browser that has it, until the deadline of the delivery, or until the offer ends. */
   urlOf(delivery: Pick<Delivery, 'deviceId' | 'rolloutId' | 'offer' | 'deadline'>, sha256: string): string {
     const { deviceId, rolloutId, offer, deadline } = delivery;
     const generation = this.#services.registry.credential(deviceId)?.generation ?? 0;

@@ -52,9 +52,9 @@ export class Progress {
     this.#waiting.clear();
     try {
       for (let from = 0; from < all.length; from += atOnce) {
-        const some = all.slice(from, from + atOnce);
+        const batch = all.slice(from, from + atOnce);
         await registry.transaction(async (tx) => {
-          for (const [deviceId, { rolloutId, bytes }] of some)
+          for (const [deviceId, { rolloutId, bytes }] of batch)
             await tx
               .updateTable('firmwareDeliveries')
               .set({ state: 'downloading', bytes, updated: timestamp(clock) })

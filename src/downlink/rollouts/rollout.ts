@@ -112,7 +112,7 @@ export const rolloutShape = Type.Object({
   firmwarePackageId: Id,
   target: Type.Object({
     deviceIds: Type.Optional(Type.Array(Type.String())),
-    deviceCount: Type.Optional(Type.Integer({ description: 'In lists, in the place of deviceIds.' })),
+    deviceCount: Type.Optional(Type.Integer({ description: 'In lists, instead of deviceIds.' })),
     filter: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
     organizationId: Type.Optional(Type.String()),
   }),

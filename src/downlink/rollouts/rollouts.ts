@@ -186,7 +186,7 @@ export async function retryRollout(ctx: Context, caller: Caller, id: string): Pr
   if (!before || before.state === 'cancelled') throw invalid('id', 'the rollout has been cancelled');
   const retried: string[] = [];
   for (;;) {
-    const some = await registry.transaction(async (tx) => {
+    const batch = await registry.transaction(async (tx) => {
       const { rows } = await failedDevices(tx, id);
       if (rows.length === 0) return [];
       const deadline = clock.now() + before.deviceDeadlineSeconds * 1000;
@@ -199,8 +199,8 @@ export async function retryRollout(ctx: Context, caller: Caller, id: string): Pr
         .execute();
       return rows;
     });
-    retried.push(...some);
-    if (some.length < atOnce) break;
+    retried.push(...batch);
+    if (batch.length < atOnce) break;
   }
   if (retried.length === 0) return before;
   const row = await changeAs(ctx, caller, id, 'retried', ['scheduled', 'running', 'paused', 'finished'], (rollout) => {

@@ -99,7 +99,7 @@ function regexOf(pattern: string): RegExp {
   return new RegExp(`^${parts.join('.*')}$`, 'is');
 }
 
-/** Where a device stands in the order in which a rollout takes devices up: even for any part of them, from 0 to 2^32 - 1. */
+/** Where a device is in the order in which a rollout takes devices up: even for any part of them, from 0 to 2^32 - 1. */
 export function placeOf(rolloutId: string, deviceId: string): number {
   return hash('sha256', `${rolloutId}/${deviceId}`, 'buffer').readUInt32BE(0);
 }
@@ -119,9 +119,9 @@ export async function thresholdOf({ query }: Pick<Registry, 'query'>, aim: Aim, 
   }
   const all = new Uint32Array(count);
   let at = 0;
-  for (const some of places) {
-    all.set(some, at);
-    at += some.length;
+  for (const batch of places) {
+    all.set(batch, at);
+    at += batch.length;
   }
   all.sort();
   return all[Math.ceil((percent * count) / 100) - 1] ?? 0;

@@ -17,7 +17,7 @@ const readsAtOnce = 2;
 const maxPerDevice = 4;
 /** Downloads that may wait for their reader without a place, for each place that there is. */
 const waitingPerPlace = 2;
-/** Milliseconds between two looks at downloads that do not get on. */
+/** Milliseconds between two looks at downloads that do not proceed. */
 const lookEvery = 500;
 
 /** Milliseconds that one buffer may take: then the download loses its place to others, and at last it is ended. */
@@ -169,7 +169,7 @@ export class Downloads {
       if (waits >= this.#patience.end) this.#end(one);
     }
     const waiting = this.#all().filter(isWaiting);
-    for (let count = waiting.length; count > this.#maxWaiting; count -= 1) this.#end(mostPatientOf(waiting));
+    for (let count = waiting.length; count > this.#maxWaiting; count -= 1) this.#end(maxPatientOf(waiting));
   }
 
   #end(one: Running | undefined): void {
@@ -200,7 +200,7 @@ function isWaiting({ hasPlace, since, response }: Running): boolean {
 }
 
 /** Of the account that has most of them, the one that has waited longest; it is removed from `waiting`. */
-function mostPatientOf(waiting: Running[]): Running | undefined {
+function maxPatientOf(waiting: Running[]): Running | undefined {
   const counts = new Map<string, number>();
   for (const { accountId } of waiting) counts.set(accountId, (counts.get(accountId) ?? 0) + 1);
   const [most] = [...counts].sort(([, one], [, other]) => other - one)[0] ?? [];

@@ -39,14 +39,21 @@ const bulkBody = Type.Object({
     }),
   ),
   ids: Type.Optional(
-    Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, maxItems: maxRows, description: 'Instead of a filter.' }),
+    Type.Array(Type.String({ maxLength: 64 }), {
+      minItems: 1,
+      maxItems: maxRows,
+      description: 'Ids of devices, instead of a filter.',
+    }),
   ),
   organizationId: Type.Optional(
-    Type.Unsafe<string | null>({ type: ['string', 'null'], description: 'Where to move them; null is out of all.' }),
+    Type.Unsafe<string | null>({
+      type: ['string', 'null'],
+      description: 'The organization to move the devices to. Null removes them from their organization.',
+    }),
   ),
   command: Type.Optional(commandBody),
   dryRun: Type.Optional(
-    Type.Boolean({ default: false, description: 'Say of every row what would become of it, and change nothing.' }),
+    Type.Boolean({ default: false, description: 'Reports for every row what would happen, and changes nothing.' }),
   ),
 });
 
@@ -68,19 +75,19 @@ export function bulkRoutes(app: App, ctx: Context): void {
         description:
           'A job like those of provisioning: it is read, followed and cancelled at `/provisioning/jobs/{id}`. Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results. A dry run has the same rows and counts.',
         body: bulkBody,
-        response: { 202: jobResponse('The job; it goes on by itself.') },
+        response: { 202: jobResponse('The job, which now runs by itself.') },
       },
     },
     async ({ caller, body }, reply) => {
       demandRights(ctx, caller, body.action);
       if (body.accountId !== undefined) ctx.access.demandAccount(caller, body.accountId);
       for (const name of Object.keys(body))
-        if (!Object.hasOwn(bulkBody.properties, name)) throw invalid(name, 'is no property of a job');
+        if (!Object.hasOwn(bulkBody.properties, name)) throw invalid(name, 'is not a property of a job');
       const job = await bulkJob(ctx, caller, body);
       return reply.status(202).send({ job: showJob(job) });
     },
   );
-  // It stands beside what is undone, and with all jobs.
+  // It is next to what is undone, and with all jobs.
   for (const path of ['/devices/jobs', jobsPath])
     app.post(
       `${path}/:id/undo`,
@@ -114,11 +121,11 @@ function demandRights({ access }: Context, caller: Caller, action: JobAction): v
 async function bulkJob(ctx: Context, caller: Caller, asked: Static<typeof bulkBody>): Promise<Job> {
   const { action, organizationId, dryRun = false } = asked;
   if ((action === 'move') !== (organizationId !== undefined))
-    throw invalid('organizationId', action === 'move' ? 'is required' : 'is for moves only');
+    throw invalid('organizationId', action === 'move' ? 'is required' : 'is allowed for the action move only');
   if (organizationId && !(await findLive(ctx.registry.query, 'organizations', caller.accountId, organizationId)))
     throw unknownReference('organizationId');
   if ((action === 'command') !== (asked.command !== undefined))
-    throw invalid('command', action === 'command' ? 'is required' : 'is for the action command only');
+    throw invalid('command', action === 'command' ? 'is required' : 'is allowed for the action command only');
   const ids = await selectIds(ctx, caller, asked);
   const parameters: Parameters = {
     ...(organizationId !== undefined && { organizationId }),
@@ -151,17 +158,19 @@ async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<t
   }
 }
 
-/** The rows of devices; the serial number is for whoever reads them, and of the account's own devices alone. */
+/** The rows of devices; the serial number is for anyone who reads them, and of the account's own devices alone. */
 async function rowsOf({ registry }: Context, accountId: string, ids: readonly string[]): Promise<string[]> {
   const rows: string[] = [];
   for (let from = 0; from < ids.length; from += atOnce) {
-    const some = ids.slice(from, from + atOnce);
+    const batch = ids.slice(from, from + atOnce);
     const devices = registry.query
       .selectFrom('devices')
       .select(['id', 'serialNumber'])
       .where('accountId', '=', accountId);
-    const serials = new Map((await devices.where('id', 'in', some).execute()).map((one) => [one.id, one.serialNumber]));
-    for (const id of some) rows.push(JSON.stringify({ values: { id, serialNumber: serials.get(id) } }));
+    const serials = new Map(
+      (await devices.where('id', 'in', batch).execute()).map((one) => [one.id, one.serialNumber]),
+    );
+    for (const id of batch) rows.push(JSON.stringify({ values: { id, serialNumber: serials.get(id) } }));
     await nextTurn();
   }
   return rows;
@@ -170,9 +179,9 @@ async function rowsOf({ registry }: Context, accountId: string, ids: readonly st
 /** @throws PlatformError 403/21; 400/104 for what cannot be undone, now or any more. */
 async function undoJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
   const action = undoes[job.action];
-  if (!action) throw cannotUndo('What it has made, and secrets that are gone, cannot be brought back.');
+  if (!action) throw cannotUndo('Created devices and replaced secrets cannot be undone.');
   demandRights(ctx, caller, action);
-  if (job.dryRun === 1) throw cannotUndo('A dry run has changed nothing.');
+  if (job.dryRun === 1) throw cannotUndo('The job was a dry run, so there is nothing to undo.');
   if (isOpen(job)) throw cannotUndo('The job has not finished; cancel it first.');
   if (job.undone !== null) throw cannotUndo('The job has been undone.');
   if (Date.parse(job.finished ?? '') + recoveryWindow < ctx.clock.now())
@@ -196,7 +205,7 @@ async function undoJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
 async function doneRows({ registry }: Context, job: Job): Promise<string[]> {
   const rows: string[] = [];
   for (let after = 0; ; ) {
-    const some = await registry.query
+    const batch = await registry.query
       .selectFrom('jobRows')
       .select(['row', 'input', 'before'])
       .where('jobId', '=', job.id)
@@ -205,12 +214,12 @@ async function doneRows({ registry }: Context, job: Job): Promise<string[]> {
       .orderBy('row')
       .limit(atOnce)
       .execute();
-    for (const { input, before } of some) {
+    for (const { input, before } of batch) {
       const { values } = JSON.parse(input) as StoredRow;
       rows.push(JSON.stringify({ values: { ...values, before: JSON.parse(before ?? '{}') as Before } }));
     }
-    after = some.at(-1)?.row ?? after;
-    if (some.length < atOnce) return rows;
+    after = batch.at(-1)?.row ?? after;
+    if (batch.length < atOnce) return rows;
     await nextTurn();
   }
 }

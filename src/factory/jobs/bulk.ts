@@ -42,7 +42,7 @@ interface Target {
   before?: Before;
 }
 
-/** What an undo brings back: where it was moved from and to, or when it was put into the trash. */
+/** What an undo restores: where it was moved from and to, or when it was put into the trash. */
 export interface Before {
   from?: string | null;
   to?: string | null;
@@ -91,7 +91,7 @@ export const undoDelete: OpenWork = (run) => {
       }
       if (changed >= deleted)
         throw new PlatformError('notUnique', {
-          message: 'Another device of the template has been made, or changed, with its serial number since.',
+          message: 'Another device of the template has its serial number now.',
         });
     }
     const row = await recoverDevice(tx, run.ctx.clock, caller, id, { deleted }).catch(notThere);
@@ -118,14 +118,16 @@ async function deletedBy(tx: Tx, jobId: string): Promise<Map<string, string>> {
 
 function notThere(error: unknown): never {
   if (!(error instanceof PlatformError) || error.kind !== 'notFound') throw error;
-  throw new PlatformError('notFound', { message: 'The device is not in the trash as the job has left it.' });
+  throw new PlatformError('notFound', {
+    message: 'The device is not in the trash any more, or was changed after the job.',
+  });
 }
 
 export const undoMove: OpenWork = (run) =>
   each(run, async (tx, caller, { id, before = {} }) => {
     const device = await findLive(tx, 'devices', caller.accountId, id);
     if (device && device.organizationId !== (before.to ?? null))
-      throw new PlatformError('association', { message: 'The device has been moved since.' });
+      throw new PlatformError('association', { message: 'The device has been moved since the job.' });
     const changed = await moveDevice(tx, run.ctx.clock, caller, id, before.from ?? null);
     const isSame = changed.before === changed.after;
     return { more: {}, tell: (by) => (isSame ? undefined : deviceChanged(run.ctx, by, changed)) };
@@ -171,7 +173,7 @@ function kept(before: Before): Partial<Outcome> {
   return { before: JSON.stringify(before) };
 }
 
-/** Does one step for each row, in one transaction, and tells of all of them after it; a dry run leaves nothing of it. */
+/** Does one step for each row, in one transaction, and reports all of them after it; a dry run leaves nothing of it. */
 function each({ job }: Run, step: (tx: Tx, caller: Caller, target: Target) => Promise<Step>): Work {
   return async (_caller, rows): Promise<Prepared> => {
     const steps: Step[] = [];

@@ -30,8 +30,8 @@ const rowsAtOnce = { first: 200, least: 100 };
 /** Bytes of the rows of one share, unless it is a single row. */
 export const maxShareBytes = 512 * 1024;
 /** Rows at most, and how long others wait: with everything here, or to write only where a thread executes it (milliseconds). */
-const near = { most: 500, holdTime: 30 };
-const far = { most: 1000, holdTime: 60 };
+const inProcess = { most: 500, holdTime: 30 };
+const inThread = { most: 1000, holdTime: 60 };
 /** Shares that are looked at and hashed before they can be written. */
 const sharesAhead = 2;
 /** Rows from which on the shares of a job are worth a thread of their own. */
@@ -257,7 +257,7 @@ export class Jobs {
       if (rows < rowsOfTurn || !turn.othersWait) ahead.push(look());
       const held = await this.#write(job, share.prepared);
       // Who else writes waits for a share of every job that runs.
-      size = nextSize(isLong(job) ? far : near, share.count, held * this.running);
+      size = nextSize(isLong(job) ? inThread : inProcess, share.count, held * this.running);
       await nextTurn();
     }
     return 'yields';
@@ -320,7 +320,7 @@ export class Jobs {
         const ended = await endResults(this.#ctx, () => this.#stopped);
         for (const job of ended) this.changed(job);
         this.#hasRemains ||= ended.length > 0;
-        // Keys that were destroyed still stand in there.
+        // Keys that were destroyed are still in there.
         if (this.#hasRemains) this.#hasRemains = !this.#ctx.registry.emptyLog();
         await forgetOldRows(this.#ctx, () => this.#stopped);
       })
@@ -389,7 +389,7 @@ function isLong({ action, total }: Job): boolean {
 }
 
 /** As many rows as would have taken the time that a transaction may take; `held` is what they took, in milliseconds. */
-function nextSize({ most, holdTime }: typeof near, count: number, held: number): number {
+function nextSize({ most, holdTime }: typeof inProcess, count: number, held: number): number {
   const wanted = Math.round((count * holdTime) / Math.max(held, 0.1) / rowsAtOnce.least) * rowsAtOnce.least;
   return Math.max(rowsAtOnce.least, Math.min(most, wanted, 2 * Math.max(count, rowsAtOnce.least)));
 }

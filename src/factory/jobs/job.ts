@@ -77,14 +77,14 @@ export function isMaker(caller: Caller, { createdById, createdByKind }: Job): bo
 }
 
 /**
- * Who works: whoever made the job, with the rights that are left.
+ * Who works: the caller that made the job, with the rights that are left.
  * @throws PlatformError 403/21 when they do not suffice any more.
  */
 export function workerOf({ access }: { access: Access }, job: Job): Caller {
   const { createdById, createdByKind, action } = job;
   const caller = access.callerOf(createdById) ?? access.callerOfApplication(createdById);
   if (caller?.kind !== createdByKind || caller.accountId !== job.accountId)
-    throw new PlatformError('forbidden', { message: 'Who made the job is not there any more.' });
+    throw new PlatformError('forbidden', { message: 'The caller that created the job no longer exists.' });
   for (const right of neededRights[action as JobAction]) access.demand(caller, ...right);
   return caller;
 }
@@ -114,9 +114,11 @@ export const jobShape = Type.Object({
   id: Id,
   accountId: Id,
   created: DateText,
-  createdById: Type.String({ description: 'Who made it, as whom it works, and who may have its results.' }),
+  createdById: Type.String({
+    description: 'The caller that created the job. The job has its permissions, and only it can download the results.',
+  }),
   action: oneOf(jobActions),
-  dryRun: Type.Boolean({ description: 'Rows are checked, and nothing is made.' }),
+  dryRun: Type.Boolean({ description: 'Rows are checked, and nothing is created.' }),
   state: oneOf(jobStates, {
     description:
       '`succeeded`: all rows have been gone through, and the counts say how. `failed`: it could not go on, for the `reason`. `expired`: nobody has confirmed its results in time.',
@@ -124,10 +126,12 @@ export const jobShape = Type.Object({
   total: Type.Integer({ description: 'Rows.' }),
   done: Type.Integer(),
   failed: Type.Integer(),
-  skipped: Type.Integer({ description: 'Rows whose device was there already, or that came after a cancel.' }),
-  reason: Nullable(Type.String({ description: 'Why it could not go on.' })),
+  skipped: Type.Integer({
+    description: 'Rows whose device existed already, or that were left when the job was cancelled.',
+  }),
+  reason: Nullable(Type.String({ description: 'Why the job failed.' })),
   finished: date,
-  expires: Nullable(Type.Unsafe<string>({ ...DateText, description: 'When its results are destroyed.' })),
+  expires: Nullable(Type.Unsafe<string>({ ...DateText, description: 'When the results are destroyed.' })),
   confirmed: date,
   undone: date,
 });

@@ -1,4 +1,4 @@
-/** Room for jobs: an account keeps so many, with so many rows, and what nobody needs any more goes first. */
+/** Room for jobs: an account keeps so many, with so many rows, and finished jobs are removed first. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Db } from '../../../db/registry/index.js';

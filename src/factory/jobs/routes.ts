@@ -44,7 +44,7 @@ const paging = {
   pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
 };
 const listQuery = Type.Object({
-  accountId: Type.String({ description: 'The account; a foreign one answers 404.' }),
+  accountId: Type.String({ description: 'The account id. The id of another account answers 404.' }),
   state: Type.Optional(oneOf(jobStates)),
   action: Type.Optional(oneOf(jobActions)),
   ...paging,
@@ -55,7 +55,7 @@ const resultsQuery = Type.Object({ format: Type.Optional(oneOf(resultFormats, { 
 const labelsQuery = Type.Object({ format: Type.Optional(oneOf(labelFormats, { default: 'svg' })) });
 
 const rowShape = Type.Object({
-  row: Type.Integer({ description: 'Of the input, from 1; a header is no row.' }),
+  row: Type.Integer({ description: 'Number of the row in the input, from 1. A header does not count.' }),
   serialNumber: Nullable(Type.String()),
   state: oneOf(rowStates),
   deviceId: Nullable(Type.String()),
@@ -100,8 +100,8 @@ export function jobRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'job'], errors: ['notFound', 'pageOutside', 'forbidden'], sends: ['ignored'] },
       schema: {
         tags,
-        summary: 'List the rows of a job, and what has become of each',
-        description: 'They are kept for 30 days after the end of the job.',
+        summary: 'List the rows of a job with their states',
+        description: 'Rows are kept for 30 days after the end of the job.',
         params: idParams,
         querystring: rowsQuery,
         response: listResponse('rows', rowShape),
@@ -151,13 +151,13 @@ function changingRoutes(app: App, ctx: Context): void {
       'cancel',
       ['notFound', 'forbidden'],
       'Cancel a job',
-      'What it has made stays, with its results; the other rows are skipped.',
+      'What the job has created stays, with its results. The other rows are skipped.',
       cancelJob,
     ],
     [
       'retry',
       ['notFound', 'forbidden', 'tooMany'],
-      'Try the failed rows of a job again, and those that it could not come to',
+      'Retry the failed and unprocessed rows of a job',
       'Only who made the job; one that was cancelled is over, unless it is an undo, and so is one that was undone. A job that runs, or has no such rows, stays as it is.',
       retryJob,
     ],
@@ -227,10 +227,10 @@ function fetchingRoutes(app: App, ctx: Context): void {
       config: { right: ['update', 'job'], errors: ['notFound', 'resultsGone', 'forbidden'] },
       schema: {
         tags,
-        summary: 'Destroy the results of a job: everything is safely written',
-        description: 'From then on nobody reads a secret again. To confirm twice is as once.',
+        summary: 'Confirm that the results of a job are saved, which destroys them',
+        description: 'The secrets cannot be downloaded after that. Confirming again has no effect.',
         params: idParams,
-        response: { 200: jobResponse('Its results are gone.') },
+        response: { 200: jobResponse('The results are destroyed.') },
       },
     },
     async ({ caller, params }) => {

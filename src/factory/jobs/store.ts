@@ -84,11 +84,11 @@ export async function makeJob(
     });
     let row = 0;
     for (const inputs of portions(wanted.rows, isLong ? storedAtOnce.byThread : storedAtOnce.here)) {
-      const some = inputs.map((input) => {
+      const batch = inputs.map((input) => {
         row += 1;
         return newRow(job.id, row, input);
       });
-      const store = (tx: Tx) => insertMany(tx, 'jobRows', some);
+      const store = (tx: Tx) => insertMany(tx, 'jobRows', batch);
       await (isLong ? registry.longTransaction(store) : registry.transaction(store));
       await nextTurn();
     }
@@ -164,7 +164,7 @@ async function demandRoom(db: Db, { id, accountId }: Caller): Promise<void> {
     .executeTakeFirstOrThrow();
   if (own < maxOpen.ofCaller && account < maxOpen.ofAccount) return;
   const allowance = { limit: maxOpen.ofCaller, remaining: 0, reset: retryAfter };
-  throw new PlatformError('tooMany', { message: 'Too many jobs are open: some have to end first.', allowance });
+  throw new PlatformError('tooMany', { message: 'Too many jobs are open. Wait until some have ended.', allowance });
 }
 
 async function openJob(tx: Tx, { audit }: Context, caller: Caller, { id }: Job, { checksum }: NewJob) {
@@ -216,7 +216,8 @@ export async function cancelJob(ctx: Context, caller: Caller, job: Job): Promise
  * other way back), or undone; 429/-199 where too many are open already.
  */
 export async function retryJob(ctx: Context, caller: Caller, job: Job): Promise<Job> {
-  if (!isMaker(caller, job)) throw new PlatformError('forbidden', { message: 'Only who made the job tries it again.' });
+  if (!isMaker(caller, job))
+    throw new PlatformError('forbidden', { message: 'Only the caller that created the job can retry it.' });
   const isCancelled = job.state === 'cancelled';
   if (isCancelled && parametersOf(job).undoes === undefined) throw invalid('id', 'the job has been cancelled');
   // What it would do now, nobody could undo.
@@ -248,7 +249,7 @@ export async function retryJob(ctx: Context, caller: Caller, job: Job): Promise<
 
 /** @throws PlatformError 400/106 when its rows have been removed. */
 function demandRetriable({ keptRows }: Pick<Job, 'keptRows'>): void {
-  if (keptRows === 0) throw invalid('id', 'the rows of the job are not kept any more');
+  if (keptRows === 0) throw invalid('id', 'the rows of the job have been removed');
 }
 
 /** Destroys the results of a job: their key at once, the rows soon after. */

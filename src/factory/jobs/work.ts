@@ -110,7 +110,7 @@ function shortened(errors: readonly RowError[]): RowError[] {
   return kept;
 }
 
-/** What a refusal says of a row. @throws whatever is none. */
+/** The errors of a row from a refusal. @throws any other error. */
 export function rowErrors(error: unknown): RowError[] {
   if (!(error instanceof PlatformError)) throw error;
   if (error.details.length === 0) return [{ message: error.message }];

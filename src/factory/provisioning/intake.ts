@@ -7,7 +7,7 @@ import { maxBytes } from './rows.js';
 const maxPerCaller = 2 * maxBytes;
 const maxPerAccount = 4 * maxBytes;
 const maxTotal = 8 * maxBytes;
-/** Bytes that a body counts at least: a row is dearer in memory than in a body. */
+/** Bytes that a body counts at least: a row is larger in memory than in a body. */
 const minBytes = 256 * 1024;
 /** Seconds after which it is worth trying again. */
 const retryAfter = 5;
@@ -38,7 +38,7 @@ export class Intake {
       sum(ofCaller) + bytes > maxPerCaller || sum(ofAccount) + bytes > maxPerAccount || sum(all) + bytes > maxTotal;
     if (isTooMuch) {
       const allowance = { limit: maxPerCaller, remaining: 0, reset: retryAfter };
-      throw new PlatformError('tooMany', { message: 'Too many bodies with rows at once.', allowance });
+      throw new PlatformError('tooMany', { message: 'Too many uploads of rows at once.', allowance });
     }
     this.#held.set(request, { callerId, accountId, bytes, inUse: false });
     const leave = () => {

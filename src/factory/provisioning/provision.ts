@@ -69,7 +69,7 @@ export class Places {
   }
 
   /**
-   * To a station all but its own look like none. @throws PlatformError 400/102 naming `path`; 400/106 for a name that
+   * A station finds only its own. @throws PlatformError 400/102 naming `path`; 400/106 for a name that
    * several have.
    */
   async find(caller: Caller, table: 'deviceTemplates' | 'organizations', path: string, text: string): Promise<string> {
@@ -101,7 +101,7 @@ export class Places {
       .where('deleted', 'is', null)
       .limit(2)
       .execute();
-    if (named.length > 1) throw invalid(path, 'is a name that several have; give the id');
+    if (named.length > 1) throw invalid(path, 'is the name of several entities; use the id');
     return named[0]?.id;
   }
 }
@@ -173,12 +173,12 @@ async function readRow(
   const fields = place && new Set(ctx.fields.of('devices', place.deviceTemplateId).map(({ name }) => name));
   for (const name of Object.keys(body))
     if (fields && !Object.hasOwn(newDeviceShape.properties, name) && !fields.has(name))
-      errors.push({ column: name, message: 'is no field of the template' });
+      errors.push({ column: name, message: 'is not a field of the template' });
   for (const [name, other] of Object.entries(unmistakable))
     if (Object.hasOwn(values, name) && fields?.has(name))
       errors.push({
         column: name,
-        message: `is a field of the template too: give ${other} instead, and set the field when the device is there`,
+        message: `is also a field of the template: use ${other}, and set the field after the device exists`,
       });
   const bad = findUnstorable(values);
   if (bad !== undefined) errors.push({ column: bad, message: unstorable });
@@ -206,7 +206,7 @@ async function readPlace(
 ): Promise<Place> {
   const template = readColumn(values, templateColumns);
   const organization = readColumn(values, organizationColumns);
-  if (template && typeof template.value !== 'string') throw invalid(template.name, 'must be a text');
+  if (template && typeof template.value !== 'string') throw invalid(template.name, 'must be a string');
   const wanted = {
     ...(template && {
       deviceTemplateId: await places.find(caller, 'deviceTemplates', template.name, String(template.value)),
@@ -219,7 +219,7 @@ async function readPlace(
 
 async function organizationOf(caller: Caller, places: Places, { name, value }: { name: string; value: unknown }) {
   if (value === null) return null;
-  if (typeof value !== 'string') throw invalid(name, 'must be a text or null');
+  if (typeof value !== 'string') throw invalid(name, 'must be a string or null');
   return places.find(caller, 'organizations', name, value);
 }
 
@@ -227,7 +227,7 @@ async function organizationOf(caller: Caller, places: Places, { name, value }: {
 function readColumn(values: Record<string, unknown>, names: readonly [string, string]) {
   const given = names.filter((name) => values[name] !== undefined);
   const [name, second] = given;
-  if (second !== undefined) throw invalid(second, `stands beside ${name}`);
+  if (second !== undefined) throw invalid(second, `must not be used together with ${name}`);
   return name === undefined ? undefined : { name, value: values[name] };
 }
 
@@ -318,7 +318,7 @@ async function findThere(db: Db, caller: Caller, units: ReadonlyArray<{ device: 
 }
 
 function skippedRow(row: number, { id, isShown }: There): Outcome {
-  const errors = [{ column: 'serialNumber', message: 'A device of the template has it already.' }];
+  const errors = [{ column: 'serialNumber', message: 'Another device of the template has this serial number.' }];
   return outcome(row, 'skipped', { deviceId: isShown ? id : null, errors: JSON.stringify(errors) });
 }
 

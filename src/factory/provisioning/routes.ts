@@ -12,16 +12,20 @@ import { defaultPlace, knownColumns } from './provision.js';
 import { maxBytes, maxRows, RowsIn, readRows, rowTypes } from './rows.js';
 
 const query = Type.Object({
-  accountId: Type.Optional(Type.String({ description: "The caller's own; a foreign one answers 404." })),
+  accountId: Type.Optional(Type.String({ description: "The id of the caller's account. Another id answers 404." })),
   template: Type.Optional(
-    Type.String({ description: 'Id or name, for rows that name none; the default template without it.' }),
+    Type.String({
+      description: 'Id or name of the template, for rows that name none. By default the default template.',
+    }),
   ),
   organization: Type.Optional(
-    Type.String({ description: 'Id, or a name that only one has, for rows that name none; none without it.' }),
+    Type.String({
+      description: 'Id or unique name of the organization, for rows that name none. By default no organization.',
+    }),
   ),
-  dryRun: Type.Optional(Type.Boolean({ default: false, description: 'Check every row, and make nothing.' })),
+  dryRun: Type.Optional(Type.Boolean({ default: false, description: 'Checks every row and creates nothing.' })),
   force: Type.Optional(
-    Type.Boolean({ default: false, description: 'Make a new job, though the same has been asked for before.' }),
+    Type.Boolean({ default: false, description: 'Creates a new job even if the same one was requested before.' }),
   ),
 });
 
@@ -55,13 +59,13 @@ function mount(app: App, ctx: Context): void {
         body: {
           content: {
             'text/csv': { schema: { description: 'The first line names the columns.' } },
-            'application/x-ndjson': { schema: { description: 'A JSON object in each line.' } },
+            'application/x-ndjson': { schema: { description: 'One JSON object per line.' } },
             'application/json': {
               schema: { properties: { rows: { description: `Objects, one for each device, ${maxRows} at most.` } } },
             },
           },
         },
-        response: { 202: jobResponse('The job; it goes on by itself.') },
+        response: { 202: jobResponse('The job, which now runs by itself.') },
       },
       // Who may not do it need not be listened to.
       preParsing: async (request, reply) => {

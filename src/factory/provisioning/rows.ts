@@ -10,7 +10,7 @@ export const maxRows = 50_000;
 /** Bytes of a body, and characters of a row as JSON. */
 export const maxBytes = 32 * 1024 * 1024;
 const maxRowLength = 65_536;
-/** Levels of a body as JSON: no text is dear to look at. */
+/** Levels of a body as JSON: no text is expensive to check. */
 const deepest = 64;
 /** Characters that are looked at in one go. */
 const pieceSize = 16_384;
@@ -54,7 +54,7 @@ export class RowsIn {
   demandColumn(name: string, row: number | 'header'): void {
     if (this.#columns.has(name)) return;
     const shown = name.toWellFormed().slice(0, 100);
-    throw invalid(shown, row === 'header' ? 'is no column' : `is no column, in row ${row}`);
+    throw invalid(shown, row === 'header' ? 'is no column' : `is not a known column, in row ${row}`);
   }
 
   /** Of all rows. */
@@ -63,7 +63,7 @@ export class RowsIn {
     return this.#digest;
   }
 
-  /** For whoever compares bodies: two with the same rows are the same. */
+  /** For anyone who compares bodies: two with the same rows are the same. */
   toJSON(): string {
     return this.digest;
   }
@@ -160,8 +160,8 @@ function readHeader(record: string[], rows: RowsIn): string[] {
   const names = record.map((name) => name.trim());
   for (const name of names) rows.demandColumn(name, 'header');
   const twice = names.find((name, at) => names.indexOf(name) !== at);
-  if (twice !== undefined) throw invalid(twice, 'is a column twice');
-  if (!names.includes('serialNumber')) throw invalid('serialNumber', 'is a column that must be there');
+  if (twice !== undefined) throw invalid(twice, 'must not be a column twice');
+  if (!names.includes('serialNumber')) throw invalid('serialNumber', 'is a required column');
   return names;
 }
 
@@ -195,8 +195,8 @@ async function readJson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<vo
   if (bad !== undefined) throw invalid(bad, unstorable);
   const isRows = typeof around === 'object' && around !== null && 'rows' in around && Array.isArray(around.rows);
   if (!isRows || cutter.arrays !== 1) throw invalid('body', 'must be {"rows":[...]}');
-  // What has no effect beside the rows may have been meant for the query, dryRun above all.
-  for (const name of Object.keys(around)) if (name !== 'rows') throw invalid(name, 'is no property of the body');
+  // What has no effect next to the rows may have been meant for the query, dryRun above all.
+  for (const name of Object.keys(around)) if (name !== 'rows') throw invalid(name, 'is not a property of the body');
 }
 
 function readObject(text: string, { rows }: RowsIn): RowValues {
@@ -218,7 +218,7 @@ function tooLong({ rows }: RowsIn): PlatformError {
   return invalid('rows', `row ${rows.length + 1} is longer than ${maxRowLength} characters`);
 }
 
-/** Cuts the elements of the array `name` of an object out of its JSON, whatever stands in them. */
+/** Cuts the elements of the array `name` of an object out of its JSON, whatever is in them. */
 class ElementCutter {
   /** The JSON without the elements, and how many such arrays it had. */
   around = '';

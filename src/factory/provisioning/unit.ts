@@ -1,4 +1,4 @@
-/** A unit on the line: what its firmware is given, and what stands on its label. */
+/** A unit on the line: what its firmware is given, and what is on its label. */
 
 export interface Unit {
   /** Of the job's input, from 1. */

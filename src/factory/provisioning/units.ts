@@ -17,7 +17,7 @@ import type { Unit } from './unit.js';
 const unitsAtOnce = 50;
 
 /**
- * The results of a job, for whoever made it.
+ * The results of a job, for the caller that made it.
  * @throws PlatformError 403/21 for others, 400/106 while it runs or when it has none, 410/106 when they have been destroyed.
  */
 export function openResults(ctx: { sealing: Sealing }, caller: Caller, job: Job): ResultSeal {
@@ -27,10 +27,10 @@ export function openResults(ctx: { sealing: Sealing }, caller: Caller, job: Job)
   return seal;
 }
 
-/** That a job is one whose results the caller may have, once there were any. @throws as openResults, but for 410. */
+/** That a job is one whose results the caller may have, once there were any. @throws as openResults, except 410. */
 export function demandResults(caller: Caller, job: Job): void {
   if (!isMaker(caller, job))
-    throw new PlatformError('forbidden', { message: 'Only who made the job has its results.' });
+    throw new PlatformError('forbidden', { message: 'Only the caller that created the job can download its results.' });
   if (!hasResults(job)) throw invalid('id', 'the job has no results');
   if (isOpen(job)) throw invalid('id', 'the job has not finished');
 }

@@ -62,9 +62,9 @@ export async function clearRows({ registry }: Services, id: string, isStopped: (
       .select('id')
       .where('id', '=', id)
       .where('sealedKey', 'is', null);
-    const some = cleared.where('row', '>', after).where('row', '<=', last.row);
+    const batch = cleared.where('row', '>', after).where('row', '<=', last.row);
     // A job that has been retried meanwhile seals what must stay.
-    const { numUpdatedRows } = await some.where(({ exists }) => exists(isKeyless)).executeTakeFirst();
+    const { numUpdatedRows } = await batch.where(({ exists }) => exists(isKeyless)).executeTakeFirst();
     if (numUpdatedRows === 0n) return true;
     after = last.row;
     await nextTurn();
@@ -107,8 +107,8 @@ async function deleteRows(
   isStopped: () => boolean,
 ): Promise<void> {
   while (!isStopped()) {
-    const some = registry.query.selectFrom('jobRows').select('row').where('jobId', '=', id).limit(stepSize);
-    const gone = registry.query.deleteFrom('jobRows').where('jobId', '=', id).where('row', 'in', some);
+    const batch = registry.query.selectFrom('jobRows').select('row').where('jobId', '=', id).limit(stepSize);
+    const gone = registry.query.deleteFrom('jobRows').where('jobId', '=', id).where('row', 'in', batch);
     if ((await gone.executeTakeFirst()).numDeletedRows === 0n) return;
     await nextTurn();
   }

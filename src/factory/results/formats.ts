@@ -57,7 +57,7 @@ function given({ ca, certificate, privateKey }: FlashExtra) {
   return { ...(ca && { ca }), ...(certificate && { certificate }), ...(privateKey && { privateKey }) };
 }
 
-/** What the formats without a structure of their own hold, but for the topics. */
+/** What the formats without a structure of their own hold, except the topics. */
 function flatValues(unit: Unit, extra: FlashExtra): Value[] {
   const { broker, username, password, accountId, serialNumber, ca, certificate, privateKey } = asObject(unit, extra);
   const certificates = { CA_CERT: ca, CLIENT_CERT: certificate, CLIENT_KEY: privateKey };
@@ -82,9 +82,9 @@ function digest(channel: string): string {
 /** The identifier of a channel: its name in capitals where only it can be meant, else with a digest of the name. */
 function topicName(channel: string): string {
   const plain = channel.startsWith('_') ? channel.replace('/', '_') : channel;
-  const letters = plain.replace(/[^A-Za-z0-9_]/g, '_').toUpperCase();
+  const text = plain.replace(/[^A-Za-z0-9_]/g, '_').toUpperCase();
   const isPlain = /^[a-z0-9_]{1,60}$/.test(plain) && !/_[0-9a-f]{8}$/.test(plain);
-  return isPlain ? `TOPIC_${letters}` : `TOPIC_${letters.slice(0, 40)}_${digest(channel)}`;
+  return isPlain ? `TOPIC_${text}` : `TOPIC_${text.slice(0, 40)}_${digest(channel)}`;
 }
 
 function topicValues({ topics }: Unit): Value[] {

@@ -1,4 +1,4 @@
-/** Labels of units: whoever scans one comes to the page where the unit is claimed. They never hold the secret. */
+/** Labels of units: anyone who scans one comes to the page where the unit is claimed. They never hold the secret. */
 import type { QRCodeToStringOptions } from 'qrcode';
 import { Slices } from '../../../db/sqlite/slices.js';
 import type { Label } from '../provisioning/unit.js';

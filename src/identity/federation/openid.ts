@@ -1,5 +1,5 @@
 /**
- * Speaks to OpenID providers: where to send a browser, and what the code that it brings back proves. openid-client checks
+ * Speaks to OpenID providers: where to send a browser, and what the returned code proves. openid-client checks
  * issuer, audience, nonce, times and signature; here is what surrounds it: time, size, addresses, and which failure is whose.
  */
 

@@ -21,7 +21,11 @@ const issuer = Type.String({
 });
 const clientId = Type.String({ minLength: 1, maxLength: 255 });
 const clientSecret = Nullable(
-  Type.String({ minLength: 1, maxLength: 1024, description: 'It is kept sealed and never shown; null is none.' }),
+  Type.String({
+    minLength: 1,
+    maxLength: 1024,
+    description: 'It is kept sealed and never shown; null means no secret.',
+  }),
 );
 const scope = Type.String({
   maxLength: 1000,
@@ -144,10 +148,10 @@ async function updateProvider(
         sealedClientSecret: body.clientSecret && ctx.sealing.seal(id, body.clientSecret),
       }),
     });
-    // Whoever may change the issuer must not have the secret, which nobody can read, sent to another one.
+    // Anyone who may change the issuer must not have the secret, which nobody can read, sent to another one.
     const moves = before?.issuer !== changed.issuer && before?.sealedClientSecret !== null;
     if (moves && body.clientSecret === undefined)
-      throw invalid('clientSecret', 'must be given anew, or null, with another issuer');
+      throw invalid('clientSecret', 'must be given again, or null, with another issuer');
     if (before && before.issuer !== changed.issuer) await forgetLinks(tx, before);
     await recordChange(ctx, tx, caller, changed, 'updated');
     return changed;
@@ -192,7 +196,7 @@ type Provider = Row<'identityProviders'>;
 /** @throws PlatformError 401 unless the provider is live and as it was when `version` was read. */
 export function demandUnchanged(provider: Provider | undefined, version: number): Provider {
   if (provider && provider.deleted === null && provider.version === version) return provider;
-  throw new PlatformError('badCredentials', { message: 'The provider has been changed meanwhile: begin anew.' });
+  throw new PlatformError('badCredentials', { message: 'The provider has been changed meanwhile: start again.' });
 }
 
 /** Where browsers may be sent after a login at the provider. */

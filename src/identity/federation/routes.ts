@@ -154,7 +154,7 @@ function makeChallenge({ accountId }: Provider): Challenge {
   return { state: makeToken(accountId), nonce: makeSecret(), verifier: makeSecret() };
 }
 
-/** Answers of these endpoints are for one browser, and what stands in their addresses is for nobody else. */
+/** Answers of these endpoints are for one browser, and what is in their addresses is for nobody else. */
 function keepToOurselves(reply: FastifyReply): void {
   reply.headers({ 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' });
 }
@@ -202,7 +202,7 @@ async function takeOut(ctx: Context, state: string, browser = ''): Promise<Login
     .executeTakeFirst();
   if (!row)
     throw new PlatformError('badToken', {
-      message: 'This login is over, or was begun in another browser: begin anew.',
+      message: 'This login is over, or was begun in another browser: start again.',
     });
   const login = JSON.parse(ctx.sealing.open(stateHash, row.sealed)) as Omit<Login, 'state'>;
   return { ...login, state, providerId: row.providerId };
@@ -300,7 +300,7 @@ async function findLinked(db: Db, { accountId }: Provider, { issuer, subject }: 
   return row?.userId;
 }
 
-/** @throws PlatformError 401, which tells of an email address only what its owner may know. */
+/** @throws PlatformError 401, which reports an email address only what its owner may know. */
 async function findByEmail(db: Db, { accountId }: Provider, email: string | undefined): Promise<string> {
   if (email === undefined)
     throw new PlatformError('badCredentials', { message: 'The provider has verified no email address of yours.' });
@@ -321,9 +321,9 @@ async function link(ctx: Context, tx: Tx, { accountId }: Provider, { issuer, sub
   await tx.updateTable('identities').set({ emailConfirmed: 1 }).where('id', '=', userId).execute();
 }
 
-/** Of ASCII letters only: others have small letters that are another's too. */
+/** ASCII only: other characters share a lower-case form. */
 function inLowerCase(email: string): string {
-  return email.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+  return email.replace(/[A-Z]/g, (capital) => capital.toLowerCase());
 }
 
 function digest(text: string): string {

@@ -29,7 +29,7 @@ import {
 const tags = ['Identity'];
 const family = 'identity';
 
-/** Tries to confirm a method, and of one texted code; then it begins anew. */
+/** Tries to confirm a method, and of one texted code; then it starts again. */
 const maxAttempts = 5;
 
 const params = Type.Object({ userId: Type.String({ description: 'The caller’s own identity.' }) });
@@ -204,7 +204,7 @@ function demandOwn(caller: Caller, userId: string): void {
   if (caller.id !== userId) throw new PlatformError('notFound');
 }
 
-/** A number in its one spelling, by which it is counted too. @throws PlatformError 400/106 for a text that is none. */
+/** A number in its one spelling, by which it is counted too. @throws PlatformError 400/106 if the text is not a phone number. */
 function readPhoneNumber(given: string): string {
   const number = given.replace(/[\s().-]/g, '');
   if (!/^\+[1-9]\d{5,14}$/.test(number))
@@ -212,7 +212,7 @@ function readPhoneNumber(given: string): string {
   return number;
 }
 
-/** Does something with one's own factors; a wrong code stands in the audit record. */
+/** Does something with one's own factors; a wrong code is in the audit record. */
 async function recordingWrongCodes<T>(
   { audit }: { audit: Audit },
   caller: Caller,
@@ -260,7 +260,7 @@ async function enrolPhone(ctx: Context, caller: Caller, phoneNumber: string): Pr
   await ctx.textedCodes.send(phoneNumber, code, accountName);
 }
 
-/** Stores a method that is to be confirmed. @throws PlatformError 400/106 when a confirmed one stands in its place. */
+/** Stores a method that is to be confirmed. @throws PlatformError 400/106 when a confirmed one is in its place. */
 async function begin(
   ctx: Context,
   caller: Caller,
@@ -306,7 +306,7 @@ async function textRemovalCode(ctx: Context, caller: Caller): Promise<void> {
 
 /**
  * Makes a method count. With the first one there are recovery codes, and every other session of the identity ends: from
- * then on whoever has a session has shown a second factor.
+ * then on anyone who has a session has shown a second factor.
  * @throws PlatformError 404/100 when nothing waits to be confirmed, 400/106 for a wrong code or too many of them.
  */
 async function confirm(ctx: Context, caller: Caller, method: MfaMethod, typed: string) {

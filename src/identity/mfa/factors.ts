@@ -130,11 +130,11 @@ interface TextToCome extends Pick<Caller, 'id' | 'accountId'> {
   enrolling?: string;
 }
 
-/** Codes by text message: six digits for ten minutes. Whoever checks one has counted the try before, and removes it. */
+/** Codes by text message: six digits for ten minutes. Anyone who checks one has counted the try before, and removes it. */
 export class TextedCodes {
   readonly #ctx: { clock: Clock; sealing: Sealing; sms: Sms };
   readonly #texts: Attempts;
-  // Apart from each other, so that whoever names numbers keeps nobody from logging in.
+  // Apart from each other, so that anyone who names numbers keeps nobody from logging in.
   readonly #toEnrolling: Attempts;
   readonly #toConfirmed: Attempts;
 

@@ -132,7 +132,7 @@ export async function requireSecondFactor(
 
 /**
  * Texts a code for a login that waits; the one before it is void.
- * @throws PlatformError 401 for a token that is none or is over, 400/106 without a phone, 429 after too many texts.
+ * @throws PlatformError 401 for an invalid or expired token, 400/106 without a phone, 429 after too many texts.
  */
 async function textCode(ctx: Context, token: string, reply: FastifyReply): Promise<void> {
   const { registry, textedCodes } = ctx;
@@ -163,7 +163,7 @@ async function textCode(ctx: Context, token: string, reply: FastifyReply): Promi
 
 /**
  * Opens the session that login-user was asked for. The mfaToken and the code end in the same transaction.
- * @throws PlatformError 401 for a wrong code, and for a token that is none or is over; 429 after too many wrong codes.
+ * @throws PlatformError 401 for a wrong code, and for an invalid or expired token; 429 after too many wrong codes.
  */
 async function loginWithCode(
   ctx: Context,

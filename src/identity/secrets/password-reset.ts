@@ -1,6 +1,6 @@
 /**
  * Forgotten passwords. An application asks for a token, which goes by mail to the person, or in
- * the answer to a back-end that mails by itself; whoever has the token sets a password with it.
+ * the answer to a back-end that mails by itself; anyone who has the token sets a password with it.
  */
 
 import { type Static, Type } from 'typebox';
@@ -138,7 +138,7 @@ async function giveResetToken(
   const { identity, isRevealed, resetToken, uncount } = await writeAs(ctx, caller, undefined, async (tx) => {
     const identity = await tx.selectFrom('identities').selectAll().where('id', '=', userId).executeTakeFirst();
     if (identity?.accountId !== caller.accountId) throw new PlatformError('notFound');
-    // An admin's is never shown: whoever steals the application's token must not become one.
+    // An admin's is never shown: anyone who steals the application's token must not become one.
     const isRevealed = application.revealResetToken === 1 && !(await isAccountUser(tx, userId));
     const uncount = isRevealed ? undefined : countEmail(ctx, mails, application, identity);
     await ctx.audit.record(tx, {
@@ -180,7 +180,7 @@ function countEmail(
 }
 
 /**
- * Sets a password for whoever has read the mail. It logs nobody in, and second factors stay.
+ * Sets a password for anyone who has read the mail. It logs nobody in, and second factors stay.
  * @throws PlatformError 400 (badToken) for a token that is not this person's, used or too old; 400/106 by the policy,
  * which leaves the token as it was.
  */
@@ -215,7 +215,7 @@ async function changeWithToken(
       address,
       details: { with: 'token' },
     });
-    // Whoever has the token has the mailbox.
+    // Anyone who has the token has the mailbox.
     await tx.updateTable('identities').set({ emailConfirmed: 1 }).where('id', '=', userId).execute();
     return setPassword(tx, ctx, userId, { passwordHash, passwordChosenBy: 'owner' });
   });

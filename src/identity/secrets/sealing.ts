@@ -1,6 +1,6 @@
 /**
- * What must be read again and must not stand in the database in clear, such as TOTP secrets: sealed with a key that lies
- * beside the database in `keys/`, so that a copy of the database alone shows nothing. Short codes are hashed with it.
+ * What must be read again and must not be in the database in clear, such as TOTP secrets: sealed with a key that lies
+ * next to the database in `keys/`, so that a copy of the database alone shows nothing. Short codes are hashed with it.
  */
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';

@@ -147,7 +147,7 @@ function refusedToken(
 
 /**
  * The application whose appToken is in the header `AccessToken`.
- * @throws PlatformError 401/30 without the header, 403/20 for a token of another kind, 401/31 for what is none.
+ * @throws PlatformError 401/30 without the header, 403/20 for a token of another kind, 401/31 for an invalid token.
  */
 async function requireApplication(ctx: Context, request: FastifyRequest): Promise<Row<'applications'>> {
   const token = request.headers.accesstoken;

@@ -17,7 +17,7 @@ import { maxPasswordLength } from '../secrets/passwords.js';
 import { type SendSession, sendSession, sessionShape } from './authentication.js';
 import type { RenewalType } from './sessions.js';
 
-/** Longer ones are none of ours; work and memory must not grow with what somebody sends. */
+/** Longer ids cannot exist; work and memory must not grow with the size of the input. */
 const maxIdLength = 255;
 
 const tag = 'Identity';
@@ -119,7 +119,7 @@ export async function admitPerson(
   if (methods.length > 0) return requireSecondFactor(ctx, who, renewalType, methods, check);
   const session = await ctx.sessions.open(who, renewalType, async (tx) => {
     await check(tx);
-    // A second factor may have been confirmed in between: then the login begins anew.
+    // A second factor may have been confirmed in between: then the login starts again.
     if ((await confirmedMethods(tx, who.id)).length > 0) throw new PlatformError('badCredentials');
     await ctx.audit.record(tx, { event: 'login', outcome: 'success', accountId: who.accountId, actor: who });
   });

@@ -25,7 +25,7 @@ const tokenLifetime = 20 * minute;
 /** An answer carries a fresh token once the caller's is older than this, in milliseconds. */
 const renewAfter = minute;
 
-/** A session that has begun, or begun anew: `expires` in milliseconds since 1970 is the end of the session. */
+/** A session that has begun, or started again: `expires` in milliseconds since 1970 is the end of the session. */
 export interface Opened {
   sessionId: string;
   jwt: string;

@@ -1,4 +1,4 @@
-/** Client certificates of devices: registered by an admin, held against at CONNECT. */
+/** Client certificates of devices: registered by an admin, checked against at CONNECT. */
 
 import { type Static, Type } from 'typebox';
 import { DateText, Id, type Row } from '../../../db/registry/records.js';

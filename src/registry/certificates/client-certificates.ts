@@ -14,13 +14,13 @@ import { PlatformError } from '../../errors.js';
 import { newDevice } from '../devices/changes.js';
 import { authorityFault, type Certificate, clientFault, isSignedBy, readCertificate } from './x509.js';
 
-/** CAs that may stand between a registered one and a device. */
+/** CAs that may be between a registered one and a device. */
 const maxIntermediates = 3;
 /** Proven certificates that are remembered, so that a fleet reconnects without a signature being looked at. */
 const provenKept = 100_000;
 /** CAs in between that are remembered: a resumed TLS session has the device's own certificate only. */
 const betweenKept = 2000;
-/** In the place of an account, for devices that are not there yet: what CAs of different accounts have signed meets here. */
+/** Used instead of an account id for devices that do not exist yet: what CAs of different accounts have signed meets here. */
 const everyAccount = 'all';
 const authoritiesKept = 1000;
 const maxSerialNumberLength = 255;
@@ -28,7 +28,7 @@ const maxSerialNumberLength = 255;
 const sayEvery = 60_000;
 const maxReported = 20;
 
-/** As entities' ids are written; the nil UUID and its like are none. */
+/** As entities' ids are written; the nil UUID and similar ones are not ids. */
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
 /** What lets a device in, until when (milliseconds): a registered certificate, or a CA by way of others. */
@@ -285,7 +285,7 @@ export class ClientCertificates {
         if (!template) throw new PlatformError('unknownReference', { message: 'The template of the CA is gone.' });
         if (organizationId !== null && !(await findLive(tx, 'organizations', accountId, organizationId)))
           throw new PlatformError('unknownReference', { message: 'The organization of the CA is gone.' });
-        // Whoever names a principal of another kind would speak in its name, here or in another account.
+        // Anyone who names a principal of another kind would speak in its name, here or in another account.
         for (const table of ['endUsers', 'accountUsers', 'applications', 'identities', 'accounts'] as const) {
           const taken = tx.selectFrom(table).select('id').where('id', '=', deviceId);
           if (await taken.executeTakeFirst()) throw new PlatformError('notUnique');

@@ -1,4 +1,4 @@
-/** Reading X.509 certificates (RFC 5280): what they say, what Node does not tell of them, and what is too weak. */
+/** Reading X.509 certificates (RFC 5280): what they contain, what Node does not read, and what is too weak. */
 import { type KeyObject, X509Certificate } from 'node:crypto';
 
 /** What is used of a certificate. Times in milliseconds since 1970. */
@@ -53,7 +53,7 @@ const extensionIds = {
   policies: '551d20',
   extendedKeyUsage: '551d25',
 } as const;
-/** Critical extensions that are obeyed, or that ask nothing of whoever goes by names and keys. */
+/** Critical extensions that are obeyed, or that ask nothing of anyone who goes by names and keys. */
 const knownExtensions: ReadonlySet<string> = new Set(Object.values(extensionIds));
 /** Of extendedKeyUsage: for TLS clients, and for anything. */
 const clientUses: readonly string[] = ['1.3.6.1.5.5.7.3.2', '2.5.29.37.0'];
@@ -206,7 +206,7 @@ function first(der: Buffer | undefined): Buffer | undefined {
   return partsOf(der)[0]?.body;
 }
 
-/** The elements of a DER sequence, in their order. @throws Error for bytes that are none. */
+/** The elements of a DER sequence, in their order. @throws Error if the bytes are not a DER sequence. */
 function partsOf(der: Buffer | undefined): Part[] {
   const parts: Part[] = [];
   for (let at = 0; der && at < der.length; ) {

@@ -22,7 +22,7 @@ export function makeCode(): string {
 }
 
 /**
- * What a code is stored as: its digest under a key that lies beside the database, so that the database alone can try
+ * What a code is stored as: its digest under a key that lies next to the database, so that the database alone can try
  * nothing.
  */
 export function hashOfCode(sealing: Sealing, accountId: string, code: string): string {

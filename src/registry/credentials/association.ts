@@ -1,4 +1,4 @@
-/** Association: whoever holds a device's code may move it into an organization in its reach. */
+/** Association: anyone who holds a device's code may move it into an organization in its reach. */
 
 import { type Static, Type } from 'typebox';
 import { Id } from '../../../db/registry/records.js';

@@ -125,7 +125,7 @@ async function createCredential(ctx: Needed, caller: Caller, body: Static<typeof
 }
 
 /**
- * Puts a new secret in the place of an entity's former one, which works until `previousUntil`, or no longer; that one's own
+ * Replaces the secret of an entity, which works until `previousUntil`, or no longer; that one's own
  * predecessor ends in any case. Also whether that has moved a defined device to activated.
  */
 export async function storeSecret(
@@ -253,7 +253,7 @@ export async function checkSecret(ctx: Checking, entityId: string, secret: strin
   const { registry, access, secretAnswers } = ctx;
   const credential = registry.credential(entityId);
   const generation = await provenGeneration(ctx, entityId, secret);
-  // The credential may have been made anew while the hash was computed.
+  // The credential may have been made again while the hash was computed.
   if (!credential || generation === undefined || !isInForce(ctx, entityId, generation)) return { result: 'wrong' };
   // A kept answer has the newest secret, and waits for that one.
   if (generation === registry.credential(entityId)?.generation) await secretAnswers.used(entityId);

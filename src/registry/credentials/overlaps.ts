@@ -77,14 +77,14 @@ export class Overlaps {
     const now = this.#clock.now();
     const due = [...this.#ends].filter(([, end]) => end <= now).map(([entityId]) => entityId);
     for (let from = 0; from < due.length; from += rowsAtOnce) {
-      const some = due.slice(from, from + rowsAtOnce);
+      const batch = due.slice(from, from + rowsAtOnce);
       await this.#registry.query
         .updateTable('credentials')
         .set(noPrevious)
-        .where('entityId', 'in', some)
+        .where('entityId', 'in', batch)
         .where('previousUntil', '<=', new Date(now).toISOString())
         .execute();
-      for (const entityId of some) this.#forget(entityId);
+      for (const entityId of batch) this.#forget(entityId);
     }
     return due;
   }

@@ -1,4 +1,4 @@
-/** Another piece of hardware in the place of a device: the same device, with its id and its history. */
+/** Replaces the hardware of a device, which keeps its id and its history. */
 
 import { type Static, Type } from 'typebox';
 import type { Caller } from '../../access.js';
@@ -29,9 +29,9 @@ export function replacementRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags: ['Provisioning'],
-        summary: 'Put other hardware in the place of a device: a new serial number and a new secret',
+        summary: 'Replace the hardware of a device: new serial number, new secret, same id and history',
         description:
-          'The id, its history and its stored sessions stay. The former secret, the certificates and the association code, which stands on the label of the former hardware, end at once. A certificate that a CA has issued counts from now on only when its validity begins after the replacement.',
+          'The id, its history and its stored sessions stay. The former secret, the certificates and the association code, which is on the label of the former hardware, end at once. A certificate that a CA has issued counts from now on only when its validity begins after the replacement.',
         params: idParams,
         headers: etagHeaders,
         body,

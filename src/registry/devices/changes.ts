@@ -1,4 +1,4 @@
-/** What happens to a device, whoever asks for it: it is made, changed, moved, deleted, recovered. */
+/** What happens to a device, no matter who asks for it: it is made, changed, moved, deleted, recovered. */
 
 import { type Static, Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.js';

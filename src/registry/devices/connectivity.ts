@@ -12,7 +12,7 @@ import { formatTopic, serviceChannel } from '../../topics.js';
 import { connectLines } from './connect-lines.js';
 import { deviceListing } from './listing.js';
 
-/** Stands in the lines where the secret belongs: it is shown only once, by the call that makes it. */
+/** Placeholder for the secret in the lines: it is shown only once, by the call that makes it. */
 const secretPlaceholder = 'YOUR_SECRET';
 
 const text = Type.String();
@@ -36,7 +36,7 @@ const connectivityShape = Type.Object({
   lines: Type.Object(
     { mosquitto: text, python: text, node: text, arduino: text, espIdf: text, curl: text },
     {
-      description: `Each publishes a first message. Put the secret of the device in the place of ${secretPlaceholder}.`,
+      description: `Each publishes a first message. Replace ${secretPlaceholder} by the secret of the device.`,
     },
   ),
 });

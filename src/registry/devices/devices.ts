@@ -93,7 +93,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
     return expand;
   }
 
-  /** How rows are shown with what the query asks for beside them, which is read for all of them at once. */
+  /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
   async function prepare(
     caller: Caller,
     rows: Row<'devices'>[],

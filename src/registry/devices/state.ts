@@ -47,7 +47,7 @@ export async function setState(
   }
 }
 
-/** The JSON of a payload; undefined for what is none, or is nested so deeply that parsing it is expensive. */
+/** The JSON of a payload; undefined if it is not JSON or is nested so deeply that parsing it is expensive. */
 function parseState(payload: Buffer): unknown {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(payload);
@@ -69,7 +69,7 @@ function readStatePayload(payload: Buffer, custom: Set<string>): Record<string, 
   if (parsed === undefined) throw refuse('', 'must be JSON, and not nested deeply');
   const state = typeof parsed === 'object' && parsed !== null && 'state' in parsed ? parsed.state : undefined;
   if (typeof state !== 'object' || state === null || Array.isArray(state)) throw refuse('state', 'must be an object');
-  // Every field takes a plain value, and what is nested deeply is dear to look at.
+  // Every field takes a plain value, and what is nested deeply is expensive to check.
   for (const [name, value] of Object.entries(state))
     if (typeof value === 'object' && value !== null) throw refuse(name, 'must be a plain value');
   const fields = state as Record<string, unknown>;

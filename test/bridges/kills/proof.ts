@@ -16,7 +16,7 @@ const env = {
   SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0',
   SLIPWAY_RATE_LIMIT_PER_MINUTE: '0',
 };
-/** Milliseconds between two looks at what nobody announces. */
+/** Milliseconds between two looks at what no event reports. */
 const look = 10;
 
 export interface Settings {

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, sql } from 'kysely';
 import t from 'tap';
 import { isUniqueViolation, openSqlite, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
-import { FarWriter } from '../../db/sqlite/writer-thread.js';
+import { WriterThread } from '../../db/sqlite/writer-thread.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 interface Schema {
@@ -15,20 +15,20 @@ interface Schema {
 const path = join(temporaryDirectory(t), 'test.db');
 const writer = openSqlite(path);
 writer.exec('CREATE TABLE items (id TEXT UNIQUE, size INTEGER NOT NULL, bytes BLOB) STRICT');
-const thread = new FarWriter(path);
-const dialects = SqliteDialect.withFar({ writer, reader: openSqlite(path, { readonly: true }) }, thread);
-const near = new Kysely<Schema>({ dialect: dialects.near });
-const far = new Kysely<Schema>({ dialect: dialects.far });
+const thread = new WriterThread(path);
+const dialects = SqliteDialect.withThread({ writer, reader: openSqlite(path, { readonly: true }) }, thread);
+const local = new Kysely<Schema>({ dialect: dialects.local });
+const threaded = new Kysely<Schema>({ dialect: dialects.threaded });
 t.teardown(async () => {
-  await far.destroy();
-  await near.destroy();
+  await threaded.destroy();
+  await local.destroy();
 });
 const item = (id: string, size = 0) => ({ id, size, bytes: null });
 const sizeOf = async (id: string) =>
-  (await near.selectFrom('items').select('size').where('id', '=', id).execute())[0]?.size;
+  (await local.selectFrom('items').select('size').where('id', '=', id).execute())[0]?.size;
 
 t.test('long and short transactions take turns: no change of either is lost', async (t) => {
-  await near.insertInto('items').values(item('total')).execute();
+  await local.insertInto('items').values(item('total')).execute();
   const add = (db: Kysely<Schema>) =>
     transact(db, async (tx) => {
       const { size } = await tx.selectFrom('items').select('size').where('id', '=', 'total').executeTakeFirstOrThrow();
@@ -38,7 +38,7 @@ t.test('long and short transactions take turns: no change of either is lost', as
         .where('id', '=', 'total')
         .execute();
     });
-  await Promise.all(Array.from({ length: 300 }, (_, at) => add(at % 3 === 0 ? far : near)));
+  await Promise.all(Array.from({ length: 300 }, (_, at) => add(at % 3 === 0 ? threaded : local)));
   t.equal(await sizeOf('total'), 300);
 });
 
@@ -46,7 +46,7 @@ t.test('nobody sees one before its end; then it is on disk', async (t) => {
   const other = openSqlite(path, { readonly: true });
   t.teardown(() => other.close());
   const count = other.prepare<[], number>(`SELECT count(*) FROM items WHERE id = 'late'`).pluck();
-  await transact(far, async (tx) => {
+  await transact(threaded, async (tx) => {
     await tx
       .insertInto('items')
       .values({ ...item('late'), bytes: Buffer.from([1, 2]) })
@@ -59,16 +59,16 @@ t.test('nobody sees one before its end; then it is on disk', async (t) => {
 });
 
 t.test('one that fails leaves nothing, and says why as others do', async (t) => {
-  const failing = transact(far, async (tx) => {
+  const failing = transact(threaded, async (tx) => {
     await tx.insertInto('items').values(item('half')).execute();
     await tx.insertInto('items').values(item('half')).execute();
   });
   t.ok(isUniqueViolation(await failing.catch((error) => error)));
   t.equal(await sizeOf('half'), undefined);
-  await near.insertInto('items').values(item('half', 1)).execute();
+  await local.insertInto('items').values(item('half', 1)).execute();
   t.equal(await sizeOf('half'), 1, 'its turn is over');
   await t.rejects(
-    transact(near, () => transact(far, async () => {})),
+    transact(local, () => transact(threaded, async () => {})),
     'none is begun inside another',
   );
 });
@@ -79,13 +79,13 @@ const long = sql<number>`(with recursive "n" ("at") as (select 1 union all selec
 
 t.test('the event loop goes on while one works; who writes waits for its end', async (t) => {
   let ended = false;
-  const busy = transact(far, async (tx) => {
+  const busy = transact(threaded, async (tx) => {
     await tx.updateTable('items').set({ size: long }).where('id', '=', 'total').execute();
   }).then(() => {
     ended = true;
   });
   let turns = 0;
-  const waiting = near
+  const waiting = local
     .insertInto('items')
     .values(item('waited'))
     .execute()
@@ -101,7 +101,7 @@ t.test('the event loop goes on while one works; who writes waits for its end', a
 
 t.test('its thread ends when nobody needs it, never in the middle, and starts again', async (t) => {
   let resting: Promise<void> | undefined;
-  await transact(far, async (tx) => {
+  await transact(threaded, async (tx) => {
     await tx.insertInto('items').values(item('first')).execute();
     resting = thread.close();
     await sleep(20);
@@ -110,12 +110,12 @@ t.test('its thread ends when nobody needs it, never in the middle, and starts ag
   await resting;
   t.equal(await sizeOf('first'), 0);
   t.equal(await sizeOf('second'), 0);
-  await transact(far, async (tx) => void (await tx.insertInto('items').values(item('third')).execute()));
+  await transact(threaded, async (tx) => void (await tx.insertInto('items').values(item('third')).execute()));
   t.equal(await sizeOf('third'), 0);
 });
 
 t.test('one that begins while the thread ends is done by the next thread', async (t) => {
-  await transact(far, async (tx) => void (await tx.insertInto('items').values(item('before')).execute()));
+  await transact(threaded, async (tx) => void (await tx.insertInto('items').values(item('before')).execute()));
   const resting = thread.close();
   const next = thread.transaction();
   for (const sql of ['BEGIN IMMEDIATE', `INSERT INTO items VALUES ('meanwhile', 7, NULL)`, 'COMMIT'])
