@@ -1,5 +1,5 @@
 /**
- * What is kept of a request with an Idempotency-Key. Whoever makes an entity notes it in the same transaction, without knowing
+ * What is kept of a request with an Idempotency-Key. Anyone who makes an entity notes it in the same transaction, without knowing
  * of HTTP. Each answer is sealed with a key made from the Idempotency-Key, which is stored only hashed, and from a key of the
  * service, because callers choose keys that can be guessed.
  */

@@ -1,8 +1,8 @@
 /** How long the bytes of a request may take. Node's own limit is one for all routes; uploads on slow lines need another one. */
 import type { IncomingMessage, Server } from 'node:http';
 
-/** Milliseconds until a whole request has come; for an upload, until `leastBytes` more have. */
-const usual = { time: 30_000, leastBytes: 30 * 1024 };
+/** Milliseconds until a whole request has come; for an upload, until `minBytes` more have. */
+const usual = { time: 30_000, minBytes: 30 * 1024 };
 
 const uploads = new WeakSet<IncomingMessage>();
 
@@ -12,7 +12,7 @@ export function isUpload(request: IncomingMessage): void {
 }
 
 /** Cuts off requests that do not come in time, as `requestTimeout` of Node does: the server emits `clientError`. */
-export function limitRequestTime(server: Server, { time, leastBytes } = usual): void {
+export function limitRequestTime(server: Server, { time, minBytes } = usual): void {
   server.prependListener('request', (request: IncomingMessage) => {
     const { headers, socket } = request;
     if (headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) === 0) return;
@@ -21,7 +21,7 @@ export function limitRequestTime(server: Server, { time, leastBytes } = usual): 
       if (request.complete) return clearInterval(timer);
       const come = socket.bytesRead - before;
       before = socket.bytesRead;
-      if (uploads.has(request) && come >= leastBytes) return;
+      if (uploads.has(request) && come >= minBytes) return;
       clearInterval(timer);
       const error = Object.assign(new Error('The request did not come in time.'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
       server.emit('clientError', error, socket);

@@ -12,7 +12,7 @@ t.test('bodies that do not come are cut off, and uploads that keep coming are no
     request.resume().on('end', () => response.end('whole'));
     request.on('error', () => {});
   });
-  limitRequestTime(server, { time, leastBytes: 100 });
+  limitRequestTime(server, { time, minBytes: 100 });
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     socket.end(`HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\r\n${error.code}`);
   });

@@ -136,7 +136,7 @@ export class Uploads {
     return upload;
   }
 
-  /** @throws PlatformError 400/106 naming the quota, 507 for a disk that has no room beside its reserve. */
+  /** @throws PlatformError 400/106 naming the quota, 507 for a disk that has no room next to its reserve. */
   async #demandRoom(accountId: string, bytes: number, known: Upload | undefined): Promise<void> {
     const { config, registry, keeping } = this.#ctx;
     const used = await firmwareBytes(registry.query, accountId, known?.partial);
