@@ -72,6 +72,7 @@ t.test('lanes take turns, and one that is too long is refused', async (t) => {
       open.push(resolve);
     });
   const all = ['a1', 'a2', 'a3', 'b1', 'b2', 'c1'].map((name) => queue.run(lane(name.charAt(0)), 1, work(name)));
+  await new Promise(setImmediate);
   for (let n = 0; n < all.length; n += 1) {
     open.shift()?.();
     await all.at(0);
