@@ -4,9 +4,10 @@
  * service, because callers choose keys that can be guessed.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import { hkdfSync, randomBytes } from 'node:crypto';
 import type { Registry, Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
+import { decrypt, encrypt } from '../identity/secrets/aes-gcm.js';
 
 /** How long an answer is kept, in milliseconds. */
 export const answerLifetime = 72 * 60 * 60 * 1000;
@@ -119,15 +120,10 @@ export function unsealAnswer(key: string, sealed: string): [KeptHeaders, unknown
 
 function seal(key: string, text: string): string {
   const salt = randomBytes(16);
-  const iv = randomBytes(12);
-  const cipher = createCipheriv('aes-256-gcm', sealingKey(key, salt), iv);
-  const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
-  return Buffer.concat([salt, iv, cipher.getAuthTag(), sealed]).toString('base64');
+  return Buffer.concat([salt, encrypt(sealingKey(key, salt), text)]).toString('base64');
 }
 
 function unseal(key: string, sealed: string): string {
   const bytes = Buffer.from(sealed, 'base64');
-  const decipher = createDecipheriv('aes-256-gcm', sealingKey(key, bytes.subarray(0, 16)), bytes.subarray(16, 28));
-  decipher.setAuthTag(bytes.subarray(28, 44));
-  return Buffer.concat([decipher.update(bytes.subarray(44)), decipher.final()]).toString('utf8');
+  return decrypt(sealingKey(key, bytes.subarray(0, 16)), bytes.subarray(16));
 }

@@ -6,6 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import Sqlite from 'better-sqlite3';
+import { Webhook as StandardWebhook } from 'standardwebhooks';
 import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { purge } from '../../src/registry/purge.js';
@@ -123,6 +124,10 @@ t.test('each message arrives with its names, signed as the documentation checks 
   t.notOk(isGenuine('another secret', signature, body));
   t.notOk(isGenuine(bridge.secret, signature, body.replace('sure', 'sore')));
   t.notOk(isGenuine(bridge.secret, signature, body, Date.now() / 1000 + 3600), 'not an old one');
+  const standard = (secret: string) => new StandardWebhook(Buffer.from(secret).toString('base64'));
+  const sent = headers as Record<string, string>;
+  t.strictSame(standard(bridge.secret).verify(body, sent), JSON.parse(body), 'a library of Standard Webhooks takes it');
+  t.throws(() => standard('another secret').verify(body, sent));
 });
 
 t.test(

@@ -1,5 +1,5 @@
 /** A webhook: each batch is one signed POST (docs/bridges.md). */
-import { createHmac } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import { type ClientRequest, type HttpClient, httpClient, type IncomingMessage, NotPublic } from '../../outbound.js';
 import {
   type BridgedMessage,
@@ -46,11 +46,13 @@ export class Webhook implements Target {
     const { headerPrefix, clock } = this.#around;
     if (this.#closed) return Promise.resolve(failed(new Error()));
     const body = JSON.stringify({ messages: batch.map(showMessage) });
+    const seconds = Math.floor(clock.now() / 1000);
     const headers = {
       'content-type': 'application/json',
       'content-length': Buffer.byteLength(body),
       'user-agent': 'slipway',
-      [`${headerPrefix}-signature`]: sign(this.#secret, body, Math.floor(clock.now() / 1000)),
+      [`${headerPrefix}-signature`]: sign(this.#secret, body, seconds),
+      ...standardHeaders(this.#secret, body, seconds),
     };
     try {
       return this.#post(this.#client.request({ method: 'POST', headers }), body);
@@ -96,6 +98,16 @@ export class Webhook implements Target {
 export function sign(secret: string, body: string, seconds: number): string {
   const mac = createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex');
   return `t=${seconds},v1=${mac}`;
+}
+
+/**
+ * The headers of Standard Webhooks, for the libraries that check them. The key is the secret's bytes: such a library takes it
+ * as `whsec_` and the base64 of the secret. The id is made from the body, so a retry of the same batch has the same one.
+ */
+export function standardHeaders(secret: string, body: string, seconds: number) {
+  const id = `msg_${createHash('sha256').update(body).digest('base64url').slice(0, 27)}`;
+  const mac = createHmac('sha256', secret).update(`${id}.${seconds}.${body}`).digest('base64');
+  return { 'webhook-id': id, 'webhook-timestamp': `${seconds}`, 'webhook-signature': `v1,${mac}` };
 }
 
 class NoAnswer extends Error {}

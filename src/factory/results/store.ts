@@ -1,6 +1,7 @@
 /** What a row has made, sealed with a key of its job: without the key nobody reads it again. */
 
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
+import { decrypt, encrypt } from '../../identity/secrets/aes-gcm.js';
 import type { Sealing } from '../../identity/secrets/sealing.js';
 import type { Job } from '../jobs/job.js';
 
@@ -40,21 +41,15 @@ export class ResultSeal {
   }
 
   seal(row: number, result: Result): Buffer {
-    const iv = randomBytes(12);
-    const cipher = createCipheriv('aes-256-gcm', this.#key, iv).setAAD(this.#owner(row));
-    const sealed = [cipher.update(JSON.stringify(result), 'utf8'), cipher.final()];
-    return Buffer.concat([iv, cipher.getAuthTag(), ...sealed]);
+    return encrypt(this.#key, JSON.stringify(result), this.#owner(row));
   }
 
   /** @throws Error when it was sealed for another row or job, or has been altered. */
   open(row: number, sealed: Buffer): Result {
-    const decipher = createDecipheriv('aes-256-gcm', this.#key, sealed.subarray(0, 12)).setAAD(this.#owner(row));
-    decipher.setAuthTag(sealed.subarray(12, 28));
-    const opened = Buffer.concat([decipher.update(sealed.subarray(28)), decipher.final()]);
-    return JSON.parse(opened.toString('utf8')) as Result;
+    return JSON.parse(decrypt(this.#key, sealed, this.#owner(row))) as Result;
   }
 
-  #owner(row: number): Buffer {
-    return Buffer.from(`${this.#jobId}/${row}`);
+  #owner(row: number): string {
+    return `${this.#jobId}/${row}`;
   }
 }

@@ -2,9 +2,10 @@
  * What must be read again and must not be in the database in clear, such as TOTP secrets: sealed with a key that lies
  * next to the database in `keys/`, so that a copy of the database alone shows nothing. Short codes are hashed with it.
  */
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
+import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { decrypt, encrypt } from './aes-gcm.js';
 
 const keyBytes = 32;
 
@@ -32,18 +33,12 @@ export class Sealing {
 
   /** `owner` names what the text belongs to, such as an id: it opens for no other. */
   seal(owner: string, text: string): string {
-    const iv = randomBytes(12);
-    const cipher = createCipheriv('aes-256-gcm', this.#key, iv).setAAD(Buffer.from(owner));
-    const sealed = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
-    return Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString('base64');
+    return encrypt(this.#key, text, owner).toString('base64');
   }
 
   /** @throws Error when it was sealed for another owner, with another key, or has been altered. */
   open(owner: string, sealed: string): string {
-    const bytes = Buffer.from(sealed, 'base64');
-    const decipher = createDecipheriv('aes-256-gcm', this.#key, bytes.subarray(0, 12)).setAAD(Buffer.from(owner));
-    decipher.setAuthTag(bytes.subarray(12, 28));
-    return Buffer.concat([decipher.update(bytes.subarray(28)), decipher.final()]).toString('utf8');
+    return decrypt(this.#key, Buffer.from(sealed, 'base64'), owner);
   }
 
   /** A keyed hash: without the key nobody can try out what a short code was. Another owner's of the same text differs. */
