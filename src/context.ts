@@ -4,9 +4,10 @@ import type { Logger } from 'pino';
 import { openBroker } from '../broker/index.js';
 import { FirmwareFiles } from '../db/files/firmware.js';
 import { finishReplacement } from '../db/files/incoming.js';
+import { type Fence, lockDirectory, takeOver } from '../db/files/lock.js';
 import { openToOthers } from '../db/files/modes.js';
 import { MessageStore } from '../db/messages/store.js';
-import { lockDirectory, Registry } from '../db/registry/index.js';
+import { Registry } from '../db/registry/index.js';
 import { Slices } from '../db/sqlite/slices.js';
 import { Access } from './access.js';
 import { Audit } from './audit/index.js';
@@ -58,6 +59,8 @@ const maxReads = { ofCaller: 1000, ofAccount: 4000 };
 /** What every resource is given. */
 export interface Context {
   config: Config;
+  /** Whether this process still holds the data directory. */
+  fence: Fence;
   clock: Clock;
   log: Logger;
   registry: Registry;
@@ -124,12 +127,14 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     demandPrivate(config.dataDir);
     const lock = holdDirectory(config.dataDir);
     closers.push(() => lock.release());
+    const fence = takeOver(config.dataDir);
+    closers.push(() => fence.close());
     finishReplacement(config.dataDir);
     const positions = await openPositions(config, log);
     closers.push(() => positions.close());
-    const registry = await Registry.open(config.dataDir);
+    const registry = await Registry.open(config.dataDir, fence.mark);
     closers.push(() => registry.close());
-    const messages = await MessageStore.open(config.dataDir, { log });
+    const messages = await MessageStore.open(config.dataDir, { log, mark: fence.mark });
     closers.push(() => messages.close());
     const keeping = await Keeping.start({ config, messages, log });
     closers.push(() => keeping.stop());
@@ -174,6 +179,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     firmwareEngine.listen(control);
     const base = {
       config,
+      fence,
       clock,
       log,
       registry,

@@ -1,6 +1,7 @@
 /** The process: configuration, context, listen; signals close it in order. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { Fenced } from '../db/files/lock.js';
 import { ConfigError, loadConfig } from './config.js';
 import { greeting, introduction } from './greeting.js';
 import type { CreatedAccount } from './registry/accounts.js';
@@ -8,6 +9,11 @@ import { type Server, startServer } from './server.js';
 
 /** After a signal everything is closed in this time, in milliseconds, or the process is ended. */
 const closeTime = 4500;
+
+/** Milliseconds between two looks at who holds the data directory; each commit looks, too. */
+const fenceInterval = 500;
+/** The exit code of a process whose data directory another one has taken over: it must not be started again there. */
+const fencedCode = 3;
 
 /** Loading and starting leave garbage. Nobody is connected yet, so the pause of 0.1 s disturbs nobody. */
 function giveBackMemory(): void {
@@ -39,12 +45,25 @@ export async function run(): Promise<void> {
   const { log, config } = server.ctx;
   for (const variable of config.unknown) log.warn({ variable }, 'no setting of this version');
 
+  const watch = setInterval(() => {
+    try {
+      server.ctx.fence.check();
+    } catch (error) {
+      // A file that cannot be read fails the commits, and readiness with them.
+      if (!(error instanceof Fenced)) return;
+      log.fatal('another process has taken over the data directory; nothing was written since');
+      process.exit(fencedCode);
+    }
+  }, fenceInterval);
+  watch.unref();
+
   let closing = false;
   const hurry = new AbortController();
   const stop = async (reason: string) => {
     if (closing || reason === 'uncaughtException') hurry.abort();
     if (closing) return;
     closing = true;
+    clearInterval(watch);
     log.info({ reason }, 'stopping');
     await server.announceEnd(hurry.signal);
     const watchdog = setTimeout(() => {

@@ -66,7 +66,7 @@ export class MessageStore {
   #closing: Promise<void> | undefined;
   #end: Place = { points: 0, logs: 0 };
 
-  private constructor(directory: string, path: string, options: { log: StoreLog }) {
+  private constructor(directory: string, path: string, options: { log: StoreLog; mark?: string | undefined }) {
     this.#log = options.log;
     this.#reader = openSqlite(path, { readonly: true });
     this.#thread = new MessageReader(directory);
@@ -78,16 +78,18 @@ export class MessageStore {
     this.outbox = new OutboxRows(this.#reader);
     this.#writer = new SeriesWriter(path, {
       log: options.log,
+      mark: options.mark,
       next: () => this.#nextJob(),
       sized: () => this.#watcher(),
     });
   }
 
   /**
-   * Opens `messages.db` in `directory`, made when missing, and brings its schema up to date.
+   * Opens `messages.db` in `directory`, made when missing, and brings its schema up to date. With `mark`, commits fail when
+   * the directory has another holder.
    * @throws Error when the file cannot be opened for writing.
    */
-  static async open(directory: string, options: { log: StoreLog }): Promise<MessageStore> {
+  static async open(directory: string, options: { log: StoreLog; mark?: string | undefined }): Promise<MessageStore> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'messages.db');
     await bringUpToDate(directory, 'messages.db');

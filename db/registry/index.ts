@@ -1,7 +1,8 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import Sqlite from 'better-sqlite3';
+import type Sqlite from 'better-sqlite3';
 import { Kysely, type Transaction } from 'kysely';
+import { Fence } from '../files/lock.js';
 import { bringUpToDate } from '../files/schema.js';
 import { boundedCache } from '../sqlite/cache.js';
 import { openSqlite, openWriter, SqliteDialect, transact } from '../sqlite/dialect.js';
@@ -87,8 +88,14 @@ export class Registry {
   readonly #lookups: ReturnType<typeof prepareLookups>;
   readonly #credentials = boundedCache<string, CredentialRow>(credentialsKept);
 
-  private constructor(writer: Sqlite.Database, reader: Sqlite.Database, writerThread: WriterThread) {
-    const { local, threaded, writer: turns } = SqliteDialect.withThread({ writer, reader }, writerThread);
+  readonly #fence: Fence | undefined;
+
+  private constructor(
+    { writer, reader, fence }: { writer: Sqlite.Database; reader: Sqlite.Database; fence: Fence | undefined },
+    writerThread: WriterThread,
+  ) {
+    const { local, threaded, writer: turns } = SqliteDialect.withThread({ writer, reader, fence }, writerThread);
+    this.#fence = fence;
     this.writer = turns;
     this.query = new Kysely<Tables>({ dialect: local });
     this.#threaded = new Kysely<Tables>({ dialect: threaded });
@@ -98,12 +105,17 @@ export class Registry {
     this.#lookups = prepareLookups(reader);
   }
 
-  /** Opens `registry.db` in `directory`, made when missing, and brings its schema up to date. */
-  static async open(directory: string): Promise<Registry> {
+  /**
+   * Opens `registry.db` in `directory`, made when missing, and brings its schema up to date. Commits fail when the holder
+   * of the directory is no longer that of `mark`, or, without one, that of now.
+   */
+  static async open(directory: string, mark?: string): Promise<Registry> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const path = join(directory, 'registry.db');
     await bringUpToDate(directory, 'registry.db');
-    return new Registry(openWriter(path), openSqlite(path, { readonly: true }), new WriterThread(path));
+    const fence = Fence.open(directory, mark);
+    const files = { writer: openWriter(path), reader: openSqlite(path, { readonly: true }), fence };
+    return new Registry(files, new WriterThread(path, fence?.mark));
   }
 
   /** Runs `work` in one transaction, durable when the promise resolves. Using `query` inside it throws. */
@@ -236,6 +248,7 @@ export class Registry {
   async close(): Promise<void> {
     await this.#writerThread.close();
     await this.query.destroy();
+    this.#fence?.close();
   }
 }
 
@@ -310,22 +323,4 @@ function expiringIn(reader: Sqlite.Database, table: 'certificates' | 'certificat
     `SELECT count(*) AS "count", min("validTo") AS "first" FROM (SELECT "validTo" FROM "${table}"
      WHERE "validTo" >= ? AND "validTo" < ? AND "deleted" IS NULL ORDER BY "validTo" LIMIT 100000)`,
   );
-}
-
-/**
- * Holds `directory` for this process until it ends, however it ends.
- * @throws Error when another process holds it: two servers on one directory would each miss what the other changes.
- */
-export function lockDirectory(directory: string): { release(): void } {
-  mkdirSync(directory, { recursive: true, mode: 0o700 });
-  const lock = new Sqlite(join(directory, 'server.lock'), { timeout: 0 });
-  try {
-    lock.exec('BEGIN EXCLUSIVE');
-  } catch (error) {
-    lock.close();
-    if (error instanceof Sqlite.SqliteError && error.code.startsWith('SQLITE_BUSY'))
-      throw new Error('another server is running on it');
-    throw error;
-  }
-  return { release: () => lock.close() };
 }

@@ -237,14 +237,14 @@ export class SqliteDialect implements Dialect {
    * writer of both is there to be watched.
    */
   static withThread(
-    files: { writer: Sqlite.Database; reader: Sqlite.Database },
+    files: { writer: Sqlite.Database; reader: Sqlite.Database; fence?: { check(): void } | undefined },
     threaded: WriterThread,
   ): {
     local: SqliteDialect;
     threaded: SqliteDialect;
     writer: Pick<Writer, 'commits' | 'committedAt' | 'waiting' | 'prove'>;
   } {
-    const writer = new Writer(new StatementCache(files.writer));
+    const writer = new Writer(new StatementCache(files.writer), files.fence);
     const local = new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
     return { local, threaded: new SqliteDialect(new ThreadDriver(writer, threaded)), writer };
   }

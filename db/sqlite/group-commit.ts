@@ -36,7 +36,11 @@ export class Writer {
   #busy = false;
   #group: Group | undefined;
 
-  constructor(readonly statements: StatementCache) {}
+  /** Before each commit `fence` says whether this process may still write. */
+  constructor(
+    readonly statements: StatementCache,
+    readonly fence?: { check(): void },
+  ) {}
 
   /** Transactions that wait for their turn. */
   get waiting(): number {
@@ -104,6 +108,7 @@ export class Writer {
     const { file } = this.statements;
     const patience = file.pragma('busy_timeout', { simple: true });
     try {
+      this.fence?.check();
       file.pragma('busy_timeout = 0');
       const from = performance.now();
       file.exec('UPDATE "migrations" SET "applied" = "applied"');
@@ -139,6 +144,7 @@ export class Writer {
     if (!group) return;
     this.#group = undefined;
     try {
+      this.fence?.check();
       const from = performance.now();
       this.#run('COMMIT');
       this.committed(from);

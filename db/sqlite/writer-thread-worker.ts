@@ -1,18 +1,22 @@
 /** The thread that executes the statements of long transactions, one after the other; answers come in their order. */
+import { dirname } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
-import Sqlite from 'better-sqlite3';
+import { Fence } from '../files/lock.js';
 import { openWriter } from './dialect.js';
 import { StatementCache } from './statements.js';
 import type { Answered, Asked } from './writer-thread.js';
 
 const port = parentPort;
 if (!port) throw new Error('writer-thread-worker runs as a worker thread only.');
-const file = openWriter((workerData as { path: string }).path);
+const { path, mark } = workerData as { path: string; mark: string | undefined };
+const file = openWriter(path);
+const fence = mark === undefined ? undefined : Fence.open(dirname(path), mark);
 const statements = new StatementCache(file);
 
 port.on('message', (asked: Asked) => {
   if ('close' in asked) {
     file.close();
+    fence?.close();
     port.close();
     return;
   }
@@ -21,9 +25,10 @@ port.on('message', (asked: Asked) => {
 
 function answer(asked: Exclude<Asked, { close: true }>): Answered {
   try {
+    if (asked.sql === 'COMMIT') fence?.check();
     return statements.run(asked);
   } catch (error) {
-    const { message } = error as Error;
-    return { failure: message, ...(error instanceof Sqlite.SqliteError && { code: error.code }) };
+    const { message, code } = error as Error & { code?: unknown };
+    return { failure: message, ...(typeof code === 'string' && { code }) };
   }
 }

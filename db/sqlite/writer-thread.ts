@@ -24,14 +24,16 @@ export interface ThreadTransaction {
 
 export class WriterThread {
   readonly #path: string;
+  readonly #mark: string | undefined;
   #worker: Worker | undefined;
   /** Who waits for an answer, by the thread that is asked, in the order of the statements; none when it has ended. */
   readonly #waiting = new WeakMap<Worker, Waiting[]>();
   #open: Promise<void> = Promise.resolve();
 
-  /** Writes the file at `path`, which exists when the first transaction begins. */
-  constructor(path: string) {
+  /** Writes the file at `path`, which exists when the first transaction begins, as the holder of `mark`. */
+  constructor(path: string, mark?: string) {
     this.#path = path;
+    this.#mark = mark;
   }
 
   /** For one transaction at a time; its BEGIN is the first statement. */
@@ -68,7 +70,10 @@ export class WriterThread {
   }
 
   #start(): Worker {
-    const worker = startThread(new URL('./writer-thread-worker.js', import.meta.url), { path: this.#path });
+    const worker = startThread(new URL('./writer-thread-worker.js', import.meta.url), {
+      path: this.#path,
+      mark: this.#mark,
+    });
     const waiting: Waiting[] = [];
     this.#waiting.set(worker, waiting);
     let cause = new Error(hasEnded);

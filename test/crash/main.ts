@@ -1,4 +1,4 @@
-/** `npm run test:crash -- --rounds N [--seed S] [--devices D]`: ends 1 when anything acknowledged is lost. */
+/** `npm run test:crash -- --rounds N [--seed S] [--devices D] [--move]`: ends 1 when anything acknowledged is lost. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,13 +13,22 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '5' },
     seed: { type: 'string', default: String(Date.now() % 1_000_000) },
     devices: { type: 'string', default: '100000' },
+    move: { type: 'boolean', default: false },
   },
 });
 const [rounds, seed, devices] = [values.rounds, values.seed, values.devices].map(Number) as [number, number, number];
 const directory = mkdtempSync(join(tmpdir(), 'slipway-crash-'));
 try {
   console.log(`${rounds} rounds, seed ${seed}\n`);
-  const proof = await proveCrashes({ directory, rounds, seed, devices, loadTime: 2500, say: console.log });
+  const proof = await proveCrashes({
+    directory,
+    rounds,
+    seed,
+    devices,
+    loadTime: 2500,
+    move: values.move,
+    say: console.log,
+  });
   const { kills, inCheckpoint, acknowledged, writes, starts, losses } = proof;
   console.log(`\n${kills} kills, ${inCheckpoint} of them in a checkpoint`);
   console.log(`${acknowledged} messages and ${writes} writes over HTTP were acknowledged`);

@@ -1,4 +1,6 @@
 /** The proof that `kill -9` loses nothing: load, a kill at a random moment, a restart, and a look at all that was promised. */
+import { cpSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openLink } from '../../bench/link.js';
 import { seed, seedAdmin } from '../../bench/seed.js';
@@ -27,6 +29,8 @@ export interface Settings {
   devices: number;
   /** Milliseconds of load before a kill, at most. */
   loadTime: number;
+  /** After each kill the next process starts on a copy of the bytes in another directory. */
+  move?: boolean;
   say(line: string): void;
 }
 
@@ -60,6 +64,9 @@ export async function proveCrashes(settings: Settings): Promise<Proof> {
 
 class Stage {
   readonly #settings: Settings;
+  /** Where the bytes are now. */
+  #directory: string;
+  #moves = 0;
   readonly #api: Api;
   readonly #proof: Proof;
   readonly #dice: () => number;
@@ -72,6 +79,7 @@ class Stage {
 
   constructor(settings: Settings, api: Api, proof: Proof) {
     this.#settings = settings;
+    this.#directory = settings.directory;
     this.#api = api;
     this.#proof = proof;
     this.#dice = dice(settings.seed);
@@ -96,14 +104,14 @@ class Stage {
     const writing = Promise.all(writers.map((writer) => writer.run(() => isOver)));
     const began = performance.now();
     await sleep((minLoad + (1 - minLoad) * this.#dice()) * this.#settings.loadTime);
-    if (kind === 'checkpoint' && this.#launched) await stopInCheckpoint(this.#settings.directory, this.#launched.child);
+    if (kind === 'checkpoint' && this.#launched) await stopInCheckpoint(this.#directory, this.#launched.child);
     const after = Math.round(performance.now() - began);
     await this.#kill();
     isOver = true;
     const writes = (await writing).reduce((sum, count) => sum + count, 0);
     const acknowledged = this.#takeAcknowledged();
-    const open = openCheckpoints(this.#settings.directory);
-    const losses = checkFiles(this.#settings.directory);
+    const open = openCheckpoints(this.#directory);
+    const losses = checkFiles(this.#directory);
 
     for (let more = kind === 'start' ? 1 + Math.floor(this.#dice() * 3) : 0; more > 0; more -= 1)
       await this.#killWhileStarting();
@@ -128,7 +136,7 @@ class Stage {
     const code = await this.#running().stop('SIGTERM');
     if (code !== 0) losses.push(`the clean end has the exit code ${code}`);
     for (const { publisher } of sources) await publisher.ended();
-    losses.push(...checkFiles(this.#settings.directory));
+    losses.push(...checkFiles(this.#directory));
     this.#proof.losses.push(...losses.map((loss) => `in the end: ${loss}`));
   }
 
@@ -155,7 +163,7 @@ class Stage {
 
   /** Queues have no bound here: an absent subscriber is promised everything. */
   #launch(): Launched {
-    this.#launched = launch(this.#settings.directory, { SLIPWAY_MQTT_MAX_QUEUE: '0' });
+    this.#launched = launch(this.#directory, { SLIPWAY_MQTT_MAX_QUEUE: '0' });
     return this.#launched;
   }
 
@@ -167,6 +175,20 @@ class Stage {
     const { sources, present, absent } = this.#parts();
     for (const { publisher } of sources) await publisher.ended();
     for (const subscriber of [present, absent]) await subscriber.ended();
+    if (this.#settings.move) this.#move();
+  }
+
+  /** Copies the bytes as the death has left them, and gives up the original. */
+  #move(): void {
+    const from = this.#directory;
+    this.#moves += 1;
+    this.#directory = join(this.#settings.directory, `moved-${this.#moves}`);
+    mkdirSync(this.#directory, { mode: 0o700 });
+    for (const name of readdirSync(from))
+      if (!name.startsWith('moved-')) {
+        cpSync(join(from, name), join(this.#directory, name), { recursive: true, preserveTimestamps: true });
+        rmSync(join(from, name), { recursive: true });
+      }
   }
 
   async #killWhileStarting(): Promise<void> {

@@ -93,4 +93,6 @@ export type Answer =
 
 export interface WorkerSettings {
   path: string;
+  /** Of the process that may write. */
+  mark: string | undefined;
 }

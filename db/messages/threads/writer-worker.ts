@@ -2,8 +2,10 @@
  * The writer of messages.db, in a thread of its own: one batch is one transaction, answered after its commit. It shares
  * no memory with the main thread and decides nothing; what it is sent has been checked.
  */
+import { dirname } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
+import { Fence } from '../../files/lock.js';
 import { boundedCache } from '../../sqlite/cache.js';
 import { openSqlite } from '../../sqlite/dialect.js';
 import { LogWriter } from '../logs/writer.js';
@@ -60,8 +62,11 @@ class Writer {
   /** How long the last COMMIT has taken, in milliseconds. */
   commitTime = 0;
 
-  constructor(path: string) {
+  readonly #fence: Fence | undefined;
+
+  constructor({ path, mark }: WorkerSettings) {
     this.#file = openSqlite(path);
+    this.#fence = mark === undefined ? undefined : Fence.open(dirname(path), mark);
     this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     this.#statements = prepare(this.#file);
     this.#mqtt = new MqttWriter(this.#file);
@@ -149,6 +154,7 @@ class Writer {
 
   close(): void {
     this.#file.close();
+    this.#fence?.close();
   }
 
   #writePoints({ keys, categories, points, texts }: Batch): void {
@@ -252,6 +258,7 @@ class Writer {
     this.#statements.begin.run();
     try {
       const result = work();
+      this.#fence?.check();
       const from = performance.now();
       this.#statements.commit.run();
       this.commitTime = performance.now() - from;
@@ -321,7 +328,7 @@ function prepare(file: Sqlite.Database) {
 
 const port = parentPort;
 if (!port) throw new Error('series-worker runs as a worker thread only.');
-const writer = new Writer((workerData as WorkerSettings).path);
+const writer = new Writer(workerData as WorkerSettings);
 let idle: NodeJS.Immediate | undefined;
 
 port.on('message', (order: Order) => {

@@ -26,6 +26,7 @@ export class SeriesWriter {
   /** When something was committed last, in milliseconds of `performance`. */
   committedAt = Number.NEGATIVE_INFINITY;
   readonly #path: string;
+  readonly #mark: string | undefined;
   readonly #log: StoreLog;
   /** Asked for the next job when there is room for one. */
   readonly #next: () => Job | undefined;
@@ -41,8 +42,12 @@ export class SeriesWriter {
   readonly #sized: () => void;
   #drained: (() => void) | undefined;
 
-  constructor(path: string, options: { log: StoreLog; next(): Job | undefined; sized(): void }) {
+  constructor(
+    path: string,
+    options: { log: StoreLog; mark?: string | undefined; next(): Job | undefined; sized(): void },
+  ) {
     this.#path = path;
+    this.#mark = options.mark;
     this.#log = options.log;
     this.#next = options.next;
     this.#sized = options.sized;
@@ -81,7 +86,7 @@ export class SeriesWriter {
   /** Resolves when the thread has opened the file. */
   start(): Promise<void> {
     this.#starting = new Promise((resolve, reject) => {
-      const settings: WorkerSettings = { path: this.#path };
+      const settings: WorkerSettings = { path: this.#path, mark: this.#mark };
       const worker = startThread(new URL('./writer-worker.js', import.meta.url), settings);
       let cause = new Error('The writer of the message store has ended.');
       worker.on('message', (answer: Answer) => {

@@ -3,7 +3,7 @@ import { X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
-import { lockDirectory } from '../../../db/registry/index.js';
+import { lockDirectory } from '../../../db/files/lock.js';
 import type { Config } from '../../config.js';
 import { ask, doubt, here } from '../own-server.js';
 import { type Finding, findings } from './finding.js';

@@ -1,0 +1,68 @@
+/** Who holds a data directory: after another process has taken over, nothing more is committed. */
+import { sql } from 'kysely';
+import t from 'tap';
+import { Fence, Fenced, lockDirectory, takeOver } from '../../db/files/lock.js';
+import { MessageStore } from '../../db/messages/store.js';
+import { type Db, Registry } from '../../db/registry/index.js';
+import { temporaryDirectory } from '../support/directory.js';
+
+t.test('a second process is told which one holds the directory', async (t) => {
+  const directory = temporaryDirectory(t);
+  const lock = lockDirectory(directory);
+  const fence = takeOver(directory);
+  t.throws(
+    () => lockDirectory(directory),
+    new RegExp(`another server is running on it: process ${process.pid} on .+ since 2`),
+  );
+  fence.check();
+  lock.release();
+  lockDirectory(directory).release();
+  fence.close();
+});
+
+t.test('the number grows with each start, and two that take over at once differ', async (t) => {
+  const directory = temporaryDirectory(t);
+  t.equal(Fence.open(directory), undefined, 'no server has been here');
+  const marks = [takeOver(directory), takeOver(directory)].map((fence) => {
+    fence.close();
+    return fence.mark;
+  });
+  t.strictSame(
+    marks.map((mark) => Number(mark.slice(0, 16))),
+    [1, 2],
+  );
+  t.not(marks[0]?.slice(17), marks[1]?.slice(17));
+});
+
+t.test('no connection of a process commits after another one has taken over', async (t) => {
+  const directory = temporaryDirectory(t);
+  const fence = takeOver(directory);
+  const { mark } = fence;
+  const registry = await Registry.open(directory, mark);
+  const messages = await MessageStore.open(directory, { log: { error() {} }, mark });
+  t.teardown(async () => {
+    await messages.close();
+    await registry.close();
+    fence.close();
+  });
+  const count = async () => (await sql`SELECT * FROM "migrations"`.execute(registry.query)).rows.length;
+  const before = await count();
+  const add = (tx: Db, name: string) => sql`INSERT INTO "migrations" VALUES (${name}, 'now')`.execute(tx);
+  await registry.transaction((tx) => add(tx, 'ours'));
+  await messages.prove();
+  await registry.prove();
+  const other = takeOver(directory);
+  t.teardown(() => other.close());
+  t.throws(() => fence.check(), Fenced);
+  await t.rejects(
+    registry.transaction((tx) => add(tx, 'short')),
+    { code: 'FENCED' },
+  );
+  await t.rejects(
+    registry.longTransaction((tx) => add(tx, 'long')),
+    { code: 'FENCED' },
+  );
+  await t.rejects(registry.prove(), { code: 'FENCED' });
+  await t.rejects(messages.prove(), { message: /taken over/ });
+  t.equal(await count(), before + 1, 'what was committed before is all there is');
+});
