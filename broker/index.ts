@@ -46,6 +46,8 @@ const maxTopicLevels = 100;
 export interface OpenBroker extends Broker {
   /** Opens the ports. @throws Error when one cannot be had. */
   listen(): Promise<void>;
+  /** Shows another certificate to connections that begin from now on. */
+  useCertificate: Listeners['useCertificate'];
   /** Serves MQTT over WebSocket at `/mqtt` and `/` of an HTTP server; closing the server ends these connections. */
   attachWebSocket(server: HttpServer): void;
   /** Ends every connection, waits for what is being stored, and marks every device disconnected. */
@@ -247,6 +249,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       return listeners.addresses;
     },
     listen: () => listeners.listen(),
+    useCertificate: (tls) => listeners.useCertificate(tls),
     attachWebSocket: (server) => listeners.attachWebSocket(server),
     secretReplaced: (entityId) => revocation.secretReplaced(entityId),
     secretOverlaps: secretEnded,

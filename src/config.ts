@@ -12,7 +12,7 @@ export interface Config {
   mqttPort: number;
   mqttsPort: number;
   /** PEM; `chain` is the certificate with what is to be sent along with it. */
-  tls: { cert: string; ca: string | undefined; chain: string; key: string } | undefined;
+  tls: (TlsFiles & { files: string[]; read(): TlsFiles }) | undefined;
   dataDir: string;
   topicRoot: string;
   controlRoot: string;
@@ -218,16 +218,36 @@ export function readConfig(environment: Environment, directory = process.cwd()):
 
 type Fail = (name: string, sentence: string) => never;
 
+/** Contents of PEM files; `chain` is the certificate and what is sent with it. */
+interface TlsFiles {
+  cert: string;
+  ca: string | undefined;
+  chain: string;
+  key: string;
+}
+
+/** @throws Error if the key belongs to another certificate, or one of them cannot be parsed. */
+function fitting(cert: string, key: string, ca: string | undefined): TlsFiles {
+  const chain = ca ? `${cert}\n${ca}` : cert;
+  createSecureContext({ cert: chain, key });
+  return { cert, ca, chain, key };
+}
+
 function readTls({ tlsCert, tlsKey, tlsCa }: Settings, fail: Fail): Config['tls'] {
   const [cert, key, ca] = [tlsCert?.content, tlsKey?.content, tlsCa?.content];
   if (cert && key) {
-    const chain = ca ? `${cert}\n${ca}` : cert;
+    const [certPath = '', keyPath = '', caPath] = [tlsCert?.path, tlsKey?.path, tlsCa?.path];
+    const read = () =>
+      fitting(
+        readFileSync(certPath, 'utf8'),
+        readFileSync(keyPath, 'utf8'),
+        caPath === undefined ? undefined : readFileSync(caPath, 'utf8'),
+      );
     try {
-      createSecureContext({ cert: chain, key });
+      return { ...fitting(cert, key, ca), files: [certPath, keyPath, ...(caPath === undefined ? [] : [caPath])], read };
     } catch (error) {
       return fail('SLIPWAY_TLS_KEY', `does not go with SLIPWAY_TLS_CERT: ${(error as Error).message}`);
     }
-    return { cert, ca, chain, key };
   }
   if (cert) return fail('SLIPWAY_TLS_KEY', 'is needed next to SLIPWAY_TLS_CERT.');
   if (key) return fail('SLIPWAY_TLS_CERT', 'is needed next to SLIPWAY_TLS_KEY.');

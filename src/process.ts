@@ -80,6 +80,7 @@ export async function run(): Promise<void> {
     }
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
+  if (server.rereadCertificate) process.on('SIGHUP', server.rereadCertificate);
   process.on('unhandledRejection', (error) => log.error({ err: error }, 'a promise was rejected and nobody looked'));
   process.on('uncaughtException', (error) => {
     // The state is unknown now: what was acknowledged is on disk, and a fresh process is the safe one.

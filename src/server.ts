@@ -1,4 +1,5 @@
 /** A running server: context, listeners, and their end. */
+import type { Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Config, ConfigError } from './config.js';
@@ -8,6 +9,7 @@ import { buildHttp } from './http/server.js';
 import { type CreatedAccount, createFirstAccount } from './registry/accounts.js';
 import { startExpiryWarnings } from './registry/certificates/expiry.js';
 import { startPurge } from './registry/purge.js';
+import { reloadTls } from './tls-reload.js';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
 const drainTime = 3000;
@@ -19,6 +21,8 @@ export interface Server extends Opened {
   mqttPort: number;
   /** When this start made it: its password is shown once. */
   firstAccount: CreatedAccount | undefined;
+  /** Reads the TLS certificate again; undefined without TLS. */
+  rereadCertificate: (() => void) | undefined;
   /** Says at /health/ready that the end is near; resolves when load balancers have had time to hear it, or must `hurry`. */
   announceEnd(hurry: AbortSignal): Promise<void>;
 }
@@ -53,6 +57,15 @@ export async function startServer(config: Config, options: StartOptions = {}): P
     throw error;
   }
   const listening = app;
+  const tls =
+    config.tls &&
+    reloadTls(config.tls, {
+      log: opened.ctx.log,
+      apply: (changed) => {
+        (listening.server as unknown as HttpsServer).setSecureContext({ cert: changed.chain, key: changed.key });
+        broker.useCertificate(changed);
+      },
+    });
   const purging = startPurge(opened.ctx);
   const warnings = startExpiryWarnings(opened.ctx);
   const { port } = listening.server.address() as AddressInfo;
@@ -65,12 +78,14 @@ export async function startServer(config: Config, options: StartOptions = {}): P
     app: listening,
     url,
     mqttPort: broker.addresses.mqtt,
+    rereadCertificate: tls?.now,
     announceEnd: async (hurry) => {
       opened.ctx.health.stopping();
       await sleep(config.shutdownDelay, undefined, { signal: hurry }).catch(() => {});
     },
     close: async () => {
       opened.ctx.health.stopping();
+      tls?.stop();
       // Requests under way finish; what is not done in time is cut off, and the stores close after them.
       const cut = setTimeout(() => listening.server.closeAllConnections(), drainTime);
       await listening.close();

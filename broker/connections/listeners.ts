@@ -51,6 +51,18 @@ const ciphers = [
   'ECDHE-RSA-CHACHA20-POLY1305',
 ].join(':');
 
+type Certificate = Pick<NonNullable<BrokerServices['config']['tls']>, 'chain' | 'key'>;
+
+function secured({ chain, key }: Certificate) {
+  return { cert: chain, key, ciphers, minVersion: 'TLSv1.2' } as const;
+}
+
+/** Nobody is trusted here to have signed a client's certificate. */
+function asked(certificate: Certificate) {
+  // No session with a certificate is resumed without one; Node's own would be a digest of the command line.
+  return { ...secured(certificate), ca: [], sessionIdContext: 'slipway-mqtts' };
+}
+
 /** What a connection is handed to once it speaks MQTT. */
 export type Handle = (conn: Duplex, request?: IncomingMessage) => BrokerClient;
 
@@ -111,22 +123,13 @@ export class Listeners {
       this.#enter(socket, () => this.#accept(socket, this.#deadline(socket)));
     });
     if (!tls) return;
-    const cert = tls.ca ? `${tls.cert}\n${tls.ca}` : tls.cert;
     const secureHttp = createHttpServer((_, response) => response.writeHead(426, { upgrade: 'websocket' }).end());
     this.#secureHttp = secureHttp;
     this.attachWebSocket(secureHttp);
-    const secured = { cert, key: tls.key, ciphers, minVersion: 'TLSv1.2', handshakeTimeout } as const;
     this.#tls = {
-      plain: createTlsServer(secured),
-      asking: createTlsServer({
-        ...secured,
-        // A certificate is welcome and never demanded; authenticate.ts judges it. Nobody is trusted here to have signed it.
-        requestCert: true,
-        rejectUnauthorized: false,
-        ca: [],
-        // No session with a certificate is resumed without one; Node's own would be a digest of the command line.
-        sessionIdContext: 'slipway-mqtts',
-      }),
+      plain: createTlsServer({ ...secured(tls), handshakeTimeout }),
+      // A certificate is welcome and never demanded; authenticate.ts judges it.
+      asking: createTlsServer({ ...asked(tls), handshakeTimeout, requestCert: true, rejectUnauthorized: false }),
     };
     const { plain, asking } = this.#tls;
     for (const server of [plain, asking]) this.#serveTls(server, secureHttp);
@@ -142,6 +145,12 @@ export class Listeners {
   /** The ports in use. */
   get addresses(): { mqtt: number; mqtts: number | undefined } {
     return { mqtt: portOf(this.#plain) ?? 0, mqtts: this.#secure && portOf(this.#secure) };
+  }
+
+  /** Shows another certificate to connections that begin from now on; those that are open go on. */
+  useCertificate(tls: Certificate): void {
+    this.#tls?.plain.setSecureContext(secured(tls));
+    this.#tls?.asking.setSecureContext(asked(tls));
   }
 
   /** Whether every port is open. */

@@ -78,7 +78,7 @@ export async function lookAtServer(config: Config, served: boolean): Promise<Fin
     if (certificate && config.tls && certificate.fingerprint256 !== new X509Certificate(config.tls.cert).fingerprint256)
       found.push(
         warning(
-          `The server shows a certificate that ends on ${certificate.validTo}, and SLIPWAY_TLS_CERT is another one: certificates are read at the start. Restart it.`,
+          `The server shows a certificate that ends on ${certificate.validTo}, and SLIPWAY_TLS_CERT is another one. Its log says why it could not be read again.`,
         ),
       );
     return found.length > 0 ? found : [ok(`${ready.status === 200 ? 'ready; ' : ''}${said}`)];

@@ -1,0 +1,94 @@
+/** A certificate that is renewed while devices are connected. */
+import { renameSync, writeFileSync } from 'node:fs';
+import { Agent, request } from 'node:https';
+import { join } from 'node:path';
+import { connect } from 'node:tls';
+import mqtt from 'mqtt';
+import t from 'tap';
+import { makeCertificate } from '../support/certificates.js';
+import { temporaryDirectory } from '../support/directory.js';
+import { startProcess } from '../support/process.js';
+import { startService } from '../support/service.js';
+
+t.test('a renewed certificate is shown to new connections of HTTP and MQTT, and open ones go on', async (t) => {
+  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+  const service = await startService(t);
+  const template = await service.template({ channels: ['series'] });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  await service.close();
+  const directory = temporaryDirectory(t);
+  const [certFile, keyFile] = [join(directory, 'cert.pem'), join(directory, 'key.pem')];
+  const [first, second, third] = [await makeCertificate(), await makeCertificate(), await makeCertificate()];
+  /** As tools for renewal do: a new file takes the place of the old one. */
+  const put = (file: string, text: string) => {
+    writeFileSync(`${file}.new`, text, { mode: 0o600 });
+    renameSync(`${file}.new`, file);
+  };
+  put(certFile, first.cert);
+  put(keyFile, first.key);
+  const server = await startProcess(t, service.directory, {
+    SLIPWAY_TLS_CERT: certFile,
+    SLIPWAY_TLS_KEY: keyFile,
+    SLIPWAY_MQTTS_PORT: '0',
+  });
+  const [, mqtts = ''] = /MQTT over TLS \S+:(\d+)/.exec(server.output()) ?? [];
+  const httpPort = new URL(server.url).port;
+
+  /** The fingerprint of what a port shows to a new connection. */
+  const shown = (port: string) =>
+    new Promise<string>((resolve, reject) => {
+      const socket = connect({ port: Number(port), host: '127.0.0.1' }, () => {
+        resolve(socket.getPeerCertificate().fingerprint256.replaceAll(':', '').toLowerCase());
+        socket.destroy();
+      });
+      socket.on('error', reject);
+    });
+  const both = async () => [await shown(httpPort), await shown(mqtts)];
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  t.teardown(() => agent.destroy());
+  /** One request on the connection that is kept; whether it was the one of before. */
+  const ask = () =>
+    new Promise<boolean>((resolve, reject) => {
+      const asked = request(`${server.url}/health/live`, { agent }, (response) => {
+        response.resume().on('end', () => resolve(asked.reusedSocket));
+      });
+      asked.on('error', reject).end();
+    });
+  const client = await mqtt.connectAsync(`mqtts://127.0.0.1:${mqtts}`, {
+    username: device.id,
+    password: secret,
+    reconnectPeriod: 0,
+    rejectUnauthorized: false,
+  });
+  t.teardown(() => client.end(true));
+  let closed = false;
+  client.on('close', () => {
+    closed = true;
+  });
+  const say = () => client.publishAsync(service.topic(device.id, 'series'), ',n,1,', { qos: 1 });
+  await ask();
+  const before = await both();
+  t.equal(before[0], before[1]);
+
+  put(certFile, second.cert);
+  server.child.kill('SIGHUP');
+  t.strictSame(await both(), before, 'a certificate without its key changes nothing');
+  put(keyFile, second.key);
+  server.child.kill('SIGHUP');
+  let now = await both();
+  while (now[0] === before[0] || now[1] === before[1]) now = await both();
+  t.equal(now[0], now[1]);
+  await say();
+  t.ok(await ask(), 'the HTTP connection is the one of before');
+  t.notOk(closed, 'and so is the MQTT connection');
+
+  put(certFile, third.cert);
+  put(keyFile, third.key);
+  const after = now;
+  while (now[0] === after[0] || now[1] === after[1]) now = await both();
+  t.equal(now[0], now[1], 'found without a signal');
+  await say();
+  t.notOk(closed);
+  client.end(true);
+  t.equal(await server.stop('SIGTERM'), 0);
+});
