@@ -79,7 +79,7 @@ export function lockDirectory(directory: string): { release(): void } {
   return { release: () => lock.close() };
 }
 
-/** Makes this process the holder of a directory that it has locked; whoever held it before can commit nothing more. */
+/** Makes this process the holder of a directory that it has locked; the process that held it before can commit nothing more. */
 export function takeOver(directory: string): Fence {
   const path = join(directory, holderFile);
   const generation = (readHolder(path)?.generation ?? 0) + 1;
