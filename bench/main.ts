@@ -52,7 +52,7 @@ const others: Record<string, Listed> = {
   backup: { shows: 'what publishers feel of a backup next to them', run: measureBackup },
   disturbance: { shows: 'what honest clients feel of those who do harm', run: measureDisturbance },
   downloads: { shows: 'what others feel of 200 firmware downloads at once', run: measureDownloads },
-  bridges: { shows: 'what bridges cost publishers, at each level', run: measureBridges },
+  bridges: { shows: 'the rate of bridges to NATS and a webhook, and what they cost publishers', run: measureBridges },
   keeping: { shows: 'ingest while the cap on bytes is reached, against ingest without', run: measureKeeping },
   logins: { shows: 'what logins cost others, and what their time tells', run: measureLogins },
   move: { shows: 'an organization with many devices moves under live connections', run: measureMoves },

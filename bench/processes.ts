@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { Equipped } from './equip.js';
 import { openLink } from './link.js';
 import { mosquittoVersion, startMosquitto } from './mosquitto.js';
+import { natsVersion, startNats } from './nats.js';
 
 /** The clock of /proc, on every Linux that Node runs on. */
 const ticksPerSecond = 100;
@@ -51,6 +52,8 @@ export interface Processes {
   serveBareFastify(body: string): Promise<Serving & { httpPort: number }>;
   /** Mosquitto, which stores nothing either and lets these devices in; where it is not installed it says so. */
   serveMosquitto(devices: readonly Equipped[]): Promise<Serving | undefined>;
+  /** A NATS server with JetStream, empty; where it is not installed it says so. */
+  serveNats(): Promise<(Serving & { natsPort: number }) | undefined>;
 }
 
 /** `endAll` ends those that have not been stopped: what a scenario that failed has left. */
@@ -66,6 +69,7 @@ export function processes(): Processes & { endAll(): Promise<void>; cpuSoFar(): 
     serveBareAedes: () => kept(serveBareAedes()),
     serveBareFastify: (body) => kept(serveBareFastify(body)),
     serveMosquitto: (devices) => kept(serveMosquitto(devices)),
+    serveNats: () => kept(serveNats()),
     endAll: async () => {
       for (const serving of begun.splice(0)) await serving.stop();
     },
@@ -113,6 +117,18 @@ async function serveMosquitto(devices: readonly Equipped[]): Promise<Serving | u
     if (link) return serving(child, port);
   }
   throw new Error(`mosquitto ended with ${child.exitCode}`);
+}
+
+async function serveNats(): Promise<(Serving & { natsPort: number }) | undefined> {
+  if (natsVersion() === undefined) {
+    console.log('(nats-server is not installed: it is not measured.)');
+    return undefined;
+  }
+  const natsPort = await freePort();
+  const directory = mkdtempSync(join(tmpdir(), 'slipway-bench-nats-'));
+  const child = await startNats(natsPort, directory);
+  child.once('exit', () => rmSync(directory, { recursive: true, force: true }));
+  return { ...serving(child, 0), natsPort };
 }
 
 function start(args: string[], env: Record<string, string>): ChildProcess {

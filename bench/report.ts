@@ -17,6 +17,7 @@ const telling = [
   'fastify',
   'argon2',
   'mosquitto',
+  'nats-server',
 ];
 
 /** Takes the results of these files; where a scenario is in several, the last has it. @throws Error for a page without markers. */

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import Database from 'better-sqlite3';
 import { aligned, cells, isMet, type Row } from './figures.js';
 import { mosquittoVersion } from './mosquitto.js';
+import { natsVersion } from './nats.js';
 
 /** Cores that others may use without spoiling the times. */
 const quiet = 0.3;
@@ -140,5 +141,6 @@ function versions(): Record<string, string> {
       Object.keys(dependencies).map((name) => [name, read(`node_modules/${name}/package.json`).version as string]),
     ),
     mosquitto: mosquittoVersion() ?? 'not installed',
+    'nats-server': natsVersion() ?? 'not installed',
   };
 }
