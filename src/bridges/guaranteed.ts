@@ -246,7 +246,9 @@ export class Guaranteed {
       this.#die({ rows: [row], held }, reason);
     }
     const others = rows.filter(({ id }) => !accepted.has(id) && !refused.has(id));
-    if (others.length > 0 && rest) this.#settleFailed({ rows: others, held }, rest, target);
+    if (others.length === 0) return;
+    if (rest) this.#settleFailed({ rows: others, held }, rest, target);
+    else this.#putBack({ rows: others, held });
   }
 
   #settleFailed(batch: Batch, outcome: Failed, target: Target): void {

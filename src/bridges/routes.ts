@@ -259,9 +259,10 @@ export function bridgeRoutes(app: App, ctx: Context): void {
 async function createBridge(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
   const { accountId, name, kind, form = 'json', settings = {} } = body;
   const secret = kind === 'webhook' ? (body.secret ?? makeSecret()) : undefined;
-  const credentials = secret === undefined ? (body.credentials ?? {}) : { ...body.credentials, secret };
+  const { secret: given, ...others } = body;
+  demandOwnSecret(kind, given === null ? others : body);
+  const credentials = secret === undefined ? (body.credentials ?? {}) : { secret };
   checkAsked({ kind, url: body.url, form, settings, credentials }, ctx.config.bridges);
-  if (kind !== 'webhook' && body.secret != null) throw invalid('secret', 'is for webhooks only; use credentials');
   const stamped = stamp(ctx.clock, caller);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const others = tx.selectFrom('bridges').select('id').where('accountId', '=', accountId);
@@ -295,7 +296,7 @@ async function updateBridge(
   const before = demandLive(found);
   const { id } = before;
   const kind = before.kind as Asked['kind'];
-  if (kind !== 'webhook' && body.secret !== undefined) throw invalid('secret', 'is for webhooks only; use credentials');
+  demandOwnSecret(kind, body);
   const made = body.secret === null ? makeSecret() : undefined;
   const secret = body.secret ?? made;
   const sealed = secret ?? (body.credentials && JSON.stringify(body.credentials));
@@ -306,10 +307,7 @@ async function updateBridge(
     settings: settings ?? readSettings(before),
     credentials: body.credentials ?? {},
   };
-  checkAsked(
-    kind === 'webhook' ? { ...asked, credentials: { ...asked.credentials, secret: secret ?? '' } } : asked,
-    ctx.config.bridges,
-  );
+  checkAsked(asked, ctx.config.bridges);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const changed = await change(
       tx,
@@ -330,6 +328,12 @@ async function updateBridge(
   });
   ctx.bridges.changed(row);
   return { ...show(ctx, row), ...(made !== undefined && { secret: made }) };
+}
+
+/** A webhook has its secret, all others have credentials. @throws PlatformError 400/106 for the other one. */
+function demandOwnSecret(kind: string, { secret, credentials }: Static<typeof updateBody>): void {
+  if (kind === 'webhook' && credentials) throw invalid('credentials', 'is not for webhooks; use secret');
+  if (kind !== 'webhook' && secret !== undefined) throw invalid('secret', 'is for webhooks only; use credentials');
 }
 
 /** Nothing recovers a bridge, so its secret goes at once. @throws PlatformError as trash. */

@@ -1,4 +1,5 @@
 /** What targets that send messages one by one share: rounds, the outcome of each message, and one lazy connection. */
+import type { Clock } from '../clock.js';
 import type { BridgedMessage, Outcome, Retry, SendOptions, Target } from './target.js';
 
 /** What became of one message: stored, refused for good with a reason, or to be sent again. */
@@ -19,11 +20,19 @@ export function roundsOf(batch: readonly BridgedMessage[]): BridgedMessage[][] {
   return rounds;
 }
 
-/** Sends round by round with `sendRound`, which answers in the order it was asked; stops after a round with a retry. */
+/** By how many times its timeout a batch may take longer than one answer, until its connection is given up. */
+const longestBatch = 3;
+
+/**
+ * Sends round by round with `sendRound`, which answers in the order it was asked. Stops after a round with a retry, and
+ * when `timeout` (milliseconds) has passed: a batch of one device has many rounds, and others wait for its place.
+ */
 export async function sendInRounds(
   batch: readonly BridgedMessage[],
+  { clock, timeout }: { clock: Clock; timeout: number },
   sendRound: (round: readonly BridgedMessage[]) => Promise<Sent[]>,
 ): Promise<Outcome> {
+  const began = clock.now();
   const accepted = new Set<string>();
   const refused = new Map<string, string>();
   let rest: Retry | undefined;
@@ -35,7 +44,7 @@ export async function sendInRounds(
       else if (result && 'refused' in result) refused.set(id, result.refused);
       else rest = result ?? { result: 'retry', about: 'target', reason: 'no answer' };
     }
-    if (rest) break;
+    if (rest || clock.now() - began >= timeout) break;
   }
   if (accepted.size === batch.length) return { result: 'accepted' };
   return { result: 'partial', accepted, refused, rest };
@@ -73,10 +82,15 @@ class Connecting<C> {
     if (this.#current === which) this.#current = undefined;
   }
 
-  close(): void {
-    this.#closed = true;
+  /** Ends the connection, also one that is being opened; the next message opens another. */
+  reset(): void {
     void this.#current?.then(this.#end, () => {});
     this.#current = undefined;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.reset();
   }
 }
 
@@ -89,20 +103,34 @@ export interface Ways<C> {
   send(connection: C, batch: readonly BridgedMessage[], options: SendOptions): Promise<Outcome>;
 }
 
-/** A target that keeps one connection; whatever fails is to be tried again, and is the fault of the target. */
-export function targetOf<C>({ open, end, send }: Ways<C>): Target {
+/**
+ * A target that keeps one connection; whatever fails is to be tried again, and is the fault of the target. A batch that
+ * has no outcome after three times `timeout` (milliseconds) ends its connection: libraries have waits of their own.
+ */
+export function targetOf<C>({ open, end, send }: Ways<C>, { timeout }: { timeout: number }): Target {
   const connecting: Connecting<C> = new Connecting(() => {
     const opened: Promise<C> = open(() => connecting.drop(opened));
     return opened;
   }, end);
+  const attempt: Target['send'] = async (batch, options) => {
+    try {
+      return await send(await connecting.get(), batch, options);
+    } catch (error) {
+      return { result: 'retry', about: 'target', reason: failureCode(error) };
+    }
+  };
   return {
-    send: async (batch, options) => {
-      try {
-        return await send(await connecting.get(), batch, options);
-      } catch (error) {
-        return { result: 'retry', about: 'target', reason: failureCode(error) };
-      }
-    },
+    send: (batch, options) =>
+      new Promise((resolve) => {
+        const deadline = setTimeout(() => {
+          connecting.reset();
+          resolve({ result: 'retry', about: 'target', reason: 'no answer in time' });
+        }, longestBatch * timeout);
+        void attempt(batch, options).then((outcome) => {
+          clearTimeout(deadline);
+          resolve(outcome);
+        });
+      }),
     close: () => connecting.close(),
   };
 }

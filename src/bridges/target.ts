@@ -36,7 +36,7 @@ export interface Retry {
 
 /**
  * What became of a batch. `refused` is for good. `partial` tells messages apart by id: which are accepted, which are
- * refused and why, and `rest` for all others, which are sent again.
+ * refused and why, and `rest` for all others, which are sent again: at once when it is undefined.
  */
 export type Outcome =
   | { result: 'accepted' }

@@ -73,3 +73,36 @@ t.test('no target makes us keep what it sends without end', async (t) => {
       for (const taken of await Promise.all(target.ended)) t.ok(taken < maxTaken, `${taken} bytes`);
     });
 });
+
+/** Accepts connections, sends `greeting` and never answers. */
+async function startSilence(t: Test, greeting: string) {
+  const sockets: Socket[] = [];
+  const server = createServer((socket) => {
+    sockets.push(socket.on('error', () => {}).resume());
+    socket.write(greeting);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  return { port: (server.address() as AddressInfo).port, sockets };
+}
+
+t.test('a target that never answers is given up, and its connection ends', async (t) => {
+  const env = { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true', SLIPWAY_BRIDGE_TIMEOUT_SECONDS: '1' };
+  const service = await startService(t, { env });
+  const tries = Object.entries(floods).map(async ([kind, { scheme, settings }]) => {
+    const target = await startSilence(t, kind === 'nats' ? 'INFO {"headers":true}\r\n' : '');
+    const credentials = { accessKeyId: 'a', secretAccessKey: 'b' };
+    const bridge = await service.create('/bridges', 'bridge', {
+      name: service.unique(kind),
+      kind,
+      url: `${scheme}://127.0.0.1:${target.port}`,
+      settings,
+      ...(kind === 'kinesis' && { credentials }),
+    });
+    const { test } = await service.ok('POST', `/api/v1/bridges/${bridge.id}/test`);
+    t.match(test, { delivered: false, reason: /./ }, `${kind}: ${JSON.stringify(test)}`);
+    t.ok(target.sockets.length > 0, `${kind} was connected to`);
+    await Promise.all(target.sockets.map(async (socket) => socket.destroyed || once(socket, 'close')));
+  });
+  await Promise.all(tries);
+});

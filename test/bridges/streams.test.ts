@@ -358,6 +358,8 @@ t.test('what a kind of target cannot be is refused, naming the property', async 
     /required/,
   );
   await refused({ kind: 'webhook', url: 'https://hooks.example.com', form: 'raw' }, 'form', /json/);
+  const credentials = { secret: 'sixteen-characters' };
+  await refused({ kind: 'webhook', url: 'https://hooks.example.com', credentials }, 'credentials', /use secret/);
   await refused(
     { kind: 'mqtt', url: 'mqtts://mqtt.example.com', settings: { prefix: 'a/#' } },
     'settings.prefix',

@@ -6,7 +6,7 @@ import { TLSSocket } from 'node:tls';
 import type { Producer } from '@platformatic/kafka';
 import { connectOptions, limitAnswers, NotPublic, namesPrivateAddress } from '../../outbound.js';
 import { toRecord } from '../records.js';
-import { failureCode, targetOf } from '../sending.js';
+import { failureCode, targetOf, type Ways } from '../sending.js';
 import {
   type BridgedMessage,
   forms,
@@ -50,7 +50,7 @@ export const kafka: TargetKind = {
 type KafkaProducer = Producer<Buffer, Buffer, Buffer, Buffer>;
 
 function openKafka(spec: TargetSpec, around: Surroundings): Target {
-  return targetOf<KafkaProducer>({
+  const ways: Ways<KafkaProducer> = {
     open: () => openProducer(spec, around),
     end: (producer) => void producer.close(true).catch(() => {}),
     send: async (producer, batch, { guaranteed }) => {
@@ -68,7 +68,8 @@ function openKafka(spec: TargetSpec, around: Surroundings): Target {
         return { result: 'retry', about: 'target', reason };
       }
     },
-  });
+  };
+  return targetOf(ways, around);
 }
 
 async function openProducer(spec: TargetSpec, around: Surroundings): Promise<KafkaProducer> {

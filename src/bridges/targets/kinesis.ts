@@ -3,7 +3,7 @@ import { pipeline, type Readable, Transform } from 'node:stream';
 import type { KinesisClient, PutRecordsCommand } from '@aws-sdk/client-kinesis';
 import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress } from '../../outbound.js';
 import { toRecord } from '../records.js';
-import { failureCode, type Sent, sendInRounds, targetOf } from '../sending.js';
+import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.js';
 import {
   type BridgedMessage,
   forms,
@@ -37,14 +37,15 @@ interface Connection {
 
 function openKinesis(spec: TargetSpec, around: Surroundings): Target {
   const ending = new AbortController();
-  const target = targetOf<Connection>({
+  const ways: Ways<Connection> = {
     open: () => openClient(spec, around),
     end: ({ client }) => client.destroy(),
     send: (connection, batch) => {
       if (!around.allowPrivate && namesPrivateAddress(spec.url)) throw new NotPublic();
-      return sendInRounds(batch, (round) => put(connection, spec, round, ending.signal));
+      return sendInRounds(batch, around, (round) => put(connection, spec, round, ending.signal));
     },
-  });
+  };
+  const target = targetOf(ways, around);
   const close = () => {
     ending.abort();
     target.close();
@@ -62,6 +63,8 @@ async function openClient(spec: TargetSpec, around: Surroundings): Promise<Conne
   const { accessKeyId = '', secretAccessKey = '', sessionToken } = credentials;
   const handler = new NodeHttpHandler({
     requestTimeout: around.timeout,
+    // Without it a request that is not answered is a warning on the console, and never ends.
+    throwOnRequestTimeout: true,
     connectionTimeout: around.timeout,
     httpsAgent: httpsAgent(around, { keepAlive: true, maxSockets }),
   });

@@ -2,7 +2,7 @@
 import type { MqttClient } from 'mqtt';
 import { limitAnswers, openSocket } from '../../outbound.js';
 import { toRecord } from '../records.js';
-import { failureCode, targetOf } from '../sending.js';
+import { failureCode, targetOf, type Ways } from '../sending.js';
 import {
   type BridgedMessage,
   forms,
@@ -39,7 +39,7 @@ interface Connection {
 const expected = ['connack', 'puback', 'pingresp'];
 
 function openMqtt(spec: TargetSpec, around: Surroundings): Target {
-  return targetOf<Connection>({
+  const ways: Ways<Connection> = {
     open: (ended) => connect(spec, around, ended),
     end: ({ client }) => client.end(true),
     send: async (connection, batch) => {
@@ -50,7 +50,8 @@ function openMqtt(spec: TargetSpec, around: Surroundings): Target {
       const rest = results.find((one) => one !== 'accepted');
       return { result: 'partial', accepted, refused: new Map(), rest };
     },
-  });
+  };
+  return targetOf(ways, around);
 }
 
 async function connect(spec: TargetSpec, around: Surroundings, ended: () => void): Promise<Connection> {

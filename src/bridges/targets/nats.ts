@@ -3,7 +3,7 @@ import type { JetStreamClient } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
 import { openSocket } from '../../outbound.js';
 import { toRecord } from '../records.js';
-import { failureCode, type Sent, sendInRounds, targetOf } from '../sending.js';
+import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.js';
 import {
   type BridgedMessage,
   type Form,
@@ -48,11 +48,11 @@ interface Way {
 function openNats(spec: TargetSpec, around: Surroundings): Target {
   const { form, settings } = spec;
   const prefix = settings.subjectPrefix ?? 'slipway';
-  return targetOf<Connection>({
+  const ways: Ways<Connection> = {
     open: (ended) => connect(spec, around, ended),
     end: ({ nc }) => void nc.close().catch(() => {}),
     send: (connection, batch, { guaranteed }: SendOptions) =>
-      sendInRounds(batch, async (round) => {
+      sendInRounds(batch, around, async (round) => {
         const results: Sent[] = [];
         for (let from = 0; from < round.length; from += maxInFlight) {
           const part = round.slice(from, from + maxInFlight);
@@ -63,7 +63,8 @@ function openNats(spec: TargetSpec, around: Surroundings): Target {
         if (!guaranteed) await connection.nc.flush().catch(() => {});
         return results;
       }),
-  });
+  };
+  return targetOf(ways, around);
 }
 
 async function connect(spec: TargetSpec, around: Surroundings, ended: () => void): Promise<Connection> {
@@ -97,7 +98,7 @@ async function publish(
   { form, prefix, guaranteed }: Way,
 ): Promise<Sent> {
   const { value, headers: named } = toRecord(form, message);
-  const most = nc.info?.max_payload ?? Number.POSITIVE_INFINITY;
+  const most = limitOf(nc.info?.max_payload);
   const marks = headers();
   for (const [name, text] of Object.entries(named)) marks.set(name, text);
   try {
@@ -113,6 +114,11 @@ async function publish(
   } catch (error) {
     return sentOf(error);
   }
+}
+
+/** What the server says of itself may be anything. */
+function limitOf(most: unknown): number {
+  return typeof most === 'number' && most > 0 ? most : Number.POSITIVE_INFINITY;
 }
 
 function sentOf(error: unknown): Sent {
