@@ -246,8 +246,8 @@ t.test('a directory that takes no files ends with a sentence that names it', asy
   const oneLine = (text: string) => text.trimEnd().split('\n').length === 1 && !text.includes('    at ');
   for (const [ended, expected] of [
     [await to('/proc/x/y'), { code: 3, stderr: /^\/proc\/x\/y cannot be used: ENOENT/ }],
-    [await to(csv), { code: 2, stderr: /units\.csv is a file/ }],
-    [await to(join(csv, 'below')), { code: 2, stderr: /is a file, or in one/ }],
+    [await to(csv), { code: 2, stderr: /units\.csv is not a directory/ }],
+    [await to(join(csv, 'below')), { code: 2, stderr: /units\.csv\/below is not a directory/ }],
     [await to(station.out, '--certify', '/no/such'), { code: 2, stderr: /--certify \/no\/such cannot be called/ }],
   ] as const) {
     t.match(ended, expected);

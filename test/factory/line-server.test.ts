@@ -135,5 +135,5 @@ t.test('Ctrl-C ends a run with 130, and says what to do', async (t) => {
   child.kill('SIGINT');
   const [code] = await once(child, 'close');
   t.equal(code, 130);
-  t.match(said, /Run it again/);
+  t.match(said, /Run the command again/);
 });
