@@ -17,6 +17,14 @@ export interface Reach {
 const everything: Reach = { prefix: '', mayHear: () => true, isOver: () => false };
 
 type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'>;
+type RetainedChange = Extract<MqttChange, { kind: 'retain' | 'unretain' }>;
+
+interface Admitted {
+  /** Bytes; 0 for one that clears the topic. */
+  size: number;
+  /** An older message, which is written only when this one is refused. */
+  behind: RetainedChange | undefined;
+}
 
 /** What an account may have retained; 0 is no limit. */
 export interface RetainedRoom {
@@ -43,8 +51,10 @@ export class Retained {
   readonly #accountOf: (topic: string) => string;
   /** By account, with what has been admitted and is not on disk yet. */
   readonly #use = new Map<string, RetainedUse>();
-  /** Bytes of what has been admitted and is not known to be on disk, by topic. */
-  readonly #admitted = new Map<string, { size: number }>();
+  /** The newest message that has been admitted and is not known to be on disk, by topic. */
+  readonly #admitted = new Map<string, Admitted>();
+  /** Payloads of messages that are on disk and that `store` has not been told of. */
+  readonly #promised = new WeakSet<Uint8Array>();
 
   #lastSwept = '';
 
@@ -75,16 +85,19 @@ export class Retained {
     return grows > 0 && this.#room.bytes > 0 && bytes + grows > this.#room.bytes ? 'bytes' : undefined;
   }
 
-  /** Takes room for a message that is written before it is stored; call what it returns when that has ended. */
+  /** Takes room for a message that is promised to the disk before `store` is told of it; call what it returns when that has ended. */
   admit({ topic, payload }: Message): (error?: Error) => void {
-    const before = this.#sizeOf(topic);
-    const admitted = { size: payload.length === 0 ? 0 : sizeOf(topic, payload) };
-    this.#count(topic, before, admitted.size);
+    const before = this.#admitted.get(topic);
+    const admitted: Admitted = { size: payload.length === 0 ? 0 : sizeOf(topic, payload), behind: before?.behind };
+    this.#count(topic, this.#sizeOf(topic), admitted.size);
     this.#admitted.set(topic, admitted);
     return (error) => {
+      if (!error && typeof payload !== 'string') this.#promised.add(payload);
       if (this.#admitted.get(topic) !== admitted) return;
       this.#admitted.delete(topic);
-      if (error) this.#count(topic, admitted.size, this.#sizeOf(topic));
+      if (!error) return;
+      this.#count(topic, admitted.size, this.#sizeOf(topic));
+      if (admitted.behind) this.#record(admitted.behind);
     };
   }
 
@@ -105,24 +118,39 @@ export class Retained {
     return unwritten ? sizeOf(topic, unwritten.payload) : undefined;
   }
 
-  /** An empty payload clears the topic [MQTT-3.3.1-10]. False when there was no room for it. */
+  /**
+   * An empty payload clears the topic [MQTT-3.3.1-10]. False when there was no room for it. What has been promised is on disk
+   * already: written again, it would replace a newer message that may have been acknowledged.
+   */
   store(message: Message): boolean {
-    if (this.lacksRoomFor(message)) return false;
     const { topic, payload } = message;
-    this.#count(topic, this.#sizeOf(topic), payload.length === 0 ? 0 : sizeOf(topic, payload));
-    this.#admitted.delete(topic);
+    const isOnDisk = typeof payload !== 'string' && this.#promised.delete(payload);
+    if (isOnDisk && !this.#unwritten.has(topic)) return true;
+    if (!isOnDisk && this.lacksRoomFor(message)) return false;
     const change = this.change(message);
-    const retained = change.kind === 'retain' ? change.retained : null;
-    this.#journal.record(change);
-    this.#unwritten.set(message.topic, retained);
-    this.#journal.afterwards(() => {
-      if (this.#unwritten.get(message.topic) === retained) this.#unwritten.delete(message.topic);
-    });
+    const newer = this.#admitted.get(topic);
+    if (newer) {
+      newer.behind = change;
+      this.#unwritten.set(topic, retainedOf(change));
+      return true;
+    }
+    this.#count(topic, this.#sizeOf(topic), payload.length === 0 ? 0 : sizeOf(topic, payload));
+    this.#record(change);
     return true;
   }
 
+  #record(change: RetainedChange): void {
+    const topic = change.kind === 'retain' ? change.retained.topic : change.topic;
+    const retained = retainedOf(change);
+    this.#journal.record(change);
+    this.#unwritten.set(topic, retained);
+    this.#journal.afterwards(() => {
+      if (this.#unwritten.get(topic) === retained) this.#unwritten.delete(topic);
+    });
+  }
+
   /** What a retained message changes on disk. */
-  change({ topic, qos, payload }: Message): MqttChange {
+  change({ topic, qos, payload }: Message): RetainedChange {
     if (payload.length === 0) return { kind: 'unretain', topic };
     return { kind: 'retain', retained: { accountId: this.#accountOf(topic), topic, qos, payload: ownBytes(payload) } };
   }
@@ -183,6 +211,11 @@ function rangesOf(filters: readonly string[], reach: string): string[] {
   }
   const sorted = [...prefixes].sort();
   return sorted.filter((prefix, place) => !sorted.slice(0, place).some((other) => prefix.startsWith(other)));
+}
+
+/** Null for a message that clears its topic. */
+function retainedOf(change: RetainedChange): RetainedMessage | null {
+  return change.kind === 'retain' ? change.retained : null;
 }
 
 /** As the store counts it. */

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import t from 'tap';
-import type { Outgoing } from '../../broker/aedes-types.js';
+import type { Incoming, Outgoing } from '../../broker/aedes-types.js';
 import { FilterTree } from '../../broker/sessions/filter-tree.js';
 import type { SessionStore } from '../../broker/sessions/persistence.js';
 import type { MqttChange } from '../../db/messages/sessions/changes.js';
@@ -103,6 +103,69 @@ t.test('retained messages of others are not looked at, however many there are', 
   for await (const { topic } of store.createRetainedStreamCombi(['b/#', 'b/+'])) found.push(topic);
   t.same(found, ['b/mine']);
   t.same([...new Set(read)], ['b/mine']);
+});
+
+/** Hands a message to the disk, as before its acknowledgement; `then` is called in the same turn as the answer. */
+function promised(store: SessionStore, packet: Outgoing, then = () => {}): Promise<Error | undefined> {
+  return new Promise((resolve) =>
+    store.keep(undefined, packet as Incoming, (error) => {
+      then();
+      resolve(error);
+    }),
+  );
+}
+
+async function retainedNow(store: SessionStore): Promise<string[]> {
+  const payloads: string[] = [];
+  for await (const { payload } of store.createRetainedStreamCombi(['x'])) payloads.push(payload.toString());
+  return payloads;
+}
+
+t.test('an older retained message is not written over one that has been acknowledged', async (t) => {
+  const { store, messages } = await openStore(t);
+  const [first, second] = [1, 2].map((n) => ({ ...message(n), retain: true })) as [Outgoing, Outgoing];
+  const onDisk = () => Buffer.from(messages.mqtt.retained('x')?.payload ?? []).toString();
+  const delivered = promised(store, first, () => void store.storeRetained(first));
+  await Promise.all([delivered, promised(store, second)]);
+  // Both may have been acknowledged, and the process may end before the second is handed on.
+  await store.durable();
+  t.equal(onDisk(), '2');
+  await store.storeRetained(second);
+  await store.durable();
+  t.equal(onDisk(), '2');
+});
+
+t.test('a QoS 0 message is not written over one that came after it and is on its way to the disk', async (t) => {
+  const { store, messages } = await openStore(t);
+  const [older, newer] = [{ ...message(1), qos: 0, retain: true } as Outgoing, { ...message(2), retain: true }];
+  const isKept = promised(store, newer);
+  await store.storeRetained(older);
+  t.same(await retainedNow(store), ['1'], 'it is what subscribers are told until then');
+  t.equal(await isKept, undefined);
+  await store.durable();
+  t.equal(Buffer.from(messages.mqtt.retained('x')?.payload ?? []).toString(), '2');
+  await store.storeRetained(newer);
+  t.same(await retainedNow(store), ['2']);
+  await store.durable();
+  t.equal(Buffer.from(messages.mqtt.retained('x')?.payload ?? []).toString(), '2');
+  t.equal(store.kept('a').retained, 1);
+});
+
+t.test('a QoS 0 message is written after all when the one that came after it is refused', async (t) => {
+  const { store, messages } = await openStore(t);
+  const record = messages.record.bind(messages);
+  let refuse = () => {};
+  messages.record = (_, done) => {
+    refuse = () => done(new Error('refused'));
+  };
+  const isKept = promised(store, { ...message(2), retain: true });
+  messages.record = record;
+  await store.storeRetained({ ...message(1), qos: 0, retain: true } as Outgoing);
+  refuse();
+  t.match(await isKept, { message: 'refused' });
+  await store.durable();
+  t.equal(Buffer.from(messages.mqtt.retained('x')?.payload ?? []).toString(), '1');
+  t.same(store.kept('a'), { ...store.kept('a'), retained: 1, retainedBytes: 2 });
 });
 
 t.test('a kept message does not keep the read buffer that it came in', async (t) => {
