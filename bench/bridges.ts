@@ -14,7 +14,7 @@ const devices = 100;
 /** Messages of one device that are in flight at once. */
 const window = 20;
 /** Messages of one run, for each unit of `Size.units`. */
-const perUnit = 0.6;
+const perUnit = 0.4;
 /** Messages a second of all devices together, for the time to an acknowledgement. */
 const pace = 2000;
 /** Shares of `Size.duration`: of warming up, and of measuring that time. */
