@@ -1,7 +1,8 @@
 /** Targets that mean harm: they answer without end, or with what no client expects. */
 import { once } from 'node:events';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import { NatsSocket, type SocketOptions } from '../../src/bridges/targets/nats-socket.js';
 import { startService } from '../support/service.js';
 
 /** What a target may get rid of before its connection ends: our allowance, and what the buffers of both ends hold. */
@@ -90,7 +91,7 @@ t.test('a target that never answers is given up, and its connection ends', async
   const env = { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true', SLIPWAY_BRIDGE_TIMEOUT_SECONDS: '1' };
   const service = await startService(t, { env });
   const tries = Object.entries(floods).map(async ([kind, { scheme, settings }]) => {
-    const target = await startSilence(t, kind === 'nats' ? 'INFO {"headers":true}\r\n' : '');
+    const target = await startSilence(t, kind === 'nats' ? 'INFO {"version":"2.10.0","headers":true}\r\n' : '');
     const credentials = { accessKeyId: 'a', secretAccessKey: 'b' };
     const bridge = await service.create('/bridges', 'bridge', {
       name: service.unique(kind),
@@ -105,4 +106,12 @@ t.test('a target that never answers is given up, and its connection ends', async
     await Promise.all(target.sockets.map(async (socket) => socket.destroyed || once(socket, 'close')));
   });
   await Promise.all(tries);
+});
+
+t.test('a server of NATS whose version is no version is refused before the client prints it', async (t) => {
+  const target = await startSilence(t, 'INFO {"version":"2\\nforged"}\r\n');
+  const socket = new NatsSocket();
+  const openSocket = () => connect(target.port, '127.0.0.1');
+  const options = { openSocket, tlsHost: undefined } as SocketOptions;
+  await t.rejects(socket.connect(undefined, options), { code: 'NOT_NATS' });
 });

@@ -5,6 +5,7 @@ import { limitAnswers, secureSocket } from '../../outbound.js';
 
 /** What the first line of a server looks like. */
 const infoLine = /^INFO\s+(\{.*\})\s*\r\n/s;
+const versionForm = /^\d+\.\d+\.\d+[\w.+-]{0,50}$/;
 /** Bytes of that line. */
 const maxInfoBytes = 65_536;
 
@@ -116,17 +117,25 @@ function readInfo(socket: Socket): Promise<{ bytes: Buffer; info: Partial<Server
       }
       socket.pause();
       socket.off('data', hear);
-      try {
-        resolve({ bytes, info: JSON.parse(json) });
-      } catch {
-        socket.destroy(failure('NOT_NATS'));
-      }
+      const info = parseInfo(json);
+      if (info) resolve({ bytes, info });
+      else socket.destroy(failure('NOT_NATS'));
     };
     socket.on('data', hear);
     // A later error has nobody else to hear it.
     socket.on('error', reject);
     socket.on('close', () => reject(failure('CLOSED')));
   });
+}
+
+/** Undefined for what no server says. The client prints a version that it cannot read, with whatever is in it. */
+function parseInfo(json: string): Partial<ServerInfo> | undefined {
+  try {
+    const info: Partial<ServerInfo> = JSON.parse(json);
+    return versionForm.test(String(info.version)) ? info : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function encrypt(socket: Socket, host: string): Promise<Socket> {
