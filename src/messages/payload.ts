@@ -15,7 +15,7 @@ export interface PayloadLimits {
 const unlimited: PayloadLimits = { points: Number.POSITIVE_INFINITY, depth: Number.POSITIVE_INFINITY };
 
 /** Bytes of UTF-8 that a category or a text may have. */
-const textLimit = 1024;
+export const textLimit = 1024;
 /** Milliseconds since 1970; what lies outside no query can ask for, because dates have four digits for the year. */
 const firstTime = Date.parse('0000-01-01T00:00:00.000Z');
 /** Seconds since 1970 in the year 2000. */

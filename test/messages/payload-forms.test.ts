@@ -117,7 +117,7 @@ t.test('none: payloads are delivered and never read or stored, without a rejecti
   }
   t.equal(await refusals(), before);
   const { meta } = await service.ok('GET', `/api/v4/data/${topic}`);
-  t.match(meta.message, /keeps no new data.*none/);
+  t.match(meta.message, /stores no new data.*none/);
   t.match(await service.http('POST', `/api/v4/data/${topic}`, { body: { x: 1 } }), { status: 400 });
 });
 
