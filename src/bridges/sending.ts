@@ -21,7 +21,7 @@ export function roundsOf(batch: readonly BridgedMessage[]): BridgedMessage[][] {
 }
 
 /** By how many times its timeout a batch may take longer than one answer, until its connection is given up. */
-const longestBatch = 3;
+const maxBatchTime = 3;
 
 /**
  * Sends round by round with `sendRound`, which answers in the order it was asked. Stops after a round with a retry, and
@@ -125,7 +125,7 @@ export function targetOf<C>({ open, end, send }: Ways<C>, { timeout }: { timeout
         const deadline = setTimeout(() => {
           connecting.reset();
           resolve({ result: 'retry', about: 'target', reason: 'no answer in time' });
-        }, longestBatch * timeout);
+        }, maxBatchTime * timeout);
         void attempt(batch, options).then((outcome) => {
           clearTimeout(deadline);
           resolve(outcome);
