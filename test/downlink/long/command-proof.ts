@@ -81,7 +81,17 @@ async function obey(server: Killable, root: string, device: Device, heard: (devi
         if (done.size === names.length) client.end(true);
       });
     });
-    client.once('connect', () => client.subscribe(`${root}/${device.id}/_commands`, { qos: 1 }));
+    // A reply whose acknowledgement the kill took is not asked for again.
+    const learn = async () => {
+      const { commands } = await server.call('GET', `/devices/${device.id}/commands`);
+      for (const { name, state } of commands.results) if (state === 'succeeded') done.add(name);
+      if (done.size === names.length) client.end(true);
+    };
+    client.once('connect', () =>
+      client.subscribe(`${root}/${device.id}/_commands`, { qos: 1 }, (error) => {
+        if (!error) learn().catch(() => client.end(true));
+      }),
+    );
     await over;
     client.end(true);
     if (done.size < names.length) await new Promise((resolve) => setTimeout(resolve, 100));
