@@ -106,7 +106,7 @@ export class Authenticator {
       return;
     }
     if (Buffer.byteLength(clientId) > maxClientIdLength || (clientId === '' && !clean)) {
-      // Aedes sends no CONNACK for a refusal here, and destroys the socket when it hears of it.
+      // Aedes sends no CONNACK for a refusal here, and destroys the socket when the callback gets an error.
       const refusal = new ConnectRefused(connack.identifierRejected, 'client id refused');
       void this.#limits.refused(refusal, this.#limits.about(client.conn));
       client.conn.write(Buffer.from([0x20, 2, 0, refusal.returnCode]), () => done(refusal, false));

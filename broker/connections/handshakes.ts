@@ -9,7 +9,7 @@ export class Handshakes {
   /** By the two ends: Node does not say which socket a TLS socket is on. */
   readonly #sockets = new Map<string, Socket>();
 
-  /** `onFailed` hears of every socket that has closed before its handshake was finished. */
+  /** `onFailed` is called with every socket that closes before its handshake is finished. */
   constructor(server: TlsServer, onFailed: (socket: Socket) => void = () => {}) {
     server.on('connection', (socket: Socket) => {
       const ends = endsOf(socket);

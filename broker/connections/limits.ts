@@ -90,7 +90,7 @@ export class Limits {
     this.#log.debug({ limit, ...about }, 'a limit was reached');
   }
 
-  /** Hears of every connection that has ended in an error, for those that a limit has ended. */
+  /** Called for each connection that ends in an error; counts those that a limit ended. */
   ended(error: Error, conn: Duplex): void {
     if (error instanceof OverLimit) this.hit(error.limit, this.about(conn));
     // Aedes counts levels itself, and says no more than this.

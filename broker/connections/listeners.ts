@@ -413,7 +413,7 @@ function portOf(server: Server): number | undefined {
   return (server.address() as AddressInfo | null)?.port;
 }
 
-/** `failed` hears of what happens later, such as no file descriptors left: it must not end the process. */
+/** `failed` gets later errors, such as no file descriptors left. They must not end the process. */
 function listenOn(server: Server, port: number, host: string, failed: (error: Error) => void): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);

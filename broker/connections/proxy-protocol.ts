@@ -26,7 +26,7 @@ export function readProxyHeader(bytes: Buffer): ProxyHeader {
   return { is: 'absent' };
 }
 
-/** Takes a header off a socket that nobody reads yet; `done` hears of what it says, and of `malformed` ones as well. */
+/** Takes a header off a socket that is not read yet. `done` is called with its content, or with `malformed`. */
 export function takeProxyHeader(socket: Socket, done: (header: ProxyHeader) => void): void {
   let bytes = Buffer.alloc(0);
   const look = () => {

@@ -12,7 +12,7 @@ interface UnderWay {
 
 /**
  * How far stored messages have been handed on. Most are handed on as soon as they are on disk, in the same order; one
- * that waits for its turn holds the mark back, so that who comes back with the mark misses nothing.
+ * that waits for its turn holds the mark back, so a reader that reconnects with the mark misses nothing.
  */
 export class Marks {
   readonly #store: { readonly end: Readonly<Place> };

@@ -174,7 +174,7 @@ export class Streams {
     }
     for (const one of missed ?? []) {
       if (stream.ended) return;
-      // Until all has been sent, who comes back has been away since the same time.
+      // Until all has been sent, a reader that reconnects starts again from the same time.
       if (this.#mayHear(stream, one.topic) && !stream.body.push(missedEvent(one, from.time))) await taken(stream);
     }
     if (missed) stream.body.push(`id: ${formatId(to, at)}\n\n`);

@@ -18,7 +18,7 @@ interface Share {
 /**
  * The way of sessions to the disk. Memory is the truth, and its changes follow in their order, some milliseconds later,
  * or at once when somebody waits. What a full disk or a dead writer refuses is kept and tried again, unless a later
- * change has replaced it; only a change that was asked for as a promise is given up, because its asker hears of it.
+ * change has replaced it; only a change that was asked for as a promise is given up, because its caller gets the error.
  */
 export class Journal {
   readonly #messages: Pick<MessageStore, 'record'>;

@@ -24,7 +24,7 @@ export class SessionQueue {
   #newest = 0;
   #bytes = 0;
 
-  /** `onBytes` hears of every change of `bytes`. */
+  /** `onBytes` is called with each change of `bytes`. */
   constructor(onBytes: (change: number) => void = () => {}) {
     this.#onBytes = onBytes;
   }

@@ -9,7 +9,7 @@ export interface StoreLog {
   error(details: object, message: string): void;
 }
 
-/** An order for the worker, and who hears of its answer. */
+/** A request to the worker, and the callback for its answer. */
 export interface Job {
   order: Order;
   settle(failure: Error | undefined, more: boolean, end?: Place): void;
