@@ -19,7 +19,7 @@ const product = [
   'src/cli.ts',
   'src/factory/provisioning/equip-worker.ts',
   'src/factory/results/label-worker.ts',
-  'src/messages/payload-worker.ts',
+  'src/messages/payload/worker.ts',
   'db/sqlite/writer-thread-worker.ts',
   'db/messages/threads/reader-worker.ts',
   'db/messages/threads/writer-worker.ts',

@@ -1,7 +1,7 @@
 /** The types of a connection: ours, and what the published types of Aedes 1.2 leave out. Nothing else reaches into Aedes. */
 import type { Aedes, AedesPublishPacket, Client, PublishPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
-import type { Turns } from './turns.js';
+import type { Turns } from './packets/turns.js';
 
 /** A will as the CONNECT packet carries it: a PUBLISH without `cmd`. */
 export type Will = Omit<PublishPacket, 'cmd' | 'dup' | 'payload'> & { payload: Buffer };

@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
-import type { Allowance } from '../src/attempts.js';
 import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.js';
+import type { Allowance } from '../src/limits/attempts.js';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.js';
 import type { Authority } from './authorize.js';
-import { privateClientId } from './client-ids.js';
+import { privateClientId } from './connections/client-ids.js';
 import type { LimitName, RefusalReason } from './connections/counters.js';
 import type { Limits } from './connections/limits.js';
+import { newLiveClient, type Sessions } from './connections/live-clients.js';
 import type { PeerCertificates } from './connections/peer-certificates.js';
-import { newLiveClient, type Sessions } from './live-clients.js';
 import { hasForbiddenCharacter } from './topics.js';
 
 /** Bytes, in MQTT 3.1 too. */

@@ -6,7 +6,7 @@ import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import { failure } from '../src/errors.js';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.js';
 import type { LiveClient, Outgoing, ProvenIdentity } from './aedes-types.js';
-import { principalIn, privateClientId } from './client-ids.js';
+import { principalIn, privateClientId } from './connections/client-ids.js';
 import { type Counters, type PublishRefusal, variableOf } from './connections/counters.js';
 import type { Reach } from './sessions/retained.js';
 import { canMatch, hasForbiddenCharacter, isWellFormed, matches } from './topics.js';

@@ -2,7 +2,7 @@ import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import { controlTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming, LiveClient } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
-import { faultOf } from './safe-error.js';
+import { faultOf } from './connections/safe-error.js';
 import { silence } from './service-channels.js';
 
 type Needed = Pick<BrokerServices, 'config' | 'control' | 'log'>;

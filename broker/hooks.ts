@@ -15,16 +15,16 @@ import {
 } from './connections/counters.js';
 import { type Limits, OverLimit } from './connections/limits.js';
 import type { Listeners } from './connections/listeners.js';
+import { grant, refreshFilters, type Sessions } from './connections/live-clients.js';
+import { faultOf } from './connections/safe-error.js';
 import type { ControlTopics } from './control.js';
 import type { DeviceSigns } from './http/device-signs.js';
 import type { Ingest } from './ingest.js';
-import { grant, refreshFilters, type Sessions } from './live-clients.js';
 import { Malformed } from './packets/read.js';
 import type { Presence } from './presence.js';
 import type { Publications } from './publications.js';
 import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
 import { unsubscribe } from './revocation.js';
-import { faultOf } from './safe-error.js';
 import { type ServiceChannels, silence } from './service-channels.js';
 import type { SessionStore } from './sessions/persistence.js';
 import { matches } from './topics.js';

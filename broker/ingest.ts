@@ -4,16 +4,16 @@ import { type BrokerServices, exceeded, type Lane, type PointsRead, type Rejecti
 import { type ErrorDetail, failure, failureOf } from '../src/errors.js';
 import { newId } from '../src/ids.js';
 import { handledChannels, serviceChannel } from '../src/topics.js';
-import { Admission } from './admission.js';
 import type { BrokerClient, Incoming, LiveClient } from './aedes-types.js';
 import type { Route } from './authorize.js';
 import type { ChannelKind, Counters } from './connections/counters.js';
+import { faultOf } from './connections/safe-error.js';
 import type { Marks } from './http/marks.js';
+import { Admission } from './packets/admission.js';
+import { type Turn, Turns } from './packets/turns.js';
 import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
-import { faultOf } from './safe-error.js';
 import type { ServiceChannels } from './service-channels.js';
 import type { SessionStore } from './sessions/persistence.js';
-import { type Turn, Turns } from './turns.js';
 
 type Done = (error?: Error) => void;
 type Persistence = Pick<SessionStore, 'keep' | 'storing' | 'lacksRoomFor'>;

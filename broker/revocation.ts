@@ -3,9 +3,9 @@ import type { Caller } from '../src/access.js';
 import type { BrokerServices, ChannelAddress, Revoked } from '../src/broker-ports.js';
 import type { LiveClient, ProvenIdentity } from './aedes-types.js';
 import type { Authority, DeviceAddress } from './authorize.js';
-import { ownerId, principalIn } from './client-ids.js';
+import { ownerId, principalIn } from './connections/client-ids.js';
+import type { Sessions } from './connections/live-clients.js';
 import type { Streams } from './http/streams.js';
-import type { Sessions } from './live-clients.js';
 import type { SessionStore } from './sessions/persistence.js';
 
 /** What revocation works with. */

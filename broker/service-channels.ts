@@ -3,7 +3,7 @@ import { errorBody } from '../src/errors.js';
 import { formatTopic, parseTopic } from '../src/topics.js';
 import type { BrokerCore, Incoming, LiveClient } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
-import { faultOf } from './safe-error.js';
+import { faultOf } from './connections/safe-error.js';
 
 /** Topic characters that an explanation repeats at most. */
 const repeatedTopic = 1024;

@@ -9,11 +9,11 @@ import type { Bridges } from './bridges/index.js';
 import type { Clock } from './clock.js';
 import type { Config } from './config.js';
 import type { Allowance, Failure } from './errors.js';
-import { FairLanes, type Lane } from './fair-queue.js';
-import { keepNewest } from './kept.js';
-import { exceeded } from './limits.js';
+import { FairLanes, type Lane } from './limits/fair-queue.js';
+import { keepNewest } from './limits/kept.js';
+import { exceeded } from './limits/table.js';
 import type { causeNow, onBehalfOf } from './log.js';
-import type { Position } from './positions.js';
+import type { Position } from './network/positions.js';
 import type { DownlinkChannel } from './topics.js';
 
 export { exceeded, FairLanes, keepNewest, type Lane };

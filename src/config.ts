@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { parseEnv } from 'node:util';
-import { type Limits, limits as limitTable, readLimits } from './limits.js';
+import { type Limits, limits as limitTable, readLimits } from './limits/table.js';
 import { commandSettings, readSettings, type Settings, settings } from './settings.js';
 
 /** The whole configuration. Durations are milliseconds, sizes are bytes, 0 switches a limit off. */
@@ -26,7 +26,7 @@ export interface Config {
     adminPassword: string | undefined;
   };
   logLevel: string;
-  /** Every limit by its name in src/limits.ts. What stands elsewhere here repeats some of them. */
+  /** Every limit by its name in src/limits/table.ts. What stands elsewhere here repeats some of them. */
   limits: Limits;
   httpBodyBytes: number;
   /** Requests of one caller in a second. */

@@ -6,10 +6,10 @@ import { type Config, ConfigError } from './config.js';
 import { type Opened, openContext } from './context.js';
 import type { App } from './http/app.js';
 import { buildHttp } from './http/server.js';
+import { reloadTls } from './network/tls-reload.js';
 import { type CreatedAccount, createFirstAccount } from './registry/accounts.js';
 import { startExpiryWarnings } from './registry/certificates/expiry.js';
 import { startPurge } from './registry/purge.js';
-import { reloadTls } from './tls-reload.js';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
 const drainTime = 3000;

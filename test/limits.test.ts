@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { readConfig } from '../src/config.js';
-import { type Limit, limits } from '../src/limits.js';
+import type { Limit } from '../src/limits/row.js';
+import { limits } from '../src/limits/table.js';
 import { type Json, startService } from './support/service.js';
 
 const page = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');

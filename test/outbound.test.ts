@@ -2,7 +2,7 @@
 import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createSocketServer } from 'node:net';
 import t from 'tap';
-import { connectOptions, exchange, isPublic, maxAnswerBytes, operatorTargets } from '../src/outbound.js';
+import { connectOptions, exchange, isPublic, maxAnswerBytes, operatorTargets } from '../src/network/outbound.js';
 import { type Service, startService } from './support/service.js';
 
 let service: Service;

@@ -3,8 +3,8 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { boundedCache } from '../../db/sqlite/cache.js';
 import type { Caller } from '../../src/access.js';
-import { type Allowance, Attempts, networkOf } from '../../src/attempts.js';
 import type { BrokerServices } from '../../src/broker-ports.js';
+import { type Allowance, Attempts, networkOf } from '../../src/limits/attempts.js';
 import type { Counters, LimitName, RefusalReason } from './counters.js';
 
 const minute = 60_000;

@@ -4,12 +4,11 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import type { Duplex } from 'node:stream';
 import { createServer as createTlsServer, type TLSSocket, Server as TlsServer } from 'node:tls';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
-import { forwardedAddress, peerAddress, type Trust, trustOf } from '../../src/addresses.js';
 import type { BrokerServices } from '../../src/broker-ports.js';
+import { forwardedAddress, peerAddress, type Trust, trustOf } from '../../src/network/addresses.js';
 import type { BrokerClient } from '../aedes-types.js';
 import { Inbound, type PacketLimits, type Receiver } from '../packets/inbound.js';
 import type { Dialect } from '../packets/read.js';
-import { faultOf } from '../safe-error.js';
 import type { LimitName } from './counters.js';
 import { upgradeDecliner } from './declined-upgrade.js';
 import { Handshakes } from './handshakes.js';
@@ -17,6 +16,7 @@ import type { Limits } from './limits.js';
 import type { PeerCertificates } from './peer-certificates.js';
 import { takeProxyHeader } from './proxy-protocol.js';
 import { PublishRate } from './publish-rate.js';
+import { faultOf } from './safe-error.js';
 
 /** Many clients name no path of their own. */
 const webSocketPaths: readonly string[] = ['/mqtt', '/'];

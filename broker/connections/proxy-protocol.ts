@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import { plainAddress } from '../../src/addresses.js';
+import { plainAddress } from '../../src/network/addresses.js';
 
 /** What the first bytes are. Without an address the peer's own holds (`UNKNOWN`, `LOCAL`, no IP). */
 export type ProxyHeader =

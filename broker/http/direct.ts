@@ -1,5 +1,4 @@
 import type { Caller } from '../../src/access.js';
-import { Attempts } from '../../src/attempts.js';
 import type {
   BrokerServices,
   Direct,
@@ -9,10 +8,11 @@ import type {
   Rejection,
 } from '../../src/broker-ports.js';
 import { failure, failureOf } from '../../src/errors.js';
+import { Attempts } from '../../src/limits/attempts.js';
 import type { BrokerCore, Incoming } from '../aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from '../authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from '../authorize.js';
-import { privateClientId } from '../client-ids.js';
+import { privateClientId } from '../connections/client-ids.js';
 import { type Counters, type PublishRefusal, refusePublish, variableOf } from '../connections/counters.js';
 import type { Limits } from '../connections/limits.js';
 import type { Ingest } from '../ingest.js';

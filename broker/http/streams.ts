@@ -7,7 +7,7 @@ import type { BrokerCore } from '../aedes-types.js';
 import type { Authority } from '../authorize.js';
 import type { Counters } from '../connections/counters.js';
 import type { Limits } from '../connections/limits.js';
-import { faultOf } from '../safe-error.js';
+import { faultOf } from '../connections/safe-error.js';
 import { FilterTree } from '../sessions/filter-tree.js';
 import { canMatch, isWellFormed } from '../topics.js';
 import { isBefore, type Marks } from './marks.js';

@@ -1,6 +1,6 @@
 import type { BrokerClient, LiveClient, Outgoing } from '../aedes-types.js';
 import type { SessionStore } from '../sessions/persistence.js';
-import type { Turn } from '../turns.js';
+import type { Turn } from './turns.js';
 import { publishBytes, whenWritable, write, writePayload } from './write.js';
 
 type Done = (error?: Error) => void;

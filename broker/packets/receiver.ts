@@ -1,7 +1,7 @@
 import type { BrokerClient, BrokerCore, Incoming, LiveClient } from '../aedes-types.js';
 import { OverLimit } from '../connections/limits.js';
+import { faultOf } from '../connections/safe-error.js';
 import type { Hooks } from '../hooks.js';
-import { faultOf } from '../safe-error.js';
 import type { SessionStore } from '../sessions/persistence.js';
 import { type Answer, Malformed, type Packet } from './read.js';
 import { answerBytes, pingResponse, subackBytes, whenWritable, write } from './write.js';

@@ -6,8 +6,8 @@ import type { MqttChange, StoredWill } from '../../db/messages/sessions/changes.
 import type { MessageStore } from '../../db/messages/store.js';
 import type { BrokerKept } from '../../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.js';
-import { accountIn } from '../client-ids.js';
-import { faultOf } from '../safe-error.js';
+import { accountIn } from '../connections/client-ids.js';
+import { faultOf } from '../connections/safe-error.js';
 import { Journal } from './journal.js';
 import { type QueueServices, Queues, type Sending } from './queues.js';
 import { type Reach, Retained, type RetainedRoom } from './retained.js';

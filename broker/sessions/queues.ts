@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, StoredMessage } from '../../db/messages/sessions/changes.js';
 import type { MqttRows } from '../../db/messages/sessions/rows.js';
 import type { BrokerClient, Incoming, Outgoing } from '../aedes-types.js';
-import { accountIn } from '../client-ids.js';
+import { accountIn } from '../connections/client-ids.js';
 import type { Counters } from '../connections/counters.js';
 import type { Journal } from './journal.js';
 import { ownBytes } from './retained.js';

@@ -1,7 +1,7 @@
 import type { Subscription } from 'aedes';
 import type { MqttRows } from '../../db/messages/sessions/rows.js';
 import type { BrokerClient } from '../aedes-types.js';
-import { accountIn, ownerIn } from '../client-ids.js';
+import { accountIn, ownerIn } from '../connections/client-ids.js';
 import type { Counters } from '../connections/counters.js';
 import { FilterTree } from './filter-tree.js';
 import type { Journal } from './journal.js';

@@ -204,7 +204,7 @@ export const ChannelTemplateRecord = Type.Object({
   streamBridgeDelivery: Type.Integer({ minimum: 0, maximum: 2 }),
   persistenceType: Type.String(),
   retentionDays: Nullable(Type.Integer()),
-  payload: Type.String({ description: 'The form of payloads: src/messages/payload.ts.' }),
+  payload: Type.String({ description: 'The form of payloads: src/messages/payload/payload.ts.' }),
 });
 
 /** A custom field. `templateId` is the account's id for fields of device templates themselves. */

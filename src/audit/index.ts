@@ -14,12 +14,12 @@ import { oneOf } from '../entity/listing.js';
 import { metaShape, metaWith, nameIgnored } from '../entity/routes.js';
 import { readByKeys } from '../entity/row-slices.js';
 import { PlatformError } from '../errors.js';
-import { type FairQueue, laneOf } from '../fair-queue.js';
+import { sendList } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
-import { sendList } from '../http/streamed-list.js';
 import type { Sessions } from '../identity/sessions/sessions.js';
 import { newId } from '../ids.js';
-import { keepNewest } from '../kept.js';
+import { type FairQueue, laneOf } from '../limits/fair-queue.js';
+import { keepNewest } from '../limits/kept.js';
 import { readDate } from '../messages/query.js';
 
 const auditEvents = [

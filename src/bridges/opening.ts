@@ -2,8 +2,8 @@
 import type { Row } from '../../db/registry/records.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
-import { FairQueue } from '../fair-queue.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
+import { FairQueue } from '../limits/fair-queue.js';
 import { kindOf } from './kinds.js';
 import type { BridgedMessage, Form, Target } from './target.js';
 

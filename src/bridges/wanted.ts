@@ -1,6 +1,6 @@
 /** What a bridge is asked to be, checked before it is stored. */
 import { invalid } from '../errors.js';
-import { namesPrivateAddress } from '../outbound.js';
+import { namesPrivateAddress } from '../network/outbound.js';
 import { type KindName, kindOf } from './kinds.js';
 import type { BridgeRow } from './opening.js';
 import type { Form, TargetKind } from './target.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type AccountUsage, readAccountUsage } from '../../db/messages/series/usage.js';
 import { openSqlite } from '../../db/sqlite/dialect.js';
 import { loadConfig } from '../config.js';
-import { print, withRegistry } from './files.js';
+import { print, withRegistry } from './data/files.js';
 
 /** Prints one account per line, the one with the most bytes first. */
 export async function accountUsage(args: string[]): Promise<void> {

@@ -1,7 +1,7 @@
 /** `slipway account create|list`: accounts are made on the machine of the service, never over HTTP. */
 import { Passwords } from '../identity/secrets/passwords.js';
 import { createAccount } from '../registry/accounts.js';
-import { demanded, print, withNewRegistry, withRegistry } from './files.js';
+import { demanded, print, withNewRegistry, withRegistry } from './data/files.js';
 
 export async function accountCreate(args: string[]): Promise<void> {
   const options = { name: 'string', 'admin-email': 'string', 'admin-password': 'string' } as const;

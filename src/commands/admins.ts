@@ -3,7 +3,7 @@ import { insert, stamp } from '../entity/verbs.js';
 import { findIdentity, insertIdentity, newIdentity } from '../identity/identities.js';
 import { Passwords } from '../identity/secrets/passwords.js';
 import { endSessions } from '../identity/sessions/sessions.js';
-import { accountOf, demanded, print, UsageError, withRegistry } from './files.js';
+import { accountOf, demanded, print, UsageError, withRegistry } from './data/files.js';
 
 const options = { account: 'string', email: 'string', password: 'string' } as const;
 

@@ -2,7 +2,7 @@
 import { applicationKinds } from '../access.js';
 import { insertApplication, revokeApplication } from '../identity/applications.js';
 import { makeToken } from '../identity/secrets/secrets.js';
-import { accountOf, demanded, print, UsageError, withRegistry } from './files.js';
+import { accountOf, demanded, print, UsageError, withRegistry } from './data/files.js';
 
 /** The operator of the machine acts for nobody in particular. */
 const commandLine = { by: 'command line' };

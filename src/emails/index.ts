@@ -2,7 +2,7 @@
 import { appendFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from '../config.js';
-import { exchange, operatorTargets } from '../outbound.js';
+import { exchange, operatorTargets } from '../network/outbound.js';
 import type { Mail, Sms } from './mail.js';
 
 /** How long a server may take to accept a message, in milliseconds. */

@@ -1,7 +1,8 @@
 /** How many emails others may have us send: anyone who asks chooses the address, and the mail server is ours. */
-import { Attempts } from '../attempts.js';
+
 import type { Clock } from '../clock.js';
 import { emailKey } from '../identity/identities.js';
+import { Attempts } from '../limits/attempts.js';
 
 const hour = 60 * 60_000;
 /** Emails of one account to one address in an hour, for whatever reason and no matter who causes them. */

@@ -9,8 +9,8 @@ import type { Registry } from '../../db/registry/index.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
 import type { Action, Caller, EntityKind } from '../access.js';
 import { type FailureKind, PlatformError } from '../errors.js';
+import { sendList } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
-import { sendList } from '../http/streamed-list.js';
 import { type Listing, type ListQuery, list, listSchema, trashListSchema } from './listing.js';
 import {
   entityResponse,

@@ -7,7 +7,7 @@ import type { EntityTable, Row } from '../../db/registry/records.js';
 import { contains, countContaining, rowsInTextIndex, type TextColumn } from '../../db/registry/text.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
-import { laneOf } from '../fair-queue.js';
+import { laneOf } from '../limits/fair-queue.js';
 import { type ListServices, oneSlice, type RowPlace, type RowSlice, readSlices } from './row-slices.js';
 import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';
 

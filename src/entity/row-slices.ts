@@ -7,8 +7,8 @@ import type { EntityTable, Row } from '../../db/registry/records.js';
 import { Slices } from '../../db/sqlite/slices.js';
 import type { Access, Caller } from '../access.js';
 import { PlatformError } from '../errors.js';
-import { type FairQueue, laneOf } from '../fair-queue.js';
 import type { Sessions } from '../identity/sessions/sessions.js';
+import { type FairQueue, laneOf } from '../limits/fair-queue.js';
 import { currentCaller } from './authorized-write.js';
 import { isReached, named, shared } from './verbs.js';
 

@@ -1,6 +1,6 @@
 /** Values of custom fields: checked against their type, kept as JSON next to the entity. */
 import { invalid } from '../errors.js';
-import { demandWithin, type Limits } from '../limits.js';
+import { demandWithin, type Limits } from '../limits/table.js';
 
 export type FieldType =
   | 'url'

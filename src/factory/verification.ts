@@ -13,11 +13,11 @@ import { listResponse, metaWith, nameIgnored } from '../entity/routes.js';
 import { readByKeys } from '../entity/row-slices.js';
 import { demandLive, find, findReached } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
+import { sendList } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
-import { sendList } from '../http/streamed-list.js';
 import { newId } from '../ids.js';
-import { keepNewest } from '../kept.js';
+import { keepNewest } from '../limits/kept.js';
 
 /** Seconds that a verification waits. */
 const maxWait = 60;

@@ -6,7 +6,7 @@ import type { MessageStore } from '../../db/messages/store.js';
 import { isStoreBusy, type Registry } from '../../db/registry/index.js';
 import type { Config } from '../config.js';
 import type { App } from './app.js';
-import { demandToken } from './operator-token.js';
+import { demandToken } from './guards/operator-token.js';
 
 /** Milliseconds for which an answer is good: asking often costs nothing. */
 const goodFor = 1000;

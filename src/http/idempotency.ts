@@ -11,8 +11,8 @@ import type { Config } from '../config.js';
 import { answerLifetime, gone, type Keyed, running, sealAnswer, unsealAnswer } from '../entity/kept-answers.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
-import { keptOf } from '../kept.js';
-import { exceeded } from '../limits.js';
+import { keptOf } from '../limits/kept.js';
+import { exceeded } from '../limits/table.js';
 import type { App } from './app.js';
 
 /**

@@ -2,11 +2,11 @@
 
 import { Type } from 'typebox';
 import { Id } from '../../db/registry/records.js';
-import { Attempts, networkOf, sendAllowance } from '../attempts.js';
 import type { Context } from '../context.js';
 import { headingFor, resetEmail, sendEmail } from '../emails/texts.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
+import { Attempts, networkOf, sendAllowance } from '../limits/attempts.js';
 import { findIdentity, maxEmailLength } from './identities.js';
 import { makeMailedToken } from './secrets/mailed-tokens.js';
 

@@ -11,7 +11,7 @@ import { errorBody, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { idempotentPosts } from '../http/idempotency.js';
 import { requestRate, requireCaller } from '../identity/sessions/authentication.js';
-import { payloadBody } from './series-bodies.js';
+import { payloadBody } from './series/bodies.js';
 
 const query = Type.Object({
   qos: Type.Optional(

@@ -5,9 +5,9 @@ import type { StreamRefusal } from '../broker-ports.js';
 import type { Context } from '../context.js';
 import { nameIgnored } from '../entity/routes.js';
 import { invalid, PlatformError } from '../errors.js';
+import { eventsAnswer, sendEvents } from '../http/answers/events.js';
 import type { App } from '../http/app.js';
 import { isInsideBatch } from '../http/batch.js';
-import { eventsAnswer, sendEvents } from '../http/events.js';
 
 const query = Type.Object({
   topics: Type.String({ minLength: 1, maxLength: 65_536, description: 'Topic filters as in MQTT, comma-separated.' }),

@@ -5,7 +5,7 @@ import { Nullable } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import type { App } from '../http/app.js';
-import { limitStates, limitUse } from '../limit-use.js';
+import { limitStates, limitUse } from '../limits/use.js';
 
 const limitShape = Type.Object({
   name: Type.String(),

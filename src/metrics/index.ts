@@ -6,7 +6,7 @@ import type { Bridges } from '../bridges/index.js';
 import type { Clock } from '../clock.js';
 import type { Context } from '../context.js';
 import type { App } from '../http/app.js';
-import { demandToken } from '../http/operator-token.js';
+import { demandToken } from '../http/guards/operator-token.js';
 import { expiringSoon, warnedDays } from '../registry/certificates/expiry.js';
 import { brokerMetrics } from './broker.js';
 import { downlinkMetrics } from './downlink.js';

@@ -3,8 +3,8 @@ import type { MessageStore } from '../../db/messages/store.js';
 import type { Registry as DeviceRegistry } from '../../db/registry/index.js';
 import type { Broker } from '../broker-ports.js';
 import type { Config } from '../config.js';
-import { highestUse, type LimitUse, limitUse } from '../limit-use.js';
-import { limits } from '../limits.js';
+import { limits } from '../limits/table.js';
+import { highestUse, type LimitUse, limitUse } from '../limits/use.js';
 import { gaugeBy } from './exposing.js';
 
 /** Milliseconds for which the highest use is not counted again: it takes some queries for each account. */

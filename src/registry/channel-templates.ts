@@ -12,8 +12,8 @@ import { type Listing, oneOf } from '../entity/listing.js';
 import { change, demandReference, insert, recover, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
-import { demandWithin, type Limits } from '../limits.js';
-import { payloadForms } from '../messages/payload.js';
+import { demandWithin, type Limits } from '../limits/table.js';
+import { payloadForms } from '../messages/payload/payload.js';
 import { maxRetentionDays } from '../settings.js';
 import { channelTemplateShape, showChannelTemplate } from './shapes.js';
 

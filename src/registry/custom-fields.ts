@@ -12,7 +12,7 @@ import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entit
 import { change, demandReference, insert, recover, stamp, trash } from '../entity/verbs.js';
 import { type FailureKind, invalid } from '../errors.js';
 import type { App } from '../http/app.js';
-import { demandWithin, type Limits } from '../limits.js';
+import { demandWithin, type Limits } from '../limits/table.js';
 import {
   commonShape,
   deviceShape,

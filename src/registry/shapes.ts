@@ -9,7 +9,7 @@ import { oneOf } from '../entity/listing.js';
 import { builtInFields, type Field, type FieldKind, showFields } from '../entity/values.js';
 import { formatVersion } from '../entity/verbs.js';
 import { invitationSent } from '../identity/invitations.js';
-import { type PayloadForm, payloadForms } from '../messages/payload.js';
+import { type PayloadForm, payloadForms } from '../messages/payload/payload.js';
 import { formatTopic } from '../topics.js';
 
 const text = Nullable(Type.String());

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { mock } from 'node:test';
 import t from 'tap';
 import { Webhook } from '../../src/bridges/targets/webhook.js';
-import { lookupPublic, NotPublic } from '../../src/outbound.js';
+import { lookupPublic, NotPublic } from '../../src/network/outbound.js';
 import { metric } from '../broker/metrics.js';
 import { type Json, type Service, startService } from '../support/service.js';
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import Sqlite from 'better-sqlite3';
 import { pino } from 'pino';
 import t, { type Test } from 'tap';
-import { Positions } from '../../src/positions.js';
+import { Positions } from '../../src/network/positions.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { type DnsServer, startDns } from '../support/dns.js';
 import { geoDatabase } from '../support/mmdb.js';

@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { Slices } from '../../db/sqlite/slices.js';
-import { FairQueue } from '../../src/fair-queue.js';
+import { FairQueue } from '../../src/limits/fair-queue.js';
 
 /** Longer than a slice. */
 function work(): void {

@@ -4,7 +4,7 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
-import { limits } from '../../src/limits.js';
+import { limits } from '../../src/limits/table.js';
 import { commandSettings, type Setting, settings } from '../../src/settings.js';
 
 const file = 'docs/configuration.md';

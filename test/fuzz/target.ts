@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
-import { resolveComponents } from '../../src/http/openapi-components.js';
+import { resolveComponents } from '../../src/http/openapi/components.js';
 import { Api } from '../crash/api.js';
 import { Contract } from '../support/contract.js';
 import { type Launched, launch, type Running } from '../support/process.js';

@@ -2,7 +2,7 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import t from 'tap';
-import { nameComponents, resolveComponents, withoutRepetitions } from '../../src/http/openapi-components.js';
+import { nameComponents, resolveComponents, withoutRepetitions } from '../../src/http/openapi/components.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
 /**

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import Fastify from 'fastify';
 import t from 'tap';
 import type { App } from '../../src/http/app.js';
-import { paceRequests } from '../../src/http/pacing.js';
+import { paceRequests } from '../../src/http/guards/pacing.js';
 
 t.test('a burst of requests of one address neither holds the event loop nor goes before another address', async (t) => {
   const app = Fastify() as unknown as App;

@@ -1,6 +1,6 @@
 /** What a flood of logins costs: neither the process nor the turn of others. */
 import t from 'tap';
-import { FairLanes, FairQueue } from '../../src/fair-queue.js';
+import { FairLanes, FairQueue } from '../../src/limits/fair-queue.js';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 
 let service: Service;

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Secret, TOTP } from 'otpauth';
 import t from 'tap';
-import { resolveComponents } from '../../src/http/openapi-components.js';
+import { resolveComponents } from '../../src/http/openapi/components.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { purge } from '../../src/registry/purge.js';
 import { countStatuses } from '../support/many.js';

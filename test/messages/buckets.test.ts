@@ -2,7 +2,7 @@ import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
 import t from 'tap';
 import { Slices } from '../../db/sqlite/slices.js';
-import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from '../../src/messages/buckets.js';
+import { bucketEdges, bucketsIn, parseBucketSize, TimeZone } from '../../src/messages/series/buckets.js';
 
 const hour = 3_600_000;
 

@@ -2,7 +2,7 @@ import { strictEqual } from 'node:assert';
 import fc from 'fast-check';
 import t from 'tap';
 import { timeLimit } from '../../db/messages/store.js';
-import { isoDates } from '../../src/messages/iso-dates.js';
+import { isoDates } from '../../src/formats/iso-dates.js';
 
 const day = 86_400_000;
 

@@ -4,7 +4,7 @@ import type { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Producer } from '@platformatic/kafka';
-import { connectOptions, limitAnswers, NotPublic, namesPrivateAddress } from '../../outbound.js';
+import { connectOptions, limitAnswers, NotPublic, namesPrivateAddress } from '../../network/outbound.js';
 import { toRecord } from '../records.js';
 import { failureCode, targetOf, type Ways } from '../sending.js';
 import {

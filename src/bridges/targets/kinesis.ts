@@ -1,7 +1,7 @@
 /** AWS Kinesis Data Streams: one record for each message; the device id is the partition key. */
 import { pipeline, type Readable, Transform } from 'node:stream';
 import type { KinesisClient, PutRecordsCommand } from '@aws-sdk/client-kinesis';
-import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress } from '../../outbound.js';
+import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress } from '../../network/outbound.js';
 import { toRecord } from '../records.js';
 import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.js';
 import {

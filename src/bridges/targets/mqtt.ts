@@ -1,6 +1,6 @@
 /** Another MQTT broker: each message with QoS 1, on its own topic under a prefix, in a persistent session. */
 import type { MqttClient } from 'mqtt';
-import { limitAnswers, openSocket } from '../../outbound.js';
+import { limitAnswers, openSocket } from '../../network/outbound.js';
 import { toRecord } from '../records.js';
 import { failureCode, targetOf, type Ways } from '../sending.js';
 import {

@@ -1,7 +1,7 @@
 /** The connection of a NATS client on a socket of ours: its address is checked, and what the server sends is limited. */
 import type { Socket } from 'node:net';
 import type { ConnectionOptions, ServerInfo, Transport } from '@nats-io/nats-core/internal';
-import { limitAnswers, secureSocket } from '../../outbound.js';
+import { limitAnswers, secureSocket } from '../../network/outbound.js';
 
 /** What the first line of a server looks like. */
 const infoLine = /^INFO\s+(\{.*\})\s*\r\n/s;

@@ -1,7 +1,7 @@
 /** NATS JetStream: one message of the stream for each message, on a subject of account, device and channel. */
 import type { JetStreamClient } from '@nats-io/jetstream';
 import type { NatsConnection } from '@nats-io/nats-core';
-import { openSocket } from '../../outbound.js';
+import { openSocket } from '../../network/outbound.js';
 import { toRecord } from '../records.js';
 import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.js';
 import {

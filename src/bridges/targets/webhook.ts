@@ -1,6 +1,12 @@
 /** A webhook: each batch is one signed POST (docs/bridges.md). */
 import { createHash, createHmac } from 'node:crypto';
-import { type ClientRequest, type HttpClient, httpClient, type IncomingMessage, NotPublic } from '../../outbound.js';
+import {
+  type ClientRequest,
+  type HttpClient,
+  httpClient,
+  type IncomingMessage,
+  NotPublic,
+} from '../../network/outbound.js';
 import {
   type BridgedMessage,
   type Outcome,

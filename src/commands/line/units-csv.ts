@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
-import { csvCell } from '../../spreadsheets.js';
+import { csvCell } from '../../formats/spreadsheets.js';
 import { UsageError } from '../usage.js';
 
 /** A row of the CSV file; `line` is where it is, from 1. */

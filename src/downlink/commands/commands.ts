@@ -12,7 +12,7 @@ import type { Config } from '../../config.js';
 import { parseDate } from '../../entity/values.js';
 import { invalid, PlatformError } from '../../errors.js';
 import { newId } from '../../ids.js';
-import { openCommands } from '../../limit-use.js';
+import { openCommands } from '../../limits/use.js';
 import { onBehalfOf } from '../../log.js';
 import { Watchers } from '../watchers.js';
 import { type Command, type CommandBody, isOpen, isOpenCommand, maxBytes } from './command.js';

@@ -8,7 +8,7 @@ import { entityResponse, nameIgnored, sendEntity } from '../../entity/routes.js'
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
-import { isUpload } from '../../http/request-time.js';
+import { isUpload } from '../../http/guards/request-time.js';
 import { frozen, packageShape, withFiles } from './packages.js';
 import { readFileName } from './upload-headers.js';
 import { Uploads, uploadOf } from './uploads.js';

@@ -11,10 +11,10 @@ import { demandPage, type Listing, oneOf } from '../../entity/listing.js';
 import { entityResponse, idParams, listResponse, nameIgnored, sendEntity } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';
+import { eventsAnswer, sendEvents } from '../../http/answers/events.js';
+import { ProgressStreams } from '../../http/answers/progress-streams.js';
 import type { App } from '../../http/app.js';
 import { isInsideBatch } from '../../http/batch.js';
-import { eventsAnswer, sendEvents } from '../../http/events.js';
-import { ProgressStreams } from '../../http/progress-streams.js';
 import { currentDelivery, openDelivery, packageOf } from './deliveries.js';
 import {
   countsOf,

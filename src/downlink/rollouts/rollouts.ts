@@ -12,7 +12,7 @@ import { writeAs } from '../../entity/authorized-write.js';
 import { parseDate } from '../../entity/values.js';
 import { demandReference, find, findLive, insert, stamp } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
-import { demandWithin } from '../../limits.js';
+import { demandWithin } from '../../limits/table.js';
 import { changeRollout } from './deliveries.js';
 import {
   countsOf,

@@ -3,7 +3,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { FirmwareFiles } from '../../../db/files/firmware.js';
-import { FairQueue } from '../../fair-queue.js';
+import { FairQueue } from '../../limits/fair-queue.js';
 import type { Delivery } from '../rollouts/rollout.js';
 import { Places } from './places.js';
 

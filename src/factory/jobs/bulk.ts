@@ -7,8 +7,8 @@ import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import { find, findLive } from '../../entity/verbs.js';
 import { PlatformError, unknownReference } from '../../errors.js';
-import { laneOf } from '../../fair-queue.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
+import { laneOf } from '../../limits/fair-queue.js';
 import { secretStored, storeSecret } from '../../registry/credentials/credentials.js';
 import {
   deviceChanged,

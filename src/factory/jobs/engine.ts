@@ -10,7 +10,7 @@ import { type Db, isStoreBusy, type Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { PlatformError } from '../../errors.js';
-import { FairQueue, type Lane, type Turn } from '../../fair-queue.js';
+import { FairQueue, type Lane, type Turn } from '../../limits/fair-queue.js';
 import { onBehalfOf } from '../../log.js';
 import { Equipping } from '../provisioning/equipping.js';
 import { provision } from '../provisioning/provision.js';

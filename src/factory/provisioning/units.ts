@@ -3,9 +3,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
-import { inGroups } from '../../crockford.js';
 import { currentCaller } from '../../entity/authorized-write.js';
 import { invalid, PlatformError } from '../../errors.js';
+import { inGroups } from '../../formats/crockford.js';
 import type { Sealing } from '../../identity/secrets/sealing.js';
 import { formatTopic } from '../../topics.js';
 import { brokerUrl, claimUrl } from '../addresses.js';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import yazl from 'yazl';
-import { spreadsheetCell } from '../../spreadsheets.js';
+import { spreadsheetCell } from '../../formats/spreadsheets.js';
 import type { FlashFormat, Label, Unit } from '../provisioning/unit.js';
 import { flashFile } from './formats.js';
 import type { Drawing, LabelAnswer } from './label-drawer.js';

@@ -1,6 +1,6 @@
 /** The files that a flash tool reads. A serial number or a channel name holds any text, and none leaves its place. */
 import { createHash } from 'node:crypto';
-import { csvCell } from '../../spreadsheets.js';
+import { csvCell } from '../../formats/spreadsheets.js';
 import type { FlashFormat, Unit } from '../provisioning/unit.js';
 
 /** PEM texts that go onto the unit with its secret. */

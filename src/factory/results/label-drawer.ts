@@ -1,6 +1,7 @@
 /** Draws labels in a thread: a QR code takes up to a tenth of a second. Accounts take turns, then callers. */
-import { AskedThread } from '../../asked-thread.js';
-import { FairQueue, type Lane } from '../../fair-queue.js';
+
+import { FairQueue, type Lane } from '../../limits/fair-queue.js';
+import { AskedThread } from '../../threads/asked-thread.js';
 import type { Label } from '../provisioning/unit.js';
 
 /** What is drawn of a label: all of it, its QR code as an image, or its QR code as the part of a page. */

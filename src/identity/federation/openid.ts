@@ -10,7 +10,7 @@ import type { Row } from '../../../db/registry/records.js';
 import type { Clock } from '../../clock.js';
 import { isEmail } from '../../entity/values.js';
 import { PlatformError } from '../../errors.js';
-import { exchange, exchangeDeadline, NotPublic, type Targets } from '../../outbound.js';
+import { exchange, exchangeDeadline, NotPublic, type Targets } from '../../network/outbound.js';
 import type { Sealing } from '../secrets/sealing.js';
 import { isSecure } from './providers.js';
 

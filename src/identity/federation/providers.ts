@@ -11,7 +11,7 @@ import type { Listing } from '../../entity/listing.js';
 import { change, find, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
-import { namesPrivateAddress } from '../../outbound.js';
+import { namesPrivateAddress } from '../../network/outbound.js';
 import { commonShape, showCommon } from '../../registry/shapes.js';
 
 const name = Type.String({ minLength: 1, maxLength: 255 });

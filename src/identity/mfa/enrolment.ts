@@ -4,7 +4,6 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
-import { sendAllowance } from '../../attempts.js';
 import type { Audit } from '../../audit/index.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
@@ -13,6 +12,7 @@ import { noteAnswer } from '../../entity/kept-answers.js';
 import { nameIgnored } from '../../entity/routes.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
+import { sendAllowance } from '../../limits/attempts.js';
 import { factorTry } from '../sessions/login-limits.js';
 import {
   confirmedMethods,

@@ -8,11 +8,11 @@ import { Secret, TOTP } from 'otpauth';
 import type { Db, Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
-import { Attempts } from '../../attempts.js';
 import type { Clock } from '../../clock.js';
-import { inGroups, randomCharacters, readTyped } from '../../crockford.js';
 import type { Sms } from '../../emails/mail.js';
 import type { Allowance } from '../../errors.js';
+import { inGroups, randomCharacters, readTyped } from '../../formats/crockford.js';
+import { Attempts } from '../../limits/attempts.js';
 import type { Sealing } from '../secrets/sealing.js';
 
 export const mfaMethods = ['totp', 'sms'] as const;

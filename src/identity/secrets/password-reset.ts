@@ -6,14 +6,14 @@
 import { type Static, Type } from 'typebox';
 import { Id, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
-import { Attempts, sendAllowance } from '../../attempts.js';
 import type { Context } from '../../context.js';
 import type { EmailLimits } from '../../emails/limits.js';
 import { headingFor, resetEmail, sendEmail } from '../../emails/texts.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { PlatformError } from '../../errors.js';
-import { laneOf } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
+import { Attempts, sendAllowance } from '../../limits/attempts.js';
+import { laneOf } from '../../limits/fair-queue.js';
 import { findIdentity, isAccountUser, setPassword } from '../identities.js';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './mailed-tokens.js';
 import { maxPasswordLength } from './passwords.js';

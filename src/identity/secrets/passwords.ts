@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { argon2id, hash, verify } from 'argon2';
 import { invalid, PlatformError } from '../../errors.js';
-import { FairQueue, type Lane } from '../../fair-queue.js';
+import { FairQueue, type Lane } from '../../limits/fair-queue.js';
 import { makeSecret } from './secrets.js';
 
 /** OWASP's floor for argon2id: 19 MiB, two passes. */

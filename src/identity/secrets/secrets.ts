@@ -2,8 +2,8 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { argon2id, hash, verify } from 'argon2';
 import { boundedCache } from '../../../db/sqlite/cache.js';
-import { FairQueue, type Lane } from '../../fair-queue.js';
 import { slotOf } from '../../ids.js';
+import { FairQueue, type Lane } from '../../limits/fair-queue.js';
 
 /** A random secret of 256 bits cannot be guessed, so the hash needs no more than the least cost that argon2 has. */
 const cost = { type: argon2id, memoryCost: 8, timeCost: 1, parallelism: 1, raw: true } as const;

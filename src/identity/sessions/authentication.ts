@@ -3,12 +3,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.js';
-import { Attempts, sendAllowance } from '../../attempts.js';
 import type { Clock } from '../../clock.js';
 import type { Config } from '../../config.js';
 import type { Context } from '../../context.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
+import { Attempts, sendAllowance } from '../../limits/attempts.js';
 import { findApplication } from '../applications.js';
 import type { Opened } from './sessions.js';
 

@@ -3,9 +3,9 @@
  * from many addresses on one identity slow it down for addresses from which it never logged in; its owner's are not.
  */
 import type { Registry } from '../../../db/registry/index.js';
-import { Attempts, networkOf } from '../../attempts.js';
 import type { Clock } from '../../clock.js';
 import type { Allowance } from '../../errors.js';
+import { Attempts, networkOf } from '../../limits/attempts.js';
 
 const minute = 60_000;
 const day = 24 * 60 * minute;

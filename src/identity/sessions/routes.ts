@@ -2,9 +2,9 @@
 import { Type } from 'typebox';
 import type { Context } from '../../context.js';
 import { oneOf } from '../../entity/listing.js';
+import { type Constant, makeConstant, sendConstant } from '../../http/answers/constants.js';
 import type { App } from '../../http/app.js';
-import { type Constant, makeConstant, sendConstant } from '../../http/constants.js';
-import { tokenBodyBytes } from '../../http/strangers.js';
+import { tokenBodyBytes } from '../../http/guards/strangers.js';
 import { sendSession, sessionShape } from './authentication.js';
 
 const tag = 'Identity';

@@ -5,10 +5,10 @@ import type { Registry, SessionRow, Tx } from '../../../db/registry/index.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
 import type { Access } from '../../access.js';
 import { type Caller, isApplication } from '../../access.js';
-import { networkOf } from '../../attempts.js';
 import { type Clock, timestamp } from '../../clock.js';
 import { PlatformError } from '../../errors.js';
 import { newId } from '../../ids.js';
+import { networkOf } from '../../limits/attempts.js';
 import { makeSecret } from '../secrets/secrets.js';
 import type { Claims, Tokens } from './tokens.js';
 

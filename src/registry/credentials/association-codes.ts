@@ -1,5 +1,5 @@
 /** Association codes as such: how one is made, checked and stored. */
-import { alphabet, randomCharacters } from '../../crockford.js';
+import { alphabet, randomCharacters } from '../../formats/crockford.js';
 import type { Sealing } from '../../identity/secrets/sealing.js';
 import type { Secrets } from '../../identity/secrets/secrets.js';
 

@@ -3,15 +3,15 @@
 import { type Static, Type } from 'typebox';
 import { Id } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
-import { Attempts } from '../../attempts.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
-import { alphabet, inGroups, readTyped } from '../../crockford.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import { entityVersion, etagOf, nameIgnored } from '../../entity/routes.js';
 import { find, findLive, formatVersion } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
+import { alphabet, inGroups, readTyped } from '../../formats/crockford.js';
 import type { App } from '../../http/app.js';
+import { Attempts } from '../../limits/attempts.js';
 import { associateDevice } from '../devices/changes.js';
 import { checkCharacter, codeLength, hashesOfCode, hashOfCode, makeCode } from './association-codes.js';
 

@@ -16,12 +16,12 @@ import { oneOf } from '../../entity/listing.js';
 import { entityVersion, etagOf, nameIgnored, sendEntity } from '../../entity/routes.js';
 import { findLive, formatVersion } from '../../entity/verbs.js';
 import { unknownReference } from '../../errors.js';
-import { laneOf } from '../../fair-queue.js';
 import type { App } from '../../http/app.js';
 import type { Revocations } from '../../http/revocations.js';
 import type { Secrets } from '../../identity/secrets/secrets.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
 import { newId } from '../../ids.js';
+import { laneOf } from '../../limits/fair-queue.js';
 import type { Overlaps } from './overlaps.js';
 import { noPrevious, secretsInForce } from './overlaps.js';
 

@@ -9,8 +9,8 @@ import type { Fields } from '../../entity/fields.js';
 import { findUnstorable, unstorable } from '../../entity/values.js';
 import { find } from '../../entity/verbs.js';
 import { failure, PlatformError } from '../../errors.js';
+import { isNestedDeeply } from '../../formats/json-size.js';
 import type { Revocations } from '../../http/revocations.js';
-import { isNestedDeeply } from '../../json-size.js';
 import { type ShowContext, showDeviceState } from '../shapes.js';
 import { stateShape, updateDevice } from './changes.js';
 

@@ -1,0 +1,221 @@
+import type { Caller } from '../../src/access.js';
+import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.js';
+import { Turns } from '../packets/turns.js';
+
+/** What may be told to end while a CONNECT that depends on it is still being checked. */
+type CutKey = `principal:${string}` | `session:${string}` | `certificate:${string}`;
+
+/** The registry of live connections: by principal, by login session or certificate, and those of people by account. */
+export class Sessions {
+  readonly #byPrincipal = new Map<string, Set<LiveClient>>();
+  /** Everybody but devices, whose reach changes with the tree of organizations. */
+  readonly #people = new Map<string, Set<LiveClient>>();
+  readonly #bySession = new Map<string, Set<LiveClient>>();
+  readonly #byCertificate = new Map<string, Set<LiveClient>>();
+  readonly #expiring = new Set<LiveClient>();
+  readonly #cuts = new Map<CutKey, number>();
+  #cutCount = 0;
+  #checking = 0;
+  readonly #onEnd: (live: LiveClient) => void;
+
+  /** `onEnd` hears of every connection that was ready and has ended. */
+  constructor(onEnd: (live: LiveClient) => void) {
+    this.#onEnd = onEnd;
+  }
+
+  /** Marks the begin of a credential check; give the mark to `admit`, and call `checked` in every case. */
+  beginCheck(): number {
+    this.#checking += 1;
+    return this.#cutCount;
+  }
+
+  checked(): void {
+    this.#checking -= 1;
+    if (this.#checking === 0) this.#cuts.clear();
+  }
+
+  /** Registers a proven connection; false when its principal was cut off while the credential was being checked. */
+  admit(live: LiveClient, identity: ProvenIdentity, mark: number): boolean {
+    if (this.#isCut(`principal:${identity.principal}`, mark)) return false;
+    if (identity.sessionId !== undefined && this.#isCut(`session:${identity.sessionId}`, mark)) return false;
+    const { certificateId } = identity;
+    if (certificateId !== undefined && this.#isCut(`certificate:${certificateId}`, mark)) return false;
+    live.identity = identity;
+    add(this.#byPrincipal, identity.principal, live);
+    if (identity.ownChannels === undefined) add(this.#people, identity.caller.accountId, live);
+    if (identity.sessionId !== undefined) add(this.#bySession, identity.sessionId, live);
+    if (certificateId !== undefined) add(this.#byCertificate, certificateId, live);
+    if (identity.expires !== Number.POSITIVE_INFINITY) this.#expiring.add(live);
+    return true;
+  }
+
+  /** Forgets a connection; called when its socket has closed, and harmless afterwards. */
+  remove(live: LiveClient): void {
+    if (live.ended) return;
+    live.ended = true;
+    const { identity } = live;
+    if (!identity) return;
+    drop(this.#byPrincipal, identity.principal, live);
+    drop(this.#people, identity.caller.accountId, live);
+    if (identity.sessionId !== undefined) drop(this.#bySession, identity.sessionId, live);
+    if (identity.certificateId !== undefined) drop(this.#byCertificate, identity.certificateId, live);
+    this.#expiring.delete(live);
+    if (live.ready) this.#onEnd(live);
+  }
+
+  /** Ends a connection at once and drops its will: its principal has been cut off. */
+  kick(live: LiveClient): void {
+    const { client } = live;
+    live.kicked = true;
+    client.will = null;
+    client._will = null;
+    this.remove(live);
+    client.close();
+    // Aedes destroys the socket only after its subscriptions are gone, a few turns of the loop later.
+    client.conn.destroy();
+  }
+
+  /** Ends every connection of a principal, CONNECTs that are being checked included; those that were ended. */
+  endPrincipal(principal: string): LiveClient[] {
+    this.#cut(`principal:${principal}`);
+    return this.#kickAll(this.#byPrincipal.get(principal));
+  }
+
+  /** Ends the connections of a principal that were made with what is in force no more; those that were ended. */
+  endOutdated(principal: string, isCurrent: (identity: ProvenIdentity) => boolean): LiveClient[] {
+    const lives = [...this.of(principal)];
+    return this.#kickAll(lives.filter(({ identity }) => !identity || !isCurrent(identity)));
+  }
+
+  /** Ends every connection of a login session; those that were ended. */
+  endSession(sessionId: string): LiveClient[] {
+    this.#cut(`session:${sessionId}`);
+    return this.#kickAll(this.#bySession.get(sessionId));
+  }
+
+  /** Ends every connection that a certificate, or a CA, has let in; those that were ended. */
+  endCertificate(certificateId: string): LiveClient[] {
+    this.#cut(`certificate:${certificateId}`);
+    return this.#kickAll(this.#byCertificate.get(certificateId));
+  }
+
+  /** Gives the connections of a principal what it may act as now. */
+  renew(principal: string, caller: Caller): void {
+    this.#cut(`principal:${principal}`);
+    for (const live of this.#byPrincipal.get(principal) ?? []) if (live.identity) live.identity.caller = caller;
+  }
+
+  /** Ends the connections of login sessions that are not open any more; those that were ended. */
+  endClosed(isOpen: (sessionId: string) => boolean): LiveClient[] {
+    const closed = [...this.#bySession.keys()].filter((id) => !isOpen(id));
+    return closed.flatMap((id) => this.endSession(id));
+  }
+
+  /** Ends the connections whose login session or certificate is over at `now` (milliseconds). */
+  endExpired(now: number): void {
+    for (const live of [...this.#expiring]) if ((live.identity?.expires ?? 0) <= now) this.kick(live);
+  }
+
+  /** Connections of one principal. */
+  of(principal: string): Iterable<LiveClient> {
+    return this.#byPrincipal.get(principal) ?? [];
+  }
+
+  /** Connections of an account that are no devices. */
+  peopleOf(accountId: string): Iterable<LiveClient> {
+    return this.#people.get(accountId) ?? [];
+  }
+
+  /** Another connection of the same principal under the same client id, when Aedes has not ended it [MQTT-3.1.4-2]. */
+  predecessorsOf(live: LiveClient): LiveClient[] {
+    const others = live.identity ? this.of(live.identity.principal) : [];
+    return [...others].filter((other) => other !== live && other.ready && other.client.id === live.client.id);
+  }
+
+  /** Connections of the principal under other client ids: one under the same id is about to be taken over. */
+  othersOf({ clientId }: LiveClient, { principal }: ProvenIdentity): number {
+    let others = 0;
+    for (const other of this.of(principal)) if (clientId === '' || other.clientId !== clientId) others += 1;
+    return others;
+  }
+
+  *all(): IterableIterator<LiveClient> {
+    for (const lives of this.#byPrincipal.values()) yield* lives;
+  }
+
+  #cut(key: CutKey): void {
+    this.#cutCount += 1;
+    if (this.#checking > 0) this.#cuts.set(key, this.#cutCount);
+  }
+
+  #isCut(key: CutKey, mark: number): boolean {
+    return (this.#cuts.get(key) ?? 0) > mark;
+  }
+
+  #kickAll(lives: Iterable<LiveClient> = []): LiveClient[] {
+    const ending = [...lives];
+    for (const live of ending) this.kick(live);
+    return ending;
+  }
+}
+
+/** The record of a connection whose CONNECT packet has arrived. */
+export function newLiveClient(
+  client: BrokerClient,
+  clientId: string,
+  { address, connectionId }: Pick<LiveClient, 'address'> & { connectionId?: string | undefined },
+): LiveClient {
+  return {
+    client,
+    clientId,
+    address,
+    connectionId,
+    identity: undefined,
+    ready: false,
+    ended: false,
+    kicked: false,
+    hasPublished: false,
+    filters: new Set(),
+    lowestQos: 2,
+    highestQos: 0,
+    refusals: { since: 0, count: 0 },
+    turns: new Turns(),
+    leaving: new Turns(),
+    lastHeard: 0,
+    sent: new Map(),
+    unreleased: new Set(),
+    refusedFilters: new Set(),
+    whenSubscribed: undefined,
+    sessionPresent: false,
+  };
+}
+
+/** A filter counts from the moment in which it is granted: messages may come before its SUBACK. */
+export function grant(live: LiveClient, { topic, qos }: { topic: string; qos: 0 | 1 | 2 }): void {
+  live.filters.add(topic);
+  if (qos < live.lowestQos) live.lowestQos = qos;
+  if (qos > live.highestQos) live.highestQos = qos;
+}
+
+/** Brings the filters and their QoS bounds up to date with what Aedes holds; a granted one may be on its way there. */
+export function refreshFilters(live: LiveClient): void {
+  live.lowestQos = 2;
+  live.highestQos = 0;
+  for (const [filter, { qos }] of Object.entries(live.client.subscriptions)) {
+    live.filters.add(filter);
+    if (qos < live.lowestQos) live.lowestQos = qos;
+    if (qos > live.highestQos) live.highestQos = qos;
+  }
+}
+
+function add(index: Map<string, Set<LiveClient>>, key: string, live: LiveClient): void {
+  const lives = index.get(key);
+  if (lives) lives.add(live);
+  else index.set(key, new Set([live]));
+}
+
+function drop(index: Map<string, Set<LiveClient>>, key: string, live: LiveClient): void {
+  const lives = index.get(key);
+  lives?.delete(live);
+  if (lives?.size === 0) index.delete(key);
+}

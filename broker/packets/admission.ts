@@ -1,0 +1,65 @@
+import { FairLanes, type Lane } from '../../src/broker-ports.js';
+
+/**
+ * Cost that is in the store at once: what a message can find before it. In points, and what takes about as long; the store
+ * writes some hundred of them in a millisecond.
+ */
+const maxHeld = 4000;
+/** Cost that an account may take in one turn, while others wait. */
+const quantum = 250;
+
+interface Waiting {
+  cost: number;
+  begin(): void;
+}
+
+/**
+ * Lets messages into the store: at once while it keeps up, else accounts take turns, then the connections of each. So the
+ * writer has only so much before it, and what waits can still be put into a fair order. Messages of one connection keep theirs.
+ */
+export class Admission {
+  readonly #lanes = new FairLanes<Waiting>(quantum);
+  #held = 0;
+  #admitting = false;
+
+  /** Messages that wait. */
+  get waiting(): number {
+    return this.#lanes.size;
+  }
+
+  /** Takes room in the store; false when the message has to wait. */
+  enter(cost: number): boolean {
+    if (this.#held >= maxHeld || this.#lanes.size > 0) return false;
+    this.#held += cost;
+    return true;
+  }
+
+  /** After an `enter` that was false: `begin` is called when room has been taken. */
+  wait(lane: Lane, cost: number, begin: () => void): void {
+    this.#lanes.push(lane, cost, { cost, begin });
+  }
+
+  /** What a lane has put into the store takes more room than was known: its next turns come later. Give it to `leave` too. */
+  charge(lane: Lane, cost: number): void {
+    this.#held += cost;
+    this.#lanes.charge(lane, cost);
+  }
+
+  /** The store has done what took this room. */
+  leave(cost: number): void {
+    this.#held -= cost;
+    // What begins may end at once, and come here again.
+    if (this.#admitting || this.#lanes.size === 0) return;
+    this.#admitting = true;
+    try {
+      while (this.#held < maxHeld) {
+        const next = this.#lanes.shift();
+        if (!next) return;
+        this.#held += next.cost;
+        next.begin();
+      }
+    } finally {
+      this.#admitting = false;
+    }
+  }
+}

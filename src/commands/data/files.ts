@@ -1,0 +1,153 @@
+/** What the commands share that work on the files of a data directory, also while a server is running. */
+
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import type { Logger } from 'pino';
+import { isUnfinished } from '../../../db/files/incoming.js';
+import { lockDirectory } from '../../../db/files/lock.js';
+import { behind } from '../../../db/files/schema.js';
+import { Registry } from '../../../db/registry/index.js';
+import { Audit } from '../../audit/index.js';
+import { announceChange } from '../../changes.js';
+import type { Clock } from '../../clock.js';
+import { loadConfig } from '../../config.js';
+import { readLimits } from '../../limits/table.js';
+import { UsageError } from '../usage.js';
+
+export { UsageError };
+
+export type Values = Record<string, string | undefined>;
+
+/** What a command works with: its options, and the registry of its data directory. */
+export interface Files {
+  dataDir: string;
+  registry: Registry;
+  clock: Clock;
+  audit: Audit;
+  values: Values;
+  /** Switches that were given. */
+  switches: ReadonlySet<string>;
+}
+
+type Options = Record<string, 'string' | 'boolean'>;
+
+/**
+ * Runs `work` on the data directory that the options or the configuration name, and tells a running server.
+ * @throws UsageError when there is no registry in it: a mistyped directory must not look like an empty one.
+ */
+export async function withRegistry(
+  args: string[],
+  options: Options,
+  work: (files: Files) => Promise<void>,
+): Promise<void> {
+  demandRegistry(onFiles(args, options).dataDir);
+  await withNewRegistry(args, options, work);
+}
+
+/** @throws UsageError when there is no registry in the directory. */
+export function demandRegistry(dataDir: string): void {
+  if (existsSync(join(dataDir, 'registry.db'))) return;
+  throw new UsageError(`There is no registry in ${dataDir}. Name its directory with --data-dir or SLIPWAY_DATA_DIR.`);
+}
+
+/** @throws UsageError while some of its files are those of before a restore or rollback, and some are not. */
+export function demandWhole(dataDir: string): void {
+  if (isUnfinished(dataDir))
+    throw new UsageError('A restore or rollback was broken off: start the server, which ends it.');
+}
+
+/**
+ * Locks the directory for a command that must not run while a server does.
+ * @throws UsageError when one does.
+ */
+export function holdForCommand(dataDir: string): { release(): void } {
+  try {
+    return lockDirectory(dataDir);
+  } catch (error) {
+    throw new UsageError(`${dataDir} cannot be used: ${(error as Error).message}. Stop it first.`);
+  }
+}
+
+/** As withRegistry, and makes what is not there. */
+export async function withNewRegistry(
+  args: string[],
+  options: Options,
+  work: (files: Files) => Promise<void>,
+): Promise<void> {
+  const { dataDir, values, switches } = onFiles(args, options);
+  const registry = await openRegistry(dataDir);
+  const clock = { now: () => Date.now() };
+  // The server removes records beyond its limit; a command does not know the server's settings.
+  const limits = readLimits(() => 0);
+  const audit = new Audit({ registry, clock, log: silent, config: { limits } });
+  try {
+    await work({ dataDir, registry, clock, audit, values, switches });
+  } finally {
+    await audit.close();
+    await registry.close();
+    announceChange(dataDir);
+  }
+}
+
+/** As the next start of the server would: not under one that runs and knows nothing of the steps that are to come. */
+async function openRegistry(dataDir: string): Promise<Registry> {
+  demandWhole(dataDir);
+  if (behind(dataDir).length === 0) return Registry.open(dataDir);
+  const lock = holdForCommand(dataDir);
+  try {
+    return await Registry.open(dataDir);
+  } finally {
+    lock.release();
+  }
+}
+
+/**
+ * The options of a command that works on files, and the words that stand alone, which are as many as `names`.
+ * @throws UsageError when there are not.
+ */
+export function onFiles(args: string[], options: Options, names: readonly string[] = []) {
+  const types = Object.entries({ ...options, 'data-dir': 'string' as const });
+  const parsed = parseArgs({
+    args,
+    options: Object.fromEntries(types.map(([name, type]) => [name, { type }])),
+    allowPositionals: names.length > 0,
+  });
+  const { positionals } = parsed;
+  if (positionals.length !== names.length)
+    throw new UsageError(`Expected ${names.join(' ')} and nothing else: see slipway --help.`);
+  const given = Object.entries<unknown>(parsed.values);
+  const values = Object.fromEntries(
+    given.flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])),
+  );
+  const switches = new Set(given.flatMap(([name, value]) => (value === true ? [name] : [])));
+  const dataDir = values['data-dir'] ?? loadConfig().dataDir;
+  return { dataDir, values, switches, positionals };
+}
+
+/** Nothing of a command is noted in the background, so nothing can fail there. */
+const silent = { error: () => {} } as unknown as Logger;
+
+/** @throws UsageError when the option is missing. */
+export function demanded(values: Values, name: string): string {
+  const value = values[name];
+  if (!value) throw new UsageError(`--${name} is missing.`);
+  return value;
+}
+
+/** The account that `--account` names, or the only one. @throws UsageError when that is not one. */
+export async function accountOf({ registry, values }: Files): Promise<string> {
+  const accounts = await registry.query.selectFrom('accounts').select('id').limit(1000).execute();
+  const named = values.account;
+  if (accounts.length === 0) throw new UsageError('There is no account yet.');
+  if (named === undefined && accounts.length === 1) return accounts[0]?.id ?? '';
+  if (named === undefined) throw new UsageError('--account is missing: there are several accounts.');
+  if (!accounts.some(({ id }) => id === named))
+    throw new UsageError(`There is no account ${named}. List the accounts with slipway account list.`);
+  return named;
+}
+
+/** One JSON object on one line of standard output. */
+export function print(value: object): void {
+  process.stdout.write(`${JSON.stringify(value)}\n`);
+}

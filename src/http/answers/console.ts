@@ -1,0 +1,45 @@
+/** Serves the console: one page for all its addresses, and files whose names change with what they hold. */
+import { existsSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import fastifyStatic from '@fastify/static';
+import type { App } from '../app.js';
+import { makeConstant, sendConstant } from './constants.js';
+
+/** Nothing inline, nothing from another host. */
+const policy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data: blob:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** The build puts the console next to the programs; sources that are not bundled have none. */
+const root = fileURLToPath(new URL('../../console/', import.meta.url));
+
+/** `/console` and everything below it, and `/`, which leads there. */
+export async function consoleRoutes(app: App): Promise<void> {
+  const isBuilt = existsSync(`${root}index.html`);
+  app.get('/', { schema: { hide: true } }, (_, reply) => reply.redirect(isBuilt ? '/console/' : '/docs/'));
+  if (!isBuilt) return;
+  await app.register(fastifyStatic, {
+    root,
+    prefix: '/console/files/',
+    index: false,
+    decorateReply: false,
+    schemaHide: true,
+    immutable: true,
+    maxAge: '365d',
+    globIgnore: ['index.html'],
+    wildcard: false,
+  });
+  const page = makeConstant(readFileSync(`${root}index.html`, 'utf8').replaceAll('{{prefix}}', app.headerPrefix));
+  for (const path of ['/console', '/console/*'])
+    app.get(path, { schema: { hide: true } }, (_, reply) => {
+      reply.header('content-security-policy', policy);
+      sendConstant(reply, 'text/html; charset=utf-8', page);
+    });
+}

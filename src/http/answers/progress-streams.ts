@@ -1,0 +1,137 @@
+/** Server-sent events of something that goes on until it ends: one at once, then one whenever it has come further. */
+import { Readable } from 'node:stream';
+import type { Logger } from 'pino';
+import type { Caller } from '../../access.js';
+import { PlatformError } from '../../errors.js';
+
+/** Milliseconds between two events, between two heartbeats, and between two looks at the reader's rights. */
+const eventInterval = 250;
+const heartbeatInterval = 15_000;
+const lookInterval = 1000;
+/** Streams of one caller. */
+const maxStreams = 20;
+/** Bytes that may wait for a reader. */
+const maxWaiting = 65_536;
+
+/** What is followed. */
+export interface Followed {
+  /** The name of its events. */
+  event: string;
+  /** Its state; undefined when it is gone. */
+  read(): Promise<{ data: object; ended: boolean } | undefined>;
+  /** Calls back after each change, until the answer is called. */
+  watch(hear: () => void): () => void;
+  /** Whether the reader may still see it. */
+  isPermitted(): boolean;
+}
+
+/** The open streams of a server. */
+export class ProgressStreams {
+  readonly #log: Pick<Logger, 'error'>;
+  readonly #open = new Map<Readable, string>();
+
+  constructor(log: Pick<Logger, 'error'>) {
+    this.#log = log;
+  }
+
+  /** @throws PlatformError 429/-199 for too many of one caller. */
+  open(caller: Caller, followed: Followed): Readable {
+    const own = [...this.#open.values()].filter((one) => one === caller.id).length;
+    if (own >= maxStreams) {
+      const allowance = { limit: maxStreams, remaining: 0, reset: heartbeatInterval / 1000 };
+      throw new PlatformError('tooMany', { message: 'Too many streams of one caller.', allowance });
+    }
+    const body = new Readable({ read() {} });
+    const stream = new ProgressStream(body, followed, this.#log);
+    this.#open.set(body, caller.id);
+    body.once('close', () => {
+      stream.close();
+      this.#open.delete(body);
+    });
+    return body;
+  }
+
+  /** A server that closes waits for its answers, and these may be long. */
+  endAll(): void {
+    for (const body of [...this.#open.keys()]) body.destroy();
+  }
+}
+
+class ProgressStream {
+  readonly #body: Readable;
+  readonly #followed: Followed;
+  readonly #log: Pick<Logger, 'error'>;
+  readonly #timers: NodeJS.Timeout[];
+  readonly #unwatch: () => void;
+  #ended = false;
+  #isSending = false;
+  #isStale = false;
+  #pending: NodeJS.Timeout | undefined;
+  #sent = Number.NEGATIVE_INFINITY;
+
+  constructor(body: Readable, followed: Followed, log: Pick<Logger, 'error'>) {
+    this.#body = body;
+    this.#followed = followed;
+    this.#log = log;
+    // Watched before it is read, so that no change falls in between.
+    this.#unwatch = followed.watch(() => this.#changed());
+    const beat = setInterval(() => body.push(': heartbeat\n\n'), heartbeatInterval);
+    const look = setInterval(() => this.#isPermitted() || body.destroy(), lookInterval);
+    this.#timers = [beat, look];
+    for (const timer of this.#timers) timer.unref();
+    void this.#send();
+  }
+
+  #changed(): void {
+    this.#isStale = true;
+    if (this.#isSending || this.#pending) return;
+    const wait = this.#sent + eventInterval - performance.now();
+    if (wait <= 0) void this.#send();
+    else this.#pending = setTimeout(() => void this.#send(), wait);
+  }
+
+  /** Never rejects. */
+  async #send(): Promise<void> {
+    clearTimeout(this.#pending);
+    this.#pending = undefined;
+    if (this.#ended || this.#isSending) return;
+    this.#isSending = true;
+    this.#isStale = false;
+    try {
+      const state = await this.#followed.read();
+      if (this.#ended) return;
+      if (!state || !this.#isPermitted() || this.#body.readableLength > maxWaiting) {
+        this.#body.destroy();
+        return;
+      }
+      this.#sent = performance.now();
+      this.#body.push(`event: ${this.#followed.event}\ndata: ${JSON.stringify(state.data)}\n\n`);
+      if (!state.ended) return;
+      this.close();
+      this.#body.push(null);
+    } catch (error) {
+      this.#log.error({ err: error }, 'an event could not be sent');
+      this.#body.destroy();
+    } finally {
+      this.#isSending = false;
+      if (this.#isStale && !this.#ended) this.#changed();
+    }
+  }
+
+  /** Asked by timers, where an error would end the process: when nobody can say, no. */
+  #isPermitted(): boolean {
+    try {
+      return this.#followed.isPermitted();
+    } catch (error) {
+      this.#log.error({ err: error }, 'the reader of events could not be looked at');
+      return false;
+    }
+  }
+
+  close(): void {
+    this.#ended = true;
+    clearTimeout(this.#pending);
+    this.#unwatch();
+    for (const timer of this.#timers) clearInterval(timer);
+  }
+}

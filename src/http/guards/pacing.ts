@@ -1,0 +1,46 @@
+/**
+ * Begins requests a few milliseconds at a time: those beyond wait, and addresses take turns. However many requests come
+ * at once, messages and the requests of others are not kept waiting for all of them.
+ */
+import { AsyncResource } from 'node:async_hooks';
+import { networkOf } from '../../limits/attempts.js';
+import { FairLanes } from '../../limits/fair-queue.js';
+import type { App } from '../app.js';
+
+/** Milliseconds of requests in one turn of the event loop. One request may take longer. */
+const sliceTime = 4;
+/** Requests that begin in each turn at least, when the process itself gets little of the machine, and at most. */
+const perTurn = { min: 4, max: 32 };
+
+export function paceRequests(app: App): void {
+  const waiting = new FairLanes<() => void>();
+  /** When the first request of this turn of the event loop began; undefined before it. */
+  let since: number | undefined;
+  let begun = 0;
+  const hasTime = () => {
+    begun += 1;
+    if (since === undefined) {
+      since = performance.now();
+      setImmediate(goOn);
+      return true;
+    }
+    return begun <= perTurn.min || performance.now() - since < sliceTime;
+  };
+  const goOn = () => {
+    since = undefined;
+    begun = 0;
+    // Each in a callback of its own: what it does at once belongs to its time.
+    for (let n = Math.min(perTurn.max, waiting.size); n > 0; n -= 1) setImmediate(beginNext);
+  };
+  const beginNext = () => {
+    if (waiting.size > 0 && hasTime()) waiting.shift()?.();
+  };
+
+  app.addHook('onRequest', (request, _, done) => {
+    if (waiting.size === 0 && hasTime()) return done();
+    const { socket } = request.raw;
+    const lane = { accountId: networkOf(request.address), callerId: `${socket?.remotePort}` };
+    waiting.push(lane, 1, AsyncResource.bind(done));
+    return undefined;
+  });
+}

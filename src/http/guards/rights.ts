@@ -1,0 +1,19 @@
+/** Enforces the right that a route states in `config.right`, which is also what OpenAPI prints. */
+import type { preHandlerHookHandler } from 'fastify';
+import type { Access } from '../../access.js';
+import { PlatformError } from '../../errors.js';
+import type { App } from '../app.js';
+
+/**
+ * Answers 403/21 on every route whose right the caller does not have. The check comes after authentication and validation,
+ * and before the handler, which looks at what exists. Call it before the routes are mounted.
+ */
+export function enforceRights(app: App, { access }: { access: Access }): void {
+  app.addHook('onRoute', (route) => {
+    const right = route.config?.right;
+    if (!right) return;
+    const demand: preHandlerHookHandler = ({ caller }, _, next) =>
+      next(access.may(caller, ...right) ? undefined : new PlatformError('forbidden'));
+    route.preHandler = [route.preHandler ?? [], demand].flat();
+  });
+}

@@ -1,0 +1,99 @@
+/** What somebody without a valid token may cost: small bodies that arrive soon, and a number of connections. */
+import type { Server } from 'node:net';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { PlatformError } from '../../errors.js';
+import { networkOf } from '../../limits/attempts.js';
+import { peerAddress, type Trust } from '../../network/addresses.js';
+import type { App } from '../app.js';
+
+/** Bytes of a body on the endpoints that take no token, and on those that do not exist. */
+export const strangerBodyBytes = 16_384;
+/** Bytes of the body of validate-jwt, which is a token. */
+export const tokenBodyBytes = 65_536;
+/** Milliseconds until the whole request has come, unless its token is valid. */
+const patience = 10_000;
+
+/**
+ * Cuts off a body that comes too slowly. Tokens are looked at before bodies are read, so anyone who has a valid one is a
+ * caller by then and has the time of every request. `refuse` answers what is not answered yet.
+ */
+export function hurryStrangers(app: App, refuse: (request: FastifyRequest, reply: FastifyReply) => void): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    const { headers, raw } = request;
+    const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
+    if (hasBody && !raw.complete) {
+      const timer = setTimeout(() => {
+        if (request.caller || raw.complete) return;
+        if (reply.raw.headersSent) raw.socket.destroy();
+        else refuse(request, reply);
+      }, patience);
+      // A request that is cut off never ends: its timer must not keep a process alive that is stopping.
+      timer.unref();
+      for (const event of ['end', 'close'] as const) raw.once(event, () => clearTimeout(timer));
+    }
+    done();
+  });
+}
+
+/** How many of something each address has now. */
+class Counts {
+  readonly #counts = new Map<string, number>();
+
+  constructor(readonly limit: number) {}
+
+  /** Counts one more; false, and nothing counted, when there are as many as may be. */
+  enter(key: string): boolean {
+    const count = this.#counts.get(key) ?? 0;
+    if (this.limit > 0 && count >= this.limit) return false;
+    this.#counts.set(key, count + 1);
+    return true;
+  }
+
+  leave(key: string): void {
+    const count = (this.#counts.get(key) ?? 1) - 1;
+    if (count > 0) this.#counts.set(key, count);
+    else this.#counts.delete(key);
+  }
+}
+
+/**
+ * At most `limit` connections of an address (0: any number); more are closed when they are accepted. A connection that
+ * becomes a WebSocket counts as MQTT from then on. A trusted proxy has any number of connections: behind it the requests
+ * under way are counted, by the address that it names, and more are answered 429.
+ */
+export function limitConnections(app: App, limit: number, trusts: Trust): void {
+  const connections = new Counts(limit);
+  /** By the port it comes from: under TLS an upgrade is told of another socket than the one that was accepted. */
+  const open = new Map<string, string>();
+  const leave = (place: string) => {
+    const network = open.get(place);
+    if (network === undefined || !open.delete(place)) return;
+    connections.leave(network);
+  };
+  (app.server as Server).prependListener('connection', (socket) => {
+    const address = peerAddress(socket);
+    if (address === undefined || trusts(address)) return;
+    const network = networkOf(address);
+    if (!connections.enter(network)) {
+      socket.destroy();
+      return;
+    }
+    const place = `${socket.remoteAddress} ${socket.remotePort}`;
+    open.set(place, network);
+    socket.once('close', () => leave(place));
+  });
+  app.server.on('upgrade', ({ socket }) => leave(`${socket.remoteAddress} ${socket.remotePort}`));
+
+  const underWay = new Counts(limit);
+  app.addHook('onRequest', (request, reply, done) => {
+    const peer = peerAddress(request.raw.socket);
+    if (peer === undefined || !trusts(peer) || request.address === peer) return done();
+    const network = networkOf(request.address);
+    if (!underWay.enter(network)) {
+      const message = 'SLIPWAY_HTTP_MAX_CONNECTIONS_PER_ADDRESS: too many requests of one address at the same time.';
+      return done(new PlatformError('tooMany', { message, allowance: { limit, remaining: 0, reset: 1 } }));
+    }
+    reply.raw.once('close', () => underWay.leave(network));
+    done();
+  });
+}

@@ -1,0 +1,301 @@
+/**
+ * The OpenAPI document: what each route says of itself in `schema` and `config`, and what follows from where it is.
+ * Its extensions `x-codes` (error codes by status) and `x-callers` are held by tests, and docs/api.md is made of them.
+ */
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { FastifySchema, RouteOptions } from 'fastify';
+import { type TSchema, Type } from 'typebox';
+import type { Access, Action, Caller, EntityKind } from '../../access.js';
+import {
+  errorShape,
+  type FailureKind,
+  failureKinds,
+  failureOf,
+  identityErrorCode,
+  identityErrorShape,
+} from '../../errors.js';
+import { type Constant, makeConstant, sendConstant } from '../answers/constants.js';
+import type { App } from '../app.js';
+import { creatingPosts } from '../idempotency.js';
+import { publish } from './components.js';
+import { describeOperation } from './operation-descriptions.js';
+import { operationId } from './operation-ids.js';
+import { describeCommonHeaders, limitHeaders, responseHeaders, type Sent } from './response-headers.js';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The identity family has an error body of its own. */
+    family?: 'identity';
+    /** How the route itself can fail; what any route in its place can answer is added by `failuresOf`. */
+    errors?: readonly FailureKind[];
+    /** What the caller must be permitted to do, as src/access.ts has it; absent where every known caller may. */
+    right?: readonly [Action, EntityKind];
+    /** The variable that says how large its body may be, where that is not the one of every body. */
+    bodyLimit?: string;
+    /** The bodies that the document shows, by media type, where the route takes bytes. */
+    bodies?: Record<string, TSchema>;
+    /** Below which path what a POST has made is read, where that is not its own, and with which status it was answered. */
+    made?: { at: string; status: number };
+    /** Headers of its answer besides those of every answer in its place. */
+    sends?: readonly Sent[];
+  }
+}
+
+/** The groups of endpoints, in reading order. */
+const tags = [
+  { name: 'Identity', description: 'Login, logout, tokens, people and their passwords.' },
+  { name: 'Devices', description: 'Devices in the field.' },
+  { name: 'End-users', description: 'People in organizations, who log in.' },
+  { name: 'Organizations', description: 'A tree of at most five levels. Permissions cascade downwards.' },
+  { name: 'Templates', description: 'Templates of devices, end-users and organizations.' },
+  { name: 'Custom fields', description: 'Properties that the entities of a template have besides their own.' },
+  { name: 'Channel templates', description: 'Channels of the devices of a template.' },
+  { name: 'Credentials', description: 'Broker passwords and certificates of devices.' },
+  { name: 'Provisioning', description: 'From the factory line to the field.' },
+  { name: 'Jobs', description: 'Work on many devices at once: provisioning, and bulk changes.' },
+  { name: 'Association', description: 'Codes with which anyone who holds a device claims it.' },
+  { name: 'Firmware', description: 'Firmware packages and rollouts.' },
+  { name: 'Commands', description: 'Commands for a device. They wait until it connects.' },
+  { name: 'Messages', description: 'Log entries and stored messages of devices.' },
+  { name: 'Account users', description: 'The admins of an account.' },
+  { name: 'Applications', description: 'Programs that call.' },
+  { name: 'Identity providers', description: 'OpenID Connect providers at which people can log in.' },
+  { name: 'Bridges', description: 'Targets to which messages are forwarded.' },
+  { name: 'Permissions', description: 'Explains who may do what, and why.' },
+  { name: 'Audit', description: 'Records of security changes: who did what, to what and when.' },
+  { name: 'Batch', description: 'Several requests in one.' },
+];
+
+/** Serves the document at /openapi.json and as pages at /docs. Register it before the routes. */
+export async function documentation(app: App, { access }: { access: Access }): Promise<void> {
+  const prefix = app.headerPrefix;
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Slipway',
+        version: '1',
+        description: `Device provisioning, management and messages. docs/mqtt.md describes MQTT. Times are ISO 8601 in UTC with milliseconds. \`x-codes\` of a response are its error codes, by status in the \`default\` response. \`x-callers\` says who may call an operation.\n\n${describeCommonHeaders(prefix)}`,
+        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      },
+      tags,
+      components: {
+        schemas: { Error: { ...errorShape, examples: [errorExample] }, IdentityError: identityErrorShape },
+        securitySchemes: {
+          bearer: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT' },
+          basic: {
+            type: 'http',
+            scheme: 'basic',
+            description: 'Username and password as for MQTT: a device with its secret, `Auth:JWT` with a token.',
+          },
+          cookie: { type: 'apiKey', in: 'cookie', name: `${prefix}-access-token` },
+          csrf: {
+            type: 'apiKey',
+            in: 'header',
+            name: `${prefix}-csrf-token`,
+            description: 'The csrfToken of the login; with the cookie, for every request that changes something.',
+          },
+          appToken: {
+            type: 'apiKey',
+            in: 'header',
+            name: 'AccessToken',
+            description: 'The appToken of an application.',
+          },
+        },
+      },
+      servers: [{ url: '/' }],
+      // That of most operations; the others have their own.
+      security: [{ bearer: [] }, { cookie: [], csrf: [] }],
+    },
+    transform: ({ schema, url, route }) => describe(access, prefix, schema, url, route),
+  });
+  await app.register(swaggerUi, {
+    routePrefix: '/docs',
+    // Collapsed, and without its list of schemas: it is there at once.
+    uiConfig: { validatorUrl: null, docExpansion: 'none', defaultModelsExpandDepth: -1, displayOperationId: true },
+    // Its own answers would make the document again for everybody who asks.
+    uiHooks: {
+      onRequest: (request, reply, done) => {
+        if (/^\/docs\/(json|yaml)\b/.test(request.url)) reply.redirect('/openapi.json');
+        else done();
+      },
+    },
+    staticCSP: true,
+    // The pages are served as they are reached, and ask nobody else.
+    transformStaticCSP: (header) => header.replace(/upgrade-insecure-requests;?|validator\.swagger\.io/g, ''),
+  });
+  let document: Constant | undefined;
+  app.get('/openapi.json', { schema: { hide: true } }, (_, reply) => {
+    document ??= makeConstant(JSON.stringify(publish(app.swagger())));
+    sendConstant(reply, 'application/json; charset=utf-8', document);
+  });
+}
+
+const errorExample = {
+  error: { code: 100, message: 'The item does not exist.', details: [] },
+  requestId: '01932c5e-7a10-7abc-8def-000000000abc',
+};
+
+function contentOf(bodies: Record<string, TSchema>) {
+  return Object.fromEntries(Object.entries(bodies).map(([type, schema]) => [type, { schema }]));
+}
+
+const location = { type: 'string', description: 'Where to go.' };
+
+/** One operation of the document. */
+function describe(access: Access, prefix: string, schema: FastifySchema, path: string, route: RouteOptions) {
+  if (!schema || schema.hide) return { schema, url: path };
+  const { config = {} } = route;
+  const place = {
+    method: String(route.method),
+    knows: knowsOf(schema),
+    creates: creatingPosts.has(path) && route.method === 'POST',
+    schema,
+  };
+  // Only topics have slashes in them.
+  const url = path.replace('*', ':topic');
+  const id = operationId(place.method, url);
+  const failures = failuresOf(place, config.errors ?? []);
+  const about = { creates: place.creates, hasSession: place.knows === 'session' };
+  const sent = responseHeaders(prefix, about, config.sends ?? []);
+  const { 200: success, 202: accepted, 302: elsewhere } = schema.response as Record<number, TSchema | undefined>;
+  return {
+    url,
+    schema: {
+      ...schema,
+      operationId: id,
+      description: schema.description ?? describeOperation(id),
+      ...securityOf(place),
+      ...parametersOf(place),
+      ...(config.bodies ? { body: { content: contentOf(config.bodies) } } : {}),
+      ...(isFlat(schema.body) ? { consumes: ['application/json', 'application/x-www-form-urlencoded'] } : {}),
+      response: {
+        ...(success && { 200: { ...success, headers: sent } }),
+        ...(accepted && { 202: { ...accepted, headers: sent } }),
+        ...(elsewhere && { 302: { ...elsewhere, headers: { ...sent, location } } }),
+        ...errorAnswers(failures, config.family),
+      },
+      'x-codes': codesByStatus(failures, config.family),
+      'x-callers': place.knows === 'nobody' ? ['anybody'] : callersOf(access, config.right, schema),
+    },
+  };
+}
+
+/** Where a route stands: whom it knows, by a session's token, by the appToken in `AccessToken`, or not at all. */
+interface Place {
+  method: string;
+  knows: 'session' | 'application' | 'nobody';
+  /** Whether it takes an Idempotency-Key. */
+  creates: boolean;
+  schema: FastifySchema;
+}
+
+function knowsOf({ security }: FastifySchema): Place['knows'] {
+  if (security?.length === 0) return 'nobody';
+  return security?.some((one) => 'appToken' in one) ? 'application' : 'session';
+}
+
+/** `own`, with what every route in this place can answer, in the order of the table in src/errors.ts. */
+function failuresOf({ method, knows, schema }: Place, own: readonly FailureKind[]): FailureKind[] {
+  const changes = method !== 'GET';
+  const here: Array<[boolean, FailureKind[]]> = [
+    [true, ['server']],
+    [schema.params !== undefined || schema.querystring !== undefined, ['invalid']],
+    // Any of these may come with a body.
+    [changes, ['invalid', 'tooLarge', 'mediaType']],
+    [knows !== 'nobody', ['tokenMissing', 'tokenInvalid', 'wrongToken', 'tooMany']],
+    // The CSRF header is missing; the store takes nothing more.
+    [knows !== 'nobody' && changes, ['forbidden', 'storeFull']],
+  ];
+  const kinds = new Set([...own, ...here.flatMap(([applies, more]) => (applies ? more : []))]);
+  return failureKinds.filter((kind) => kinds.has(kind));
+}
+
+function byStatus(kinds: readonly FailureKind[]): Array<[status: string, FailureKind[]]> {
+  const grouped: Record<string, FailureKind[]> = {};
+  for (const kind of kinds) {
+    const { status } = failureOf(kind);
+    grouped[status] = [...(grouped[status] ?? []), kind];
+  }
+  return Object.entries(grouped);
+}
+
+type Family = 'identity' | undefined;
+
+function codeOf(kind: FailureKind, family: Family): number | string {
+  return family ? identityErrorCode(kind) : failureOf(kind).code;
+}
+
+function codesByStatus(kinds: readonly FailureKind[], family: Family) {
+  const codes = (ofStatus: FailureKind[]) => [...new Set(ofStatus.map((kind) => codeOf(kind, family)))];
+  return Object.fromEntries(byStatus(kinds).map(([status, ofStatus]) => [status, codes(ofStatus)]));
+}
+
+const retryAfter = { headers: { 'retry-after': { type: 'integer', description: 'Seconds.' }, ...limitHeaders } };
+
+/** The responses of what can go wrong: the codes of a status and what each means here. */
+function errorAnswers(kinds: readonly FailureKind[], family: Family) {
+  const content = {
+    'application/json': { schema: { $ref: `#/components/schemas/${family ? 'IdentityError' : 'Error'}` } },
+  };
+  const describeAll = (ofStatus: FailureKind[]) =>
+    ofStatus.map((kind) => `- \`${codeOf(kind, family)}\` ${failureOf(kind).message}`).join('\n');
+  return Object.fromEntries(
+    byStatus(kinds).map(([status, ofStatus]) => [
+      status,
+      { description: describeAll(ofStatus), ...(ofStatus.includes('tooMany') ? retryAfter : {}), content },
+    ]),
+  );
+}
+
+const callers: readonly Caller[] = [
+  { kind: 'admin', id: '', accountId: '' },
+  { kind: 'endUser', id: '', accountId: '', organizationIds: [] },
+  { kind: 'newcomer', id: '', accountId: '' },
+  { kind: 'backEnd', id: '', accountId: '' },
+  { kind: 'endUserApp', id: '', accountId: '' },
+  { kind: 'station', id: '', accountId: '', deviceTemplateId: '', organizationId: null },
+];
+
+const deviceCaller: Caller = { kind: 'device', id: '', accountId: '' };
+
+/** The kinds of callers that have the right at all; `newcomer` is an identity without an end-user. */
+function callersOf(access: Access, right: readonly [Action, EntityKind] | undefined, schema: FastifySchema): string[] {
+  // A device has no token; its secret is a password.
+  const takesPasswords = schema.security?.some((one) => 'basic' in one) ?? false;
+  const known = takesPasswords ? [...callers, deviceCaller] : callers;
+  return known.filter((caller) => !right || access.may(caller, ...right)).map(({ kind }) => kind);
+}
+
+/** A token as Bearer or as cookie; a cookie needs the CSRF header to change things. */
+function securityOf({ method, knows, schema }: Place): Pick<FastifySchema, 'security'> {
+  if (knows !== 'session') return { security: schema.security ?? [] };
+  const cookie: Record<string, string[]> = method === 'GET' ? { cookie: [] } : { cookie: [], csrf: [] };
+  return { security: [{ bearer: [] }, cookie, ...(schema.security ?? [])] };
+}
+
+const idempotencyKey = Type.String({
+  minLength: 1,
+  maxLength: 255,
+  description: 'The same key with the same request from the same caller gets the first answer again for 72 hours.',
+});
+
+/** Headers and path. A missing etag is left to our code, which answers 103; to the document it is required. */
+function parametersOf({ creates, schema }: Place): Pick<FastifySchema, 'headers' | 'params'> {
+  const { properties = {} } = (schema.headers ?? {}) as { properties?: object };
+  const path = ((schema.params ?? {}) as { properties?: Record<string, TSchema> }).properties;
+  const keys = creates ? { 'Idempotency-Key': idempotencyKey } : {};
+  return {
+    headers: { type: 'object', properties: { ...properties, ...keys }, required: Object.keys(properties) },
+    ...(path?.['*'] ? { params: Type.Object({ topic: path['*'] }) } : {}),
+  };
+}
+
+/** Whether a form can hold the body: plain values only. */
+export function isFlat(body: unknown): boolean {
+  const { properties } = (body ?? {}) as { properties?: Record<string, { type?: unknown }> };
+  return (
+    properties !== undefined && Object.values(properties).every(({ type }) => type !== 'array' && type !== 'object')
+  );
+}

@@ -1,0 +1,61 @@
+/** How much an account keeps of what could grow without end, and the end of the oldest of it. */
+import { sql } from 'kysely';
+import type { Db } from '../../db/registry/index.js';
+import type { Limits } from './table.js';
+
+/** What triggers of the registry count for each account, under the names of their limits. */
+export type Kept =
+  | 'auditRecords'
+  | 'verifications'
+  | 'refusals'
+  | 'jobs'
+  | 'jobRows'
+  | 'jobRowBytes'
+  | 'idempotentBytes';
+
+/** Rows that are removed beyond those just added: a limit that was lowered is reached in steps. */
+const catchUp = 20;
+
+/** The order by age of the rows of a table, within an account. */
+const byAge = {
+  auditRecords: { key: 'sequence', order: ['time', 'sequence'] },
+  verifications: { key: 'id', order: ['time', 'id'] },
+  refusals: { key: 'sequence', order: ['sequence'] },
+} as const;
+
+export async function keptOf(db: Db, accountId: string, what: Kept): Promise<number> {
+  const row = db.selectFrom('kept').select('amount').where('accountId', '=', accountId).where('what', '=', what);
+  return (await row.executeTakeFirst())?.amount ?? 0;
+}
+
+/** Removes the oldest rows of the account while it has more than its limit; call it where `added` rows have come. */
+export async function keepNewest(
+  db: Db,
+  limits: Limits,
+  table: keyof typeof byAge,
+  accountId: string,
+  added = 1,
+): Promise<void> {
+  const maximum = limits[table];
+  if (maximum === 0) return;
+  const over = (await keptOf(db, accountId, table)) - maximum;
+  if (over <= 0) return;
+  const { key, order } = byAge[table];
+  if (table === 'auditRecords') await allowBeyond(db, maximum);
+  const oldest = sql.join(order.map((column) => sql.ref(column)));
+  // One after the other: of the audit record only the oldest can be removed.
+  for (let left = Math.min(over, added + catchUp); left > 0; left -= 1)
+    await sql`delete from ${sql.table(table)} where ${sql.ref(key)} =
+      (select ${sql.ref(key)} from ${sql.table(table)} where "accountId" = ${accountId} order by ${oldest} limit 1)`.execute(
+      db,
+    );
+}
+
+/** Only the audit records beyond the limit in the registry can be removed. */
+async function allowBeyond(db: Db, maximum: number): Promise<void> {
+  await db
+    .insertInto('kept')
+    .values({ accountId: '', what: 'auditLimit', amount: maximum })
+    .onConflict((conflict) => conflict.doUpdateSet({ amount: maximum }))
+    .execute();
+}

@@ -1,0 +1,24 @@
+/** The form of a limit. */
+/** One limit. A row in one of the lists of limits is all that a new one needs, besides the code that enforces it. */
+export interface Limit {
+  name: string;
+  variable: string;
+  default: number;
+  /** The smallest and the largest value that the variable takes. */
+  min: number;
+  max: number;
+  /** Whether 0 switches it off. */
+  off: boolean;
+  unit: 'items' | 'bytes' | 'seconds' | 'hours' | 'per second' | 'per minute' | 'per 15 minutes' | 'per hour';
+  /** What has this limit each. Limits of the whole service are not shown to accounts. */
+  per: string;
+  /** What it bounds and what happens beyond it, for docs/limits.md. */
+  about: string;
+  /** Whether an account's current use is counted; `limitUse` then has a function of this name. */
+  counted: boolean;
+}
+
+/** A row whose name and `counted` are known to the types. */
+export const row = <const L extends Limit>(limit: L): L => limit;
+export const million = 1_000_000;
+export const maxBytes = 999_999_999_999_999;

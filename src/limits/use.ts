@@ -1,0 +1,147 @@
+/** How much of each limit an account uses: for GET /usage, and the highest of all accounts for /metrics. */
+import { type SqlBool, sql } from 'kysely';
+import type { MessageStore } from '../../db/messages/store.js';
+import type { Db, Registry } from '../../db/registry/index.js';
+import { Slices } from '../../db/sqlite/slices.js';
+import type { Broker } from '../broker-ports.js';
+import { keptOf } from './kept.js';
+import { type CountedLimit, type LimitName, type Limits, limits } from './table.js';
+
+/** The current use of one account, in the unit of the limit. It reads a few rows. */
+type Use = (accountId: string) => number | Promise<number>;
+
+/** One function for each limit whose use is counted: a new row of the table without one does not compile. */
+export type LimitUse = Readonly<Record<CountedLimit, Use>>;
+
+/** What an account sees of a limit. `used` is null where the limit is of a single request, entity or connection. */
+export interface LimitState {
+  name: LimitName;
+  variable: string;
+  /** 0 is no limit. */
+  limit: number;
+  used: number | null;
+  unit: string;
+  per: string;
+}
+
+type Services = {
+  registry: Pick<Registry, 'query'>;
+  messages: Pick<MessageStore, 'usage'>;
+  broker: Pick<Broker, 'kept'>;
+};
+
+export function limitUse({ registry, messages, broker }: Services): LimitUse {
+  const db = registry.query;
+  return {
+    accountMessagesBytes: (accountId) => messages.usage(accountId).bytes,
+    /** Of the device template that has most. */
+    async channelTemplates(accountId) {
+      const rows = db
+        .selectFrom('channelTemplates')
+        .select((eb) => eb.fn.countAll<number>().as('count'))
+        .where('accountId', '=', accountId)
+        .where('deleted', 'is', null)
+        .where(sql<SqlBool>`substr("name", 1, 1) <> '_'`);
+      return first(await rows.groupBy('entityId').orderBy('count', 'desc').limit(1).execute());
+    },
+    /** Of the caller that has most. */
+    async idempotencyKeys(accountId) {
+      const kept = db
+        .selectFrom('idempotentAnswers')
+        .select((eb) => eb.fn.countAll<number>().as('count'))
+        .where('callerId', 'in', callersOf(db, accountId));
+      return first(await kept.groupBy('callerId').orderBy('count', 'desc').limit(1).execute());
+    },
+    /** Of the template that has most. */
+    async customFields(accountId) {
+      const rows = db
+        .selectFrom('customFields')
+        .select((eb) => eb.fn.countAll<number>().as('count'))
+        .where('accountId', '=', accountId)
+        .where('deleted', 'is', null);
+      return first(await rows.groupBy('templateId').orderBy('count', 'desc').limit(1).execute());
+    },
+    firmwareBytes: (accountId) => firmwareBytes(db, accountId),
+    async firmwareRollouts(accountId) {
+      return first(await openRollouts(db, accountId));
+    },
+    async commands(accountId) {
+      return openCommands(db, accountId);
+    },
+    jobs: (accountId) => keptOf(db, accountId, 'jobs'),
+    jobRows: (accountId) => keptOf(db, accountId, 'jobRows'),
+    jobRowBytes: (accountId) => keptOf(db, accountId, 'jobRowBytes'),
+    auditRecords: (accountId) => keptOf(db, accountId, 'auditRecords'),
+    verifications: (accountId) => keptOf(db, accountId, 'verifications'),
+    refusals: (accountId) => keptOf(db, accountId, 'refusals'),
+    idempotentBytes: (accountId) => keptOf(db, accountId, 'idempotentBytes'),
+    mqttStoredSessions: (accountId) => broker.kept(accountId).storedSessions,
+    mqttQueueBytes: (accountId) => broker.kept(accountId).queueBytes,
+    mqttRetained: (accountId) => broker.kept(accountId).retained,
+    mqttRetainedBytes: (accountId) => broker.kept(accountId).retainedBytes,
+    mqttUnreleased: (accountId) => broker.kept(accountId).unreleased,
+  };
+}
+
+/** Bytes of the firmware of an account: each content once, and what its uploads will become except the partial file `except`. */
+export async function firmwareBytes(db: Db, accountId: string, except?: string): Promise<number> {
+  const { rows } = await sql<{ bytes: number | null }>`
+    select sum("size") as "bytes"
+    from (select distinct "sha256", "size" from "firmwareFiles" where "accountId" = ${accountId})`.execute(db);
+  const uploads = db.selectFrom('firmwareUploads').select(['partial', 'total', 'received']);
+  const open = await uploads.where('accountId', '=', accountId).execute();
+  const coming = open.filter(({ partial }) => partial !== except);
+  return coming.reduce((sum, { total, received }) => sum + (total ?? received), rows[0]?.bytes ?? 0);
+}
+
+function openRollouts(db: Db, accountId: string) {
+  return db
+    .selectFrom('firmwareRollouts')
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .where('accountId', '=', accountId)
+    .where('finished', 'is', null)
+    .execute();
+}
+
+/** Commands of an account that have not ended. */
+export async function openCommands(db: Db, accountId: string): Promise<number> {
+  const counts = db.selectFrom('commandCounts').select((eb) => eb.fn.sum<number | null>('count').as('count'));
+  const open = counts.where('accountId', '=', accountId).where('state', 'in', ['queued', 'sent', 'accepted']);
+  return Number((await open.executeTakeFirst())?.count ?? 0);
+}
+
+/** Every limit that concerns an account, with the account's own use of it. */
+export async function limitStates(use: LimitUse, configured: Limits, accountId: string): Promise<LimitState[]> {
+  const states: LimitState[] = [];
+  for (const { name, variable, unit, per, counted } of limits) {
+    if (per === 'service') continue;
+    const used = counted ? await use[name](accountId) : null;
+    states.push({ name, variable, limit: configured[name], used, unit, per });
+  }
+  return states;
+}
+
+/** The highest use of each counted limit by any account; over some turns of the event loop. */
+export async function highestUse(
+  { registry }: Pick<Services, 'registry'>,
+  use: LimitUse,
+): Promise<Map<CountedLimit, number>> {
+  const slices = new Slices();
+  const highest = new Map<CountedLimit, number>();
+  for (const { id } of await registry.query.selectFrom('accounts').select('id').execute())
+    for (const name of Object.keys(use) as CountedLimit[]) {
+      highest.set(name, Math.max(highest.get(name) ?? 0, await use[name](id)));
+      await slices.step();
+    }
+  return highest;
+}
+
+function first(rows: ReadonlyArray<{ count: number }>): number {
+  return Number(rows[0]?.count ?? 0);
+}
+
+/** Everybody in an account who can call: identities and applications. */
+function callersOf(db: Db, accountId: string) {
+  const identities = db.selectFrom('identities').select('id').where('accountId', '=', accountId);
+  return identities.unionAll(db.selectFrom('applications').select('id').where('accountId', '=', accountId));
+}

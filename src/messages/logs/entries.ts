@@ -1,0 +1,35 @@
+/** The log entries of a page, read a part at a time while they are sent. */
+import type { FoundEntry, LogsPart, MessageStore } from '../../../db/messages/store.js';
+import type { Access, Caller } from '../../access.js';
+import { currentCaller } from '../../entity/authorized-write.js';
+import { PlatformError } from '../../errors.js';
+import type { Sessions } from '../../identity/sessions/sessions.js';
+import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
+
+type Services = { access: Access; messages: Pick<MessageStore, 'moreLogs'>; sessions: Sessions };
+
+/**
+ * The entries of a page, a part at a time; `show` gets the caller as it is by then, and leaves an entry out by undefined.
+ * @throws PlatformError 401/31 when the caller has lost its session or its role since it began.
+ */
+export async function* eachEntry<W>(
+  ctx: Services,
+  caller: Caller,
+  begin: LogsPart,
+  turns: FairQueue,
+  show: (current: Caller, entry: FoundEntry) => W | undefined,
+): AsyncGenerator<W> {
+  let part = begin;
+  for (let current: Caller = caller; ; ) {
+    for (const entry of part.entries) {
+      const shown = show(current, entry);
+      if (shown !== undefined) yield shown;
+    }
+    const { rest } = part;
+    if (rest.length === 0) return;
+    part = await turns.run(laneOf(caller), 1, () => ctx.messages.moreLogs(rest));
+    const still = currentCaller(ctx, caller);
+    if (still?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
+    current = still;
+  }
+}

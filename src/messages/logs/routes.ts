@@ -1,0 +1,218 @@
+/** The log of a device over HTTP: reading it, and writing to it. */
+
+import { type Static, Type } from 'typebox';
+import { maxFound } from '../../../db/messages/logs/search.js';
+import { maxLogEntryLength, type Severity, severities } from '../../../db/messages/store.js';
+import type { Placement } from '../../../db/registry/index.js';
+import type { Access, Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { demandPage } from '../../entity/listing.js';
+import { idParams, metaShape, metaWith, nameIgnored, sayIgnored } from '../../entity/routes.js';
+import { invalid, PlatformError } from '../../errors.js';
+import { sendList } from '../../http/answers/streamed-list.js';
+import type { App } from '../../http/app.js';
+import { FairQueue, laneOf } from '../../limits/fair-queue.js';
+import { identifying, readLogEntry, readSeverity, readSourceTime } from '../payload/payload.js';
+import { readDate } from '../query.js';
+import { eachEntry } from './entries.js';
+import { logShape, showLog, type WireLog } from './log-entry.js';
+import { logSearchRoutes } from './search.js';
+
+const query = Type.Object({
+  severity: Type.Optional(
+    Type.String({
+      description: `This level and those above it, of ${severities.slice(0, -1).join(', ')}; or lifecycle alone.`,
+    }),
+  ),
+  from: Type.Optional(Type.String({ description: 'ISO 8601, inclusive, on the time at the source.' })),
+  to: Type.Optional(Type.String({ description: 'ISO 8601, exclusive, on the time at the source.' })),
+  text: Type.Optional(
+    Type.String({
+      description: `Contained in message, details or code, ignoring case; at most ${maxFound} entries are found with it.`,
+    }),
+  ),
+  page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
+});
+
+const answer = Type.Object(
+  { logs: Type.Object({ results: Type.Array(logShape), meta: metaShape }) },
+  { description: 'One page of entries, newest first.' },
+);
+
+const maxEntries = 1000;
+const entryBody = Type.Object(
+  {
+    message: Type.Optional(Type.Unknown()),
+    details: Type.Optional(Type.Unknown()),
+    severity: Type.Optional(
+      Type.Unknown({
+        description: `One of ${severities.join(', ')}, also informational and warning; info when it is absent.`,
+      }),
+    ),
+    code: Type.Optional(Type.Unknown()),
+    tags: Type.Optional(Type.Unknown({ description: 'A list of texts, or one.' })),
+    sourceTimestamp: Type.Optional(
+      Type.Unknown({ description: 'ISO 8601 or milliseconds since 1970; now when it is absent.' }),
+    ),
+    custom: Type.Optional(
+      Type.Unknown({
+        description: 'Further properties. Whatever else is next to it is kept in it, under its name.',
+      }),
+    ),
+  },
+  { description: `At most ${maxLogEntryLength} bytes of JSON. Of which device it is, the path says alone.` },
+);
+const body = Type.Union([entryBody, Type.Array(entryBody, { minItems: 1, maxItems: maxEntries })]);
+
+type LogQuery = Static<typeof query>;
+
+/** Searches that run at once in the one thread that reads; accounts take turns, then callers. */
+const readsAtOnce = 2;
+
+/** GET and POST /devices/{id}/logs, POST /logs/search. */
+export function logRoutes(app: App, ctx: Context): void {
+  const turns = new FairQueue(readsAtOnce);
+  app.get(
+    '/devices/:id/logs',
+    {
+      config: {
+        right: ['subscribe', 'device'],
+        errors: ['notFound', 'deleted', 'pageOutside', 'forbidden', 'tooMany'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags: ['Messages'],
+        summary: 'Read the log of a device, newest first',
+        params: idParams,
+        querystring: query,
+        response: { 200: answer },
+      },
+    },
+    async (request, reply) => {
+      const ignored = nameIgnored(request, reply, query);
+      const { caller, params } = request;
+      const { results, meta } = await readLogs(ctx, caller, params.id, request.query, turns);
+      return sendList(reply, 'logs', { results, meta: metaWith(meta, ignored) });
+    },
+  );
+  app.post(
+    '/devices/:id/logs',
+    {
+      config: {
+        right: ['create', 'logEntry'],
+        errors: ['notFound', 'deleted', 'forbidden', 'storeFull'],
+        sends: ['ignored'],
+      },
+      schema: {
+        tags: ['Messages'],
+        summary: 'Write entries to the log of a device, which anyone who listens to its _log hears',
+        description:
+          'They are read as on `_log`. Unlike there, an invalid severity or sourceTimestamp, NUL, unpaired surrogates, `__proto__` and `constructor.prototype` are refused. They are on disk before the answer is sent.',
+        params: idParams,
+        body,
+        response: {
+          200: Type.Object(
+            { logs: Type.Array(logShape) },
+            { description: 'The entries as they are stored, in their order.' },
+          ),
+        },
+      },
+    },
+    async (request, reply) => {
+      const { caller, params } = request;
+      const logs = await writeLogs(ctx, caller, params.id, request.body);
+      const names = new Set([request.body].flat().flatMap((entry) => Object.keys(entry)));
+      sayIgnored(
+        request,
+        reply,
+        [...names].filter((name) => identifying.has(name)),
+      );
+      return { logs };
+    },
+  );
+  logSearchRoutes(app, ctx, turns);
+}
+
+/**
+ * One page of a device's log entries, newest first; each part of it is read when it is the caller's turn.
+ * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for a bad filter, or for a text that would be
+ * looked for in too many entries; 416/109 past the last page.
+ */
+async function readLogs(ctx: Context, caller: Caller, deviceId: string, query: LogQuery, turns: FairQueue) {
+  const { access, messages } = ctx;
+  const device = demandDevice(access, caller, deviceId);
+  const { page = 1, pageSize = 10 } = query;
+  const filter = readFilter(query);
+  const read = await turns.run(laneOf(caller), 1, () => messages.readLogs(device.id, filter, { page, pageSize }));
+  // The device may have been moved or deleted while the thread was reading.
+  demandDevice(access, caller, deviceId);
+  if (!read) throw invalid('text', 'is looked for in too many entries: narrow it down with from and to');
+  demandPage(page, pageSize, read.total);
+  const results = eachEntry(ctx, caller, read, turns, (current, entry) => {
+    demandDevice(access, current, deviceId);
+    return showLog(entry);
+  });
+  return { results, meta: { count: read.total, page, pageSize, sortOrder: 'desc' as const } };
+}
+
+/**
+ * Writes entries, each read as a payload on `_log`; they are on disk when it resolves. The stored entries.
+ * @throws PlatformError 403/21, 404/100, 410/107 for the device; 400/106 for an entry that is too long, or whose severity
+ * or time is invalid; 507 for a full disk.
+ */
+export async function writeLogs(
+  { access, clock, broker }: Pick<Context, 'access' | 'clock' | 'broker'>,
+  caller: Caller,
+  deviceId: string,
+  given: Static<typeof body>,
+): Promise<WireLog[]> {
+  const device = demandDevice(access, caller, deviceId);
+  const received = clock.now();
+  const posted = [given].flat().map((one, index) => {
+    const place = Array.isArray(given) ? [index] : [];
+    checkEntry(one, place, received);
+    const payload = Buffer.from(JSON.stringify(one));
+    if (payload.length > maxLogEntryLength)
+      throw invalid(place.join() || 'body', `has more than ${maxLogEntryLength} bytes`);
+    return { payload, entry: { ...readLogEntry(payload, received), received } };
+  });
+  // All in one turn, and so in one transaction; the answer waits for every one, whatever becomes of another.
+  const stored = await Promise.allSettled(posted.map(({ entry, payload }) => broker.logPosted(device, entry, payload)));
+  return stored.map((one, index) => {
+    const { entry } = posted[index] as (typeof posted)[number];
+    if (one.status === 'rejected') throw one.reason;
+    return showLog({ ...entry, id: one.value, accountId: device.accountId, deviceId: device.id, byService: false });
+  });
+}
+
+/** Anyone who gets an answer is told what `_log` takes in silence. @throws PlatformError 400/106. */
+function checkEntry({ severity, sourceTimestamp }: Static<typeof entryBody>, place: number[], now: number): void {
+  if (severity !== undefined && severity !== null && !readSeverity(severity))
+    throw invalid([...place, 'severity'].join('.'), `must be one of ${severities.join(', ')}`);
+  const isTimed = sourceTimestamp !== undefined && sourceTimestamp !== null;
+  if (isTimed && readSourceTime(sourceTimestamp, now) === undefined)
+    throw invalid([...place, 'sourceTimestamp'].join('.'), 'must be an ISO 8601 date, or milliseconds since 1970');
+}
+
+function demandDevice(access: Access, caller: Caller, deviceId: string): Placement {
+  const device = access.placement(deviceId);
+  if (!device || !access.reaches(caller, device.accountId, device.organizationId)) throw new PlatformError('notFound');
+  if (device.deleted !== null) throw new PlatformError('deleted');
+  return device;
+}
+
+function readFilter({ severity, from, to, text }: LogQuery) {
+  return {
+    severities: severity === undefined ? undefined : atOrAbove(severity),
+    from: readDate('from', from),
+    to: readDate('to', to),
+    text,
+  };
+}
+
+function atOrAbove(name: string): readonly Severity[] {
+  const severity = readSeverity(name);
+  if (!severity) throw invalid('severity', `must be one of ${severities.join(', ')}`);
+  return severity === 'lifecycle' ? ['lifecycle'] : severities.slice(0, severities.indexOf(severity) + 1);
+}

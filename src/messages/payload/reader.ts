@@ -1,0 +1,112 @@
+/** Reads the points of payloads: small ones at once, large ones in a thread, where accounts take turns. */
+import type { Point } from '../../../db/messages/store.js';
+import { FairQueue, type Lane } from '../../limits/fair-queue.js';
+import { AskedThread } from '../../threads/asked-thread.js';
+import { type FixedForm, type PayloadLimits, type Reading, readForm, readPoints, readTextPoints } from './payload.js';
+
+/** Bytes up to which a payload is read on the event loop: asking the thread takes about as long. */
+const smallPayload = 8192;
+/** Payloads on their way to the thread and back; it reads one after the other. */
+const askedAtOnce = 2;
+/** Connections and requests wait here with one payload each, and have limits of their own. */
+const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
+
+/** Any form, any form of text, or the one that a channel template fixes. */
+export type PayloadKind = 'any' | 'text' | FixedForm;
+
+/** A payload, and how it is to be read; `now` in milliseconds. */
+export interface PayloadQuestion {
+  payload: Uint8Array;
+  kind: PayloadKind;
+  now: number;
+  limits: PayloadLimits;
+}
+
+/** Points column by column, because threads copy that fastest; NaN stands for no number. */
+export interface PointColumns {
+  times: Float64Array;
+  numbers: Float64Array;
+  /** Each category once, and its index by point. */
+  categories: string[];
+  categoryOf: Uint32Array;
+  texts: Map<number, string>;
+}
+export type PayloadAnswer = PointColumns | { reason: string };
+
+const readers = { any: readPoints, text: readTextPoints } as const;
+
+/** How payloads of a channel are read whose template says this form. */
+export function kindOf(form: string): PayloadKind {
+  return form === 'csv' || form === 'json' || form === 'senml' || form === 'float32' ? form : 'any';
+}
+
+/** Reads a payload where it is called. */
+export function readPayload({ payload, kind, now, limits }: PayloadQuestion): Reading {
+  const bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength);
+  return kind === 'any' || kind === 'text' ? readers[kind](bytes, now, limits) : readForm(kind, bytes, now, limits);
+}
+
+export class PayloadReader {
+  readonly #limits: PayloadLimits;
+  readonly #thread = new AskedThread<PayloadQuestion, PayloadAnswer>(
+    new URL('./worker.js', import.meta.url),
+    'The reader of payloads',
+  );
+  readonly #queue = new FairQueue(askedAtOnce, { most: unbounded, quantum: smallPayload });
+
+  constructor(limits: PayloadLimits) {
+    this.#limits = limits;
+  }
+
+  /** Payloads that wait for the thread. */
+  get waiting(): number {
+    return this.#queue.waiting;
+  }
+
+  /** The points of a payload, at once where it is small. Rejects when the thread fails. */
+  read(lane: Lane, payload: Buffer, now: number, kind: PayloadKind = 'any'): Reading | Promise<Reading> {
+    const question = { payload, kind, now, limits: this.#limits };
+    if (payload.length <= smallPayload) return readPayload(question);
+    return this.#queue.run(lane, payload.length, async () => toReading(await this.#thread.ask(question)));
+  }
+
+  close(): Promise<void> {
+    return this.#thread.close();
+  }
+}
+
+export function toColumns(points: readonly Point[]): PointColumns {
+  const index = new Map<string, number>();
+  const columns: PointColumns = {
+    times: new Float64Array(points.length),
+    numbers: new Float64Array(points.length),
+    categories: [],
+    categoryOf: new Uint32Array(points.length),
+    texts: new Map(),
+  };
+  for (const [at, { time, category, numericValue, stringValue }] of points.entries()) {
+    columns.times[at] = time;
+    columns.numbers[at] = numericValue ?? Number.NaN;
+    if (stringValue !== null) columns.texts.set(at, stringValue);
+    const known = index.get(category) ?? index.size;
+    index.set(category, known);
+    columns.categoryOf[at] = known;
+  }
+  columns.categories = [...index.keys()];
+  return columns;
+}
+
+function toReading(answer: PayloadAnswer): Reading {
+  if ('reason' in answer) return answer;
+  const { times, numbers, categories, categoryOf, texts } = answer;
+  const points = Array.from(times, (time, at): Point => {
+    const number = numbers[at] as number;
+    return {
+      time,
+      category: categories[categoryOf[at] as number] as string,
+      numericValue: Number.isNaN(number) ? null : number,
+      stringValue: texts.get(at) ?? null,
+    };
+  });
+  return { points };
+}

@@ -1,0 +1,14 @@
+/** The thread that reads large payloads: the event loop of the service does not wait for it. */
+import { answerQuestions } from '../../threads/answering.js';
+import { type PayloadAnswer, type PayloadQuestion, readPayload, toColumns } from './reader.js';
+
+answerQuestions<PayloadQuestion, PayloadAnswer>(
+  (question) => {
+    const reading = readPayload(question);
+    return 'reason' in reading ? reading : toColumns(reading.points);
+  },
+  (answer) =>
+    'reason' in answer
+      ? []
+      : [answer.times, answer.numbers, answer.categoryOf].map(({ buffer }) => buffer as ArrayBuffer),
+);

@@ -1,0 +1,189 @@
+/**
+ * A whole range as CSV or NDJSON: points are read and sent a little at a time, which takes no more memory than
+ * a page; a rollup is within its limits.
+ */
+import { Readable } from 'node:stream';
+import type { Cursor, Point, Range } from '../../../db/messages/store.js';
+import type { Caller } from '../../access.js';
+import type { Config } from '../../config.js';
+import { isoDates } from '../../formats/iso-dates.js';
+import { spreadsheetCell } from '../../formats/spreadsheets.js';
+import { laneOf } from '../../limits/fair-queue.js';
+import { parseTopic } from '../../topics.js';
+import { csvColumns } from '../payload/payload.js';
+import {
+  demandStill,
+  findSeries,
+  pageCharacters,
+  readInTurn,
+  readRange,
+  type SeriesQuery,
+  type Services,
+  type Shown,
+  type Stretch,
+  showPoints,
+} from './query.js';
+import { sumUp } from './rollups.js';
+
+const pointsAtOnce = 1000;
+
+export type Format = 'csv' | 'ndjson';
+
+/** A form of whole ranges: how points begin, and one of them; how a rollup begins, and a value of it. */
+interface Form {
+  type: string;
+  head: string;
+  lines(query: SeriesQuery): (point: Point) => string;
+  valuesHead(aggregates: readonly string[]): string;
+  valueLine(value: Shown, aggregates: readonly string[], query: SeriesQuery): string;
+}
+
+const forms: Record<Format, Form> = {
+  csv: {
+    type: 'text/csv; charset=utf-8; header=present',
+    head: `${csvColumns}\n`,
+    lines: csvLines,
+    valuesHead: (aggregates) => `${['time', 'category', ...aggregates].join()}\n`,
+    valueLine: csvValueLine,
+  },
+  ndjson: {
+    type: 'application/x-ndjson; charset=utf-8',
+    head: '',
+    lines: (query) => {
+      const show = showPoints(query);
+      return (point) => `${JSON.stringify(show(point))}\n`;
+    },
+    valuesHead: () => '',
+    valueLine: (value) => `${JSON.stringify(value)}\n`,
+  },
+};
+
+/** What is sent: headers, and the body, of points as it is read. */
+export interface Export {
+  headers: Record<string, string>;
+  body: Readable;
+}
+
+/**
+ * Every point that is in the range at the start, once, in the order of `order`; reading goes on as the receiver takes it,
+ * and ends with it, or with the caller's right.
+ * @throws PlatformError as findSeries; 400/106 for a bad range.
+ */
+export function exportSeries(
+  services: Services,
+  caller: Caller,
+  topic: string,
+  format: Format,
+  query: SeriesQuery,
+): Export {
+  const form = forms[format];
+  const key = findSeries(services, caller, topic);
+  const { from, to } = readRange(query, services.clock.now());
+
+  async function* pieces(): AsyncGenerator<string> {
+    const leave = await services.longAnswers.enter(laneOf(caller), 1);
+    try {
+      yield* sent();
+    } finally {
+      leave();
+    }
+  }
+
+  async function* sent(): AsyncGenerator<string> {
+    const line = form.lines(query);
+    if (form.head) yield form.head;
+    for (let after: Cursor | undefined; key; ) {
+      const range: Range = {
+        from,
+        to,
+        order: query.order ?? 'asc',
+        limit: pointsAtOnce,
+        characters: pageCharacters,
+        ...(after && { after }),
+      };
+      const [points, piece] = await readInTurn(
+        services,
+        caller,
+        key,
+        range,
+        query.category,
+        (found) => [found, found.map(line).join('')] as const,
+      );
+      if (piece) yield piece;
+      after = points.at(-1);
+      if (points.length === 0) return;
+      demandStill(services, caller, topic);
+    }
+  }
+
+  return {
+    headers: { 'content-type': form.type, ...attachment(services.config, topic, { from, to }, format) },
+    body: Readable.from(pieces(), { objectMode: false, highWaterMark: 1 }),
+  };
+}
+
+/** A rollup of the whole range, a value on each line. @throws PlatformError as sumUp. */
+export async function exportRollup(
+  services: Services,
+  caller: Caller,
+  topic: string,
+  format: Format,
+  rollup: string,
+  query: SeriesQuery,
+): Promise<Export> {
+  const form = forms[format];
+  const { values, wanted, ...range } = await sumUp(services, caller, topic, rollup, query);
+  const lines = values.map((value) => form.valueLine(value, wanted, query));
+  return {
+    headers: { 'content-type': form.type, ...attachment(services.config, topic, range, `${rollup}.${format}`) },
+    body: Readable.from([form.valuesHead(wanted) + lines.join('')]),
+  };
+}
+
+/** The name under which it is kept: channel, device, from when, until when. */
+function attachment({ topicRoot }: Config, topic: string, { from, to }: Stretch, ending: string) {
+  const { channel = '', deviceId = '' } = parseTopic(topicRoot, topic) ?? {};
+  const name = `${channel}_${deviceId}_${compact(from)}_${compact(to)}.${ending}`;
+  const plain = name.replace(/[^\w.-]/g, '_');
+  return { 'content-disposition': `attachment; filename="${plain}"; filename*=UTF-8''${encodeName(name)}` };
+}
+
+/** 20260131T093000Z: no sign in it that a file's name cannot have. */
+function compact(time: number): string {
+  return new Date(time).toISOString().replace(/[-:]|\.\d+/g, '');
+}
+
+/**
+ * Raw rows that our own reader takes back: what would end a row or a column too early becomes a blank, and a point with
+ * neither a number nor a text is left out. With `quote`, rows for spreadsheets: quoted, and no text is a formula.
+ */
+function csvLines({ quote = false }: SeriesQuery): (point: Point) => string {
+  const date = isoDates();
+  return ({ time, category, numericValue, stringValue }) => {
+    const at = date(time);
+    const number = numericValue ?? '';
+    if (quote)
+      return `${at},${spreadsheetCell(category)},${number},${stringValue === '' ? '""' : spreadsheetCell(stringValue ?? '')}\n`;
+    const text = oneLine(stringValue ?? '');
+    return numericValue === null && text === '' ? '' : `${at},${inColumn(category)},${number},${text}\n`;
+  };
+}
+
+function csvValueLine(value: Shown, aggregates: readonly string[], { quote = false }: SeriesQuery): string {
+  const { time, category = '' } = value;
+  const numbers = aggregates.map((name) => value[name] ?? '');
+  return `${[time, quote ? spreadsheetCell(category) : inColumn(category), ...numbers].join()}\n`;
+}
+
+function inColumn(text: string): string {
+  return oneLine(text.replaceAll(',', ' '));
+}
+
+/** Blanks around a column are not the text's. */
+function oneLine(text: string): string {
+  return text.replace(/[\r\n]/g, ' ').replace(/^[ \t]+|[ \t]+$/g, '');
+}
+
+function encodeName(name: string): string {
+  return encodeURIComponent(name.toWellFormed()).replace(/['()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16)}`);
+}

@@ -1,0 +1,118 @@
+/** Points of a channel in pages, and the latest ones. */
+import { charactersOf } from '../../../db/messages/series/rows.js';
+import { type Cursor, everything, type Range, type StoredPoint, timeLimit } from '../../../db/messages/store.js';
+import type { Caller } from '../../access.js';
+import { invalid } from '../../errors.js';
+import {
+  defaultPageSize,
+  findSeries,
+  group,
+  pageCharacters,
+  readInTurn,
+  readRange,
+  type SeriesAnswer,
+  type SeriesQuery,
+  type Services,
+  type Stretch,
+  showPoints,
+} from './query.js';
+
+/**
+ * One page of the points of a channel in a range. Anyone who follows the tokens sees every point that was there at the
+ * first page once, and none twice; of those that arrive meanwhile, the ones behind the place that has been reached.
+ * @throws PlatformError as findSeries; 400/106 for a bad range or token.
+ */
+export async function readPage(
+  services: Services,
+  caller: Caller,
+  topic: string,
+  query: SeriesQuery,
+): Promise<SeriesAnswer> {
+  const started = performance.now();
+  const key = findSeries(services, caller, topic);
+  const token = query.pagingToken === undefined ? undefined : parseToken(query.pagingToken);
+  const { from, to } = readRange(query, services.clock.now(), token);
+  const { pageSize = defaultPageSize, order = 'asc', category } = query;
+
+  // One more than the page says whether there is a next one.
+  const range: Range = {
+    from,
+    to,
+    order,
+    limit: pageSize + 1,
+    characters: pageCharacters,
+    ...(token && { after: token.after }),
+  };
+  const { found, page, shown } = await (key
+    ? readInTurn(services, caller, key, range, category, (points) => take(points, pageSize, query))
+    : take([], pageSize, query));
+  const last = page.at(-1);
+  return {
+    meta: {
+      timeSpent: Math.round(performance.now() - started),
+      start: new Date(from).toISOString(),
+      end: new Date(to).toISOString(),
+      count: page.length,
+      pagingToken: last && found.length > page.length ? formatToken({ after: last, from, to }) : null,
+    },
+    result: group(shown, query),
+  };
+}
+
+/** The latest points of a channel, newest first. @throws PlatformError as findSeries. */
+export async function readLatest(
+  services: Services,
+  caller: Caller,
+  topic: string,
+  query: SeriesQuery,
+): Promise<SeriesAnswer> {
+  const started = performance.now();
+  const key = findSeries(services, caller, topic);
+  const range: Range = {
+    ...everything,
+    order: 'desc',
+    limit: query.pageSize ?? defaultPageSize,
+    characters: pageCharacters,
+  };
+  const { page, shown } = await (key
+    ? readInTurn(services, caller, key, range, query.category, (points) => take(points, range.limit, query))
+    : take([], range.limit, query));
+  const timeSpent = Math.round(performance.now() - started);
+  return {
+    meta: { timeSpent, start: null, end: null, count: page.length, pagingToken: null },
+    result: group(shown, query),
+  };
+}
+
+/** The points of a page among those that were found, and as they are shown. */
+function take(found: StoredPoint[], size: number, query: SeriesQuery) {
+  let count = 0;
+  for (let left = pageCharacters; count < Math.min(size, found.length); count += 1) {
+    left -= charactersOf(found[count] as StoredPoint);
+    if (left < 0 && count > 0) break;
+  }
+  const page = found.slice(0, count);
+  return { found, page, shown: page.map(showPoints(query)) };
+}
+
+/** Where the next page begins: after the last point of this one, whatever arrives meanwhile. */
+interface Token extends Stretch {
+  after: Cursor;
+}
+
+function formatToken({ after, from, to }: Token): string {
+  return Buffer.from([after.time, after.sequence, from, to].join(' ')).toString('base64url');
+}
+
+function parseToken(text: string): Token {
+  const decoded = Buffer.from(text, 'base64url').toString();
+  const numbers = /^-?\d{1,16} \d{1,16} -?\d{1,16} -?\d{1,16}$/.test(decoded) ? decoded.split(' ').map(Number) : [];
+  const [time, sequence, from, to] = numbers;
+  const valid = time !== undefined && sequence !== undefined && isDate(from) && isDate(to);
+  if (!valid) throw invalid('pagingToken', 'must be a token from the page before');
+  return { after: { time, sequence }, from, to };
+}
+
+function isDate(time: number | undefined): time is number {
+  return time !== undefined && Math.abs(time) <= timeLimit;
+}

@@ -1,0 +1,274 @@
+/** What the ways of reading a time-series share: the channel, the range, how points look. */
+
+import { type Static, type TObject, Type } from 'typebox';
+import { aggregates } from '../../../db/messages/series/ranges.js';
+import type { MessageStore, Point, Range, SeriesKey, StoredPoint } from '../../../db/messages/store.js';
+import type { Placement } from '../../../db/registry/index.js';
+import type { Access, Caller, Channel } from '../../access.js';
+import type { Clock } from '../../clock.js';
+import type { Config } from '../../config.js';
+import { currentCaller } from '../../entity/authorized-write.js';
+import { oneOf } from '../../entity/listing.js';
+import { metaShape } from '../../entity/routes.js';
+import { invalid, PlatformError } from '../../errors.js';
+import { isoDates } from '../../formats/iso-dates.js';
+import type { Sessions } from '../../identity/sessions/sessions.js';
+import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
+import { parseTopic } from '../../topics.js';
+import { readDate } from '../query.js';
+
+/** The range of a query that names none, in milliseconds back from its end. */
+const defaultSpan = 24 * 60 * 60 * 1000;
+export const defaultPageSize = 100;
+
+const shape = {
+  category: Type.Optional(Type.String({ description: 'Points of this category only.' })),
+  omitNull: Type.Optional(Type.Boolean({ default: false, description: 'Leave out properties that are null.' })),
+};
+const grouping = {
+  groupType: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 2,
+      default: 0,
+      description: '0 flat, 1 by category, 2 by time, within the answer.',
+    }),
+  ),
+};
+const size = { pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: defaultPageSize })) };
+const range = {
+  startDateTime: Type.Optional(
+    Type.String({ description: 'ISO 8601, inclusive; 24 hours before the end when absent. Not for latest.' }),
+  ),
+  endDateTime: Type.Optional(Type.String({ description: 'ISO 8601, exclusive; now when absent. Not for latest.' })),
+  order: Type.Optional(oneOf(['asc', 'desc'], { default: 'asc', description: 'By time. Not for latest.' })),
+};
+const paging = {
+  pagingToken: Type.Optional(
+    Type.String({ description: 'From meta of the page before; the rest of the query stays the same. Not for latest.' }),
+  ),
+};
+const format = {
+  format: Type.Optional(
+    oneOf(['json', 'csv', 'ndjson'], {
+      default: 'json',
+      description:
+        'csv and ndjson send the whole range as a file: points as they are read, or a rollup; no pages, no groups. Not for latest.',
+    }),
+  ),
+};
+const quoting = {
+  quote: Type.Optional(
+    Type.Boolean({
+      default: false,
+      description: `For spreadsheets, with csv: texts in quotes where they need them (RFC 4180), and an apostrophe in front of a text that would be a formula. Without it the file is raw: do not open it as a spreadsheet.`,
+    }),
+  ),
+};
+const rollup = {
+  rollup: Type.Optional(
+    Type.String({
+      description:
+        'The size of buckets, such as 30s, 5m, 1h, 1d, 1w, 1M: the whole range as aggregates, in one answer. s, m and h divide a day.',
+    }),
+  ),
+  aggregate: Type.Optional(
+    Type.String({
+      default: 'avg',
+      description: `Comma-separated, of ${aggregates.join(', ')}: of the numbers of a bucket and category, null where there is none, avg and sum also where the sum exceeds a double; count is of points.`,
+    }),
+  ),
+  timezone: Type.Optional(
+    Type.String({ default: 'UTC', description: 'IANA name: where days begin at midnight, weeks on Monday.' }),
+  ),
+  fill: Type.Optional(oneOf(['null'], { description: 'Show empty buckets too, with null.' })),
+};
+
+/** What each way of reading heeds. */
+export const heeds = {
+  page: Type.Object({ ...range, ...size, ...paging, ...shape, ...grouping, ...format }),
+  latest: Type.Object({ ...size, ...shape, ...grouping }),
+  rollup: Type.Object({ ...range, ...rollup, ...shape, ...grouping, ...format }),
+  csv: Type.Object({ ...range, category: shape.category, ...format, ...quoting }),
+  ndjson: Type.Object({ ...range, ...shape, ...format }),
+  rollupCsv: Type.Object({ ...range, ...rollup, category: shape.category, ...format, ...quoting }),
+  rollupNdjson: Type.Object({ ...range, ...rollup, ...shape, ...format }),
+} satisfies Record<string, TObject>;
+
+export const seriesQuery = Type.Object({
+  ...range,
+  ...size,
+  ...paging,
+  ...shape,
+  ...grouping,
+  ...format,
+  ...quoting,
+  ...rollup,
+});
+export type SeriesQuery = Static<typeof seriesQuery>;
+
+const numberOrNull = Type.Optional(Type.Union([Type.Number(), Type.Null()]));
+const valueShape = {
+  time: Type.Optional(
+    Type.String({ format: 'date-time', description: 'ISO 8601; of a rollup, when the bucket begins.' }),
+  ),
+  category: Type.Optional(Type.String()),
+  numericValue: numberOrNull,
+  stringValue: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+  ...Object.fromEntries(aggregates.map((name) => [name, numberOrNull])),
+};
+const pointExample = { time: '2026-03-01T12:00:00.000Z', category: 'inside', numericValue: 21.5, stringValue: null };
+const nullableText = Type.Union([Type.String(), Type.Null()]);
+
+export const seriesAnswer = Type.Object({
+  meta: Type.Object(
+    {
+      timeSpent: Type.Number({ description: 'Milliseconds.' }),
+      start: nullableText,
+      end: nullableText,
+      count: Type.Integer({ description: 'Points of this page, or values of the rollup.' }),
+      pagingToken: Type.Union([Type.String(), Type.Null()], { description: 'Null on the last page, and of a rollup.' }),
+      message: Type.Optional(Type.String({ description: 'Why there is no data, if the channel keeps none.' })),
+      ignored: metaShape.properties.ignored,
+    },
+    { title: 'SeriesMeta' },
+  ),
+  result: Type.Array(
+    Type.Object(
+      {
+        ...valueShape,
+        values: Type.Optional(Type.Array(Type.Object(valueShape, { title: 'Point', examples: [pointExample] }))),
+      },
+      {
+        title: 'PointOrGroup',
+        description: 'A point, a value of a rollup, or with groupType their group.',
+        examples: [pointExample],
+      },
+    ),
+    { title: 'Points' },
+  ),
+});
+
+/** A value as it is shown: a point, or an aggregate. */
+export type Shown = { time?: string; category?: string } & Record<string, string | number | null | undefined>;
+export type Group = Shown | { time?: string; category?: string; values: Shown[] };
+export interface SeriesAnswer {
+  meta: Static<typeof seriesAnswer>['meta'];
+  result: Group[];
+}
+
+export type Services = {
+  reads: FairQueue;
+  longAnswers: FairQueue;
+  config: Config;
+  access: Access;
+  messages: MessageStore;
+  sessions: Sessions;
+  clock: Clock;
+};
+
+/**
+ * The series behind a topic that the caller may hear; undefined when the channel stores nothing.
+ * @throws PlatformError 403/21 for callers that read nothing; 404/100 for a topic that does not exist or is out of reach.
+ */
+export function findSeries(
+  { config, access }: Pick<Services, 'config' | 'access'>,
+  caller: Caller,
+  topic: string,
+): SeriesKey | undefined {
+  const { device, channel } = findChannel({ config, access }, caller, topic);
+  if (channel.persistenceType !== 'timeSeries') return undefined;
+  return { accountId: device.accountId, deviceId: device.id, channelTemplateId: channel.id };
+}
+
+/** The channel of a topic that the caller may hear, and its device. @throws PlatformError as findSeries. */
+export function findChannel(
+  { config, access }: Pick<Services, 'config' | 'access'>,
+  caller: Caller,
+  topic: string,
+): { device: Placement; channel: Channel } {
+  const parts = parseTopic(config.topicRoot, topic);
+  const device = parts && access.placement(parts.deviceId);
+  if (!parts || device?.accountId !== parts.accountId || !access.mayHear(caller, device.id, parts.channel))
+    throw new PlatformError('notFound', { message: 'The topic does not exist.' });
+  const channel = access.channelsOf(device.deviceTemplateId).get(parts.channel);
+  if (!channel) throw new PlatformError('notFound', { message: 'The topic does not exist.' });
+  return { device, channel };
+}
+
+/**
+ * Looks again whether the caller may read, in the middle of long reading.
+ * @throws PlatformError 401/31 when its session has ended, and as findSeries.
+ */
+export function demandStill(services: Services, caller: Caller, topic: string): void {
+  const current = currentCaller(services, caller);
+  if (!current) throw new PlatformError('tokenInvalid');
+  services.access.demand(current, 'subscribe', 'device');
+  findSeries(services, current, topic);
+}
+
+/** Characters of the texts of one page; a page with more ends early, after one point at least. */
+export const pageCharacters = 1024 * 1024;
+/** Points up to which a page is read without waiting for a turn, and points that take as long as a row of a list. */
+const shortPage = 100;
+const pointsOfRow = 20;
+
+/**
+ * Points of a range, `show`n when it is the caller's turn. Those of one category are looked for over many turns of the event
+ * loop, for which nobody else waits.
+ */
+export async function readInTurn<R>(
+  { messages, reads }: Pick<Services, 'messages' | 'reads'>,
+  caller: Caller,
+  key: SeriesKey,
+  range: Range,
+  category: string | undefined,
+  show: (points: StoredPoint[]) => R,
+): Promise<R> {
+  if (category !== undefined) return show(await messages.page(key, range, category));
+  if (range.limit <= shortPage + 1) return show(await messages.page(key, range));
+  return reads.run(laneOf(caller), range.limit / pointsOfRow, async () => show(await messages.page(key, range)));
+}
+
+/** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */
+export interface Stretch {
+  from: number;
+  to: number;
+}
+
+/**
+ * What the query names; what it leaves open is as in `former`, so that the pages of one range belong together.
+ * @throws PlatformError 400/106 for what is no date, and an end before the start.
+ */
+export function readRange(query: SeriesQuery, now: number, former?: Stretch): Stretch {
+  const start = readDate('startDateTime', query.startDateTime);
+  // What was stored in this millisecond belongs to the past.
+  const to = readDate('endDateTime', query.endDateTime) ?? former?.to ?? Math.max(now + 1, start ?? now);
+  const from = start ?? former?.from ?? to - defaultSpan;
+  if (from > to) throw invalid('endDateTime', 'must not be before startDateTime');
+  return { from, to };
+}
+
+/** How the points of one answer are shown. */
+export function showPoints({ omitNull = false }: SeriesQuery): (point: Point) => Shown {
+  const date = isoDates();
+  return ({ time, category, numericValue, stringValue }) => {
+    const shown: Shown = { time: date(time), category };
+    if (!omitNull || numericValue !== null) shown.numericValue = numericValue;
+    if (!omitNull || stringValue !== null) shown.stringValue = stringValue;
+    return shown;
+  };
+}
+
+/** Values as `groupType` asks: flat, by category, or by time; groups in the order of their first value. */
+export function group(shown: Shown[], { groupType = 0 }: SeriesQuery): Group[] {
+  if (groupType === 0) return shown;
+  const by = groupType === 1 ? 'category' : 'time';
+  const groups = new Map<string, Shown[]>();
+  for (const { [by]: name = '', ...value } of shown) {
+    const values = groups.get(name);
+    if (values) values.push(value);
+    else groups.set(name, [value]);
+  }
+  return [...groups].map(([name, values]) => (by === 'category' ? { category: name, values } : { time: name, values }));
+}

@@ -1,0 +1,79 @@
+/** POST /data/{topic}: points over HTTP, on the way of a PUBLISH. */
+import { Type } from 'typebox';
+import type { Caller } from '../../access.js';
+import type { Context } from '../../context.js';
+import { errorBody, invalid, PlatformError } from '../../errors.js';
+import type { App } from '../../http/app.js';
+import { idempotentPosts } from '../../http/idempotency.js';
+import { requireCaller } from '../../identity/sessions/authentication.js';
+import { laneOf } from '../../limits/fair-queue.js';
+import { kindOf, type PayloadKind } from '../payload/reader.js';
+import { payloadLimit, rejectionShape } from '../publish.js';
+import { pointBodies } from './bodies.js';
+import { findChannel } from './query.js';
+
+const answer = Type.Object(
+  {
+    success: Type.Literal(true),
+    count: Type.Integer({ description: 'Points that were stored; those that were not are in rejection.' }),
+    rejection: Type.Optional(rejectionShape),
+  },
+  { description: 'What is counted is on disk.' },
+);
+
+/** POST /data/{topic}, in a scope of its own: its bodies are payloads. */
+export function seriesWriting(app: App, ctx: Context): void {
+  const { maxPayloadBytes } = ctx.config.mqtt;
+  requireCaller(app, ctx);
+  idempotentPosts(app, ctx);
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser(Object.keys(pointBodies), { parseAs: 'buffer' }, (_, body, done) => done(null, body));
+  app.post(
+    '/data/*',
+    {
+      bodyLimit: maxPayloadBytes || ctx.config.httpBodyBytes,
+      config: {
+        right: ['publish', 'device'],
+        errors: ['notFound', 'forbidden', 'deleted', 'tooLarge', 'tooMany'],
+        bodyLimit: payloadLimit(ctx),
+        bodies: pointBodies,
+      },
+      schema: {
+        tags: ['Messages'],
+        summary: 'Write points of a channel',
+        description:
+          'The body is a payload as a device publishes it, and it is delivered as one with QoS 1. What holds no points is refused here and delivered to nobody; so is everything for a channel that stores nothing.',
+        params: Type.Object({ '*': Type.String({ description: 'The topic, raw or percent-encoded.' }) }),
+        body: {
+          content: Object.fromEntries(Object.keys(pointBodies).map((type) => [type, { schema: { properties: {} } }])),
+        },
+        response: { 200: answer },
+      },
+    },
+    async (request) => {
+      const payload = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
+      const isBytes = request.headers['content-type']?.startsWith('application/octet-stream') ?? false;
+      return writePoints(ctx, request.caller, request.params['*'], payload, isBytes ? 'any' : 'text');
+    },
+  );
+}
+
+/**
+ * Publishes a payload that holds points on a channel that stores them.
+ * @throws PlatformError as findSeries; 400/106 naming what is wrong with the payload, or the channel; 413 over the limit.
+ */
+async function writePoints(ctx: Context, caller: Caller, topic: string, payload: Buffer, kind: PayloadKind) {
+  const { channel } = findChannel(ctx, caller, topic);
+  if (channel.persistenceType !== 'timeSeries' || channel.payload === 'none')
+    throw invalid('topic', 'the channel stores no points; POST /messaging/publish delivers a message on it');
+  const form = channel.payload === 'auto' ? kind : kindOf(channel.payload);
+  const reading = await ctx.payloads.read(laneOf(caller), payload, ctx.clock.now(), form);
+  if ('reason' in reading) throw invalid('body', reading.reason);
+  const {
+    delivered,
+    rejection,
+    points = 0,
+  } = await ctx.broker.publish(caller, { topic, payload, qos: 1, retain: false });
+  if (!delivered) throw new PlatformError(rejection?.kind ?? 'server', rejection);
+  return { success: true as const, count: points, ...(rejection && { rejection: errorBody(rejection) }) };
+}
