@@ -1,0 +1,46 @@
+/** An account, and what the service keeps for each one. */
+import { Type } from 'typebox';
+import { DateText, Id, Nullable, OptionalText } from './columns.js';
+
+/** `retentionDays`: how long messages are kept; null is the service's default, 0 forever. */
+export const AccountRecord = Type.Object({
+  id: Id,
+  name: Type.String(),
+  created: DateText,
+  retentionDays: Nullable(Type.Integer()),
+});
+
+/** A security event; nothing changes or deletes one. `details` is a JSON object without secrets. */
+export const AuditRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  time: DateText,
+  event: Type.String(),
+  outcome: Type.String(),
+  actorKind: OptionalText,
+  actorId: OptionalText,
+  targetKind: OptionalText,
+  targetId: OptionalText,
+  address: OptionalText,
+  details: Type.String(),
+});
+
+/**
+ * The first answer to a request with an Idempotency-Key, sealed with a key made from that key. `entityId` is written in
+ * the transaction that made the entity, the answer after it: a crash in between loses neither. `secretOf` is the device
+ * whose secret the answer carries.
+ */
+export const IdempotentAnswerRecord = Type.Object({
+  keyHash: Type.String(),
+  requestHash: Type.String(),
+  created: DateText,
+  entityId: OptionalText,
+  secretOf: OptionalText,
+  status: Nullable(Type.Integer()),
+  answer: OptionalText,
+  callerId: OptionalText,
+  accountId: Type.String(),
+});
+
+/** How much an account keeps of what could grow without end; kept by triggers. */
+export const KeptRecord = Type.Object({ accountId: Id, what: Type.String(), amount: Type.Integer() });

@@ -1,0 +1,59 @@
+/** Work on many devices, and units on the line. */
+import { Type } from 'typebox';
+import { DateText, Id, Nullable, OptionalDate, OptionalId, OptionalText } from './columns.js';
+
+/** Whether a unit on the line has really connected and published. */
+export const VerificationRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  deviceId: Id,
+  serialNumber: Type.String(),
+  passed: Type.Integer(),
+  connected: Type.Integer(),
+  published: Type.Integer(),
+  time: DateText,
+  createdById: Type.String(),
+});
+
+/**
+ * Work on many devices: `provision`, `delete`, `move` or `regenerate`. `checksum` is of caller, parameters
+ * and rows: a repeat finds its job by it; null for dry runs and forced jobs. `sealedKey` opens the results of the rows
+ * until they are confirmed or `expires` is over; then it is destroyed, and they with it. `reason` says why it could not go on.
+ * `keptRows` is how many of its rows are still there, `keptBytes` how long they were as they came.
+ */
+export const JobRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  created: DateText,
+  createdById: Type.String(),
+  createdByKind: Type.String(),
+  action: Type.String(),
+  parameters: Type.String(),
+  checksum: OptionalText,
+  dryRun: Type.Integer(),
+  state: Type.String(),
+  total: Type.Integer(),
+  done: Type.Integer(),
+  failed: Type.Integer(),
+  skipped: Type.Integer(),
+  reason: OptionalText,
+  finished: OptionalDate,
+  expires: OptionalDate,
+  confirmed: OptionalDate,
+  undone: OptionalDate,
+  sealedKey: OptionalText,
+  keptRows: Type.Integer(),
+  keptBytes: Type.Integer(),
+});
+
+/** One row of a job, from 1. `input` and `before` (what an undo restores) are JSON, `errors` is a list of them. */
+export const JobRowRecord = Type.Object({
+  jobId: Id,
+  row: Type.Integer(),
+  state: Type.String(),
+  input: Type.String(),
+  deviceId: OptionalId,
+  before: OptionalText,
+  errors: OptionalText,
+  sealedResult: Nullable(Type.Unsafe<Buffer>({ type: 'string' })),
+});

@@ -1,0 +1,129 @@
+/** Who logs in, and how. */
+import { Type } from 'typebox';
+import { common, DateText, Id, Nullable, OptionalDate, OptionalId, OptionalText } from './columns.js';
+
+/** A person who can log in. `email` is as given, `emailKey` is compared. */
+export const IdentityRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  email: Type.String(),
+  emailKey: Type.String(),
+  passwordHash: OptionalText,
+  organizationsMade: Type.Integer(),
+  created: DateText,
+  emailConfirmed: Type.Integer({
+    description: '1 when somebody has shown that the address is theirs: by a mailed token, or by a provider.',
+  }),
+  passwordChosenBy: OptionalText,
+  name: OptionalText,
+  firstName: OptionalText,
+  lastName: OptionalText,
+  company: OptionalText,
+  department: OptionalText,
+  phoneNumber: OptionalText,
+  address: OptionalText,
+  addressObject: Nullable(Type.String({ description: 'JSON, for an address that was given as an object.' })),
+});
+
+/** A login session of a person (`userId`) or of an application; `address` is the network it was opened from. */
+export const SessionRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  userId: OptionalId,
+  applicationId: OptionalId,
+  created: DateText,
+  expires: DateText,
+  ended: OptionalDate,
+  csrfHash: Type.String(),
+  address: OptionalText,
+});
+
+/**
+ * A program that calls. `accessTokenLifetime` in seconds; null is the default. A station makes
+ * devices of one template in one organization, until it `expiresAt` or has made `maxDevices`.
+ */
+export const ApplicationRecord = Type.Object({
+  ...common,
+  name: Type.String(),
+  kind: Type.String(),
+  tokenHash: Type.String(),
+  accessTokenLifetime: Nullable(Type.Integer()),
+  revealResetToken: Type.Integer(),
+  deviceTemplateId: OptionalId,
+  organizationId: OptionalId,
+  maxDevices: Nullable(Type.Integer()),
+  madeDevices: Type.Integer(),
+  expiresAt: OptionalDate,
+});
+
+/** A token that was sent by mail, for one purpose: `password`, or `email` with the new address. */
+export const MailedTokenRecord = Type.Object({
+  tokenHash: Type.String(),
+  userId: Id,
+  purpose: Type.String(),
+  email: OptionalText,
+  created: DateText,
+  expires: DateText,
+});
+
+/**
+ * A second factor of a person: `totp` with a sealed secret and the last time step used, `sms` with a phone number. It
+ * counts once `confirmed`. `tries` are of the code that confirms it, or, texted (`codeHash`), removes it.
+ */
+export const MfaMethodRecord = Type.Object({
+  userId: Id,
+  method: Type.String(),
+  created: DateText,
+  confirmed: OptionalDate,
+  sealedSecret: OptionalText,
+  phoneNumber: OptionalText,
+  lastStep: Nullable(Type.Integer()),
+  codeHash: OptionalText,
+  codeExpires: OptionalDate,
+  tries: Type.Integer(),
+});
+
+export const RecoveryCodeRecord = Type.Object({ userId: Id, codeHash: Type.String() });
+
+/** A login that waits for its second factor; a new password ends it. `codeHash` is of the code that was texted last. */
+export const MfaLoginRecord = Type.Object({
+  tokenHash: Type.String(),
+  userId: Id,
+  renewalType: OptionalText,
+  expires: DateText,
+  tries: Type.Integer(),
+  codesSent: Type.Integer(),
+  codeHash: OptionalText,
+  codeExpires: OptionalDate,
+});
+
+/** An OpenID provider of an account. `redirectUris` is a JSON array. */
+export const IdentityProviderRecord = Type.Object({
+  ...common,
+  name: Type.String(),
+  issuer: Type.String(),
+  clientId: Type.String(),
+  sealedClientSecret: OptionalText,
+  scope: Type.String(),
+  redirectUris: Type.String(),
+});
+
+/** Who a subject of an issuer is here. */
+export const FederatedIdentityRecord = Type.Object({
+  accountId: Id,
+  issuer: Type.String(),
+  subject: Type.String(),
+  userId: Id,
+  created: DateText,
+});
+
+/** A federated login under way, bound to one browser; `sealed` holds its nonce, its PKCE verifier and where it leads. */
+export const FederatedLoginRecord = Type.Object({
+  stateHash: Type.String(),
+  providerId: Id,
+  browserHash: Type.String(),
+  sealed: Type.String(),
+  expires: DateText,
+});
+
+export const AccountUserRecord = Type.Object({ ...common, userId: Id });
