@@ -18,7 +18,6 @@ import type { Sealing } from '../identity/secrets/sealing.js';
 import { makeSecret } from '../identity/secrets/secrets.js';
 import { readDate } from '../messages/query.js';
 import { commonShape, showCommon } from '../registry/shapes.js';
-
 import { kinds } from './kinds.js';
 import { type BridgeRow, secretOwner, urlOwner } from './opening.js';
 import { type Form, forms, type Outcome, showMessage } from './target.js';
@@ -308,6 +307,7 @@ async function updateBridge(
     credentials: body.credentials ?? {},
   };
   checkAsked(asked, ctx.config.bridges);
+  if (sealed === undefined) demandSameServer(ctx, before, asked);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const changed = await change(
       tx,
@@ -328,6 +328,20 @@ async function updateBridge(
   });
   ctx.bridges.changed(row);
   return { ...show(ctx, row), ...(made !== undefined && { secret: made }) };
+}
+
+/**
+ * Stored credentials go only where they were meant for: else whoever may change a bridge could have them sent to a server
+ * of their own. A webhook's secret is never sent.
+ * @throws PlatformError 400/106 when `url` or `settings.brokers` names another server and the bridge has credentials.
+ */
+function demandSameServer(ctx: Context, before: BridgeRow, { kind, url, settings }: Asked): void {
+  if (kind === 'webhook' || before.sealedSecret === null) return;
+  const [now, then] = [new URL(url), new URL(urlOf(ctx, before))];
+  const same = now.protocol === then.protocol && now.host === then.host;
+  if (same && settings.brokers === readSettings(before).brokers) return;
+  if (ctx.sealing.open(secretOwner(before.id), before.sealedSecret) === '{}') return;
+  throw invalid('credentials', 'must be given again when the bridge leads to another server');
 }
 
 /** A webhook has its secret, all others have credentials. @throws PlatformError 400/106 for the other one. */

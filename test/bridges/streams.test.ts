@@ -242,7 +242,14 @@ t.test(
     // What arrives before the reader is back would be lost to it, so the bridge leads elsewhere meanwhile.
     const lead = async (url: string) => {
       const { version } = (await service.ok('GET', `/api/v1/bridges/${bridge.id}`)).bridge;
-      await service.ok('PUT', `/api/v1/bridges/${bridge.id}`, { headers: { etag: version }, body: { url } });
+      const put = (body: object) =>
+        service.http('PUT', `/api/v1/bridges/${bridge.id}`, { headers: { etag: version }, body });
+      const refused = {
+        status: 400,
+        body: { error: { code: 106, details: [{ path: 'credentials', message: /again/ }] } },
+      };
+      t.match(await put({ url }), refused, 'stored credentials do not go to another server');
+      t.match(await put({ url, credentials }), { status: 200 });
     };
     await lead('mqtt://127.0.0.1:9');
     await broker.start();
@@ -322,6 +329,17 @@ t.test('Kinesis gets one record for each message, in order by the device id as p
   t.match(await service.ok('POST', `/api/v1/bridges/${bridge.id}/test`), {
     test: { delivered: false, reason: 'ResourceNotFoundException' },
   });
+});
+
+t.test('credentials of a Kafka cluster do not go to brokers that a change adds', async (t) => {
+  const credentials = { username: 'me', password: 'pass' };
+  const settings = { mechanism: 'PLAIN' };
+  const bridge = await bridgeTo(t, { kind: 'kafka', url: 'kafka://127.0.0.1:9', settings, credentials });
+  const put = (body: object) =>
+    service.http('PUT', `/api/v1/bridges/${bridge.id}`, { headers: { etag: bridge.version }, body });
+  const wider = { settings: { ...settings, brokers: '127.0.0.2:9' } };
+  t.match(await put(wider), { status: 400, body: { error: { details: [{ path: 'credentials' }] } } });
+  t.match(await put({ ...wider, credentials }), { status: 200 });
 });
 
 t.test('what a kind of target cannot be is refused, naming the property', async (t) => {
