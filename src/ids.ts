@@ -6,7 +6,9 @@ import { randomInt, randomUUID } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
 
 /** Every slot, from 000 to fff. */
-const allSlots = Array.from({ length: 0x1000 }, (_, slot) => slot.toString(16).padStart(3, '0'));
+export const allSlots: readonly string[] = Array.from({ length: 0x1000 }, (_, slot) =>
+  slot.toString(16).padStart(3, '0'),
+);
 
 /** The slot of an id: three digits that UUIDv7 leaves to chance, far from its time, version and variant. */
 export function slotOf(id: string): string {
@@ -40,4 +42,32 @@ function inSlot(id: string, slot: string): string {
 /** A random UUID that stands alone in a request: it begins with the slot of the account that it belongs to. */
 export function newTokenId(accountId: string): string {
   return slotOf(accountId) + randomUUID().slice(3);
+}
+
+/**
+ * The slots that a text names, in order: ranges and single slots with commas between them, as `000-3ff, 7c1`.
+ * Returns undefined if the text is not of this form, or names a slot twice.
+ */
+export function readSlots(text: string): string[] | undefined {
+  const slots = new Set<string>();
+  for (const part of text.split(',')) {
+    const [, from = '', to = from] = /^([0-9a-f]{3})(?:-([0-9a-f]{3}))?$/.exec(part.trim()) ?? [];
+    if (from === '' || to < from) return undefined;
+    for (const slot of allSlots.slice(Number.parseInt(from, 16), Number.parseInt(to, 16) + 1)) {
+      if (slots.has(slot)) return undefined;
+      slots.add(slot);
+    }
+  }
+  return [...slots].sort();
+}
+
+/** The shortest text of ranges that `readSlots` reads as these slots. */
+export function slotsText(slots: Iterable<string>): string {
+  const ranges: { from: string; to: string }[] = [];
+  for (const slot of [...slots].sort()) {
+    const last = ranges.at(-1);
+    if (last && Number.parseInt(last.to, 16) + 1 === Number.parseInt(slot, 16)) last.to = slot;
+    else ranges.push({ from: slot, to: slot });
+  }
+  return ranges.map(({ from, to }) => (from === to ? from : `${from}-${to}`)).join(', ');
 }

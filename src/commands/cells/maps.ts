@@ -1,0 +1,20 @@
+/** The map files of HAProxy: what says which cell a request belongs to. The running HAProxy changes them with `set map`. */
+import { type CellsConfig, cellOfAccount } from './config.js';
+
+/** The names of the map files in the directory of `haproxy.cfg`. */
+export const mapFiles = { slots: 'slots.map', ids: 'ids.map', hosts: 'hosts.map' } as const;
+
+/** The content of each map file, one `key cell` a line. Every slot has its own line, so that one can be switched alone. */
+export function mapsOf(config: Pick<CellsConfig, 'cells' | 'cellOfSlot' | 'accounts'>): Record<string, string> {
+  const slots = [...config.cellOfSlot].sort();
+  const ids = [...config.accounts].flatMap(([accountId, listed]) => {
+    const cell = cellOfAccount(config, accountId);
+    return cell === undefined ? [] : listed.map((id) => [id.toLowerCase(), cell] as const);
+  });
+  const hosts = [...config.cells.keys()].map((name) => [name, name] as const);
+  return { [mapFiles.slots]: linesOf(slots), [mapFiles.ids]: linesOf(ids), [mapFiles.hosts]: linesOf(hosts) };
+}
+
+function linesOf(entries: readonly (readonly [string, string])[]): string {
+  return entries.map(([key, cell]) => `${key} ${cell}\n`).join('');
+}
