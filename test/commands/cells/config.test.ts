@@ -100,5 +100,5 @@ t.test('a slot is given to another cell, and comments and everything else stay',
   t.throws(() => withSlotMoved(example, '123', 'c09'), {
     message: 'There is no cell c09 in cells.yaml. Its cells are c01, c02.',
   });
-  t.throws(() => withSlotMoved(example, 'x', 'c02'), UsageError);
+  t.throws(() => withSlotMoved(example, 'x', 'c02'), { message: /^x is not a slot/ });
 });
