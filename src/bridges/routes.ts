@@ -331,7 +331,7 @@ async function updateBridge(
 }
 
 /**
- * Stored credentials go only where they were meant for: else whoever may change a bridge could have them sent to a server
+ * Stored credentials go only where they were meant for: otherwise a caller who may change a bridge could send them to a server
  * of their own. A webhook's secret is never sent.
  * @throws PlatformError 400/106 when `url` or `settings.brokers` names another server and the bridge has credentials.
  */
