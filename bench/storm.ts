@@ -16,7 +16,7 @@ export interface Stormed {
 
 /** Resolves when all have their CONNACK. With `clean: false` they have stored sessions. @throws Error for a refused one. */
 export async function connectAll(
-  { mqttPort: port, cpu }: Serving,
+  { mqttPort: port, cpu = () => 0 }: Pick<Serving, 'mqttPort'> & Partial<Pick<Serving, 'cpu'>>,
   devices: readonly Equipped[],
   more: { clean: boolean } = { clean: false },
 ): Promise<Stormed> {

@@ -50,15 +50,26 @@ export class Fence {
     return this.#mark.toString();
   }
 
-  /** To be called right before each commit. @throws Fenced if another process has taken over. */
+  /** @throws Fenced if another process has taken over. */
   check(): void {
-    readSync(this.#fd, this.#found, 0, markLength, 0);
-    if (!this.#found.equals(this.#mark)) throw new Fenced();
+    const read = readSync(this.#fd, this.#found, 0, markLength, 0);
+    if (read !== markLength || !this.#found.equals(this.#mark)) throw new Fenced();
   }
 
   close(): void {
     closeSync(this.#fd);
   }
+}
+
+/**
+ * Commits as the holder of a directory. The mark is compared before the commit, so that nothing is written to the bytes of
+ * another holder, and after it, because only then is it certain that the next holder has read what was committed.
+ * @throws Fenced if another process has taken over: nothing of it may be acknowledged.
+ */
+export function commitAsHolder(fence: { check(): void } | undefined, commit: () => void): void {
+  fence?.check();
+  commit();
+  fence?.check();
 }
 
 /**

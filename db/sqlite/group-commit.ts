@@ -1,3 +1,4 @@
+import { commitAsHolder } from '../files/lock.js';
 import { Latency } from './latency.js';
 import type { StatementCache } from './statements.js';
 
@@ -36,7 +37,7 @@ export class Writer {
   #busy = false;
   #group: Group | undefined;
 
-  /** Before each commit `fence` says whether this process may still write. */
+  /** Before and after each commit `fence` says whether this process still holds the directory. */
   constructor(
     readonly statements: StatementCache,
     readonly fence?: { check(): void },
@@ -108,11 +109,12 @@ export class Writer {
     const { file } = this.statements;
     const patience = file.pragma('busy_timeout', { simple: true });
     try {
-      this.fence?.check();
       file.pragma('busy_timeout = 0');
-      const from = performance.now();
-      file.exec('UPDATE "migrations" SET "applied" = "applied"');
-      this.committed(from);
+      commitAsHolder(this.fence, () => {
+        const from = performance.now();
+        file.exec('UPDATE "migrations" SET "applied" = "applied"');
+        this.committed(from);
+      });
     } finally {
       file.pragma(`busy_timeout = ${patience}`);
       giveBack();
@@ -144,10 +146,11 @@ export class Writer {
     if (!group) return;
     this.#group = undefined;
     try {
-      this.fence?.check();
-      const from = performance.now();
-      this.#run('COMMIT');
-      this.committed(from);
+      commitAsHolder(this.fence, () => {
+        const from = performance.now();
+        this.#run('COMMIT');
+        this.committed(from);
+      });
       group.succeed();
     } catch (error) {
       group.fail(error);

@@ -1,7 +1,7 @@
 /** The thread that executes the statements of long transactions, one after the other; answers come in their order. */
 import { dirname } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
-import { Fence } from '../files/lock.js';
+import { commitAsHolder, Fence } from '../files/lock.js';
 import { openWriter } from './dialect.js';
 import { StatementCache } from './statements.js';
 import type { Answered, Asked } from './writer-thread.js';
@@ -25,8 +25,12 @@ port.on('message', (asked: Asked) => {
 
 function answer(asked: Exclude<Asked, { close: true }>): Answered {
   try {
-    if (asked.sql === 'COMMIT') fence?.check();
-    return statements.run(asked);
+    if (asked.sql !== 'COMMIT') return statements.run(asked);
+    let answered: Answered | undefined;
+    commitAsHolder(fence, () => {
+      answered = statements.run(asked);
+    });
+    return answered as Answered;
   } catch (error) {
     const { message, code } = error as Error & { code?: unknown };
     return { failure: message, ...(typeof code === 'string' && { code }) };

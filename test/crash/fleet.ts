@@ -51,6 +51,8 @@ export interface Fleet {
   writers: Writer[];
   /** A login that leaves no trace on devices. */
   visitor: Login;
+  /** Where the visitor publishes after each start; the message is stored before it is acknowledged. */
+  probeTopic: string;
 }
 
 /** Makes the devices over HTTP; each has a template of its own kind with the channels above. */
@@ -90,7 +92,8 @@ export async function makeFleet(api: Api): Promise<Fleet> {
   };
   const subscriber = (clientId: string) => new Subscriber({ ...visitor, clientId }, filters, read);
   const [named, keyed] = [await makeDevice('named'), await makeDevice('keyed')];
+  const probeTopic = `${topicRoot}/${api.accountId}/d/${await makeDevice('probe')}/temperature`;
   const factory = [JobSender, StationWriter, Claimer].map((Kind) => new Kind(api, deviceTemplate.id));
   const writers = [new Renamer(api, named), new Maker(api), new Rekeyer(api, keyed), ...factory];
-  return { sources, present: subscriber('present'), absent: subscriber('absent'), writers, visitor };
+  return { sources, present: subscriber('present'), absent: subscriber('absent'), writers, visitor, probeTopic };
 }

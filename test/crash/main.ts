@@ -1,4 +1,4 @@
-/** `npm run test:crash -- --rounds N [--seed S] [--devices D] [--move]`: ends 1 when anything acknowledged is lost. */
+/** `npm run test:crash -- --rounds N [--seed S] [--devices D] [--move] [--fleet F]`: ends 1 when anything acknowledged is lost. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +7,9 @@ import { proveCrashes } from './proof.js';
 
 /** Milliseconds from the start of the process to its first answers; a busy machine is no loss. */
 const readyFigure = 5000;
+/** Milliseconds from the start of the process to its first acknowledgement, and until the fleet is back. */
+const acknowledgementFigure = 4000;
+const fleetFigure = 10_000;
 
 const { values } = parseArgs({
   options: {
@@ -14,9 +17,15 @@ const { values } = parseArgs({
     seed: { type: 'string', default: String(Date.now() % 1_000_000) },
     devices: { type: 'string', default: '100000' },
     move: { type: 'boolean', default: false },
+    fleet: { type: 'string', default: '0' },
   },
 });
-const [rounds, seed, devices] = [values.rounds, values.seed, values.devices].map(Number) as [number, number, number];
+const [rounds, seed, devices, fleet] = [values.rounds, values.seed, values.devices, values.fleet].map(Number) as [
+  number,
+  number,
+  number,
+  number,
+];
 const directory = mkdtempSync(join(tmpdir(), 'slipway-crash-'));
 try {
   console.log(`${rounds} rounds, seed ${seed}\n`);
@@ -27,18 +36,26 @@ try {
     devices,
     loadTime: 2500,
     move: values.move,
+    fleet,
     say: console.log,
   });
   const { kills, inCheckpoint, acknowledged, writes, starts, losses } = proof;
   console.log(`\n${kills} kills, ${inCheckpoint} of them in a checkpoint`);
   console.log(`${acknowledged} messages and ${writes} writes over HTTP were acknowledged`);
-  const [median, slowest] = [starts.sort((a, b) => a - b)[starts.length >> 1] ?? 0, starts.at(-1) ?? 0];
-  const verdict = slowest < readyFigure ? 'within' : 'NOT within';
-  console.log(
-    `ready after ${Math.round(median)} ms (median), ${Math.round(slowest)} ms (slowest): ${verdict} ${readyFigure} ms`,
-  );
+  sayTimes('ready', starts, readyFigure);
+  sayTimes('first acknowledgement', proof.firstAcknowledgements, acknowledgementFigure);
+  if (proof.fleetBack !== undefined) sayTimes(`${fleet} devices back`, [proof.fleetBack], fleetFigure);
   console.log(losses.length === 0 ? 'nothing was lost' : `\n${losses.length} LOSSES\n${losses.join('\n')}`);
   if (losses.length > 0) process.exitCode = 1;
 } finally {
   rmSync(directory, { recursive: true, force: true });
+}
+
+/** Times of all starts, in milliseconds from the start of the process. */
+function sayTimes(what: string, times: number[], figure: number): void {
+  const sorted = times.toSorted((a, b) => a - b);
+  const [median, slowest] = [sorted[sorted.length >> 1] ?? 0, sorted.at(-1) ?? 0];
+  const verdict = slowest < figure ? 'within' : 'NOT within';
+  const each = `${Math.round(median)} ms (median), ${Math.round(slowest)} ms (slowest)`;
+  console.log(`${what} after ${each}: ${verdict} ${figure} ms`);
 }

@@ -2,8 +2,10 @@
 import { cpSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { openLink } from '../../bench/link.js';
+import { type Equipped, equip } from '../../bench/equip.js';
+import { openLink, publishBytes } from '../../bench/link.js';
 import { seed, seedAdmin } from '../../bench/seed.js';
+import { connectAll } from '../../bench/storm.js';
 import { type Launched, launch, type Running } from '../support/process.js';
 import { Api } from './api.js';
 import { type Acknowledged, checkConnected, checkHeard, checkStored, connectedIds } from './check.js';
@@ -31,6 +33,8 @@ export interface Settings {
   loadTime: number;
   /** After each kill the next process starts on a copy of the bytes in another directory. */
   move?: boolean;
+  /** So many devices are connected when the process is killed after the last round, and all come back at once. */
+  fleet?: number;
   say(line: string): void;
 }
 
@@ -43,18 +47,33 @@ export interface Proof {
   inCheckpoint: number;
   /** Milliseconds from the start of the process to its first answers over HTTP and MQTT, of each start. */
   starts: number[];
+  /** Milliseconds from the start of the process to the first message that it acknowledged, of each start. */
+  firstAcknowledgements: number[];
+  /** Milliseconds from the start of the process until the whole fleet had its CONNACK. */
+  fleetBack: number | undefined;
 }
 
 /** Runs all rounds. @throws Error when the service does not come back, or a client is refused. */
 export async function proveCrashes(settings: Settings): Promise<Proof> {
   const { directory, devices, say } = settings;
   const accountId = await seed(directory, devices, () => {});
-  const proof: Proof = { losses: [], acknowledged: 0, writes: 0, kills: 0, inCheckpoint: 0, starts: [] };
+  const fleet = settings.fleet ? await equip(directory, settings.fleet) : [];
+  const proof: Proof = {
+    losses: [],
+    acknowledged: 0,
+    writes: 0,
+    kills: 0,
+    inCheckpoint: 0,
+    starts: [],
+    firstAcknowledgements: [],
+    fleetBack: undefined,
+  };
   const stage = new Stage(settings, new Api(accountId, seedAdmin), proof);
   try {
     await stage.setUp();
     say(`round  kill        after ms  in checkpoint  acknowledged  writes  ready ms  lost  (${devices} devices)`);
     for (let round = 1; round <= settings.rounds; round += 1) await stage.round(round);
+    if (fleet.length > 0) await stage.returnOf(fleet);
     await stage.finish();
   } finally {
     stage.abandon();
@@ -127,6 +146,25 @@ class Stage {
     this.#report([round, kind, after, open.map((name) => name.slice(0, 8)).join() || '-', count, writes], losses);
   }
 
+  /** Kills the process while the devices are connected, and waits until the next one has them all back with their sessions. */
+  async returnOf(devices: Equipped[]): Promise<void> {
+    const before = await connectAll(this.#running(), devices);
+    const closed = Promise.all([...before.links.values()].map((link) => link.closed));
+    await this.#kill();
+    await closed;
+    const from = performance.now();
+    const { mqttPort } = await this.#start();
+    const { links } = await connectAll({ mqttPort }, devices);
+    this.#proof.fleetBack = performance.now() - from;
+    const ended = Promise.all([...links.values()].map((link) => link.closed));
+    for (const { socket } of links.values()) socket.destroy();
+    await ended;
+    // They come back without a message on their way; publishers and subscribers come back for what is checked at the end.
+    const { sources, present } = this.#parts();
+    await present.connect(mqttPort, 'stored');
+    for (const { publisher } of sources) await publisher.connect(mqttPort);
+  }
+
   /** Everything once more, in all rounds together, and the files after a clean end. */
   async finish(): Promise<void> {
     const { mqttPort } = this.#running();
@@ -144,7 +182,7 @@ class Stage {
     this.#launched?.child.kill('SIGKILL');
   }
 
-  /** Starts the service and waits for its first answers: 200 to a known token, and CONNACK. */
+  /** Starts the service and waits for its first answers: 200 to a known token, CONNACK, and PUBACK. */
   async #start(): Promise<Running> {
     const began = performance.now();
     const server = await this.#launch().listening;
@@ -152,9 +190,8 @@ class Stage {
     this.#api.url = server.url;
     if (this.#fleet) {
       await this.#api.ok('GET', `/api/v1/devices/${this.#fleet.sources[0]?.deviceId}`);
-      const link = await openLink({ port: server.mqttPort }, this.#fleet.visitor);
-      if (link.returnCode !== 0) throw new Error(`CONNACK ${link.returnCode} after the start`);
-      link.send({ cmd: 'disconnect' });
+      await publishFirst(server.mqttPort, this.#fleet);
+      this.#proof.firstAcknowledgements.push(performance.now() - began);
     }
     this.#startTook = performance.now() - began;
     this.#proof.starts.push(this.#startTook);
@@ -266,6 +303,19 @@ class Stage {
     if (!this.#server) throw new Error('not started');
     return this.#server;
   }
+}
+
+/** Connects, and publishes a message that is stored; resolves when it is acknowledged. */
+async function publishFirst(port: number, { visitor, probeTopic }: Fleet): Promise<void> {
+  let acknowledge = () => {};
+  const acknowledged = new Promise<true>((resolve) => {
+    acknowledge = () => resolve(true);
+  });
+  const link = await openLink({ port }, visitor, ({ cmd }) => cmd === 'puback' && acknowledge());
+  if (link.returnCode !== 0) throw new Error(`CONNACK ${link.returnCode} after the start`);
+  link.send(publishBytes(probeTopic, '1', { qos: 1, messageId: 1 }));
+  if (!(await Promise.race([acknowledged, link.closed]))) throw new Error('the connection ended before PUBACK');
+  link.send({ cmd: 'disconnect' });
 }
 
 function dice(seed: number): () => number {

@@ -1,9 +1,12 @@
 /** Who holds a data directory: after another process has taken over, nothing more is committed. */
-import { sql } from 'kysely';
+import { join } from 'node:path';
+import { Kysely, sql } from 'kysely';
 import t from 'tap';
-import { Fence, Fenced, lockDirectory, takeOver } from '../../db/files/lock.js';
+import { commitAsHolder, Fence, Fenced, lockDirectory, takeOver } from '../../db/files/lock.js';
 import { MessageStore } from '../../db/messages/store.js';
 import { type Db, Registry } from '../../db/registry/index.js';
+import { openSqlite, SqliteDialect, transact } from '../../db/sqlite/dialect.js';
+import { WriterThread } from '../../db/sqlite/writer-thread.js';
 import { temporaryDirectory } from '../support/directory.js';
 
 t.test('a second process is told which one holds the directory', async (t) => {
@@ -65,4 +68,51 @@ t.test('no connection of a process commits after another one has taken over', as
   await t.rejects(registry.prove(), { code: 'FENCED' });
   await t.rejects(messages.prove(), { message: /taken over/ });
   t.equal(await count(), before + 1, 'what was committed before is all there is');
+});
+
+t.test('a commit during which another process takes over is not acknowledged', async (t) => {
+  const path = join(temporaryDirectory(t), 'test.db');
+  const writer = openSqlite(path);
+  writer.exec('CREATE TABLE items (n INTEGER) STRICT');
+  const directory = temporaryDirectory(t);
+  const fence = takeOver(directory);
+  let checks = 0;
+  // The second look of a commit is the one after it.
+  const check = () => {
+    checks += 1;
+    if (checks === 2) takeOver(directory).close();
+    fence.check();
+  };
+  const files = { writer, reader: openSqlite(path, { readonly: true }), fence: { check } };
+  const db = new Kysely<{ items: { n: number } }>({
+    dialect: SqliteDialect.withThread(files, new WriterThread(path)).local,
+  });
+  t.teardown(async () => {
+    await db.destroy();
+    fence.close();
+  });
+  await t.rejects(
+    transact(db, (tx) => tx.insertInto('items').values({ n: 1 }).execute()),
+    { code: 'FENCED' },
+  );
+  t.equal(checks, 2);
+  t.strictSame(await db.selectFrom('items').selectAll().execute(), [{ n: 1 }], 'it was committed before');
+});
+
+t.test('what commits outside of the registry looks before and after, and passes errors of the commit on', (t) => {
+  const calls: string[] = [];
+  const fence = { check: () => calls.push('check') };
+  commitAsHolder(fence, () => calls.push('commit'));
+  t.strictSame(calls, ['check', 'commit', 'check']);
+  const full = new Error('disk full');
+  t.throws(
+    () =>
+      commitAsHolder(fence, () => {
+        throw full;
+      }),
+    full,
+  );
+  commitAsHolder(undefined, () => calls.push('alone'));
+  t.equal(calls.at(-1), 'alone');
+  t.end();
 });

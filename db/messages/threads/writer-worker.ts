@@ -5,7 +5,7 @@
 import { dirname } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import type Sqlite from 'better-sqlite3';
-import { Fence } from '../../files/lock.js';
+import { commitAsHolder, Fence } from '../../files/lock.js';
 import { boundedCache } from '../../sqlite/cache.js';
 import { openSqlite } from '../../sqlite/dialect.js';
 import { LogWriter } from '../logs/writer.js';
@@ -258,10 +258,11 @@ class Writer {
     this.#statements.begin.run();
     try {
       const result = work();
-      this.#fence?.check();
-      const from = performance.now();
-      this.#statements.commit.run();
-      this.commitTime = performance.now() - from;
+      commitAsHolder(this.#fence, () => {
+        const from = performance.now();
+        this.#statements.commit.run();
+        this.commitTime = performance.now() - from;
+      });
       return result;
     } catch (error) {
       // SQLite itself may have ended the transaction (disk full, I/O error).
