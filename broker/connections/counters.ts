@@ -65,7 +65,7 @@ export type ChannelKind = (typeof channelKinds)[number];
 export const outcomes = ['stored', 'delivered', 'rejected', 'failed', 'refused'] as const;
 export type MessageOutcome = (typeof outcomes)[number];
 
-/** What the broker has done and turned away since its start. */
+/** Counts of accepted and refused work since the start of the broker. */
 export interface Counters {
   /** Published, by whatever way they came. */
   messages: Record<ChannelKind, Record<MessageOutcome, number>>;

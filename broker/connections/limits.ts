@@ -35,11 +35,11 @@ interface Place {
   /** Of the connection, in the log. */
   id: string;
   address: string | undefined;
-  /** What it is counted under. */
+  /** The key under which it is counted. */
   network: string | undefined;
 }
 
-/** What the log says of a connection; of a request over HTTP it says the rest by itself. */
+/** The log fields of a connection; requests over HTTP have their own. */
 export interface About {
   address: string | undefined;
   connectionId?: string | undefined;
@@ -155,7 +155,7 @@ export class Limits {
     return (this.#shunned.get(networkOf(address ?? '')) ?? 0) > performance.now();
   }
 
-  /** What is on a socket (TLS, WebSocket) comes from where the socket comes from. */
+  /** A connection over TLS or WebSocket has the address of its socket. */
   follow(above: Duplex, socket: Duplex): void {
     const place = this.#places.get(socket);
     if (place) this.#places.set(above, place);
@@ -166,7 +166,7 @@ export class Limits {
     return this.#places.get(conn)?.address;
   }
 
-  /** What the log says of a connection. */
+  /** The log fields of a connection. */
   about(conn: Duplex): About {
     const place = this.#places.get(conn);
     return { address: place?.address, connectionId: place?.id };

@@ -63,7 +63,7 @@ function asked(certificate: Certificate) {
   return { ...secured(certificate), ca: [], sessionIdContext: 'slipway-mqtts' };
 }
 
-/** What a connection is handed to once it speaks MQTT. */
+/** The receiver of a connection that speaks MQTT. */
 export type Handle = (conn: Duplex, request?: IncomingMessage) => BrokerClient;
 
 interface Waiting {
@@ -209,7 +209,7 @@ export class Listeners {
     };
   }
 
-  /** What the CONNECT of a connection has said of its packets. */
+  /** The settings of a connection's CONNECT for its packets. */
   dialectOf(conn: Duplex): Dialect | undefined {
     return this.#inbounds.get(conn)?.dialect;
   }
@@ -325,7 +325,7 @@ export class Listeners {
     this.#accept(createWebSocketStream(ws), deadline, request);
   }
 
-  /** What becomes of a finished handshake, and of one that has failed. */
+  /** Handles a finished or failed handshake. */
   #serveTls(server: TlsServer, http: HttpServer): void {
     const handshakes = new Handshakes(server, (socket) => {
       if (socket.bytesRead > maxHandshakeBytes) this.#limits.shun(socket);

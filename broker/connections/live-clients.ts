@@ -2,7 +2,7 @@ import type { Caller } from '../../src/access.js';
 import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.js';
 import { Turns } from '../packets/turns.js';
 
-/** What may be told to end while a CONNECT that depends on it is still being checked. */
+/** Things that may end while a CONNECT that depends on them is still being checked. */
 type CutKey = `principal:${string}` | `session:${string}` | `certificate:${string}`;
 
 /** The registry of live connections: by principal, by login session or certificate, and those of people by account. */

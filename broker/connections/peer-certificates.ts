@@ -6,7 +6,7 @@ import type { BrokerClient } from '../aedes-types.js';
 /** Certificates besides its own that are looked at: no device needs more. */
 const maxIntermediates = 4;
 
-/** What clients have shown in their TLS handshakes, until their CONNECT is looked at. */
+/** Certificates of TLS handshakes, until the CONNECT is checked. */
 export class PeerCertificates {
   readonly #shown = new WeakMap<TLSSocket, PresentedCertificate>();
 
@@ -27,7 +27,7 @@ export class PeerCertificates {
     return true;
   }
 
-  /** What a client has shown, once; undefined without TLS, or without a certificate. */
+  /** The certificate of a client, returned once; undefined without TLS or without a certificate. */
   take({ conn, req }: BrokerClient): PresentedCertificate | undefined {
     const socket = req?.socket ?? conn;
     if (!(socket instanceof TLSSocket)) return undefined;

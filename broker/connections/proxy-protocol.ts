@@ -4,7 +4,7 @@ import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { plainAddress } from '../../src/network/addresses.js';
 
-/** What the first bytes are. Without an address the peer's own holds (`UNKNOWN`, `LOCAL`, no IP). */
+/** The result of the first bytes. Without an address (`UNKNOWN`, `LOCAL`, no IP) the peer's own counts. */
 export type ProxyHeader =
   | { is: 'incomplete' | 'absent' | 'malformed' }
   | { is: 'present'; length: number; address: string | undefined };

@@ -5,7 +5,7 @@ const pause = 1000;
 /** Milliseconds that a client may be slowed in a row. */
 const patience = 30_000;
 
-/** What one client may send in a second, and at once; Infinity for no limit. */
+/** The rate and the burst of one client; Infinity for no limit. */
 export interface Rates {
   packets: number;
   /** Of payload. */

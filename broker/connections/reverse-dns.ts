@@ -22,7 +22,7 @@ export class ReverseDns {
   readonly #clock: BrokerServices['clock'];
   readonly #resolver: Resolver;
   readonly #answers = boundedCache<string, { name: string | null; until: number }>(answersKept);
-  /** Who is to be told, by address and by asker. */
+  /** Callbacks, by address and by asker. */
   readonly #waiting = new Map<string, Map<string, Answered>>();
   readonly #running = new Map<string, Map<string, Answered>>();
   #closed = false;

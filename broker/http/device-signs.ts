@@ -6,7 +6,7 @@ const maxWatches = 100;
 
 interface Watch {
   deviceId: string;
-  /** Whose it is: the identity or the application. */
+  /** The owner: the identity or the application. */
   principal: string;
   sessionId: string | undefined;
   /** Milliseconds since 1970; the end of the login session. */
@@ -14,7 +14,7 @@ interface Watch {
   heard(sign: DeviceSign): void;
 }
 
-/** Who waits for a device to do something; told at once, and cut off with its own login. */
+/** Waits for an action of a device; notified at once, and ended with the caller's login. */
 export class DeviceSigns {
   readonly #watches = new Map<string, Set<Watch>>();
   readonly #perPrincipal = new Map<string, number>();

@@ -25,7 +25,7 @@ const minute = 60_000;
 
 type RateLimit = 'publish_rate_per_client' | 'byte_rate_per_client' | 'point_rate_per_client';
 
-/** What messages of callers without an MQTT connection pass through. */
+/** The path of messages from callers without an MQTT connection. */
 export interface DirectParts {
   services: BrokerServices;
   aedes: BrokerCore;
@@ -116,7 +116,7 @@ export class DirectPublisher {
     await new Promise<void>((resolve, reject) => aedes.publish(packet, (error) => (error ? reject(error) : resolve())));
     // A retained message of QoS 1 is on disk before; this one is promised nothing over MQTT.
     if (packet.retain && packet.qos === 0) await persistence.durable();
-    // What was refused on `_set/fields` has become its own explanation.
+    // A refusal on `_set/fields` is already published as its explanation.
     return { delivered: packet.topic === topic, rejection, points };
   }
 

@@ -21,7 +21,7 @@ export interface Missed {
   place: Place;
 }
 
-/** Who was away, and from where to where. */
+/** A reader that was away, and the range that it missed. */
 export interface Absence {
   accountId: string;
   filters: readonly string[];
@@ -33,7 +33,7 @@ export interface Absence {
 /** Thrown when there is more than is sent again. */
 export class TooMuchMissed extends Error {}
 
-/** What one reader may still cost. */
+/** The remaining budget of one reader. */
 interface Budget {
   looks: number;
   characters: number;

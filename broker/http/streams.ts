@@ -21,7 +21,7 @@ const retry = 3000;
 /** Bytes that may wait for a reader; one that is further behind is cut off, and can come back with its last id. */
 const maxWaiting = 1024 * 1024;
 
-/** What streams need of the rest of the broker. */
+/** The services of the broker that streams use. */
 export interface StreamParts {
   services: BrokerServices;
   aedes: BrokerCore;
@@ -34,7 +34,7 @@ export interface StreamParts {
 /** One reader of server-sent events. */
 interface Stream {
   readonly id: string;
-  /** Whose it is: the identity or the application. */
+  /** The owner: the identity or the application. */
   readonly principal: string;
   readonly sessionId: string | undefined;
   /** Milliseconds since 1970; the end of the login session. */
@@ -42,7 +42,7 @@ interface Stream {
   readonly body: Readable;
   readonly filters: Set<string>;
   caller: Caller;
-  /** What waits for the end of this turn; while what was missed is sent, all that comes. */
+  /** Events that wait for the end of this turn; while missed messages are sent, all live events. */
   waiting: Event[];
   waitingBytes: number;
   catchingUp: boolean;
@@ -148,7 +148,7 @@ export class Streams {
         done();
       };
       aedes.subscribe('#', deliver, () => {});
-      // What was given to the store before is not known to the marks.
+      // The marks do not know messages that were stored before.
       await this.#stored();
     }
     if (from) await this.#sendMissed(stream, from);
@@ -181,7 +181,7 @@ export class Streams {
     stream.until = to;
   }
 
-  /** What was stored from there to now; `missed` is undefined when it is too much. */
+  /** Reads the messages stored since then; `missed` is undefined if there are too many. */
   async #readMissed(
     stream: Stream,
     from: Place & { time: number },
@@ -254,7 +254,7 @@ export class Streams {
     this.#dirty.add(stream);
   }
 
-  /** What came in one turn leaves in one piece. */
+  /** Events of one turn are written together. */
   #flush(): void {
     const streams = this.#dirty;
     this.#dirty = new Set();

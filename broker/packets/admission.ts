@@ -39,7 +39,7 @@ export class Admission {
     this.#lanes.push(lane, cost, { cost, begin });
   }
 
-  /** What a lane has put into the store takes more room than was known: its next turns come later. Give it to `leave` too. */
+  /** A message took more room than expected: the lane's next turns come later. Give it to `leave` too. */
   charge(lane: Lane, cost: number): void {
     this.#held += cost;
     this.#lanes.charge(lane, cost);
@@ -48,7 +48,7 @@ export class Admission {
   /** The store has done what took this room. */
   leave(cost: number): void {
     this.#held -= cost;
-    // What begins may end at once, and come here again.
+    // A turn may end at once and call this again.
     if (this.#admitting || this.#lanes.size === 0) return;
     this.#admitting = true;
     try {

@@ -82,7 +82,7 @@ export class Deliveries {
       client.emit('error', error);
       ready();
     };
-    // What is retained is in no queue.
+    // Retained messages are in no queue.
     if (client.clean || packet.retain) ready();
     else this.#parts.persistence.outgoingUpdate(client, packet).then(ready, failed);
     if (isReady && leaving.idle) pass();

@@ -13,7 +13,7 @@ const maxHeaderLength = 5;
 export class Frames {
   #buffer: Buffer = Buffer.alloc(0);
   #at = 0;
-  /** What came after `#buffer`. Joined once the next packet is complete, so a long packet is copied once. */
+  /** Bytes after `#buffer`. They are joined once the next packet is complete, so a long packet is copied once. */
   #more: Buffer[] = [];
   #unread = 0;
   /** Unread bytes below which no packet can be complete. */

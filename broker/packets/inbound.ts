@@ -15,7 +15,7 @@ export interface PacketLimits {
   other: number;
 }
 
-/** What packets are handed to, one call for each. */
+/** The receiver of packets: one call for each. */
 export interface Receiver {
   /**
    * `done` is called once, with an error when the connection must end. `answered` is called before it where more than the
@@ -37,7 +37,7 @@ const rateLimits = {
   bytes: 'byte_rate_per_client',
   points: 'point_rate_per_client',
 } as const satisfies Record<keyof Rates, LimitName>;
-/** What the rate of a client counts. */
+/** The unit of a client's rate. */
 const rated: ReadonlySet<string> = new Set(['publish', 'subscribe', 'unsubscribe']);
 
 /**
@@ -96,7 +96,7 @@ export class Inbound {
     for (const event of ['error', 'close']) conn.on(event, () => this.#lost());
   }
 
-  /** What the CONNECT has said of the packets after it. */
+  /** Settings of the CONNECT for the packets after it. */
   get dialect(): Dialect | undefined {
     return this.#dialect;
   }
@@ -309,7 +309,7 @@ export class Inbound {
       for (let packet = this.#next ?? this.#readLeft(); packet; packet = this.#readLeft())
         if (packet.cmd === 'disconnect') client._disconnected = true;
     } catch {
-      // What is malformed says nothing more.
+      // The rest of a malformed packet is not read.
     }
   }
 

@@ -40,7 +40,7 @@ export class Malformed extends Error {
   }
 }
 
-/** What a valid CONNECT says of the packets that follow. */
+/** Settings of a valid CONNECT for the packets that follow. */
 export interface Dialect {
   /** 3 for MQTT 3.1, 4 for MQTT 3.1.1. */
   level: 3 | 4;

@@ -124,7 +124,7 @@ export class PacketReceiver {
     }
     const id = packet.messageId as number;
     if (packet.qos > 0) write(client.conn, answerBytes(packet.qos === 1 ? 'puback' : 'pubrec', id));
-    // What its publisher had sent before says nothing of what subscribers had [MQTT-3.3.1-3].
+    // DUP of the publisher does not concern subscribers [MQTT-3.3.1-3].
     packet.dup = false;
     this.#parts.aedes.publish(packet, client, (fault?: Error) => {
       if (fault) done(fault);

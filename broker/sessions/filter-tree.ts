@@ -44,7 +44,7 @@ export class FilterTree {
     }
   }
 
-  /** Who holds a filter that matches, each once, with the highest QoS of its filters. */
+  /** Holders of a matching filter, each once, with the highest QoS of its filters. */
   match(topic: string): Map<string, 0 | 1 | 2> {
     const found = new Map<string, 0 | 1 | 2>();
     // Filters that begin with a wildcard do not match topics that begin with `$` [MQTT-4.7.2-1].

@@ -112,7 +112,7 @@ export class Journal {
     const share = this.#sent.shift();
     if (!share) return;
     if (error) this.#keep(share);
-    // Who waits for this share waits for every refused one before it as well.
+    // A caller that waits for this share also waits for every refused one before it.
     if (!error && isEmpty(this.#refused)) for (const work of share.written) work();
     else this.#refused.written.push(...share.written);
     if (!isEmpty(this.#refused)) this.#retryLater();

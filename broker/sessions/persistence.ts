@@ -16,7 +16,7 @@ import { type Session, type SessionServices, StoredSessions } from './stored-ses
 import { Unreleased } from './unreleased.js';
 import { Wills } from './wills.js';
 
-/** What the persistence asks the rest of the broker. */
+/** The services that the persistence uses. */
 export interface PersistenceRules {
   /** The device that a topic names, always the same string for one device. */
   deviceOf(topic: string): string | undefined;
@@ -24,7 +24,7 @@ export interface PersistenceRules {
   accountOf(topic: string): string;
   /** Whether a filter of a SUBSCRIBE packet has been granted. */
   isGranted(client: BrokerClient, filter: string): boolean;
-  /** What of the retained messages a connection may be told. */
+  /** The retained messages that a connection may receive. */
   reachOf(live: LiveClient): Reach;
   /** Whether a filter of a stored session can match anything in its owner's reach. */
   mayStand(clientId: string, filter: string): boolean;
@@ -41,7 +41,7 @@ export interface PersistenceRules {
 export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf' | 'sessions'> {
   messages: Pick<MessageStore, 'mqtt' | 'record' | 'full'>;
   log: Pick<Logger, 'error'>;
-  /** What an account may have retained. */
+  /** The limits of retained messages of an account. */
   retainedRoom: RetainedRoom;
   /** QoS 2 messages without PUBREL of one account; 0 is no limit. */
   maxUnreleased: number;
@@ -111,7 +111,7 @@ export class SessionStore {
 
   // Stored sessions
 
-  /** What the broker keeps for an account. */
+  /** The amounts that the broker keeps for an account. */
   kept(accountId: string): BrokerKept {
     const { count: retained, bytes: retainedBytes } = this.#retained.useOf(accountId);
     const storedSessions = this.#sessions.sizeOf(accountId);
@@ -144,7 +144,7 @@ export class SessionStore {
     return this.#sessions.size;
   }
 
-  /** What waits: changes for the disk, wills for their clients, searches for retained messages, messages for their readers. */
+  /** Queue lengths: changes for the disk, wills, searches for retained messages, messages for readers. */
   get waiting(): Record<'sessions' | 'wills' | 'retained' | 'delivery', number> {
     return {
       sessions: this.#journal.pending,
@@ -249,7 +249,7 @@ export class SessionStore {
     });
   }
 
-  /** Which limit of its account a message would exceed if it were retained. */
+  /** The limit that a message would exceed if it were retained. */
   lacksRoomFor(packet: Pick<Incoming, 'topic' | 'qos' | 'payload'>): keyof RetainedRoom | undefined {
     return this.#retained.lacksRoomFor(packet);
   }

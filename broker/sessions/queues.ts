@@ -78,7 +78,7 @@ export class Queues {
     return this.#lastMessage;
   }
 
-  /** What makes a message durable for these sessions, before `enqueue` is called with its payload. */
+  /** The write that makes a message durable for these sessions, before `enqueue` gets its payload. */
   keep(sessions: readonly Session[], packet: Incoming): MqttChange {
     const message = this.#newMessage(packet);
     this.#kept.set(packet.payload, { id: message.id, sessions });
@@ -100,7 +100,7 @@ export class Queues {
     }
   }
 
-  /** Who subscribed since the message was written gets its place; who has gone leaves its own. */
+  /** Adds sessions that subscribed since the write, and removes sessions that ended. */
   #placed({ id, sessions: kept }: Kept, sessions: readonly Session[]): number {
     const place = { kind: 'queue', id, packetId: null, released: 0 } as const;
     if (sessions.length === kept.length && sessions.every((session, at) => session === kept[at])) return id;
@@ -202,7 +202,7 @@ export class Queues {
     return this.#journal.durable();
   }
 
-  /** What was sent under a packet id leaves the queue; whether there was such a message. */
+  /** Removes the message sent under a packet id from the queue. Returns whether there was one. */
   acknowledge(session: Session, packetId: number): boolean {
     const queued = session.queue.withPacketId(packetId);
     if (queued) this.#dequeue(session, queued);

@@ -8,7 +8,7 @@ import type { Journal } from './journal.js';
 /** Topics read at once; others get their turn in between. */
 const pageSize = 100;
 
-/** Whose messages are asked for: all begin with `prefix`; the rest of the search ends when nobody wants it any more. */
+/** The searched messages: all topics begin with `prefix`. The search stops if its reader leaves. */
 export interface Reach {
   readonly prefix: string;
   mayHear(topic: string): boolean;
@@ -26,7 +26,7 @@ interface Admitted {
   behind: RetainedChange | undefined;
 }
 
-/** What an account may have retained; 0 is no limit. */
+/** The limits of retained messages of an account; 0 is no limit. */
 export interface RetainedRoom {
   count: number;
   bytes: number;
@@ -44,7 +44,7 @@ interface RetainedServices {
 export class Retained {
   readonly #rows: MqttRows;
   readonly #journal: Journal;
-  /** What is on its way to the disk, by topic; null for one that is being cleared. */
+  /** Changes on their way to the disk, by topic; null for a topic that is being cleared. */
   readonly #unwritten = new Map<string, RetainedMessage | null>();
 
   readonly #room: RetainedRoom;
@@ -74,7 +74,7 @@ export class Retained {
     return this.#use.get(accountId) ?? { count: 0, bytes: 0 };
   }
 
-  /** Which limit of its account a message would exceed; one that takes no more room than the one before it always fits. */
+  /** The limit that a message would exceed. A message that takes no more room than its predecessor always fits. */
   lacksRoomFor({ topic, payload }: Message): keyof RetainedRoom | undefined {
     if (payload.length === 0) return undefined;
     const { count, bytes } = this.useOf(this.#accountOf(topic));
@@ -149,7 +149,7 @@ export class Retained {
     });
   }
 
-  /** What a retained message changes on disk. */
+  /** The change on disk for a retained message. */
   change({ topic, qos, payload }: Message): RetainedChange {
     if (payload.length === 0) return { kind: 'unretain', topic };
     return { kind: 'retain', retained: { accountId: this.#accountOf(topic), topic, qos, payload: ownBytes(payload) } };

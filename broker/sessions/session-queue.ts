@@ -9,7 +9,7 @@ export interface Queued {
   released: boolean;
   /** Bytes of its topic and payload. */
   readonly size: number;
-  /** Whose message it is; undefined until it has been looked at, when it comes from the disk. */
+  /** The device of the message; undefined until it is looked up, if it comes from the disk. */
   device: string | undefined;
 }
 

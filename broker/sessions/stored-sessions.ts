@@ -31,7 +31,7 @@ export interface Session {
   caughtUp: BrokerClient | undefined;
   /** The one that is being sent the queue. */
   catchingUp: BrokerClient | undefined;
-  /** What of the queue has been sent last, and who waits for the next. */
+  /** The last sent message of the queue, and the callback for the next. */
   lastSent: number | undefined;
   onSent: (() => void) | undefined;
 }
@@ -75,7 +75,7 @@ export class StoredSessions {
     for (const { id, clientId, left } of rows.sessions()) {
       const session = this.#add(id, clientId);
       session.left = left ?? this.#services.clock.now();
-      // Who was connected when the process ended has left now.
+      // Clients that were connected when the process ended have left.
       if (left === null) this.#record(session);
       byNumber.set(id, session);
       this.#lastNumber = Math.max(this.#lastNumber, id);

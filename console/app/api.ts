@@ -20,7 +20,7 @@ export function keepCsrfToken(token: string | undefined): void {
   else localStorage.setItem(csrfKey, token);
 }
 
-/** What the API says of a failure: a sentence, what is wrong where, and the id of the request. */
+/** An error of the API: a sentence, the details, and the id of the request. */
 export class ApiError extends Error {
   override name = 'ApiError';
   readonly status: number;

@@ -1,4 +1,4 @@
-/** What the page has asked the API, for "Show the call". Secrets are blanked before anything is kept. */
+/** Requests of the page to the API, for "Show the call". Secrets are blanked before they are kept. */
 import { signal } from '@preact/signals';
 
 export interface Call {

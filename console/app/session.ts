@@ -1,4 +1,4 @@
-/** Who is signed in, what they may do, and when that ends. */
+/** The signed-in person, their permissions, and the end of the session. */
 import { computed, signal } from '@preact/signals';
 import { ApiError, api, done, keepCsrfToken, sessionEnded } from './api.js';
 

@@ -19,7 +19,7 @@ const kinds: Record<string, Kind> = {
 };
 const hasEnded = (state: string) => !['queued', 'sent', 'accepted'].includes(state);
 
-/** What somebody typed as payload: JSON where it is JSON, else the text itself. */
+/** The typed payload: parsed as JSON if it is JSON, else the text itself. */
 export function payloadOf(text: string | undefined): { payload?: unknown } {
   if (text === undefined) return {};
   try {

@@ -37,7 +37,7 @@ function valueOfField(device: DeviceRow, name: string): string | null {
 }
 
 export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => void }) {
-  // What was read when the form was opened: a later reading must not replace what somebody is typing.
+  // The values at the opening of the form: a later read must not replace what a person is typing.
   const [base, setBase] = useState(device);
   const [conflict, setConflict] = useState<{ mine: Changes; theirs: DeviceRow }>();
   const { data: custom } = useLoad(() => readCustomFields(device.deviceTemplateId), [device.deviceTemplateId]);

@@ -1,4 +1,4 @@
-/** What firmware a device has, and how the update goes on that is offered to it. */
+/** The firmware of a device, and the progress of its update. */
 import { api, done } from '../app/api.js';
 import { can } from '../app/session.js';
 import { deliveryKinds } from '../firmware/states.js';

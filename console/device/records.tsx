@@ -1,4 +1,4 @@
-/** What has been written down of a device: its log, what was refused, who changed what. */
+/** The records of a device: its log, refusals, and changes. */
 import { auditColumns } from '../account/audit.js';
 import { api, done } from '../app/api.js';
 import { Listing, pageSize } from '../parts/listing.js';

@@ -1,4 +1,4 @@
-/** Which product a device is of, and in whose organization it is. */
+/** The product and the organization of a device. */
 import { Link } from 'wouter-preact';
 import { can } from '../app/session.js';
 import { useLoad } from '../parts/load.js';

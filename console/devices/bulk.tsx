@@ -15,7 +15,7 @@ const words = texts.bulk;
 type Action = 'move' | 'command' | 'regenerate' | 'delete';
 const actions = ['move', 'command', 'regenerate', 'delete'] as const;
 const canUndo: readonly Action[] = ['move', 'delete'];
-/** What the job is told besides the devices. */
+/** The parameters of the job besides its devices. */
 type Order = { organizationId?: string | null; command?: { name: string; payload?: unknown } };
 export type Job = Awaited<ReturnType<typeof readJob>>;
 

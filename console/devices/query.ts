@@ -1,4 +1,4 @@
-/** What the table of devices asks for. */
+/** The query of the table of devices. */
 import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';
 import type { Sort } from '../parts/table.js';

@@ -127,7 +127,7 @@ export function Check({
   );
 }
 
-/** What a form holds; empty fields are left out. */
+/** The values of a form; empty fields are left out. */
 export type Values = Record<string, string>;
 
 /** `save` gets the values. While it works the button waits; what it throws is shown above the buttons. */

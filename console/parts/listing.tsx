@@ -22,7 +22,7 @@ export function Listing<T extends { id: string }>({
 }: {
   label: string;
   load: (page: number) => Promise<Slice<T>>;
-  /** What besides the page makes it load again. */
+  /** Further values whose change loads the list again. */
   on?: readonly unknown[];
   every?: number;
   /** Where the page does not be in the address: in a dialog. */

@@ -13,7 +13,7 @@ import { texts } from '../texts.js';
 const words = texts.bridges;
 const kinds = ['webhook', 'nats', 'kafka', 'kinesis', 'mqtt'] as const;
 type Kind = (typeof kinds)[number];
-/** What each kind is told besides its address. */
+/** The settings of each kind besides its address. */
 const settingsOf: Record<Kind, readonly string[]> = {
   webhook: [],
   nats: ['subjectPrefix'],

@@ -41,7 +41,7 @@ function holdSnapshot(file: Sqlite.Database): void {
   file.prepare('SELECT count(*) FROM "sqlite_schema"').get();
 }
 
-/** What was written to a file, or renamed in a directory, is on disk after it. */
+/** Syncs a file, or a directory after a rename, to the disk. */
 export function sync(path: string): void {
   const descriptor = openSync(path, 'r');
   try {

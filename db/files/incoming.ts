@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync 
 import { join } from 'node:path';
 import { sync } from './copies.js';
 
-/** What the plan says: what goes, what comes in its place, and the directory to which the former files are moved. */
+/** The plan: files that go, files that replace them, and the directory for the former files. */
 interface Plan {
   going: readonly string[];
   coming: readonly string[];

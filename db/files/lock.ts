@@ -1,4 +1,4 @@
-/** Who holds a data directory: a lock among the processes of a machine, and a fence among machines on the same bytes. */
+/** The owner of a data directory: a lock between processes of a machine, a fence between machines. */
 import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, mkdirSync, openSync, readFileSync, readSync, writeSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -45,7 +45,7 @@ export class Fence {
     }
   }
 
-  /** What other threads open their fence with. */
+  /** The data with which other threads open their fence. */
   get mark(): string {
     return this.#mark.toString();
   }

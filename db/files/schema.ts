@@ -1,4 +1,4 @@
-/** Which steps the databases of a data directory have had, and those that they lack. */
+/** The migrations that the databases of a data directory have had, and those still to come. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Migration, migrate, registryMigrations } from '../migrations/index.js';

@@ -191,7 +191,7 @@ export class MessageStore {
     return error === this.#full || error === this.#accountFull || error === this.#outboxFull;
   }
 
-  /** What is stored of an account; of all of them without one. */
+  /** The stored amounts of an account, or of all accounts. */
   usage(accountId?: string): MessageUsage {
     return this.#usage(accountId);
   }

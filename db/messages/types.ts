@@ -1,4 +1,4 @@
-/** What is kept of messages, as everybody names it: points of series, entries of logs, and how both are asked for. */
+/** The types of stored messages: points of series, log entries, and the queries for both. */
 import type { FoundPlace, LogSearch } from './logs/search.js';
 
 /** Milliseconds since 1970 that a date can hold, either way. */
@@ -80,7 +80,7 @@ export interface Range {
 /** Points as they were stored: `sequence` tells apart those of one time, and grows over the life of the file. */
 export type StoredPoint = Point & { sequence: number };
 
-/** What is looked for in the log; what is left out of the range does not bound it. */
+/** A search of the log; a missing end of the range means no bound. */
 export type LogQuestion = Omit<LogSearch, 'from' | 'to' | 'severities'> & {
   from?: number | undefined;
   to?: number | undefined;

@@ -15,9 +15,9 @@ export type Tx = Transaction<Tables>;
 /** The outer handle, or a transaction. */
 export type Db = Kysely<Tables>;
 
-/** What the access rules know of a device for every message; the trash included. */
+/** The facts about a device that the access rules need for every message; the trash included. */
 export type Placement = Pick<Row<'devices'>, 'id' | 'accountId' | 'deviceTemplateId' | 'organizationId' | 'deleted'>;
-/** What the access rules know of an organization; the trash included. */
+/** The facts about an organization that the access rules need; the trash included. */
 export type OrganizationNode = Pick<Row<'organizations'>, 'id' | 'accountId' | 'parentId' | 'deleted'>;
 /** A live channel of a device template. */
 export type ChannelRow = Pick<
@@ -32,7 +32,7 @@ export type ApplicationRow = Pick<
   Row<'applications'>,
   'id' | 'accountId' | 'kind' | 'accessTokenLifetime' | 'deviceTemplateId' | 'organizationId' | 'expiresAt'
 >;
-/** What the broker needs to check a secret. */
+/** The stored values with which the broker checks a secret. */
 export type CredentialRow = Pick<
   Row<'credentials'>,
   | 'accountId'
@@ -50,7 +50,7 @@ export type CertificateRow = Pick<Row<'certificates'>, 'id' | 'accountId' | 'ent
 /** A live CA of an account, as it is looked up for a certificate that names it as its issuer. */
 export type AuthorityRow = Pick<Row<'certificateAuthorities'>, 'id' | 'accountId' | 'certificate' | 'createDevices'>;
 
-/** Who a live end-user or account user is; `userId` is null without a person, `organizationId` for an account user. */
+/** A live end-user or account user; `userId` is null without a person, `organizationId` for an account user. */
 export interface EntityRole {
   accountId: string;
   userId: string | null;
@@ -60,14 +60,14 @@ export interface EntityRole {
 /** A live custom field of a template. */
 export type CustomFieldRow = Pick<Row<'customFields'>, 'id' | 'name' | 'fieldType' | 'required' | 'default'>;
 
-/** What an identity is: an admin of the account, or the holder of live end-users, in these organizations. */
+/** The roles of an identity: admin of the account, or live end-users in these organizations. */
 export interface Roles {
   accountId: string;
   admin: boolean;
   organizationIds: string[];
 }
 
-/** What expires in a time: how many, counted to a hundred thousand, and the first date. */
+/** Things that expire within a time: their number, counted to a hundred thousand, and the first date. */
 export interface Expiring {
   count: number;
   first: string | null;
@@ -79,7 +79,7 @@ const credentialsKept = 10_000;
 /** The registry: entities, identities, sessions. Owns its files; `close` ends them. */
 export class Registry {
   readonly query: Db;
-  /** What its writer does: how long commits take, the last one (milliseconds of `performance`), who waits for a turn. */
+  /** Figures of its writer: duration of commits, the last one (milliseconds of `performance`), the queue. */
   readonly writer: ReturnType<typeof SqliteDialect.withThread>['writer'];
   readonly #threaded: Db;
   readonly #writerThread: WriterThread;

@@ -7,7 +7,7 @@ import type { Row, Tables } from './records.js';
 /** Rows of one statement, the largest first. */
 const sizes = [500, 100, 25, 5, 1];
 
-/** What happens to a row that is there already: these columns of it are overwritten. */
+/** The columns that are overwritten if the row already exists. */
 interface Overwrite<T extends keyof Tables> {
   key: ReadonlyArray<keyof Row<T> & string>;
   columns: ReadonlyArray<keyof Row<T> & string>;

@@ -17,7 +17,7 @@ const maxIndexPlaces = 100_000;
 /** Texts of an account whose counts are kept; the next one starts again. */
 const keptTexts = 64;
 
-/** What follows a text in the index, so that its last letters too begin a term of three. Nobody's text has it. */
+/** Appended to a text in the index, so that its last letters begin a trigram too. No text contains it. */
 const padding = '\u0001';
 /** Characters that the index pads with, or that its tokenizer replaces. */
 const unindexed = new RegExp(`[${padding}\uFFFD-\uFFFF]`);

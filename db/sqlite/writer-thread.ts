@@ -26,7 +26,7 @@ export class WriterThread {
   readonly #path: string;
   readonly #mark: string | undefined;
   #worker: Worker | undefined;
-  /** Who waits for an answer, by the thread that is asked, in the order of the statements; none when it has ended. */
+  /** Pending answers by thread, in the order of the statements; empty once it has ended. */
   readonly #waiting = new WeakMap<Worker, Waiting[]>();
   #open: Promise<void> = Promise.resolve();
 

@@ -76,7 +76,7 @@ interface AuditEntry {
   actor?: Pick<Caller, 'kind' | 'id' | 'address'> | undefined;
   target?: { kind: EntityKind; id: string } | undefined;
   address?: string | undefined;
-  /** What else is to be known; never a secret, a password, a token or a code. */
+  /** Further facts; never a secret, a password, a token or a code. */
   details?: Record<string, string | number | boolean | null>;
 }
 
@@ -211,7 +211,7 @@ const answer = Type.Object(
 );
 
 type AuditReads = { access: Access; registry: Registry; sessions: Sessions; reads: FairQueue };
-/** What it costs to count the records of a page and to find them, in rows read. */
+/** The cost of counting and finding the records of a page, in rows read. */
 const countingCost = 50;
 
 /** GET /audit: for admins of the account. */

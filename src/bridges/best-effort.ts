@@ -11,7 +11,7 @@ const batchBytes = 1_048_576;
 /** How often a batch is tried. */
 const tries = 5;
 
-/** What a lane reports itself. */
+/** Events of a lane. */
 export interface Reports {
   delivered(messages: number): void;
   failed(reason: string): void;

@@ -352,7 +352,7 @@ export class Guaranteed {
     return { deviceId, width: 1, ...trusted, deliveriesBefore: this.#deliveries };
   }
 
-  /** What has been pending for too long goes when nothing has passed for a while. Never rejects. */
+  /** Gives up messages that are pending for too long, if nothing was delivered for a while. Never rejects. */
   async #endOld(reason: string): Promise<void> {
     const { clock, retryAge } = this.#around;
     if (this.#ageing || clock.now() - this.#lastPassed < Math.min(patience, retryAge)) return;

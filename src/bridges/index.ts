@@ -47,7 +47,7 @@ export interface AcceptedMessage {
   payload: Uint8Array;
 }
 
-/** What all bridges have done since the start. */
+/** Counts of all bridges since the start. */
 export interface BridgeCounters {
   delivered: number;
   /** Batches that were not accepted. */

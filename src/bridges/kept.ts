@@ -1,4 +1,4 @@
-/** What the outbox keeps of bridges besides what is on its way: dead letters, and what can be replayed. */
+/** Dead letters and delivered messages that can be replayed. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { type OutboxChange, type OutboxPlace, type OutboxState, outboxStates } from '../../db/messages/outbox/rows.js';

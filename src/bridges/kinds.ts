@@ -1,4 +1,4 @@
-/** What a bridge can lead to: a module for each kind of target. */
+/** The kinds of targets, one module each. */
 import type { TargetKind } from './target.js';
 import { kafka } from './targets/kafka.js';
 import { kinesis } from './targets/kinesis.js';

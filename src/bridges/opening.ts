@@ -57,11 +57,11 @@ export class Opening {
   }
 }
 
-/** What the sealed texts of a bridge belong to. */
+/** The owners under which texts of a bridge are sealed. */
 export const secretOwner = (id: string) => `bridge/${id}/secret`;
 export const urlOwner = (id: string) => `bridge/${id}/url`;
 
-/** What a batch costs those who wait: messages, and the bytes of large ones. */
+/** The cost of a batch in the queue: its messages, and the bytes of large ones. */
 function costOf(batch: readonly BridgedMessage[]): number {
   return batch.reduce((cost, { payload }) => cost + 1 + payload.length / messageBytes, 0);
 }

@@ -19,7 +19,7 @@ function bytesOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength);
 }
 
-/** What `raw` leaves out of the value. */
+/** The fields that `raw` puts into headers. */
 function headersOf(message: BridgedMessage): Record<string, string> {
   const { id, topic, accountId, deviceId, organizationId, deviceTemplateId, channel, qos, time, test } = message;
   return {

@@ -414,7 +414,7 @@ function recordChange(
   });
 }
 
-/** What became of one marked message; the rate of calls is the caller's own. */
+/** Sends one marked message and returns the outcome. It counts against the caller's request rate. */
 async function testBridge({ bridges, clock }: Context, row: BridgeRow) {
   const began = clock.now();
   const outcome = await bridges.test(row);

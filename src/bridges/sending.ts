@@ -1,8 +1,8 @@
-/** What targets that send messages one by one share: rounds, the outcome of each message, and one lazy connection. */
+/** Shared by targets that send messages one by one: rounds, outcomes, one lazy connection. */
 import type { Clock } from '../clock.js';
 import type { BridgedMessage, Outcome, Retry, SendOptions, Target } from './target.js';
 
-/** What became of one message: stored, refused for good with a reason, or to be sent again. */
+/** The outcome of one message: stored, refused for good with a reason, or to be sent again. */
 export type Sent = 'accepted' | { refused: string } | Retry;
 
 /**
@@ -94,7 +94,7 @@ class Connecting<C> {
   }
 }
 
-/** What a kind of target does with its connection. */
+/** The connection of a kind of target. */
 export interface Ways<C> {
   /** Opens a connection; it calls `ended` when that has ended by itself. */
   open(ended: () => void): Promise<C>;

@@ -1,4 +1,4 @@
-/** What a bridge leads to. A further kind of target is a `TargetKind` in targets/; nothing else here knows what it is. */
+/** The target of a bridge. Each kind is a `TargetKind` in targets/; nothing else here knows the kinds. */
 import type { Clock } from '../clock.js';
 import { formatTopic } from '../topics.js';
 
@@ -44,7 +44,7 @@ export type Outcome =
   | { result: 'refused'; reason: string }
   | { result: 'partial'; accepted: ReadonlySet<string>; refused: ReadonlyMap<string, string>; rest: Retry | undefined };
 
-/** What a batch is sent for: only a guaranteed one has to wait until the target has stored it. */
+/** The level of a batch: only a guaranteed one waits until the target has stored it. */
 export interface SendOptions {
   guaranteed: boolean;
 }
@@ -56,7 +56,7 @@ export interface Target {
   close(): void;
 }
 
-/** What every kind of target is opened with. */
+/** The parameters of every kind of target. */
 export interface Surroundings {
   clock: Clock;
   headerPrefix: string;

@@ -1,4 +1,4 @@
-/** What a bridge is asked to be, checked before it is stored. */
+/** Checks the settings of a bridge before they are stored. */
 import { invalid } from '../errors.js';
 import { namesPrivateAddress } from '../network/outbound.js';
 import { type KindName, kindOf } from './kinds.js';

@@ -11,7 +11,7 @@ const patience = 4000;
 
 type Where = Pick<Config, 'host' | 'httpPort' | 'tls' | 'metricsToken'>;
 
-/** What to say next to the fault when nothing answers. */
+/** The hint for the error when the server does not answer. */
 export const doubt = 'Was it started with other settings (port, host, TLS) than are here?';
 
 /** GET, with the operator's token when there is one, and the certificate that was shown. Rejects when nothing answers in time. */

@@ -24,7 +24,7 @@ const kinds = {
 
 const maxSerialLength = 255;
 
-/** What flags say, or the server alone. */
+/** The values of flags, else those of the server. */
 const noFields = ['serialNumber', 'accountId', 'template', 'organization', 'deviceTemplateId', 'organizationId'];
 
 export async function provisionOne(args: string[]): Promise<void> {

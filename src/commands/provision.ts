@@ -68,7 +68,7 @@ export async function provision(args: string[]): Promise<void> {
   }
 }
 
-/** What the server says of rows that a station may not make any more: mending them does not help. */
+/** Errors of rows that a station may no longer make: correcting the rows does not help. */
 const stationEnded = /The station has (expired|made \d+ of its)/;
 
 interface Rows {
@@ -128,7 +128,7 @@ async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurr
   };
 
   const seen = new Set<string>();
-  // What was begun earlier comes first; a chunk whose results are gone leaves single units behind.
+  // Continues earlier work first; a chunk whose results are gone leaves single units.
   for (let begun = journal.begun; begun.length > 0 && stopped.length === 0; begun = journal.begun) {
     for (const { rows } of begun) for (const { serialNumber } of rows) seen.add(serialNumber);
     await finishAll(begun);

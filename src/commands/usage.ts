@@ -1,6 +1,6 @@
 /** How a command ends when it cannot do what it was asked for. */
 
-/** What the user typed cannot be done; the sentence says why. Exit code 2. */
+/** Wrong usage; the sentence says why. Exit code 2. */
 export class UsageError extends Error {}
 
 /** Exit codes of the commands for the line (docs/factory.md). */

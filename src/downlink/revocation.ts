@@ -67,7 +67,7 @@ export function endingDownlink<B extends Broker>(broker: B, parts: Parts): B {
   return Object.assign(Object.create(broker) as B, also);
 }
 
-/** What was offered where it stood is void; it is offered again where the rollout still wants it. */
+/** Ends the offers of a device that moved. The rollout offers again if the device still belongs to it. */
 async function deviceMoved({ registry, access, firmwareEngine, downloads }: Parts, deviceId: string): Promise<void> {
   downloads.endOf(deviceId);
   const delivery = await openDelivery(registry.query, deviceId);

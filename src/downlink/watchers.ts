@@ -1,4 +1,4 @@
-/** Who follows something by its id. */
+/** Watchers of something, by its id. */
 export class Watchers {
   readonly #watching = new Map<string, Set<() => void>>();
 

@@ -69,7 +69,7 @@ function oneLine(name: string): string {
   return [...words].slice(0, 100).join('');
 }
 
-/** What every email of an account begins with. */
+/** The beginning of every email of an account. */
 export async function headingFor(
   { registry, config }: { registry: Registry; config: Config },
   accountId: string,

@@ -5,7 +5,7 @@ import type { Config } from '../config.js';
 import type { Context } from '../context.js';
 import type { App } from '../http/app.js';
 
-/** What units are told to connect to. */
+/** The broker address for units. */
 export function brokerUrl({ config, broker }: Pick<Context, 'config' | 'broker'>): string {
   if (config.mqttPublicUrl) return config.mqttPublicUrl;
   const { mqtt, mqtts } = broker.addresses;

@@ -1,4 +1,4 @@
-/** What a station may make: devices of its own template in its own organization, so many, until it expires. */
+/** Limits of a station: devices of its own template in its own organization, their number, its expiry. */
 import type { Tx } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';

@@ -50,7 +50,7 @@ const createBody = Type.Object({
 });
 type CreateBody = Static<typeof createBody>;
 
-/** What a station is made with, and no other application. */
+/** Properties that only stations have. */
 const ofStations = ['deviceTemplateId', 'organizationId', 'maxDevices', 'expiresAt'] as const;
 type StationColumns = Pick<Row<'applications'>, (typeof ofStations)[number]>;
 const noStation: StationColumns = { deviceTemplateId: null, organizationId: null, maxDevices: null, expiresAt: null };

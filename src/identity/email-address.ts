@@ -27,7 +27,7 @@ const changeBody = Type.Object({ userId: Type.String(), newEmailAddress: Type.St
 const confirmBody = Type.Object({ token: Type.String({ description: 'From the email to the new address.' }) });
 const done = (description: string) => ({ 200: Type.Object({ success: Type.Boolean() }, { description }) });
 
-/** What a person asks for, or an admin does. */
+/** Endpoints for a change of address, called by the person or an admin. */
 export function emailAddressRoutes(app: App, ctx: Context): void {
   const confirmations = new Attempts(ctx.clock, maxConfirmations, hour);
 
@@ -65,7 +65,7 @@ export function emailAddressRoutes(app: App, ctx: Context): void {
   );
 }
 
-/** What needs no login: the token from the email is enough. */
+/** Endpoints without a login: the token from the email is enough. */
 export function emailConfirmationRoutes(app: App, ctx: Context): void {
   app.post(
     '/auth/confirm-email',

@@ -18,7 +18,7 @@ import type { Sessions } from './sessions/sessions.js';
  */
 export type PasswordChooser = 'owner' | 'operator' | 'admin' | 'other';
 
-/** What an identity becomes: an admin, one more end-user, or somebody whom a provider has proven. */
+/** The role that an identity gets: admin, one more end-user, or a person proven by a provider. */
 export type Grant = 'accountUser' | 'endUser' | 'provider';
 
 /** The grants that leave a password as it is. */
@@ -31,7 +31,7 @@ const keptAt: Record<PasswordChooser, readonly Grant[]> = {
   other: [],
 };
 
-/** What a void password had opened, to be ended after the commit. */
+/** Sessions and secrets of an invalidated password, to be ended after the commit. */
 export interface Ended {
   sessionIds: readonly string[];
   /** End-users of the identity whose broker secrets are gone. */

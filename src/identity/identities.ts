@@ -61,7 +61,7 @@ export function newIdentity(
   };
 }
 
-/** What a body says of the identity that is to be made. */
+/** The part of a body that describes the identity to be created. */
 interface NewUserBody {
   createIdmUser?: boolean;
   idmUserEmail?: string;

@@ -40,7 +40,7 @@ interface Invitation {
   uncount: () => void;
 }
 
-/** What a new right brings with it, after the commit: `ended` connections, and perhaps an invitation to be sent. */
+/** Effects of a new right, after the commit: `ended` connections, and perhaps an invitation to send. */
 interface Granted {
   ended: Ended;
   invitation: Invitation | undefined;
@@ -119,7 +119,7 @@ export class Invitations {
     return { identity, uncount, token };
   }
 
-  /** What the answer says of an invitation: whether the mail server has taken it. Nothing where there is none. */
+  /** Whether the mail server accepted the invitation, for the answer. Empty without an invitation. */
   async send(invitation: Invitation | undefined): Promise<{ invitationSent?: boolean }> {
     if (!invitation) return {};
     const { identity, token, uncount } = invitation;

@@ -1,4 +1,4 @@
-/** Who the caller is and what it may do: what a page or an app shows as possible. */
+/** The caller and its permissions, so that a page or an app knows what to offer. */
 
 import { Type } from 'typebox';
 import { Id, Nullable } from '../../db/registry/records.js';

@@ -1,4 +1,4 @@
-/** What is known of a person besides the email address: names, company, department, phone number and address. */
+/** Properties of a person besides the email address: names, company, department, phone number, address. */
 
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../db/registry/records.js';
@@ -9,7 +9,7 @@ export type Address = string | Record<string, unknown>;
 const maxAddressLength = 1000;
 
 const upTo = (maxLength: number) => Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'], maxLength }));
-/** What people say of themselves; null takes it away. */
+/** Properties that people set themselves; null clears one. */
 export const names = { name: upTo(255), firstName: upTo(255), lastName: upTo(255), phoneNumber: upTo(50) };
 /** All that people say of themselves. */
 export const personProperties = {

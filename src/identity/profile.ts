@@ -48,7 +48,7 @@ const passwordBody = Type.Object({
   oldPassword: Type.String({ maxLength: maxPasswordLength }),
   newPassword: Type.String({ maxLength: maxPasswordLength }),
 });
-/** What existing clients read of an answer that changes a person. */
+/** The part of an answer that existing clients read after a change of a person. */
 const done = { success: Type.Literal(true), user: Type.Object({ userId: Id }) };
 const changed = Type.Object(done, {
   description: 'The password is set; every session of the person but this one has ended.',
@@ -135,7 +135,7 @@ export function profileRoutes(app: App, ctx: Context): void {
   );
 }
 
-/** Which of these people the caller sees as end-users; the live ones in its reach. */
+/** The people among these whom the caller sees as live end-users in its reach. */
 export async function seenAsEndUsers(
   { registry, access }: { registry: Registry; access: Access },
   caller: Caller,

@@ -1,4 +1,4 @@
-/** What a page shows before somebody has logged in: the account, the identity providers, and a way to a new password. */
+/** Data for the page before a login: the account, identity providers, and password reset. */
 
 import { Type } from 'typebox';
 import { Id } from '../../db/registry/records.js';

@@ -1,4 +1,4 @@
-/** What an account keeps and runs: rows of the table of limits. */
+/** Limits on what an account stores and runs: rows of the table of limits. */
 import { maxBytes, million, row } from './row.js';
 
 export const accountLimits = [

@@ -62,7 +62,7 @@ export class Attempts {
     this.#windows.delete(shortened(key));
   }
 
-  /** What is left, without trying. */
+  /** The number of tries left, without counting one. */
   left(key: string): Allowance {
     return this.#allowance(this.#windowOf(key));
   }

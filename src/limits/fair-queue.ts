@@ -2,7 +2,7 @@
 import type { Slices } from '../../db/sqlite/slices.js';
 import { PlatformError } from '../errors.js';
 
-/** Who waits. Callers of one account share that account's part; for strangers both are their address. */
+/** A waiting caller. Callers of an account share its part; for strangers both ids are their address. */
 export interface Lane {
   accountId: string;
   callerId: string;
@@ -60,7 +60,7 @@ export class FairLanes<T> {
     if (this.#root.size === 0) return undefined;
     if (mayHave && !hasAny(this.#root, mayHave)) return undefined;
     const { item } = this.#take(this.#root, mayHave);
-    // What is left are debts of lanes in which nothing waits: they matter only next to others.
+    // Remaining debts are of empty lanes: they matter only in comparison.
     if (this.#root.size === 0) this.#root = newNode(0);
     return item;
   }

@@ -1,4 +1,4 @@
-/** What HTTP callers may send and hold: rows of the table of limits. */
+/** Limits on HTTP callers: rows of the table of limits. */
 import { maxBytes, million, row } from './row.js';
 
 export const httpLimits = [

@@ -1,4 +1,4 @@
-/** What MQTT clients may send, hold and queue: rows of the table of limits. */
+/** Limits on MQTT clients: rows of the table of limits. */
 import { maxBytes, million, row } from './row.js';
 
 export const mqttLimits = [

@@ -10,9 +10,9 @@ export interface Limit {
   /** Whether 0 switches it off. */
   off: boolean;
   unit: 'items' | 'bytes' | 'seconds' | 'hours' | 'per second' | 'per minute' | 'per 15 minutes' | 'per hour';
-  /** What has this limit each. Limits of the whole service are not shown to accounts. */
+  /** The scope: what has this limit each. Accounts do not see limits of the whole service. */
   per: string;
-  /** What it bounds and what happens beyond it, for docs/limits.md. */
+  /** The bounded thing and the effect of exceeding it, for docs/limits.md. */
   about: string;
   /** Whether an account's current use is counted; `limitUse` then has a function of this name. */
   counted: boolean;

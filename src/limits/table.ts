@@ -29,7 +29,7 @@ export function demandWithin(configured: Limits, name: LimitName, count: number,
   throw new PlatformError('invalid', { details: [exceeded(configured, name, path)] });
 }
 
-/** What an error says of a limit that is reached. */
+/** The error detail of a limit that is reached. */
 export function exceeded(configured: Limits, name: LimitName, path: string): ErrorDetail {
   const { variable, per, unit } = limits.find((limit) => limit.name === name) as AnyLimit;
   const maximum = configured[name];

@@ -13,7 +13,7 @@ type Use = (accountId: string) => number | Promise<number>;
 /** One function for each limit whose use is counted: a new row of the table without one does not compile. */
 export type LimitUse = Readonly<Record<CountedLimit, Use>>;
 
-/** What an account sees of a limit. `used` is null where the limit is of a single request, entity or connection. */
+/** A limit as the account sees it. `used` is null for limits of a single request, entity or connection. */
 export interface LimitState {
   name: LimitName;
   variable: string;

@@ -1,4 +1,4 @@
-/** What the process counts, in the text form of Prometheus at /metrics. */
+/** The metrics of the process, in the text format of Prometheus at /metrics. */
 
 import { Registry } from 'prom-client';
 import type { Registry as DeviceRegistry } from '../../db/registry/index.js';

@@ -12,7 +12,7 @@ interface Route {
   byStatus: Map<number, number>;
 }
 
-/** What has no route; of methods only those that routes have are told apart. */
+/** The label of requests without a route. Methods that no route has share one label. */
 const nowhere = { method: 'any', route: 'none' };
 
 export class Traffic {

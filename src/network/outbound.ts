@@ -18,7 +18,7 @@ export const exchangeDeadline = 10_000;
 /** Bytes of the answer of one exchange. */
 export const maxAnswerBytes = 1_048_576;
 
-/** Which addresses may be connected to: with `allowPrivate` every one, otherwise public ones only. */
+/** The permitted addresses: with `allowPrivate` every one, otherwise public ones only. */
 export interface Targets {
   allowPrivate: boolean;
 }
@@ -157,7 +157,7 @@ export function httpClient(
   };
 }
 
-/** What one exchange sends. */
+/** The request of one exchange. */
 export interface Exchange {
   method: string;
   headers: Record<string, string>;

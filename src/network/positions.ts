@@ -76,7 +76,7 @@ export class Positions {
   }
 }
 
-/** What changes when a file is replaced. */
+/** The file's state, which changes when it is replaced. */
 async function stampOf(path: string): Promise<string> {
   const { ino, size, mtimeMs } = await stat(path);
   return `${ino}/${size}/${mtimeMs}`;

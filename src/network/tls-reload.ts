@@ -43,7 +43,7 @@ export function reloadTls(
   return { now, stop: () => clearInterval(timer) };
 }
 
-/** What changes when a file is written or replaced. */
+/** The file's state, which changes when it is written or replaced. */
 function identityOf(path: string): Array<number | undefined> {
   const stat = statSync(path, { throwIfNoEntry: false });
   return [stat?.ino, stat?.mtimeMs, stat?.size];

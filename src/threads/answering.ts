@@ -1,4 +1,4 @@
-/** What an AskedThread runs on its side. */
+/** The worker's side of an AskedThread. */
 import { parentPort } from 'node:worker_threads';
 import type { Answered, Asked } from './asked-thread.js';
 

@@ -38,7 +38,7 @@ const fewWaiting = 50_000;
 const fewDevices = 200;
 
 type Row = LogRow & { sequence: number };
-/** What an index knows of an entry. */
+/** The part of an entry that is in the index. */
 type Place = Pick<Row, 'sequence' | 'time' | 'deviceId'>;
 type Found = Place & { score: number; key?: string | number | null };
 type Reaches = (deviceId: string) => boolean;
@@ -64,7 +64,7 @@ export class LogReader {
     this.#statements = prepare(this.#file);
   }
 
-  /** What fits, all of it as it was at one moment: what is indexed meanwhile would be found twice. */
+  /** All matches at one moment; entries that are indexed meanwhile would be found twice. */
   search(search: LogSearch): LogsFound {
     return this.#file.transaction(() => this.#search(search))();
   }
@@ -114,7 +114,7 @@ export class LogReader {
     return { ...this.read(sequences.map((sequence) => ({ sequence, score: 1 }))), total, maxScore: 1 };
   }
 
-  /** What the index of terms finds; undefined when it cannot tell, or finds so much that the log itself is as good. */
+  /** The matches of the index of terms; undefined if it cannot tell or finds too many to be of use. */
   #candidates(search: LogSearch, accept: (place: Place) => Found | undefined): Result | undefined {
     const query = queryOf(search);
     if (query === undefined) return undefined;
@@ -208,7 +208,7 @@ export class LogReader {
   }
 }
 
-/** What of registry.db decides about reach. */
+/** The data of registry.db that decides about reach. */
 class Registry {
   readonly #file: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepareRegistry>;
@@ -257,7 +257,7 @@ interface Result {
 
 class Overdue extends Error {}
 
-/** What the text index is asked; undefined when nothing that is asked for has terms. */
+/** The query for the text index; undefined if no part of the search has terms. */
 function queryOf({ scope, severities, conditions }: LogSearch): string | undefined {
   const lists: string[][] = [];
   for (const condition of conditions) lists.push(...termListsOf(condition));
@@ -340,7 +340,7 @@ function sorted(places: Found[], sort: LogSearch['sort']): Found[] {
   return places.toSorted((a, b) => compareKeys(a.key, b.key, direction) || newest(a, b));
 }
 
-/** What an entry is sorted by: a code that was sent as a number is one. */
+/** The sort key of an entry; a code that was sent as a number sorts as a number. */
 function keyOf(by: LogOrder['by'], row: Row): string | number | null {
   return by === 'code' && row.codeIsNumber === 1 ? Number(row.code) : row[by];
 }

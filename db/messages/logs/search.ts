@@ -1,4 +1,4 @@
-/** What may be asked of the log, as the reading thread is told; all of it has been checked. */
+/** A search of the log for the reading thread; it has been checked. */
 import type { LogRow } from '../threads/protocol.js';
 
 /** Entries that one question finds: what is beyond them is not counted, and in no page. */
@@ -8,7 +8,7 @@ export const maxFound = 10_000;
 export const textFields = ['message', 'code', 'details', 'tags'] as const;
 export type TextField = (typeof textFields)[number];
 
-/** What an entry must fulfil besides its time, severity and device. */
+/** Conditions on an entry besides its time, severity and device. */
 export type LogCondition =
   /** Folded; in message, code or details. */
   | { kind: 'contains'; text: string }

@@ -17,7 +17,7 @@ export class OutboxAmounts {
   /** Pending bytes by account. */
   readonly #pending = new Map<string, number>();
   #pendingBytes = 0;
-  /** What the open transaction has added, to be taken back if it fails. */
+  /** Amounts of the open transaction, taken back if it fails. */
   #changes: AmountRow[] = [];
 
   constructor(rows: readonly AmountRow[]) {

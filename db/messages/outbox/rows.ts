@@ -26,7 +26,7 @@ export type OutboxChange =
   | { kind: 'move'; from: OutboxState; to: OutboxState; sequences: number[]; time: number; reason: string | null }
   | { kind: 'remove'; from: OutboxState; sequences: number[] };
 
-/** What an index alone knows of a row. */
+/** The part of a row that is in the index. */
 export type OutboxPlace = Pick<OutboxRow, 'sequence' | 'time' | 'since'>;
 
 export type DeadRow = OutboxRow & { reason: string | null };
@@ -39,7 +39,7 @@ export class OutboxRows {
     this.#statements = prepare(reader);
   }
 
-  /** What is pending for a bridge after a place, in order, at most `limit` rows and, except the first, `bytes` of payload. */
+  /** Pending messages of a bridge after a position, in order: at most `limit`, and `bytes` of payload. */
   pending(bridgeId: string, after: number, limit: number, bytes: number): OutboxRow[] {
     return within(bytes, this.#statements.pending.iterate({ bridgeId, after, limit }));
   }
@@ -54,7 +54,7 @@ export class OutboxRows {
     return this.#statements.places.all({ bridgeId, state: outboxStates[state], after, limit });
   }
 
-  /** Which rows of a bridge in one state, from a place to another, are of these devices. */
+  /** Rows of a bridge in one state, between two positions, that belong to these devices. */
   ofDevices(
     bridgeId: string,
     state: OutboxState,

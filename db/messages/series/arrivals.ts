@@ -72,7 +72,7 @@ export class Arrivals {
     this.#open.delete(accountId);
   }
 
-  /** What was said in this transaction is void. */
+  /** Forgets the changes of this transaction. */
   clear(): void {
     this.#open.clear();
     this.#totals = undefined;

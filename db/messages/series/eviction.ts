@@ -8,13 +8,13 @@ import type { Arrivals } from './arrivals.js';
 /** Points that one step looks at in a series, and log entries. */
 const pointsAtOnce = 5000;
 const logsAtOnce = 500;
-/** What one sweep takes of an account at least: each looks at all of its series. */
+/** The least that a sweep removes of an account, because each sweep looks at all of its series. */
 const minShare = 1 / 64;
 
 /** A sweep under way, and where it has come to. */
 interface Sweep {
   accountId: string;
-  /** What came before this sequence goes. */
+  /** Everything before this sequence is removed. */
   before: number;
   series: number;
   /** Whether it has removed something. */
@@ -37,7 +37,7 @@ interface Removed {
   bytes: number;
 }
 
-/** What eviction asks of those who own the rows. */
+/** The interface of eviction to the owners of the rows. */
 interface Owners {
   arrivals: Arrivals;
   /** The last sequence given out. */

@@ -43,7 +43,7 @@ export class LatePoints {
     this.#courses.delete(series);
   }
 
-  /** What was said in this transaction is void. */
+  /** Forgets the changes of this transaction. */
   clear(): void {
     this.#courses.clear();
   }

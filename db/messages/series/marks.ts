@@ -25,7 +25,7 @@ interface OpenMark extends Mark {
   last: number | undefined;
 }
 
-/** What is known of a series: how long its marks are, how fast its points follow each other, where they go. */
+/** The state of a series: the distance of its marks, the rate of its points, their storage. */
 interface Course {
   length: number;
   former: number;
@@ -63,7 +63,7 @@ export class SeriesMarks {
     this.#courses.delete(series);
   }
 
-  /** What was said in this transaction is void. */
+  /** Forgets the changes of this transaction. */
   clear(): void {
     this.#courses.clear();
   }

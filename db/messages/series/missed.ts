@@ -1,4 +1,4 @@
-/** What has been stored after a place, for those who were away: read in small shares, so that nobody waits for long. */
+/** Reads what was stored after a position, for readers that were away, in small parts. */
 import type Sqlite from 'better-sqlite3';
 import type { LogRow } from '../threads/protocol.js';
 import type { Cursor, LogEntry, StoredPoint } from '../types.js';

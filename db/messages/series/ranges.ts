@@ -24,7 +24,7 @@ interface Stretch {
   to: number;
 }
 
-/** What the points of a bucket can be made into. */
+/** The aggregates of a bucket. */
 export const aggregates = ['avg', 'min', 'max', 'sum', 'count', 'first', 'last'] as const;
 export type Aggregate = (typeof aggregates)[number];
 

@@ -13,7 +13,7 @@ import {
   timeLimit,
 } from '../types.js';
 
-/** What is collected for the next transaction. */
+/** Rows collected for the next transaction. */
 export class OpenBatch {
   /** In the order in which they came, for points and logs alike. */
   readonly calls: Array<(failure?: Error, end?: Place) => void> = [];

@@ -11,7 +11,7 @@ export interface MessageUsage {
 
 export type AccountUsage = Pick<MessageUsage, 'points' | 'logs' | 'bytes'>;
 
-/** What is stored of each account that has stored something, by account id. */
+/** The stored amounts of each account, by account id. */
 export function readAccountUsage(file: Sqlite.Database): Map<string, AccountUsage> {
   const rows = file.prepare<[], AccountUsage & { accountId: string }>(
     'SELECT "accountId", "points", "logs", "bytes" FROM "messageCounts"',
@@ -19,7 +19,7 @@ export function readAccountUsage(file: Sqlite.Database): Map<string, AccountUsag
   return new Map(rows.all().map(({ accountId, ...usage }) => [accountId, usage]));
 }
 
-/** What is stored of one account, or of all of them; a few rows are read, however much there is. */
+/** The stored amounts of one account or of all. It reads a few rows, however much is stored. */
 export function prepareUsage(reader: Sqlite.Database): (accountId?: string) => MessageUsage {
   const counts = reader.prepare<[], { accountId: string; points: number; logs: number; bytes: number }>(
     'SELECT "accountId", "points", "logs", "bytes" FROM "messageCounts"',

@@ -1,4 +1,4 @@
-/** What can be written about MQTT sessions. Each change is absolute: written twice, it is as written once. */
+/** Changes of MQTT sessions. Each is absolute: writing it twice has the effect of writing it once. */
 
 /** `id` grows in the order of acceptance, over the life of the file. */
 export interface StoredMessage {
@@ -45,7 +45,7 @@ export type MqttChange =
   | { kind: 'will'; will: StoredWill }
   | { kind: 'unwill'; clientId: string };
 
-/** What a change is about: of two with one key the later is what counts. */
+/** The key of a change: of two changes with the same key, the later counts. */
 export function keyOf(change: MqttChange): string {
   switch (change.kind) {
     case 'session':

@@ -9,7 +9,7 @@ export class MqttWriter {
     this.#statements = prepare(file);
   }
 
-  /** What a crash or a refused write has left without an owner; only right before the sessions are read. */
+  /** Removes rows that a crash or a failed write left without an owner; only before the sessions are read. */
   tidy(): void {
     for (const statement of this.#statements.tidy) statement.run();
   }

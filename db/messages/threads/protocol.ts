@@ -35,7 +35,7 @@ export type Done = (error?: Error, end?: Readonly<Place>) => void;
 /** How many numbers a point takes in `Batch.points`: index of its key, time, index of its category, number (NaN: none). */
 export const pointWidth = 4;
 
-/** What is written in one transaction, flat because that is copied between threads fastest. */
+/** The content of one transaction, flat because flat arrays are copied fastest between threads. */
 export interface Batch {
   /** Account, device and channel template of each series that occurs, three texts each. */
   keys: string[];
@@ -52,7 +52,7 @@ export interface Batch {
 /** Whose rows are to be removed: a purged device's points and log, or a purged channel's points on every device. */
 export type Purged = { deviceId: string } | { channelTemplateId: string };
 
-/** What has expired: points of a channel on every device, log entries of an account; `before` in milliseconds. */
+/** Expired messages: points of a channel on every device, log entries of an account; `before` in milliseconds. */
 export type Expired = { before: number } & ({ channelTemplateId: string } | { logsOf: string });
 
 /** How much may stay: of the file in use, and of one account; an `accountBytes` of 0 is no maximum. */

@@ -17,7 +17,7 @@ interface Waiting {
 export class MessageReader {
   readonly #directory: string;
   #worker: Worker | undefined;
-  /** Who waits for an answer, in the order of the questions. */
+  /** Pending answers, in the order of the questions. */
   #waiting: Waiting[] = [];
   #closed = false;
 
@@ -31,7 +31,7 @@ export class MessageReader {
     return this.#waiting.length;
   }
 
-  /** What has been committed before the thread comes to the question. Rejects when it fails, or the thread ends. */
+  /** Reads everything that is committed when the thread begins. Rejects if the read fails or the thread ends. */
   ask<N extends keyof Reads>(name: N, question: Question<N>): Promise<AnswerOf<N>> {
     if (this.#closed) return Promise.reject(new Error('The message store is closed.'));
     this.#worker ??= this.#start();

@@ -1,4 +1,4 @@
-/** What the reading thread can be asked, by name; each works on connections of its own and may take its time. */
+/** The functions of the reading thread, by name. Each uses its own connections and may take long. */
 import { LogReader } from '../logs/reader.js';
 import type { FoundPart, FoundPlace, LogSearch, LogsFound } from '../logs/search.js';
 

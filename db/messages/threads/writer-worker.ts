@@ -104,7 +104,7 @@ class Writer {
     return ((pageCount.get() ?? 0) - (freePages.get() ?? 0)) * this.#pageSize;
   }
 
-  /** What is held, in bytes. */
+  /** Bytes that are held. */
   get held(): Held {
     return {
       size: this.size,

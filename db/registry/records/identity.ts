@@ -1,4 +1,4 @@
-/** Who logs in, and how. */
+/** Identities, their logins and their second factors. */
 import { Type } from 'typebox';
 import { common, DateText, Id, Nullable, OptionalDate, OptionalId, OptionalText } from './columns.js';
 
@@ -108,7 +108,7 @@ export const IdentityProviderRecord = Type.Object({
   redirectUris: Type.String(),
 });
 
-/** Who a subject of an issuer is here. */
+/** The identity of a subject of an issuer. */
 export const FederatedIdentityRecord = Type.Object({
   accountId: Id,
   issuer: Type.String(),

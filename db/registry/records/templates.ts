@@ -1,4 +1,4 @@
-/** What devices, end-users, organizations and channels are made from. */
+/** Templates of devices, end-users, organizations and channels, and their custom fields. */
 import { Type } from 'typebox';
 import { common, Id, Nullable, OptionalText } from './columns.js';
 

@@ -103,7 +103,7 @@ async function openProducer(spec: TargetSpec, around: Surroundings): Promise<Kaf
 const publicOnly = Symbol('public addresses only');
 let isWatching = false;
 
-/** What the library reports a connection that is being opened; the socket has not begun to connect. */
+/** Events of a connection that the library opens; its socket has not begun to connect. */
 interface Connecting {
   connection: EventEmitter & { context?: unknown; socket?: Socket };
   host: string;

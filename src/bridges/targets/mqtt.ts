@@ -35,7 +35,7 @@ interface Connection {
   closed: Promise<void>;
 }
 
-/** What a broker may send to a client that subscribes to nothing; anything else would pile up in its store. */
+/** Packets that a broker may send to a client without subscriptions; others would fill its store. */
 const expected = ['connack', 'puback', 'pingresp'];
 
 function openMqtt(spec: TargetSpec, around: Surroundings): Target {

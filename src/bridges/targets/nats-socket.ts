@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { ConnectionOptions, ServerInfo, Transport } from '@nats-io/nats-core/internal';
 import { limitAnswers, secureSocket } from '../../network/outbound.js';
 
-/** What the first line of a server looks like. */
+/** The pattern of the first line of a server. */
 const infoLine = /^INFO\s+(\{.*\})\s*\r\n/s;
 const versionForm = /^\d+\.\d+\.\d+[\w.+-]{0,50}$/;
 /** Bytes of that line. */

@@ -116,7 +116,7 @@ async function publish(
   }
 }
 
-/** What the server says of itself may be anything. */
+/** The INFO of a server is not trusted. */
 function limitOf(most: unknown): number {
   return typeof most === 'number' && most > 0 ? most : Number.POSITIVE_INFINITY;
 }
@@ -139,7 +139,7 @@ export function subjectOf(
   return [prefix, token(accountId), 'd', token(deviceId), token(channel)].join('.');
 }
 
-/** What separates tokens, matches several, or may not be in a subject is percent-encoded. */
+/** Percent-encodes separators, wildcards and characters that a subject may not have. */
 function token(text: string): string {
   return text.replace(/[\s.*>%\p{Cc}]/gu, (one) =>
     encodeURIComponent(one).replaceAll('.', '%2E').replaceAll('*', '%2A'),

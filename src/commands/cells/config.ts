@@ -32,7 +32,7 @@ export interface Cell {
   slots: readonly string[];
 }
 
-/** What clients see: the ports of HAProxy. */
+/** The public side: the ports of HAProxy. */
 export interface PublicSide {
   http: number;
   mqtt: number;
@@ -293,7 +293,7 @@ class Faults {
     const text = this.text(node) ?? '';
     const isName =
       /^(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$/.test(text);
-    // What has only digits and dots is an address, or a mistake in one.
+    // Digits and dots alone are an address, or a mistake in one.
     const isRight = isIP(text) > 0 || (isName && !/^[\d.]+$/.test(text));
     if (!node) this.add(cell, `${path} is required: an IP address or a host name.`);
     else if (!isRight || text.includes('%'))

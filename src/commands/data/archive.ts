@@ -23,7 +23,7 @@ const manifestName = 'manifest.json';
 const manifestBytes = 1024 * 1024;
 /** Entries that a backup has at most: two databases, and keys, of which each rotation leaves one for 100 days. */
 const maxEntries = 10_000;
-/** What may be in one; nothing leads out of the directory into which it is restored. */
+/** File names that a backup may contain; none leads out of the restored directory. */
 const entryName = /^(registry\.db|messages\.db|keys\/[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}|firmware\/[0-9a-f]{64})$/;
 /** A version; snapshots are called by it. Empty: none is known. */
 const versionText = /^[\w.+-]{0,100}$/;
@@ -233,7 +233,7 @@ async function extractFile(zip: yauzl.ZipFile, entry: yauzl.Entry, file: Manifes
   sync(path);
 }
 
-/** What cannot be inflated is damaged. */
+/** An entry that cannot be inflated is damaged. */
 async function* readEntry(stream: Readable): AsyncGenerator<Buffer> {
   try {
     for await (const chunk of stream) yield chunk as Buffer;
@@ -248,7 +248,7 @@ function openEntry(zip: yauzl.ZipFile, entry: yauzl.Entry): Promise<Readable> {
   );
 }
 
-/** What a file that is no whole backup is refused with. */
+/** The refusal of a file that is not a complete backup. */
 export function damaged(why: string): UsageError {
   return new UsageError(
     `This is not a backup of Slipway, or it is damaged: ${why.replace(/[.]+$/, '')}. Nothing has been changed.`,

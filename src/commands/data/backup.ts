@@ -51,7 +51,7 @@ export async function backup(args: string[]): Promise<void> {
   }
 }
 
-/** What processes have left that were killed, and nothing that somebody else has called nearly so. */
+/** Removes files of killed processes only, never files with similar names. */
 function clearLeftovers(prefix: string): void {
   const directory = dirname(prefix);
   for (const name of readdirSync(directory)) {

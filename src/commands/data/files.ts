@@ -1,4 +1,4 @@
-/** What the commands share that work on the files of a data directory, also while a server is running. */
+/** Shared by commands that work on the files of a data directory, also while a server runs. */
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ export { UsageError };
 
 export type Values = Record<string, string | undefined>;
 
-/** What a command works with: its options, and the registry of its data directory. */
+/** The tools of a command: its options, and the registry of its data directory. */
 export interface Files {
   dataDir: string;
   registry: Registry;

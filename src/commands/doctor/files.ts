@@ -13,7 +13,7 @@ import { type Finding, findings, size } from './finding.js';
 /** Larger than it ever is while checkpoints can run; a reader that never ends holds them up. */
 const largeWal = 256 * 1024 * 1024;
 
-/** That only the owner can open the data and the keys; `others` are files outside of the directory that hold secrets. */
+/** Checks that only the owner can open the data and the keys; `others` are secret files elsewhere. */
 export function lookAtModes(dataDir: string, others: readonly string[]): Finding[] {
   const { ok, error } = findings('files');
   const found = openToOthers(dataDir).map(({ path, mode }) =>

@@ -1,8 +1,8 @@
-/** What a look at one thing has found: nothing, something that will be trouble, or trouble. */
+/** The finding of a check: nothing, a warning, or an error. */
 export type Level = 'ok' | 'warning' | 'error';
 
 export interface Finding {
-  /** What was looked at. */
+  /** The checked thing. */
   check:
     | 'configuration'
     | 'files'

@@ -67,7 +67,7 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
   ];
 }
 
-/** What cannot be looked at is found too: one fault hides no other. */
+/** A check that fails is a finding too, so that one problem hides no other. */
 async function looked(check: Finding['check'], look: () => Finding[] | Promise<Finding[]>): Promise<Finding[]> {
   try {
     return await look();
@@ -79,7 +79,7 @@ async function looked(check: Finding['check'], look: () => Finding[] | Promise<F
 function filesOf(dataDir: string, costly: readonly 'integrity'[]): Finding[] {
   if (databasesIn(dataDir).length === 0) return [];
   const sound = costly.includes('integrity') ? lookAtIntegrity(dataDir) : [];
-  // What a damaged file says of its steps is worth nothing.
+  // The migrations that a damaged file names cannot be trusted.
   if (sound.some(({ level }) => level === 'error')) return [...lookAtLogs(dataDir), ...sound];
   return [...lookAtSchema(dataDir), ...lookAtLogs(dataDir), ...sound];
 }

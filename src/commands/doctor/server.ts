@@ -48,7 +48,7 @@ export async function lookAtPorts(config: Config, served: boolean): Promise<Find
   return found.length > 0 ? found : [ok(served ? 'the server listens on its ports' : 'free for the server')];
 }
 
-/** What a running server says of itself. */
+/** Checks of a running server. */
 export async function lookAtServer(config: Config, served: boolean): Promise<Finding[]> {
   const { ok, warning, error } = findings('server');
   if (!served) return [ok('no server runs on this data')];

@@ -52,9 +52,9 @@ export class Client {
   #jwt: string | undefined;
   /** Whether anything has been answered. */
   #isKnown = false;
-  /** Whose units are made. */
+  /** The account of the units. */
   accountId = '';
-  /** Who makes them; a station sees what it has made itself, and no more. */
+  /** The caller that makes them. A station sees only its own units. */
   caller = { id: '', isStation: false };
 
   private constructor(
@@ -236,7 +236,7 @@ function isForeign({ status, headers, text }: Answer): boolean {
   }
 }
 
-/** What an error answer says, in one line. */
+/** The message of an error answer, in one line. */
 export function reasonOf({ status, text }: Answer): string {
   try {
     const { error, message, attributes } = JSON.parse(text);

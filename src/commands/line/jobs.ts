@@ -112,7 +112,7 @@ async function isJobOf(client: Client, { rows }: Chunk, job: Job): Promise<boole
   return seen === rows.length;
 }
 
-/** What a dry run says of rows; nothing is made and nothing written. */
+/** The result of a dry run. It creates nothing and writes nothing. */
 export async function tryRows(client: Client, chunk: Chunk, progress: Progress): Promise<FailedUnit[]> {
   const call = { body: bodyOf(chunk), type: ndjson };
   const answer = await client.call('POST', pathOf(chunk, 'dryRun=true'), call);

@@ -9,12 +9,12 @@ import type { FlashFormat } from '../../factory/provisioning/unit.js';
 import { Ending, trouble, UsageError } from '../usage.js';
 import { type LabelForm, makeFolder } from './unit-files.js';
 
-/** What is asked for one unit. */
+/** The request for one unit. */
 export interface UnitRow {
   serialNumber: string;
   /** Name of its files, without extension. */
   file: string;
-  /** What else the device is made with. */
+  /** Further fields of the device. */
   fields: Record<string, string>;
   /** When the device is there and only needs a secret. */
   deviceId?: string | undefined;
@@ -25,7 +25,7 @@ export interface Chunk {
   key: string;
   /** When it was begun, ISO 8601. */
   time: string;
-  /** Whose token began it: its key is known to the server for that one alone. */
+  /** The caller that began it: the Idempotency-Key works for that caller only. */
   caller?: string | undefined;
   /** A job for many, single calls for one. */
   by: 'job' | 'unit';
@@ -49,7 +49,7 @@ export interface FailedUnit {
   reason: string;
 }
 
-/** What cannot change in a directory: files of two formats, or units of two accounts, would lie in one. */
+/** Values that cannot change in a directory: it would mix files of two formats or units of two accounts. */
 export interface Settings {
   accountId: string;
   format: FlashFormat;
@@ -173,7 +173,7 @@ export class Journal {
     }
   }
 
-  /** What was made here before is not known without a journal: it would be made twice, and written over. */
+  /** Without a journal, earlier units are unknown: they would be made twice and overwritten. */
   async #demandNoUnits(): Promise<void> {
     const found = (await readdir(this.directory)).find((name) => /.\.(csv|env|h|json)$/.test(name));
     if (found === undefined) return;

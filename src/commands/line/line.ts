@@ -33,7 +33,7 @@ export interface Line {
   written?(units: number): void;
 }
 
-/** What flags say of the files that are written. */
+/** The flags about the files to write. */
 export interface FileOptions {
   format: string | undefined;
   labels: string | undefined;
@@ -179,7 +179,7 @@ async function flashOf({ format, broker, extra, certify }: Line, file: string, u
   return { path: flashPath({ format }, file), content };
 }
 
-/** What `certify` prints for a unit: its certificate, whose subject is the device id, and the key. @throws Ending 3; UsageError. */
+/** The output of `certify` for a unit: its certificate, with the device id as subject, and its key. @throws Ending 3; UsageError. */
 async function certificateOf(certify: string, { deviceId, serialNumber }: Unit): Promise<FlashExtra> {
   const called = promisify(execFile)(certify, [deviceId, serialNumber]);
   const { stdout } = await called.catch((error: NodeJS.ErrnoException) => {

@@ -83,7 +83,7 @@ async function syncFolder(folder: string): Promise<void> {
   await handle?.close();
 }
 
-/** What a killed command left half written. */
+/** Removes files that a killed command left incomplete. */
 export async function removePartials(directory: string): Promise<void> {
   for (const folder of [directory, join(directory, 'labels')])
     for (const name of await readdir(folder).catch(() => [])) if (name.endsWith(partial)) await rm(join(folder, name));

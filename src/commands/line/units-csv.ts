@@ -59,7 +59,7 @@ function readRecords(path: string): Array<{ record: string[]; info: { lines: num
   }
 }
 
-/** What spreadsheets write instead. @throws UsageError for another encoding, or another separator. */
+/** Handles the encodings and separators that spreadsheets write. @throws UsageError for another encoding, or another separator. */
 function demandCommas(path: string, text: Buffer): void {
   if (!isUtf8(text)) {
     let line = 1;
@@ -87,7 +87,7 @@ export function failedCsv({ columns, rows }: Csv, failed: ReadonlyMap<CsvRow, st
   return toCsv(lines);
 }
 
-/** What is in which file, for scripts. */
+/** The index of units and their files, for scripts. */
 export function indexCsv(units: Iterable<{ serialNumber: string; deviceId: string; file: string }>): string {
   const lines = [...units].map(({ serialNumber, deviceId, file }) => [serialNumber, deviceId, file]);
   return toCsv([['serialNumber', 'deviceId', 'file'], ...lines]);

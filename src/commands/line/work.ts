@@ -1,4 +1,4 @@
-/** What every command for the line holds while it works, and lets go however it ends: a client, and perhaps a directory. */
+/** Opens the client, and perhaps a directory, for a command of the line, and closes them however it ends. */
 import type { Client } from './client.js';
 import { Journal } from './journal.js';
 import { type FileChoice, type Line, settle } from './line.js';

@@ -44,7 +44,7 @@ export class Commands {
     this.#broker = broker;
   }
 
-  /** What was sent before the process ended has no device that still has it: it goes again. To be called before there are connections. */
+  /** Commands sent before the process ended are queued again. Call it before there are connections. */
   async begin(): Promise<void> {
     for (;;) {
       const batch = await this.#services.registry.transaction((tx) => requeue(tx, undefined));
@@ -120,7 +120,7 @@ export class Commands {
     });
   }
 
-  /** What the device has not answered waits for its next connection. */
+  /** Unanswered commands wait for the next connection of the device. */
   disconnected(device: DeviceName): void {
     if (this.#stopped) return;
     this.#inTurn(device, async () => {
@@ -268,7 +268,7 @@ export class Commands {
   }
 }
 
-/** What was sent and not answered is queued again, of one device or of all; some of them at a time. */
+/** Queues sent, unanswered commands again, of one device or of all, some at a time. */
 async function requeue(tx: Tx, deviceId: string | undefined): Promise<string[]> {
   let sent = tx.selectFrom('commands').select(['id', 'expiresAt']).where('state', '=', 'sent').where(isOpenCommand);
   if (deviceId !== undefined) sent = sent.where('deviceId', '=', deviceId);

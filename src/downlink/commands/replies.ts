@@ -1,4 +1,4 @@
-/** What a device answers to a command on `_commands/replies`. */
+/** Replies of devices to commands, on `_commands/replies`. */
 import { Ajv } from 'ajv';
 import { type Static, Type } from 'typebox';
 import { oneOf } from '../../entity/listing.js';

@@ -189,7 +189,7 @@ async function moveTo(ctx: Context, caller: Caller, id: string, version: number,
   return withFiles(registry.query, row);
 }
 
-/** What cannot be changed any more. */
+/** Refuses changes of a package that is in use. */
 export function frozen(path: string): PlatformError {
   return invalid(path, 'cannot be changed: the package is published, make another one');
 }

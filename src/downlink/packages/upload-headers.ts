@@ -1,4 +1,4 @@
-/** What the headers of an upload say. */
+/** Reads the headers of an upload. */
 import { invalid } from '../../errors.js';
 
 /** Where the bytes of a request belong: from `from` on, `length` of them if that was told, of `total` in all. */

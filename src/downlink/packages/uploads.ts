@@ -18,7 +18,7 @@ import { frozen, maxFiles, recordPackage } from './packages.js';
 import { type Part, readDigest, readPart } from './upload-headers.js';
 
 type Upload = Row<'firmwareUploads'>;
-/** What the query of an upload says of the file. */
+/** The properties of a file in the query of its upload. */
 type FileWords = { revision?: string; signature?: string };
 
 /** Uploads of an account at a time. */

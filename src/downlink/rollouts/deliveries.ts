@@ -1,4 +1,4 @@
-/** What becomes of one device of a rollout. Each function runs in a transaction of the caller's. */
+/** Changes of the state of one device in a rollout. Each function runs in a transaction of the caller's. */
 import type { Db, Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import { type Clock, timestamp } from '../../clock.js';
@@ -6,7 +6,7 @@ import { change, find } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import { type Delivery, type EndState, endStates, isOpen, isOpenDelivery, type Rollout, stagesOf } from './rollout.js';
 
-/** What a device says of its update. `bytes` of the download; `code` of a failure. */
+/** A device's report of its update. `bytes` of the download; `code` of a failure. */
 export interface Report {
   state: 'downloading' | 'downloaded' | 'installing' | 'succeeded' | 'failed';
   firmwareVersion?: string | undefined;
@@ -16,7 +16,7 @@ export interface Report {
   files?: string | undefined;
 }
 
-/** What has changed: to be told after the commit. */
+/** Changes to announce after the commit. */
 export interface Reported {
   delivery: Delivery;
   firmwareVersion: string;
@@ -38,7 +38,7 @@ export async function openDelivery(db: Db, deviceId: string) {
     .executeTakeFirst();
 }
 
-/** What a rollout brings. */
+/** The firmware of a rollout. */
 export async function packageOf(db: Db, rolloutId: string): Promise<Row<'firmwarePackages'>> {
   return db
     .selectFrom('firmwarePackages')

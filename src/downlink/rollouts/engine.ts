@@ -19,7 +19,7 @@ import { advance } from './stages.js';
 
 export type EngineServices = OfferServices & { registry: Registry; messages: MessageStore; log: Logger };
 
-/** What the engine tells the ways by which devices hear of updates. */
+/** Events of the engine for the ways that tell devices about updates. */
 export interface Listener {
   /** These devices have an offer, or another one, or none any more. */
   offersChanged(deviceIds: readonly string[]): Promise<void>;

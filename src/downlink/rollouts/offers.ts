@@ -1,4 +1,4 @@
-/** What a device is offered, and the signed URLs of it. */
+/** Offers to devices and their signed URLs. */
 import { timingSafeEqual } from 'node:crypto';
 import type { Registry } from '../../../db/registry/index.js';
 import { isStoreBusy } from '../../../db/registry/index.js';
@@ -52,7 +52,7 @@ export class Offers {
     this.#base = this.#services.config.publicUrl ?? url;
   }
 
-  /** What a device may have now; a rollout that is paused offers nothing new, and goes on with what has begun. */
+  /** The offer for a device now. A paused rollout offers nothing new, and continues what has begun. */
   async of(deviceId: string): Promise<Offer | undefined> {
     const { registry, clock } = this.#services;
     const db = registry.query;
@@ -116,7 +116,7 @@ export class Offers {
     }
   }
 
-  /** What devices are told over HTTP and on `_firmware`. */
+  /** The offer as JSON, over HTTP and on `_firmware`. */
   show({ firmware, files, delivery }: Offer) {
     return {
       packageId: firmware.id,

@@ -1,4 +1,4 @@
-/** What a device says of its update, over HTTP or on `_firmware/status`. */
+/** A device's report of its update, over HTTP or on `_firmware/status`. */
 import { Ajv } from 'ajv';
 import { type Static, Type } from 'typebox';
 import { oneOf } from '../../entity/listing.js';

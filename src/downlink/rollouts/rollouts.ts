@@ -1,4 +1,4 @@
-/** What is done to rollouts: they are made, paused, resumed, cancelled, and failed devices of them tried again. */
+/** Operations on rollouts: create, pause, resume, cancel, retry failed devices. */
 
 import type { Static } from 'typebox';
 import type { Db, Tx } from '../../../db/registry/index.js';

@@ -10,7 +10,7 @@ import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.js'
 
 type Services = { registry: Registry; clock: Clock };
 
-/** What one step of a rollout has done. */
+/** The result of one step of a rollout. */
 export interface Step {
   rollouts: Rollout[];
   /** Devices that have something new before them. */
@@ -56,7 +56,7 @@ async function settled(tx: Tx, clock: Clock, id: string): Promise<Rollout[] | un
   return changed && [changed];
 }
 
-/** Which devices belong to it is decided now: those up to a place in the order of hashes. */
+/** Decides now which devices belong to it: those up to a position in the order of hashes. */
 async function beginStage(services: Services, rollout: Rollout, aim: Aim): Promise<Rollout | undefined> {
   const { registry, clock } = services;
   const stage = rollout.stage + 1;

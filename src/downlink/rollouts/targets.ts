@@ -1,4 +1,4 @@
-/** Which devices a rollout is for, page by page, and which of them belong to a stage. */
+/** The devices of a rollout, page by page, and which of them belong to a stage. */
 import { hash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Db, Registry } from '../../../db/registry/index.js';
@@ -12,7 +12,7 @@ import { partialFilters, type Rollout, type Target } from './rollout.js';
 export const pageSize = 250;
 const wholeRange = 0xffffffff;
 
-/** What a target needs to be looked up. */
+/** The tools to look up a target. */
 export interface Aim {
   rolloutId: string;
   accountId: string;

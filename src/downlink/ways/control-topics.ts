@@ -16,7 +16,7 @@ import type { Downloads } from './downloads.js';
 
 /** Kinds of messages. */
 const kinds = { fileInfo: 0, updateAvailable: 1, getChunk: 2, chunk: 3, fileStatus: 4 } as const;
-/** What FILE_CHUNK says. */
+/** The content of FILE_CHUNK. */
 const chunkStatus = { good: 0, noSuchFile: 1, outOfRange: 2, notOffered: 3 } as const;
 const phases = { downloading: 2, downloaded: 3, processing: 4, finished: 5 } as const;
 const maxChunkLength = 1024;
@@ -210,7 +210,7 @@ export class ControlMessages implements ControlService, Listener {
   }
 }
 
-/** What the phases of all files come to. */
+/** The phase of an update, from the phases of its files. */
 function stateOf(come: readonly number[]): Report['state'] {
   if (come.every((phase) => phase === phases.finished)) return 'succeeded';
   if (come.some((phase) => phase < phases.downloaded)) return 'downloading';

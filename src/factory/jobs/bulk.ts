@@ -35,14 +35,14 @@ interface Step {
   tell(caller: Caller): void | Promise<void>;
 }
 
-/** What a row of a bulk job names; `before` is what the undone job has kept. */
+/** The device of a row in a bulk job; `before` is its state that the undone job kept. */
 interface Target {
   row: number;
   id: string;
   before?: Before;
 }
 
-/** What an undo restores: where it was moved from and to, or when it was put into the trash. */
+/** The change that an undo takes back: the move's source and target, or the time of deletion. */
 export interface Before {
   from?: string | null;
   to?: string | null;
@@ -108,7 +108,7 @@ async function namesakes(tx: Tx, { accountId, deviceTemplateId, serialNumber }: 
   return rows;
 }
 
-/** What a job has deleted, with the serial numbers of then: such devices stood side by side, and may again. */
+/** Devices that a job deleted, with their serial numbers then, which other devices may have now. */
 async function deletedBy(tx: Tx, jobId: string): Promise<Map<string, string>> {
   const { rows } = await sql<{ deviceId: string; serialNumber: string }>`
     select "deviceId", json_extract("input", '$.values.serialNumber') as "serialNumber" from "jobRows"
@@ -202,7 +202,7 @@ function each({ job }: Run, step: (tx: Tx, caller: Caller, target: Target) => Pr
   };
 }
 
-/** What some work comes to, which is then as if it had not been done; when it throws, so is the whole transaction. */
+/** Returns the result of some work and rolls it back. If it throws, the whole transaction fails. */
 async function tryOut<R>(tx: Tx, work: () => Promise<R>): Promise<R> {
   await sql`savepoint "dryRun"`.execute(tx);
   const result = await work();

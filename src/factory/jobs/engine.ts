@@ -253,10 +253,10 @@ export class Jobs {
       if (this.#stopped) throw new Stopped();
       rows += share.count;
       turn.charge(share.count);
-      // What has been prepared is written before others have their turn.
+      // Prepared rows are written before other jobs have their turn.
       if (rows < rowsOfTurn || !turn.othersWait) ahead.push(look());
       const held = await this.#write(job, share.prepared);
-      // Who else writes waits for a share of every job that runs.
+      // Other writers wait for one share of each running job.
       size = nextSize(isLong(job) ? inThread : inProcess, share.count, held * this.running);
       await nextTurn();
     }

@@ -22,7 +22,7 @@ export type RowState = (typeof rowStates)[number];
 /** While its rows are still being stored; such a job is shown to nobody, and is gone after a restart. */
 export const receiving = 'receiving';
 
-/** What a caller must be permitted to do for each row. */
+/** The right that a caller needs for each row. */
 export const neededRights: Readonly<Record<JobAction, ReadonlyArray<readonly [Action, EntityKind]>>> = {
   provision: [
     ['create', 'device'],
@@ -40,7 +40,7 @@ export const neededRights: Readonly<Record<JobAction, ReadonlyArray<readonly [Ac
   undoMove: [['update', 'device']],
 };
 
-/** What a job was told besides its rows. `retrying`: its failed rows are about to be pending again. */
+/** Parameters of a job. `retrying`: its failed rows are about to be pending again. */
 export interface Parameters {
   deviceTemplateId?: string;
   organizationId?: string | null;
@@ -65,7 +65,7 @@ export function hasResults({ action, dryRun }: Pick<Job, 'action' | 'dryRun'>): 
 /** How long results can be fetched when their job is done, in milliseconds. */
 const resultLifetime = 24 * 60 * 60_000;
 
-/** What is said of a job when it ends: until when its results can be fetched, if it has any. */
+/** The end of a job: until when its results can be fetched, if it has any. */
 export function endOf(clock: Clock, job: Job): Pick<Job, 'finished' | 'expires'> {
   const at = clock.now();
   const expires = hasResults(job) ? new Date(at + resultLifetime).toISOString() : null;

@@ -313,7 +313,7 @@ async function listJobs(ctx: Context, caller: Caller, query: Static<typeof listQ
 async function listRows(ctx: Context, caller: Caller, job: Job, query: Static<typeof rowsQuery>) {
   const { registry } = ctx;
   const { state, page = 1, pageSize = 10 } = query;
-  // What a cancelled job had not come to is skipped; nobody has to write that.
+  // Rows that a cancelled job did not reach count as skipped; nothing is written for them.
   const isOver = job.state === 'cancelled';
   const states = isOver && state === 'skipped' ? ['skipped', 'pending'] : [isOver && state === 'pending' ? '' : state];
   let matching = registry.query.selectFrom('jobRows').where('jobId', '=', job.id);

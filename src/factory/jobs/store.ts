@@ -29,7 +29,7 @@ import {
 } from './job.js';
 import { demandRows, makeRoom } from './room.js';
 
-/** What is stored in one transaction, here or by a thread; and from how many rows on a thread executes it. */
+/** The rows of one transaction, and the number of rows from which a thread executes it. */
 const storedAtOnce = { here: 250, byThread: 1000, bytes: 512 * 1024 };
 const minRowsForThread = 2000;
 /** Open jobs of one caller, and of one account: each end of a job looks at all that wait. */
@@ -47,7 +47,7 @@ export interface NewJob {
   rows: readonly string[];
 }
 
-/** What makes a repeat the same job: who asks, for what, with which rows. */
+/** Identifies a repeated request for the same job: caller, parameters and rows. */
 export function checksumOf({ kind, id, accountId }: Caller, action: JobAction, asked: object, digest: string): string {
   const parts = [accountId, kind, id, action, JSON.stringify(asked), digest];
   return createHash('sha256').update(parts.join('\0')).digest('base64');
@@ -220,14 +220,14 @@ export async function retryJob(ctx: Context, caller: Caller, job: Job): Promise<
     throw new PlatformError('forbidden', { message: 'Only the caller that created the job can retry it.' });
   const isCancelled = job.state === 'cancelled';
   if (isCancelled && parametersOf(job).undoes === undefined) throw invalid('id', 'the job has been cancelled');
-  // What it would do now, nobody could undo.
+  // It could not be undone any more.
   if (job.undone !== null) throw invalid('id', 'the job has been undone');
   const { total, done } = job;
-  // What a cancelled job skipped, it had not come to.
+  // A cancelled job did not reach the rows that it skipped.
   const skipped = isCancelled ? 0 : job.skipped;
   if (isOpen(job) || done + skipped === total) return job;
   demandRetriable(job);
-  // What is still sealed with a key that is gone must not be taken for what the new one opens.
+  // Values sealed with a deleted key must not be mistaken for values of the new key.
   if (job.sealedKey === null) await clearRows(ctx, job.id, () => false);
   const again = await writeAs(ctx, caller, undefined, async (tx) => {
     const stored = tx.selectFrom('jobs').select(['sealedKey', 'undone', 'keptRows']).where('id', '=', job.id);

@@ -1,4 +1,4 @@
-/** What the engine asks of each action: to look at some rows, and to do them in one transaction. */
+/** The interface of an action for the engine: check some rows, and do them in one transaction. */
 
 import type { Logger } from 'pino';
 import type { Registry, Tx } from '../../../db/registry/index.js';
@@ -20,7 +20,7 @@ import type { RowValues, StoredRow } from '../provisioning/rows.js';
 import type { ResultSeal } from '../results/store.js';
 import type { Job, JobRow, Parameters, RowState } from './job.js';
 
-/** What jobs need of the rest. */
+/** Services that jobs use. */
 export type JobServices = {
   config: Config;
   clock: Clock;
@@ -60,14 +60,14 @@ export interface RowError {
   message: string;
 }
 
-/** What has become of a row. */
+/** The outcome of a row. */
 export type Outcome = Pick<JobRow, 'row' | 'deviceId' | 'before' | 'errors' | 'sealedResult'> & { state: RowState };
 
 /** Rows that have been looked at. */
 export interface Prepared {
   /** Does them; an outcome for each. A PlatformError that it throws ends the job. */
   write(tx: Tx, caller: Caller): Promise<Outcome[]>;
-  /** What is to be told after the commit. */
+  /** Notifications to send after the commit. */
   after?(caller: Caller): Promise<void>;
 }
 

@@ -10,7 +10,7 @@ export interface Bare {
   deviceTemplateId: string;
 }
 
-/** What is stored of its secret and its code, and both of them sealed. */
+/** The stored forms of its secret and its code: hashed, and sealed. */
 export interface Equipped {
   secretHash: string;
   codeHash: string;
@@ -34,7 +34,7 @@ interface Waiting {
 export class Equipping {
   readonly #keys: string;
   #worker: Worker | undefined;
-  /** Who waits for an answer, by the thread that is asked and the question. */
+  /** Pending answers, by thread and question. */
   readonly #waiting = new WeakMap<Worker, Map<number, Waiting>>();
   #asked = 0;
 

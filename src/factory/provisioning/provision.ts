@@ -31,7 +31,7 @@ import { askedPlace, remaining, reserve } from '../station-limits.js';
 const templateColumns = ['deviceTemplateId', 'template'] as const;
 const organizationColumns = ['organizationId', 'organization'] as const;
 const placeColumns: ReadonlySet<string> = new Set([...templateColumns, ...organizationColumns]);
-/** What says the same as a column, should a custom field have its name. */
+/** Columns that have another meaning if a custom field has their name. */
 const unmistakable: Readonly<Record<string, string>> = {
   template: 'deviceTemplateId',
   organization: 'organizationId',
@@ -185,7 +185,7 @@ async function readRow(
   if (!checkRow(body)) errors.push(...(checkRow.errors ?? []).map(shapeError));
   if (!place || errors.length > 0) return { errors };
   try {
-    // What is made by one request and by two is the same in the end: a device with a secret is activated.
+    // One request and two make the same device: one with a secret is activated.
     const activated = { ...place, provisioningState: 'activated' };
     return newDevice(ctx, caller, activated, body as { serialNumber: string } & Record<string, unknown>);
   } catch (error) {
@@ -358,7 +358,7 @@ async function reserveFor(tx: Tx, { clock }: { clock: Clock }, caller: Caller, u
   return [];
 }
 
-/** What would become of the rows; nothing is made. */
+/** Reports the outcome that the rows would have, and creates nothing. */
 function dryRun(
   { ctx, job }: Run,
   failed: Outcome[],

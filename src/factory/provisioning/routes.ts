@@ -67,7 +67,7 @@ function mount(app: App, ctx: Context): void {
         },
         response: { 202: jobResponse('The job, which now runs by itself.') },
       },
-      // Who may not do it need not be listened to.
+      // Refused before the body is read.
       preParsing: async (request, reply) => {
         demandRights(ctx, request.caller);
         intake.enter(request, reply);

@@ -74,14 +74,14 @@ function textOf(stored: StoredRow, row: number): string {
   let text: string;
   try {
     text = JSON.stringify(stored);
-    // What is too large for a number would be stored as null.
+    // A number that is too large would be stored as null.
     if (text.includes('null'))
       JSON.stringify(stored, (_, value: unknown) => {
         if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) infinite = true;
         return value;
       });
   } catch {
-    // What was parsed can be written, unless it is nested more deeply than the stack goes.
+    // A parsed value can be written, unless its nesting exceeds the stack.
     throw invalid('rows', `row ${row} is nested too deeply`);
   }
   if (infinite) throw invalid('rows', `row ${row} has a number that is too large`);
@@ -195,7 +195,7 @@ async function readJson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<vo
   if (bad !== undefined) throw invalid(bad, unstorable);
   const isRows = typeof around === 'object' && around !== null && 'rows' in around && Array.isArray(around.rows);
   if (!isRows || cutter.arrays !== 1) throw invalid('body', 'must be {"rows":[...]}');
-  // What has no effect next to the rows may have been meant for the query, dryRun above all.
+  // A property next to the rows has no effect; it may have been meant for the query, such as dryRun.
   for (const name of Object.keys(around)) if (name !== 'rows') throw invalid(name, 'is not a property of the body');
 }
 
@@ -230,7 +230,7 @@ class ElementCutter {
   #escaped = false;
   #inArray = false;
   #hasElements = false;
-  /** What has not been cut off yet: of an element, or the last text of the object around. */
+  /** The rest of the element, or the last text of the enclosing object. */
   #text = '';
 
   constructor(name: string, take: (element: string) => void) {

@@ -11,7 +11,7 @@ export interface Unit {
   secret: string;
   /** XXXX-XXXX-XXXX, for the label. */
   associationCode: string;
-  /** What the QR code of its label holds: where it is claimed, with its code. */
+  /** The claim URL in the QR code of its label. */
   claimUrl: string;
   /** Where it connects: mqtt://host:port, or mqtts://host:port under TLS. */
   broker: string;
@@ -19,12 +19,12 @@ export interface Unit {
   topics: Readonly<Record<string, string>>;
 }
 
-/** What a label shows. It never holds the secret. */
+/** The values on a label. The secret is never among them. */
 export interface Label {
   serialNumber: string;
   deviceId: string;
   associationCode: string;
-  /** What the QR code holds: where the unit is claimed, with its code. */
+  /** The claim URL in the QR code. */
   claimUrl: string;
 }
 

@@ -27,7 +27,7 @@ export function openResults(ctx: { sealing: Sealing }, caller: Caller, job: Job)
   return seal;
 }
 
-/** That a job is one whose results the caller may have, once there were any. @throws as openResults, except 410. */
+/** Demands that the caller may have the results of this job. @throws as openResults, except 410. */
 export function demandResults(caller: Caller, job: Job): void {
   if (!isMaker(caller, job))
     throw new PlatformError('forbidden', { message: 'Only the caller that created the job can download its results.' });

@@ -118,7 +118,7 @@ async function* labelsOf(units: AsyncIterable<Unit>): AsyncGenerator<Label> {
   for await (const unit of units) yield labelOf(unit);
 }
 
-/** What of a unit is no secret of its firmware. */
+/** The properties of a unit that are not secret. */
 function labelOf({ serialNumber, deviceId, associationCode, claimUrl }: Unit): Label {
   return { serialNumber, deviceId, associationCode, claimUrl };
 }

@@ -24,7 +24,7 @@ interface Value {
   value: string | number;
 }
 
-/** What a unit's firmware is given, in the format of its flash tool. @throws Error for a broker that is no address. */
+/** The content of a flash file, in the format of its flash tool. @throws Error for a broker that is no address. */
 export function flashFile(format: FlashFormat, unit: Unit, extra: FlashExtra = {}): FlashFile {
   switch (format) {
     case 'esp-nvs-csv':
@@ -57,7 +57,7 @@ function given({ ca, certificate, privateKey }: FlashExtra) {
   return { ...(ca && { ca }), ...(certificate && { certificate }), ...(privateKey && { privateKey }) };
 }
 
-/** What the formats without a structure of their own hold, except the topics. */
+/** The values of flat formats, without the topics. */
 function flatValues(unit: Unit, extra: FlashExtra): Value[] {
   const { broker, username, password, accountId, serialNumber, ca, certificate, privateKey } = asObject(unit, extra);
   const certificates = { CA_CERT: ca, CLIENT_CERT: certificate, CLIENT_KEY: privateKey };

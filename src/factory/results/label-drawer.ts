@@ -4,7 +4,7 @@ import { FairQueue, type Lane } from '../../limits/fair-queue.js';
 import { AskedThread } from '../../threads/asked-thread.js';
 import type { Label } from '../provisioning/unit.js';
 
-/** What is drawn of a label: all of it, its QR code as an image, or its QR code as the part of a page. */
+/** The part of a label to draw: all of it, its QR code as an image, or its QR code within a page. */
 export type Drawing = 'svg' | 'png' | 'square';
 export interface LabelQuestion {
   drawing: Drawing;

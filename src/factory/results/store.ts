@@ -1,4 +1,4 @@
-/** What a row has made, sealed with a key of its job: without the key nobody reads it again. */
+/** The results of a row, sealed with a key of its job. Without the key they cannot be read. */
 
 import { randomBytes } from 'node:crypto';
 import { decrypt, encrypt } from '../../identity/secrets/aes-gcm.js';
@@ -7,7 +7,7 @@ import type { Job } from '../jobs/job.js';
 
 const keyBytes = 32;
 
-/** What is kept of a unit until its job's results are destroyed. */
+/** The stored values of a unit, until its job's results are destroyed. */
 export interface Result {
   serialNumber: string;
   deviceTemplateId: string;

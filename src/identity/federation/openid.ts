@@ -30,7 +30,7 @@ const unproven = new Set([
 /** OpenID Connect Core 1.0, 2: at most 255 ASCII characters. */
 const subjectForm = /^[ -~]{1,255}$/;
 
-/** What is made for one login and must come back with it. */
+/** Values made for one login. The callback must return them. */
 export interface Challenge {
   state: string;
   nonce: string;
@@ -150,7 +150,7 @@ export class OpenId {
     }
   }
 
-  /** What the provider says of itself; kept for a while unless it failed. A changed provider is asked again. */
+  /** The provider's metadata, cached unless the request failed. A changed provider is asked again. */
   #discover(provider: Provider, deadline: AbortSignal): Promise<openid.ServerMetadata> {
     const key = `${provider.id}/${provider.version}`;
     const now = this.#ctx.clock.now();
@@ -185,7 +185,7 @@ export class OpenId {
     return providerFailure(error);
   }
 
-  /** What openid-client throws carries codes, tokens and claims: one word of it is logged, and none passed on. */
+  /** Errors of openid-client contain codes, tokens and claims: only a short name of the error is logged. */
   #note({ id, accountId }: Provider, error: unknown): string {
     const reason = reasonOf(error);
     this.#ctx.log.warn({ accountId, providerId: id, reason }, 'a federated login has failed at its provider');

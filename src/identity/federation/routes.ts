@@ -46,7 +46,7 @@ const callbackQuery = Type.Object({
   iss: Type.Optional(Type.String()),
 });
 
-/** What is remembered of a login while the person is at the provider; `version` is the provider's when it began. */
+/** The state of a login while the person is at the provider. `version` is the provider's at its start. */
 interface Login extends Challenge, Pick<Static<typeof authorizeQuery>, 'redirectUri' | 'renewalType'> {
   version: number;
   /** Whether a page of this service began it: only then does the browser get the session as a cookie. */
@@ -288,7 +288,7 @@ async function admit(
   return admitPerson(ctx, reply, who, renewalType, check, fromOwnPage ? sendCookieSession : sendTokens);
 }
 
-/** Who a subject of an issuer is in the provider's account. */
+/** Finds the identity that belongs to a subject of an issuer, in the provider's account. */
 async function findLinked(db: Db, { accountId }: Provider, { issuer, subject }: Proof): Promise<string | undefined> {
   const row = await db
     .selectFrom('federatedIdentities')

@@ -52,7 +52,7 @@ export function findMethod(db: Db, userId: string, method: MfaMethod): Promise<R
     .executeTakeFirst();
 }
 
-/** What a factor of an identity is for, as the person knows it. */
+/** The label of a factor in the authenticator app. */
 export async function purposeOf(db: Db, userId: string): Promise<{ accountName: string; email: string }> {
   return db
     .selectFrom('identities')
@@ -62,7 +62,7 @@ export async function purposeOf(db: Db, userId: string): Promise<{ accountName: 
     .executeTakeFirstOrThrow();
 }
 
-/** What an authenticator app is given. The name of the account is cut, so that all of it fits a QR code. */
+/** The text of the QR code for an authenticator app. The account's name is cut so that it fits. */
 export function newTotp(accountName: string, email: string): TOTP {
   const issuer = [...accountName].slice(0, 30).join('');
   return new TOTP({ issuer, label: email, secret: new Secret({ size: 20 }) });

@@ -44,7 +44,7 @@ export async function makeMailedToken(
   return token;
 }
 
-/** What a token stands for while it is good. */
+/** The meaning of a valid token. */
 export async function findMailedToken(
   db: Db,
   clock: Clock,

@@ -102,7 +102,7 @@ export function passwordResetRoutes(app: App, ctx: Context): void {
   );
 }
 
-/** What needs no login: the token from the email is enough. */
+/** Endpoints without a login: the token from the email is enough. */
 export function passwordChangeRoutes(app: App, ctx: Context): void {
   app.post(
     '/users/:userId/change-password-with-token',

@@ -9,7 +9,7 @@ import { FairQueue, type Lane } from '../../limits/fair-queue.js';
 const cost = { type: argon2id, memoryCost: 8, timeCost: 1, parallelism: 1, raw: true } as const;
 const costText = '$argon2id$v=19$m=8,t=1,p=1';
 
-/** What codes that people type were hashed with formerly, keyed and before they were keyed; those are still looked up. */
+/** Hashes of typed codes in earlier versions, keyed and unkeyed; stored ones are still found. */
 const formerKeyedCost = { ...cost, memoryCost: 64 } as const;
 const formerCodeCost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1, raw: true } as const;
 

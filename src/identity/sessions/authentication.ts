@@ -1,4 +1,4 @@
-/** Who calls: the token of a request, checked and renewed. */
+/** Checks the token of a request, finds its caller, and renews it. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';

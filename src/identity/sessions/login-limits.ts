@@ -50,7 +50,7 @@ export class LoginLimits {
    */
   async take({ subject, userId, address }: LoginTry): Promise<Allowance> {
     const here = `${subject}\0${networkOf(address)}`;
-    // What is refused for the identity is no further try of the address, from which others may come too.
+    // A try that the identity's limit refuses does not count for the address, which others may share.
     const byIdentity = this.#perIdentity.take(here);
     const byAddress = this.#takeAddress(here, networkOf(address));
     const { limit, remaining } = this.#fromAnywhere.left(subject);
@@ -88,7 +88,7 @@ export class LoginLimits {
     this.#shortCodes.clear(subject);
   }
 
-  /** What `look` finds; where it fails, the try was neither right nor wrong and is not counted. @throws what `look` does. */
+  /** Returns the result of `look`. If it fails, the try is not counted. @throws what `look` throws. */
   async unlessItFails<R>({ subject, address }: LoginTry, look: () => Promise<R>): Promise<R> {
     try {
       return await look();

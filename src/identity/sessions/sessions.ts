@@ -84,7 +84,7 @@ export class Sessions {
     return { sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };
   }
 
-  /** Who a token stands for; undefined when it is not ours, or its session has ended, or the identity is gone. */
+  /** The caller of a token; undefined if the token is not ours, its session ended or the identity is deleted. */
   async authenticate(jwt: string): Promise<Authenticated | undefined> {
     const claims = await this.#ctx.tokens.verify(jwt);
     if (!claims) return undefined;
