@@ -145,10 +145,11 @@ export class Ingest {
     };
     // A will has no packet id, and no duplicates.
     if (packet.qos === 2 && packet.messageId !== undefined) {
-      const work = new Promise<void>((resolve, reject) =>
-        this.#take(message, (error) => (error ? reject(error) : resolve())),
-      );
-      this.#persistence.storing(client, packet, work).then(() => stored(), stored);
+      const known = this.#persistence.storing(client, packet);
+      this.#take(message, (error) => {
+        known(error);
+        stored(error);
+      });
     } else this.#take(message, stored);
   }
 
@@ -158,18 +159,21 @@ export class Ingest {
   }
 
   /**
-   * Stores a message that has come without a connection. The rejection explains why it was not stored, or why a
+   * Stores a message that has come without a connection. `done` is called as soon as it is stored, in the order of the
+   * store, with what the store says when it did not take it. The rejection explains why it was not stored, or why a
    * `_set/fields` message was refused, which has become its explanation.
-   * @throws what the store says, when it did not take it.
    */
-  acceptDirect(caller: Caller, packet: Incoming, route: Route): Promise<Outcome> {
+  acceptDirect(
+    caller: Caller,
+    packet: Incoming,
+    route: Route,
+    done: (failure: unknown, outcome: Outcome) => void,
+  ): void {
     const outcome: Outcome = { rejection: undefined, points: 0 };
-    return new Promise((resolve, reject) => {
-      const cause = this.#services.causeNow();
-      this.#take({ packet, route, caller, client: undefined, outcome, cause }, (error) =>
-        error ? reject(error.cause ?? error) : inOrder(() => resolve(outcome)),
-      );
-    });
+    const cause = this.#services.causeNow();
+    this.#take({ packet, route, caller, client: undefined, outcome, cause }, (error) =>
+      done(error?.cause ?? error, outcome),
+    );
   }
 
   /** Calls back once every earlier message of the client has passed. */
@@ -362,7 +366,7 @@ export class Ingest {
     const key = { accountId, deviceId, channelTemplateId: channel.id };
     this.#storeAndKeep(message, done, (stored) =>
       this.#services.messages.append(key, kept, (error, end) => {
-        if (end && !error) this.#marks.stored(packet.payload, end, { points: kept.length, logs: 0 });
+        if (end && !error) this.#marks.stored(accountId, packet.payload, end, { points: kept.length, logs: 0 });
         if (message.outcome && !error) message.outcome.points = kept.length;
         stored(error);
       }),
@@ -383,7 +387,7 @@ export class Ingest {
       this.#services.messages.appendLog(
         { ...entry, id: newId(accountId), accountId, deviceId, received },
         (error, end) => {
-          if (end && !error) this.#marks.stored(packet.payload, end, { points: 0, logs: 1 });
+          if (end && !error) this.#marks.stored(accountId, packet.payload, end, { points: 0, logs: 1 });
           stored(error);
         },
       ),
@@ -502,14 +506,6 @@ export function afterBoth(done: Done): Done {
     failure ??= error;
     if (calls === 2) done(failure);
   };
-}
-
-/**
- * Hands on a message that came over HTTP: a turn after it was stored, as Aedes does with those of connections, so that all
- * of them leave in the order of the store.
- */
-export function inOrder(work: () => void): void {
-  setImmediate(work);
 }
 
 /** Accounts take turns, then connections; what comes without one is by its caller. */

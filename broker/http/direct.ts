@@ -15,7 +15,7 @@ import { type Authority, type DeviceAddress, deviceItself } from '../authorize.j
 import { privateClientId } from '../connections/client-ids.js';
 import { type Counters, type PublishRefusal, refusePublish, variableOf } from '../connections/counters.js';
 import type { Limits } from '../connections/limits.js';
-import type { Ingest } from '../ingest.js';
+import type { Ingest, Outcome } from '../ingest.js';
 import { type Refusal, type Refusals, reasonOf, refusedPrincipal } from '../refusals.js';
 import type { ServiceChannels } from '../service-channels.js';
 import type { SessionStore } from '../sessions/persistence.js';
@@ -111,9 +111,13 @@ export class DirectPublisher {
     if (decision.verdict === 'control') return this.#refuse(caller, packet, 'no_such_channel', noControl, own);
     if (decision.verdict === 'refused')
       return this.#refuse(caller, packet, decision.reason, decision.rejection, decision.device);
-    const { rejection, points } = await ingest.acceptDirect(caller, packet, decision.route);
-    this.#perSecond.point_rate_per_client.charge(caller.id, points);
-    await new Promise<void>((resolve, reject) => aedes.publish(packet, (error) => (error ? reject(error) : resolve())));
+    const { rejection, points } = await new Promise<Outcome>((resolve, reject) => {
+      ingest.acceptDirect(caller, packet, decision.route, (failure, outcome) => {
+        this.#perSecond.point_rate_per_client.charge(caller.id, outcome.points);
+        if (failure) reject(failure);
+        else aedes.publish(packet, (error) => (error ? reject(error) : resolve(outcome)));
+      });
+    });
     // A retained message of QoS 1 is on disk before; this one is promised nothing over MQTT.
     if (packet.retain && packet.qos === 0) await persistence.durable();
     // A refusal on `_set/fields` is already published as its explanation.

@@ -11,13 +11,14 @@ interface UnderWay {
 }
 
 /**
- * How far stored messages have been handed on. Most are handed on as soon as they are on disk, in the same order; one
- * that waits for its turn holds the mark back, so a reader that reconnects with the mark misses nothing.
+ * How far the stored messages of each account have been handed on. Most are handed on as soon as they are on disk, in the
+ * same order; one that waits for its turn holds the mark back, so a reader that reconnects with the mark misses nothing.
+ * Accounts are apart: what one has waiting does not make another's readers get messages twice.
  */
 export class Marks {
   readonly #store: { readonly end: Readonly<Place> };
-  /** In the order in which they were stored, by payload: packets are copied on their way. */
-  readonly #underWay = new Map<Buffer, UnderWay>();
+  /** By account, in the order in which they were stored, by payload: packets are copied on their way. */
+  readonly #underWay = new Map<string, Map<Buffer, UnderWay>>();
   readonly #places = new WeakMap<Buffer, number>();
   /** QoS 0 is handed on before it is stored. */
   readonly #handedOn = new WeakSet<Buffer>();
@@ -37,26 +38,33 @@ export class Marks {
   }
 
   /** A message is on disk: `end` is its own, `added` what it holds. */
-  stored(payload: Buffer, end: Readonly<Place>, added: Readonly<Place>): void {
+  stored(accountId: string, payload: Buffer, end: Readonly<Place>, added: Readonly<Place>): void {
     if (!this.#active) return;
     this.#places.set(payload, orderOf(end));
     if (this.#handedOn.has(payload)) return;
     const before = { points: end.points - added.points, logs: end.logs - added.logs };
-    this.#underWay.set(payload, { before, since: performance.now() });
+    const ofAccount = this.#underWay.get(accountId) ?? new Map<Buffer, UnderWay>();
+    this.#underWay.set(accountId, ofAccount.set(payload, { before, since: performance.now() }));
   }
 
   /** A message is being handed on. */
-  handedOn(payload: Buffer, qos: number): void {
-    if (!this.#underWay.delete(payload) && qos === 0) this.#handedOn.add(payload);
+  handedOn(accountId: string, payload: Buffer, qos: number): void {
+    const ofAccount = this.#underWay.get(accountId);
+    if (ofAccount?.delete(payload)) {
+      if (ofAccount.size === 0) this.#underWay.delete(accountId);
+    } else if (qos === 0) this.#handedOn.add(payload);
   }
 
-  /** The place up to which everything has been handed on. */
-  mark(): Readonly<Place> {
+  /** The place up to which everything of an account has been handed on. */
+  mark(accountId: string): Readonly<Place> {
+    const ofAccount = this.#underWay.get(accountId);
+    if (!ofAccount) return this.#store.end;
     const tooLong = performance.now() - maxDelay;
-    for (const [payload, { before, since }] of this.#underWay) {
+    for (const [payload, { before, since }] of ofAccount) {
       if (since > tooLong) return before;
-      this.#underWay.delete(payload);
+      ofAccount.delete(payload);
     }
+    this.#underWay.delete(accountId);
     return this.#store.end;
   }
 

@@ -4,7 +4,7 @@ import { newId } from '../../src/ids.js';
 import { formatTopic } from '../../src/topics.js';
 import type { BrokerCore, Incoming } from '../aedes-types.js';
 import type { DeviceAddress } from '../authorize.js';
-import { afterBoth, inOrder } from '../ingest.js';
+import { afterBoth } from '../ingest.js';
 import type { SessionStore } from '../sessions/persistence.js';
 import type { Marks } from './marks.js';
 
@@ -34,16 +34,20 @@ export class PostedLogs {
     const id = newId(accountId);
     await new Promise<void>((resolve, reject) => {
       const stored = afterBoth((error) => {
-        if (error) reject(error);
-        else inOrder(resolve);
+        if (error) {
+          reject(error);
+          return;
+        }
+        // At once: what is stored later is handed on later, and readers get ids that only grow.
+        if (!this.#aedes.closed) this.#aedes.publish(packet, () => {});
+        resolve();
       });
       messages.appendLog({ ...entry, id, accountId, deviceId }, (error, end) => {
-        if (end && !error) this.#marks.stored(payload, end, { points: 0, logs: 1 });
+        if (end && !error) this.#marks.stored(accountId, payload, end, { points: 0, logs: 1 });
         stored(error);
       });
       this.#persistence.keep(undefined, packet, stored);
     });
-    if (!this.#aedes.closed) this.#aedes.publish(packet, () => {});
     return id;
   }
 }

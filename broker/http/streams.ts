@@ -156,7 +156,8 @@ export class Streams {
     stream.catchingUp = false;
     stream.waiting = stream.waiting.filter(({ topic }) => this.#mayHear(stream, topic));
     // The first id is known before the first message.
-    if (!from && stream.waiting.length === 0) stream.body.push(`id: ${this.#id()}\n\n`);
+    const { accountId } = stream.caller;
+    if (!from && stream.waiting.length === 0) stream.body.push(`id: ${this.#id(marks.mark(accountId))}\n\n`);
     this.#dirty.add(stream);
     this.#flush();
   }
@@ -217,16 +218,17 @@ export class Streams {
 
   /** One message, handed on: to every stream that has asked for it and may hear it now. */
   #deliver(packet: AedesPublishPacket): void {
-    const { marks, services } = this.#parts;
+    const { marks, services, authority } = this.#parts;
     const payload = Buffer.isBuffer(packet.payload) ? packet.payload : Buffer.from(packet.payload);
-    marks.handedOn(payload, packet.qos);
-    if (this.#byId.size === 0) return;
     try {
+      const accountId = authority.accountOf(packet.topic);
+      marks.handedOn(accountId, payload, packet.qos);
+      if (this.#byId.size === 0) return;
       let event: Event | undefined;
       for (const id of this.#filters.match(packet.topic).keys()) {
         const stream = this.#byId.get(id);
         if (!stream || !this.#mayHear(stream, packet.topic)) continue;
-        event ??= eventOf(packet.topic, payload, marks.mark(), services.clock.now());
+        event ??= eventOf(packet.topic, payload, marks.mark(accountId), services.clock.now());
         stream.waiting.push(event);
         stream.waitingBytes += event.bytes;
         this.#schedule(stream);
@@ -236,8 +238,8 @@ export class Streams {
     }
   }
 
-  #id(): string {
-    return formatId(this.#parts.marks.mark(), this.#parts.services.clock.now());
+  #id(mark: Readonly<Place>): string {
+    return formatId(mark, this.#parts.services.clock.now());
   }
 
   #schedule(stream: Stream): void {
@@ -281,9 +283,16 @@ export class Streams {
 
   /** Keeps proxies awake, and tells the id, so that who has heard nothing for long does not begin long ago. */
   #beat(): void {
-    const beat = Buffer.from(`: heartbeat\nid: ${this.#id()}\n\n`);
-    const mark = this.#parts.marks.mark();
+    const beats = new Map<string, { mark: Readonly<Place>; beat: Buffer }>();
     for (const stream of this.#byId.values()) {
+      const { accountId } = stream.caller;
+      let known = beats.get(accountId);
+      if (!known) {
+        const mark = this.#parts.marks.mark(accountId);
+        known = { mark, beat: Buffer.from(`: heartbeat\nid: ${this.#id(mark)}\n\n`) };
+        beats.set(accountId, known);
+      }
+      const { mark, beat } = known;
       if (stream.until && !isBefore(mark, stream.until)) stream.until = undefined;
       // Behind what has not been sent yet an id would be too early.
       if (stream.catchingUp || stream.until || stream.waiting.length > 0) stream.body.push(': heartbeat\n\n');

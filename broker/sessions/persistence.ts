@@ -283,16 +283,19 @@ export class SessionStore {
     this.#received(client, packet);
   }
 
-  /** A new QoS 2 message is on its way to the disk by `work`; resolves when its packet id is known, before PUBREC. */
-  storing(client: BrokerClient, packet: Incoming, work: Promise<void>): Promise<void> {
+  /** A new QoS 2 message is on its way to the disk. Call what it returns when that has ended, before PUBREC. */
+  storing(client: BrokerClient, packet: Incoming): (error?: Error) => void {
     const key = `${client.id}/${packet.messageId}`;
-    const stored = work
-      .then(() => this.#received(client, packet))
-      .finally(() => {
-        if (this.#storing.get(key) === stored) this.#storing.delete(key);
-      });
-    this.#storing.set(key, stored);
-    return stored;
+    let ended = () => {};
+    const underWay = new Promise<void>((resolve) => {
+      ended = resolve;
+    });
+    this.#storing.set(key, underWay);
+    return (error) => {
+      if (!error) this.#received(client, packet);
+      if (this.#storing.get(key) === underWay) this.#storing.delete(key);
+      ended();
+    };
   }
 
   incomingStorePacket(client: BrokerClient, packet: Incoming): Promise<void> {

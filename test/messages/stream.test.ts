@@ -264,6 +264,42 @@ t.test('nor does it of what comes over HTTP among it', async (t) => {
   t.same(await before(rest, f.topic('temperature'), ',t,last,'), []);
 });
 
+t.test('messages of one transaction are handed on in its order, whatever way they came', async (t) => {
+  const other = await sibling(f);
+  const topics = `${f.topic('temperature')},${other.topic('temperature')},${f.topic('_log')}`;
+  const [one, two] = [await f.service.connect(f.who), await f.service.connect(other.who)];
+  const begin = await openStream(t, f.service, topics);
+  await begin.line(/^id: /);
+  const { messages } = f.service.server.ctx;
+  const { append, appendLog } = messages;
+  const held: Array<() => void> = [];
+  messages.append = (...given) => void held.push(() => append.apply(messages, given));
+  messages.appendLog = (...given) => void held.push(() => appendLog.apply(messages, given));
+  const sent = [
+    () => f.service.ok('POST', `/api/v1/devices/${f.device.id}/logs`, { body: { message: 'posted' } }),
+    () => publish(f.topic('temperature'), ',t,1,'),
+    () => one.publishAsync(f.topic('temperature'), ',t,2,', { qos: 2 }),
+    () => two.publishAsync(other.topic('temperature'), ',t,3,', { qos: 1 }),
+  ];
+  const answers: Array<Promise<unknown>> = [];
+  for (const send of sent) {
+    answers.push(send());
+    while (held.length < answers.length) await nextTurn();
+  }
+  Object.assign(messages, { append, appendLog });
+  for (const store of held) store();
+  await Promise.all(answers);
+  const events = await begin.until(({ data }) => data.payload === ',t,3,');
+  const texts = events.map(({ data }) => data.payload);
+  t.match(texts, [/posted/, ',t,1,', ',t,2,', ',t,3,'], 'as they are stored');
+  for (const [at, { id }] of events.entries()) {
+    const again = await openStream(t, f.service, topics, { after: id });
+    const left = await before(again, f.topic('temperature'), `,at,${at},`);
+    t.equal(left.filter((text) => /,t,/.test(text)).length, events.length - 1 - at, `broken off after ${texts[at]}`);
+    again.close();
+  }
+});
+
 t.test('who has missed too much is told so, once', async (t) => {
   const first = await openStream(t, f.service, f.topic('temperature'));
   await first.line(/^id: /);
