@@ -28,7 +28,7 @@ export interface BrokerClient extends Client {
   /** Ends the connection; `_keepaliveInterval` is milliseconds, or 0 and less for none. */
   readonly _keepaliveTimer: NodeJS.Timeout | null;
   readonly _keepaliveInterval: number;
-  /** What is done with a message for this client, by the QoS of the subscription. */
+  /** Delivers a message to this client, by the QoS of the subscription. */
   deliver0: Deliver;
   deliverQoS: Deliver;
   /** Calls back when the socket has drained; ends the connection when it does not in time. */
@@ -75,7 +75,7 @@ export interface LiveClient {
   readonly leaving: Turns;
   /** The counter of the last message that this client has been offered. */
   lastHeard: number;
-  /** What the client has to answer next to a message that it has been sent, by packet id. */
+  /** The next packet expected from the client for a message, by packet id. */
   readonly sent: Map<number, 'puback' | 'pubrec' | 'pubcomp'>;
   /** QoS 2 messages of this connection that wait for their PUBREL. */
   readonly unreleased: Set<number>;
@@ -88,7 +88,7 @@ export interface LiveClient {
 
 export interface ProvenIdentity {
   caller: Caller;
-  /** Whose sessions these are: the device, the identity, or the entity that holds the secret. */
+  /** The owner of sessions: the device, the identity, or the entity that holds the secret. */
   readonly principal: string;
   /** The secret that was proven; undefined for a JWT and for a certificate. */
   readonly generation: number | undefined;

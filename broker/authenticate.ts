@@ -66,7 +66,7 @@ export class ConnectRefused extends Error {
   }
 }
 
-/** Who connects, and with what right. */
+/** The connecting caller and its rights. */
 export class Authenticator {
   readonly #services: BrokerServices;
   readonly #sessions: Sessions;

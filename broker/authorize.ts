@@ -22,7 +22,7 @@ export interface Route extends DeviceAddress {
   channel: Channel;
 }
 
-/** What becomes of a PUBLISH. A refusal names the device on whose `_rejected` it is explained, when there is one. */
+/** The decision about a PUBLISH. A refusal names the device on whose `_rejected` it is explained, if there is one. */
 export type Decision =
   | { verdict: 'accepted'; route: Route }
   /** On the control topic of the device itself. */
@@ -64,7 +64,7 @@ export class Authority {
     return this.#refusal(caller, named);
   }
 
-  /** What would become of a PUBLISH, or of a SUBSCRIBE except the limit on filters, of a caller that is not connected. */
+  /** The decision about a PUBLISH, or a SUBSCRIBE without the limit on filters, of a caller that is not connected. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed' {
     if (action === 'subscribe') {
       if (!isWellFormed(topic)) return 'malformed';
@@ -111,7 +111,7 @@ export class Authority {
     return [...filters].filter((filter) => !this.#mayHold(identity.caller, filter));
   }
 
-  /** What of the retained messages a connection may be told; nothing more once it has closed. */
+  /** Retained messages that a connection may receive; none once it has closed. */
   reachOf({ identity, client }: LiveClient): Reach {
     const accountId = identity?.caller.accountId ?? '';
     return {
@@ -144,7 +144,7 @@ export class Authority {
     return owner !== undefined && this.#mayHold(owner.caller, filter);
   }
 
-  /** Who is behind a private client id, unless it is a device or is gone. */
+  /** The caller of a private client id, unless it is a device or no longer exists. */
   personBehind(clientId: string): Caller | undefined {
     const owner = this.#ownerOf(clientId);
     return owner?.ownChannels === undefined ? owner?.caller : undefined;
@@ -161,7 +161,7 @@ export class Authority {
     return this.#ownerOf(clientId) !== undefined || this.#services.registry.credential(principal) !== undefined;
   }
 
-  /** Whose proof it was, as what it may do now; undefined when it is gone or has been cut off since. */
+  /** The caller of a proof with its current rights; undefined if it is deleted or was cut off since. */
   identityOf({
     clientId,
     generation,
@@ -188,7 +188,7 @@ export class Authority {
     return this.#parse(topic)?.accountId ?? '';
   }
 
-  /** Who a token was for, as what it may act as now; undefined after a logout. Without one, the caller itself. */
+  /** The caller of a token with its current rights; undefined after a logout. Without a token, the caller itself. */
   currentCaller(caller: Caller): Caller | undefined {
     const { id, accountId, sessionId, address } = caller;
     // The identity of who has proven a secret may reach more than that secret does.

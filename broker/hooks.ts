@@ -29,7 +29,7 @@ import { type ServiceChannels, silence } from './service-channels.js';
 import type { SessionStore } from './sessions/persistence.js';
 import { matches } from './topics.js';
 
-/** What the hooks work with. */
+/** The services of the hooks. */
 export interface Parts {
   services: BrokerServices;
   aedes: BrokerCore;
@@ -52,7 +52,7 @@ export interface Parts {
 type Done = (error?: Error | null) => void;
 type Answered<T> = (error: Error | null, answer: T) => void;
 
-/** What happens to a connection and to its packets, in the order of a connection's life. */
+/** The hooks of a connection and its packets, in the order of its life. */
 export class Hooks {
   readonly #parts: Parts;
   /** Errors whose refusal is in its list already. */
@@ -351,7 +351,7 @@ export class Hooks {
     for await (const packet of persistence.retainedFor(live, filters)) {
       if (client.closed) return;
       await new Promise<void>((resolve) => client.deliverQoS(packet, () => resolve()));
-      // Who reads what it has asked for is alive, though its packets have to wait.
+      // A client that reads its answers is alive, though its own packets have to wait.
       if (client._keepaliveInterval > 0) client._keepaliveTimer?.refresh();
     }
     for (const { topic, qos } of granted) await channels.sendState(live, topic, qos);

@@ -55,7 +55,7 @@ export interface OpenBroker extends Broker {
   /** Whether its ports are open. */
   readonly isListening: boolean;
   readonly counters: Readonly<Counters>;
-  /** What there is now: open sockets, those that have got their CONNACK, stored sessions, streams. */
+  /** Current numbers: open sockets, those with a CONNACK, stored sessions, streams. */
   readonly gauges: { sockets: number; connections: number; storedSessions: number; streams: number };
   /**
    * What waits: messages for the store, changes of sessions for the store, wills of a dead process for its clients to come

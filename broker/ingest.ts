@@ -51,7 +51,7 @@ interface Message {
 /** Bytes of a message that take as long to store as a point. */
 const bytesOfPoint = 256;
 
-/** What became of a message that was taken; `points` are those that were stored. */
+/** The outcome of an accepted message; `points` are those that were stored. */
 export interface Outcome {
   rejection: Rejection | undefined;
   points: number;
@@ -293,7 +293,7 @@ export class Ingest {
     else counts.delivered += 1;
   }
 
-  /** What is promised to sessions and to bridges. */
+  /** Writes for stored sessions and bridges. */
   #keep(message: Message, done: Done): void {
     const { packet, route } = message;
     if (!this.#services.bridges.takes(route)) {
@@ -394,7 +394,7 @@ export class Ingest {
     );
   }
 
-  /** What a device says of an update or a command; what cannot be used is delivered all the same, and explained. */
+  /** A device's report on an update or a command; an unusable one is delivered all the same, and explained. */
   #takeReport(message: Message, done: Done): void {
     const { packet, route } = message;
     this.#services.downlink
@@ -452,7 +452,7 @@ export class Ingest {
   #reject(message: Message, rejection: Rejection, done?: () => void): void {
     this.#note(message, rejection);
     const { route, packet, explanations } = message;
-    // What waits for the explanation holds up the turn.
+    // The turn waits for the explanation.
     if (explanations && !done) explanations.push(() => this.#channels.reject(route, packet, rejection));
     else this.#channels.reject(route, packet, rejection, done);
   }
@@ -524,7 +524,7 @@ function kindOf({ channel }: Route): ChannelKind {
   return channel.persistenceType === 'timeSeries' ? 'timeSeries' : 'simple';
 }
 
-/** What becomes of a message on a service channel, by the table in src/topics.ts; undefined on other channels. */
+/** The handler of a message on a service channel, from the table in src/topics.ts; undefined on other channels. */
 function handlerOf({ channel }: Route) {
   return channel.service ? serviceChannel(channel.name)?.handler : undefined;
 }

@@ -15,7 +15,7 @@ const devicesPerWrite = 500;
 /** From where a connection comes, and what it calls itself. */
 type From = Pick<LiveClient, 'address' | 'clientId' | 'connectionId'>;
 
-/** What has happened to a device since the last write. */
+/** Changes of a device since the last write. */
 interface Change extends DeviceAddress {
   connected?: boolean;
   /** The last connection: ISO 8601, and the peer's address when it is known. */
@@ -33,7 +33,7 @@ interface Seen {
   reverseDns: string | null;
 }
 
-/** Which devices are connected: at once in memory, soon after in the registry, without touching version or etag. */
+/** Presence of devices: at once in memory, soon after in the registry, without a change of version or etag. */
 export class Presence {
   readonly #services: BrokerServices;
   readonly #channels: ServiceChannels;
@@ -164,7 +164,7 @@ export class Presence {
     });
   }
 
-  /** What is known after a change: of a new address only what is the new one's. */
+  /** The state after a change; facts of a former address are dropped. */
   #seen(stored: Seen, { connected, arrival, named }: Change): Seen {
     const seen = { ...stored };
     if (connected !== undefined) seen.connected = connected ? 1 : 0;

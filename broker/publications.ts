@@ -38,7 +38,7 @@ export class Publications {
     const { identity } = live;
     if (identity?.caller.kind !== 'device') return;
     const { principal, generation } = identity;
-    // What a former secret lets in for a while says nothing of the new one, nor takes the place of what does.
+    // Messages sent with a former secret do not prove that the new one works, and do not replace such a proof.
     if (generation !== undefined && this.#services.generationOf(principal) !== generation) return;
     this.#firsts.set(principal, { time: new Date(this.#services.clock.now()).toISOString(), generation });
     this.#schedule(this.#signs.isWatched(principal) ? 0 : lookInterval);

@@ -17,7 +17,7 @@ const maxTopicLength = 512;
 const maxReasonLength = 300;
 const maxClientIdLength = 128;
 
-/** Who was refused, as `POST /permissions/explain` asks for it; a user is an identity, whichever of its secrets it used. */
+/** The refused caller, in the form of `POST /permissions/explain`; a user is an identity, with any of its secrets. */
 export interface RefusedPrincipal {
   type: 'device' | 'user' | 'application';
   id: string;
@@ -39,7 +39,7 @@ export interface Refusal {
 
 /** `origin` of a CONNECT that proved nothing: those with the same one are one line. */
 type Noted = Refusal & { time: string; origin: string | undefined };
-/** What is noted by device, the one refused most recently last. */
+/** Refusals by device, the most recently refused device last. */
 interface Waiting {
   rows: number;
   readonly devices: Map<string, Noted[]>;
@@ -47,7 +47,7 @@ interface Waiting {
 /** Devices with what is noted of each. */
 type Batch = Array<[deviceId: string, noted: Noted[]]>;
 
-/** What was refused of each device, in the registry soon after; a flood costs no more than it is worth. */
+/** Keeps refusals of each device and writes them to the registry soon after, at a bounded cost. */
 export class Refusals {
   readonly #services: BrokerServices;
   /** By account. */
@@ -132,7 +132,7 @@ export class Refusals {
     if (most && oldest !== undefined) this.#take(most[0], oldest);
   }
 
-  /** What one transaction writes: accounts take turns, a device each. */
+  /** The refusals of one transaction: accounts take turns, a device each. */
   #nextBatch(): Batch {
     const batch: Batch = [];
     let rows = 0;
@@ -182,7 +182,7 @@ export class Refusals {
   }
 }
 
-/** What goes when one more comes: the former one of its origin, or the oldest of a place that is full. */
+/** The refusal that a new one replaces: the former one of its origin, or the oldest if its share is full. */
 function leavingFor(origin: string | undefined, noted: Noted[]): Noted | undefined {
   const isOwn = origin === undefined;
   const place = noted.filter((one) => (one.origin === undefined) === isOwn);
@@ -216,7 +216,7 @@ function originOf(refusal: { action: string; isProven: boolean; address?: string
   return `${networkOf(refusal.address ?? '')} ${refusal.reason}`;
 }
 
-/** What is kept of it, cut when it is noted: thousands that wait have topics of up to 64 KiB each. */
+/** The kept part, cut when it is noted: thousands may wait, with topics of up to 64 KiB each. */
 function shortened(refusal: Refusal): Refusal {
   return {
     ...refusal,

@@ -8,7 +8,7 @@ import type { Sessions } from './connections/live-clients.js';
 import type { Streams } from './http/streams.js';
 import type { SessionStore } from './sessions/persistence.js';
 
-/** What revocation works with. */
+/** The services of revocation. */
 export interface RevocationParts {
   services: Pick<BrokerServices, 'access'>;
   sessions: Sessions;
@@ -183,7 +183,7 @@ export class Revocation {
     await unsubscribe(live, refused);
   }
 
-  /** What has been handed on before the right was lost is on its way out by now. */
+  /** Messages passed on before the right was lost are on their way out by now. */
   async #reviewed(filters: Filters): Promise<Revoked> {
     await this.#parts.persistence.durable();
     await nextTurn();
@@ -221,7 +221,7 @@ function memoized(decide: (id: string) => boolean): (id: string) => boolean {
   };
 }
 
-/** What ended with these connections. */
+/** Counts of what ended with these connections. */
 function countOf(ended: LiveClient[]): Revoked {
   return { connections: ended.length, subscriptions: ended.reduce((sum, { filters }) => sum + filters.size, 0) };
 }

@@ -42,7 +42,7 @@ export function canMatch(root: string, access: Access, caller: Caller, filter: s
   return false;
 }
 
-/** What is left of the filter behind these levels; `everything` when it ended in `#` before. */
+/** The rest of the filter after these levels; `everything` if it ended in `#` before. */
 function afterPrefix(filter: string[], prefix: string[]): string[] | 'everything' | undefined {
   for (const [place, level] of prefix.entries()) {
     if (filter[place] === '#') return 'everything';

@@ -32,7 +32,7 @@ interface Known {
 export const applicationKinds = ['endUserApp', 'backEnd', 'station'] as const;
 type ApplicationKind = (typeof applicationKinds)[number];
 
-/** Who acts. */
+/** The caller of a request or the client of a connection. */
 export type Caller =
   | (Known & { kind: 'admin' | 'newcomer' | 'device' | Exclude<ApplicationKind, 'station'> })
   | (Known & { kind: 'endUser'; organizationIds: readonly string[] })
@@ -121,7 +121,7 @@ const administration: Rights = {
   command: ['create', 'read', 'delete'],
 };
 
-/** What each kind of caller may do at all. Whether the entity is in its reach is checked separately. */
+/** The rights of each kind of caller. Whether the entity is in its reach is checked separately. */
 const rights: Record<Caller['kind'], Rights> = {
   admin: { ...administration, mfaMethod: everything },
   backEnd: { ...administration, identity: everything },
@@ -194,7 +194,7 @@ export interface Channel extends ChannelRow {
   service: boolean;
 }
 
-/** What of a device says who reaches it. */
+/** The fields of a device that decide who reaches it. */
 type ReachedDevice = Pick<Row<'devices'>, 'accountId' | 'organizationId' | 'deviceTemplateId' | 'createdById'>;
 
 /** How many device positions are kept in memory; more are read again when asked for. */
@@ -221,7 +221,7 @@ export class Access {
     return rights[caller.kind][kind]?.includes(action) ?? false;
   }
 
-  /** What this kind of caller may do at all, by kind of thing. */
+  /** The rights of this kind of caller, by kind of thing. */
   rightsOf({ kind }: Caller): Partial<Record<EntityKind, Action[]>> {
     return Object.fromEntries(Object.entries(rights[kind]).map(([entity, actions]) => [entity, [...actions]]));
   }
@@ -304,7 +304,7 @@ export class Access {
     return device && this.channelOf(device.deviceTemplateId, channelName);
   }
 
-  // What the rules look at
+  // Data of the rules
 
   placement(deviceId: string): Placement | undefined {
     const known = this.#placements.get(deviceId);
@@ -337,7 +337,7 @@ export class Access {
     return channels;
   }
 
-  /** What an identity may act as now; undefined when it does not exist. */
+  /** The current caller of an identity; undefined if it does not exist. */
   callerOf(userId: string): Caller | undefined {
     let roles = this.#roles.get(userId);
     if (!roles) {
@@ -369,7 +369,7 @@ export class Access {
     return { kind: 'endUser', id, accountId, organizationIds: [organizationId] };
   }
 
-  /** What an application may act as now; undefined when it does not exist, or is deleted. */
+  /** The current caller of an application; undefined if it does not exist or is deleted. */
   callerOfApplication(applicationId: string): Caller | undefined {
     const application = this.#registry.application(applicationId);
     return application && applicationCaller(application);

@@ -1,4 +1,4 @@
-/** What the broker and the rest of the service ask of each other: neither imports more of the other at run time than the access rules. */
+/** The interfaces between the broker and the rest of the service. At run time they share only the access rules. */
 import type { X509Certificate } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import type { Logger } from 'pino';
@@ -28,7 +28,7 @@ export interface ChannelAddress {
   name: string;
 }
 
-/** What a change of rights has ended over MQTT; a filter counts once for its session, live or stored. */
+/** Counts of what a change of rights ended over MQTT; a filter counts once for its session, live or stored. */
 export interface Revoked {
   connections: number;
   subscriptions: number;
@@ -53,7 +53,7 @@ export interface Broker {
   loginsEnded(): void;
   /** An identity or an application is gone, with its connections and stored sessions. */
   principalDeleted(accountId: string, id: string): Promise<Revoked>;
-  /** What an identity may act as may be less now; with nothing left in reach it is as good as gone. */
+  /** The rights of an identity may have shrunk; an identity without any reach counts as deleted. */
   identityChanged(accountId: string, userId: string): Promise<Revoked>;
   /** As identityChanged, for an end-user or account user that has a secret of its own. */
   entityChanged(accountId: string, entityId: string): Promise<Revoked>;
@@ -90,7 +90,7 @@ export interface Broker {
    * a PUBACK. Rejects when it could not be stored.
    */
   logPosted(device: Placement, entry: LogInput & { received: number }, payload: Buffer): Promise<string>;
-  /** What would become of a caller's PUBLISH on a topic, or of its SUBSCRIBE to a filter: the decision itself. */
+  /** The decision about a caller's PUBLISH on a topic, or SUBSCRIBE to a filter, without carrying it out. */
   decide(caller: Caller, action: 'publish' | 'subscribe', topic: string): 'granted' | 'refused' | 'malformed';
   /**
    * Waits for signs of life of a device, until its login session is over at `expires` (milliseconds since 1970). Undefined
@@ -109,7 +109,7 @@ export interface Broker {
   sendDown(device: DeviceName, channel: DownlinkChannel, payload: Buffer): Promise<void>;
   /** Whether the device itself is connected and has subscribed to the channel, or to its control topic. */
   listens(device: DeviceName, channel: DownlinkChannel | 'control'): boolean;
-  /** What the account keeps here, as its limits count it. */
+  /** The account's amounts here, as its limits count them. */
   kept(accountId: string): BrokerKept;
   /** Ends every such wait: the process ends. */
   endWatches(): void;
@@ -119,7 +119,7 @@ export interface Broker {
   readonly addresses: { mqtt: number; mqtts: number | undefined };
 }
 
-/** What the broker keeps for an account: by number, and of retained messages the bytes too. */
+/** The amounts that the broker keeps for an account: numbers, and the bytes of retained messages. */
 export interface BrokerKept {
   storedSessions: number;
   /** In the queues of stored sessions: a message counts for each of its places. */
@@ -129,7 +129,7 @@ export interface BrokerKept {
   unreleased: number;
 }
 
-/** What somebody hears who waits for a device: it did something; the caller is logged out; the process ends. */
+/** Events for a caller that waits for a device: it acted; the caller is logged out; the process ends. */
 export type DeviceSign = 'sign' | 'cutOff' | 'stopping';
 
 /** Somebody waits for a device. */
@@ -154,10 +154,10 @@ export type SecretCheck =
   | { result: 'wrong' }
   | { result: 'refused' };
 
-/** What a client has shown in the TLS handshake, having proven that it holds the key of the first. */
+/** The certificate of a client, which has proven in the TLS handshake that it holds the key. */
 export interface PresentedCertificate {
   own: X509Certificate;
-  /** What it has sent along: CAs between it and one that is registered. */
+  /** Further certificates that it sent: CAs between it and a registered one. */
   others: readonly X509Certificate[];
 }
 
@@ -173,7 +173,7 @@ export type CertificateCheck =
 /** Why a message was refused or not stored; `errorBody` makes of it what `_rejected` says. */
 export type Rejection = Failure;
 
-/** Who has proven a password. */
+/** The caller that has proven a password. */
 export interface ProvenCaller {
   caller: Caller;
   /** As what it may act now; undefined when it has been cut off since. */
@@ -255,7 +255,7 @@ export interface ControlService {
   listening(device: { accountId: string; deviceId: string }): void;
 }
 
-/** What registered certificates and CAs say of the certificate that a client presents. */
+/** Checks a client's certificate against registered certificates and CAs. */
 export interface CertificateChecks {
   /** Whether any certificate or CA is registered; until then clients are not asked for one. */
   areUsed(): boolean;
@@ -263,11 +263,11 @@ export interface CertificateChecks {
   isKnown(presented: PresentedCertificate): boolean;
   /** Whether a certificate, or a CA, is registered and has not expired. */
   isLive(id: string): boolean;
-  /** Whose certificate it is. `username` is the device's id, or empty. Creates the device where a CA allows it. */
+  /** Finds the device of a certificate, or creates it where a CA allows it. `username` is its id, or empty. */
   check(presented: PresentedCertificate, username: string, address: string | undefined): Promise<CertificateCheck>;
 }
 
-/** What the broker needs of the rest. It imports nothing else of `src` at run time but the access rules. */
+/** The services that the broker needs. It imports nothing else of `src` at run time but the access rules. */
 export interface BrokerServices {
   config: Config;
   clock: Clock;
@@ -305,7 +305,7 @@ export interface BrokerServices {
   withinRetention(accountId: string, retentionDays: number | null, points: Point[]): { kept: Point[]; reason?: string };
   /** A log entry of a payload on `_log`; any payload makes one. */
   readLogEntry(payload: Buffer, now: number): LogInput;
-  /** What logs on behalf of a connection, and on whose behalf something is done now. */
+  /** Logs on behalf of a connection, and names the current one. */
   onBehalfOf: typeof onBehalfOf;
   causeNow: typeof causeNow;
   /** Applies a `_set/fields` payload, all or nothing; the rejection when it was refused. */

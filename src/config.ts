@@ -37,7 +37,7 @@ export interface Config {
   publicUrl: string | undefined;
   /** Wrong logins before more are refused: on one identity from one address in 15 minutes, from one address in an hour. */
   loginFailures: { perIdentity: number; perAddress: number };
-  /** What units are told to connect to, as mqtt://host:port; undefined is the host of publicUrl and the broker's port. */
+  /** The broker address for units, as mqtt://host:port; undefined means the host of publicUrl and the broker's port. */
   mqttPublicUrl: string | undefined;
   /** Where anyone who holds a unit claims it; undefined is /claim of publicUrl. */
   claimUrl: string | undefined;
@@ -48,7 +48,7 @@ export interface Config {
   geoipDatabase: string | undefined;
   /** Where names of addresses are asked for, as address or address:port; the system's servers when empty. */
   dnsServers: string[];
-  /** What reading the metrics takes as bearer token; undefined when they are open. */
+  /** The bearer token of the metrics; undefined if they are open. */
   metricsToken: string | undefined;
   /** How long it goes on after a signal, not ready any more, before it closes its ports. */
   shutdownDelay: number;
@@ -99,7 +99,7 @@ export interface Config {
     retentionDays: number;
     /** Of messages.db in use: past it the oldest go. */
     maxBytes: number;
-    /** What stays free on the disk: below it nothing more is taken. */
+    /** Bytes that stay free on the disk; below that, nothing more is stored. */
     diskReserveBytes: number;
   };
   /** Files of the configuration that nobody else may read: the key of the certificate, `.env`; they need not be there. */
@@ -268,7 +268,7 @@ function demandDifferentPorts({ httpPort, mqttPort, mqttsPort }: Settings, hasTl
   }
 }
 
-/** What a command that calls a server needs to know. */
+/** Settings of a command that calls a server. */
 export interface ClientConfig {
   /** Without a slash at the end. */
   url: string;

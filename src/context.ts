@@ -56,7 +56,7 @@ import { readState, setState } from './registry/devices/state.js';
 const ordinaryRead = 50;
 const maxReads = { ofCaller: 1000, ofAccount: 4000 };
 
-/** What every resource is given. */
+/** The services that every resource module gets. */
 export interface Context {
   config: Config;
   /** Whether this process still holds the data directory. */
@@ -101,7 +101,7 @@ export interface Context {
   health: Health;
 }
 
-/** What tests put instead of the real thing. */
+/** Replacements that tests pass. */
 export interface Overrides {
   clock?: Clock;
   log?: Logger;
@@ -233,7 +233,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
   }
 }
 
-/** What the command line can change while a server is running: signing keys, admins, applications, sessions. */
+/** Caches to clear after the command line changed something: signing keys, admins, applications, sessions. */
 async function takeChanges({ tokens, access, broker }: Context): Promise<void> {
   await tokens.reload();
   access.identitiesChanged();

@@ -77,7 +77,7 @@ export function errorBody({ kind, message, details }: Failure) {
   return { code: failures[kind].code, message, details };
 }
 
-/** What is left of a limit: tries, and seconds until it starts again. 0 means no limit. */
+/** The rest of a limit: tries, and seconds until it starts again. 0 means no limit. */
 export interface Allowance {
   limit: number;
   remaining: number;
@@ -144,7 +144,7 @@ export function identityMessage({ kind, message, details }: PlatformError): stri
   return details.map(({ path = '', message: reason }) => `${path} ${reason}`.trim()).join('; ');
 }
 
-/** What the identity family says instead of a code. */
+/** Messages of the identity endpoints, which have no codes. */
 export function identityErrorCode(kind: FailureKind): string {
   if (kind === 'badCredentials') return 'InvalidCredentialsError';
   return `${kind.charAt(0).toUpperCase()}${kind.slice(1)}Error`;

@@ -1,4 +1,4 @@
-/** What the server says on standard output: the first account when it is created, the rest when it listens. */
+/** Messages on standard output: the first account when it is created, the rest when the server listens. */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import type { Config } from './config.js';

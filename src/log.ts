@@ -2,7 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { type DestinationStream, type Logger, pino } from 'pino';
 
-/** What has caused a line: a request, an MQTT connection, or a job. */
+/** The cause of a log line: a request, an MQTT connection, or a job. */
 export type Cause = { requestId: string } | { connectionId: string } | { jobId: string };
 
 const causes = new AsyncLocalStorage<Cause | undefined>();

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 
-/** What a value is read with: the directory of relative paths, and `fail` for what is wrong with it. */
+/** Tools to read a value: the directory of relative paths, and `fail` for an invalid value. */
 interface Reading {
   directory: string;
   /** @throws with a sentence that the name of the variable is the subject of. */

@@ -3,7 +3,7 @@
 interface ServiceChannel {
   /** Kinds of callers that may publish on it. What only the service says has none. */
   publishers: ReadonlyArray<'device' | 'endUser' | 'admin' | 'backEnd'>;
-  /** What the broker does with a message, before it is acknowledged; undefined where no client publishes. */
+  /** The broker's handler of a message before its acknowledgement; undefined if no client publishes here. */
   handler?: 'log' | 'fields' | 'report';
   /** Whether every device template has it among its channels. The others are for firmware and commands. */
   listed: boolean;

@@ -56,7 +56,7 @@ async function demandStanding(tx: Tx, caller: Caller): Promise<void> {
     .where('userId', '=', caller.id)
     .where('deleted', 'is', null);
   const role = caller.kind === 'admin' ? await admins.limit(1).execute() : await organizationsOf(tx, caller.id);
-  // What an identity without an end-user may do ends when it has one.
+  // The rights of an identity without an end-user end when it has one.
   if ((role.length === 0) !== (caller.kind === 'newcomer')) throw new PlatformError('forbidden');
 }
 

@@ -1,4 +1,4 @@
-/** What is next to an entity when it is asked for: parents by `expand`, counts of children by `count`. */
+/** Adds to an entity what a query asks for: parents by `expand`, counts of children by `count`. */
 
 import { sql } from 'kysely';
 import type { Db } from '../../db/registry/index.js';

@@ -1,4 +1,4 @@
-/** Which custom fields an entity has: the built-in ones of its kind and those of its template, in memory. */
+/** The fields of an entity: the built-in ones of its kind and those of its template, in memory. */
 import type { Registry } from '../../db/registry/index.js';
 import type { Limits } from '../limits/table.js';
 import { builtInFields, type Field, type FieldKind, type FieldType } from './values.js';

@@ -20,7 +20,7 @@ export interface Keyed {
   created: string;
   callerId: string;
   accountId: string;
-  /** What was made is noted in the same transaction, so that a crash before the answer does not make it twice. */
+  /** The new entity is noted in the same transaction, so that a crash before the answer does not make it twice. */
   made: boolean;
   /** The answer was kept in that transaction: it has a secret, or could not be read again. */
   isSealed: boolean;

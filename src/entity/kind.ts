@@ -26,7 +26,7 @@ import {
 import { type ListServices, showSlices } from './row-slices.js';
 import { demandLive, demandTrashed, findReached } from './verbs.js';
 
-/** What the OpenAPI document says of one verb, where that is not what it says of every kind. */
+/** The OpenAPI texts of one verb, if they differ from those of other kinds. */
 interface Said {
   summary?: string;
   description?: string;
@@ -51,7 +51,7 @@ type Show<T extends EntityTable> = (row: Row<T>) => Wire;
 export interface Kind<T extends EntityTable, C extends TObject, U extends TObject> {
   path: string;
   tag: string;
-  /** What it is called in the table of rights. */
+  /** Its name in the table of rights. */
   entity: EntityKind;
   wrapper: string;
   plural: string;
@@ -89,7 +89,7 @@ type AnyKind<T extends EntityTable> = Kind<T, TObject, TObject>;
 
 const versioned = ['etagMissing', 'etagInvalid', 'deleted', 'staleVersion'] as const;
 
-/** What the URLs of every kind need and how they can fail; the trash is for those who may delete. */
+/** Rights and errors of the URLs of every kind; the trash is for callers that may delete. */
 const verbs = {
   create: { action: 'create', errors: ['notFound', 'forbidden'] },
   read: { action: 'read', errors: ['notFound', 'deleted', 'forbidden'] },
@@ -122,7 +122,7 @@ export function entityRoutes<T extends EntityTable, C extends TObject, U extends
 
 type Parts<T extends EntityTable> = ReturnType<typeof partsOf<T>>;
 
-/** What the routes of a kind share. */
+/** Shared by the routes of a kind. */
 function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
   const { path, tag, entity, wrapper, plural, listing } = kind;
   const [what, whatPlural] = [inWords(wrapper), inWords(plural)];
@@ -341,7 +341,7 @@ function trashRoutes<T extends EntityTable>(
   );
 }
 
-/** What the schema knows of a query: the rest has not been checked and has no effect. */
+/** The properties of a query that its schema has; others were not checked and have no effect. */
 function heeded(query: FastifyRequest['query'], schema: TObject): ListQuery {
   const known = Object.entries(query as object).filter(([name]) => Object.hasOwn(schema.properties, name));
   return Object.fromEntries(known) as unknown as ListQuery;

@@ -17,7 +17,7 @@ import { degreesText, findUnstorable, parseDate, unstorable } from './values.js'
  */
 export type Match = 'exact' | 'reference' | 'partial' | 'flag' | 'latitude' | 'longitude' | 'date';
 
-/** What a list of one table offers, as the spec names it. */
+/** Filters, sorts and searches of a list of one table. */
 export interface Listing<T extends EntityTable> {
   table: T;
   filters: Readonly<Partial<Record<keyof Row<T> & string, Match>>>;

@@ -1,4 +1,4 @@
-/** What the URLs of entities have in common: the etag header, the envelope, and the names of what had no effect. */
+/** Shared by the URLs of entities: the etag header, the envelope, the list of ignored properties. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TObject, type TSchema, Type } from 'typebox';
 import { PlatformError } from '../errors.js';

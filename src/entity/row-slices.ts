@@ -22,7 +22,7 @@ export type ListServices = {
   registry: Pick<Registry, 'query'>;
   access: Access;
   sessions: Sessions;
-  /** What is read and shown of long pages takes turns here. */
+  /** Reading and showing long pages takes turns here. */
   reads: FairQueue;
   /** Long answers that are being sent. */
   longAnswers: FairQueue;

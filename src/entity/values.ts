@@ -19,7 +19,7 @@ export type FieldType =
   | 'float'
   | 'text';
 
-/** What a field may hold: int and float are numbers, boolean is boolean, all others are text. */
+/** Types of fields: int and float are numbers, boolean is boolean, all others are text. */
 export type FieldValue = string | number | boolean | null;
 /** Two types that custom fields cannot have: an organization's own countryCode is ISO 3166, a person's name may be short. */
 type BuiltInType = FieldType | 'isoCountry' | 'personName';
@@ -246,7 +246,7 @@ function length(value: string): number {
   return [...value].length;
 }
 
-/** What is said of a text that no store keeps as it is. */
+/** The error for a text that cannot be stored unchanged. */
 export const unstorable = 'must not contain NUL, unpaired surrogates or deep nesting';
 
 /** Levels of a body; no endpoint needs more than a few, and what is nested deeply is expensive to check. */

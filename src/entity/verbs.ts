@@ -1,4 +1,4 @@
-/** What can be done to any entity: stamp, find, change, trash, recover. A resource calls these; they call no resource. */
+/** Operations on any entity: stamp, find, change, trash, recover. A resource calls these; they call no resource. */
 
 import type { Kysely } from 'kysely';
 import type { Registry } from '../../db/registry/index.js';
@@ -129,7 +129,7 @@ export function demandTrashed<R extends { deleted: string | null }>(row: R): R {
   return row;
 }
 
-/** What a caller may set; the system fields are set by the verb. */
+/** Columns that a caller may set; the verb sets the system fields. */
 export type Changes<T extends EntityTable> = Partial<Omit<Row<T>, SystemField>>;
 
 /** The expected version, or 'latest' where the last write wins (`_set/fields`). */

@@ -16,10 +16,10 @@ export type App = FastifyInstance<
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who calls; on every endpoint behind authentication. */
+    /** The caller, on every endpoint behind authentication. */
     caller: Caller;
     authenticated: Authenticated;
-    /** Whose appToken it was, on the endpoints that take one. */
+    /** The application of the appToken, on endpoints that take one. */
     application: Row<'applications'>;
     /** Where it comes from, behind the proxies that are trusted; empty when the socket has gone meanwhile. */
     address: string;

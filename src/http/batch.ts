@@ -96,7 +96,7 @@ async function answerTo(app: App, request: Batch, one: Static<typeof subRequest>
     const { statusCode, headers, stream, raw } = await app.inject({
       method: one.method,
       url,
-      // What the caller sends for one request must not change who the caller is.
+      // Headers of one request must not change the caller.
       headers: { ...lowerCased(one.headers), ...own, [insideBatch]: '1', 'content-type': 'application/json' },
       remoteAddress: request.address,
       payloadAsStream: true,

@@ -15,7 +15,7 @@ const provenFor = 10_000;
 /** Milliseconds that a store may take to prove it. */
 const patience = 2000;
 
-/** What keeps the service from doing its work. */
+/** Problems that keep the service from doing its work. */
 export interface Problem {
   part: 'process' | 'broker' | 'messages' | 'registry';
   reason: string;

@@ -169,7 +169,7 @@ export function idempotentPosts(app: App, ctx: Needed): void {
     if (statusCode === 403) throw new PlatformError('forbidden');
   }
 
-  /** What a request has made, as its caller sees it now: live, or in the trash when it is there. */
+  /** The entity that a request created, as its caller sees it now: live, or in the trash. */
   async function readBack(request: FastifyRequest, entityId: string | null) {
     const { headers, address } = request;
     const { authorization, cookie } = headers;

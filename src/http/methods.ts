@@ -1,4 +1,4 @@
-/** Which methods a URL supports, for a request whose method it does not support. */
+/** Lists the methods that a URL supports, for a request with another method. */
 import type { App } from './app.js';
 
 /**

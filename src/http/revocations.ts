@@ -1,7 +1,7 @@
 import type { Caller } from '../access.js';
 import type { Revoked } from '../broker-ports.js';
 
-/** What each request has ended over MQTT, for the header of its answer. */
+/** Counts what each request ended over MQTT, for the header of its answer. */
 export class Revocations {
   /** By the caller, an object that lives as long as its request. */
   readonly #byCaller = new WeakMap<Caller, Revoked>();

@@ -1,11 +1,11 @@
-/** What is wrong with a request, from what ajv, JSON.parse and Fastify say, as details of an error. */
+/** Turns errors of ajv, JSON.parse and Fastify into details of an error. */
 import type { ErrorObject } from 'ajv';
 import type { ErrorDetail } from '../errors.js';
 
-/** What Fastify hands on of ajv's errors. */
+/** The part of ajv's errors that Fastify passes on. */
 export type Fault = Pick<ErrorObject, 'keyword' | 'instancePath' | 'params' | 'message' | 'parentSchema' | 'data'>;
 
-/** What is looked at of the schema of an object. */
+/** The used part of an object's schema. */
 type Schema = { required?: string[]; properties?: object };
 
 /** One detail for each thing that is wrong; `place` is the part of the request, where no path says more. */

@@ -47,7 +47,7 @@ const deleted = Type.Object(
   { description: 'The identity is gone, and its email is free.' },
 );
 
-/** What an application does with its appToken. */
+/** Endpoints for applications, with their appToken. */
 export function registrationRoutes(app: App, ctx: Context): void {
   const registrations = new Attempts(ctx.clock, maxRegistrations, 60_000);
 
@@ -79,7 +79,7 @@ export function registrationRoutes(app: App, ctx: Context): void {
   );
 }
 
-/** What a person, an admin or a back-end does. */
+/** Endpoints for persons, admins and back-ends. */
 export function userRoutes(app: App, ctx: Context): void {
   app.post(
     '/users/batch',

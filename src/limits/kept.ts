@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { Db } from '../../db/registry/index.js';
 import type { Limits } from './table.js';
 
-/** What triggers of the registry count for each account, under the names of their limits. */
+/** Amounts that triggers of the registry count for each account, under the names of their limits. */
 export type Kept =
   | 'auditRecords'
   | 'verifications'

@@ -14,7 +14,7 @@ const removedInterval = 60_000;
 /** Beyond the cap messages are removed until this much of it is in use; beyond the second, accounts above their share are refused. */
 const evictTo = 31 / 32;
 const refuseAt = 9 / 8;
-/** What bridges have not delivered may take this much of the cap: the rest stays for points and log entries. */
+/** The part of the cap for pending messages of bridges: the rest stays for points and log entries. */
 const outboxShare = 1 / 2;
 /** Bytes beyond the reserve that must be free again once it was touched; a sixteenth of a small reserve. */
 const roomAgain = 64 * 1024 * 1024;
@@ -39,7 +39,7 @@ export class Keeping {
   #refuseAgain = 0;
   /** Accounts whose bridges have more to deliver than the account's share, while all together have too much. */
   #outboxesRefused: ReadonlySet<string> = new Set();
-  /** What the log has not said yet, and when it may say it. */
+  /** Amounts not logged yet, and the time of the next log line. */
   #removed = { points: 0, logs: 0 };
   #sayRemoved = 0;
   #timer: NodeJS.Timeout | undefined;

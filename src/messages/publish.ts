@@ -128,7 +128,7 @@ function readBasic({ headers }: FastifyRequest): { username: string; password: s
     : { username: decoded.slice(0, colon), password: decoded.slice(colon + 1) };
 }
 
-/** Who has proven a password may have been cut off while the body arrived; a token is looked at again in `publish`. */
+/** A caller may have been cut off while its body arrived; a token is checked again in `publish`. */
 export function provenCaller(caller: Caller, proven: ProvenCaller | undefined): Caller {
   if (!proven) return caller;
   const current = proven.currentCaller();

@@ -20,7 +20,7 @@ const stepPause = 20;
 
 type Services = { registry: Registry; clock: Clock } & { config: Pick<Config, 'messages'> };
 
-/** What the accounts have set, in memory: it is asked for with every message. */
+/** The settings of accounts, in memory because every message needs them. */
 export class Retention {
   readonly #services: Services;
   readonly #daysOf = new Map<string, number>();

@@ -22,7 +22,7 @@ import {
   showCommon,
 } from './shapes.js';
 
-/** What differs between the four: names, and the template that a field belongs to. */
+/** Differences between the four kinds: names, and the template that a field belongs to. */
 interface CustomFieldKind {
   kind: FieldKind;
   path: string;

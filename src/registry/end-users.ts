@@ -24,7 +24,7 @@ import { endUserShape, fieldBody, showEndUser, showOrganization, showTemplate } 
 import { templateFor } from './templates.js';
 
 const fields = fieldBody('endUsers');
-/** Who the person of an end-user is: an existing identity, a new one, or nobody. */
+/** The person of an end-user: an existing identity, a new one, or nobody. */
 const person = {
   createIdmUser: Type.Optional(
     Type.Boolean({

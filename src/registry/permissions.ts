@@ -133,7 +133,7 @@ export async function explain(ctx: Context, caller: Caller, question: Question):
   return trashed ? refused('principal in the trash') : answer;
 }
 
-/** Who acts, as it would be when it calls; what is in the trash acts no more. @throws PlatformError 404/100. */
+/** The caller as it would be in a request; entities in the trash cannot call. @throws PlatformError 404/100. */
 async function findPrincipal(
   { access, registry }: Context,
   accountId: string,

@@ -38,7 +38,7 @@ type PurgeContext = {
   collector: Collector;
 };
 
-/** What still points at a row of a table; while it does, the row stays. Children in the trash count too. */
+/** References to a row of a table; while one exists, the row stays. Children in the trash count too. */
 const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityTable, string]> }> = [
   { table: 'endUsers', by: [] },
   { table: 'accountUsers', by: [] },

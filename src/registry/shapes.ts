@@ -78,7 +78,7 @@ export function fieldBody(kind: FieldKind): TProperties {
   );
 }
 
-/** What showing an entity looks at. */
+/** The data for showing an entity. */
 export type ShowContext = { access: Access; config: Config; fields: Fields };
 
 // Accounts
@@ -248,7 +248,7 @@ export const deviceShape = Type.Object({
   ),
 });
 
-/** What `_updates/fields` carries of a device. */
+/** The content of `_updates/fields` for a device. */
 export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>) {
   const state = {
     organizationId: row.organizationId,

@@ -27,7 +27,7 @@ import {
 
 type TemplateTable = 'deviceTemplates' | 'endUserTemplates' | 'organizationTemplates';
 
-/** What differs between the three: names, and the children that a template may have. */
+/** Differences between the three kinds: names, and the children that a template may have. */
 interface TemplateKind {
   table: TemplateTable;
   entity: EntityKind;
@@ -36,7 +36,7 @@ interface TemplateKind {
   shape: typeof deviceTemplateShape | typeof endUserTemplateShape | typeof organizationTemplateShape;
   children: 'devices' | 'endUsers' | 'organizations';
   childColumn: 'deviceTemplateId' | 'endUserTemplateId' | 'organizationTemplateId';
-  /** What `count` may name, and the property it adds: children, custom fields. */
+  /** Values of `count` and the properties that they add: children, custom fields. */
   counts: { children: [string, string]; fields: [string, string] };
 }
 

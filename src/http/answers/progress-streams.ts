@@ -13,7 +13,7 @@ const maxStreams = 20;
 /** Bytes that may wait for a reader. */
 const maxWaiting = 65_536;
 
-/** What is followed. */
+/** The followed object. */
 export interface Followed {
   /** The name of its events. */
   event: string;

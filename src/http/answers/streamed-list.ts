@@ -50,7 +50,7 @@ async function* following(begin: string, pieces: AsyncGenerator<string>): AsyncG
   yield* pieces;
 }
 
-/** What JSON.stringify would give, in pieces. */
+/** The output of JSON.stringify, in pieces. */
 async function* textOf(plural: string, { results, meta }: StreamedPage): AsyncGenerator<string> {
   const end = `${meta ? `"meta":${JSON.stringify(meta)}` : ''}}}`;
   const text = `{${JSON.stringify(plural)}:{`;

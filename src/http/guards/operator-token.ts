@@ -1,4 +1,4 @@
-/** What the endpoints for the operator ask for: SLIPWAY_METRICS_TOKEN as Bearer, when it is set. */
+/** Authentication of the operator's endpoints: SLIPWAY_METRICS_TOKEN as Bearer, if it is set. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { PlatformError } from '../../errors.js';

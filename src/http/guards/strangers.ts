@@ -1,4 +1,4 @@
-/** What somebody without a valid token may cost: small bodies that arrive soon, and a number of connections. */
+/** Limits for callers without a valid token: small bodies that arrive soon, and a number of connections. */
 import type { Server } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { PlatformError } from '../../errors.js';

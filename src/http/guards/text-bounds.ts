@@ -7,7 +7,7 @@ const maxTextLength = 8192;
 
 type Schema = Record<string, unknown>;
 
-/** What of a schema has schemas in it: one, a list, or one by name. */
+/** The keywords whose values are schemas: one, a list, or one by name. */
 const parts = ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf'];
 const sent = ['body', 'querystring', 'params', 'headers'] as const satisfies ReadonlyArray<keyof FastifySchema>;
 

@@ -29,7 +29,7 @@ declare module 'fastify' {
     family?: 'identity';
     /** How the route itself can fail; what any route in its place can answer is added by `failuresOf`. */
     errors?: readonly FailureKind[];
-    /** What the caller must be permitted to do, as src/access.ts has it; absent where every known caller may. */
+    /** The right that the caller needs, from src/access.ts; absent if every known caller may call it. */
     right?: readonly [Action, EntityKind];
     /** The variable that says how large its body may be, where that is not the one of every body. */
     bodyLimit?: string;
@@ -105,7 +105,7 @@ export async function documentation(app: App, { access }: { access: Access }): P
         },
       },
       servers: [{ url: '/' }],
-      // That of most operations; the others have their own.
+      // Most operations have this one; the others have their own.
       security: [{ bearer: [] }, { cookie: [], csrf: [] }],
     },
     transform: ({ schema, url, route }) => describe(access, prefix, schema, url, route),

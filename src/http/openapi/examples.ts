@@ -82,7 +82,7 @@ function exemplify(parameter: Tree): void {
   if (value !== undefined && fits(value, asTree(parameter.schema))) parameter.example = value;
 }
 
-/** What of a schema needs an example: of an entity every part except the fields of every entity, of a wrapper nothing. */
+/** The parts of a schema that need an example: of an entity all except common fields, of a wrapper none. */
 function ownParts(schema: Tree): Tree[] {
   const parts = Array.isArray(schema.allOf) ? schema.allOf.map(asTree) : [schema];
   return parts.filter((part) => !('$ref' in part) && !isWrapper(part));

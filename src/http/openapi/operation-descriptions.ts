@@ -1,6 +1,6 @@
 /** Descriptions of operations whose routes have none: more than the summary says, in one or two sentences. */
 
-/** What the operations of every entity kind have in common, by the beginning of their ids. The first match counts. */
+/** Descriptions for the operations of every entity kind, by the beginning of their ids. The first match counts. */
 const byVerb: ReadonlyArray<[idBeginsWith: RegExp, description: string]> = [
   [/^listDeleted/, 'Returns one page of the trash, the newest deletion first.'],
   [/^list/, 'Returns one page. Filters are combined: an entity must match all of them.'],
@@ -95,7 +95,7 @@ const byId: Record<string, string> = {
   getFirmwareOffer: 'With `wait`, the response is sent when there is an offer, or when the time is over.',
 };
 
-/** What `id` does, beyond its summary. Undefined if neither its verb nor its id has a description. */
+/** Describes the operation `id` beyond its summary. Undefined if neither its verb nor its id has a description. */
 export function describeOperation(id: string): string | undefined {
   return byId[id] ?? byVerb.find(([begin]) => begin.test(id))?.[1];
 }

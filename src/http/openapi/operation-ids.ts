@@ -93,7 +93,7 @@ const resources: Record<string, string> = {
   '/firmware/rollouts': 'firmwareRollouts',
 };
 
-/** What a method does to a list, and to one of its entities. */
+/** The verbs of each method, for a list and for one of its entities. */
 const verbs: Record<string, [onList: string, onOne: string]> = {
   GET: ['list', 'get'],
   POST: ['create', 'create'],

@@ -1,6 +1,6 @@
 /** The headers of successful responses, for the OpenAPI document. */
 
-/** What a route may send: the version of an entity, a token, what is left of a limit, what ended over MQTT. */
+/** Headers that a route may send: the version of an entity, a token, the rest of a limit, ended connections. */
 export type Sent = 'etag' | 'ignored' | 'token' | 'limits' | 'revocation';
 
 export const limitHeaders = {

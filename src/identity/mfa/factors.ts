@@ -124,7 +124,7 @@ interface StoredCode {
   codeExpires: string | null;
 }
 
-/** Whose text it is. */
+/** The owner of the text. */
 interface TextToCome extends Pick<Caller, 'id' | 'accountId'> {
   /** The number, in its one spelling, that is not confirmed yet. */
   enrolling?: string;

@@ -47,7 +47,7 @@ const changed = Type.Object(
   { description: 'The password is set; every session of the person has ended, and none has begun.' },
 );
 
-/** What an application does with its appToken. */
+/** Endpoints for applications, with their appToken. */
 export function passwordResetRoutes(app: App, ctx: Context): void {
   const { access, clock } = ctx;
   const requests = new Attempts(clock, maxPerApplication, minute);

@@ -27,7 +27,7 @@ const maxClauses = 32;
 const maxWords = 32;
 const maxTerms = 100;
 
-/** What is understood, by where it is: an error names it. */
+/** Supported clauses by their position, for errors. */
 const supported = {
   search: ['query', 'size', 'from', 'sort'],
   query: ['bool'],
@@ -78,7 +78,7 @@ const answer = Type.Object(
   { description: 'Some of the entries that fit.' },
 );
 
-/** What is found; each hit is `{_id, _score, _source}`. */
+/** The result; each hit is `{_id, _score, _source}`. */
 interface Found {
   total: number;
   maxScore: number | null;
@@ -124,7 +124,7 @@ async function searchLogs(ctx: Context, caller: Caller, asked: object, turns: Fa
   return { total: found.total, maxScore: found.total > 0 ? found.maxScore : null, hits };
 }
 
-/** What a clause adds to the question; `never` when nothing can fulfil it. */
+/** The condition of a clause; `never` if nothing can fulfil it. */
 interface Part {
   condition?: LogCondition;
   deviceId?: string;
@@ -209,7 +209,7 @@ function readTerm(path: string, field: string, given: unknown): Part {
   return { severity };
 }
 
-/** Whose entries are meant: existing clients call a device the source. */
+/** The device of the entries; existing clients call it the source. */
 function isDevice(field: string): boolean {
   return field === 'deviceId' || field === 'sourceId';
 }
@@ -248,7 +248,7 @@ function readMatch(path: string, field: string, given: unknown): Part {
   return { condition: { kind: 'words', field, words, all: operator === 'and' } };
 }
 
-/** What is sorted by a column, by the names that a search has for it. */
+/** Sort columns, by their names in a search. */
 const columns: Record<string, LogOrder['by']> = {
   serviceTimestamp: 'received',
   received: 'received',

@@ -1,4 +1,4 @@
-/** What the payload of a message says: points on a stored channel, an entry on `_log`. */
+/** Reads payloads: points on a stored channel, an entry on `_log`. */
 import { type LogInput, type Point, type Severity, severities } from '../../../db/messages/store.js';
 import { parseDate } from '../../entity/values.js';
 import { jsonSize } from '../../formats/json-size.js';
@@ -6,7 +6,7 @@ import { jsonSize } from '../../formats/json-size.js';
 /** The points of a payload, or why it holds none. */
 export type Reading = { points: Point[] } | { reason: string };
 
-/** What a payload may hold at most; Infinity for no limit. */
+/** Maxima of a payload; Infinity for no limit. */
 export interface PayloadLimits {
   points: number;
   /** Levels of JSON. */
@@ -25,11 +25,11 @@ const lastTime = Date.parse('9999-12-31T23:59:59.999Z');
 const relativeLimit = 2 ** 28;
 const decimal = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
 
-/** What a channel template may say of payloads: any form, one of them, or that they are delivered and never read. */
+/** Payload forms of a channel template: any form, one of them, or none, which is delivered and never read. */
 export const payloadForms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
 export type PayloadForm = (typeof payloadForms)[number];
 
-/** What is accepted, for anyone who has sent something else. */
+/** The accepted form, for the explanation of a refusal. */
 const accepted: Record<FixedForm, string> = {
   csv: 'CSV: lines of timestamp,category,numericValue,stringValue, such as 1700000000000,temperature,21.5,',
   json: 'JSON: a number, or an object of numbers, texts and booleans, such as {"temperature": 21.5}',
@@ -38,7 +38,7 @@ const accepted: Record<FixedForm, string> = {
 };
 
 /**
-/** What a fixed form of a channel template is read as. */
+/** The forms that a channel template can fix. */
 export type FixedForm = 'csv' | 'json' | 'senml' | 'float32';
 
 /**
@@ -103,7 +103,7 @@ export function readTextPoints(payload: Buffer, now: number, limits = unlimited)
 
 /** Why a payload is too large to be read, found by counting alone; undefined where it may be read. */
 function excessOf(text: string, { points, depth }: PayloadLimits): string | undefined {
-  // What begins like this is never CSV, whose rows begin with a timestamp or a comma.
+  // This beginning is never CSV, whose rows begin with a timestamp or a comma.
   if (/^\s*[[{]/.test(text)) {
     const size = jsonSize(text, { depth, members: points });
     if (size.depth > depth) return `JSON: it is nested more than ${depth} levels deep (SLIPWAY_MQTT_MAX_DEPTH).`;
@@ -407,7 +407,7 @@ export function readLogEntry(payload: Buffer, now: number): LogInput {
   const own = Object.entries(rest).filter(([name]) => !identifying.has(name));
   const level = readSeverity(severity);
   const time = readSourceTime(sourceTimestamp, now);
-  // What was not understood is kept, so that nobody wonders where it went.
+  // Unreadable values are kept in `custom`.
   if (severity !== undefined && severity !== null && level === undefined) own.push(['severity', severity]);
   if (sourceTimestamp !== undefined && sourceTimestamp !== null && time === undefined)
     own.push(['sourceTimestamp', sourceTimestamp]);

@@ -96,7 +96,7 @@ function monthStart(months: number): number {
   return date.getTime();
 }
 
-/** What clocks on a wall show somewhere. */
+/** Local time in a time zone. */
 export class TimeZone {
   readonly #format: Intl.DateTimeFormat | undefined;
   /** By time: neighbouring days ask for the same ones. */

@@ -58,7 +58,7 @@ const forms: Record<Format, Form> = {
   },
 };
 
-/** What is sent: headers, and the body, of points as it is read. */
+/** The answer: headers, and a body that is read while it is sent. */
 export interface Export {
   headers: Record<string, string>;
   body: Readable;

@@ -1,4 +1,4 @@
-/** What the ways of reading a time-series share: the channel, the range, how points look. */
+/** Shared by the ways of reading a time-series: the channel, the range, the form of points. */
 
 import { type Static, type TObject, Type } from 'typebox';
 import { aggregates } from '../../../db/messages/series/ranges.js';
@@ -84,7 +84,7 @@ const rollup = {
   fill: Type.Optional(oneOf(['null'], { description: 'Show empty buckets too, with null.' })),
 };
 
-/** What each way of reading heeds. */
+/** The query parameters of each way of reading. */
 export const heeds = {
   page: Type.Object({ ...range, ...size, ...paging, ...shape, ...grouping, ...format }),
   latest: Type.Object({ ...size, ...shape, ...grouping }),
@@ -242,7 +242,7 @@ export interface Stretch {
  */
 export function readRange(query: SeriesQuery, now: number, former?: Stretch): Stretch {
   const start = readDate('startDateTime', query.startDateTime);
-  // What was stored in this millisecond belongs to the past.
+  // Points stored in this millisecond belong to the past.
   const to = readDate('endDateTime', query.endDateTime) ?? former?.to ?? Math.max(now + 1, start ?? now);
   const from = start ?? former?.from ?? to - defaultSpan;
   if (from > to) throw invalid('endDateTime', 'must not be before startDateTime');

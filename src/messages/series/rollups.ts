@@ -43,7 +43,7 @@ export async function readRollup(
   };
 }
 
-/** What was summed up: `values` have a time, a category and the aggregates `wanted`. */
+/** The result: `values` have a time, a category and the aggregates `wanted`. */
 export interface Summary extends Stretch {
   wanted: readonly Aggregate[];
   values: Shown[];

@@ -211,7 +211,7 @@ async function deleteAuthority(ctx: Context, caller: Caller, id: string, version
 type Making = Pick<Row<'certificateAuthorities'>, 'createDevices' | 'deviceTemplateId' | 'organizationId'>;
 const nothing: Making = { createDevices: 0, deviceTemplateId: null, organizationId: null };
 
-/** What a CA may make, by a body over what it might before. @throws PlatformError 400/106 without a template. */
+/** The creation rights of a CA, from a body and its former rights. @throws PlatformError 400/106 without a template. */
 function mayMake(body: Omit<Static<typeof updateBody>, 'name'>, before = nothing): Making {
   const { createDevices, deviceTemplateId = before.deviceTemplateId, organizationId = before.organizationId } = body;
   const making = {

@@ -33,7 +33,7 @@ const createBody = Type.Object({
   certificate: pem,
 });
 
-/** What a certificate says of itself, as answers show it. */
+/** The content of a certificate, as answers show it. */
 export const certificateShape = {
   fingerprint: Type.String({ description: 'SHA-256 of the DER, lower-case hex.' }),
   subject: Type.String(),
@@ -108,7 +108,7 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
       issuer: certificate.issuer,
     };
     const row = await insert(tx, 'certificates', made, 'certificate');
-    // What it has published before does not say that it works with this one.
+    // Earlier messages do not prove that it works with this one.
     await tx.deleteFrom('publications').where('deviceId', '=', device.id).execute();
     await audit.record(tx, {
       event: 'certificateRegistered',
@@ -154,7 +154,7 @@ export function readValid(text: string, clock: Clock): Certificate {
   return certificate;
 }
 
-/** What is stored of any certificate. */
+/** The stored columns of every certificate. */
 export function storedForm({ x509, fingerprint, subject, validFrom, validTo }: Certificate) {
   return {
     certificate: x509.toString(),

@@ -1,4 +1,4 @@
-/** Whose certificate a client has shown in the TLS handshake: by fingerprint, or by a CA of the account. */
+/** Finds the device of a certificate from the TLS handshake: by fingerprint, or by a CA of the account. */
 
 import { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
@@ -31,7 +31,7 @@ const maxReported = 20;
 /** As entities' ids are written; the nil UUID and similar ones are not ids. */
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** What lets a device in, until when (milliseconds): a registered certificate, or a CA by way of others. */
+/** Why a certificate is accepted, and until when (milliseconds): it is registered, or issued below a CA. */
 interface Ground {
   /** The id of the certificate, or of the CA, and whose it is. */
   id: string;
@@ -40,7 +40,7 @@ interface Ground {
   validTo: number;
 }
 
-/** What a device shows for itself, and the device that may be made of it when it is not there yet. */
+/** The presented certificates, and the device that may be created from them. */
 interface Claim {
   deviceId: string;
   accountId: string;
@@ -208,7 +208,7 @@ export class ClientCertificates {
     return ground?.accountId === accountId ? ground : undefined;
   }
 
-  /** What is remembered of a certificate, while it holds. */
+  /** The cached result for a certificate, while it is valid. */
   #provenGround(fingerprint: string): Ground | undefined {
     const ground = this.#proven.get(fingerprint);
     return ground && this.#isValid(ground) && this.isLive(ground.id) ? ground : undefined;
@@ -248,7 +248,7 @@ export class ClientCertificates {
     return found.sort((one, other) => (one.authority.id < other.authority.id ? -1 : 1));
   }
 
-  /** What may have issued a certificate, by its name: of those that were sent along, or that have been seen before. */
+  /** Possible issuers of a certificate, by name: among those that were sent, or seen before. */
   #issuerOf(
     { x509, issuer, subject }: Certificate,
     others: readonly X509Certificate[],

@@ -4,7 +4,7 @@ import type { Registry } from '../../../db/registry/index.js';
 import type { Clock } from '../../clock.js';
 
 const day = 24 * 60 * 60_000;
-/** What is soon: days. */
+/** Days that count as soon. */
 export const warnedDays = 30;
 /** Milliseconds from the start to the first warning. */
 const firstWarning = 60_000;

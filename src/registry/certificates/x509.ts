@@ -1,7 +1,7 @@
 /** Reading X.509 certificates (RFC 5280): what they contain, what Node does not read, and what is too weak. */
 import { type KeyObject, X509Certificate } from 'node:crypto';
 
-/** What is used of a certificate. Times in milliseconds since 1970. */
+/** The used fields of a certificate. Times in milliseconds since 1970. */
 export interface Certificate {
   readonly x509: X509Certificate;
   /** SHA-256 of the DER, lower-case hex. */
@@ -160,7 +160,7 @@ function keyWeakness(x509: X509Certificate): string | undefined {
   }
 }
 
-// What only the DER says. OpenSSL has read it before, and may have taken what is not quite DER.
+// Fields that only the DER has. OpenSSL has parsed it before, and accepts some that is not strict DER.
 
 function hasStrongSignature(der: Buffer): boolean {
   const [, algorithm] = partsOf(first(der));

@@ -29,7 +29,7 @@ export function hashOfCode(sealing: Sealing, accountId: string, code: string): s
   return sealing.digest('associationCode', `${accountId}/${code}`);
 }
 
-/** What a code may be stored as, the latest form first. */
+/** Stored forms of a code, the latest first. */
 export async function* hashesOfCode(
   { secrets, sealing }: { secrets: Secrets; sealing: Sealing },
   accountId: string,

@@ -25,7 +25,7 @@ import { laneOf } from '../../limits/fair-queue.js';
 import type { Overlaps } from './overlaps.js';
 import { noPrevious, secretsInForce } from './overlaps.js';
 
-/** Who may have a secret for the broker, and where it is stored. */
+/** Kinds of entities that may have a broker secret, and where it is stored. */
 const holders = { device: 'devices', endUser: 'endUsers', accountUser: 'accountUsers' } as const;
 
 /** Seconds: a week. */
@@ -156,7 +156,7 @@ export async function storeSecret(
     )
     .returningAll()
     .executeTakeFirstOrThrow();
-  // What was published before was not published with this one.
+  // Earlier messages were not published with this one.
   await tx.deleteFrom('publications').where('deviceId', '=', entityId).execute();
   return { credential, activated: entityType === 'device' && (await activate(tx, caller, entityId, now)) };
 }

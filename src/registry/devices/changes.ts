@@ -1,4 +1,4 @@
-/** What happens to a device, no matter who asks for it: it is made, changed, moved, deleted, recovered. */
+/** Changes of devices, for every caller: create, change, move, delete, recover. */
 
 import { type Static, Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.js';
@@ -34,7 +34,7 @@ const degrees = Type.Optional(
   }),
 );
 export const serialNumber = Type.String({ minLength: 1, maxLength: 255 });
-/** What a caller may set on a device besides its place; `_set/fields` takes the same. */
+/** Fields of a device that a caller may set, without its place; the same for `_set/fields`. */
 const settable = {
   firmwareVersion: optionalText,
   latitude: degrees,
@@ -43,7 +43,7 @@ const settable = {
   reverseDns: optionalText,
   ...fieldBody('devices'),
 };
-/** What a new device is told besides its place; rows of provisioning jobs are checked against the same. */
+/** Fields of a new device without its place; rows of provisioning jobs are checked against the same. */
 export const newDeviceShape = Type.Object({ serialNumber, ...settable });
 /** The body of `state` on `_set/fields`: what PUT may set, but not the place. */
 export const stateShape = Type.Object({ serialNumber: Type.Optional(serialNumber), ...settable });
@@ -115,7 +115,7 @@ export function newDevice(
   };
 }
 
-/** What a change of a device needs of the rest. */
+/** The services for a change of a device. */
 export type ChangeContext = {
   registry: Registry;
   clock: Clock;
@@ -155,7 +155,7 @@ export async function updateDevice(
   return changed.after;
 }
 
-/** That a device may be put there. @throws PlatformError 400/102. */
+/** Demands that a device may be put there. @throws PlatformError 400/102. */
 async function demandPlace(tx: Tx, caller: Caller, organizationId: string | null): Promise<void> {
   if (organizationId !== null)
     await demandReference(tx, 'organizations', caller.accountId, organizationId, 'organizationId');

@@ -1,4 +1,4 @@
-/** What a list of devices offers. */
+/** Filters, sorts and counts of lists of devices. */
 import type { Listing } from '../../entity/listing.js';
 
 export const deviceListing: Listing<'devices'> = {

@@ -1,4 +1,4 @@
-/** What a device's state is on the broker: `_set/fields` changes it, `_updates/fields` shows it. */
+/** The state of a device on the broker: `_set/fields` changes it, `_updates/fields` shows it. */
 
 import { Ajv } from 'ajv';
 import type { Registry } from '../../../db/registry/index.js';
