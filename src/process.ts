@@ -51,7 +51,7 @@ export async function run(): Promise<void> {
     } catch (error) {
       // A file that cannot be read fails the commits, and readiness with them.
       if (!(error instanceof Fenced)) return;
-      log.fatal('another process has taken over the data directory; nothing was written since');
+      log.fatal('another process has taken over the data directory; nothing was acknowledged since');
       process.exit(fencedCode);
     }
   }, fenceInterval);
@@ -80,7 +80,8 @@ export async function run(): Promise<void> {
     }
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
-  if (server.rereadCertificate) process.on('SIGHUP', server.rereadCertificate);
+  // Without a certificate and a terminal it has nothing to do, and must not end the process: `systemctl reload` sends it.
+  if (server.rereadCertificate || !process.stdout.isTTY) process.on('SIGHUP', () => server.rereadCertificate?.());
   process.on('unhandledRejection', (error) => log.error({ err: error }, 'a promise was rejected and nobody looked'));
   process.on('uncaughtException', (error) => {
     // The state is unknown now: what was acknowledged is on disk, and a fresh process is the safe one.
