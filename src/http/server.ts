@@ -4,7 +4,6 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import cookie from '@fastify/cookie';
-import cors from '@fastify/cors';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import { Ajv, type ValidateFunction } from 'ajv';
 import Fastify, {
@@ -78,11 +77,11 @@ import { consoleRoutes } from './answers/console.js';
 import { pageRoutes } from './answers/pages.js';
 import type { App } from './app.js';
 import { batchRoutes } from './batch.js';
+import { answerHeaders } from './guards/answer-headers.js';
 import { keepReserve } from './guards/disk-reserve.js';
 import { paceRequests } from './guards/pacing.js';
 import { limitRequestTime } from './guards/request-time.js';
 import { enforceRights } from './guards/rights.js';
-import { securityHeaders } from './guards/security-headers.js';
 import { hurryStrangers, limitConnections, strangerBodyBytes } from './guards/strangers.js';
 import { boundTexts } from './guards/text-bounds.js';
 import { healthRoutes } from './health.js';
@@ -105,12 +104,9 @@ export async function buildHttp(ctx: Context): Promise<App> {
   const fail = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     traffic.refusals[sendError(error, request, reply)] += 1;
   };
-  // Without TLS here, telling browsers to insist on it would lock them out.
-  const secure = securityHeaders({ hsts: config.tls !== undefined });
   /** No hook runs for a URL that cannot be read: what every answer has, and is counted by, comes from here. */
   const answerBadUrl = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
-    secure(reply.raw);
-    identify(request, reply);
+    setHeaders(request, reply);
     reply.raw.once('finish', () => traffic.answered(request, reply));
     fail(error, request, reply);
   };
@@ -136,6 +132,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
   app.setChildLoggerFactory((logger) => logger);
   app.addHook('onRequest', (request, _, done) => onBehalfOf({ requestId: request.id }, done));
+  // Without TLS here, telling browsers to insist on it would lock them out.
+  const setHeaders = await answerHeaders(app, { hsts: config.tls !== undefined, prefix: config.headerPrefix });
   app.decorate('headerPrefix', config.headerPrefix);
   app.decorate('strictQueries', config.strictQueries);
   app.decorateRequest('caller');
@@ -174,30 +172,16 @@ export async function buildHttp(ctx: Context): Promise<App> {
     payload.destroy();
     done(null, Readable.from([]));
   });
-  app.addHook('onSend', (request, reply, _, done) => {
-    identify(request, reply);
-    done();
-  });
   app.addHook('onResponse', (request, reply, done) => {
     traffic.answered(request, reply);
-    const { method, id: requestId } = request;
-    const route = request.routeOptions.url;
-    ctx.log.debug({ requestId, method, route, status: reply.statusCode, ms: reply.elapsedTime }, 'request');
+    if (ctx.log.isLevelEnabled('debug')) {
+      const { method, id: requestId } = request;
+      const route = request.routeOptions.url;
+      ctx.log.debug({ requestId, method, route, status: reply.statusCode, ms: reply.elapsedTime }, 'request');
+    }
     done();
   });
 
-  app.addHook('onRequest', (_, reply, done) => {
-    // On the response itself: what is sent past Fastify, as streams are, has them too.
-    secure(reply.raw);
-    done();
-  });
-  await app.register(cors, {
-    origin: '*',
-    strictPreflight: false,
-    methods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
-    allowedHeaders: allowedHeaders(config.headerPrefix),
-    exposedHeaders: exposedHeaders(config.headerPrefix),
-  });
   await app.register(cookie);
   boundTexts(app);
   await documentation(app, ctx);
@@ -306,12 +290,6 @@ export async function buildHttp(ctx: Context): Promise<App> {
   return app;
 }
 
-/** The headers of an answer that say which it is, and that it is for the caller that asked: it often holds tokens. */
-function identify({ id, url }: FastifyRequest, reply: FastifyReply): void {
-  reply.header('x-request-id', id);
-  if (url.startsWith('/api/') && !reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
-}
-
 function quieter(level: string): string {
   return level === 'info' ? 'warn' : level;
 }
@@ -411,27 +389,6 @@ function checking(ajv: Ajv, schema: object, httpPart = '') {
     const failure = { validation: validate.errors ?? [], validationContext: httpPart, statusCode: 400 };
     return { error: Object.assign(new Error('invalid value'), failure) };
   };
-}
-
-/** What programs in browsers may send; a wildcard would not cover `authorization`. */
-function allowedHeaders(prefix: string): string[] {
-  const ours = ['access-token', 'csrf-token', 'mfa-token'].map((name) => `${prefix}-${name}`);
-  const standard = ['authorization', 'content-type', 'etag', 'if-match', 'last-event-id'];
-  return [...standard, 'accesstoken', 'idempotency-key', ...ours];
-}
-
-function exposedHeaders(prefix: string): string[] {
-  const limits = ['retry-after', 'ratelimit-limit', 'ratelimit-remaining', 'ratelimit-reset'];
-  return [
-    'etag',
-    'x-request-id',
-    'idempotent-replayed',
-    ...limits,
-    `${prefix}-access-token`,
-    `${prefix}-ignored-properties`,
-    `${prefix}-revocation`,
-    `${prefix}-idempotency`,
-  ];
 }
 
 /** What a caller was not permitted to do is in the audit record, sampled. */

@@ -17,6 +17,7 @@ const nowhere = { method: 'any', route: 'none' };
 
 export class Traffic {
   readonly #routes = new Map<string, Route>();
+  readonly #byConfig = new WeakMap<object, Route>();
   readonly refusals: Record<FailureKind, number>;
 
   constructor() {
@@ -28,14 +29,23 @@ export class Traffic {
   }
 
   /** To be told of each answer that has been sent. Server-sent events take as long as somebody listens: no latency. */
-  answered({ method, routeOptions }: FastifyRequest, reply: FastifyReply): void {
-    const about = routeOptions.url === undefined ? nowhere : { method, route: routeOptions.url };
-    const key = `${about.method} ${about.route}`;
-    const route = this.#routes.get(key) ?? { ...about, latency: new Latency(), byStatus: new Map<number, number>() };
-    this.#routes.set(key, route);
+  answered(request: FastifyRequest, reply: FastifyReply): void {
+    const route = this.#routeOf(request);
     const { statusCode, elapsedTime } = reply;
     route.byStatus.set(statusCode, (route.byStatus.get(statusCode) ?? 0) + 1);
     if (!String(reply.getHeader('content-type')).startsWith('text/event-stream')) route.latency.observe(elapsedTime);
+  }
+
+  #routeOf({ method, routeOptions: { url, config } }: FastifyRequest): Route {
+    // Routes that serve HEAD and GET share a configuration.
+    const known = this.#byConfig.get(config);
+    if (known?.method === method) return known;
+    const about = url === undefined ? nowhere : { method, route: url };
+    const key = `${about.method} ${about.route}`;
+    const route = this.#routes.get(key) ?? { ...about, latency: new Latency(), byStatus: new Map<number, number>() };
+    this.#routes.set(key, route);
+    if (url !== undefined) this.#byConfig.set(config, route);
+    return route;
   }
 }
 

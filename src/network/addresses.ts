@@ -5,8 +5,11 @@ import ipaddr from 'ipaddr.js';
 /** Whether the word of this address about others is taken. */
 export type Trust = (address: string) => boolean;
 
+export const trustsNobody: Trust = () => false;
+
 /** By addresses and networks such as `10.0.0.0/8`. */
 export function trustOf(networks: readonly string[]): Trust {
+  if (networks.length === 0) return trustsNobody;
   const ranges = networks.map((network) => {
     const [address = '', prefix] = network.split('/');
     const parsed = ipaddr.parse(address);
@@ -30,6 +33,9 @@ export function plainAddress(text: string): string | undefined {
 
 /** Where a socket comes from; the zone of a link-local address says how it came here, and is left out. */
 export function peerAddress({ remoteAddress = '' }: Pick<Socket, 'remoteAddress'>): string | undefined {
+  // Asked for each request: what a socket that listens on both families says of IPv4 is not parsed.
+  const four = remoteAddress.startsWith('::ffff:') ? remoteAddress.slice(7) : remoteAddress;
+  if (isIPv4(four)) return four;
   return plainAddress(remoteAddress.replace(/%.*$/, ''));
 }
 
@@ -38,8 +44,9 @@ export function peerAddress({ remoteAddress = '' }: Pick<Socket, 'remoteAddress'
  * got the request from, some with the port. What is no address ends the walk.
  */
 export function forwardedAddress(peer: string | undefined, header: string | string[] | undefined, trusts: Trust) {
+  if (header === undefined) return peer;
   let address = peer;
-  for (const entry of (header ?? '').toString().split(',').reverse()) {
+  for (const entry of header.toString().split(',').reverse()) {
     if (address === undefined || !trusts(address)) break;
     const before = plainAddress(withoutPort(entry.trim()));
     if (before === undefined) break;

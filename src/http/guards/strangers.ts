@@ -3,7 +3,7 @@ import type { Server } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { PlatformError } from '../../errors.js';
 import { networkOf } from '../../limits/attempts.js';
-import { peerAddress, type Trust } from '../../network/addresses.js';
+import { peerAddress, type Trust, trustsNobody } from '../../network/addresses.js';
 import type { App } from '../app.js';
 
 /** Bytes of a body on the endpoints that take no token, and on those that do not exist. */
@@ -84,6 +84,7 @@ export function limitConnections(app: App, limit: number, trusts: Trust): void {
   });
   app.server.on('upgrade', ({ socket }) => leave(`${socket.remoteAddress} ${socket.remotePort}`));
 
+  if (trusts === trustsNobody) return;
   const underWay = new Counts(limit);
   app.addHook('onRequest', (request, reply, done) => {
     const peer = peerAddress(request.raw.socket);
