@@ -141,10 +141,15 @@ export async function list<T extends EntityTable>(
   const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize, whole: pageSize <= readWhole };
   const find = () => findRows(db, caller, listing, query, state, wanted, count);
   const inTurn = () => services.reads.run(laneOf(caller), pageSize / placesOfRow, find);
-  const found = results ? await (wanted.whole ? find() : inTurn()) : undefined;
-  const rows = wanted.whole
-    ? found && oneSlice(caller, found as unknown as Row<T>[])
-    : found && readSlices(services, caller, listing.table, state, found as RowPlace[]);
+  const rows = !results
+    ? undefined
+    : wanted.whole
+      ? oneSlice(caller, (await find()) as unknown as Row<T>[])
+      : readSlices(services, caller, {
+          ...{ table: listing.table, state },
+          count: Math.min(pageSize, count - wanted.offset),
+          find: async () => (await inTurn()) as RowPlace[],
+        });
   const said = { count, page, pageSize, sortOrder: order, ...(listing.saysSort && { sortBy: sort }) };
   return { rows, meta: meta ? said : undefined };
 }

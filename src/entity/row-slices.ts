@@ -13,7 +13,7 @@ import { currentCaller } from './authorized-write.js';
 import { isReached, named, shared } from './verbs.js';
 
 /** Bytes of field values in a slice, and rows. One row may have more. */
-const sliceBytes = 256 * 1024;
+const sliceBytes = 64 * 1024;
 const sliceRows = 50;
 /** Rows of a page that are read together by their keys: those of jobs may have 64 KiB each. */
 const rowsByKey = 20;
@@ -42,24 +42,34 @@ export interface RowSlice<T extends EntityTable> {
   inTurn<R>(work: () => Promise<R>): Promise<R>;
 }
 
+/** Which rows: `count` of them, whose places `find` finds when the answer begins. */
+export interface RowsWanted<T extends EntityTable> {
+  table: T;
+  state: 'live' | 'trash';
+  count: number;
+  find(): Promise<RowPlace[]>;
+}
+
 /**
- * The rows at `places`, in that order. Rows that have gone meanwhile, or out of the caller's reach, are left out.
+ * The rows that are wanted, in the order of their places. Rows that have gone meanwhile, or out of the caller's reach, are
+ * left out.
  * @throws PlatformError 401/31 when the caller has lost its session or its role since it began; 429 when too many long
  * answers wait.
  */
 export async function* readSlices<T extends EntityTable>(
   services: ListServices,
   caller: Caller,
-  table: T,
-  state: 'live' | 'trash',
-  places: readonly RowPlace[],
+  { table, state, count, find }: RowsWanted<T>,
 ): AsyncGenerator<RowSlice<T>> {
-  const isLong = nextIds(places, 0).length < places.length;
-  const leave = isLong ? await services.longAnswers.enter(laneOf(caller), 1) : undefined;
+  const enter = () => services.longAnswers.enter(laneOf(caller), 1);
+  // The places of a thousand rows take 100 KB: an answer that waits for its turn must not hold them.
+  let leave = count > sliceRows ? await enter() : undefined;
   try {
+    const places = await find();
+    if (!leave && nextIds(places, 0).length < places.length) leave = await enter();
     for (let from = 0; from < places.length; ) {
       const ids = nextIds(places, from);
-      const current = from === 0 && !isLong ? caller : currentCaller(services, caller);
+      const current = leave ? currentCaller(services, caller) : caller;
       if (current?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
       from += ids.length;
       const inTurn = <R>(work: () => Promise<R>) => services.reads.run(laneOf(caller), ids.length, work);

@@ -100,6 +100,24 @@ for (const kind of ['admin', 'end-user'] as const)
     t.equal(text.match(/"serialNumber":/g)?.length, devices);
   });
 
+t.test('a long page that waits for its turn finds its rows when the turn comes', async (t) => {
+  const { longAnswers, config } = service.server.ctx;
+  const lane = { accountId: service.accountId, callerId: 'deaf readers' };
+  const places = Array.from({ length: config.limits.longAnswers }, () => longAnswers.enter(lane, 1));
+  const leaves = await Promise.all(places);
+  const answer = service.ok('GET', path(1000));
+  while (longAnswers.waiting === 0) await othersAreServed(1);
+  const { device: late } = await service.device({ serialNumber: 'late' });
+  for (const leave of leaves) leave();
+  const { results } = (await answer).devices;
+  t.equal(results.length, devices + 1);
+  t.ok(
+    results.some(({ id }: Json) => id === late.id),
+    'one that was created while it waited is in it',
+  );
+  await service.ok('DELETE', `/api/v1/devices/${late.id}`, { headers: { etag: late.version } });
+});
+
 t.test('others are served while a long page is made', async (t) => {
   const { reader } = await open(path(1000), endUser.token);
   t.teardown(() => reader.destroy());

@@ -1,0 +1,50 @@
+/** How much memory V8 may hold for garbage. */
+import { once } from 'node:events';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
+import { Worker } from 'node:worker_threads';
+import t from 'tap';
+import { startThread } from '../../db/sqlite/threads.js';
+import { boundHeap } from '../../src/threads/heap.js';
+
+const mebibyte = 1024 * 1024;
+
+/** Objects that live for a while, which makes V8 enlarge its spaces. @returns megabytes of each at the most. */
+async function churn(): Promise<{ young: number; heap: number }> {
+  const kept: object[] = [];
+  const most = { young: 0, heap: 0 };
+  for (let round = 0; round < 400; round += 1) {
+    for (let n = 0; n < 20_000; n += 1) kept.push({ n, next: [n] });
+    if (kept.length > 1_200_000) kept.splice(0, 1_000_000);
+    const newSpace = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space');
+    most.young = Math.max(most.young, (newSpace?.space_size ?? 0) / mebibyte);
+    most.heap = Math.max(most.heap, getHeapStatistics().total_physical_size / mebibyte);
+    await nextTurn();
+  }
+  return most;
+}
+
+t.test('a thread takes 16 MB for new objects', async (t) => {
+  const code = `data:text/javascript,${encodeURIComponent(`
+    import { parentPort } from 'node:worker_threads';
+    import { getHeapSpaceStatistics } from 'node:v8';
+    const kept = [];
+    let most = 0;
+    for (let round = 0; round < 200; round += 1) {
+      for (let n = 0; n < 20_000; n += 1) kept.push({ n, next: [n] });
+      if (kept.length > 600_000) kept.splice(0, 500_000);
+      most = Math.max(most, getHeapSpaceStatistics().find((space) => space.space_name === 'new_space').space_size);
+    }
+    parentPort.postMessage(most / 1024 / 1024);`)}`;
+  const most = async (worker: Worker) => ((await once(worker, 'message')) as [number])[0];
+  const [ours, plain] = [await most(startThread(new URL(code), {})), await most(new Worker(new URL(code)))];
+  t.ok(ours <= 16, `${ours} MB`);
+  t.comment(`a thread of Node's own takes ${plain} MB`);
+});
+
+t.test('the main thread takes 32 MB for new objects, and collects old ones before they are many', async (t) => {
+  boundHeap();
+  const { young, heap } = await churn();
+  t.ok(young <= 32, `${young} MB for new objects`);
+  t.ok(heap < 400, `${heap} MB for all`);
+});
