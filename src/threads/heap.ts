@@ -10,7 +10,7 @@ const mebibyte = 1024 * 1024;
 const newSpaceBytes = 2 * 16 * mebibyte;
 /** Bytes that old objects may grow between two collections, when the heap is as large as this; less when it is larger. */
 const growthBytes = 100 * mebibyte;
-/** Percents are set in steps, so that the flag changes seldom. */
+/** Percents are set in steps, so that the flags change rarely. */
 const growthStep = 10;
 
 /**
