@@ -25,6 +25,8 @@ export interface Config {
     adminEmail: string | undefined;
     adminPassword: string | undefined;
   };
+  /** The slots that new accounts may get. */
+  slots: readonly string[];
   logLevel: string;
   /** Every limit by its name in src/limits/table.ts. What stands elsewhere here repeats some of them. */
   limits: Limits;
@@ -153,6 +155,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     headerPrefix: given.headerPrefix,
     strictQueries: given.strictQueries,
     firstAccount: { id: accountId, name: accountName, adminEmail, adminPassword },
+    slots: given.slots,
     logLevel: given.logLevel,
     limits,
     httpBodyBytes: limits.httpBodyBytes,

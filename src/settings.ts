@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
+import { readSlots } from './ids.js';
 
 /** Tools to read a value: the directory of relative paths, and `fail` for an invalid value. */
 interface Reading {
@@ -122,6 +123,12 @@ const oneOf = (...values: readonly string[]): Type<string> => ({
   read: (value, { fail }) => (values.includes(value) ? value : fail(`must be one of ${values.join(', ')}.`)),
 });
 
+const slotsType: Type<readonly string[]> = {
+  name: 'slots',
+  read: (value, { fail }) =>
+    readSlots(value) ?? fail('must be ranges of three hexadecimal digits such as 000-3ff,7c1.'),
+};
+
 /** A text in which blanks at the ends count. */
 const secret: Type<string> = { name: 'text', isRaw: true, read: (value) => value };
 
@@ -187,6 +194,12 @@ export const settings = {
   tlsCa: optional('SLIPWAY_TLS_CA', pem, 'The chain that is sent with the certificate'),
   mqttsPort: row('SLIPWAY_MQTTS_PORT', port, '8883', 'MQTT over TLS, and MQTT over WebSocket on TLS'),
   dataDir: row('SLIPWAY_DATA_DIR', path, './data', 'Databases and keys'),
+  slots: row(
+    'SLIPWAY_SLOTS',
+    slotsType,
+    '000-fff',
+    'The slots of new accounts, if this server is one of several. See [Scaling](scaling.md)',
+  ),
   topicRoot: row('SLIPWAY_TOPIC_ROOT', topicLevels, 'slipway/v1', 'First levels of every topic'),
   controlRoot: row(
     'SLIPWAY_CONTROL_ROOT',

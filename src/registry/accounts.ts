@@ -20,6 +20,8 @@ interface NewAccount {
   adminEmail: string;
   /** Made when absent. */
   adminPassword?: string | undefined;
+  /** The slots of which a new id gets one; all of them when absent. */
+  slots?: readonly string[];
 }
 
 export interface CreatedAccount {
@@ -39,7 +41,7 @@ export async function createAccount(
   const { name, adminEmail } = account;
   const chosen = await passwords.choose('adminPassword', account.adminPassword, adminEmail);
   const { password: adminPassword, passwordHash } = chosen;
-  const accountId = account.id ?? newAccountId(await countSlots(registry));
+  const accountId = account.id ?? newAccountId(await countSlots(registry), account.slots);
   const identity = newIdentity(clock, 'adminEmail', {
     accountId,
     email: adminEmail,
@@ -79,7 +81,7 @@ export async function createFirstAccount({
   if (existing) return undefined;
   const { id, name, adminEmail = 'admin@slipway.local', adminPassword } = config.firstAccount;
   try {
-    return await createAccount(services, { id, name, adminEmail, adminPassword });
+    return await createAccount(services, { id, name, adminEmail, adminPassword, slots: config.slots });
   } catch (error) {
     const [detail] = error instanceof PlatformError ? error.details : [];
     if (!detail) throw error;

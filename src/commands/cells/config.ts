@@ -32,8 +32,10 @@ export interface Cell {
   slots: readonly string[];
 }
 
-/** The public side: the ports of HAProxy. */
+/** The public side: where HAProxy listens. */
 export interface PublicSide {
+  /** An IP address; `::` is every address of IPv4 and IPv6. */
+  address: string;
   http: number;
   mqtt: number;
   mqtts: number;
@@ -45,6 +47,8 @@ export interface PublicSide {
   cellAuthority: string | undefined;
   /** SLIPWAY_HEADER_PREFIX of the cells. */
   headerPrefix: string;
+  /** The user and group that HAProxy runs as. */
+  user: string;
 }
 
 /** The content of `cells.yaml`. Every slot belongs to exactly one cell. */
@@ -59,7 +63,14 @@ export interface CellsConfig {
 }
 
 const defaultPorts = { http: 3000, mqtt: 1883, mqtts: 8883 } as const;
-const defaultPublic = { mqtt: 1883, mqtts: 8883, adminSocket: '/run/haproxy/admin.sock', headerPrefix: 'platform' };
+const defaultPublic = {
+  address: '0.0.0.0',
+  mqtt: 1883,
+  mqtts: 8883,
+  adminSocket: '/run/haproxy/admin.sock',
+  headerPrefix: 'platform',
+  user: 'haproxy',
+};
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 /** An id of a device may come from a certificate, so it is not always a UUID. */
 const otherId = /^[A-Za-z0-9._:@-]{1,255}$/;
@@ -167,14 +178,31 @@ function readAllCells(node: Node | undefined, faults: Faults): Map<string, Cell>
 }
 
 function readPublic(node: Node | undefined, faults: Faults): PublicSide {
-  const keys = ['http', 'mqtt', 'mqtts', 'certificate', 'adminSocket', 'cellAuthority', 'headerPrefix'];
+  const keys = [
+    'address',
+    'http',
+    'mqtt',
+    'mqtts',
+    'certificate',
+    'adminSocket',
+    'cellAuthority',
+    'headerPrefix',
+    'user',
+  ];
   const fields = faults.mapOf(node, 'public', keys);
   const pathOf = (key: string) => faults.path(fields.get(key), `public.${key}`);
   const certificate = pathOf('certificate');
   const headerPrefix = faults.text(fields.get('headerPrefix')) ?? defaultPublic.headerPrefix;
   if (!/^[a-z][a-z0-9-]{0,63}$/.test(headerPrefix))
     faults.add(fields.get('headerPrefix'), 'public.headerPrefix: lower-case letters, digits and hyphens are allowed.');
+  const user = faults.text(fields.get('user')) ?? defaultPublic.user;
+  if (!/^[a-z_][a-z0-9_-]{0,31}$/.test(user))
+    faults.add(fields.get('user'), 'public.user: the name of a user is expected.');
+  const address = faults.text(fields.get('address')) ?? defaultPublic.address;
+  if (isIP(address) === 0 || address.includes('%'))
+    faults.add(fields.get('address'), 'public.address: an IP address is expected.');
   return {
+    address,
     http: faults.port(fields.get('http'), 'public.http', certificate === undefined ? 80 : 443),
     mqtt: faults.port(fields.get('mqtt'), 'public.mqtt', defaultPublic.mqtt),
     mqtts: faults.port(fields.get('mqtts'), 'public.mqtts', defaultPublic.mqtts),
@@ -182,6 +210,7 @@ function readPublic(node: Node | undefined, faults: Faults): PublicSide {
     adminSocket: pathOf('adminSocket') ?? defaultPublic.adminSocket,
     cellAuthority: pathOf('cellAuthority'),
     headerPrefix,
+    user,
   };
 }
 

@@ -1,0 +1,84 @@
+/** Two cells behind the real HAProxy, with the configuration that `slipway cells write` makes. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { userInfo } from 'node:os';
+import { join } from 'node:path';
+import type { Test } from 'tap';
+import { type CellsConfig, readCells } from '../../src/commands/cells/config.js';
+import { writeCells } from '../../src/commands/cells/write.js';
+import type { Server } from '../../src/server.js';
+import { temporaryDirectory } from './directory.js';
+import { type Haproxy, startHaproxy } from './haproxy.js';
+import { freePort } from './nats-server.js';
+import { type Options, Service, startService } from './service.js';
+
+/** Where a cell is. */
+export interface Place {
+  url: string;
+  mqttPort: number;
+  mqttsPort?: number | undefined;
+}
+
+/** The slots of the first cell and of the second. */
+export const halves = ['000-7ff', '800-fff'] as const;
+
+export interface Proxied {
+  proxy: Haproxy;
+  config: CellsConfig;
+  /** Where `haproxy.cfg` and its maps are. */
+  directory: string;
+  url: string;
+  /** Ports of HAProxy. */
+  ports: { http: number; mqtt: number; mqtts: number };
+}
+
+export function placeOf({ server }: Service): Place {
+  return { url: server.url, mqttPort: server.mqttPort, mqttsPort: server.ctx.broker.addresses.mqtts };
+}
+
+/** One cell: it believes the proxy, and its accounts have slots of its half. */
+export function startCell(t: Test, half: 0 | 1, { env, ...options }: Options = {}): Promise<Service> {
+  const slots = { SLIPWAY_SLOTS: halves[half], SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' };
+  return startService(t, { ...options, env: { ...slots, SLIPWAY_ADMIN_EMAIL: 'admin@example.com', ...env } });
+}
+
+/** HAProxy in front of two cells; `lines` are further lines of each cell and of `public` in cells.yaml. */
+export async function startProxy(
+  t: Test,
+  cells: readonly [Place, Place],
+  lines: { cells?: readonly [string, string]; public?: string; accounts?: string } = {},
+): Promise<Proxied> {
+  const directory = temporaryDirectory(t);
+  const out = join(directory, 'haproxy');
+  mkdirSync(out);
+  const ports = { http: await freePort(), mqtt: await freePort(), mqtts: await freePort() };
+  const adminSocket = join(directory, 'admin.sock');
+  const cell = (place: 0 | 1) => {
+    const { url, mqttPort, mqttsPort } = cells[place];
+    const places = `address: 127.0.0.1, http: ${new URL(url).port}, mqtt: ${mqttPort}, mqtts: ${mqttsPort ?? 8883}`;
+    return `{ ${places}, slots: ${halves[place]}${lines.cells?.[place] ?? ''} }`;
+  };
+  const text = `cells:
+  c01: ${cell(0)}
+  c02: ${cell(1)}
+public:
+  { address: 127.0.0.1, http: ${ports.http}, mqtt: ${ports.mqtt}, mqtts: ${ports.mqtts}, adminSocket: ${adminSocket},
+    user: ${userInfo().username}${lines.public ?? ''} }
+${lines.accounts ?? ''}`;
+  const file = join(directory, 'cells.yaml');
+  writeFileSync(file, text);
+  const config = readCells(text);
+  writeCells(config, out);
+  const proxy = await startHaproxy(join(out, 'haproxy.cfg'), adminSocket);
+  t.teardown(() => proxy.stop());
+  const scheme = config.public.certificate === undefined ? 'http' : 'https';
+  return { proxy, config, directory: out, url: `${scheme}://127.0.0.1:${ports.http}`, ports };
+}
+
+/** The same service, as clients reach it through the proxy. */
+export function through({ url, ports }: Proxied, service: Service): Service {
+  const server: Server = Object.create(service.server, { url: { value: url }, mqttPort: { value: ports.mqtt } });
+  const proxied = new Service(server, service.directory, service.secrets);
+  proxied.accountId = service.accountId;
+  proxied.admin = service.admin;
+  return proxied;
+}
