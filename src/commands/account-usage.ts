@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { type AccountUsage, readAccountUsage } from '../../db/messages/series/usage.js';
 import { openSqlite } from '../../db/sqlite/dialect.js';
 import { loadConfig } from '../config.js';
-import { print, withRegistry } from './data/files.js';
+import { type OnDirectory, print, withRegistry } from './data/files.js';
 
 /** Prints one account per line, the one with the most bytes first. */
-export async function accountUsage(args: string[]): Promise<void> {
-  await withRegistry(args, {}, async ({ registry, dataDir }) => {
+export async function accountUsage(given: OnDirectory): Promise<void> {
+  await withRegistry(given, async ({ registry, dataDir }) => {
     const { messages, limits } = loadConfig();
     const stored = readStored(join(dataDir, 'messages.db'));
     const storing = [...stored.values()].filter(({ bytes }) => bytes > 0).length;

@@ -3,15 +3,19 @@ import { insert, stamp } from '../entity/verbs.js';
 import { findIdentity, insertIdentity, newIdentity } from '../identity/identities.js';
 import { Passwords } from '../identity/secrets/passwords.js';
 import { endSessions } from '../identity/sessions/sessions.js';
-import { accountOf, demanded, print, UsageError, withRegistry } from './data/files.js';
+import { accountOf, type OnAccount, print, withRegistry } from './data/files.js';
+import { UsageError } from './usage.js';
 
-const options = { account: 'string', email: 'string', password: 'string' } as const;
+interface AdminFlags extends OnAccount {
+  email: string;
+  password: string | undefined;
+}
 
-export async function adminCreate(args: string[]): Promise<void> {
-  await withRegistry(args, options, async (files) => {
-    const { registry, clock, audit, values } = files;
-    const [accountId, email] = [await accountOf(files), demanded(values, 'email')];
-    const { password, passwordHash } = await new Passwords().choose('password', values.password, email);
+export async function adminCreate(given: AdminFlags): Promise<void> {
+  const { email } = given;
+  await withRegistry(given, async ({ registry, clock, audit }) => {
+    const accountId = await accountOf(registry, given);
+    const { password, passwordHash } = await new Passwords().choose('password', given.password, email);
     const identity = newIdentity(clock, 'email', { accountId, email, passwordHash, passwordChosenBy: 'operator' });
     await registry.transaction(async (tx) => {
       await insertIdentity(tx, 'email', identity);
@@ -30,22 +34,22 @@ export async function adminCreate(args: string[]): Promise<void> {
 }
 
 /** A new password for an admin; every session of the former ends. */
-export async function adminResetPassword(args: string[]): Promise<void> {
-  await withRegistry(args, { ...options, 'remove-mfa': 'boolean' }, async (files) => {
-    const { registry, clock, audit, values, switches } = files;
-    const [accountId, email] = [await accountOf(files), demanded(values, 'email')];
+export async function adminResetPassword(given: AdminFlags & { removeMfa: boolean }): Promise<void> {
+  const { email, removeMfa } = given;
+  await withRegistry(given, async ({ registry, clock, audit }) => {
+    const accountId = await accountOf(registry, given);
     const identity = await findIdentity(registry.query, accountId, email);
     const admins = registry.query.selectFrom('accountUsers').select('id').where('deleted', 'is', null);
     if (!identity || !(await admins.where('userId', '=', identity.id).executeTakeFirst()))
       throw new UsageError(`There is no admin ${email}.`);
-    const { password, passwordHash } = await new Passwords().choose('password', values.password, email);
+    const { password, passwordHash } = await new Passwords().choose('password', given.password, email);
     await registry.transaction(async (tx) => {
       const chosen = { passwordHash, passwordChosenBy: 'operator' };
       await tx.updateTable('identities').set(chosen).where('id', '=', identity.id).execute();
       await endSessions(tx, clock, identity.id);
       for (const table of ['mailedTokens', 'mfaLogins'] as const)
         await tx.deleteFrom(table).where('userId', '=', identity.id).execute();
-      if (switches.has('remove-mfa'))
+      if (removeMfa)
         for (const table of ['mfaMethods', 'recoveryCodes'] as const)
           await tx.deleteFrom(table).where('userId', '=', identity.id).execute();
       await audit.record(tx, {
@@ -53,20 +57,20 @@ export async function adminResetPassword(args: string[]): Promise<void> {
         outcome: 'success',
         accountId,
         target: { kind: 'identity', id: identity.id },
-        details: { by: 'command line', mfaRemoved: switches.has('remove-mfa') },
+        details: { by: 'command line', mfaRemoved: removeMfa },
       });
     });
     print({ accountId, adminEmail: identity.email, adminPassword: password });
   });
 }
 
-export async function adminList(args: string[]): Promise<void> {
-  await withRegistry(args, { account: 'string' }, async (files) => {
-    const admins = files.registry.query
+export async function adminList(given: OnAccount): Promise<void> {
+  await withRegistry(given, async ({ registry }) => {
+    const admins = registry.query
       .selectFrom('accountUsers')
       .innerJoin('identities', 'identities.id', 'accountUsers.userId')
       .select(['accountUsers.id', 'accountUsers.userId', 'identities.email', 'accountUsers.created'])
-      .where('accountUsers.accountId', '=', await accountOf(files))
+      .where('accountUsers.accountId', '=', await accountOf(registry, given))
       .where('accountUsers.deleted', 'is', null);
     for (const { id, userId, email, created } of await admins.orderBy('accountUsers.created').execute())
       print({ accountUserId: id, userId, adminEmail: email, created });

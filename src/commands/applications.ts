@@ -1,40 +1,42 @@
 /** `slipway app create|revoke`: applications without a login, for scripts that set a machine up. */
-import { applicationKinds } from '../access.js';
+import type { applicationKinds } from '../access.js';
 import { insertApplication, revokeApplication } from '../identity/applications.js';
 import { makeToken } from '../identity/secrets/secrets.js';
-import { accountOf, demanded, print, UsageError, withRegistry } from './data/files.js';
+import { accountOf, type OnAccount, type OnDirectory, print, withRegistry } from './data/files.js';
+import { UsageError } from './usage.js';
 
 /** The operator of the machine acts for nobody in particular. */
 const commandLine = { by: 'command line' };
 
-export async function appCreate(args: string[]): Promise<void> {
-  const options = { account: 'string', name: 'string', kind: 'string', 'access-token-lifetime': 'string' } as const;
-  const ofStations = {
-    'device-template': 'string',
-    organization: 'string',
-    'max-devices': 'string',
-    'expires-at': 'string',
-  } as const;
-  await withRegistry(args, { ...options, ...ofStations, 'reveal-reset-token': 'boolean' }, async (files) => {
-    const { registry, clock, audit, values, switches } = files;
-    const accountId = await accountOf(files);
-    const kind = applicationKinds.find((one) => one === values.kind);
-    if (!kind) throw new UsageError(`--kind must be one of ${applicationKinds.join(', ')}.`);
-    const lifetime = values['access-token-lifetime'];
-    if (lifetime !== undefined && !/^[1-9]\d{1,6}$/.test(lifetime))
-      throw new UsageError('--access-token-lifetime must be a number of seconds.');
-    const { 'device-template': deviceTemplateId, organization: organizationId } = values;
-    const { 'max-devices': most, 'expires-at': expiresAt } = values;
-    if (most !== undefined && !/^[1-9]\d{0,6}$/.test(most)) throw new UsageError('--max-devices must be a number.');
+interface NewApplication extends OnAccount {
+  name: string;
+  kind: (typeof applicationKinds)[number];
+  accessTokenLifetime: string | undefined;
+  revealResetToken: boolean;
+  deviceTemplate: string | undefined;
+  organization: string | undefined;
+  maxDevices: string | undefined;
+  expiresAt: string | undefined;
+}
+
+export async function appCreate(given: NewApplication): Promise<void> {
+  const { name, kind, accessTokenLifetime: lifetime, revealResetToken, maxDevices, expiresAt } = given;
+  const { deviceTemplate: deviceTemplateId, organization: organizationId } = given;
+  if (lifetime !== undefined && !/^[1-9]\d{1,6}$/.test(lifetime))
+    throw new UsageError('--access-token-lifetime must be a number of seconds.');
+  if (maxDevices !== undefined && !/^[1-9]\d{0,6}$/.test(maxDevices))
+    throw new UsageError('--max-devices must be a number.');
+  await withRegistry(given, async ({ registry, clock, audit }) => {
+    const accountId = await accountOf(registry, given);
     const appToken = makeToken(accountId);
     const body = {
-      name: demanded(values, 'name'),
+      name,
       kind,
       accessTokenLifetime: lifetime === undefined ? null : Number(lifetime),
-      revealResetToken: switches.has('reveal-reset-token'),
+      revealResetToken,
       ...(deviceTemplateId !== undefined && { deviceTemplateId }),
       ...(organizationId !== undefined && { organizationId }),
-      ...(most !== undefined && { maxDevices: Number(most) }),
+      ...(maxDevices !== undefined && { maxDevices: Number(maxDevices) }),
       ...(expiresAt !== undefined && { expiresAt }),
     };
     const row = await registry.transaction(async (tx) => {
@@ -52,20 +54,20 @@ export async function appCreate(args: string[]): Promise<void> {
   });
 }
 
-export async function appRevoke(args: string[]): Promise<void> {
-  await withRegistry(args, { id: 'string' }, async ({ registry, clock, audit, values }) => {
-    const id = demanded(values, 'id');
+export async function appRevoke(given: OnDirectory & { id: string }): Promise<void> {
+  const { id } = given;
+  await withRegistry(given, async ({ registry, clock, audit }) => {
     await registry.transaction((tx) => revokeApplication(tx, { clock, audit }, id, undefined, commandLine));
     print({ appId: id, revoked: true });
   });
 }
 
-export async function appList(args: string[]): Promise<void> {
-  await withRegistry(args, { account: 'string' }, async (files) => {
-    const applications = files.registry.query
+export async function appList(given: OnAccount): Promise<void> {
+  await withRegistry(given, async ({ registry }) => {
+    const applications = registry.query
       .selectFrom('applications')
       .select(['id', 'name', 'kind', 'created', 'maxDevices', 'madeDevices', 'expiresAt'])
-      .where('accountId', '=', await accountOf(files))
+      .where('accountId', '=', await accountOf(registry, given))
       .where('deleted', 'is', null);
     for (const { id, name, kind, created, ...limits } of await applications.orderBy('created').execute())
       print({ appId: id, name, kind, created, ...(kind === 'station' && limits) });

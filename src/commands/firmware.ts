@@ -4,7 +4,7 @@ import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } fro
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from './line/client.js';
-import { type Flags, readFlags, sayOnError } from './line/options.js';
+import { type Connection, sayOnError } from './line/options.js';
 import { withClient } from './line/work.js';
 import { Ending, exitCodes, UsageError } from './usage.js';
 
@@ -22,25 +22,21 @@ interface Rollout {
   counts: Record<string, number>;
 }
 
-/** `slipway firmware publish FILE... --template T --firmware-version V [--name N] [--signature FILE]` */
-export async function firmwarePublish(args: string[]): Promise<void> {
-  const first = args.findIndex((one) => one.startsWith('--'));
-  const files = first === -1 ? args : args.slice(0, first);
-  const flags = readFlags(args.slice(files.length), {
-    template: 'string',
-    'firmware-version': 'string',
-    name: 'string',
-    signature: 'string',
-  });
-  if (files.length === 0)
-    throw new UsageError('Name the files before the first flag: slipway firmware publish FILE...');
+interface PublishFlags extends Connection {
+  /** Id of the device template. */
+  template: string;
+  firmwareVersion: string;
+  name: string | undefined;
+  signature: string | undefined;
+}
+
+export async function firmwarePublish(flags: PublishFlags, files: readonly string[]): Promise<void> {
   for (const file of files) if (!existsSync(file)) throw new UsageError(`There is no file ${file}.`);
-  const [deviceTemplateId, firmwareVersion] = [flags.demanded('template'), flags.demanded('firmware-version')];
-  const signature = flags.text('signature');
+  const { template: deviceTemplateId, firmwareVersion, signature } = flags;
   const signed = signature === undefined ? undefined : readFileSync(signature).toString('base64');
   await withClient(flags, sayOnError, async (client) => {
     const { accountId } = client;
-    const name = flags.text('name') ?? basename(files[0] ?? '');
+    const name = flags.name ?? basename(files[0] ?? '');
     const body = { accountId, deviceTemplateId, name, firmwareVersion };
     const made = await client.ok<Made>('POST', '/firmware/packages', { body, idempotencyKey: randomUUID() });
     const { id } = made.firmwarePackage;
@@ -90,41 +86,45 @@ async function upload(client: Client, packageId: string, file: string, signature
   }
 }
 
-/** `slipway firmware roll-out --package P --where 'field=value' [--stages 1,10,100] [--pause S] [--watch]` */
-export async function firmwareRollOut(args: string[]): Promise<void> {
-  const flags = readFlags(args, {
-    package: 'string',
-    where: 'list',
-    organization: 'string',
-    device: 'list',
-    stages: 'string',
-    pause: 'string',
-    deadline: 'string',
-    'max-failures': 'string',
-    watch: 'boolean',
-  });
-  const firmwarePackageId = flags.demanded('package');
-  const pauseSeconds = flags.whole('pause', 3600, 0, 31_536_000);
-  const stages = (flags.text('stages') ?? '100').split(',').map((one) => ({ percent: Number(one), pauseSeconds }));
+interface Target {
+  /** Each is field=value. */
+  where: string[];
+  device: string[];
+  organization: string | undefined;
+}
+
+interface RollOutFlags extends Connection, Target {
+  package: string;
+  stages: string | undefined;
+  /** Seconds, as is the deadline. */
+  pause: number;
+  deadline: number;
+  /** Percent. */
+  maxFailures: number;
+  watch: boolean;
+}
+
+export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
+  const { package: firmwarePackageId, pause: pauseSeconds } = flags;
+  const stages = (flags.stages ?? '100').split(',').map((one) => ({ percent: Number(one), pauseSeconds }));
   if (stages.some(({ percent }) => !(percent > 0 && percent <= 100)))
     throw new UsageError('--stages must be percentages that rise to 100, such as 1,10,100.');
   const body = {
     ...{ firmwarePackageId, stages, target: targetOf(flags) },
-    deviceDeadlineSeconds: flags.whole('deadline', 604_800, 1, 31_536_000),
-    maxFailurePercent: flags.whole('max-failures', 20, 0, 100),
+    deviceDeadlineSeconds: flags.deadline,
+    maxFailurePercent: flags.maxFailures,
   };
   await withClient(flags, sayOnError, async (client) => {
     const all = { accountId: client.accountId, ...body };
     const call = { body: all, idempotencyKey: randomUUID() };
     const { firmwareRollout } = await client.ok<{ firmwareRollout: Rollout }>('POST', '/firmware/rollouts', call);
-    if (!flags.is('watch')) process.stdout.write(`${JSON.stringify(firmwareRollout)}\n`);
+    if (!flags.watch) process.stdout.write(`${JSON.stringify(firmwareRollout)}\n`);
     else await watch(client, firmwareRollout.id);
   });
 }
 
 /** @throws UsageError for none or several kinds of target. */
-function targetOf(flags: Flags): object {
-  const [where, deviceIds, organizationId] = [flags.list('where'), flags.list('device'), flags.text('organization')];
+function targetOf({ where, device: deviceIds, organization: organizationId }: Target): object {
   const kinds = [where.length > 0, deviceIds.length > 0, organizationId !== undefined].filter(Boolean);
   if (kinds.length !== 1) throw new UsageError("One of --where 'field=value', --device and --organization is needed.");
   if (organizationId !== undefined) return { organizationId };
@@ -138,12 +138,10 @@ function targetOf(flags: Flags): object {
   return { filter: Object.fromEntries(filter) };
 }
 
-/** `slipway firmware status --rollout R [--watch]` */
-export async function firmwareStatus(args: string[]): Promise<void> {
-  const flags = readFlags(args, { rollout: 'string', watch: 'boolean' });
-  const id = flags.demanded('rollout');
+export async function firmwareStatus(flags: Connection & { rollout: string; watch: boolean }): Promise<void> {
+  const { rollout: id } = flags;
   await withClient(flags, sayOnError, async (client) => {
-    if (flags.is('watch')) return watch(client, id);
+    if (flags.watch) return watch(client, id);
     const { firmwareRollout } = await read(client, id);
     process.stdout.write(`${JSON.stringify(firmwareRollout)}\n`);
   });

@@ -1,12 +1,10 @@
 /** `slipway health`: whether the server of this configuration answers. What the health check of the image runs. */
-import { parseArgs } from 'node:util';
 import { loadConfig } from '../config.js';
 import { ask, doubt } from './own-server.js';
 import { Ending, exitCodes, UsageError } from './usage.js';
 
 /** Prints the server's answer. @throws Ending with exit code 1 when it gives none, or another than 200. */
-export async function health(args: string[]): Promise<void> {
-  const { ready } = parseArgs({ args, options: { ready: { type: 'boolean' } } }).values;
+export async function health({ ready }: { ready: boolean }): Promise<void> {
   const config = loadConfig();
   if (config.httpPort === 0) throw new UsageError('SLIPWAY_HTTP_PORT is 0, so the port of the server is not known.');
   const { status, text } = await ask(config, ready ? '/health/ready' : '/health/live').catch((error: Error) => {

@@ -2,57 +2,54 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Client, reasonOf } from './line/client.js';
-import { beginAgain, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line/line.js';
-import { type Flags, readFlags, sayOnError } from './line/options.js';
+import {
+  beginAgain,
+  type FileOptions,
+  flashPath,
+  type Line,
+  labelPath,
+  lostFiles,
+  readFileOptions,
+} from './line/line.js';
+import { type Connection, sayOnError } from './line/options.js';
 import { beginUnit, findDevice, idOf, runUnit } from './line/single.js';
 import { withLine } from './line/work.js';
 import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
 
-const kinds = {
-  serial: 'string',
-  field: 'list',
-  template: 'string',
-  organization: 'string',
-  format: 'string',
-  out: 'string',
-  labels: 'string',
-  broker: 'string',
-  certify: 'string',
-  print: 'boolean',
-  again: 'boolean',
-} as const;
+interface UnitFlags extends Connection, FileOptions {
+  serial: string;
+  field: string[];
+  organization: string | undefined;
+  out: string;
+  print: boolean;
+  again: boolean;
+}
 
 const maxSerialLength = 255;
 
 /** The values of flags, else those of the server. */
 const noFields = ['serialNumber', 'accountId', 'template', 'organization', 'deviceTemplateId', 'organizationId'];
 
-export async function provisionOne(args: string[]): Promise<void> {
-  const flags = readFlags(args, kinds);
-  const serialNumber = readSerial(flags);
-  const out = flags.demanded('out');
-  const files = readFileOptions(texts(flags, ['format', 'labels', 'broker', 'ca', 'certify', 'template']));
-  const fields = readFields(flags.list('field'));
+export async function provisionOne(flags: UnitFlags): Promise<void> {
+  const serialNumber = readSerial(flags.serial);
+  const files = readFileOptions(flags);
+  const fields = readFields(flags.field);
   // It is there when the answers are.
   if (files.labels !== 'none') void import('qrcode');
-  await withLine(flags, { out, serialNumber, files, say: sayOnError }, async (line) => {
+  await withLine(flags, { out: flags.out, serialNumber, files, say: sayOnError }, async (line) => {
     await make(line, flags, serialNumber, fields);
     tell(line, flags, serialNumber);
   });
 }
 
 /** Trimmed, as a cell of a CSV file is. @throws UsageError for what no device can have. */
-function readSerial(flags: Flags): string {
-  const serialNumber = flags.demanded('serial').trim();
+function readSerial(given: string): string {
+  const serialNumber = given.trim();
   if (serialNumber === '') throw new UsageError('--serial must not be empty.');
   if (serialNumber.length > maxSerialLength)
     throw new UsageError(`--serial must be at most ${maxSerialLength} characters.`);
   if (serialNumber.includes('\ufffd')) throw new UsageError('--serial must be UTF-8.');
   return serialNumber;
-}
-
-function texts<Name extends string>(flags: Flags, names: readonly Name[]): Record<Name, string | undefined> {
-  return Object.fromEntries(names.map((name) => [name, flags.text(name)])) as Record<Name, string | undefined>;
 }
 
 /** @throws UsageError for what is not name=value. */
@@ -67,11 +64,11 @@ function readFields(given: string[]): Record<string, string> {
   );
 }
 
-async function make(line: Line, flags: Flags, serialNumber: string, fields: Record<string, string>): Promise<void> {
+async function make(line: Line, flags: UnitFlags, serialNumber: string, fields: Record<string, string>): Promise<void> {
   const { client, journal } = line;
   const done = journal.done.get(serialNumber);
   const begun = journal.begun.find(({ by }) => by === 'unit' || !done);
-  if (done && !begun && !flags.is('again')) {
+  if (done && !begun && !flags.again) {
     const [lost] = lostFiles(line, done);
     if (lost === undefined) return;
     const sentence = `${serialNumber} was made, and ${lost} is not there any more; --again gives it a new secret and files.`;
@@ -83,8 +80,8 @@ async function make(line: Line, flags: Flags, serialNumber: string, fields: Reco
 
   async function fresh() {
     const [template, organization] = await Promise.all([
-      idOf(client, 'template', flags.text('template')),
-      idOf(client, 'organization', flags.text('organization')),
+      idOf(client, 'template', flags.template),
+      idOf(client, 'organization', flags.organization),
       demandFields(client, serialNumber, fields),
     ]);
     const there = await findDevice(client, serialNumber, template);
@@ -107,14 +104,14 @@ async function demandFields(client: Client, serialNumber: string, fields: Record
 }
 
 /** Where the files are; the secret itself only with `--print`. */
-function tell(line: Line, flags: Flags, serialNumber: string): void {
+function tell(line: Line, flags: UnitFlags, serialNumber: string): void {
   const unit = line.journal.done.get(serialNumber);
   if (!unit) throw trouble('The unit does not exist.');
   const within = (path: string) => join(line.journal.directory, path);
   const file = within(flashPath(line, unit.file));
   const label = labelPath(line, unit);
   const shown = { serialNumber, deviceId: unit.deviceId, file, ...(label && { label: within(label) }) };
-  if (flags.is('print')) process.stdout.write(readFileSync(file));
-  else if (flags.is('json')) process.stdout.write(`${JSON.stringify(shown)}\n`);
+  if (flags.print) process.stdout.write(readFileSync(file));
+  else if (flags.json) process.stdout.write(`${JSON.stringify(shown)}\n`);
   else process.stdout.write(`${file}\n`);
 }

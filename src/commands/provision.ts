@@ -5,8 +5,17 @@ import { join } from 'node:path';
 import type { Client } from './line/client.js';
 import { runChunk, tryRows } from './line/jobs.js';
 import { type Chunk, type ChunkState, type FailedUnit, Journal } from './line/journal.js';
-import { beginAgain, flashPath, type Line, lostFiles, newKey, readFileOptions, unitRow } from './line/line.js';
-import { type Flags, readFlags } from './line/options.js';
+import {
+  beginAgain,
+  type FileOptions,
+  flashPath,
+  type Line,
+  lostFiles,
+  newKey,
+  readFileOptions,
+  unitRow,
+} from './line/line.js';
+import type { Connection } from './line/options.js';
 import { type Progress, startProgress } from './line/progress.js';
 import { runUnit } from './line/single.js';
 import { removePartials, writeFiles } from './line/unit-files.js';
@@ -14,54 +23,39 @@ import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from
 import { withClient, withLine } from './line/work.js';
 import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
 
-/** Rows of one job: some seconds of work, so that little is done again and much shares a commit. */
-const chunkRows = 5000;
+interface ProvisionFlags extends Connection, FileOptions {
+  csv: string;
+  organization: string | undefined;
+  out: string | undefined;
+  concurrency: number;
+  /** Rows of one job: some seconds of work, so that little is repeated and many rows share a commit. */
+  chunkRows: number;
+  dryRun: boolean;
+  again: string[];
+  takeOver: boolean;
+}
 
-const kinds = {
-  csv: 'string',
-  template: 'string',
-  organization: 'string',
-  format: 'string',
-  out: 'string',
-  labels: 'string',
-  broker: 'string',
-  certify: 'string',
-  concurrency: 'string',
-  'chunk-rows': 'string',
-  'dry-run': 'boolean',
-  again: 'list',
-  'take-over': 'boolean',
-} as const;
-
-export async function provision(args: string[]): Promise<void> {
-  const flags = readFlags(args, kinds);
-  const csv = readUnits(flags.demanded('csv'));
-  const files = readFileOptions({
-    format: flags.text('format') ?? (flags.is('dry-run') ? 'json' : undefined),
-    labels: flags.text('labels'),
-    broker: flags.text('broker'),
-    ca: flags.text('ca'),
-    certify: flags.text('certify'),
-    template: flags.text('template'),
-  });
-  const out = flags.is('dry-run') ? (flags.text('out') ?? '') : flags.demanded('out');
-  const concurrency = flags.whole('concurrency', 2, 1, 16);
+export async function provision(flags: ProvisionFlags): Promise<void> {
+  const { out = '', concurrency, dryRun: isDryRun } = flags;
+  const csv = readUnits(flags.csv);
+  const files = readFileOptions({ ...flags, format: flags.format ?? (isDryRun ? 'json' : undefined) });
+  if (!isDryRun && out === '') throw new UsageError('--out is missing.');
   const { good, bad } = judgeRows(csv);
   const progress = await startProgress(good.length);
   try {
-    if (flags.is('dry-run')) {
+    if (isDryRun) {
       const done = await doneIn(out);
       const fresh = good.filter(({ serialNumber }) => !done.has(serialNumber));
       for (const row of good) {
         const lost = done.get(row.serialNumber);
         if (lost !== undefined) bad.set(row, lostReason(lost, row.serialNumber));
       }
-      return await withClient(flags, progress.say, (client) => dryRun(client, flags, csv, fresh, bad, progress));
+      return await withClient(flags, progress.say, (client) => tryAll(client, flags, csv, fresh, bad, progress));
     }
     await withLine(flags, { out, files, say: progress.say }, async (line) => {
       await removePartials(out);
       const rows = { csv, good, bad, progress, concurrency };
-      await run({ ...line, takesOver: flags.is('take-over') }, flags, rows);
+      await run({ ...line, takesOver: flags.takeOver }, flags, rows);
     });
   } finally {
     progress.end();
@@ -79,7 +73,7 @@ interface Rows {
   concurrency: number;
 }
 
-async function run(line: Line, flags: Flags, { csv, good, bad, progress, concurrency }: Rows): Promise<void> {
+async function run(line: Line, flags: ProvisionFlags, { csv, good, bad, progress, concurrency }: Rows): Promise<void> {
   const { journal } = line;
   await beginLost(line, flags);
   const again = serialsOf(journal.begun.filter(({ by }) => by === 'unit'));
@@ -152,10 +146,10 @@ function sayOthers({ journal, madeWith, say }: Line, rows: readonly CsvRow[]): v
 }
 
 /** Units of `--again`, once each however often a run breaks off. @throws UsageError for one that was not made here. */
-async function beginLost(line: Line, flags: Flags): Promise<void> {
+async function beginLost(line: Line, flags: ProvisionFlags): Promise<void> {
   const { journal } = line;
   const begun = serialsOf(journal.begun.filter(({ by }) => by === 'unit'));
-  const units = [...new Set(flags.list('again'))].map((serialNumber) => {
+  const units = [...new Set(flags.again)].map((serialNumber) => {
     const unit = journal.done.get(serialNumber);
     if (!unit) throw new UsageError(`--again ${serialNumber}: no such unit has been made in ${journal.directory}.`);
     return unit;
@@ -168,7 +162,11 @@ function serialsOf(chunks: readonly Chunk[]): Set<string> {
 }
 
 /** Chunks of rows, each in the journal before anything is asked for. */
-async function* begin({ client, journal }: Line, flags: Flags, rows: readonly CsvRow[]): AsyncGenerator<ChunkState> {
+async function* begin(
+  { client, journal }: Line,
+  flags: ProvisionFlags,
+  rows: readonly CsvRow[],
+): AsyncGenerator<ChunkState> {
   for (const chunk of chunksOf(client, flags, rows)) {
     await journal.append({ type: 'chunk', ...chunk });
     const state = journal.chunks.get(chunk.key);
@@ -176,9 +174,8 @@ async function* begin({ client, journal }: Line, flags: Flags, rows: readonly Cs
   }
 }
 
-function* chunksOf(client: Client, flags: Flags, rows: readonly CsvRow[]): Generator<Chunk> {
-  const size = flags.whole('chunk-rows', chunkRows, 1, 50_000);
-  const [template, organization] = [flags.text('template'), flags.text('organization')];
+function* chunksOf(client: Client, flags: ProvisionFlags, rows: readonly CsvRow[]): Generator<Chunk> {
+  const { chunkRows: size, template, organization } = flags;
   for (let from = 0; from < rows.length; from += size) {
     const units = rows.slice(from, from + size).map(({ serialNumber, fields }) => unitRow(serialNumber, fields));
     yield { ...newKey(client), by: 'job', template, organization, rows: units };
@@ -196,7 +193,11 @@ interface Outcome {
 }
 
 /** Writes what failed and what is where, says the sum, and ends with the code for it. */
-async function report(line: Line, flags: Flags, { csv, bad, failed, already, stopped }: Outcome): Promise<void> {
+async function report(
+  line: Line,
+  flags: ProvisionFlags,
+  { csv, bad, failed, already, stopped }: Outcome,
+): Promise<void> {
   const { journal } = line;
   const reasons = new Map(bad);
   let [done, made, open] = [0, 0, 0];
@@ -245,10 +246,10 @@ interface Sum {
   open: number;
 }
 
-function say(flags: Flags, sum: Sum): void {
+function say(flags: ProvisionFlags, sum: Sum): void {
   const { rows, done, made, failed, open } = sum;
   const sentence = `${rowCount(rows)}: ${done} done (${made} now), ${failed} failed, ${open} open`;
-  process.stdout.write(`${flags.is('json') ? JSON.stringify(sum) : sentence}\n`);
+  process.stdout.write(`${flags.json ? JSON.stringify(sum) : sentence}\n`);
 }
 
 /** A refusal needs somebody; trouble may be over the next time. */
@@ -273,9 +274,9 @@ async function doneIn(out: string): Promise<ReadonlyMap<string, string | undefin
   );
 }
 
-async function dryRun(
+async function tryAll(
   client: Client,
-  flags: Flags,
+  flags: ProvisionFlags,
   csv: Csv,
   good: readonly CsvRow[],
   bad: Map<CsvRow, string>,
@@ -291,7 +292,7 @@ async function dryRun(
   }
   progress.end();
   const sum = { dryRun: true, rows: csv.rows.length, good: csv.rows.length - failed.length, failed: failed.length };
-  if (flags.is('json')) process.stdout.write(`${JSON.stringify({ ...sum, errors: failed })}\n`);
+  if (flags.json) process.stdout.write(`${JSON.stringify({ ...sum, errors: failed })}\n`);
   else {
     for (const { serialNumber, reason } of failed.slice(0, maxReported))
       progress.say([serialNumber, reason].filter(Boolean).join(': '));

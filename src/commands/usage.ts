@@ -25,3 +25,10 @@ export function trouble(message: string): Ending {
 export function refused(message: string): Ending {
   return new Ending(exitCodes.refused, message);
 }
+
+/** Whether its message is a sentence for the person who typed the command. */
+export function isKnown(error: unknown): error is Error {
+  return (
+    error instanceof UsageError || error instanceof Ending || (error instanceof Error && error.name === 'ConfigError')
+  );
+}

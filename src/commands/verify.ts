@@ -1,6 +1,6 @@
 /** `slipway verify`: whether a unit really connects and publishes. */
 import { reasonOf } from './line/client.js';
-import { readFlags, sayOnError } from './line/options.js';
+import { type Connection, sayOnError } from './line/options.js';
 import { withClient } from './line/work.js';
 import { Ending, exitCodes, refused, UsageError } from './usage.js';
 
@@ -12,12 +12,17 @@ interface Verification {
   time: string;
 }
 
-export async function verify(args: string[]): Promise<void> {
-  const flags = readFlags(args, { serial: 'string', device: 'string', timeout: 'string' });
-  const [serialNumber, deviceId] = [flags.text('serial'), flags.text('device')];
+interface VerifyFlags extends Connection {
+  serial: string | undefined;
+  device: string | undefined;
+  /** Seconds. */
+  timeout: number;
+}
+
+export async function verify(flags: VerifyFlags): Promise<void> {
+  const { serial: serialNumber, device: deviceId, timeout: timeoutSeconds } = flags;
   if ((serialNumber === undefined) === (deviceId === undefined))
     throw new UsageError('Either --serial or --device is needed.');
-  const timeoutSeconds = flags.whole('timeout', 30, 0, 60);
   await withClient(flags, sayOnError, async (client) => {
     const answer = await client.call('POST', '/provisioning/verify', {
       body: { ...(serialNumber && { serialNumber }), ...(deviceId && { deviceId }), timeoutSeconds },
@@ -32,7 +37,7 @@ export async function verify(args: string[]): Promise<void> {
     const named = serialNumber ?? verification.deviceId;
     const missing = published ? 'it has published, is not connected now' : 'it does not connect';
     const found = connected ? `it connects${published ? ' and publishes' : ', and has published nothing'}` : missing;
-    if (flags.is('json')) process.stdout.write(`${JSON.stringify(verification)}\n`);
+    if (flags.json) process.stdout.write(`${JSON.stringify(verification)}\n`);
     else process.stdout.write(`${named} ${passed ? 'passed' : 'failed'}: ${found}\n`);
     if (!passed) throw new Ending(exitCodes.failed, `${named} has not passed.`);
   });

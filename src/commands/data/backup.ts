@@ -7,14 +7,13 @@ import { firmwareName } from '../../../db/files/firmware.js';
 import { stepsHad } from '../../../db/files/schema.js';
 import { dataVersion } from '../../../db/files/snapshots.js';
 import { writeArchive } from './archive.js';
-import { demandRegistry, demandWhole, onFiles, print } from './files.js';
+import { demandRegistry, demandWhole, directoryOf, type OnDirectory, print } from './files.js';
 import { UsageError } from '../usage.js';
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-export async function backup(args: string[]): Promise<void> {
-  const { dataDir, positionals } = onFiles(args, {}, ['FILE']);
-  const file = resolve(positionals[0] as string);
+export async function backup(given: OnDirectory, target: string): Promise<void> {
+  const [dataDir, file] = [directoryOf(given), resolve(target)];
   demandRegistry(dataDir);
   demandWhole(dataDir);
   if (!existsSync(dirname(file))) throw new UsageError(`There is no directory ${dirname(file)}.`);

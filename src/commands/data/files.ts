@@ -2,7 +2,6 @@
 
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import type { Logger } from 'pino';
 import { isUnfinished } from '../../../db/files/incoming.js';
 import { lockDirectory } from '../../../db/files/lock.js';
@@ -15,34 +14,36 @@ import { loadConfig } from '../../config.js';
 import { readLimits } from '../../limits/table.js';
 import { UsageError } from '../usage.js';
 
-export { UsageError };
+/** Flags of a command that works on a data directory. */
+export interface OnDirectory {
+  dataDir: string | undefined;
+}
 
-export type Values = Record<string, string | undefined>;
+/** Flags of a command that works on one account. */
+export interface OnAccount extends OnDirectory {
+  account: string | undefined;
+}
 
-/** The tools of a command: its options, and the registry of its data directory. */
+/** The tools of a command: the registry of its data directory, the clock and the audit record. */
 export interface Files {
   dataDir: string;
   registry: Registry;
   clock: Clock;
   audit: Audit;
-  values: Values;
-  /** Switches that were given. */
-  switches: ReadonlySet<string>;
 }
-
-type Options = Record<string, 'string' | 'boolean'>;
 
 /**
  * Runs `work` on the data directory that the options or the configuration name, and tells a running server.
  * @throws UsageError when there is no registry in it: a mistyped directory must not look like an empty one.
  */
-export async function withRegistry(
-  args: string[],
-  options: Options,
-  work: (files: Files) => Promise<void>,
-): Promise<void> {
-  demandRegistry(onFiles(args, options).dataDir);
-  await withNewRegistry(args, options, work);
+export async function withRegistry(given: OnDirectory, work: (files: Files) => Promise<void>): Promise<void> {
+  demandRegistry(directoryOf(given));
+  await withNewRegistry(given, work);
+}
+
+/** The data directory that a flag or the configuration names. */
+export function directoryOf({ dataDir }: OnDirectory): string {
+  return dataDir ?? loadConfig().dataDir;
 }
 
 /** @throws UsageError when there is no registry in the directory. */
@@ -70,19 +71,15 @@ export function holdForCommand(dataDir: string): { release(): void } {
 }
 
 /** As withRegistry, and makes what is not there. */
-export async function withNewRegistry(
-  args: string[],
-  options: Options,
-  work: (files: Files) => Promise<void>,
-): Promise<void> {
-  const { dataDir, values, switches } = onFiles(args, options);
+export async function withNewRegistry(given: OnDirectory, work: (files: Files) => Promise<void>): Promise<void> {
+  const dataDir = directoryOf(given);
   const registry = await openRegistry(dataDir);
   const clock = { now: () => Date.now() };
   // The server removes records beyond its limit; a command does not know the server's settings.
   const limits = readLimits(() => 0);
   const audit = new Audit({ registry, clock, log: silent, config: { limits } });
   try {
-    await work({ dataDir, registry, clock, audit, values, switches });
+    await work({ dataDir, registry, clock, audit });
   } finally {
     await audit.close();
     await registry.close();
@@ -102,43 +99,12 @@ async function openRegistry(dataDir: string): Promise<Registry> {
   }
 }
 
-/**
- * The options of a command that works on files, and the words that stand alone, which are as many as `names`.
- * @throws UsageError when there are not.
- */
-export function onFiles(args: string[], options: Options, names: readonly string[] = []) {
-  const types = Object.entries({ ...options, 'data-dir': 'string' as const });
-  const parsed = parseArgs({
-    args,
-    options: Object.fromEntries(types.map(([name, type]) => [name, { type }])),
-    allowPositionals: names.length > 0,
-  });
-  const { positionals } = parsed;
-  if (positionals.length !== names.length)
-    throw new UsageError(`Expected ${names.join(' ')} and nothing else: see slipway --help.`);
-  const given = Object.entries<unknown>(parsed.values);
-  const values = Object.fromEntries(
-    given.flatMap(([name, value]) => (typeof value === 'string' ? [[name, value]] : [])),
-  );
-  const switches = new Set(given.flatMap(([name, value]) => (value === true ? [name] : [])));
-  const dataDir = values['data-dir'] ?? loadConfig().dataDir;
-  return { dataDir, values, switches, positionals };
-}
-
 /** Nothing of a command is noted in the background, so nothing can fail there. */
 const silent = { error: () => {} } as unknown as Logger;
 
-/** @throws UsageError when the option is missing. */
-export function demanded(values: Values, name: string): string {
-  const value = values[name];
-  if (!value) throw new UsageError(`--${name} is missing.`);
-  return value;
-}
-
 /** The account that `--account` names, or the only one. @throws UsageError when that is not one. */
-export async function accountOf({ registry, values }: Files): Promise<string> {
+export async function accountOf(registry: Registry, { account: named }: OnAccount): Promise<string> {
   const accounts = await registry.query.selectFrom('accounts').select('id').limit(1000).execute();
-  const named = values.account;
   if (accounts.length === 0) throw new UsageError('There is no account yet.');
   if (named === undefined && accounts.length === 1) return accounts[0]?.id ?? '';
   if (named === undefined) throw new UsageError('--account is missing: there are several accounts.');

@@ -1,12 +1,12 @@
 /** `slipway keys rotate`: a new signing key; the old ones verify until the last token they signed is over. */
 import { join } from 'node:path';
 import { rotateKeys } from '../../identity/sessions/tokens.js';
-import { print, withRegistry } from './files.js';
+import { type OnDirectory, print, withRegistry } from './files.js';
 
-export async function keysRotate(args: string[]): Promise<void> {
-  await withRegistry(args, { 'end-old': 'boolean' }, async ({ dataDir, registry, clock, audit, switches }) => {
+export async function keysRotate(given: OnDirectory & { endOld: boolean }): Promise<void> {
+  const { endOld: oldEnded } = given;
+  await withRegistry(given, async ({ dataDir, registry, clock, audit }) => {
     const directory = join(dataDir, 'keys');
-    const oldEnded = switches.has('end-old');
     const kid = await (oldEnded ? rotateKeys(directory, clock, 0) : rotateKeys(directory, clock));
     // The keys are those of every account.
     const accounts = await registry.query.selectFrom('accounts').select('id').execute();

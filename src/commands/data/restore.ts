@@ -7,18 +7,17 @@ import { abandon, finishReplacement, gather, replaceBy } from '../../../db/files
 import { unknownSteps } from '../../../db/files/schema.js';
 import { snapshotsName, versionName } from '../../../db/files/snapshots.js';
 import { damaged, type ManifestFile, openArchive } from './archive.js';
-import { holdForCommand, onFiles, print } from './files.js';
+import { directoryOf, holdForCommand, type OnDirectory, print } from './files.js';
 import { UsageError } from '../usage.js';
 
-export async function restore(args: string[]): Promise<void> {
-  const { dataDir, positionals, switches } = onFiles(args, { force: 'boolean' }, ['FILE']);
-  const file = resolve(positionals[0] as string);
+export async function restore(given: OnDirectory & { force: boolean }, source: string): Promise<void> {
+  const [dataDir, file] = [directoryOf(given), resolve(source)];
   const archive = await openArchive(file);
   try {
     const lock = holdForCommand(dataDir);
     try {
       finishReplacement(dataDir);
-      if (holdsData(dataDir) && !switches.has('force'))
+      if (holdsData(dataDir) && !given.force)
         throw new UsageError(
           `${dataDir} holds data. With --force the backup takes its place, and what is there now is kept next to it.`,
         );

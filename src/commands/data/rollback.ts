@@ -5,11 +5,11 @@ import { databaseNames } from '../../../db/files/copies.js';
 import { finishReplacement, isUnfinished, replaceBy } from '../../../db/files/incoming.js';
 import { stepsHad } from '../../../db/files/schema.js';
 import { dataVersion, filesOf, snapshotsOf } from '../../../db/files/snapshots.js';
-import { demandRegistry, holdForCommand, onFiles, print } from './files.js';
+import { demandRegistry, directoryOf, holdForCommand, type OnDirectory, print } from './files.js';
 import { UsageError } from '../usage.js';
 
-export async function rollback(args: string[]): Promise<void> {
-  const { dataDir } = onFiles(args, {});
+export async function rollback(given: OnDirectory): Promise<void> {
+  const dataDir = directoryOf(given);
   if (!isUnfinished(dataDir)) demandRegistry(dataDir);
   const lock = holdForCommand(dataDir);
   try {

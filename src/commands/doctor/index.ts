@@ -1,7 +1,6 @@
 /** `slipway doctor`: looks at everything that keeps the service from working, now or soon, and changes nothing. */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { databasesIn } from '../../../db/files/copies.js';
 import { ConfigError, loadConfig } from '../../config.js';
 import { lookAtClock } from './clock.js';
@@ -12,21 +11,20 @@ import { type Finding, findings } from './finding.js';
 import { isServed, lookAtPorts, lookAtServer } from './server.js';
 import { lookAtTls } from './tls.js';
 
-const options = {
-  'data-dir': { type: 'string' },
-  json: { type: 'boolean' },
-  'skip-integrity': { type: 'boolean' },
-} as const;
+interface DoctorFlags {
+  dataDir: string | undefined;
+  json: boolean;
+  skipIntegrity: boolean;
+}
 
 /** Exit codes: 0 all is well, 1 something will be trouble, 2 something is (and wrong usage). */
 const exitCodes = { ok: 0, warning: 1, error: 2 } as const;
 
-export async function doctor(args: string[]): Promise<void> {
-  const { values } = parseArgs({ args, options });
-  const found = await examine(values['data-dir'], values['skip-integrity'] === true ? [] : ['integrity']);
+export async function doctor({ dataDir, json, skipIntegrity }: DoctorFlags): Promise<void> {
+  const found = await examine(dataDir, skipIntegrity ? [] : ['integrity']);
   const levels = ['error', 'warning'] as const;
   const result = levels.find((level) => found.some((one) => one.level === level)) ?? 'ok';
-  if (values.json) process.stdout.write(`${JSON.stringify({ result, findings: found })}\n`);
+  if (json) process.stdout.write(`${JSON.stringify({ result, findings: found })}\n`);
   else
     for (const { check, level, message } of found)
       process.stdout.write(`${level.padEnd(8)} ${check.padEnd(14)} ${message}\n`);

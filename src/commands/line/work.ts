@@ -2,12 +2,12 @@
 import type { Client } from './client.js';
 import { Journal } from './journal.js';
 import { type FileChoice, type Line, settle } from './line.js';
-import { connect, type Flags } from './options.js';
+import { type Connection, connect } from './options.js';
 
 type Say = (sentence: string) => void;
 
 /** Works with a client that is logged in. @throws as connect, and what `work` throws. */
-export async function withClient<T>(flags: Flags, say: Say, work: (client: Client) => Promise<T>): Promise<T> {
+export async function withClient<T>(flags: Connection, say: Say, work: (client: Client) => Promise<T>): Promise<T> {
   const client = await connect(flags, say);
   try {
     return await work(client);
@@ -28,7 +28,7 @@ export interface Place {
  * Works in a directory, alone there. It is opened while the server lets the client in: the one waits for the disk and the
  * other for the network. @throws as connect, Journal.open and settle, and what `work` throws.
  */
-export async function withLine(flags: Flags, place: Place, work: (line: Line) => Promise<void>): Promise<void> {
+export async function withLine(flags: Connection, place: Place, work: (line: Line) => Promise<void>): Promise<void> {
   const { out, serialNumber, files, say } = place;
   const giveUp = new AbortController();
   const connecting = connect(flags, say, giveUp.signal);

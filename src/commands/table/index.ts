@@ -1,0 +1,20 @@
+/** Every command of `slipway`. CONTRIBUTING.md says how to add one. */
+import { type Command, command } from '../command.js';
+import { factoryCommands } from './factory.js';
+import { operatorCommands } from './operator.js';
+
+const completion = command({
+  words: 'completion',
+  group: 'Shell',
+  summary: 'prints the completion script of a shell',
+  operands: [{ name: 'SHELL', about: 'the shell', choices: ['bash', 'zsh', 'fish'] }],
+  flags: {},
+  examples: [
+    'source <(slipway completion bash)                                  # in ~/.bashrc',
+    'source <(slipway completion zsh)                                   # in ~/.zshrc, after compinit',
+    'slipway completion fish > ~/.config/fish/completions/slipway.fish',
+  ],
+  run: async (_given, [name = '']) => (await import('../completion.js')).completion(name, commands),
+});
+
+export const commands: readonly Command[] = [...operatorCommands, ...factoryCommands, completion];
