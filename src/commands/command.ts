@@ -37,7 +37,7 @@ type Text<F extends Flag> = F extends { readonly choices: readonly (infer Choice
 /** The values of a command's flags, by their keys. */
 export type Given<F extends Flags> = { readonly [Name in keyof F]: Value<F[Name]> };
 
-/** What stands on the command line without a flag. */
+/** An argument without a flag, such as a file. */
 export interface Operand {
   readonly name: string;
   readonly about: string;
@@ -74,5 +74,5 @@ export function command<const F extends Flags>(row: Command<F>): Command {
 
 /** The flag of a key: adminEmail is --admin-email. */
 export function flagOf(key: string): string {
-  return `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  return `--${key.replace(/[A-Z]/g, (capital) => `-${capital.toLowerCase()}`)}`;
 }
