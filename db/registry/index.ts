@@ -7,7 +7,7 @@ import { bringUpToDate } from '../files/schema.js';
 import { boundedCache } from '../sqlite/cache.js';
 import { openSqlite, openWriter, SqliteDialect, transact } from '../sqlite/dialect.js';
 import { WriterThread } from '../sqlite/writer-thread.js';
-import type { Row, Tables } from './records.js';
+import type { EntityTable, Row, Tables } from './records.js';
 
 export { isStoreBusy, isStoreFull, isUniqueViolation } from '../sqlite/dialect.js';
 
@@ -86,6 +86,7 @@ export class Registry {
   readonly #writer: Sqlite.Database;
   readonly #reader: Sqlite.Database;
   readonly #lookups: ReturnType<typeof prepareLookups>;
+  readonly #entities = new Map<EntityTable, Sqlite.Statement<[string], unknown>>();
   readonly #credentials = boundedCache<string, CredentialRow>(credentialsKept);
 
   readonly #fence: Fence | undefined;
@@ -146,6 +147,16 @@ export class Registry {
   /** When the hardware of a device was replaced last; undefined where it never was. */
   replacedAt(deviceId: string): string | undefined {
     return this.#lookups.replaced.get(deviceId) ?? undefined;
+  }
+
+  /** The entity, live or in the trash. */
+  entity<T extends EntityTable>(table: T, id: string): Row<T> | undefined {
+    let statement = this.#entities.get(table);
+    if (!statement) {
+      statement = this.#reader.prepare<[string], unknown>(`SELECT * FROM "${table}" WHERE "id" = ?`);
+      this.#entities.set(table, statement);
+    }
+    return statement.get(id) as Row<T> | undefined;
   }
 
   placement(deviceId: string): Placement | undefined {

@@ -209,7 +209,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const row = demandLive(await findReached(ctx, request.caller, 'bridges', request.params.id));
+      const row = demandLive(findReached(ctx, request.caller, 'bridges', request.params.id));
       const ignored = nameIgnored(request, reply, deadLetterQuery);
       const { results, meta } = readDeadLetters(ctx, request.caller, row, request.query);
       return sendList(reply, 'deadLetters', { results, meta: metaWith(meta, ignored) });
@@ -229,7 +229,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }) => {
-      return { test: await testBridge(ctx, demandLive(await findReached(ctx, caller, 'bridges', params.id))) };
+      return { test: await testBridge(ctx, demandLive(findReached(ctx, caller, 'bridges', params.id))) };
     },
   );
   app.post(
@@ -247,7 +247,7 @@ export function bridgeRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const { caller, params, body } = request;
-      const row = demandLive(await findReached(ctx, caller, 'bridges', params.id));
+      const row = demandLive(findReached(ctx, caller, 'bridges', params.id));
       nameIgnored(request, reply, replayBody);
       return { replay: { messages: await replay(ctx, caller, row, body) } };
     },

@@ -149,8 +149,8 @@ function partsOf<T extends EntityTable>(services: Services, kind: AnyKind<T>) {
       };
     },
     /** @throws PlatformError 404/100 for what does not exist, is out of reach or is of another kind. */
-    async reached(caller: Caller, id: string): Promise<Row<T>> {
-      const row = await findReached(services, caller, listing.table, id);
+    reached(caller: Caller, id: string): Row<T> {
+      const row = findReached(services, caller, listing.table, id);
       const within = Object.entries<unknown>(listing.within ?? {});
       if (within.some(([column, value]) => row[column as keyof Row<T>] !== value)) throw new PlatformError('notFound');
       return row;
@@ -209,7 +209,7 @@ function readRoute<T extends EntityTable>(
     },
     async (request, reply) => {
       const { caller, params } = request;
-      const row = demandLive(await reached(caller, params.id));
+      const row = demandLive(reached(caller, params.id));
       return send(reply, read.show ? read.show(row) : await show(caller, row, expand && (request.query as Expand)));
     },
   );
@@ -235,7 +235,7 @@ function updateRoute<T extends EntityTable>(
     },
     async (request, reply) => {
       const { caller, params } = request;
-      const before = await reached(caller, params.id);
+      const before = reached(caller, params.id);
       const wire = await update.run(caller, before, readEtag(request), request.body as Static<TObject>);
       nameIgnored(request, reply, update.body, customNames(update.shape ?? shape, wire));
       return send(reply, wire);
@@ -265,7 +265,7 @@ function removeRoute<T extends EntityTable>(
     },
     async (request, reply) => {
       const { caller, params } = request;
-      const before = await reached(caller, params.id);
+      const before = reached(caller, params.id);
       const wire = anyVersion
         ? await remove.runAnyVersion(caller, before)
         : await remove.run(caller, before, readEtag(request));
@@ -318,8 +318,7 @@ function trashRoutes<T extends EntityTable>(
       config: config('readTrash'),
       schema: { ...schema({}, `Read a deleted ${what}`), params: idParams },
     },
-    async ({ caller, params }, reply) =>
-      send(reply, await show(caller, demandTrashed(await reached(caller, params.id)))),
+    async ({ caller, params }, reply) => send(reply, await show(caller, demandTrashed(reached(caller, params.id)))),
   );
   listRoute(app, services, kind, 'listTrash', parts);
   app.post(
@@ -335,7 +334,7 @@ function trashRoutes<T extends EntityTable>(
     },
     async (request, reply) => {
       const { caller, params } = request;
-      const before = demandTrashed(await reached(caller, params.id));
+      const before = demandTrashed(reached(caller, params.id));
       return send(reply, await trash.recover(caller, before, readEtag(request)));
     },
   );

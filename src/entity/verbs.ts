@@ -90,13 +90,13 @@ export async function demandReference<T extends EntityTable>(
  * The entity, live or in the trash, when it is in the caller's reach.
  * @throws PlatformError 404 with 100 when it is not there, and the same when it is out of reach.
  */
-export async function findReached<T extends EntityTable>(
+export function findReached<T extends EntityTable>(
   { registry, access }: { registry: Registry; access: Access },
   caller: Caller,
   table: T,
   id: string,
-): Promise<Row<T>> {
-  const row = await find(registry.query, table, id);
+): Row<T> {
+  const row = registry.entity(table, id);
   if (!row || !isReached(access, caller, table, row)) throw new PlatformError('notFound');
   return row;
 }

@@ -143,7 +143,7 @@ function endOf({ raw }: FastifyReply, time: number): Promise<'over'> {
 async function findDevice(ctx: Context, caller: Caller, { deviceId, serialNumber }: Static<typeof body>) {
   if ((deviceId === undefined) === (serialNumber === undefined))
     throw invalid('deviceId', 'either deviceId or serialNumber is required');
-  if (deviceId !== undefined) return demandLive(await findReached(ctx, caller, 'devices', deviceId));
+  if (deviceId !== undefined) return demandLive(findReached(ctx, caller, 'devices', deviceId));
   let named = ctx.registry.query
     .selectFrom('devices')
     .selectAll()

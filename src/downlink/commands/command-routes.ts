@@ -54,7 +54,7 @@ export function commandRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const { caller, params, body, query } = request;
-      const { id: deviceId, accountId } = demandLive(await findReached(ctx, caller, 'devices', params.id));
+      const { id: deviceId, accountId } = demandLive(findReached(ctx, caller, 'devices', params.id));
       nameIgnored(request, reply, commandBody, Object.keys(waitQuery.properties));
       const command = await writeAs(ctx, caller, ['devices', deviceId], async (tx) => {
         const made = await commands.add(tx, caller, { deviceId, accountId }, body);
@@ -80,7 +80,7 @@ export function commandRoutes(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const { caller, params } = request;
-      const device = demandLive(await findReached(ctx, caller, 'devices', params.id));
+      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
       nameIgnored(request, reply, listQuery);
       return { commands: await listCommands(registry, device.id, request.query) };
     },
@@ -169,7 +169,7 @@ async function commandOf(
   caller: Caller,
   { id, commandId }: Static<typeof commandParams>,
 ): Promise<Command> {
-  const device = demandLive(await findReached(ctx, caller, 'devices', id));
+  const device = demandLive(findReached(ctx, caller, 'devices', id));
   const command = await readCommand(ctx.registry, commandId);
   if (command?.deviceId !== device.id) throw new PlatformError('notFound');
   return command;

@@ -88,7 +88,7 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
     async (request, reply) => {
       const { caller, params } = request;
       nameIgnored(request, reply, uploadQuery);
-      const before = demandLive(await findReached(ctx, caller, 'firmwarePackages', params.id));
+      const before = demandLive(findReached(ctx, caller, 'firmwarePackages', params.id));
       const fileName = readFileName(params.name);
       if (before.state !== 'draft') throw frozen('files');
       const outcome = await uploads.take(request, before, fileName, request.query);
@@ -109,7 +109,7 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }) => {
-      demandLive(await findReached(ctx, caller, 'firmwarePackages', params.id));
+      demandLive(findReached(ctx, caller, 'firmwarePackages', params.id));
       return { file: await statusOf(registry, params) };
     },
   );
@@ -125,7 +125,7 @@ export function firmwareFileRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }, reply) => {
-      const before = demandLive(await findReached(ctx, caller, 'firmwarePackages', params.id));
+      const before = demandLive(findReached(ctx, caller, 'firmwarePackages', params.id));
       if (before.state !== 'draft') throw frozen('files');
       return sendEntity(
         reply,

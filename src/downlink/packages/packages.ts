@@ -154,7 +154,7 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
       },
       async (request, reply) => {
         const { caller, params } = request;
-        await findReached(ctx, caller, 'firmwarePackages', params.id);
+        findReached(ctx, caller, 'firmwarePackages', params.id);
         const wire = await moveTo(ctx, caller, params.id, readEtag(request), state);
         return sendEntity(reply, 'firmwarePackage', wire);
       },

@@ -105,7 +105,7 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const row = demandLive(await findReached(ctx, request.caller, 'firmwareRollouts', request.params.id));
+      const row = demandLive(findReached(ctx, request.caller, 'firmwareRollouts', request.params.id));
       nameIgnored(request, reply, devicesQuery);
       return { devices: await listDevices(ctx, row.id, request.query) };
     },
@@ -148,10 +148,10 @@ function changes(app: App, ctx: Context): void {
         schema: { tags, summary, params: idParams, response: one('As it is now.') },
       },
       async ({ caller, params }, reply) => {
-        demandLive(await findReached(ctx, caller, 'firmwareRollouts', params.id));
+        demandLive(findReached(ctx, caller, 'firmwareRollouts', params.id));
         await change(ctx, caller, params.id);
         // As it is after everything that the change has ended.
-        const row = await findReached(ctx, caller, 'firmwareRollouts', params.id);
+        const row = findReached(ctx, caller, 'firmwareRollouts', params.id);
         return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
       },
     );
@@ -181,14 +181,14 @@ function events(app: App, ctx: Context): void {
     },
     async (request, reply) => {
       const { caller, params } = request;
-      demandLive(await findReached(ctx, caller, 'firmwareRollouts', params.id));
+      demandLive(findReached(ctx, caller, 'firmwareRollouts', params.id));
       if (isInsideBatch(request)) throw invalid('path', 'must not be a file or a stream');
       const isPermitted = () => {
         const current = currentCaller(ctx, caller);
         return current?.kind === caller.kind && access.may(current, 'read', 'firmwareRollout');
       };
       const read = async () => {
-        const row = await findReached(ctx, caller, 'firmwareRollouts', params.id);
+        const row = findReached(ctx, caller, 'firmwareRollouts', params.id);
         return { data: await showOne(ctx, row), ended: hasEnded(row) };
       };
       const watch = (hear: () => void) => firmwareEngine.watchers.watch(params.id, hear);
@@ -222,7 +222,7 @@ function deviceRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }) => {
-      demandLive(await findReached(ctx, caller, 'devices', params.id));
+      demandLive(findReached(ctx, caller, 'devices', params.id));
       return { firmware: await stateOf(ctx, params.id) };
     },
   );
@@ -238,7 +238,7 @@ function deviceRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params }) => {
-      demandLive(await findReached(ctx, caller, 'devices', params.id));
+      demandLive(findReached(ctx, caller, 'devices', params.id));
       await consent(ctx, caller, params.id);
       await firmwareEngine.offersChanged([params.id]);
       return { firmware: await stateOf(ctx, params.id) };

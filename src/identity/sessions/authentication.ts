@@ -28,7 +28,8 @@ export function requireCaller(app: App, ctx: Context): void {
     const fromCookie = bearer === undefined ? request.cookies[tokenName] : undefined;
     const jwt = bearer ?? fromCookie;
     if (!jwt) throw await withoutToken(ctx, request);
-    const authenticated = await ctx.sessions.authenticate(jwt);
+    const checked = ctx.sessions.authenticate(jwt);
+    const authenticated = checked instanceof Promise ? await checked : checked;
     if (!authenticated) {
       // An appToken opens other doors than these.
       const application = await findApplication(ctx.registry.query, jwt);
@@ -48,8 +49,9 @@ export function requireCaller(app: App, ctx: Context): void {
     const isStation = request.caller.kind === 'station';
     ctx.audit.used(request.caller, isStation ? { endpoint: endpointOf(request) } : {});
 
-    const fresh = await ctx.sessions.renew(authenticated);
-    if (fresh === undefined) return;
+    const renewed = ctx.sessions.renew(authenticated);
+    if (renewed === undefined) return;
+    const fresh = await renewed;
     reply.header(tokenName, fresh);
     if (fromCookie !== undefined) setTokenCookie(reply, ctx, fresh, Date.parse(authenticated.session.expires));
   });

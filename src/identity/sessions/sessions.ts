@@ -85,8 +85,12 @@ export class Sessions {
   }
 
   /** The caller of a token; undefined if the token is not ours, its session ended or the identity is deleted. */
-  async authenticate(jwt: string): Promise<Authenticated | undefined> {
-    const claims = await this.#ctx.tokens.verify(jwt);
+  authenticate(jwt: string): Authenticated | undefined | Promise<Authenticated | undefined> {
+    const claims = this.#ctx.tokens.verify(jwt);
+    return claims instanceof Promise ? claims.then((one) => this.#standsFor(one)) : this.#standsFor(claims);
+  }
+
+  #standsFor(claims: Claims | undefined): Authenticated | undefined {
     if (!claims) return undefined;
     const session = this.live(claims);
     const caller = session && this.#callerOf(session);
@@ -118,11 +122,14 @@ export class Sessions {
   }
 
   /** A fresh token when the one in hand is older than a minute; never one that outlives the session. */
-  async renew({ caller, claims, session }: Authenticated): Promise<string | undefined> {
+  renew({ caller, claims, session }: Authenticated): string | undefined | Promise<string> {
     const now = this.#ctx.clock.now();
     if (now - claims.iat * 1000 < renewAfter) return undefined;
     const recent = this.#renewed.get(session.id);
-    if (recent && now - recent.at < renewAfter) return recent.jwt;
+    return recent && now - recent.at < renewAfter ? recent.jwt : this.#renew(caller, session, now);
+  }
+
+  async #renew(caller: Caller, session: SessionRow, now: number): Promise<string> {
     const jwt = await this.#sign(caller, session);
     this.#renewed.set(session.id, { jwt, at: now });
     return jwt;

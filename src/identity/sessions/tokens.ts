@@ -90,11 +90,13 @@ export class Tokens {
 
   /**
    * Returns the claims of a token that this service signed, even if it has expired: the session decides whether it is
-   * still valid. Returns undefined for any other token.
+   * still valid. Returns undefined for any other token. A token that was verified before needs no promise.
    */
-  async verify(jwt: string): Promise<Claims | undefined> {
-    const known = this.#verified.get(jwt);
-    if (known) return known;
+  verify(jwt: string): Claims | undefined | Promise<Claims | undefined> {
+    return this.#verified.get(jwt) ?? this.#verifyFirst(jwt);
+  }
+
+  async #verifyFirst(jwt: string): Promise<Claims | undefined> {
     if (jwt.length > 4096) return undefined;
     try {
       const { payload } = await jwtVerify(jwt, ({ kid }) => this.#publicKey(kid), {

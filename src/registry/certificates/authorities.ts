@@ -150,7 +150,7 @@ async function registerAuthority(ctx: Context, caller: Caller, body: Static<type
  * @throws PlatformError 404/100, 410/107, 400/106 for a certificate that proves nothing.
  */
 async function proveAuthority(ctx: Context, caller: Caller, id: string, text: string) {
-  const before = demandLive(await findReached(ctx, caller, 'certificateAuthorities', id));
+  const before = demandLive(findReached(ctx, caller, 'certificateAuthorities', id));
   if (before.state === 'active') return show(before);
   const certificate = readValid(text, ctx.clock);
   const ca = readPem(before.certificate);

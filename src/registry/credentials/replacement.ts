@@ -64,7 +64,7 @@ async function replaceDevice(
   { serialNumber }: Static<typeof body>,
 ) {
   const { access, clock, broker } = ctx;
-  demandLive(await findReached(ctx, caller, 'devices', id));
+  demandLive(findReached(ctx, caller, 'devices', id));
   const secret = makeSecret();
   const secretHash = await ctx.secrets.hash(secret, laneOf(caller));
   const made = await writeAs(ctx, caller, ['devices', id], async (tx) => {

@@ -74,7 +74,7 @@ export function connectivityRoutes(app: App, ctx: Context): void {
       },
     },
     async ({ caller, params, hostname, protocol, host }) => {
-      const device = demandLive(await findReached(ctx, caller, 'devices', params.id));
+      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
       const broker = new URL(brokerUrl(ctx));
       // Without a public address, the name by which the caller has reached us is the best one that is known.
       const isNamed = config.mqttPublicUrl !== undefined || config.publicUrl !== undefined;

@@ -72,7 +72,7 @@ export function refusalRoutes(app: App, ctx: Context): void {
  */
 async function readRefusals(ctx: Context, caller: Caller, deviceId: string, wanted: Static<typeof query>) {
   const { registry, broker } = ctx;
-  demandLive(await findReached(ctx, caller, 'devices', deviceId));
+  demandLive(findReached(ctx, caller, 'devices', deviceId));
   await broker.refusalsStored(deviceId);
   const rows = await registry.query
     .selectFrom('refusals')
