@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
+import { maxRetentionDays } from '../db/registry/records/account.js';
 import { readSlots } from './ids.js';
 
 /** Tools to read a value: the directory of relative paths, and `fail` for an invalid value. */
@@ -148,7 +149,6 @@ function isNetwork(value: string): boolean {
 }
 
 /** Days that a retention may be given as: a hundred years. */
-export const maxRetentionDays = 36_500;
 const maxHours = 876_000;
 const [second, hour] = [1000, 3_600_000];
 

@@ -7,12 +7,13 @@ import type { Static } from 'typebox';
 import type { AccountRecord, AuditRecord, IdempotentAnswerRecord, KeptRecord } from './records/account.js';
 import type { BridgeRecord } from './records/bridges.js';
 import type { CertificateAuthorityRecord, CertificateRecord } from './records/certificates.js';
+import type { EntityRow } from './records/columns.js';
 import type {
   AssociationCodeRecord,
   CredentialRecord,
   DeviceCountRecord,
-  DeviceRecord,
   DeviceTextCountRecord,
+  deviceColumns,
   PlacedDeviceCountRecord,
   PublicationRecord,
   RefusalRecord,
@@ -42,10 +43,10 @@ import type {
   RecoveryCodeRecord,
   SessionRecord,
 } from './records/identity.js';
-import type { EndUserRecord, OrganizationRecord } from './records/organizations.js';
-import type { ChannelTemplateRecord, CustomFieldRecord, TemplateRecord } from './records/templates.js';
+import type { endUserColumns, organizationColumns } from './records/organizations.js';
+import type { channelTemplateColumns, customFieldColumns, templateColumns } from './records/templates.js';
 
-export { DateText, Id, Nullable } from './records/columns.js';
+export { DateText, Id, Nullable, oneOf } from './records/columns.js';
 
 /** The tables of registry.db. */
 export interface Tables {
@@ -63,14 +64,14 @@ export interface Tables {
   federatedLogins: Static<typeof FederatedLoginRecord>;
   auditRecords: Static<typeof AuditRecord> & { sequence: Generated<number> };
   accountUsers: Static<typeof AccountUserRecord>;
-  deviceTemplates: Static<typeof TemplateRecord>;
-  endUserTemplates: Static<typeof TemplateRecord>;
-  organizationTemplates: Static<typeof TemplateRecord>;
-  channelTemplates: Static<typeof ChannelTemplateRecord>;
-  customFields: Static<typeof CustomFieldRecord>;
-  organizations: Static<typeof OrganizationRecord>;
-  endUsers: Static<typeof EndUserRecord>;
-  devices: Static<typeof DeviceRecord>;
+  deviceTemplates: EntityRow<typeof templateColumns>;
+  endUserTemplates: EntityRow<typeof templateColumns>;
+  organizationTemplates: EntityRow<typeof templateColumns>;
+  channelTemplates: EntityRow<typeof channelTemplateColumns>;
+  customFields: EntityRow<typeof customFieldColumns>;
+  organizations: EntityRow<typeof organizationColumns>;
+  endUsers: EntityRow<typeof endUserColumns>;
+  devices: EntityRow<typeof deviceColumns>;
   credentials: Static<typeof CredentialRecord>;
   certificates: Static<typeof CertificateRecord>;
   certificateAuthorities: Static<typeof CertificateAuthorityRecord>;

@@ -2,13 +2,14 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
-import { DateText, Id, Nullable } from '../../db/registry/records.js';
+import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Context } from '../context.js';
 import { currentCaller, writeAs } from '../entity/authorized-write.js';
+import { commonShape, showCommon } from '../entity/columns.js';
 import { entityRoutes } from '../entity/kind.js';
-import { demandPage, type Listing, oneOf } from '../entity/listing.js';
+import { demandPage, type Listing } from '../entity/listing.js';
 import { idParams, listResponse, metaWith, nameIgnored } from '../entity/routes.js';
 import { change, demandLive, findReached, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
@@ -17,7 +18,6 @@ import type { App } from '../http/app.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
 import { makeSecret } from '../identity/secrets/secrets.js';
 import { readDate } from '../messages/query.js';
-import { commonShape, showCommon } from '../registry/shapes.js';
 import { kinds } from './kinds.js';
 import { type BridgeRow, secretOwner, urlOwner } from './opening.js';
 import { type Form, forms, type Outcome, showMessage } from './target.js';

@@ -1,5 +1,7 @@
 /** The fields of an entity: the built-in ones of its kind and those of its template, in memory. */
+import { type TProperties, Type } from 'typebox';
 import type { Registry } from '../../db/registry/index.js';
+import { OptionalText } from '../../db/registry/records/columns.js';
 import type { Limits } from '../limits/table.js';
 import { builtInFields, type Field, type FieldKind, type FieldType } from './values.js';
 
@@ -34,4 +36,32 @@ export class Fields {
   changed(templateId: string): void {
     this.#byTemplate.delete(templateId);
   }
+}
+
+/** Built-in custom fields as properties of a response: null by default. Those of the template are next to them. */
+export function fieldShapes(kind: FieldKind): TProperties {
+  return Object.fromEntries(builtInFields[kind].map(({ name }) => [name, OptionalText]));
+}
+
+/** The types of built-in custom fields as schemas; all of them are text. `checkValue` decides. */
+const fieldSchemas: Partial<Record<Field['type'], object>> = {
+  countryCode: { maxLength: 2 },
+  datetime: { maxLength: 40, description: 'An ISO 8601 date.' },
+  isoCountry: { maxLength: 6, description: 'An ISO 3166 code, such as US or US-MA.' },
+  name: { minLength: 5, maxLength: 100 },
+  personName: { minLength: 1, maxLength: 100 },
+  postalCode: { maxLength: 10 },
+  string: { maxLength: 255 },
+  territory: { maxLength: 2 },
+  text: { maxLength: 1000 },
+};
+
+/** Built-in custom fields as properties of a body. */
+export function fieldBody(kind: FieldKind): TProperties {
+  return Object.fromEntries(
+    builtInFields[kind].map(({ name, type }) => {
+      const schema = { ...fieldSchemas[type], type: ['string', 'null'] };
+      return [name, Type.Optional(Type.Unsafe<string | null>(schema))];
+    }),
+  );
 }

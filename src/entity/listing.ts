@@ -3,19 +3,14 @@
 import { type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
 import { type TProperties, Type } from 'typebox';
 import type { Db } from '../../db/registry/index.js';
-import type { EntityTable, Row } from '../../db/registry/records.js';
+import type { Match } from '../../db/registry/records/columns.js';
+import { type EntityTable, oneOf, type Row } from '../../db/registry/records.js';
 import { contains, countContaining, rowsInTextIndex, type TextColumn } from '../../db/registry/text.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
 import { laneOf } from '../limits/fair-queue.js';
 import { type ListServices, oneSlice, type RowPlace, type RowSlice, readSlices } from './row-slices.js';
 import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';
-
-/**
- * How a column is matched: `exact` text; `reference`, an id or the text `null`; `partial`, anywhere, ignoring case;
- * `flag`, a boolean; `latitude` and `longitude`, numbers kept as text; `date`, an instant.
- */
-export type Match = 'exact' | 'reference' | 'partial' | 'flag' | 'latitude' | 'longitude' | 'date';
 
 /** Filters, sorts and searches of a list of one table. */
 export interface Listing<T extends EntityTable> {
@@ -65,11 +60,6 @@ export interface Page<T extends EntityTable> {
   /** Read as they are taken. */
   rows: AsyncIterable<RowSlice<T>> | undefined;
   meta: Meta | undefined;
-}
-
-/** A text that is one of these. */
-export function oneOf<V extends string>(values: readonly V[], options: { default?: V; description?: string } = {}) {
-  return Type.Unsafe<V>({ type: 'string', enum: [...values], ...options });
 }
 
 const pagination = {

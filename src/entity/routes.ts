@@ -1,8 +1,8 @@
 /** Shared by the URLs of entities: the etag header, the envelope, the list of ignored properties. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TObject, type TSchema, Type } from 'typebox';
+import { oneOf } from '../../db/registry/records.js';
 import { PlatformError } from '../errors.js';
-import { oneOf } from './listing.js';
 import { parseVersion } from './verbs.js';
 
 /** An entity as the wire shows it. */

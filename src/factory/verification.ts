@@ -2,13 +2,13 @@
 
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { DateText, Id, type Row } from '../../db/registry/records.js';
+import { DateText, Id, oneOf, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { DeviceSign, DeviceWatch } from '../broker-ports.js';
 import { timestamp } from '../clock.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
-import { demandPage, oneOf } from '../entity/listing.js';
+import { demandPage } from '../entity/listing.js';
 import { listResponse, metaWith, nameIgnored } from '../entity/routes.js';
 import { readByKeys } from '../entity/row-slices.js';
 import { demandLive, find, findReached } from '../entity/verbs.js';

@@ -5,7 +5,7 @@ import { StringDecoder } from 'node:string_decoder';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { oneOf } from '../entity/listing.js';
+import { oneOf } from '../../db/registry/records.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from './app.js';
 

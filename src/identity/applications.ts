@@ -3,19 +3,19 @@
 import { createHash } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/registry/index.js';
-import { DateText, Id, Nullable, type Row } from '../../db/registry/records.js';
+import { DateText, Id, Nullable, oneOf, type Row } from '../../db/registry/records.js';
 import { applicationKinds, type Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Clock } from '../clock.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
+import { commonShape, showCommon } from '../entity/columns.js';
 import { entityRoutes } from '../entity/kind.js';
-import { type Listing, oneOf } from '../entity/listing.js';
+import type { Listing } from '../entity/listing.js';
 import { parseDate } from '../entity/values.js';
 import { demandReference, find, insert, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
-import { commonShape, showCommon } from '../registry/shapes.js';
 import { makeToken } from './secrets/secrets.js';
 
 const lifetime = { minimum: 60, maximum: 30 * 24 * 60 * 60 };

@@ -1,9 +1,8 @@
 /** The caller and its permissions, so that a page or an app knows what to offer. */
 
 import { Type } from 'typebox';
-import { Id, Nullable } from '../../db/registry/records.js';
+import { Id, Nullable, oneOf } from '../../db/registry/records.js';
 import type { Context } from '../context.js';
-import { oneOf } from '../entity/listing.js';
 import type { App } from '../http/app.js';
 
 const kinds = ['admin', 'endUser', 'newcomer', 'backEnd', 'endUserApp', 'station', 'device'] as const;

@@ -1,12 +1,11 @@
 /** How the login of a person is protected, and the end of its sessions: of one's own, and for admins of all of the account. */
 
 import { type Static, Type } from 'typebox';
-import { DateText, Id, Nullable } from '../../db/registry/records.js';
+import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { timestamp } from '../clock.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
-import { oneOf } from '../entity/listing.js';
 import type { App } from '../http/app.js';
 import { confirmedMethods, mfaMethods } from './mfa/factors.js';
 import { findOwn } from './profile.js';

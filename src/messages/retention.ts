@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
 import type { MessageStore, Point } from '../../db/messages/store.js';
 import type { Registry } from '../../db/registry/index.js';
+import { maxRetentionDays } from '../../db/registry/records/account.js';
 import { Nullable } from '../../db/registry/records.js';
 import type { Access, Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
@@ -12,7 +13,6 @@ import type { Config } from '../config.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
 import type { App } from '../http/app.js';
-import { maxRetentionDays } from '../settings.js';
 
 const day = 24 * 60 * 60_000;
 /** Milliseconds between two steps of removing, so that what arrives has most of the writer's time. */

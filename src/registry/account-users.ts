@@ -7,6 +7,7 @@ import type { Caller } from '../access.js';
 import type { AuditEvent } from '../audit/index.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
+import { commonShape, showCommon } from '../entity/columns.js';
 import { entityRoutes } from '../entity/kind.js';
 import type { Listing } from '../entity/listing.js';
 import { insert, stamp, trash } from '../entity/verbs.js';
@@ -16,7 +17,6 @@ import { endVoided, readIdentity } from '../identity/grants.js';
 import { identityFor, maxEmailLength } from '../identity/identities.js';
 import { Invitations, invitationSent } from '../identity/invitations.js';
 import { maxPasswordLength } from '../identity/secrets/passwords.js';
-import { commonShape, showCommon } from './shapes.js';
 
 const createBody = Type.Object({
   accountId: Type.String(),

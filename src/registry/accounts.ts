@@ -1,8 +1,9 @@
 /** Accounts: a hard wall around everything of one customer of the service. */
 
 import { sql } from 'kysely';
-import type { Registry } from '../../db/registry/index.js';
+import type { Db, Registry } from '../../db/registry/index.js';
 import type { Row } from '../../db/registry/records.js';
+import type { Caller } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import { type Config, ConfigError } from '../config.js';
 import { insert, stamp } from '../entity/verbs.js';
@@ -13,6 +14,16 @@ import { newAccountId, newId } from '../ids.js';
 import { serviceChannelNames, serviceChannels } from '../topics.js';
 
 type Services = { registry: Registry; clock: Clock; passwords: Passwords };
+
+/** The caller's account, for `expand=account`. */
+export async function accountOf(db: Db, caller: Caller) {
+  const { id, name, created } = await db
+    .selectFrom('accounts')
+    .selectAll()
+    .where('id', '=', caller.accountId)
+    .executeTakeFirstOrThrow();
+  return { id, name, created };
+}
 
 interface NewAccount {
   id?: string | undefined;

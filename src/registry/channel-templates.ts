@@ -3,53 +3,23 @@
 import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';
-import { Nullable, type Row } from '../../db/registry/records.js';
+import { channelTemplateColumns } from '../../db/registry/records/templates.js';
+import type { Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
+import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.js';
 import { entityRoutes } from '../entity/kind.js';
-import { type Listing, oneOf } from '../entity/listing.js';
 import { change, demandReference, insert, recover, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { demandWithin, type Limits } from '../limits/table.js';
-import { payloadForms } from '../messages/payload/payload.js';
-import { maxRetentionDays } from '../settings.js';
-import { channelTemplateShape, showChannelTemplate } from './shapes.js';
+import { channelTemplateShape, showChannelTemplate } from './channel.js';
 
-const streamBridgeDelivery = Type.Integer({
-  minimum: 0,
-  maximum: 2,
-  description: '0 do not send, 1 best effort, 2 guaranteed.',
-});
-/** Null is what the account says; 0 keeps points for ever. */
-const retentionDays = Nullable(Type.Integer({ minimum: 0, maximum: maxRetentionDays, description: 'Days.' }));
-const payload = oneOf(payloadForms, {
-  description:
-    'The form of payloads on a timeSeries channel. auto takes any; another one refuses to store the rest. none delivers payloads without reading or storing them.',
-});
-const createBody = Type.Object({
-  accountId: Type.String(),
-  entityId: Type.String(),
-  entityType: oneOf(['deviceTemplate']),
-  name: Type.String({ minLength: 1, maxLength: 100 }),
-  streamBridgeDelivery: Type.Optional(streamBridgeDelivery),
-  persistenceType: Type.Optional(oneOf(['simple', 'timeSeries'])),
-  retentionDays: Type.Optional(retentionDays),
-  payload: Type.Optional(payload),
-});
-const updateBody = Type.Object({
-  streamBridgeDelivery: Type.Optional(streamBridgeDelivery),
-  retentionDays: Type.Optional(retentionDays),
-  payload: Type.Optional(payload),
-});
+const createBody = Type.Object({ accountId: Type.String(), ...createProperties(channelTemplateColumns) });
+const updateBody = Type.Object(changeProperties(channelTemplateColumns));
 
-const listing: Listing<'channelTemplates'> = {
-  table: 'channelTemplates',
-  filters: { entityId: 'exact', name: 'exact' },
-  sorts: ['created', 'lastModified', 'id', 'name'],
-  defaultSort: 'name',
-};
+const listing = listingOf('channelTemplates', channelTemplateColumns);
 
 /** @throws PlatformError 400 with 106 for a name that no topic may end with. */
 function checkName(name: string): void {
@@ -85,20 +55,15 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
   const { clock, access } = ctx;
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
-    const { persistenceType = 'simple', retentionDays = null } = body;
+    const { persistenceType, retentionDays } = readNew(channelTemplateColumns, body);
     checkName(body.name);
     checkRetention(retentionDays, persistenceType);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const template = await demandReference(tx, 'deviceTemplates', caller.accountId, body.entityId, 'entityId');
       const made = await insert(tx, 'channelTemplates', {
         ...stamp(clock, caller),
+        ...readNew(channelTemplateColumns, body),
         entityId: template.id,
-        entityType: body.entityType,
-        name: body.name,
-        streamBridgeDelivery: body.streamBridgeDelivery ?? 0,
-        persistenceType,
-        retentionDays,
-        payload: body.payload ?? 'auto',
       });
       await demandRoom(tx, ctx.config.limits, template.id);
       return made;
@@ -113,13 +78,8 @@ export function channelTemplateRoutes(app: App, ctx: Context): void {
     version: number,
     body: Static<typeof updateBody>,
   ) {
-    const { streamBridgeDelivery, retentionDays, payload } = body;
-    checkRetention(retentionDays, before.persistenceType);
-    const changes = {
-      ...(streamBridgeDelivery !== undefined && { streamBridgeDelivery }),
-      ...(retentionDays !== undefined && { retentionDays }),
-      ...(payload !== undefined && { payload }),
-    };
+    const changes = readChanges(channelTemplateColumns, body);
+    checkRetention(changes.retentionDays, before.persistenceType);
     const row = await writeAs(ctx, caller, undefined, (tx) =>
       change(tx, 'channelTemplates', before.id, version, { caller, clock }, changes),
     );

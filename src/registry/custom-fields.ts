@@ -2,25 +2,23 @@
 
 import { type Static, type TObject, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';
-import { Nullable, type Row } from '../../db/registry/records.js';
+import { customFieldColumns } from '../../db/registry/records/templates.js';
+import { Nullable, oneOf, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
+import { commonShape, listingOf, showCommon, showing, shownProperties } from '../entity/columns.js';
 import { entityRoutes } from '../entity/kind.js';
-import { type Listing, type ListQuery, listSchema, oneOf } from '../entity/listing.js';
+import { type ListQuery, listSchema } from '../entity/listing.js';
 import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.js';
 import { change, demandReference, insert, recover, stamp, trash } from '../entity/verbs.js';
 import { type FailureKind, invalid } from '../errors.js';
 import type { App } from '../http/app.js';
 import { demandWithin, type Limits } from '../limits/table.js';
-import {
-  commonShape,
-  deviceShape,
-  deviceTemplateShape,
-  endUserShape,
-  organizationShape,
-  showCommon,
-} from './shapes.js';
+import { deviceShape } from './devices/device.js';
+import { endUserShape } from './end-user.js';
+import { organizationShape } from './organizations.js';
+import { deviceTemplateShape } from './templates.js';
 
 /** Differences between the four kinds: names, and the template that a field belongs to. */
 interface CustomFieldKind {
@@ -108,37 +106,26 @@ export function customFieldRoutes(app: App, ctx: Context): void {
   for (const kind of kinds) mountCustomFields(app, ctx, kind);
 }
 
+const showColumns = showing(customFieldColumns);
+
 function mountCustomFields(app: App, ctx: Context, kind: CustomFieldKind): void {
   const { clock, access } = ctx;
   const { template } = kind;
   const templateId = template ? { [template.property]: Type.String() } : {};
   const body = Type.Object({ accountId: Type.String(), ...templateId, ...properties });
-  const listing: Listing<'customFields'> = {
-    table: 'customFields',
-    filters: { name: 'exact', fieldType: 'exact', required: 'flag', default: 'exact' },
-    sorts: ['created', 'lastModified', 'id', 'accountId', 'name', 'fieldType', 'required'],
-    defaultSort: 'name',
-    within: { kind: kind.kind },
-  };
+  const listing = listingOf('customFields', customFieldColumns, { sorts: ['accountId'], within: { kind: kind.kind } });
   const listQuery = listSchema(listing, templateId, template ? { [template.property]: 'templateId' } : {});
   const shape = Type.Object({
     ...commonShape,
     ...templateId,
-    name,
+    ...shownProperties(customFieldColumns),
     fieldType,
-    description: Nullable(Type.String()),
-    required: Type.Boolean(),
-    default: Nullable(Type.String()),
   });
 
   const show = (row: Row<'customFields'>) => ({
     ...showCommon(row),
     ...(template && { [template.property]: row.templateId }),
-    name: row.name,
-    fieldType: row.fieldType,
-    description: row.description,
-    required: row.required === 1,
-    default: row.default,
+    ...showColumns(row),
   });
 
   /** The template that a body or a query names; for device templates themselves the account stands for it. */

@@ -2,14 +2,16 @@
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';
+import { endUserColumns } from '../../db/registry/records/organizations.js';
 import type { Row } from '../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Revoked } from '../broker-ports.js';
 import type { Context } from '../context.js';
 import { demandInto, writeAs } from '../entity/authorized-write.js';
+import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.js';
 import { parentsOf, readNames } from '../entity/expand.js';
+import { fieldBody } from '../entity/fields.js';
 import { entityRoutes } from '../entity/kind.js';
-import type { Listing } from '../entity/listing.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
 import { change, demandLive, demandReference, find, insert, recover, stamp, trash } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
@@ -19,11 +21,11 @@ import { identityFor, isAccountUser, maxEmailLength } from '../identity/identiti
 import { Invitations } from '../identity/invitations.js';
 import { personBody } from '../identity/person.js';
 import { maxPasswordLength } from '../identity/secrets/passwords.js';
-import { accountOf } from './organizations.js';
-import { endUserShape, fieldBody, showEndUser, showOrganization, showTemplate } from './shapes.js';
-import { templateFor } from './templates.js';
+import { accountOf } from './accounts.js';
+import { endUserSettable, endUserShape, showEndUser } from './end-user.js';
+import { showOrganization } from './organizations.js';
+import { showTemplate, templateFor } from './templates.js';
 
-const fields = fieldBody('endUsers');
 /** The person of an end-user: an existing identity, a new one, or nobody. */
 const person = {
   createIdmUser: Type.Optional(
@@ -41,35 +43,26 @@ const person = {
   idmUserProfile: Type.Optional(
     Type.Unsafe<Static<typeof personBody> | null>({ ...personBody, type: ['object', 'null'] }),
   ),
-  userId: Type.Optional(
-    Type.Unsafe<string | null>({
-      type: ['string', 'null'],
-      description: 'An existing end-user identity of the account.',
-    }),
-  ),
 };
 const createBody = Type.Object({
   accountId: Type.String(),
+  ...createProperties(endUserColumns),
+  ...person,
+  ...fieldBody('endUsers'),
+});
+const updateBody = Type.Object({
+  ...changeProperties(endUserColumns),
   organizationId: Type.String(),
   ...person,
-  endUserTemplateId: Type.Optional(Type.String()),
-  ...fields,
+  ...fieldBody('endUsers'),
 });
-const updateBody = Type.Object({ organizationId: Type.String(), ...person, ...fields });
-
 const expandable = ['account', 'end-user-template', 'organization'] as const;
 const expandQuery = {
   expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })),
 };
 type Expand = { expand?: string };
 
-const listing: Listing<'endUsers'> = {
-  table: 'endUsers',
-  filters: { endUserTemplateId: 'exact', organizationId: 'exact', userId: 'reference' },
-  sorts: ['created', 'lastModified', 'id', 'accountId', 'endUserTemplateId', 'organizationId'],
-  defaultSort: 'created',
-  reach: 'organizationId',
-};
+const listing = listingOf('endUsers', endUserColumns, { sorts: ['accountId'], reach: 'organizationId' });
 
 export function endUserRoutes(app: App, ctx: Context): void {
   const { registry, clock, access, broker } = ctx;
@@ -88,6 +81,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
       const { userId, invitation, ended } = await givePerson(tx, caller, identity, body.userId);
       const row = await insert(tx, 'endUsers', {
         ...stamp(clock, caller),
+        ...readNew(endUserSettable, body),
         endUserTemplateId: template.id,
         organizationId: organization.id,
         userId,
@@ -146,6 +140,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
       const stored = (await find(tx, 'endUsers', id)) ?? before;
       const { userId, invitation, ended } = await givePerson(tx, caller, identity, stored.userId ? null : body.userId);
       const changes = {
+        ...readChanges(endUserSettable, body),
         organizationId: organization.id,
         userId: stored.userId ?? userId,
         fields: mergeFields(stored.fields, values, ctx.fields.limits),

@@ -3,14 +3,28 @@
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/registry/index.js';
+import { organizationColumns } from '../../db/registry/records/organizations.js';
 import type { Row } from '../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
 import { demandInto, writeAs } from '../entity/authorized-write.js';
+import {
+  changeProperties,
+  commonShape,
+  createProperties,
+  listingOf,
+  readChanges,
+  readNew,
+  showCommon,
+  showing,
+  shownProperties,
+  without,
+} from '../entity/columns.js';
 import { childCounts, hasChildren, parentsOf, readNames } from '../entity/expand.js';
+import { type Fields, fieldBody, fieldShapes } from '../entity/fields.js';
 import { entityRoutes } from '../entity/kind.js';
 import type { Listing } from '../entity/listing.js';
-import { mergeFields, readFields, readNewFields } from '../entity/values.js';
+import { mergeFields, readFields, readNewFields, showFields } from '../entity/values.js';
 import {
   type Changes,
   change,
@@ -24,26 +38,33 @@ import {
 } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
-import { fieldBody, organizationShape, showAccount, showEndUser, showOrganization, showTemplate } from './shapes.js';
-import { templateFor } from './templates.js';
+import { accountOf } from './accounts.js';
+import { endUserSettable, endUserShape, showEndUser } from './end-user.js';
+import { showTemplate, templateFor } from './templates.js';
 
 /** A top-level organization is level 1. */
 const deepestLevel = 5;
 
-const name = Type.String({ minLength: 1, maxLength: 255 });
-const parentId = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'] }));
-const fields = fieldBody('organizations');
+export const organizationShape = Type.Object({
+  ...commonShape,
+  ...shownProperties(organizationColumns),
+  ...fieldShapes('organizations'),
+  deviceCount: Type.Optional(Type.Integer()),
+  endUserCount: Type.Optional(Type.Integer()),
+  childCount: Type.Optional(Type.Integer()),
+  defaultEndUser: Type.Optional(endUserShape),
+});
 const createBody = Type.Object({
   accountId: Type.String(),
-  name,
-  parentId,
-  organizationTemplateId: Type.Optional(Type.String()),
+  ...createProperties(organizationColumns),
   endUserTemplateId: Type.Optional(
     Type.String({ description: 'With it a default end-user is made too, linked to the identity of the caller.' }),
   ),
-  ...fields,
+  ...fieldBody('organizations'),
 });
-const updateBody = Type.Object({ name: Type.Optional(name), parentId, ...fields });
+const updateBody = Type.Object({ ...changeProperties(organizationColumns), ...fieldBody('organizations') });
+/** What an organization is told besides its place, for which there are rules. */
+const settable = without(organizationColumns, ['organizationTemplateId', 'parentId']);
 
 /** How many organizations an identity that has no end-user may make in its life. */
 const firstOrganizations = 3;
@@ -56,16 +77,17 @@ const expandQuery = {
 };
 type Expand = { expand?: string; count?: string };
 
-const listing: Listing<'organizations'> = {
-  table: 'organizations',
-  filters: { parentId: 'reference', organizationTemplateId: 'exact', name: 'partial' },
-  sorts: ['created', 'lastModified', 'id', 'accountId', 'parentId', 'organizationTemplateId', 'name'],
-  defaultSort: 'name',
-  reach: 'id',
-};
+const listing = listingOf('organizations', organizationColumns, { sorts: ['accountId'], reach: 'id' });
 
 /** In the trash an organization is reached through its parent. */
 const trashListing: Listing<'organizations'> = { ...listing, reach: 'parentId' };
+
+const show = showing(organizationColumns);
+
+export function showOrganization({ fields }: { fields: Fields }, row: Row<'organizations'>) {
+  const custom = showFields(fields.of('organizations', row.organizationTemplateId), row.fields);
+  return Object.assign(showCommon(row), show(row), custom);
+}
 
 export function organizationRoutes(app: App, ctx: Context): void {
   const { registry, clock, access, broker } = ctx;
@@ -92,9 +114,9 @@ export function organizationRoutes(app: App, ctx: Context): void {
       if (caller.kind === 'newcomer') await countOwnOrganization(tx, caller);
       const row = await insert(tx, 'organizations', {
         ...stamped,
+        ...readNew(settable, body),
         organizationTemplateId: template.id,
         parentId: parent,
-        name: body.name,
         fields: readNewFields(ctx.fields.of('organizations', template.id), body, ctx.fields.limits),
       });
       return {
@@ -121,6 +143,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     const template = await demandReference(tx, 'endUserTemplates', accountId, given, 'endUserTemplateId');
     return insert(tx, 'endUsers', {
       ...stamp(clock, caller),
+      ...readNew(endUserSettable, {}),
       endUserTemplateId: template.id,
       organizationId: organization.id,
       userId: caller.id,
@@ -141,8 +164,8 @@ export function organizationRoutes(app: App, ctx: Context): void {
     const values = readFields(ctx.fields.of('organizations', before.organizationTemplateId), body);
     const { row, from } = await writeAs(ctx, caller, ['organizations', id], async (tx) => {
       const stored = (await find(tx, 'organizations', id)) ?? before;
-      const changes: Changes<'organizations'> = { fields: mergeFields(stored.fields, values, ctx.fields.limits) };
-      if (body.name !== undefined) changes.name = body.name;
+      const changes: Changes<'organizations'> = readChanges(settable, body);
+      changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);
       if (body.parentId !== undefined && body.parentId !== stored.parentId) {
         demandMovable(caller, id);
         demandPlace(caller, body.parentId);
@@ -277,16 +300,6 @@ function demandMovable(caller: Caller, id: string): void {
 /** Whether the caller is an end-user of this very organization: then it neither moves nor deletes it. */
 export function isAttached(caller: Caller, organizationId: string): boolean {
   return caller.kind === 'endUser' && caller.organizationIds.includes(organizationId);
-}
-
-/** The caller's account, for `expand=account`. */
-export async function accountOf(db: Db, caller: Caller) {
-  const account = await db
-    .selectFrom('accounts')
-    .selectAll()
-    .where('id', '=', caller.accountId)
-    .executeTakeFirstOrThrow();
-  return showAccount(account);
 }
 
 /**

@@ -1,10 +1,9 @@
 /** May they, and why: asks the functions that decide, for a caller who is somebody else. */
 
 import { type Static, Type } from 'typebox';
-import type { EntityTable, Row } from '../../db/registry/records.js';
+import { type EntityTable, oneOf, type Row } from '../../db/registry/records.js';
 import { type Action, applicationCaller, type Caller, isAccountWide, type Station } from '../access.js';
 import type { Context } from '../context.js';
-import { oneOf } from '../entity/listing.js';
 import { nameIgnored } from '../entity/routes.js';
 import { find, placeOf } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';

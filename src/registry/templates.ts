@@ -2,28 +2,79 @@
 
 import { type Static, Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
+import { type PayloadForm, templateColumns } from '../../db/registry/records/templates.js';
+import { Id, type Row } from '../../db/registry/records.js';
 import type { Caller, EntityKind } from '../access.js';
 import type { Clock } from '../clock.js';
 import { writeAs } from '../entity/authorized-write.js';
+import {
+  changeProperties,
+  commonShape,
+  createProperties,
+  listingOf,
+  readChanges,
+  readNew,
+  showCommon,
+  showing,
+  shownProperties,
+} from '../entity/columns.js';
 import { childCounts, hasChildren, readNames } from '../entity/expand.js';
+import { type Fields, fieldBody, fieldShapes } from '../entity/fields.js';
 import { entityRoutes } from '../entity/kind.js';
-import type { Listing } from '../entity/listing.js';
 import type { ListServices } from '../entity/row-slices.js';
-import { mergeFields, readFields, readNewFields } from '../entity/values.js';
+import { mergeFields, readFields, readNewFields, showFields } from '../entity/values.js';
 import { change, demandReference, find, insert, recover, stamp, trash } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { serviceChannelRows } from './accounts.js';
-import {
-  deviceTemplateShape,
-  endUserTemplateShape,
-  fieldBody,
-  organizationTemplateShape,
-  type ShowContext,
-  showDeviceTemplate,
-  showTemplate,
-} from './shapes.js';
+import { channelProperties, channelTemplateShape, showChannelProperties } from './channel.js';
+
+const templateProperties = { ...commonShape, ...shownProperties(templateColumns) };
+
+export const deviceTemplateShape = Type.Object({
+  ...templateProperties,
+  ...fieldShapes('deviceTemplates'),
+  channelTemplates: Type.Array(
+    Type.Object({
+      id: Id,
+      name: Type.String(),
+      ...channelProperties,
+      payload: channelTemplateShape.properties.payload,
+    }),
+  ),
+  deviceCount: Type.Optional(Type.Integer()),
+  deviceFieldCount: Type.Optional(Type.Integer()),
+});
+const endUserTemplateShape = Type.Object({
+  ...templateProperties,
+  endUserCount: Type.Optional(Type.Integer()),
+  endUserFieldCount: Type.Optional(Type.Integer()),
+});
+const organizationTemplateShape = Type.Object({
+  ...templateProperties,
+  organizationCount: Type.Optional(Type.Integer()),
+  organizationFieldCount: Type.Optional(Type.Integer()),
+});
+
+const showColumns = showing(templateColumns);
+
+export function showTemplate(row: Row<TemplateTable>) {
+  return { ...showCommon(row), ...showColumns(row) };
+}
+
+export function showDeviceTemplate({ access, fields }: Pick<Needed, 'access' | 'fields'>, row: Row<'deviceTemplates'>) {
+  const channels = [...access.channelsOf(row.id).values()];
+  return {
+    ...showTemplate(row),
+    ...showFields(fields.of('deviceTemplates', row.accountId), row.fields),
+    channelTemplates: channels.map((channel) => ({
+      id: channel.id,
+      name: channel.name,
+      ...showChannelProperties(channel),
+      payload: channel.payload as PayloadForm,
+    })),
+  };
+}
 
 type TemplateTable = 'deviceTemplates' | 'endUserTemplates' | 'organizationTemplates';
 
@@ -76,7 +127,6 @@ const kinds: readonly TemplateKind[] = [
   },
 ];
 
-const name = Type.String({ minLength: 1, maxLength: 255 });
 const counted = {
   count: Type.Optional(Type.String({ description: 'Comma-separated child counts to include.' })),
 };
@@ -98,7 +148,7 @@ export async function templateFor(
   return id === undefined ? defaultTemplate(db, table, accountId) : demandReference(db, table, accountId, id, path);
 }
 
-type Needed = ShowContext & ListServices & { registry: Registry; clock: Clock };
+type Needed = ListServices & { registry: Registry; clock: Clock; fields: Fields };
 
 export function templateRoutes(app: App, ctx: Needed): void {
   for (const kind of kinds) mountTemplates(app, ctx, kind);
@@ -110,15 +160,9 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
   const fieldsOf = (accountId: string) =>
     table === 'deviceTemplates' ? ctx.fields.of('deviceTemplates', accountId) : [];
   const more = table === 'deviceTemplates' ? fieldBody('deviceTemplates') : {};
-  const createBody = Type.Object({ accountId: Type.String(), name, ...more });
-  const updateBody = Type.Object({ name: Type.Optional(name), ...more });
-  const listing: Listing<TemplateTable> = {
-    table,
-    filters: { name: 'exact', default: 'flag' },
-    sorts: ['created', 'lastModified', 'id', 'accountId', 'name', 'default'],
-    defaultSort: 'name',
-    saysSort: true,
-  };
+  const createBody = Type.Object({ accountId: Type.String(), ...createProperties(templateColumns), ...more });
+  const updateBody = Type.Object({ ...changeProperties(templateColumns), ...more });
+  const listing = listingOf(table, templateColumns, { sorts: ['accountId'], saysSort: true });
 
   const show = (row: Row<TemplateTable>) =>
     table === 'deviceTemplates' ? showDeviceTemplate(ctx, row) : showTemplate(row);
@@ -146,7 +190,7 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     const fields = readNewFields(fieldsOf(caller.accountId), body, ctx.fields.limits);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stamped = stamp(clock, caller);
-      const template = await insert(tx, table, { ...stamped, name: body.name, default: 0, fields });
+      const template = await insert(tx, table, { ...stamped, ...readNew(templateColumns, body), default: 0, fields });
       if (table === 'deviceTemplates')
         for (const channel of serviceChannelRows(stamped, template.id)) await insert(tx, 'channelTemplates', channel);
       return template;
@@ -161,7 +205,8 @@ function mountTemplates(app: App, ctx: Needed, kind: TemplateKind): void {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stored = (await find(tx, table, id)) ?? before;
       const fields = mergeFields(stored.fields, values, ctx.fields.limits);
-      return change(tx, table, id, version, { caller, clock }, { name: body.name ?? stored.name, fields });
+      const changes = { ...readChanges(templateColumns, body), fields };
+      return change(tx, table, id, version, { caller, clock }, changes);
     });
     return show(row);
   }

@@ -2,6 +2,9 @@
 import { Type } from 'typebox';
 import { DateText, Id, Nullable, OptionalText } from './columns.js';
 
+/** The longest that an account, or a channel, can ask for: a hundred years. */
+export const maxRetentionDays = 36_500;
+
 /** `retentionDays`: how long messages are kept; null is the service's default, 0 forever. */
 export const AccountRecord = Type.Object({
   id: Id,

@@ -1,5 +1,5 @@
-/** Columns that records have in common. */
-import { type Static, type TSchema, Type } from 'typebox';
+/** Columns of records, and what callers may do with each of them. Schemas, lists and bodies follow from these marks. */
+import { type Static, type TInteger, type TSchema, type TUnsafe, Type } from 'typebox';
 
 /** A type that may be null, written as `type: [..., 'null']`, which validators and OpenAPI 3.1 read without a union. */
 export const Nullable = <T extends TSchema>(schema: T) =>
@@ -11,6 +11,77 @@ export const OptionalId = Nullable(Id);
 export const OptionalText = Nullable(Type.String());
 export const OptionalDate = Nullable(DateText);
 
+/** A text that is one of these. */
+export function oneOf<V extends string>(values: readonly V[], options: { default?: V; description?: string } = {}) {
+  return Type.Unsafe<V>({ type: 'string', enum: [...values], ...options });
+}
+
+/**
+ * How a list matches a column: `exact` text; `reference`, an id or the text `null`; `partial`, anywhere, ignoring case;
+ * `flag`, a boolean; `latitude` and `longitude`, numbers kept as text; `date`, an instant.
+ */
+export type Match = 'exact' | 'reference' | 'partial' | 'flag' | 'latitude' | 'longitude' | 'date';
+
+/** What callers may do with a column. Without any mark it is shown, and nothing else. */
+export interface Marks {
+  /** Whether the body that creates an entity must have it, or can. */
+  create?: 'required' | 'optional';
+  /** A PUT can change it. */
+  change?: true;
+  /** Its schema in these bodies, where that is not the stored one; `bounds` are further keywords there. */
+  body?: TSchema;
+  bounds?: { minLength?: number; maxLength?: number; minimum?: number; maximum?: number; description?: string };
+  /** Its value in a new entity whose body does not have it; null without this. */
+  initial?: string | number;
+  /** Its schema in answers, where that is not the stored one; false if it is never shown as it is stored. */
+  shown?: TSchema | false;
+  /** How the wire writes it where that is not how it is stored: 0 and 1 are a boolean or the text of one, degrees are text. */
+  form?: 'flag' | 'flagText' | 'latitude' | 'longitude';
+  /** Lists can filter by it, in this way. */
+  filter?: Match;
+  /** Lists can sort by it; one column of a record is what they sort by by default. */
+  sort?: true | 'default';
+}
+
+export interface Column<S extends TSchema = TSchema, M extends Marks = Marks> {
+  readonly stored: S;
+  readonly marks: M;
+}
+
+/** The columns of an entity besides the common ones. The keys are the names of the columns and of the API. */
+export type Columns = Readonly<Record<string, Column>>;
+
+export function column<S extends TSchema, const M extends Marks>(stored: S, marks: M): Column<S, M> {
+  return { stored, marks };
+}
+
+/** A column that no caller sees as it is stored. */
+export function hidden<S extends TSchema>(stored: S): Column<S, { shown: false }> {
+  return { stored, marks: { shown: false } };
+}
+
+const Flag = Type.Boolean();
+type FlagMarks = { form: 'flag'; shown: typeof Flag; body: typeof Flag };
+
+/** 0 or 1, which the wire writes as a boolean. */
+export function flag<const M extends Marks>(marks: M): Column<TInteger, M & FlagMarks> {
+  return { stored: Type.Integer(), marks: { ...marks, form: 'flag', shown: Flag, body: Flag } };
+}
+
+const Degrees = Type.Unsafe<string | number | null>({
+  type: ['number', 'string', 'null'],
+  description: 'A number, or a text that is one.',
+});
+type DegreesForm = 'latitude' | 'longitude';
+
+/** Degrees, kept as text so that they stay as they were given. */
+export function degrees<const F extends DegreesForm, const M extends Marks>(
+  form: F,
+  marks: M,
+): Column<TUnsafe<string | null>, M & { form: F; filter: F; body: typeof Degrees }> {
+  return { stored: OptionalText, marks: { ...marks, form, filter: form, body: Degrees } };
+}
+
 /** Fields common to every entity; `version` is a counter here and base 36 text on the wire. */
 export const common = {
   id: Id,
@@ -21,4 +92,15 @@ export const common = {
   lastModifiedById: Type.String(),
   version: Type.Integer(),
   deleted: OptionalDate,
+};
+
+/** The common columns of a row. */
+export type Common = { [K in keyof typeof common]: Static<(typeof common)[K]> };
+
+/** These columns as they are stored. */
+export type Stored<C extends Columns> = { -readonly [K in keyof C]: Static<C[K]['stored']> };
+
+/** A row of an entity with these columns. */
+export type EntityRow<C extends Columns> = {
+  [K in keyof Common | keyof C]: K extends keyof Common ? Common[K] : Static<C[K]['stored']>;
 };

@@ -1,26 +1,57 @@
 /** Devices, and what the service notes about them. */
 import { Type } from 'typebox';
-import { common, DateText, Id, Nullable, OptionalDate, OptionalId, OptionalText } from './columns.js';
+import {
+  column,
+  DateText,
+  degrees,
+  flag,
+  hidden,
+  Id,
+  Nullable,
+  OptionalDate,
+  OptionalId,
+  OptionalText,
+  oneOf,
+} from './columns.js';
+
+export const provisioningStates = ['defined', 'activated', 'associated', 'reserved'] as const;
 
 /** `replaced`: when its hardware was replaced last; certificates that CAs have issued before count no more. */
-export const DeviceRecord = Type.Object({
-  ...common,
-  deviceTemplateId: Id,
-  organizationId: OptionalId,
-  serialNumber: Type.String(),
-  provisioningState: Type.String(),
-  firmwareVersion: OptionalText,
-  latitude: OptionalText,
-  longitude: OptionalText,
-  connected: Type.Integer(),
-  lastConnected: OptionalDate,
-  externalIp: OptionalText,
-  geoIpLatitude: OptionalText,
-  geoIpLongitude: OptionalText,
-  reverseDns: OptionalText,
-  replaced: OptionalDate,
-  fields: Type.String(),
-});
+export const deviceColumns = {
+  deviceTemplateId: column(Id, { create: 'optional', body: Type.String(), filter: 'exact', sort: true }),
+  organizationId: column(OptionalId, {
+    create: 'optional',
+    change: true,
+    body: OptionalText,
+    filter: 'reference',
+    sort: true,
+  }),
+  serialNumber: column(Type.String(), {
+    create: 'required',
+    change: true,
+    bounds: { minLength: 1, maxLength: 255 },
+    filter: 'partial',
+    sort: 'default',
+  }),
+  provisioningState: column(Type.String(), { shown: oneOf<string>(provisioningStates), filter: 'exact', sort: true }),
+  firmwareVersion: column(OptionalText, {
+    create: 'optional',
+    change: true,
+    bounds: { maxLength: 255 },
+    filter: 'partial',
+    sort: true,
+  }),
+  latitude: degrees('latitude', { create: 'optional', change: true }),
+  longitude: degrees('longitude', { create: 'optional', change: true }),
+  connected: flag({ filter: 'flag' }),
+  lastConnected: column(OptionalDate, { filter: 'date' }),
+  externalIp: column(OptionalText, { create: 'optional', change: true, bounds: { maxLength: 255 }, filter: 'exact' }),
+  geoIpLatitude: column(OptionalText, { filter: 'latitude' }),
+  geoIpLongitude: column(OptionalText, { filter: 'longitude' }),
+  reverseDns: column(OptionalText, { create: 'optional', change: true, bounds: { maxLength: 255 }, filter: 'exact' }),
+  replaced: hidden(OptionalDate),
+  fields: hidden(Type.String()),
+};
 
 /**
  * Broker credentials, in a table of their own. `entityId` is the broker username. A connection made with an older

@@ -1,20 +1,36 @@
 /** The tree of organizations and the people in it. */
 import { Type } from 'typebox';
-import { common, Id, OptionalId } from './columns.js';
+import { column, hidden, Id, Nullable, OptionalId, OptionalText } from './columns.js';
 
-export const OrganizationRecord = Type.Object({
-  ...common,
-  organizationTemplateId: Id,
-  parentId: OptionalId,
-  name: Type.String(),
-  fields: Type.String(),
-});
+export const organizationColumns = {
+  organizationTemplateId: column(Id, { create: 'optional', body: Type.String(), filter: 'exact', sort: true }),
+  parentId: column(OptionalId, {
+    create: 'optional',
+    change: true,
+    body: OptionalText,
+    filter: 'reference',
+    sort: true,
+  }),
+  name: column(Type.String(), {
+    create: 'required',
+    change: true,
+    bounds: { minLength: 1, maxLength: 255 },
+    filter: 'partial',
+    sort: 'default',
+  }),
+  fields: hidden(Type.String()),
+};
 
 /** `userId` is null for one without a person: nobody can log in as it. */
-export const EndUserRecord = Type.Object({
-  ...common,
-  endUserTemplateId: Id,
-  organizationId: Id,
-  userId: OptionalId,
-  fields: Type.String(),
-});
+export const endUserColumns = {
+  endUserTemplateId: column(Id, { create: 'optional', body: Type.String(), filter: 'exact', sort: true }),
+  organizationId: column(Id, { create: 'required', body: Type.String(), filter: 'exact', sort: true }),
+  userId: column(OptionalId, {
+    create: 'optional',
+    change: true,
+    body: Nullable(Type.String({ description: 'An existing end-user identity of the account.' })),
+    shown: Nullable(Type.String({ ...Id, description: 'The identity that logs in; null without a person.' })),
+    filter: 'reference',
+  }),
+  fields: hidden(Type.String()),
+};

@@ -1,34 +1,82 @@
 /** Templates of devices, end-users, organizations and channels, and their custom fields. */
 import { Type } from 'typebox';
-import { common, Id, Nullable, OptionalText } from './columns.js';
+import { maxRetentionDays } from './account.js';
+import { column, flag, hidden, Id, Nullable, OptionalText, oneOf } from './columns.js';
 
 /** Device, end-user and organization templates have one shape; `fields` holds values of device templates only. */
-export const TemplateRecord = Type.Object({
-  ...common,
-  name: Type.String(),
-  default: Type.Integer(),
-  fields: Type.String(),
-});
+export const templateColumns = {
+  name: column(Type.String(), {
+    create: 'required',
+    change: true,
+    bounds: { minLength: 1, maxLength: 255 },
+    filter: 'exact',
+    sort: 'default',
+  }),
+  default: column(Type.Integer(), {
+    shown: oneOf<string>(['true', 'false'], { description: 'A text, not a boolean.' }),
+    form: 'flagText',
+    filter: 'flag',
+    sort: true,
+  }),
+  fields: hidden(Type.String()),
+};
 
-export const ChannelTemplateRecord = Type.Object({
-  ...common,
-  entityId: Id,
-  entityType: Type.String(),
-  name: Type.String(),
-  streamBridgeDelivery: Type.Integer({ minimum: 0, maximum: 2 }),
-  persistenceType: Type.String(),
-  retentionDays: Nullable(Type.Integer()),
-  payload: Type.String({ description: 'The form of payloads: src/messages/payload/payload.ts.' }),
-});
+/** What a channel template may say of payloads: any form, one of them, or that they are delivered and never read. */
+export const payloadForms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
+export type PayloadForm = (typeof payloadForms)[number];
+
+export const channelTemplateColumns = {
+  entityId: column(Id, { create: 'required', body: Type.String(), filter: 'exact' }),
+  entityType: column(Type.String(), {
+    create: 'required',
+    shown: oneOf<string>(['deviceTemplate']),
+    body: oneOf(['deviceTemplate']),
+  }),
+  name: column(Type.String(), {
+    create: 'required',
+    bounds: { minLength: 1, maxLength: 100 },
+    filter: 'exact',
+    sort: 'default',
+  }),
+  streamBridgeDelivery: column(Type.Integer({ minimum: 0, maximum: 2 }), {
+    create: 'optional',
+    change: true,
+    bounds: { description: '0 do not send, 1 best effort, 2 guaranteed.' },
+    initial: 0,
+  }),
+  persistenceType: column(Type.String(), {
+    create: 'optional',
+    shown: oneOf<string>(['simple', 'timeSeries']),
+    body: oneOf(['simple', 'timeSeries']),
+    initial: 'simple',
+  }),
+  retentionDays: column(Nullable(Type.Integer()), {
+    create: 'optional',
+    change: true,
+    shown: Nullable(
+      Type.Integer({ description: 'How long points are kept; 0 is forever, null as long as the account says.' }),
+    ),
+    bounds: { minimum: 0, maximum: maxRetentionDays, description: 'Days.' },
+  }),
+  payload: column(Type.String(), {
+    create: 'optional',
+    change: true,
+    shown: oneOf(payloadForms, { description: 'The form of payloads.' }),
+    body: oneOf(payloadForms, {
+      description:
+        'The form of payloads on a timeSeries channel. auto takes any; another one refuses to store the rest. none delivers payloads without reading or storing them.',
+    }),
+    initial: 'auto',
+  }),
+};
 
 /** A custom field. `templateId` is the account's id for fields of device templates themselves. */
-export const CustomFieldRecord = Type.Object({
-  ...common,
-  kind: Type.String(),
-  templateId: Id,
-  name: Type.String(),
-  fieldType: Type.String(),
-  description: OptionalText,
-  required: Type.Integer(),
-  default: OptionalText,
-});
+export const customFieldColumns = {
+  kind: hidden(Type.String()),
+  templateId: hidden(Id),
+  name: column(Type.String({ minLength: 1, maxLength: 100 }), { filter: 'exact', sort: 'default' }),
+  fieldType: column(Type.String(), { filter: 'exact', sort: true }),
+  description: column(OptionalText, {}),
+  required: flag({ filter: 'flag', sort: true }),
+  default: column(OptionalText, { filter: 'exact' }),
+};

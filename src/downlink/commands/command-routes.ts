@@ -1,11 +1,12 @@
 /** Commands to one device over HTTP. */
 import { type Static, Type } from 'typebox';
 import type { Registry } from '../../../db/registry/index.js';
+import { oneOf } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
 import { currentCaller, writeAs } from '../../entity/authorized-write.js';
 import { noteMade } from '../../entity/kept-answers.js';
-import { demandPage, oneOf } from '../../entity/listing.js';
+import { demandPage } from '../../entity/listing.js';
 import { idParams, listResponse, nameIgnored } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';

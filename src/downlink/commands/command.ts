@@ -1,8 +1,7 @@
 /** A command as a row of the registry and on the wire. */
 import { type Selectable, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.js';
-import { oneOf } from '../../entity/listing.js';
+import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.js';
 
 export type Command = Selectable<Row<'commands'>>;
 

@@ -1,7 +1,7 @@
 /** Replies of devices to commands, on `_commands/replies`. */
 import { Ajv } from 'ajv';
 import { type Static, Type } from 'typebox';
-import { oneOf } from '../../entity/listing.js';
+import { oneOf } from '../../../db/registry/records.js';
 import { invalid } from '../../errors.js';
 import { readJson } from '../rollouts/reports.js';
 import { maxBytes } from './command.js';

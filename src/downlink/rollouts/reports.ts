@@ -1,7 +1,7 @@
 /** A device's report of its update, over HTTP or on `_firmware/status`. */
 import { Ajv } from 'ajv';
 import { type Static, Type } from 'typebox';
-import { oneOf } from '../../entity/listing.js';
+import { oneOf } from '../../../db/registry/records.js';
 import { findUnstorable, unstorable } from '../../entity/values.js';
 import { invalid } from '../../errors.js';
 import { reportStates } from './deliveries.js';

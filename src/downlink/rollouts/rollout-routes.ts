@@ -1,13 +1,13 @@
 /** Rollouts over HTTP, and the firmware of single devices as their people see it. */
 
 import { type Static, Type } from 'typebox';
-import { Nullable, type Row } from '../../../db/registry/records.js';
+import { Nullable, oneOf, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { currentCaller } from '../../entity/authorized-write.js';
 import { entityRoutes } from '../../entity/kind.js';
-import { demandPage, type Listing, oneOf } from '../../entity/listing.js';
+import { demandPage, type Listing } from '../../entity/listing.js';
 import { entityResponse, idParams, listResponse, nameIgnored, sendEntity } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';

@@ -2,10 +2,10 @@
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import type { Db } from '../../../db/registry/index.js';
-import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.js';
-import { listSchema, oneOf } from '../../entity/listing.js';
-import { deviceListing } from '../../registry/devices/listing.js';
-import { commonShape, showCommon } from '../../registry/shapes.js';
+import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.js';
+import { commonShape, showCommon } from '../../entity/columns.js';
+import { listSchema } from '../../entity/listing.js';
+import { deviceListing } from '../../registry/devices/device.js';
 
 export type Rollout = Row<'firmwareRollouts'>;
 export type Delivery = Row<'firmwareDeliveries'>;

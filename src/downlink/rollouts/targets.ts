@@ -5,7 +5,7 @@ import type { Db, Registry } from '../../../db/registry/index.js';
 import { Slices } from '../../../db/sqlite/slices.js';
 import type { Caller } from '../../access.js';
 import { idsOf, type ListQuery } from '../../entity/listing.js';
-import { deviceListing } from '../../registry/devices/listing.js';
+import { deviceListing } from '../../registry/devices/device.js';
 import { partialFilters, type Rollout, type Target } from './rollout.js';
 
 /** Devices that are looked at together. */

@@ -1,9 +1,9 @@
 /** Firmware over HTTP: devices ask for their offer, download the files, and say what became of it. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { oneOf } from '../../../db/registry/records.js';
 import type { ProvenCaller } from '../../broker-ports.js';
 import type { Context } from '../../context.js';
-import { oneOf } from '../../entity/listing.js';
 import { nameIgnored } from '../../entity/routes.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';

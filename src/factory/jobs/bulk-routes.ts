@@ -2,16 +2,17 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
+import { oneOf } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { commandBody } from '../../downlink/commands/command.js';
-import { idsOf, type ListQuery, listSchema, oneOf } from '../../entity/listing.js';
+import { idsOf, type ListQuery, listSchema } from '../../entity/listing.js';
 import { idParams } from '../../entity/routes.js';
 import { findLive, recoveryWindow } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import type { App } from '../../http/app.js';
-import { deviceListing } from '../../registry/devices/listing.js';
+import { deviceListing } from '../../registry/devices/device.js';
 import { maxRows, type StoredRow } from '../provisioning/rows.js';
 import type { Before } from './bulk.js';
 import { isOpen, type Job, type JobAction, neededRights, type Parameters, showJob } from './job.js';

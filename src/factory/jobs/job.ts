@@ -2,12 +2,11 @@
 
 import { Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.js';
-import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.js';
+import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.js';
 import type { Access } from '../../access.js';
 import { type Action, type Caller, type EntityKind, isAccountWide } from '../../access.js';
 import type { Clock } from '../../clock.js';
 import type { CommandBody } from '../../downlink/commands/command.js';
-import { oneOf } from '../../entity/listing.js';
 import { PlatformError } from '../../errors.js';
 
 export type Job = Row<'jobs'>;

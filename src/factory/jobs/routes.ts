@@ -3,11 +3,11 @@
 import type { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { Nullable } from '../../../db/registry/records.js';
+import { Nullable, oneOf } from '../../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
-import { demandPage, oneOf } from '../../entity/listing.js';
+import { demandPage } from '../../entity/listing.js';
 import { idParams, listResponse, type metaShape, metaWith, nameIgnored } from '../../entity/routes.js';
 import { readByKeys } from '../../entity/row-slices.js';
 import { invalid, PlatformError } from '../../errors.js';

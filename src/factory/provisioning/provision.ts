@@ -12,7 +12,8 @@ import { findUnstorable, unstorable } from '../../entity/values.js';
 import { findLive } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import { newCredential } from '../../registry/credentials/credentials.js';
-import { newDevice, newDeviceShape } from '../../registry/devices/changes.js';
+import { newDevice } from '../../registry/devices/changes.js';
+import { newDeviceShape } from '../../registry/devices/device.js';
 import { defaultTemplate } from '../../registry/templates.js';
 import {
   failedRow,

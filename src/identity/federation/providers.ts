@@ -6,13 +6,13 @@ import { Nullable, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
+import { commonShape, showCommon } from '../../entity/columns.js';
 import { entityRoutes } from '../../entity/kind.js';
 import type { Listing } from '../../entity/listing.js';
 import { change, find, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { namesPrivateAddress } from '../../network/outbound.js';
-import { commonShape, showCommon } from '../../registry/shapes.js';
 
 const name = Type.String({ minLength: 1, maxLength: 255 });
 const issuer = Type.String({

@@ -3,11 +3,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
-import type { Row } from '../../../db/registry/records.js';
+import { oneOf, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
-import { oneOf } from '../../entity/listing.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { newTokenId } from '../../ids.js';

@@ -2,9 +2,9 @@
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
+import { oneOf } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
-import { oneOf } from '../../entity/listing.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { networkOf, sendAllowance } from '../../limits/attempts.js';

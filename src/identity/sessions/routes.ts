@@ -1,7 +1,7 @@
 /** Sessions once they are there: logout, renewal, what a token is worth, public keys. */
 import { Type } from 'typebox';
+import { oneOf } from '../../../db/registry/records.js';
 import type { Context } from '../../context.js';
-import { oneOf } from '../../entity/listing.js';
 import { type Constant, makeConstant, sendConstant } from '../../http/answers/constants.js';
 import type { App } from '../../http/app.js';
 import { tokenBodyBytes } from '../../http/guards/strangers.js';

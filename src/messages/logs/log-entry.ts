@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import { type LogEntry, severities } from '../../../db/messages/store.js';
-import { oneOf } from '../../entity/listing.js';
+import { oneOf } from '../../../db/registry/records.js';
 
 const text = Type.Union([Type.String(), Type.Null()]);
 export const logShape = Type.Object({

@@ -25,10 +25,6 @@ const lastTime = Date.parse('9999-12-31T23:59:59.999Z');
 const relativeLimit = 2 ** 28;
 const decimal = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
 
-/** Payload forms of a channel template: any form, one of them, or none, which is delivered and never read. */
-export const payloadForms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
-export type PayloadForm = (typeof payloadForms)[number];
-
 /** The accepted form, for the explanation of a refusal. */
 const accepted: Record<FixedForm, string> = {
   csv: 'CSV: lines of timestamp,category,numericValue,stringValue, such as 1700000000000,temperature,21.5,',

@@ -5,19 +5,19 @@
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
-import { Nullable, type Row } from '../../../db/registry/records.js';
+import { Nullable, oneOf, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { AuditEvent } from '../../audit/index.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
+import { commonShape, showCommon } from '../../entity/columns.js';
 import { entityRoutes } from '../../entity/kind.js';
-import { type Listing, oneOf } from '../../entity/listing.js';
+import type { Listing } from '../../entity/listing.js';
 import { etagOf, idParams, nameIgnored } from '../../entity/routes.js';
 import { change, demandLive, demandReference, find, findReached, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
-import { commonShape, showCommon } from '../shapes.js';
 import { certificateShape, pem, readValid, storedForm } from './certificates.js';
 import { authorityFault, isSignedBy, readPem } from './x509.js';
 

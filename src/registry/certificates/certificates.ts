@@ -1,19 +1,19 @@
 /** Client certificates of devices: registered by an admin, checked against at CONNECT. */
 
 import { type Static, Type } from 'typebox';
-import { DateText, Id, type Row } from '../../../db/registry/records.js';
+import { DateText, Id, oneOf, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Clock } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
+import { commonShape, showCommon } from '../../entity/columns.js';
 import { entityRoutes } from '../../entity/kind.js';
-import { type Listing, oneOf } from '../../entity/listing.js';
+import type { Listing } from '../../entity/listing.js';
 import { entityVersion } from '../../entity/routes.js';
 import { demandReference, formatVersion, insert, stamp, trash } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { activate } from '../credentials/credentials.js';
-import { commonShape, showCommon } from '../shapes.js';
 import { type Certificate, readPem, weaknessOf } from './x509.js';
 
 /** One in use, the next one, and some more. */

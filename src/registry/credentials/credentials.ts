@@ -3,7 +3,7 @@
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import type { Registry, Tx } from '../../../db/registry/index.js';
-import { DateText, Id, type Row } from '../../../db/registry/records.js';
+import { DateText, Id, oneOf, type Row } from '../../../db/registry/records.js';
 import type { Access } from '../../access.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import type { Audit } from '../../audit/index.js';
@@ -12,7 +12,6 @@ import { type Clock, timestamp } from '../../clock.js';
 import { writeAs } from '../../entity/authorized-write.js';
 import type { SecretAnswers } from '../../entity/kept-answers.js';
 import { noteSecret } from '../../entity/kept-answers.js';
-import { oneOf } from '../../entity/listing.js';
 import { entityVersion, etagOf, nameIgnored, sendEntity } from '../../entity/routes.js';
 import { findLive, formatVersion } from '../../entity/verbs.js';
 import { unknownReference } from '../../errors.js';

@@ -12,11 +12,11 @@ import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
 import { laneOf } from '../../limits/fair-queue.js';
-import { changedState, serialNumber } from '../devices/changes.js';
-import { deviceShape, showDevice } from '../shapes.js';
+import { changedState } from '../devices/changes.js';
+import { deviceShape, newDeviceShape, showDevice } from '../devices/device.js';
 import { credentialShape, secretStored, showCredential, storeSecret } from './credentials.js';
 
-const body = Type.Object({ serialNumber });
+const body = Type.Object({ serialNumber: newDeviceShape.properties.serialNumber });
 
 export function replacementRoutes(app: App, ctx: Context): void {
   app.post(

@@ -1,16 +1,17 @@
 /** How one device connects, with lines ready to run; and how many devices are in which state. */
 
 import { Type } from 'typebox';
+import { oneOf } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
-import { list, oneOf } from '../../entity/listing.js';
+import { list } from '../../entity/listing.js';
 import { idParams, nameIgnored } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { brokerUrl } from '../../factory/addresses.js';
 import type { App } from '../../http/app.js';
 import { formatTopic, serviceChannel } from '../../topics.js';
 import { connectLines } from './connect-lines.js';
-import { deviceListing } from './listing.js';
+import { deviceListing } from './device.js';
 
 /** Placeholder for the secret in the lines: it is shown only once, by the call that makes it. */
 const secretPlaceholder = 'YOUR_SECRET';

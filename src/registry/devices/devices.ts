@@ -5,6 +5,7 @@ import type { Row } from '../../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import type { Context } from '../../context.js';
 import { writeAs } from '../../entity/authorized-write.js';
+import { readNew } from '../../entity/columns.js';
 import { parentsOf, readNames } from '../../entity/expand.js';
 import { entityRoutes } from '../../entity/kind.js';
 import type { ListQuery } from '../../entity/listing.js';
@@ -13,28 +14,11 @@ import { demandLive, demandReference, insert, trash } from '../../entity/verbs.j
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import { askedPlace, demandNew, reserve } from '../../factory/station-limits.js';
 import type { App } from '../../http/app.js';
-import { accountOf } from '../organizations.js';
-import { deviceShape, showDevice, showDeviceTemplate, showOrganization } from '../shapes.js';
-import { templateFor } from '../templates.js';
-import {
-  deviceTrashed,
-  newDevice,
-  newDeviceShape,
-  readSettable,
-  recoverDevice,
-  stateShape,
-  updateDevice,
-} from './changes.js';
-import { deviceListing } from './listing.js';
-
-const organizationId = Type.Optional(Type.Unsafe<string | null>({ type: ['string', 'null'] }));
-const createBody = Type.Object({
-  accountId: Type.String(),
-  deviceTemplateId: Type.Optional(Type.String()),
-  organizationId,
-  ...newDeviceShape.properties,
-});
-const updateBody = Type.Object({ ...stateShape.properties, organizationId });
+import { accountOf } from '../accounts.js';
+import { showOrganization } from '../organizations.js';
+import { showDeviceTemplate, templateFor } from '../templates.js';
+import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.js';
+import { createBody, deviceListing, deviceShape, settable, showDevice, updateBody } from './device.js';
 
 const expandable = ['account', 'device-template', 'organization'] as const;
 const expandQuery = {
@@ -48,7 +32,7 @@ export function deviceRoutes(app: App, ctx: Context): void {
 
   async function create(caller: Caller, body: Static<typeof createBody> & Record<string, unknown>) {
     // It says what is wrong with the body before anything that the body names is looked at.
-    readSettable(body);
+    readNew(settable, body);
     const { deviceTemplateId, organizationId = null } = askedPlace(caller, body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const { accountId } = caller;

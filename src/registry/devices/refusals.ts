@@ -1,10 +1,9 @@
 /** Reading why something of a device was refused; broker/refusals.ts notes it. */
 
 import { type Static, Type } from 'typebox';
-import { DateText, Nullable, type Row } from '../../../db/registry/records.js';
+import { DateText, Nullable, oneOf, type Row } from '../../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import type { Context } from '../../context.js';
-import { oneOf } from '../../entity/listing.js';
 import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';

@@ -11,8 +11,8 @@ import { find } from '../../entity/verbs.js';
 import { failure, PlatformError } from '../../errors.js';
 import { isNestedDeeply } from '../../formats/json-size.js';
 import type { Revocations } from '../../http/revocations.js';
-import { type ShowContext, showDeviceState } from '../shapes.js';
-import { stateShape, updateDevice } from './changes.js';
+import { updateDevice } from './changes.js';
+import { type ShowContext, showDeviceState, stateShape } from './device.js';
 
 const trusted = { strictTypes: false, strictSchema: false, meta: false, validateSchema: false } as const;
 const checkState = new Ajv(trusted).compile<Record<string, unknown>>(stateShape);

@@ -1,0 +1,39 @@
+/** A channel template on the wire, and what devices and device templates show of their channels. */
+import { Type } from 'typebox';
+import { channelTemplateColumns } from '../../db/registry/records/templates.js';
+import type { Row } from '../../db/registry/records.js';
+import type { Channel } from '../access.js';
+import { commonShape, showCommon, showing, shownProperties } from '../entity/columns.js';
+
+/** What devices and device templates show of their channels, too. */
+export const channelProperties = {
+  flags: Type.Object({ deviceUpdatable: Type.Boolean(), timeSeries: Type.Boolean() }),
+  streamBridgeDelivery: channelTemplateColumns.streamBridgeDelivery.stored,
+  serviceTopic: Type.Boolean(),
+  persistenceType: channelTemplateColumns.persistenceType.marks.shown,
+};
+
+export const channelTemplateShape = Type.Object({
+  ...commonShape,
+  ...shownProperties(channelTemplateColumns),
+  ...channelProperties,
+});
+export function showChannelProperties({
+  persistenceType,
+  streamBridgeDelivery,
+  service,
+}: Pick<Channel, 'persistenceType' | 'streamBridgeDelivery' | 'service'>) {
+  return {
+    flags: { deviceUpdatable: false, timeSeries: persistenceType === 'timeSeries' },
+    streamBridgeDelivery,
+    serviceTopic: service,
+    persistenceType,
+  };
+}
+
+const show = showing(channelTemplateColumns);
+
+export function showChannelTemplate(row: Row<'channelTemplates'>) {
+  const properties = showChannelProperties({ ...row, service: row.name.startsWith('_') });
+  return { ...showCommon(row), ...show(row), ...properties };
+}

@@ -1,0 +1,25 @@
+/** An end-user on the wire. */
+import { Type } from 'typebox';
+import { endUserColumns } from '../../db/registry/records/organizations.js';
+import type { Row } from '../../db/registry/records.js';
+import { commonShape, showCommon, showing, shownProperties, without } from '../entity/columns.js';
+import { type Fields, fieldShapes } from '../entity/fields.js';
+import { showFields } from '../entity/values.js';
+import { invitationSent } from '../identity/invitations.js';
+
+/** What an end-user is told besides its place and its person, for which there are rules. */
+export const endUserSettable = without(endUserColumns, ['endUserTemplateId', 'organizationId', 'userId']);
+
+export const endUserShape = Type.Object({
+  ...commonShape,
+  ...shownProperties(endUserColumns),
+  invitationSent,
+  ...fieldShapes('endUsers'),
+});
+
+const show = showing(endUserColumns);
+
+export function showEndUser({ fields }: { fields: Fields }, row: Row<'endUsers'>) {
+  const custom = showFields(fields.of('endUsers', row.endUserTemplateId), row.fields);
+  return Object.assign(showCommon(row), show(row), custom);
+}
