@@ -19,12 +19,18 @@ import * as firmware from './0018-firmware.js';
 import * as commands from './0019-commands.js';
 import * as bridgeKinds from './0020-bridge-kinds.js';
 import * as kept from './0022-kept.js';
+import { executeAll } from './execute.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
 export interface Migration {
   name: string;
   up(db: Kysely<unknown>): Promise<void>;
   mayLose?: readonly string[];
+}
+
+/** A step that is a few SQL statements, such as a new column. */
+export function sqlStep(name: string, ...statements: string[]): Migration {
+  return { name, up: (db) => executeAll(db, statements) };
 }
 
 /** The steps of registry.db, in order. A step that has been released is never changed. */
