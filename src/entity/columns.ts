@@ -1,4 +1,4 @@
-/** What follows from the columns of a kind: how it is shown, its bodies, its list. The marks are in `db/registry/records`. */
+/** Shapes, bodies and lists of a kind, made from the marks of its columns in `db/registry/records`. */
 import type { Static, TOptional, TSchema } from 'typebox';
 import { Type } from 'typebox';
 import type { Column, Columns, Common, Marks, Match, Stored } from '../../db/registry/records/columns.js';
@@ -72,7 +72,7 @@ export function shownProperties<C extends Columns>(columns: C): ShownProperties<
   return shown as unknown as ShownProperties<C>;
 }
 
-/** What the body that creates an entity has of its columns. */
+/** The columns in the body that creates an entity. */
 export function createProperties<C extends Columns>(columns: C): CreateProperties<C> {
   const settable = select(columns, (column) => {
     if (column.marks.create === undefined) return undefined;
@@ -81,7 +81,7 @@ export function createProperties<C extends Columns>(columns: C): CreatePropertie
   return settable as unknown as CreateProperties<C>;
 }
 
-/** What the body of PUT has of the columns of an entity; each is optional. */
+/** The columns in the body of PUT; each is optional. */
 export function changeProperties<C extends Columns>(columns: C): ChangeProperties<C> {
   const settable = select(columns, (column) => (column.marks.change ? Type.Optional(bodySchema(column)) : undefined));
   return settable as unknown as ChangeProperties<C>;
@@ -149,7 +149,7 @@ export function readNew<C extends Columns>(
 
 type Name<T extends EntityTable> = keyof Row<T> & string;
 
-/** What a list of a table offers by the marks of its columns. `sorts` are common columns besides the three of each list. */
+/** The list of a table, by the marks of its columns. `sorts` are common columns besides the three of each list. */
 export function listingOf<T extends EntityTable>(
   table: T,
   columns: Columns,

@@ -1,11 +1,11 @@
-/** A channel template on the wire, and what devices and device templates show of their channels. */
+/** A channel template on the wire, and the channels of devices and device templates. */
 import { Type } from 'typebox';
 import { channelTemplateColumns } from '../../db/registry/records/templates.js';
 import type { Row } from '../../db/registry/records.js';
 import type { Channel } from '../access.js';
 import { commonShape, showCommon, showing, shownProperties } from '../entity/columns.js';
 
-/** What devices and device templates show of their channels, too. */
+/** Properties of a channel, also in the answers of devices and device templates. */
 export const channelProperties = {
   flags: Type.Object({ deviceUpdatable: Type.Boolean(), timeSeries: Type.Boolean() }),
   streamBridgeDelivery: channelTemplateColumns.streamBridgeDelivery.stored,

@@ -7,7 +7,7 @@ import { type Fields, fieldShapes } from '../entity/fields.js';
 import { showFields } from '../entity/values.js';
 import { invitationSent } from '../identity/invitations.js';
 
-/** What an end-user is told besides its place and its person, for which there are rules. */
+/** The columns that a body sets, without the place and the person, which have their own rules. */
 export const endUserSettable = without(endUserColumns, ['endUserTemplateId', 'organizationId', 'userId']);
 
 export const endUserShape = Type.Object({

@@ -63,7 +63,7 @@ const createBody = Type.Object({
   ...fieldBody('organizations'),
 });
 const updateBody = Type.Object({ ...changeProperties(organizationColumns), ...fieldBody('organizations') });
-/** What an organization is told besides its place, for which there are rules. */
+/** The columns that a body sets, without the place, which has its own rules. */
 const settable = without(organizationColumns, ['organizationTemplateId', 'parentId']);
 
 /** How many organizations an identity that has no end-user may make in its life. */

@@ -1,4 +1,4 @@
-/** Columns of records, and what callers may do with each of them. Schemas, lists and bodies follow from these marks. */
+/** Columns of records, with marks for the uses that callers have of them. Schemas, lists and bodies follow from the marks. */
 import { type Static, type TInteger, type TSchema, type TUnsafe, Type } from 'typebox';
 
 /** A type that may be null, written as `type: [..., 'null']`, which validators and OpenAPI 3.1 read without a union. */
@@ -17,14 +17,14 @@ export function oneOf<V extends string>(values: readonly V[], options: { default
 }
 
 /**
- * How a list matches a column: `exact` text; `reference`, an id or the text `null`; `partial`, anywhere, ignoring case;
+ * The match of a column in a list: `exact` text; `reference`, an id or the text `null`; `partial`, anywhere, ignoring case;
  * `flag`, a boolean; `latitude` and `longitude`, numbers kept as text; `date`, an instant.
  */
 export type Match = 'exact' | 'reference' | 'partial' | 'flag' | 'latitude' | 'longitude' | 'date';
 
-/** What callers may do with a column. Without any mark it is shown, and nothing else. */
+/** The uses of a column that callers have. Without marks it is shown, and nothing else. */
 export interface Marks {
-  /** Whether the body that creates an entity must have it, or can. */
+  /** The body that creates an entity must have it, or can have it. */
   create?: 'required' | 'optional';
   /** A PUT can change it. */
   change?: true;
@@ -35,7 +35,7 @@ export interface Marks {
   initial?: string | number;
   /** Its schema in answers, where that is not the stored one; false if it is never shown as it is stored. */
   shown?: TSchema | false;
-  /** How the wire writes it where that is not how it is stored: 0 and 1 are a boolean or the text of one, degrees are text. */
+  /** Its form on the wire, if that is not the stored one: 0 and 1 are a boolean or the text of one, degrees are text. */
   form?: 'flag' | 'flagText' | 'latitude' | 'longitude';
   /** Lists can filter by it, in this way. */
   filter?: Match;

@@ -21,7 +21,7 @@ export const templateColumns = {
   fields: hidden(Type.String()),
 };
 
-/** What a channel template may say of payloads: any form, one of them, or that they are delivered and never read. */
+/** Payload forms of a channel template: any form, one of them, or none, which is delivered and never read. */
 export const payloadForms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
 export type PayloadForm = (typeof payloadForms)[number];
 

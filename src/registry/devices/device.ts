@@ -1,4 +1,4 @@
-/** A device on the wire: what answers and `_updates/fields` show of it, and what bodies may set. */
+/** A device on the wire: its answers, its bodies, its list and `_updates/fields`. */
 import { Type } from 'typebox';
 import { deviceColumns } from '../../../db/registry/records/devices.js';
 import { Id, type Row } from '../../../db/registry/records.js';
@@ -19,7 +19,7 @@ import { showFields } from '../../entity/values.js';
 import { formatTopic } from '../../topics.js';
 import { channelProperties, showChannelProperties } from '../channel.js';
 
-/** What showing a device looks at. */
+/** The data for showing a device. */
 export type ShowContext = { access: Access; config: Config; fields: Fields };
 
 export const deviceShape = Type.Object({
@@ -43,9 +43,9 @@ export const createBody = Type.Object({
 });
 export const updateBody = Type.Object({ ...changeProperties(deviceColumns), ...fieldBody('devices') });
 
-/** What a device is told besides its place, for which there are rules. */
+/** The columns that a body sets, without the place, which has its own rules. */
 export const settable = without(deviceColumns, ['deviceTemplateId', 'organizationId']);
-/** What a new device is told besides its place; rows of provisioning jobs are checked against the same. */
+/** Fields of a new device without its place; rows of provisioning jobs are checked against the same. */
 export const newDeviceShape = Type.Object({ ...createProperties(settable), ...fieldBody('devices') });
 /** The body of `state` on `_set/fields`: what PUT may set, but not the place. */
 export const stateShape = Type.Object({ ...changeProperties(settable), ...fieldBody('devices') });
@@ -62,7 +62,7 @@ export const deviceListing = listingOf('devices', deviceColumns, {
 
 const showState = showing(without(deviceColumns, ['deviceTemplateId']));
 
-/** What `_updates/fields` carries of a device. */
+/** The content of `_updates/fields` for a device. */
 export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>) {
   return Object.assign(showState(row), showFields(fields.of('devices', row.deviceTemplateId), row.fields));
 }
