@@ -84,14 +84,26 @@ const sampleEvery = 15 * 60_000;
 const samplesRemembered = 50_000;
 /** Sampled entries that wait to be written; more are dropped, for they are samples. */
 const maxWaiting = 10_000;
+/** Of the records that an account keeps, the part that failures of strangers may take in so many milliseconds. */
+const strangersPart = 0.1;
+const strangersTime = 30 * 24 * 60 * 60_000;
+const accountsRemembered = 10_000;
 /** Rows of one statement, which takes so many parameters. */
 const rowsAtOnce = 500;
+
+/** What strangers have taken of their share of an account since a moment, and what was left out because of it. */
+interface StrangersShare {
+  since: number;
+  taken: number;
+  omitted: number;
+}
 
 type AuditServices = { registry: Registry; clock: Clock; log: Logger; config: Pick<Config, 'limits'> };
 
 export class Audit {
   readonly #ctx: AuditServices;
   readonly #seen = boundedCache<string, number>(samplesRemembered);
+  readonly #strangers = boundedCache<string, StrangersShare>(accountsRemembered);
   #waiting: AuditEntry[] = [];
   #writing: Promise<void> = Promise.resolve();
   /** Runs work in no transaction and on nobody's behalf: a note may be made inside either, and is written after it. */
@@ -125,11 +137,41 @@ export class Audit {
     else this.sample(entry, about);
   }
 
-  /** Adds an entry soon, where nothing is written that it could go with. */
+  /**
+   * Adds an entry soon, where nothing is written that it could go with. Of the failures of strangers only as many as their
+   * share: anyone can cause them, and each removes the oldest record of an account at its limit.
+   */
   note(entry: AuditEntry): void {
-    this.#waiting.push(entry);
+    const isOfStranger = entry.outcome === 'failure' && entry.actor === undefined;
+    const admitted = isOfStranger ? this.#shared(entry) : entry;
+    if (!admitted) return;
+    this.#waiting.push(admitted);
     if (this.#waiting.length > 1) return;
     this.#writing = this.#outside(() => this.#writing.then(() => this.#write()));
+  }
+
+  /** The entry, with the number of those omitted before it; undefined if the share of strangers is used up. */
+  #shared(entry: AuditEntry): AuditEntry | undefined {
+    const { clock, config, log } = this.#ctx;
+    const { accountId } = entry;
+    const limit = config.limits.auditRecords;
+    if (limit === 0) return entry;
+    const now = clock.now();
+    let share = this.#strangers.get(accountId);
+    if (!share || now - share.since >= strangersTime) {
+      share = { since: now, taken: 0, omitted: share?.omitted ?? 0 };
+      this.#strangers.set(accountId, share);
+    }
+    if (share.taken >= Math.ceil(limit * strangersPart) || this.#waiting.length >= maxWaiting) {
+      if (share.omitted === 0) log.warn({ accountId }, 'failures of strangers are not in the audit record for now');
+      share.omitted += 1;
+      return undefined;
+    }
+    share.taken += 1;
+    if (share.omitted === 0) return entry;
+    const details = { ...entry.details, omitted: share.omitted };
+    share.omitted = 0;
+    return { ...entry, details };
   }
 
   async #write(): Promise<void> {

@@ -155,7 +155,8 @@ export const accountLimits = [
     off: true,
     unit: 'items',
     per: 'account',
-    about: 'audit records; beyond it the oldest are removed',
+    about:
+      'audit records; beyond it the oldest are removed. Failures of strangers take at most a tenth of it in 30 days',
     counted: true,
   }),
   row({

@@ -149,3 +149,36 @@ t.test('what is noted while a transaction is under way is recorded too', async (
   const { results } = await audit({ event: 'login', outcome: 'failure' });
   t.equal(results.filter(({ details }: Json) => details.noted === 'inside').length, 1);
 });
+
+t.test('failed logins of strangers take a tenth of what an account keeps, and push out nothing else', async (t) => {
+  const clock = { now: () => time.now };
+  const service = await startService(t, { clock, env: { SLIPWAY_AUDIT_RECORDS_PER_ACCOUNT: '50' } });
+  const { accountId } = service;
+  const other = await service.account();
+  const fail = async (count: number, ofAccount = accountId) => {
+    for (let n = 0; n < count; n += 1) {
+      const body = { emailAddress: `guess${n}@example.com`, password: 'wrong', accountId: ofAccount };
+      const { status } = await service.http('POST', '/api/v1/auth/login-user', { body, token: null });
+      t.equal(status, 401);
+    }
+    await service.server.ctx.audit.close();
+  };
+  const records = async (filter: string, of = accountId, token = service.admin): Promise<Json[]> =>
+    (await service.ok('GET', `/api/v1/audit?accountId=${of}&pageSize=1000&${filter}`, { token })).auditRecords.results;
+  const own = async () => (await records('outcome=success')).map(({ id }) => id);
+  for (let n = 0; n < 50; n += 1)
+    await service.create('/applications', 'application', { name: `A${n}`, kind: 'backEnd' });
+  const before = await own();
+  t.equal(before.length, 50);
+  await fail(40);
+  t.equal((await records('event=login&outcome=failure')).length, 5);
+  t.strictSame(await own(), before.slice(0, 45), 'the oldest five have gone, and no more');
+  await fail(1, other.accountId);
+  t.equal((await records('outcome=failure', other.accountId, other.admin)).length, 1, 'each account has its own share');
+
+  time.now += 30 * 24 * 60 * 60_000;
+  const { jwt } = await service.loginAs(adminEmail, adminPassword);
+  await fail(1);
+  const [newest] = await records('outcome=failure', accountId, jwt);
+  t.strictSame(newest?.details, { omitted: 35 }, 'the next one says how many are not in the record');
+});
