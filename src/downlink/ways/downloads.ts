@@ -19,6 +19,8 @@ const maxPerDevice = 4;
 const waitingPerPlace = 2;
 /** Milliseconds between two looks at downloads that do not proceed. */
 const lookEvery = 500;
+/** Milliseconds without a download after which spare buffers go. */
+const restsAfter = 60_000;
 
 /** Milliseconds that one buffer may take: then the download loses its place to others, and at last it is ended. */
 const usualPatience = { place: 2000, end: 300_000 };
@@ -56,6 +58,8 @@ export class Downloads {
   readonly #running = new Map<string, Set<Running>>();
   /** Buffers of downloads that have ended, for the next ones: as garbage they would stay until the heap is full. */
   #spare: Buffer[] = [];
+  /** When a download last ended, milliseconds of `performance`. */
+  #lastEnd = 0;
   #timer: NodeJS.Timeout | undefined;
   /** Bytes that have been sent, and downloads that were ended because their reader did not read, since the start. */
   sent = 0;
@@ -101,6 +105,7 @@ export class Downloads {
       await this.#pump(one, file, wanted);
     } finally {
       giveBack();
+      this.#lastEnd = performance.now();
       await file?.close();
       own.delete(one);
       if (own.size === 0 && this.#running.get(deviceId) === own) this.#running.delete(deviceId);
@@ -153,13 +158,13 @@ export class Downloads {
 
   /** Readers that do not read lose their place, and in the end their download: the device goes on with `Range`. */
   #look(): void {
-    if (this.#running.size === 0) {
+    const now = performance.now();
+    if (this.#running.size === 0 && now - this.#lastEnd >= restsAfter) {
       clearInterval(this.#timer);
       this.#timer = undefined;
       this.#spare = [];
       return;
     }
-    const now = performance.now();
     for (const one of this.#all()) {
       const waits = one.since === 0 ? 0 : now - one.since;
       if (waits >= this.#patience.place) {
