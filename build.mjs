@@ -10,6 +10,7 @@ import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } 
 import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 const root = dirname(fileURLToPath(import.meta.url));
@@ -118,7 +119,7 @@ function transform(entryPoints) {
   return build({ ...common, outdir: 'dist', entryPoints, sourcemap: true, logLevel: 'warning' });
 }
 
-/** The console: hashed files, and a page that names them. The server puts the prefix of headers into the page. */
+/** The console: hashed files, each also compressed, and a page that names them. The server puts the prefix of headers into the page. */
 async function bundleConsole(outdir) {
   const { metafile } = await build({
     absWorkingDir: root,
@@ -143,6 +144,11 @@ async function bundleConsole(outdir) {
     .replace('main.js', fileOf('console/app/main.tsx'))
     .replace('style.css', fileOf('console/app/style.css'));
   writeFileSync(join(outdir, 'index.html'), page);
+  for (const [file] of files) {
+    const content = readFileSync(join(root, file));
+    writeFileSync(join(root, `${file}.br`), brotliCompressSync(content));
+    writeFileSync(join(root, `${file}.gz`), gzipSync(content, { level: 9 }));
+  }
   return metafile;
 }
 

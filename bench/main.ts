@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util';
 import { measureBackup } from './backup.js';
 import { measureBridges } from './bridges.js';
+import { measureConsole } from './console.js';
 import { Directories } from './directories.js';
 import { measureDisturbance } from './disturbance.js';
 import { measureDownloads } from './downloads.js';
@@ -51,6 +52,7 @@ const figures: Record<string, Listed> = {
 const others: Record<string, Listed> = {
   backup: { shows: 'what publishers feel of a backup next to them', run: measureBackup },
   disturbance: { shows: 'what honest clients feel of those who do harm', run: measureDisturbance },
+  console: { shows: 'the console in a real browser: first view, keystrokes, scrolling, memory', run: measureConsole },
   downloads: { shows: 'what others feel of 200 firmware downloads at once', run: measureDownloads },
   bridges: { shows: 'the rate of bridges to NATS and a webhook, and what they cost publishers', run: measureBridges },
   keeping: { shows: 'ingest while the cap on bytes is reached, against ingest without', run: measureKeeping },

@@ -1,12 +1,12 @@
 /** The audit record, searched by event, outcome, who, what and when. The filters are in the address. */
 import { useSearchParams } from 'wouter-preact';
+import { auditEvents } from '../../src/audit/events.js';
 import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';
 import { Field, Select } from '../parts/form.js';
 import { Listing, pageSize } from '../parts/listing.js';
 import { Badge, Time } from '../parts/page.js';
 import { texts } from '../texts.js';
-import { events } from './events.js';
 
 const words = texts.audit;
 
@@ -29,7 +29,7 @@ export function Audit() {
       accountId: accountId.value,
       page,
       pageSize,
-      ...(event && { event: events.find((one) => one === event) ?? 'login' }),
+      ...(event && { event: auditEvents.find((one) => one === event) ?? 'login' }),
       ...(outcome && { outcome: outcome === 'failure' ? ('failure' as const) : ('success' as const) }),
       ...(actorId && { actorId }),
       ...(targetId && { targetId }),
@@ -44,7 +44,7 @@ export function Audit() {
           label={words.event}
           value={event}
           onText={set('event')}
-          options={[['', texts.all], ...events.map((one) => [one, one] as const)]}
+          options={[['', texts.all], ...auditEvents.map((one) => [one, one] as const)]}
         />
         <Select
           label={words.outcome}

@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import createClient, { type Middleware } from 'openapi-fetch';
 import type { paths } from '../api-types.js';
 import { texts } from '../texts.js';
-import { blankSecrets, recordCall } from './calls.js';
+import { blankSecrets, maxParsedLength, recordCall } from './calls.js';
 
 export const headerPrefix = document.querySelector<HTMLMetaElement>('meta[name=header-prefix]')?.content ?? 'platform';
 const csrfKey = 'slipway-csrf';
@@ -48,7 +48,8 @@ const recording: Middleware = {
     if (csrf !== null && request.method !== 'GET') request.headers.set(`${headerPrefix}-csrf-token`, csrf);
     return request;
   },
-  onError() {
+  onError({ error }) {
+    if (error instanceof DOMException && error.name === 'AbortError') return;
     online.value = false;
     return new Error(texts.unreachable);
   },
@@ -60,7 +61,7 @@ async function recordedFetch(request: Request): Promise<Response> {
   const response = await fetch(request);
   online.value = true;
   const type = response.headers.get('content-type') ?? '';
-  const answer = type.includes('json') ? await response.clone().text() : '';
+  const answer = type.includes('json') ? await beginningOf(response) : '';
   recordCall({
     method: request.method,
     url: request.url,
@@ -70,6 +71,19 @@ async function recordedFetch(request: Request): Promise<Response> {
     requestId: response.headers.get('x-request-id') ?? '',
   });
   return response;
+}
+
+/** The text of an answer, of a long one only its beginning: a page of 1,000 rows is not read twice. */
+async function beginningOf(response: Response): Promise<string> {
+  const reader = response.clone().body?.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  while (reader && text.length <= maxParsedLength) {
+    const { done, value } = await reader.read();
+    if (done) return text;
+    text += value;
+  }
+  await reader?.cancel();
+  return text;
 }
 
 export const api = createClient<paths>({ baseUrl: location.origin, fetch: recordedFetch });

@@ -12,8 +12,13 @@ export interface Call {
 
 const maxCalls = 20;
 const maxTextLength = 4000;
-const secretNames =
-  /^(password|oldPassword|newPassword|idmUserPassword|secret|clientSecret|jwt|csrfToken|appToken|mfaToken|token|code|codes|recoveryCodes|associationCode|otpauthUrl|passwordResetToken|resetToken)$/;
+/** Of longer texts only the beginning is kept. */
+export const maxParsedLength = 20_000;
+const secrets =
+  '(?:password|oldPassword|newPassword|idmUserPassword|secret|clientSecret|jwt|csrfToken|appToken|mfaToken|token|code|codes|recoveryCodes|associationCode|otpauthUrl|passwordResetToken|resetToken)';
+const secretNames = new RegExp(`^${secrets}$`);
+/** A secret in the text of JSON; the text may end within it. */
+const secretTexts = new RegExp(`("${secrets}"\\s*:\\s*")(?:[^"\\\\]|\\\\.)*`, 'g');
 
 export const calls = signal<readonly Call[]>([]);
 
@@ -24,13 +29,14 @@ export function recordCall(call: Call): void {
 /** A JSON text without its secrets; long ones are cut. */
 export function blankSecrets(text: string): string {
   if (text === '') return '';
+  if (text.length > maxParsedLength) return text.slice(0, maxTextLength).replace(secretTexts, '$1•••');
   try {
     const blanked: unknown = JSON.parse(text, (name, value: unknown) =>
-      secretNames.test(name) && typeof value === 'string' ? '•••' : value,
+      secretNames.test(name) && (typeof value === 'string' || Array.isArray(value)) ? '•••' : value,
     );
     return JSON.stringify(blanked, null, 2).slice(0, maxTextLength);
   } catch {
-    return text.slice(0, maxTextLength);
+    return text.slice(0, maxTextLength).replace(secretTexts, '$1•••');
   }
 }
 

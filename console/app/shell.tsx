@@ -11,19 +11,37 @@ import { texts } from '../texts.js';
 import { Keys } from './keys.js';
 import { accountId, can, me, renew, resume, signOut } from './session.js';
 
-const FirstDevice = lazy(async () => (await import('../first-device/first-device.js')).FirstDevice);
-const Devices = lazy(async () => (await import('../devices/devices.js')).Devices);
-const Device = lazy(async () => (await import('../device/device.js')).Device);
-const Organization = lazy(async () => (await import('../organizations/organization.js')).Organization);
-const Organizations = lazy(async () => (await import('../organizations/organizations.js')).Organizations);
-const People = lazy(async () => (await import('../people/people.js')).People);
-const Product = lazy(async () => (await import('../products/product.js')).Product);
-const Products = lazy(async () => (await import('../products/products.js')).Products);
-const Factory = lazy(async () => (await import('../factory/factory.js')).Factory);
-const Firmware = lazy(async () => (await import('../firmware/firmware.js')).Firmware);
-const Programs = lazy(async () => (await import('../programs/programs.js')).Programs);
-const Trash = lazy(async () => (await import('../trash/trash.js')).Trash);
-const Account = lazy(async () => (await import('../account/account.js')).Account);
+const reloadedKey = 'slipway-reloaded';
+
+/** Loads a place with its first visit. If its file is gone, the service was upgraded: the page is loaded again, once. */
+function place<P>(load: () => Promise<P>) {
+  return lazy(async () => {
+    try {
+      const component = await load();
+      sessionStorage.removeItem(reloadedKey);
+      return component;
+    } catch (error) {
+      if (sessionStorage.getItem(reloadedKey) !== null) throw error;
+      sessionStorage.setItem(reloadedKey, '1');
+      location.reload();
+      return new Promise<P>(() => {});
+    }
+  });
+}
+
+const FirstDevice = place(async () => (await import('../first-device/first-device.js')).FirstDevice);
+const Devices = place(async () => (await import('../devices/devices.js')).Devices);
+const Device = place(async () => (await import('../device/device.js')).Device);
+const Organization = place(async () => (await import('../organizations/organization.js')).Organization);
+const Organizations = place(async () => (await import('../organizations/organizations.js')).Organizations);
+const People = place(async () => (await import('../people/people.js')).People);
+const Product = place(async () => (await import('../products/product.js')).Product);
+const Products = place(async () => (await import('../products/products.js')).Products);
+const Factory = place(async () => (await import('../factory/factory.js')).Factory);
+const Firmware = place(async () => (await import('../firmware/firmware.js')).Firmware);
+const Programs = place(async () => (await import('../programs/programs.js')).Programs);
+const Trash = place(async () => (await import('../trash/trash.js')).Trash);
+const Account = place(async () => (await import('../account/account.js')).Account);
 
 /** Places, and the right without which one is not shown. */
 const places: readonly { path: string; icon: IconName; name: keyof typeof texts.places; shown: () => boolean }[] = [

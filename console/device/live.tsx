@@ -12,6 +12,12 @@ import type { DeviceRow } from './row.js';
 
 const words = texts.device;
 const maxShown = 200;
+/** Letters of a payload. */
+const maxPayload = 2000;
+/** Messages are shown together, at most so often, in milliseconds: a loud device must not keep the page busy. */
+const showEvery = 200;
+
+const cut = (text: string) => (text.length > maxPayload ? `${text.slice(0, maxPayload)} …` : text);
 
 /** Stored channels of the product, then its other ones, then those that every device has. */
 const rank = ({ service, persistenceType }: { service: boolean; persistenceType: string }) =>
@@ -33,15 +39,28 @@ export function Live({ device }: { device: DeviceRow }) {
   useEffect(() => {
     if (heard === '') return;
     let key = 0;
+    let arrived: (Message & { key: number })[] = [];
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const show = () => {
+      const newest = arrived.reverse();
+      arrived = [];
+      timer = undefined;
+      setMessages((before) => [...newest, ...before].slice(0, maxShown));
+    };
     const source = listen(
       heard.split(','),
       (message) => {
         key += 1;
-        setMessages((before) => [{ ...message, key }, ...before].slice(0, maxShown));
+        arrived.push({ ...message, payload: cut(message.payload), key });
+        if (arrived.length > maxShown) arrived.shift();
+        timer ??= setTimeout(show, showEvery);
       },
       setOpen,
     );
-    return source.close;
+    return () => {
+      clearTimeout(timer);
+      source.close();
+    };
   }, [heard]);
   const publish = async ({ topic = '', payload = '' }: Values) => {
     await done(

@@ -1,5 +1,5 @@
 /** Devices: a table that reads one page at a time, with its search, filters, sort and page in the address. */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
 import { api, done } from '../app/api.js';
 import { accountId, can } from '../app/session.js';
@@ -7,8 +7,9 @@ import { Dialog } from '../parts/dialog.js';
 import { Field, Form, Select, type Values } from '../parts/form.js';
 import { Icon } from '../parts/icons.js';
 import { useLoad } from '../parts/load.js';
+import { NameOf } from '../parts/names.js';
 import { Badge, Page, Time } from '../parts/page.js';
-import { Picker, readOrganizations, readProducts } from '../parts/picker.js';
+import { Picker } from '../parts/picker.js';
 import { type Column, Pager, type Sort, Table } from '../parts/table.js';
 import { toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
@@ -19,44 +20,42 @@ import { filterOf, type Row, readDevices, sizes } from './query.js';
 const words = texts.devices;
 const columnsKey = 'slipway-columns';
 
-function allColumns(names: { organizations: Map<string, string>; products: Map<string, string> }): Column<Row>[] {
-  return [
-    { name: 'serialNumber', label: words.serialNumber, sort: 'serialNumber', show: ({ serialNumber }) => serialNumber },
-    {
-      name: 'connected',
-      label: words.connected,
-      show: ({ connected }) => (
-        <Badge kind={connected ? 'good' : undefined} text={connected ? texts.online : texts.offlineShort} />
-      ),
-    },
-    {
-      name: 'provisioningState',
-      label: words.state,
-      sort: 'provisioningState',
-      show: (row) => <Badge text={words.states[row.provisioningState] ?? row.provisioningState} />,
-    },
-    {
-      name: 'product',
-      label: words.product,
-      sort: 'deviceTemplateId',
-      show: ({ deviceTemplateId }) => names.products.get(deviceTemplateId) ?? '–',
-    },
-    {
-      name: 'organization',
-      label: words.organization,
-      sort: 'organizationId',
-      show: ({ organizationId }) => names.organizations.get(organizationId ?? '') ?? '–',
-    },
-    {
-      name: 'firmwareVersion',
-      label: words.firmware,
-      sort: 'firmwareVersion',
-      show: (row) => row.firmwareVersion ?? '–',
-    },
-    { name: 'lastConnected', label: words.lastConnected, show: ({ lastConnected }) => <Time iso={lastConnected} /> },
-    { name: 'created', label: texts.created, sort: 'created', show: ({ created }) => <Time iso={created} /> },
-  ];
-}
+const columns: readonly Column<Row>[] = [
+  { name: 'serialNumber', label: words.serialNumber, sort: 'serialNumber', show: ({ serialNumber }) => serialNumber },
+  {
+    name: 'connected',
+    label: words.connected,
+    show: ({ connected }) => (
+      <Badge kind={connected ? 'good' : undefined} text={connected ? texts.online : texts.offlineShort} />
+    ),
+  },
+  {
+    name: 'provisioningState',
+    label: words.state,
+    sort: 'provisioningState',
+    show: (row) => <Badge text={words.states[row.provisioningState] ?? row.provisioningState} />,
+  },
+  {
+    name: 'product',
+    label: words.product,
+    sort: 'deviceTemplateId',
+    show: ({ deviceTemplateId }) => <NameOf kind="deviceTemplate" id={deviceTemplateId} />,
+  },
+  {
+    name: 'organization',
+    label: words.organization,
+    sort: 'organizationId',
+    show: ({ organizationId }) => <NameOf kind="organization" id={organizationId} />,
+  },
+  {
+    name: 'firmwareVersion',
+    label: words.firmware,
+    sort: 'firmwareVersion',
+    show: (row) => row.firmwareVersion ?? '–',
+  },
+  { name: 'lastConnected', label: words.lastConnected, show: ({ lastConnected }) => <Time iso={lastConnected} /> },
+  { name: 'created', label: texts.created, sort: 'created', show: ({ created }) => <Time iso={created} /> },
+];
 
 const usual = ['serialNumber', 'connected', 'provisioningState', 'product', 'organization', 'lastConnected'];
 
@@ -73,12 +72,10 @@ export function Devices() {
     order: search.get('order') === 'desc' ? 'desc' : 'asc',
   };
   const { data, error, loading, reload } = useLoad(
-    () => readDevices(filter, sort, page, pageSize),
+    (signal) => readDevices(filter, sort, page, pageSize, signal),
     [filter, sort, page, pageSize],
     15_000,
   );
-  const names = useLoad(readNames, []).data ?? { organizations: new Map(), products: new Map() };
-  const columns = allColumns(names);
   const set = (values: Record<string, string>) =>
     setSearch(
       (before) => {
@@ -207,25 +204,27 @@ export function Devices() {
   );
 }
 
-async function readNames() {
-  const pairs = (rows: { id: string; name: string }[]) => new Map(rows.map(({ id, name }) => [id, name]));
-  const [organizations, products] = await Promise.all([
-    readOrganizations(),
-    can('read', 'deviceTemplate') ? readProducts() : [],
-  ]);
-  return { organizations: pairs(organizations), products: pairs(products) };
-}
+/** Milliseconds. */
+const typingPause = 40;
 
-const typingPause = 120;
-
-/** Waits until nobody has typed for a moment. */
+/** Waits until nobody has typed for a moment. What is typed later ends the request before. */
 function SearchField({ value, onText }: { value: string; onText: (text: string) => void }) {
   const [text, setText] = useState(value);
+  const sent = useRef(value);
   useEffect(() => {
-    if (text === value) return;
-    const timer = setTimeout(() => onText(text), typingPause);
+    if (text === sent.current) return;
+    const timer = setTimeout(() => {
+      sent.current = text;
+      onText(text);
+    }, typingPause);
     return () => clearTimeout(timer);
   }, [text]);
+  useEffect(() => {
+    // The address has changed by a link or by Back.
+    if (value === sent.current) return;
+    sent.current = value;
+    setText(value);
+  }, [value]);
   return <Field label={words.search} type="search" wide value={text} onText={setText} placeholder={words.searchHint} />;
 }
 

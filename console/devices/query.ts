@@ -31,7 +31,13 @@ export function filterOf(search: URLSearchParams): DeviceFilter {
   };
 }
 
-export async function readDevices(filter: DeviceFilter, sort: Sort, page: number, pageSize: number) {
+export async function readDevices(
+  filter: DeviceFilter,
+  sort: Sort,
+  page: number,
+  pageSize: number,
+  signal?: AbortSignal,
+) {
   const query = {
     accountId: accountId.value,
     ...filter,
@@ -40,7 +46,7 @@ export async function readDevices(filter: DeviceFilter, sort: Sort, page: number
     sortBy: sort.by as 'serialNumber',
     sortOrder: sort.order,
   };
-  return (await done(api.GET('/api/v1/devices', { params: { query } }))).devices;
+  return (await done(api.GET('/api/v1/devices', { params: { query }, signal }))).devices;
 }
 
 export type Row = NonNullable<Awaited<ReturnType<typeof readDevices>>['results']>[number];

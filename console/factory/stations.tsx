@@ -6,9 +6,9 @@ import { Code } from '../parts/code.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { Field, Form, type Values } from '../parts/form.js';
 import { Listing, pageSize } from '../parts/listing.js';
-import { useLoad } from '../parts/load.js';
+import { NameOf } from '../parts/names.js';
 import { Badge, Time } from '../parts/page.js';
-import { Picker, readProducts } from '../parts/picker.js';
+import { Picker } from '../parts/picker.js';
 import { texts } from '../texts.js';
 
 const words = texts.stations;
@@ -24,8 +24,6 @@ export function Stations({ making, onClose }: { making: boolean; onClose: () => 
   const [made, setMade] = useState<{ id: string; appToken: string }>();
   const [deleting, setDeleting] = useState<Station>();
   const [round, setRound] = useState(0);
-  const { data: products = [] } = useLoad(readProducts, []);
-  const names = new Map(products.map(({ id, name }) => [id, name]));
   const make = async ({
     name = '',
     deviceTemplateId = '',
@@ -61,7 +59,7 @@ export function Stations({ making, onClose }: { making: boolean; onClose: () => 
           {
             name: 'product',
             label: texts.devices.product,
-            show: ({ deviceTemplateId = '' }) => names.get(deviceTemplateId) ?? '–',
+            show: ({ deviceTemplateId }) => <NameOf kind="deviceTemplate" id={deviceTemplateId} />,
           },
           {
             name: 'made',

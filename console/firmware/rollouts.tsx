@@ -8,6 +8,7 @@ import { Confirm, Dialog } from '../parts/dialog.js';
 import { Act, Field, Form, Select, type Values } from '../parts/form.js';
 import { Listing, pageSize } from '../parts/listing.js';
 import { useLoad } from '../parts/load.js';
+import { nameOf } from '../parts/names.js';
 import { Badge, Page, Time, Waiting } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';
 import { failed } from '../parts/toast.js';
@@ -162,7 +163,7 @@ export function RolloutPage({ id }: { id: string }) {
               label: words.device,
               show: ({ deviceId }) => (
                 <Link href={`/devices/${deviceId}/firmware`}>
-                  <code>{deviceId}</code>
+                  {nameOf('device', deviceId) ?? <code>{deviceId}</code>}
                 </Link>
               ),
             },

@@ -8,11 +8,10 @@ import { Field, Form, Select, type Values } from '../parts/form.js';
 import { listen, type Message } from '../parts/live.js';
 import { useLoad } from '../parts/load.js';
 import { Page } from '../parts/page.js';
-import { readProducts } from '../parts/picker.js';
+import { Picker } from '../parts/picker.js';
 import { texts } from '../texts.js';
 
 const words = texts.firstDevice;
-const newProduct = 'new';
 
 interface Made {
   id: string;
@@ -35,11 +34,10 @@ export function FirstDevice() {
 }
 
 function Make({ onMade }: { onMade: (made: Made) => void }) {
-  const [product, setProduct] = useState(newProduct);
-  const { data: products = [] } = useLoad(readProducts, []);
+  const [product, setProduct] = useState('');
   const save = async ({ productName = '', channel = '', serialNumber = '' }: Values) => {
     const account = { accountId: accountId.value };
-    const deviceTemplateId = product === newProduct ? await makeProduct(productName, channel) : product;
+    const deviceTemplateId = product === '' ? await makeProduct(productName, channel) : product;
     const { device } = await done(
       api.POST('/api/v1/devices', { body: { ...account, serialNumber, deviceTemplateId } }),
     );
@@ -47,14 +45,13 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
     const { mqttCredential } = await done(api.POST('/api/v1/access/mqtt-credentials', { body }));
     onMade({ id: device.id, serialNumber, secret: mqttCredential.secret });
   };
-  const options = [[newProduct, words.newProduct] as const, ...products.map(({ id, name }) => [id, name] as const)];
   return (
     <div class="grid">
       <section class="panel">
         <h2>{words.make}</h2>
         <Form save={save} verb={words.makeVerb}>
-          <Select label={words.product} value={product} options={options} onText={setProduct} />
-          {product === newProduct && (
+          <Picker kind="product" label={words.product} value={product} none={words.newProduct} onText={setProduct} />
+          {product === '' && (
             <>
               <Field
                 label={words.productName}

@@ -7,11 +7,26 @@ import { Confirm, Dialog } from '../parts/dialog.js';
 import { ErrorNote, Field, Form, type Values } from '../parts/form.js';
 import { useLoad } from '../parts/load.js';
 import { Page } from '../parts/page.js';
-import { Picker, readOrganizations } from '../parts/picker.js';
+import { Picker } from '../parts/picker.js';
 import { failed, toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
 
 const words = texts.organizations;
+/** The tree is read in slices; of more organizations than this the first ones are shown. */
+const maxShown = 5000;
+const sliceSize = 1000;
+
+async function readOrganizations() {
+  const all = [];
+  for (let page = 1; all.length < maxShown; page += 1) {
+    const query = { accountId: accountId.value, pageSize: sliceSize, page, sortBy: 'name' } as const;
+    const { organizations } = await done(api.GET('/api/v1/organizations', { params: { query } }));
+    all.push(...(organizations.results ?? []));
+    if (all.length >= (organizations.meta?.count ?? 0)) break;
+  }
+  return all;
+}
+
 type Organization = Awaited<ReturnType<typeof readOrganizations>>[number];
 type Open = { kind: 'new' | 'move' | 'delete'; of: Organization | undefined } | undefined;
 

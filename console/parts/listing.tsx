@@ -21,7 +21,7 @@ export function Listing<T extends { id: string }>({
   ...table
 }: {
   label: string;
-  load: (page: number) => Promise<Slice<T>>;
+  load: (page: number, signal: AbortSignal) => Promise<Slice<T>>;
   /** Further values whose change loads the list again. */
   on?: readonly unknown[];
   every?: number;
@@ -34,7 +34,7 @@ export function Listing<T extends { id: string }>({
 }) {
   const [search, setSearch] = useSearchParams();
   const page = given ?? Number(search.get('page') ?? 1);
-  const { data, error, loading } = useLoad(() => load(page), [page, label, ...on], every);
+  const { data, error, loading } = useLoad((signal) => load(page, signal), [page, label, ...on], every);
   const turn = (to: number) =>
     setSearch((before) => {
       before.set('page', String(to));

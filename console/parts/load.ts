@@ -8,8 +8,12 @@ export interface Loaded<T> {
   reload(): void;
 }
 
-/** `every` is in milliseconds: what changes by itself is read again. */
-export function useLoad<T>(load: () => Promise<T>, dependencies: readonly unknown[], every = 0): Loaded<T> {
+/** `every` is in milliseconds: what changes by itself is read again. The signal ends a request that is no longer needed. */
+export function useLoad<T>(
+  load: (signal: AbortSignal) => Promise<T>,
+  dependencies: readonly unknown[],
+  every = 0,
+): Loaded<T> {
   const [state, setState] = useState<{ data: T | undefined; error: unknown; loading: boolean }>({
     data: undefined,
     error: undefined,
@@ -20,15 +24,14 @@ export function useLoad<T>(load: () => Promise<T>, dependencies: readonly unknow
   latest.current = load;
   const key = JSON.stringify(dependencies);
   useEffect(() => {
-    let isCurrent = true;
+    const controller = new AbortController();
+    const { signal } = controller;
     setState((before) => ({ ...before, loading: true }));
     latest
-      .current()
-      .then((data) => isCurrent && setState({ data, error: undefined, loading: false }))
-      .catch((error) => isCurrent && setState((before) => ({ data: before.data, error, loading: false })));
-    return () => {
-      isCurrent = false;
-    };
+      .current(signal)
+      .then((data) => signal.aborted || setState({ data, error: undefined, loading: false }))
+      .catch((error) => signal.aborted || setState((before) => ({ data: before.data, error, loading: false })));
+    return () => controller.abort();
   }, [key, round]);
   useEffect(() => {
     if (every === 0) return;

@@ -1,41 +1,150 @@
-/** Chooses one organization or product. Up to a thousand are listed. */
-
+/** Chooses one organization or product: from a list of a few, or by searching many. */
+import { useEffect, useId, useState } from 'preact/hooks';
 import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';
 import { texts } from '../texts.js';
 import { Select } from './form.js';
 import { useLoad } from './load.js';
+import { nameOf } from './names.js';
 
-export async function readOrganizations() {
-  const query = { accountId: accountId.value, pageSize: 1000, sortBy: 'name' } as const;
-  return (await done(api.GET('/api/v1/organizations', { params: { query } }))).organizations.results ?? [];
+/** How many a list shows; of more, those whose name contains what is typed. */
+const maxListed = 50;
+/** Products are few, and the API finds them by their whole name only. */
+const maxProducts = 5000;
+const sliceSize = 1000;
+
+interface Named {
+  id: string;
+  name: string;
 }
 
-export async function readProducts() {
-  const query = { accountId: accountId.value, pageSize: 1000 };
-  return (await done(api.GET('/api/v1/devices/templates', { params: { query } }))).deviceTemplates.results ?? [];
+async function findOrganizations(name: string, signal: AbortSignal): Promise<{ found: Named[]; count: number }> {
+  const query = { accountId: accountId.value, pageSize: maxListed, sortBy: 'name' as const, ...(name && { name }) };
+  const { organizations } = await done(api.GET('/api/v1/organizations', { params: { query }, signal }));
+  return { found: organizations.results ?? [], count: organizations.meta?.count ?? 0 };
 }
+
+async function findProducts(name: string, signal: AbortSignal): Promise<{ found: Named[]; count: number }> {
+  const all: Named[] = [];
+  for (let page = 1; all.length < maxProducts; page += 1) {
+    const query = { accountId: accountId.value, pageSize: sliceSize, page };
+    const { deviceTemplates } = await done(api.GET('/api/v1/devices/templates', { params: { query }, signal }));
+    all.push(...(deviceTemplates.results ?? []));
+    if (all.length >= (deviceTemplates.meta?.count ?? 0)) break;
+  }
+  const matching = all.filter((one) => one.name.toLowerCase().includes(name.toLowerCase()));
+  return { found: matching.slice(0, maxListed), count: matching.length };
+}
+
+const find = { organization: findOrganizations, product: findProducts };
 
 interface PickerProps {
   label: string;
   name?: string;
   value?: string | undefined;
+  /** What stands for no choice; without it the first is chosen. */
   none?: string;
   onText?: (text: string) => void;
   kind: 'organization' | 'product';
 }
 
-export function Picker({ kind, none, ...select }: PickerProps) {
-  const { data = [] } = useLoad<{ id: string; name: string }[]>(
-    kind === 'organization' ? readOrganizations : readProducts,
-    [kind],
-  );
-  const options = data.map(({ id, name }) => [id, name] as const);
+export function Picker(props: PickerProps) {
+  const { kind, none, ...select } = props;
+  const { data } = useLoad((signal) => find[kind]('', signal), [kind]);
+  if (data && data.count > data.found.length) return <Search {...props} />;
+  const options = (data?.found ?? []).map(({ id, name }) => [id, name] as const);
   return (
     <Select
       {...select}
       options={[...(none === undefined ? [] : [['', none] as const]), ...options]}
       key={texts.language + options.length}
     />
+  );
+}
+
+/** Milliseconds without typing until it searches. */
+const typingPause = 40;
+
+function Search({ kind, none, label, name, value, onText }: PickerProps) {
+  const id = useId();
+  const [own, setOwn] = useState<Named | undefined>(value === undefined ? undefined : { id: value, name: '' });
+  const [typed, setTyped] = useState<string>();
+  const [asked, setAsked] = useState('');
+  const [at, setAt] = useState(0);
+  useEffect(() => {
+    const timer = setTimeout(() => setAsked(typed ?? ''), typingPause);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  const { data } = useLoad((signal) => find[kind](asked, signal), [kind, asked]);
+  const chosen = onText ? value : own?.id;
+  const known = own?.id === chosen ? own?.name : undefined;
+  const chosenName = chosen ? known || nameOf(kind === 'product' ? 'deviceTemplate' : kind, chosen) : none;
+  const isOpen = typed !== undefined;
+  const offered = [...(none === undefined || typed ? [] : [{ id: '', name: none }]), ...(data?.found ?? [])];
+  const choose = (one: Named) => {
+    setOwn(one);
+    setTyped(undefined);
+    onText?.(one.id);
+  };
+  const press = (event: KeyboardEvent) => {
+    const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1 };
+    const move = moves[event.key];
+    const one = offered[at];
+    if (move !== undefined) {
+      if (isOpen) setAt(Math.min(Math.max(0, at + move), offered.length - 1));
+      else setTyped('');
+    } else if (event.key === 'Enter' && isOpen && one) choose(one);
+    else if (event.key === 'Escape' && isOpen) setTyped(undefined);
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <div class="field chooser">
+      <label for={id}>{label}</label>
+      <input
+        id={id}
+        role="combobox"
+        aria-expanded={isOpen}
+        aria-controls={`${id}-list`}
+        aria-autocomplete="list"
+        aria-activedescendant={isOpen && offered[at] ? `${id}-${at}` : undefined}
+        autoComplete="off"
+        placeholder={texts.searchByName}
+        value={typed ?? chosenName ?? ''}
+        onFocus={(event) => event.currentTarget.select()}
+        onClick={() => typed === undefined && setTyped('')}
+        onInput={(event) => {
+          setTyped(event.currentTarget.value);
+          setAt(0);
+        }}
+        onBlur={() => setTyped(undefined)}
+        onKeyDown={press}
+      />
+      {name && <input type="hidden" name={name} value={chosen ?? ''} />}
+      {isOpen && (
+        // biome-ignore lint/a11y/noStaticElementInteractions: a press must not take the focus from the input
+        <div class="options" onMouseDown={(event) => event.preventDefault()}>
+          <div id={`${id}-list`} role="listbox" tabIndex={-1} aria-label={label}>
+            {offered.map((one, place) => (
+              <div
+                key={one.id}
+                id={`${id}-${place}`}
+                role="option"
+                tabIndex={-1}
+                aria-selected={place === at}
+                onClick={() => choose(one)}
+                onKeyDown={press}
+              >
+                {one.name}
+              </div>
+            ))}
+          </div>
+          {data && data.count > data.found.length && (
+            <p class="small soft">{texts.moreFound(data.count - data.found.length)}</p>
+          )}
+          {data?.count === 0 && <p class="small soft">{texts.nothingFound}</p>}
+        </div>
+      )}
+    </div>
   );
 }

@@ -1,8 +1,9 @@
-/** The only table: columns, selection, sorting, pages, loading and emptiness. */
+/** The only table: columns, selection, sorting, pages, loading and emptiness. A long one draws the rows that are drawn. */
 import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
 import { texts } from '../texts.js';
 import { ErrorNote } from './form.js';
+import { useNearRows } from './near-rows.js';
 
 export interface Column<T> {
   name: string;
@@ -46,6 +47,7 @@ export function Table<T extends { id: string }>({
   onSelect?: (ids: ReadonlySet<string>) => void;
   empty: ComponentChildren;
 }) {
+  const drawn = useNearRows(rows?.length ?? 0);
   if (error) return <ErrorNote error={error} />;
   if (rows === undefined)
     return (
@@ -63,7 +65,7 @@ export function Table<T extends { id: string }>({
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls sideways, and has to by keyboard
     <section class="tablewrap" tabIndex={0} aria-label={label}>
-      <table aria-busy={loading}>
+      <table ref={drawn.table} aria-busy={loading} aria-rowcount={drawn.isLong ? rows.length + 1 : undefined}>
         <thead>
           <tr>
             {onSelect && (
@@ -81,29 +83,67 @@ export function Table<T extends { id: string }>({
             ))}
           </tr>
         </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={row.id}>
-              {onSelect && (
-                <td class="tick">
-                  <input
-                    type="checkbox"
-                    aria-label={texts.select(nameOf?.(row) ?? row.id)}
-                    checked={selected?.has(row.id) ?? false}
-                    onChange={() => toggle(row.id)}
-                  />
-                </td>
-              )}
-              {columns.map(({ name, show, wrap }, place) => (
-                <td key={name} class={wrap ? 'wrap' : undefined}>
-                  {place === 0 && href ? <Link href={href(row)}>{show(row)}</Link> : show(row)}
-                </td>
-              ))}
-            </tr>
-          ))}
+        <tbody onFocusIn={drawn.onFocusIn}>
+          {drawn.parts.map((part) =>
+            typeof part === 'number' ? (
+              <Row
+                key={rows[part]?.id}
+                row={rows[part] as T}
+                place={drawn.isLong ? part : undefined}
+                columns={columns}
+                href={href}
+                nameOf={nameOf}
+                selected={selected}
+                onToggle={onSelect && toggle}
+              />
+            ) : (
+              <tr key={`from ${part.from}`}>
+                <td class="gap" colSpan={columns.length + (onSelect ? 1 : 0)} style={{ height: `${part.height}px` }} />
+              </tr>
+            ),
+          )}
         </tbody>
       </table>
     </section>
+  );
+}
+
+function Row<T extends { id: string }>({
+  row,
+  place,
+  columns,
+  href,
+  nameOf,
+  selected,
+  onToggle,
+}: {
+  row: T;
+  /** Counted from 0, where the table does not draw all of its rows. */
+  place: number | undefined;
+  columns: readonly Column<T>[];
+  href: ((row: T) => string) | undefined;
+  nameOf: ((row: T) => string) | undefined;
+  selected: ReadonlySet<string> | undefined;
+  onToggle: ((id: string) => void) | undefined;
+}) {
+  return (
+    <tr data-place={place} aria-rowindex={place === undefined ? undefined : place + 2}>
+      {onToggle && (
+        <td class="tick">
+          <input
+            type="checkbox"
+            aria-label={texts.select(nameOf?.(row) ?? row.id)}
+            checked={selected?.has(row.id) ?? false}
+            onChange={() => onToggle(row.id)}
+          />
+        </td>
+      )}
+      {columns.map(({ name, show, wrap }, at) => (
+        <td key={name} class={wrap ? 'wrap' : undefined}>
+          {at === 0 && href ? <Link href={href(row)}>{show(row)}</Link> : show(row)}
+        </td>
+      ))}
+    </tr>
   );
 }
 

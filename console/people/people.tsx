@@ -2,16 +2,16 @@
 import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.js';
 import { accountId, can, me } from '../app/session.js';
-import { Confirm, Dialog } from '../parts/dialog.js';
+import { Dialog } from '../parts/dialog.js';
 import { Field, Form, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
-import { Badge, Page, Tabs, Time } from '../parts/page.js';
+import { pageSize } from '../parts/listing.js';
+import { Badge, Page, Tabs } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';
 import { toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
 import { withEmails } from './emails.js';
 import { PeopleOf } from './people-of.js';
-import { Security } from './security.js';
+import { PeopleTable } from './people-table.js';
 
 const words = texts.people;
 
@@ -74,70 +74,25 @@ async function readAdmins(page: number) {
 }
 type Admin = Awaited<ReturnType<typeof readAdmins>>['results'][number];
 
+/** Account users have no trash: the same login is made an admin again. */
+async function remove({ id, version, userId }: Admin) {
+  await done(api.DELETE('/api/v1/account-users/{id}', { params: { path: { id }, header: { etag: version } } }));
+  return () => done(api.POST('/api/v1/account-users', { body: { accountId: accountId.value, userId } }));
+}
+
 function Admins({ round }: { round: number }) {
-  const [open, setOpen] = useState<{ kind: 'security' | 'delete'; of: Admin }>();
-  const [own, setOwn] = useState(0);
-  const close = () => setOpen(undefined);
-  const remove = async ({ id, version }: Admin) => {
-    await done(api.DELETE('/api/v1/account-users/{id}', { params: { path: { id }, header: { etag: version } } }));
-    setOwn(own + 1);
-  };
+  const isSelf = ({ userId }: Admin) => userId === me.value?.id;
   return (
-    <>
-      <Listing
-        label={words.tabs['account-users']}
-        on={[round, own]}
-        load={readAdmins}
-        columns={[
-          {
-            name: 'email',
-            label: words.email,
-            show: ({ email, userId }) => (
-              <>
-                {email} {userId === me.value?.id && <Badge text={words.you} />}
-              </>
-            ),
-          },
-          { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
-          {
-            name: 'do',
-            label: texts.actions,
-            show: (of) => (
-              <span class="row">
-                <button type="button" class="plain" onClick={() => setOpen({ kind: 'security', of })}>
-                  {words.security}
-                </button>
-                {can('delete', 'accountUser') && of.userId !== me.value?.id && (
-                  <button type="button" class="plain" onClick={() => setOpen({ kind: 'delete', of })}>
-                    {texts.delete}
-                  </button>
-                )}
-              </span>
-            ),
-          },
-        ]}
-        empty={<p>{words.none}</p>}
-      />
-      {open?.kind === 'security' && (
-        <Dialog title={words.securityOf(open.of.email)} onClose={close}>
-          <Security userId={open.of.userId} />
-          <div class="row end">
-            <button type="button" onClick={close}>
-              {texts.close}
-            </button>
-          </div>
-        </Dialog>
-      )}
-      {open?.kind === 'delete' && (
-        <Confirm
-          title={words.deleteOf(open.of.email)}
-          says={words.deleteAdminSays}
-          typed={open.of.email}
-          verb={texts.delete}
-          run={() => remove(open.of)}
-          onClose={close}
-        />
-      )}
-    </>
+    <PeopleTable
+      label={words.tabs['account-users']}
+      load={readAdmins}
+      on={[round]}
+      says={words.deleteAdminSays}
+      columns={[]}
+      badge={(one) => isSelf(one) && <Badge text={words.you} />}
+      maySecure
+      remove={remove}
+      mayRemove={(one) => can('delete', 'accountUser') && !isSelf(one)}
+    />
   );
 }

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';
-import { Act } from '../parts/form.js';
+import { Act, Select } from '../parts/form.js';
 import { Listing, pageSize } from '../parts/listing.js';
 import { Page, Tabs, Time } from '../parts/page.js';
 import { failed, toast } from '../parts/toast.js';
@@ -10,6 +10,7 @@ import { texts } from '../texts.js';
 
 const words = texts.trash;
 type Tab = keyof typeof words.tabs;
+type FieldsOf = keyof typeof words.kinds;
 /** Milliseconds: thirty days. */
 const kept = 30 * 86_400_000;
 
@@ -21,8 +22,9 @@ interface Trashed {
   serialNumber?: string;
 }
 
-async function read(tab: Tab, page: number): Promise<{ results?: Trashed[]; meta?: { count: number } }> {
+async function read(tab: Tab, of: FieldsOf, page: number): Promise<{ results?: Trashed[]; meta?: { count: number } }> {
   const params = { query: { accountId: accountId.value, page, pageSize } };
+  if (tab === 'fields') return (await fieldsOf(of, params)) ?? {};
   if (tab === '') return (await done(api.GET('/api/v1/trash/devices', { params }))).devices;
   if (tab === 'organizations') return (await done(api.GET('/api/v1/trash/organizations', { params }))).organizations;
   if (tab === 'people') return (await done(api.GET('/api/v1/trash/end-users', { params }))).endUsers;
@@ -31,9 +33,16 @@ async function read(tab: Tab, page: number): Promise<{ results?: Trashed[]; meta
   return (await done(api.GET('/api/v1/trash/firmware/packages', { params }))).firmwarePackages;
 }
 
-async function recover(tab: Tab, { id, version }: Trashed): Promise<void> {
+/** Custom fields of each kind have a wrapper of their own. */
+async function fieldsOf(of: FieldsOf, params: { query: { accountId: string; page: number; pageSize: number } }) {
+  const [list] = Object.values(await done(api.GET(`/api/v1/trash/${of}/custom-fields`, { params })));
+  return list;
+}
+
+async function recover(tab: Tab, of: FieldsOf, { id, version }: Trashed): Promise<void> {
   const params = { path: { id }, header: { etag: version } };
-  if (tab === '') await done(api.POST('/api/v1/trash/devices/{id}/recover', { params }));
+  if (tab === 'fields') await done(api.POST(`/api/v1/trash/${of}/custom-fields/{id}/recover`, { params }));
+  else if (tab === '') await done(api.POST('/api/v1/trash/devices/{id}/recover', { params }));
   else if (tab === 'organizations') await done(api.POST('/api/v1/trash/organizations/{id}/recover', { params }));
   else if (tab === 'people') await done(api.POST('/api/v1/trash/end-users/{id}/recover', { params }));
   else if (tab === 'products') await done(api.POST('/api/v1/trash/devices/templates/{id}/recover', { params }));
@@ -43,19 +52,30 @@ async function recover(tab: Tab, { id, version }: Trashed): Promise<void> {
 
 export function Trash({ tab: asked }: { tab: string }) {
   const tab = (asked in words.tabs ? asked : '') as Tab;
+  const [of, setOf] = useState<FieldsOf>('devices');
   const [round, setRound] = useState(0);
   const bring = async (one: Trashed) => {
-    await recover(tab, one);
+    await recover(tab, of, one);
     toast(words.recovered(one.serialNumber ?? one.name ?? one.id));
     setRound((before) => before + 1);
   };
   return (
     <Page title={texts.places.trash}>
       <Tabs base="/trash" current={tab} tabs={Object.entries(words.tabs)} />
+      {tab === 'fields' && (
+        <div class="toolbar">
+          <Select
+            label={words.fieldsOf}
+            value={of}
+            options={Object.entries(words.kinds)}
+            onText={(one) => setOf(one as FieldsOf)}
+          />
+        </div>
+      )}
       <Listing
         label={words.tabs[tab]}
-        on={[round]}
-        load={(page) => read(tab, page)}
+        on={[round, of]}
+        load={(page) => read(tab, of, page)}
         columns={[
           { name: 'name', label: texts.name, show: (one) => one.serialNumber ?? one.name ?? <code>{one.id}</code> },
           { name: 'deleted', label: words.deleted, show: ({ deleted }) => <Time iso={deleted} /> },

@@ -20,52 +20,7 @@ import { newId } from '../ids.js';
 import { type FairQueue, laneOf } from '../limits/fair-queue.js';
 import { keepNewest } from '../limits/kept.js';
 import { readDate } from '../messages/query.js';
-
-const auditEvents = [
-  'login',
-  'logout',
-  'mfaRequired',
-  'mfaChanged',
-  'passwordReset',
-  'passwordChanged',
-  'passwordVoided',
-  'emailChanged',
-  'identityCreated',
-  'identityDeleted',
-  'federatedLogin',
-  'applicationLogin',
-  'applicationCreated',
-  'applicationDeleted',
-  'identityProviderChanged',
-  'bridgeChanged',
-  'retentionChanged',
-  'keysRotated',
-  'accountUserCreated',
-  'accountUserDeleted',
-  'credentialCreated',
-  'certificateRegistered',
-  'certificateDeleted',
-  'certificateAuthorityRegistered',
-  'certificateAuthorityProven',
-  'certificateAuthorityChanged',
-  'certificateAuthorityDeleted',
-  'deviceCreatedByCertificate',
-  'associationCodeCreated',
-  'deviceReplaced',
-  'association',
-  'jobStarted',
-  'jobFinished',
-  'jobResultsFetched',
-  'jobResultsConfirmed',
-  'firmwarePackageChanged',
-  'firmwareRolloutChanged',
-  'firmwareInstallStarted',
-  'commandCreated',
-  'commandCancelled',
-  'tokenUsed',
-  'permissionRefused',
-] as const;
-export type AuditEvent = (typeof auditEvents)[number];
+import { type AuditEvent, auditEvents } from './events.js';
 
 /** One event. Without an actor it was somebody unknown; `address` is where the actor spoke from. */
 interface AuditEntry {

@@ -4,7 +4,7 @@ import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';
 import { Id, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
-import type { AuditEvent } from '../audit/index.js';
+import type { AuditEvent } from '../audit/events.js';
 import type { Context } from '../context.js';
 import { writeAs } from '../entity/authorized-write.js';
 import { commonShape, showCommon } from '../entity/columns.js';

@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import fastifyStatic from '@fastify/static';
+import { PlatformError } from '../../errors.js';
 import type { App } from '../app.js';
 import { makeConstant, sendConstant } from './constants.js';
 
@@ -18,7 +19,7 @@ const policy = [
 ].join('; ');
 
 /** The build puts the console next to the programs; sources that are not bundled have none. */
-const root = fileURLToPath(new URL('../../console/', import.meta.url));
+const root = fileURLToPath(new URL('../../../console/', import.meta.url));
 
 /** `/console` and everything below it, and `/`, which leads there. */
 export async function consoleRoutes(app: App): Promise<void> {
@@ -33,8 +34,13 @@ export async function consoleRoutes(app: App): Promise<void> {
     schemaHide: true,
     immutable: true,
     maxAge: '365d',
-    globIgnore: ['index.html'],
+    preCompressed: true,
+    globIgnore: ['index.html', '*.br', '*.gz'],
     wildcard: false,
+  });
+  // A page that was opened before an upgrade asks for files of its version.
+  app.get('/console/files/*', { schema: { hide: true } }, () => {
+    throw new PlatformError('notFound', { message: 'The console has no such file.' });
   });
   const page = makeConstant(readFileSync(`${root}index.html`, 'utf8').replaceAll('{{prefix}}', app.headerPrefix));
   for (const path of ['/console', '/console/*'])

@@ -1,0 +1,234 @@
+/** What somebody feels of the console in a real browser: the first view, a keystroke, scrolling, a page that stays open. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { launchBrowser, settled } from '../test/console/browser.js';
+import { logIn } from './api.js';
+import { type Equipped, equip } from './equip.js';
+import { at, described, median, type Row } from './figures.js';
+import { openLink, publishBytes } from './link.js';
+import type { ServingService } from './processes.js';
+import { seedAdmin } from './seed.js';
+import type { Bench } from './sizes.js';
+
+/** Characters that are typed of each serial number. With more, one device would be left. */
+const typedLength = 3;
+const rowsOfPage = 1000;
+/** Pixels of one turn of the wheel. */
+const turn = 400;
+/** Milliseconds between two messages of the device whose page stays open. */
+const publishEvery = 50;
+
+/** Runs in the page: it hears keys, long tasks and frames. */
+const inPage = `
+globalThis.bench = { tasks: [], frames: [], usable: undefined };
+new PerformanceObserver((list) => bench.tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: 'longtask' });
+const drawn = bench.drawn = (then) => requestAnimationFrame(() => {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => then(performance.now());
+  port2.postMessage(0);
+});
+const once = (isThere) => new Promise((resolve) => {
+  const observer = new MutationObserver(() => {
+    if (!isThere()) return;
+    observer.disconnect();
+    drawn(resolve);
+  });
+  observer.observe(document, { subtree: true, childList: true, characterData: true });
+});
+bench.usable = once(() => document.querySelector('input[type=email], tbody a'));
+addEventListener('keydown', ({ timeStamp }) => { bench.pressed = timeStamp; }, true);
+bench.expect = (text) => {
+  const pages = () => document.querySelector('.pager')?.textContent;
+  const before = pages();
+  const rows = () => [...document.querySelectorAll('tbody a')];
+  bench.answer = once(() => pages() !== before && rows().length > 0 && rows().every((row) => row.textContent.toLowerCase().includes(text)))
+    .then((now) => now - bench.pressed);
+};
+let last;
+const frame = (now) => { if (last !== undefined) bench.frames.push(now - last); last = now; requestAnimationFrame(frame); };
+requestAnimationFrame(frame);
+`;
+
+export async function measureConsole({ size, directory, serve }: Bench): Promise<Row[]> {
+  const registry = await directory(size.registry);
+  const [device] = await equip(registry, 1);
+  if (!device) throw new Error('the registry has no device');
+  const service = await serve(registry);
+  const browser = await launchBrowser();
+  try {
+    const signedIn = await signIn(browser, service, device.accountId);
+    const devices = size.registry;
+    return [
+      ...(await measureFirstViews(browser, service, signedIn, size.rounds)),
+      ...(await measureKeys(signedIn, service, device, size.asks)).map((row) => ({ ...row, devices })),
+      ...(await measureScrolling(signedIn)),
+      ...(await measureOpenPage(signedIn, service, device, size.asks, size.rest)),
+    ];
+  } finally {
+    await browser.close();
+    await service.stop();
+  }
+}
+
+/** A window with the login of the admin, so that others can start with it. */
+async function signIn(browser: Browser, { url }: ServingService, accountId: string): Promise<BrowserContext> {
+  const context = await browser.newContext({ baseURL: new URL(url).origin, viewport: { width: 1280, height: 860 } });
+  await context.addInitScript(inPage);
+  const page = await context.newPage();
+  await page.goto(`/console/?account=${accountId}`);
+  await page.getByLabel('Email address').fill(seedAdmin.email);
+  await page.getByLabel('Password', { exact: true }).fill(seedAdmin.password);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('button', { name: 'Sign out' }).waitFor();
+  await page.close();
+  return context;
+}
+
+/** With an empty cache: until there is something to use, and what was transferred until nothing more came. */
+async function measureFirstViews(browser: Browser, { url }: ServingService, signedIn: BrowserContext, rounds: number) {
+  const storageState = await signedIn.storageState();
+  const look = async (path: string, state: object) => {
+    const times: number[] = [];
+    const sizes: number[] = [];
+    for (let round = 0; round < rounds; round += 1) {
+      const context = await browser.newContext({ baseURL: new URL(url).origin, ...state });
+      await context.addInitScript(inPage);
+      const page = await context.newPage();
+      const network = await context.newCDPSession(page);
+      let bytes = 0;
+      network.on('Network.loadingFinished', ({ encodedDataLength }) => {
+        bytes += encodedDataLength;
+      });
+      await network.send('Network.enable');
+      await page.goto(path);
+      times.push(Number(await page.evaluate('bench.usable')));
+      await page.waitForLoadState('networkidle');
+      sizes.push(bytes / 1024);
+      await context.close();
+    }
+    return [median(times), median(sizes)] as const;
+  };
+  const [signInTime, signInSize] = await look('/console/', {});
+  const [devicesTime, devicesSize] = await look('/console/devices', { storageState });
+  const [time, transferred] = [
+    { unit: 'ms', figure: { below: 1000 } },
+    { unit: 'KB', figure: { below: 120 } },
+  ];
+  return [
+    { what: 'Console, first view: until one can sign in', ours: signInTime, ...time },
+    { what: 'Console, first view: transferred', ours: signInSize, ...transferred },
+    { what: 'Console, devices with an empty cache: until the table is there', ours: devicesTime, ...time },
+    {
+      what: 'Console, devices with an empty cache: transferred, with the answers of the API',
+      ours: devicesSize,
+      unit: 'KB',
+    },
+  ];
+}
+
+async function openDevices(context: BrowserContext, query = ''): Promise<Page> {
+  const page = await context.newPage();
+  await page.goto(`/console/devices${query}`);
+  await settled(page);
+  await page.locator('tbody a').first().waitFor();
+  return page;
+}
+
+/** From the key until the table that answers it is drawn; every text narrows what the one before has found. */
+async function measureKeys(context: BrowserContext, service: ServingService, { accountId }: Equipped, asks: number) {
+  const { call } = await logIn(service, accountId);
+  const query = `accountId=${accountId}&pageSize=${Math.ceil(asks / typedLength)}&sortBy=created`;
+  const { devices } = await call<{ devices: { results: { serialNumber: string }[] } }>('GET', `/devices?${query}`);
+  const page = await openDevices(context);
+  const times: number[] = [];
+  for (const { serialNumber } of devices.results) {
+    await page.getByLabel('Search').fill('');
+    await page.waitForURL((url) => !url.searchParams.has('q'));
+    await settled(page);
+    await page.getByLabel('Search').focus();
+    const text = serialNumber.slice(2, 2 + typedLength).toLowerCase();
+    for (let length = 1; length <= typedLength; length += 1) {
+      await page.evaluate(`bench.expect(${JSON.stringify(text.slice(0, length))})`);
+      await page.keyboard.press(text.charAt(length - 1));
+      times.push(Number(await page.evaluate('bench.answer')));
+    }
+  }
+  await page.close();
+  console.log(`keystroke until the table answers: ${described(times)}`);
+  return [
+    {
+      what: 'Console: from a key in the search to the table that answers it, p95',
+      ours: at(times, 0.95),
+      unit: 'ms',
+      figure: { below: 150 },
+    },
+  ];
+}
+
+/** A page of 1,000 rows: with the wheel to its end, then by keys to both ends. */
+async function measureScrolling(context: BrowserContext): Promise<Row[]> {
+  const page = await openDevices(context, `?size=${rowsOfPage}`);
+  await page.locator('table').hover();
+  await page.evaluate('bench.tasks.length = bench.frames.length = 0');
+  const height = Number(await page.evaluate('document.documentElement.scrollHeight'));
+  for (let top = 0; top < height; top += turn) await page.mouse.wheel(0, turn);
+  for (const key of ['Home', 'End', 'Home']) {
+    await page.keyboard.press(key);
+    await page.evaluate('new Promise((resolve) => bench.drawn(resolve))');
+  }
+  const [tasks, frames] = (await page.evaluate('[bench.tasks, bench.frames]')) as [number[], number[]];
+  await page.close();
+  console.log(
+    `frames while scrolling: ${described(frames)}; long tasks: ${tasks.map(Math.round).join(', ') || 'none'} ms`,
+  );
+  return [
+    {
+      what: `Console: longest task while a page of ${rowsOfPage} rows scrolls`,
+      ours: Math.max(0, ...tasks),
+      unit: 'ms',
+      figure: { below: 50 },
+    },
+  ];
+}
+
+/** The page of a device that publishes all the time: what the tab holds after garbage collection, at its begin and end. */
+async function measureOpenPage(
+  context: BrowserContext,
+  { mqttPort }: ServingService,
+  device: Equipped,
+  samples: number,
+  every: number,
+): Promise<Row[]> {
+  const page = await context.newPage();
+  await page.goto(`/console/devices/${device.id}`);
+  await page.getByText('Listening').waitFor();
+  const link = await openLink({ port: mqttPort }, { username: device.id, password: device.secret, clientId: 'open' });
+  let sent = 0;
+  const timer = setInterval(() => {
+    sent += 1;
+    link.send(publishBytes(device.topic('chat'), `message ${sent} ${'.'.repeat(200)}`));
+  }, publishEvery);
+  try {
+    const session = await context.newCDPSession(page);
+    const held: number[] = [];
+    for (let sample = 0; sample < samples; sample += 1) {
+      await sleep(every);
+      await session.send('HeapProfiler.collectGarbage');
+      const { usedSize } = await session.send('Runtime.getHeapUsage');
+      held.push(usedSize / 2 ** 20);
+    }
+    const { nodes } = await session.send('Memory.getDOMCounters');
+    const third = Math.max(1, Math.floor(samples / 3));
+    const [first, last] = [median(held.slice(0, third)), median(held.slice(-third))];
+    console.log(`heap: ${held.map((one) => one.toFixed(1)).join(' ')} MB; ${nodes} nodes after ${sent} messages`);
+    const minutes = Math.round((samples * every) / 6000) / 10;
+    return [
+      { what: `Console: memory of a page that stays open for ${minutes} minutes, last third`, ours: last, unit: 'MB' },
+      { what: 'Console: growth since the first third', ours: last - first, unit: 'MB', figure: { below: 1 } },
+    ];
+  } finally {
+    clearInterval(timer);
+    link.socket.destroy();
+    await page.close();
+  }
+}

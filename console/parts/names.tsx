@@ -1,0 +1,68 @@
+/** Names of things by their ids: what is shown asks for them, fifty in one request. */
+import { type Signal, signal } from '@preact/signals';
+import { api, done } from '../app/api.js';
+import { can, me } from '../app/session.js';
+
+const kinds = {
+  device: { path: '/api/v1/devices/', wrapper: 'device', field: 'serialNumber' },
+  organization: { path: '/api/v1/organizations/', wrapper: 'organization', field: 'name' },
+  deviceTemplate: { path: '/api/v1/devices/templates/', wrapper: 'deviceTemplate', field: 'name' },
+} as const;
+type Kind = keyof typeof kinds;
+
+/** Requests that one batch takes. */
+const batchSize = 50;
+const maxKept = 5000;
+/** Milliseconds until a name is asked for again. */
+const keptFor = 60_000;
+
+interface Name {
+  kind: Kind;
+  id: string;
+  asked: number;
+  text: Signal<string | undefined>;
+}
+const names = new Map<string, Name>();
+let wanted: Name[] = [];
+
+// Another person may have other rights.
+me.subscribe((person) => person ?? names.clear());
+
+/** The name of a thing, undefined until it is known, and for what is out of reach. It is read where it is shown. */
+export function nameOf(kind: Kind, id: string): string | undefined {
+  let name = names.get(id);
+  if (!name) {
+    name = { kind, id, asked: 0, text: signal(undefined) };
+    names.set(id, name);
+    for (const oldest of names.keys()) {
+      if (names.size <= maxKept) break;
+      names.delete(oldest);
+    }
+  }
+  if (Date.now() - name.asked > keptFor && can('read', kind)) {
+    name.asked = Date.now();
+    wanted.push(name);
+    if (wanted.length === 1) queueMicrotask(ask);
+  }
+  return name.text.value;
+}
+
+function ask(): void {
+  const all = wanted;
+  wanted = [];
+  for (let from = 0; from < all.length; from += batchSize) askFor(all.slice(from, from + batchSize)).catch(() => {});
+}
+
+async function askFor(some: readonly Name[]): Promise<void> {
+  const requests = some.map(({ kind, id }) => ({ method: 'GET' as const, path: `${kinds[kind].path}${id}` }));
+  const answers: unknown = await done(api.POST('/api/v1/batch', { body: { requests } }));
+  for (const [at, { kind, text }] of some.entries()) {
+    const { wrapper, field } = kinds[kind];
+    const entity = (answers as Record<string, Record<string, string> | undefined>[])[at]?.[wrapper];
+    if (entity) text.value = entity[field];
+  }
+}
+
+export function NameOf({ kind, id }: { kind: Kind; id: string | null | undefined }) {
+  return <>{(id && nameOf(kind, id)) || '–'}</>;
+}

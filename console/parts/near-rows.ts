@@ -1,0 +1,75 @@
+/** Which rows of a long table are drawn: those near the visible part, and the one that has the focus. */
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+
+/** Shorter tables draw all of their rows. */
+const longFrom = 100;
+/** Rows beyond the visible ones, so that the Tab key finds a next one. */
+const margin = 20;
+/** The drawn part moves by so many rows at a time. */
+const step = 10;
+/** Pixels, until a row is measured. */
+const usualHeight = 40;
+
+/** A row by its place, or the height in pixels of rows that are not drawn, from the place of the first. */
+type Part = number | { from: number; height: number };
+
+export function useNearRows(count: number) {
+  const isLong = count > longFrom;
+  const table = useRef<HTMLTableElement>(null);
+  const [drawn, setDrawn] = useState({ from: 0, to: longFrom, height: usualHeight });
+  const [focused, setFocused] = useState<number>();
+  useLayoutEffect(() => {
+    if (!isLong) return;
+    const look = () => setDrawn((before) => (table.current ? visiblePart(table.current, count, before) : before));
+    look();
+    const options = { passive: true };
+    addEventListener('scroll', look, options);
+    addEventListener('resize', look, options);
+    return () => {
+      removeEventListener('scroll', look);
+      removeEventListener('resize', look);
+    };
+  }, [isLong, count]);
+  useLayoutEffect(() => {
+    if (table.current) steadyWidths(table.current, isLong);
+  });
+  const onFocusIn = ({ target }: FocusEvent) => {
+    const place = (target as HTMLElement).closest('tr')?.dataset.place;
+    setFocused(place === undefined ? undefined : Number(place));
+  };
+  const [from, to] = isLong ? [Math.min(drawn.from, count), Math.min(drawn.to, count)] : [0, count];
+  const places = Array.from({ length: Math.max(0, to - from) }, (_, at) => from + at);
+  if (isLong && focused !== undefined && focused < count && (focused < from || focused >= to)) places.push(focused);
+  return { table, isLong, onFocusIn, parts: withGaps(places, count, drawn.height) };
+}
+
+function visiblePart(table: HTMLTableElement, count: number, before: { from: number; to: number; height: number }) {
+  const [body] = table.tBodies;
+  const row = body?.querySelector('tr[data-place]');
+  if (!body || !row) return before;
+  const height = row.getBoundingClientRect().height || usualHeight;
+  const first = -body.getBoundingClientRect().top / height;
+  const from = Math.max(0, Math.floor((first - margin) / step) * step);
+  const to = Math.min(count, Math.ceil((first + innerHeight / height + margin) / step) * step);
+  return from === before.from && to === before.to && height === before.height ? before : { from, to, height };
+}
+
+function withGaps(places: number[], count: number, height: number): Part[] {
+  const parts: Part[] = [];
+  let next = 0;
+  for (const place of [...places.sort((a, b) => a - b), count]) {
+    if (place > next) parts.push({ from: next, height: (place - next) * height });
+    if (place < count) parts.push(place);
+    next = place + 1;
+  }
+  return parts;
+}
+
+/** Columns get wider with longer texts, but not narrower: else they would jump with each row that is drawn. */
+function steadyWidths(table: HTMLTableElement, isLong: boolean): void {
+  const heads = [...(table.tHead?.rows[0]?.cells ?? [])];
+  const isTooWide = table.scrollWidth > (table.parentElement?.clientWidth ?? 0);
+  const widths = heads.map((head) => (isLong && !isTooWide ? `${head.offsetWidth}px` : ''));
+  for (const [at, head] of heads.entries())
+    if (head.style.minWidth !== widths[at]) head.style.minWidth = widths[at] ?? '';
+}
