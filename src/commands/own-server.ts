@@ -9,7 +9,7 @@ import type { Config } from '../config.js';
 /** How long the server may take to answer, in milliseconds. */
 const patience = 4000;
 
-type Where = Pick<Config, 'host' | 'httpPort' | 'tls' | 'metricsToken'>;
+type Where = Pick<Config, 'host' | 'httpPort' | 'metricsToken'> & { tls: object | undefined };
 
 /** The hint for the error when the server does not answer. */
 export const doubt = 'Was it started with other settings (port, host, TLS) than are here?';

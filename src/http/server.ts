@@ -77,6 +77,7 @@ import { consoleRoutes } from './answers/console.js';
 import { pageRoutes } from './answers/pages.js';
 import type { App } from './app.js';
 import { batchRoutes } from './batch.js';
+import { cellRoutes } from './cell.js';
 import { answerHeaders } from './guards/answer-headers.js';
 import { keepReserve } from './guards/disk-reserve.js';
 import { paceRequests } from './guards/pacing.js';
@@ -190,6 +191,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   keyRoutes(app, ctx);
   metricsRoutes(app, ctx, traffic);
   healthRoutes(app, ctx);
+  cellRoutes(app, ctx);
   pageRoutes(app);
   await consoleRoutes(app);
   await app.register(

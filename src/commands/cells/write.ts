@@ -1,7 +1,8 @@
 /** Writes `haproxy.cfg` and its map files. Each file is replaced as a whole, so HAProxy never reads half of one. */
 import { chmodSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { CellsConfig } from './config.js';
+import { UsageError } from '../usage.js';
+import { type CellsConfig, readCellsFile } from './config.js';
 import { haproxyConfig } from './haproxy.js';
 import { mapsOf } from './maps.js';
 
@@ -31,4 +32,16 @@ export function replaceFile(path: string, content: string): string {
     throw error;
   }
   return path;
+}
+
+/** `slipway cells write`: prints the paths of the files. @throws UsageError for a wrong `cells.yaml` */
+export async function cellsWrite({ config: path, out }: { config: string; out: string }): Promise<void> {
+  const config = readCellsFile(path);
+  let paths: string[];
+  try {
+    paths = writeCells(config, out);
+  } catch (error) {
+    throw new UsageError(`The files cannot be written: ${(error as Error).message}.`);
+  }
+  for (const one of paths) process.stdout.write(`${one}\n`);
 }

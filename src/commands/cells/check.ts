@@ -1,0 +1,101 @@
+/** `slipway cells check`: whether `cells.yaml` fits the cells. */
+import { loadConfig } from '../../config.js';
+import { slotOf, slotsText } from '../../ids.js';
+import { Ending, exitCodes, UsageError } from '../usage.js';
+import { type CellContent, readCell, readDirectory } from './asking.js';
+import { type Cell, type CellsConfig, cellOfAccount, readCellsFile } from './config.js';
+
+export interface CheckFlags {
+  config: string;
+  /** `c01=/var/lib/slipway`: the data directory of a cell that is not asked. */
+  dataDir: readonly string[];
+  /** Only the file is checked. */
+  offline: boolean;
+  json: boolean;
+}
+
+/** What is wrong, and what has to be added to `cells.yaml`. */
+interface Findings {
+  problems: string[];
+  notes: string[];
+  /** Ids that `accounts` does not list yet, by account. */
+  missing: Map<string, string[]>;
+}
+
+/** Prints what was found. @throws UsageError for a wrong file, Ending with 1 when something has to be put right. */
+export async function cellsCheck({ config: path, dataDir, offline, json }: CheckFlags): Promise<void> {
+  const config = readCellsFile(path);
+  const directories = directoriesOf(config, dataDir);
+  const findings: Findings = { problems: [], notes: [], missing: new Map() };
+  const contents = await Promise.all(
+    [...config.cells.values()].map(async (cell) => {
+      const directory = directories.get(cell.name);
+      if (offline && directory === undefined) return undefined;
+      try {
+        return await (directory === undefined ? readCell(cell, loadConfig().metricsToken) : readDirectory(directory));
+      } catch (error) {
+        findings.problems.push(`${cell.name} (${cell.address}:${cell.http}): ${(error as Error).message}.`);
+        return undefined;
+      }
+    }),
+  );
+  for (const [place, cell] of [...config.cells.values()].entries()) {
+    const content = contents[place];
+    if (content) compare(config, cell, content, findings);
+  }
+  const versions = new Set(contents.flatMap((content) => content?.version ?? []));
+  if (versions.size > 1) findings.notes.push(`The cells have different versions: ${[...versions].join(', ')}.`);
+  tell(config, findings, json);
+}
+
+function directoriesOf(config: CellsConfig, given: readonly string[]): Map<string, string> {
+  return new Map(
+    given.map((one) => {
+      const [, name = '', directory = ''] = /^([^=]+)=(.+)$/.exec(one) ?? [];
+      if (!config.cells.has(name)) throw new UsageError(`--data-dir ${one}: expected CELL=DIR with a cell of the file.`);
+      return [name, directory];
+    }),
+  );
+}
+
+/** Adds what does not fit between a cell and the file. */
+function compare(config: CellsConfig, cell: Cell, content: CellContent, { problems, notes, missing }: Findings): void {
+  const { accountIds, foreign, slots, version } = content;
+  const known = slots === undefined ? '' : `version ${version}, `;
+  notes.push(`${cell.name}: ${known}accounts: ${accountIds.length}, slots: ${cell.slots.length}.`);
+  const own = slotsText(cell.slots);
+  if (slots !== undefined && slots !== own)
+    problems.push(`${cell.name}: SLIPWAY_SLOTS is ${slots}, but cells.yaml says ${own}. New accounts would get wrong slots.`);
+  for (const accountId of accountIds) {
+    const right = cellOfAccount(config, accountId);
+    if (right !== cell.name)
+      problems.push(`${cell.name} has the account ${accountId}, but its slot ${slotOf(accountId)} belongs to ${right}.`);
+  }
+  for (const [accountId, ids] of foreign) {
+    const listed = new Set(config.accounts.get(accountId)?.map((id) => id.toLowerCase()));
+    const unlisted = ids.filter((id) => !listed.has(id.toLowerCase()));
+    if (unlisted.length > 0) missing.set(accountId, unlisted);
+  }
+}
+
+function tell(config: CellsConfig, { problems, notes, missing }: Findings, json: boolean): void {
+  const count = [...missing.values()].reduce((sum, ids) => sum + ids.length, 0);
+  if (json) process.stdout.write(`${JSON.stringify({ problems, notes, missing: Object.fromEntries(missing) })}\n`);
+  else {
+    for (const note of notes) process.stdout.write(`${note}\n`);
+    if (count > 0) process.stdout.write(`${linesToAdd(config, missing)}\n`);
+  }
+  const told = count > 0 ? [`${count} ids do not carry the digits of their account and are not in cells.yaml.`] : [];
+  const all = [...(json ? [] : problems), ...told];
+  if (problems.length > 0 || count > 0) throw new Ending(exitCodes.failed, all.join('\n'));
+  if (!json) process.stdout.write('cells.yaml fits.\n');
+}
+
+/** The part of `cells.yaml` with what it has and what it needs. */
+function linesToAdd(config: CellsConfig, missing: ReadonlyMap<string, string[]>): string {
+  const lines = [...missing].flatMap(([accountId, ids]) => [
+    `  ${accountId}:`,
+    ...[...(config.accounts.get(accountId) ?? []), ...ids].map((id) => `    - ${id}`),
+  ]);
+  return ['# cells.yaml needs these entries:', 'accounts:', ...lines].join('\n');
+}

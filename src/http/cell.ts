@@ -1,0 +1,89 @@
+/** What one server of several says about itself to `slipway cells`: its accounts, and ids that do not name their account. */
+import { Type } from 'typebox';
+import { version } from '../../db/files/version.js';
+import type { Registry } from '../../db/registry/index.js';
+import type { Config } from '../config.js';
+import { PlatformError } from '../errors.js';
+import { slotOf, slotsText } from '../ids.js';
+import type { App } from './app.js';
+import { demandToken } from './guards/operator-token.js';
+
+/** Rows that one request reads. It is a few milliseconds of the event loop. */
+const pageRows = 2000;
+
+/** The kinds whose ids a proxy routes by, in the order in which they are read. */
+const kinds = ['devices', 'endUsers', 'accountUsers', 'identities', 'identityProviders'] as const;
+
+/** A place in the tables: the next page begins after it. */
+export interface CellPlace {
+  kind: string;
+  after: string;
+}
+
+/** One page of ids without the digits of their account. `next` is null at the end. */
+export interface ForeignIds {
+  ids: { accountId: string; id: string }[];
+  next: CellPlace | null;
+}
+
+/** Looks at up to `rows` ids of one kind from a place on. */
+export async function readForeignIds(
+  { query }: Pick<Registry, 'query'>,
+  { kind, after }: CellPlace,
+  rows = pageRows,
+): Promise<ForeignIds> {
+  const place = kinds.findIndex((one) => one === kind);
+  const table = kinds[place];
+  if (!table) return { ids: [], next: null };
+  const found = await query
+    .selectFrom(table)
+    .select(['id', 'accountId'])
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(rows)
+    .execute();
+  const ids = found.flatMap(({ id, accountId }) => (slotOf(id) === slotOf(accountId) ? [] : { accountId, id }));
+  const last = found.length < rows ? undefined : found.at(-1);
+  const following = kinds[place + 1];
+  if (last) return { ids, next: { kind: table, after: last.id } };
+  return { ids, next: following === undefined ? null : { kind: following, after: '' } };
+}
+
+/** The accounts after an id, in order. */
+export function readAccounts({ query }: Pick<Registry, 'query'>, after: string, rows = pageRows) {
+  return query.selectFrom('accounts').select(['id', 'name']).where('id', '>', after).orderBy('id').limit(rows).execute();
+}
+
+/** The place where `readForeignIds` begins. */
+export const firstPlace: CellPlace = { kind: kinds[0], after: '' };
+
+/** Endpoints for the operator. They name every account, so they are closed until SLIPWAY_METRICS_TOKEN is set. */
+export function cellRoutes(app: App, { config, registry }: { config: Config; registry: Registry }): void {
+  const demandOperator = (request: Parameters<typeof demandToken>[0]) => {
+    if (config.metricsToken === undefined)
+      throw new PlatformError('notFound', { message: 'This endpoint needs SLIPWAY_METRICS_TOKEN to be set.' });
+    demandToken(request, config.metricsToken);
+  };
+  const after = Type.String({ default: '', maxLength: 255 });
+  app.get('/cell', { schema: { hide: true } }, async (request, reply) => {
+    demandOperator(request);
+    reply.header('cache-control', 'no-store');
+    return { version, slots: slotsText(config.slots) };
+  });
+  app.get(
+    '/cell/accounts',
+    { schema: { hide: true, querystring: Type.Object({ after }) } },
+    async (request, reply) => {
+      demandOperator(request);
+      reply.header('cache-control', 'no-store');
+      const accounts = await readAccounts(registry, request.query.after);
+      return { accounts, next: accounts.length < pageRows ? null : (accounts.at(-1)?.id ?? null) };
+    },
+  );
+  const place = Type.Object({ kind: Type.String({ default: firstPlace.kind, maxLength: 64 }), after });
+  app.get('/cell/ids', { schema: { hide: true, querystring: place } }, async (request, reply) => {
+    demandOperator(request);
+    reply.header('cache-control', 'no-store');
+    return readForeignIds(registry, request.query);
+  });
+}
