@@ -46,7 +46,14 @@ export interface Operand {
 }
 
 /** Headings of `slipway --help`, in its order. */
-export const groups = ['Server', 'Accounts and keys', 'Backup', 'Factory and firmware', 'Shell'] as const;
+export const groups = [
+  'Server',
+  'Accounts and keys',
+  'Backup',
+  'Factory and firmware',
+  'Several servers',
+  'Shell',
+] as const;
 
 export interface Command<F extends Flags = Flags> {
   /** As it is typed after `slipway`: one or two words. */

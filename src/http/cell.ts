@@ -1,4 +1,5 @@
 /** What one server of several says about itself to `slipway cells`: its accounts, and ids that do not name their account. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { version } from '../../db/files/version.js';
 import type { Registry } from '../../db/registry/index.js';
@@ -32,7 +33,7 @@ export async function readForeignIds(
   { kind, after }: CellPlace,
   rows = pageRows,
 ): Promise<ForeignIds> {
-  const place = kinds.findIndex((one) => one === kind);
+  const place = (kinds as readonly string[]).indexOf(kind);
   const table = kinds[place];
   if (!table) return { ids: [], next: null };
   const found = await query
@@ -51,7 +52,13 @@ export async function readForeignIds(
 
 /** The accounts after an id, in order. */
 export function readAccounts({ query }: Pick<Registry, 'query'>, after: string, rows = pageRows) {
-  return query.selectFrom('accounts').select(['id', 'name']).where('id', '>', after).orderBy('id').limit(rows).execute();
+  return query
+    .selectFrom('accounts')
+    .select(['id', 'name'])
+    .where('id', '>', after)
+    .orderBy('id')
+    .limit(rows)
+    .execute();
 }
 
 /** The place where `readForeignIds` begins. */
@@ -59,31 +66,22 @@ export const firstPlace: CellPlace = { kind: kinds[0], after: '' };
 
 /** Endpoints for the operator. They name every account, so they are closed until SLIPWAY_METRICS_TOKEN is set. */
 export function cellRoutes(app: App, { config, registry }: { config: Config; registry: Registry }): void {
-  const demandOperator = (request: Parameters<typeof demandToken>[0]) => {
+  /** Before anything of the request is looked at. */
+  const onRequest = async (request: FastifyRequest, reply: FastifyReply) => {
     if (config.metricsToken === undefined)
       throw new PlatformError('notFound', { message: 'This endpoint needs SLIPWAY_METRICS_TOKEN to be set.' });
     demandToken(request, config.metricsToken);
+    reply.header('cache-control', 'no-store');
   };
-  const after = Type.String({ default: '', maxLength: 255 });
-  app.get('/cell', { schema: { hide: true } }, async (request, reply) => {
-    demandOperator(request);
-    reply.header('cache-control', 'no-store');
-    return { version, slots: slotsText(config.slots) };
+  const text = Type.Optional(Type.String({ maxLength: 255 }));
+  const querystring = Type.Object({ kind: text, after: text });
+  const paged = { onRequest, schema: { hide: true, querystring } };
+  app.get('/cell', { onRequest, schema: { hide: true } }, async () => ({ version, slots: slotsText(config.slots) }));
+  app.get('/cell/accounts', paged, async ({ query }) => {
+    const accounts = await readAccounts(registry, query.after ?? '');
+    return { accounts, next: accounts.length < pageRows ? null : (accounts.at(-1)?.id ?? null) };
   });
-  app.get(
-    '/cell/accounts',
-    { schema: { hide: true, querystring: Type.Object({ after }) } },
-    async (request, reply) => {
-      demandOperator(request);
-      reply.header('cache-control', 'no-store');
-      const accounts = await readAccounts(registry, request.query.after);
-      return { accounts, next: accounts.length < pageRows ? null : (accounts.at(-1)?.id ?? null) };
-    },
+  app.get('/cell/ids', paged, async ({ query }) =>
+    readForeignIds(registry, { kind: query.kind ?? firstPlace.kind, after: query.after ?? '' }),
   );
-  const place = Type.Object({ kind: Type.String({ default: firstPlace.kind, maxLength: 64 }), after });
-  app.get('/cell/ids', { schema: { hide: true, querystring: place } }, async (request, reply) => {
-    demandOperator(request);
-    reply.header('cache-control', 'no-store');
-    return readForeignIds(registry, request.query);
-  });
 }

@@ -15,7 +15,7 @@ export interface CheckFlags {
 }
 
 /** What is wrong, and what has to be added to `cells.yaml`. */
-interface Findings {
+export interface Findings {
   problems: string[];
   notes: string[];
   /** Ids that `accounts` does not list yet, by account. */
@@ -26,33 +26,41 @@ interface Findings {
 export async function cellsCheck({ config: path, dataDir, offline, json }: CheckFlags): Promise<void> {
   const config = readCellsFile(path);
   const directories = directoriesOf(config, dataDir);
+  const findings = await checkCells(config, async (cell) => {
+    const directory = directories.get(cell.name);
+    if (directory !== undefined) return readDirectory(directory);
+    return offline ? undefined : readCell(cell, loadConfig().metricsToken);
+  });
+  tell(config, findings, json);
+}
+
+/** Compares the file with what `read` finds in each cell; a cell of which it finds nothing is left out. */
+export async function checkCells(
+  config: CellsConfig,
+  read: (cell: Cell) => Promise<CellContent | undefined>,
+): Promise<Findings> {
   const findings: Findings = { problems: [], notes: [], missing: new Map() };
-  const contents = await Promise.all(
-    [...config.cells.values()].map(async (cell) => {
-      const directory = directories.get(cell.name);
-      if (offline && directory === undefined) return undefined;
-      try {
-        return await (directory === undefined ? readCell(cell, loadConfig().metricsToken) : readDirectory(directory));
-      } catch (error) {
-        findings.problems.push(`${cell.name} (${cell.address}:${cell.http}): ${(error as Error).message}.`);
-        return undefined;
-      }
-    }),
-  );
+  const versions = new Set<string>();
+  const contents = await Promise.allSettled([...config.cells.values()].map(read));
   for (const [place, cell] of [...config.cells.values()].entries()) {
     const content = contents[place];
-    if (content) compare(config, cell, content, findings);
+    if (content?.status === 'rejected')
+      findings.problems.push(`${cell.name} (${cell.address}:${cell.http}): ${content.reason.message}.`);
+    else if (content?.value) {
+      compare(config, cell, content.value, findings);
+      versions.add(content.value.version);
+    }
   }
-  const versions = new Set(contents.flatMap((content) => content?.version ?? []));
   if (versions.size > 1) findings.notes.push(`The cells have different versions: ${[...versions].join(', ')}.`);
-  tell(config, findings, json);
+  return findings;
 }
 
 function directoriesOf(config: CellsConfig, given: readonly string[]): Map<string, string> {
   return new Map(
     given.map((one) => {
       const [, name = '', directory = ''] = /^([^=]+)=(.+)$/.exec(one) ?? [];
-      if (!config.cells.has(name)) throw new UsageError(`--data-dir ${one}: expected CELL=DIR with a cell of the file.`);
+      if (!config.cells.has(name))
+        throw new UsageError(`--data-dir ${one}: expected CELL=DIR with a cell of the file.`);
       return [name, directory];
     }),
   );
@@ -65,11 +73,15 @@ function compare(config: CellsConfig, cell: Cell, content: CellContent, { proble
   notes.push(`${cell.name}: ${known}accounts: ${accountIds.length}, slots: ${cell.slots.length}.`);
   const own = slotsText(cell.slots);
   if (slots !== undefined && slots !== own)
-    problems.push(`${cell.name}: SLIPWAY_SLOTS is ${slots}, but cells.yaml says ${own}. New accounts would get wrong slots.`);
+    problems.push(
+      `${cell.name}: SLIPWAY_SLOTS is ${slots}, but cells.yaml says ${own}. New accounts would get wrong slots.`,
+    );
   for (const accountId of accountIds) {
     const right = cellOfAccount(config, accountId);
     if (right !== cell.name)
-      problems.push(`${cell.name} has the account ${accountId}, but its slot ${slotOf(accountId)} belongs to ${right}.`);
+      problems.push(
+        `${cell.name} has the account ${accountId}, but its slot ${slotOf(accountId)} belongs to ${right}.`,
+      );
   }
   for (const [accountId, ids] of foreign) {
     const listed = new Set(config.accounts.get(accountId)?.map((id) => id.toLowerCase()));

@@ -25,7 +25,17 @@ interface CellStatus {
   points?: number | undefined;
 }
 
-const columns = ['cell', 'address', 'health', 'version', 'slots', 'accounts', 'connections', 'messages', 'points'] as const;
+const columns = [
+  'cell',
+  'address',
+  'health',
+  'version',
+  'slots',
+  'accounts',
+  'connections',
+  'messages',
+  'points',
+] as const;
 
 /** Prints a line for each cell. @throws Ending with 1 when a cell is not ready. */
 export async function cellsStatus({ config: path, json }: StatusFlags): Promise<void> {
@@ -35,7 +45,11 @@ export async function cellsStatus({ config: path, json }: StatusFlags): Promise<
   if (json) for (const cell of cells) process.stdout.write(`${JSON.stringify(cell)}\n`);
   else process.stdout.write(`${table(cells)}\n`);
   const bad = cells.filter(({ health }) => health !== 'ready');
-  if (bad.length > 0) throw new Ending(exitCodes.failed, bad.map(({ cell, health, reason }) => `${cell} is ${health}: ${reason}`).join('\n'));
+  if (bad.length > 0)
+    throw new Ending(
+      exitCodes.failed,
+      bad.map(({ cell, health, reason }) => `${cell} is ${health}: ${reason}`).join('\n'),
+    );
 }
 
 async function statusOf(cell: Cell, token: string | undefined): Promise<CellStatus> {
@@ -76,12 +90,21 @@ async function countAccounts(cell: Cell, token: string | undefined): Promise<num
 
 /** The sum of the lines of one metric; undefined when there is none. */
 function sumOf(metrics: string, name: string): number | undefined {
-  const values = [...metrics.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, 'gm'))].map(([, value]) => Number(value));
+  const values = [...metrics.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, 'gm'))].map(([, value]) =>
+    Number(value),
+  );
   return values.length === 0 ? undefined : values.reduce((sum, value) => sum + value, 0);
 }
 
 function table(cells: readonly CellStatus[]): string {
   const rows = [[...columns], ...cells.map((cell) => columns.map((column) => `${cell[column] ?? '-'}`))];
   const widths = columns.map((_, place) => Math.max(...rows.map((row) => row[place]?.length ?? 0)));
-  return rows.map((row) => row.map((text, place) => text.padEnd(widths[place] ?? 0)).join('  ').trimEnd()).join('\n');
+  return rows
+    .map((row) =>
+      row
+        .map((text, place) => text.padEnd(widths[place] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
 }

@@ -1,5 +1,6 @@
 /** Every command of `slipway`. CONTRIBUTING.md says how to add one. */
 import { type Command, command } from '../command.js';
+import { cellsCommands } from './cells.js';
 import { factoryCommands } from './factory.js';
 import { operatorCommands } from './operator.js';
 
@@ -17,4 +18,4 @@ const completion = command({
   run: async (_given, [name = '']) => (await import('../completion.js')).completion(name, commands),
 });
 
-export const commands: readonly Command[] = [...operatorCommands, ...factoryCommands, completion];
+export const commands: readonly Command[] = [...operatorCommands, ...factoryCommands, ...cellsCommands, completion];
