@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Socket } from 'node:net';
 import type { ConnectPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
 import type { BrokerServices, PresentedCertificate, SecretCheck } from '../src/broker-ports.js';
@@ -158,6 +159,13 @@ export class Authenticator {
     return this.#prove(username, username === jwtUsername, Buffer.from(password), address);
   }
 
+  /** Proves the certificate of a socket without a connection, under the same limits. @throws ConnectRefused */
+  async proveShown(socket: Socket, username: string, address: string): Promise<ProvenIdentity | undefined> {
+    const presented = this.#peers.of(socket);
+    if (!presented) return undefined;
+    return this.#tryCertificate(presented, username, username || presented.own.fingerprint256, address);
+  }
+
   /** Whether the credential of a connection is still in force. */
   isCurrent({ principal, generation, expires }: ProvenIdentity): boolean {
     if (generation !== undefined) return this.#services.isInForce(principal, generation);
@@ -186,10 +194,18 @@ export class Authenticator {
     const name = username || clientId;
     if (!presented || password?.length || username === jwtUsername)
       return this.#prove(name, username === jwtUsername, password, address);
-    const byCertificate = () => this.#proveCertificate(presented, username ?? '', address);
-    return this.#services.certificates.isKnown(presented)
-      ? byCertificate()
-      : this.#tryLimited(name, address, byCertificate);
+    return this.#tryCertificate(presented, username ?? '', name, address);
+  }
+
+  /** `guessed` is what wrong certificates are counted under, besides the address. */
+  #tryCertificate(
+    presented: PresentedCertificate,
+    username: string,
+    guessed: string,
+    address: string | undefined,
+  ): Promise<ProvenIdentity> {
+    const prove = () => this.#proveCertificate(presented, username, address);
+    return this.#services.certificates.isKnown(presented) ? prove() : this.#tryLimited(guessed, address, prove);
   }
 
   async #prove(

@@ -276,6 +276,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     organizationMoved: ({ id, accountId }, before) => revocation.organizationMoved(accountId, id, before),
     channelDeleted: (channel) => revocation.channelDeleted(channel),
     prove: (username, password, address) => direct.prove(username, password, address),
+    proveCertificate: (socket, username, address) => direct.proveCertificate(socket, username, address),
     publish: (caller, message) => direct.publish(caller, message),
     stream: (caller, request) => streams.open(caller, request),
     endStreams: () => streams.endAll(),

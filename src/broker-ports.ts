@@ -1,5 +1,6 @@
 /** The interfaces between the broker and the rest of the service. At run time they share only the access rules. */
 import type { X509Certificate } from 'node:crypto';
+import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Logger } from 'pino';
 import type { LogInput, MessageStore, Point } from '../db/messages/store.js';
@@ -72,6 +73,11 @@ export interface Broker {
    * all where too many were wrong for one username from one address.
    */
   prove(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal>;
+  /**
+   * Proves the client certificate of a socket, under the same limits. `username` is the id of the device or of its account,
+   * or empty. Undefined if the socket has none.
+   */
+  proveCertificate(socket: Socket, username: string, address: string): Promise<ProvenCaller | ProofRefusal | undefined>;
   /**
    * Publishes as a caller that has no connection: what PUBACK promises is true when it resolves. Refusals
    * are explained as over MQTT, and here.

@@ -6,6 +6,7 @@ import { type Config, ConfigError } from './config.js';
 import { type Opened, openContext } from './context.js';
 import type { App } from './http/app.js';
 import { buildHttp } from './http/server.js';
+import { secureOptions } from './network/server-tls.js';
 import { reloadTls } from './network/tls-reload.js';
 import { type CreatedAccount, createFirstAccount } from './registry/accounts.js';
 import { startExpiryWarnings } from './registry/certificates/expiry.js';
@@ -62,7 +63,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
     reloadTls(config.tls, {
       log: opened.ctx.log,
       apply: (changed) => {
-        (listening.server as unknown as HttpsServer).setSecureContext({ cert: changed.chain, key: changed.key });
+        (listening.server as unknown as HttpsServer).setSecureContext(secureOptions(changed));
         broker.useCertificate(changed);
       },
     });

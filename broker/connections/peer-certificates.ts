@@ -1,4 +1,5 @@
 import type { X509Certificate } from 'node:crypto';
+import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { PresentedCertificate } from '../../src/broker-ports.js';
 import type { BrokerClient } from '../aedes-types.js';
@@ -25,6 +26,13 @@ export class PeerCertificates {
     }
     this.#shown.set(socket, { own, others });
     return true;
+  }
+
+  /** The certificate of a socket that serves HTTP: several requests may follow. Undefined without one, or with too many. */
+  of(socket: Socket): PresentedCertificate | undefined {
+    if (!(socket instanceof TLSSocket)) return undefined;
+    if (!this.#shown.has(socket)) this.read(socket);
+    return this.#shown.get(socket);
   }
 
   /** The certificate of a client, returned once; undefined without TLS or without a certificate. */

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { Caller } from '../../src/access.js';
 import type {
   BrokerServices,
@@ -9,7 +10,7 @@ import type {
 } from '../../src/broker-ports.js';
 import { failure, failureOf } from '../../src/errors.js';
 import { Attempts } from '../../src/limits/attempts.js';
-import type { BrokerCore, Incoming } from '../aedes-types.js';
+import type { BrokerCore, Incoming, ProvenIdentity } from '../aedes-types.js';
 import { type Authenticator, ConnectRefused, connack } from '../authenticate.js';
 import { type Authority, type DeviceAddress, deviceItself } from '../authorize.js';
 import { privateClientId } from '../connections/client-ids.js';
@@ -30,7 +31,7 @@ export interface DirectParts {
   services: BrokerServices;
   aedes: BrokerCore;
   counters: Counters;
-  authenticator: Pick<Authenticator, 'prove'>;
+  authenticator: Pick<Authenticator, 'prove' | 'proveShown'>;
   authority: Authority;
   limits: Limits;
   persistence: Pick<SessionStore, 'durable'>;
@@ -62,29 +63,47 @@ export class DirectPublisher {
 
   /** As `prove` of the Broker interface. */
   async prove(username: string, password: string, address: string): Promise<ProvenCaller | ProofRefusal> {
-    const { authenticator, authority, limits, counters } = this.#parts;
     try {
-      const {
-        caller,
-        principal,
-        generation = null,
-        sessionId = null,
-      } = await authenticator.prove(username, password, address);
-      const clientId = privateClientId(caller.accountId, principal, '');
-      const currentCaller = () => authority.identityOf({ clientId, generation, sessionId })?.caller;
-      return { caller, currentCaller };
+      return this.#proven(await this.#parts.authenticator.prove(username, password, address));
     } catch (error) {
-      if (!(error instanceof ConnectRefused)) throw error;
-      counters.failedBasics += 1;
-      await limits.failed(error, { address });
-      const { message, limit, returnCode: code, isProven } = error;
-      const { allowance } = error.about;
-      const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
-      const principal = isProven ? ({ type: 'device', id: username } as const) : undefined;
-      this.#note(username, { action: 'connect', topic: null, reason, code, address, principal });
-      if (limit !== undefined && allowance) return { refused: 'tooMany', limit: variableOf(limit), allowance };
-      return { refused: code === connack.badCredentials ? 'wrong' : 'notNow' };
+      return this.#refusal(error, username, address);
     }
+  }
+
+  /** As `proveCertificate` of the Broker interface. */
+  async proveCertificate(
+    socket: Socket,
+    username: string,
+    address: string,
+  ): Promise<ProvenCaller | ProofRefusal | undefined> {
+    try {
+      const identity = await this.#parts.authenticator.proveShown(socket, username, address);
+      return identity && this.#proven(identity);
+    } catch (error) {
+      return this.#refusal(error, username, address);
+    }
+  }
+
+  #proven({ caller, principal, generation, sessionId, certificateId }: ProvenIdentity): ProvenCaller {
+    const { authority } = this.#parts;
+    const clientId = privateClientId(caller.accountId, principal, '');
+    const proof = { clientId, generation: generation ?? null, sessionId: sessionId ?? certificateId ?? null };
+    return { caller, currentCaller: () => authority.identityOf(proof)?.caller };
+  }
+
+  /** Counts and notes a refused proof. @throws any other error. */
+  async #refusal(error: unknown, username: string, address: string): Promise<ProofRefusal> {
+    if (!(error instanceof ConnectRefused)) throw error;
+    const { limits, counters } = this.#parts;
+    counters.failedBasics += 1;
+    await limits.failed(error, { address });
+    const { message, limit, returnCode: code, isProven } = error;
+    const { allowance, deviceId = username } = error.about;
+    const reason = limit === undefined ? message : `${variableOf(limit)}: ${message}`;
+    const principal = isProven ? ({ type: 'device', id: deviceId } as const) : undefined;
+    this.#note(deviceId, { action: 'connect', topic: null, reason, code, address, principal });
+    if (limit !== undefined && allowance) return { refused: 'tooMany', limit: variableOf(limit), allowance };
+    return { refused: code === connack.badCredentials ? 'wrong' : 'notNow' };
   }
 
   /** As `publish` of the Broker interface. */

@@ -58,6 +58,7 @@ import { usageRoutes } from '../messages/usage.js';
 import { metricsRoutes } from '../metrics/index.js';
 import { Traffic } from '../metrics/traffic.js';
 import { forwardedAddress, peerAddress, trustOf } from '../network/addresses.js';
+import { asksForCertificates, secureOptions } from '../network/server-tls.js';
 import { accountUserRoutes } from '../registry/account-users.js';
 import { certificateAuthorityRoutes } from '../registry/certificates/authorities.js';
 import { certificateRoutes } from '../registry/certificates/certificates.js';
@@ -126,7 +127,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     frameworkErrors: (error, ...[request, reply]: unknown[]) =>
       answerBadUrl(error, request as FastifyRequest, reply as FastifyReply),
     clientErrorHandler: answerBadHttp,
-    ...(config.tls ? { https: { cert: config.tls.chain, key: config.tls.key, ...timing } } : { http: timing }),
+    ...(config.tls ? { https: { ...secureOptions(config.tls), ...asksForCertificates, ...timing } } : { http: timing }),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
 
   paceRequests(app);

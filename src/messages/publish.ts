@@ -95,18 +95,35 @@ export function payloadLimit({ config }: { config: Config }): string {
   return config.mqtt.maxPayloadBytes > 0 ? 'SLIPWAY_MQTT_MAX_PAYLOAD_BYTES' : 'SLIPWAY_HTTP_BODY_BYTES';
 }
 
-/** Basic authentication: the username and password of a CONNECT. */
+/**
+ * Basic authentication with the username and password of a CONNECT. A client certificate counts without a password, as in
+ * MQTT; the username may then name the device or its account.
+ */
 export function takePasswords(app: App, ctx: Context, proven: WeakMap<FastifyRequest, ProvenCaller>): void {
   const perSecond = requestRate(ctx);
   app.addHook('onRequest', async (request) => {
     const credentials = readBasic(request);
-    if (!credentials) return;
-    const result = await ctx.broker.prove(credentials.username, credentials.password, request.address);
+    const result = await proveDevice(ctx, request, credentials);
+    if (!result) return;
     if ('refused' in result) throw unproven(result);
     request.caller = { ...result.caller, address: request.address };
     perSecond.take(result.caller.id);
     proven.set(request, result);
   });
+}
+
+/** Undefined when a request has neither a password nor a certificate: its token, if it has one, is checked elsewhere. */
+async function proveDevice(
+  { broker }: Context,
+  request: FastifyRequest,
+  credentials: { username: string; password: string } | undefined,
+): Promise<ProvenCaller | ProofRefusal | undefined> {
+  const { address, headers, socket } = request;
+  if (credentials?.password) return broker.prove(credentials.username, credentials.password, address);
+  const hasToken = headers.authorization !== undefined || headers.cookie !== undefined;
+  const shown =
+    credentials || !hasToken ? await broker.proveCertificate(socket, credentials?.username ?? '', address) : undefined;
+  return shown ?? (credentials && broker.prove(credentials.username, '', address));
 }
 
 function unproven({ refused, allowance, limit }: ProofRefusal): PlatformError {

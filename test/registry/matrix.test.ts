@@ -38,7 +38,8 @@ const withoutIds: Record<string, string> = {
   'GET /api/v1/usage': 'the same',
   'GET /api/v1/provisioning/addresses': 'of the service, in test/factory/one.test.ts',
   'POST /api/v1/logs/search': 'finds what the caller reaches, in test/messages/log-search.test.ts',
-  'GET /api/v1/firmware/offer': 'of the device that proves its secret, in test/downlink/rollouts.test.ts',
+  'GET /api/v1/firmware/offer':
+    'of the device that proves its secret or certificate, in test/downlink/rollouts.test.ts',
   'POST /api/v1/firmware/status': 'the same',
   'GET /api/v1/firmware/files/{sha256}': 'the signature or the secret decides, in test/downlink/rollouts.test.ts',
   'GET /api/v1/profile/me': 'of the caller itself, in test/identity/me.test.ts',

@@ -38,7 +38,7 @@ const fileQuery = Type.Object({
   signature: Type.Optional(Type.String({ maxLength: 128 })),
 });
 
-/** In a scope of its own: devices prove themselves with their secret. */
+/** In a scope of its own: devices prove themselves with their secret or certificate. */
 export function firmwareDeviceRoutes(app: App, ctx: Context): void {
   const { firmwareEngine } = ctx;
   const proven = new WeakMap<FastifyRequest, ProvenCaller>();
@@ -51,7 +51,7 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
       config: { right: ['read', 'firmwareOffer'], errors: ['forbidden', 'badCredentials', 'tooMany'] },
       schema: {
         tags,
-        summary: 'Ask for the update of a device, as the device (Basic: its id and secret)',
+        summary: 'Ask for the update of a device, as the device (Basic: its id and secret, or its client certificate)',
         security,
         response: { 200: offerShape },
       },
@@ -72,7 +72,7 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
-        summary: 'Say how the update goes on, as the device (Basic)',
+        summary: 'Report the progress of the update, as the device',
         description: 'Saying again how it has ended changes nothing. 410 when the offer has ended otherwise.',
         security,
         body: reportBody,
@@ -109,7 +109,7 @@ export function firmwareContentRoutes(app: App, ctx: Context): void {
       },
       schema: {
         tags,
-        summary: 'Download a firmware file: with the URL of an offer, or as a device to which it is offered (Basic)',
+        summary: 'Download a firmware file: with the URL of an offer, or as a device to which it is offered',
         description: `At most SLIPWAY_FIRMWARE_DOWNLOADS at a time; further ones are told when to try again. \`Range\`, \`If-Range\` and \`If-None-Match\` are obeyed. Not in a batch.`,
         security: [],
         params: Type.Object({ sha256: Type.String({ maxLength: 64, description: 'Hex.' }) }),
