@@ -1,0 +1,84 @@
+/** An error becomes an answer here, in the shape of the endpoint's family. */
+import { STATUS_CODES } from 'node:http';
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { isStoreFull } from '../../../db/registry/index.js';
+import type { Context } from '../../context.js';
+import { type FailureKind, identityErrorCode, identityMessage, PlatformError, tooLarge } from '../../errors.js';
+import { sendAllowance } from '../../limits/attempts.js';
+import { isFlat } from '../openapi/document.js';
+import { detailsOf, type Fault } from '../validation.js';
+
+/** The one place where an error becomes an answer; of which kind it is. */
+export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FailureKind {
+  const failure = asPlatformError(error, request);
+  const { code, status, message, details, allowance } = failure;
+  const requestId = request.id;
+  if (allowance) {
+    sendAllowance(reply, allowance);
+    reply.header('retry-after', allowance.reset);
+  }
+  if (request.routeOptions?.config?.family !== 'identity') {
+    reply.status(status).send({ error: { code, message, details }, requestId });
+    return failure.kind;
+  }
+  const errorCode = identityErrorCode(failure.kind);
+  const attributes = { errorCode, error: message, details };
+  const name = STATUS_CODES[status] ?? 'Error';
+  reply
+    .status(status)
+    .send({ statusCode: status, error: name, message: identityMessage(failure), attributes, requestId });
+  return failure.kind;
+}
+
+function asPlatformError(error: unknown, request: FastifyRequest): PlatformError {
+  if (error instanceof PlatformError) return error;
+  if (isStoreFull(error)) return new PlatformError('storeFull', { details: [{ message: error.message }] });
+  const { validation, validationContext, statusCode } = error as Partial<FastifyError>;
+  if (validation)
+    return new PlatformError('invalid', { details: detailsOf(validation as Fault[], validationContext ?? '') });
+  if (statusCode === 413 && !request.caller)
+    return new PlatformError('tooLarge', {
+      message: `The body is too large: without a valid token it has at most ${request.routeOptions.bodyLimit} bytes.`,
+    });
+  if (statusCode === 413) return tooLarge(request.routeOptions?.config?.bodyLimit ?? 'SLIPWAY_HTTP_BODY_BYTES');
+  if (statusCode === 415) return unsupported(request);
+  if (statusCode !== undefined && statusCode >= 400 && statusCode < 500)
+    return new PlatformError('invalid', { message: 'The request cannot be read.' });
+  return new PlatformError('server');
+}
+
+/** 415, naming what the endpoint takes. */
+function unsupported({ routeOptions, headers }: FastifyRequest): PlatformError {
+  const body = routeOptions?.schema?.body as { content?: object } | undefined;
+  if (!body) return new PlatformError('mediaType');
+  const forms = isFlat(body) ? ['application/x-www-form-urlencoded'] : [];
+  const types = body.content ? Object.keys(body.content) : ['application/json', ...forms];
+  return new PlatformError('mediaType', {
+    ...(headers['content-type'] === undefined && { message: 'The request has a body and no Content-Type header.' }),
+    details: [{ path: 'content-type', message: `must be one of ${types.join(', ')}` }],
+  });
+}
+
+/** What a caller was not permitted to do is in the audit record, sampled. */
+export function noteRefusal(
+  { audit }: Context,
+  error: unknown,
+  { caller, method, routeOptions }: FastifyRequest,
+): void {
+  if (!(error instanceof PlatformError) || error.status !== 403 || !caller) return;
+  const endpoint = `${method} ${routeOptions.url}`;
+  const { accountId } = caller;
+  audit.sample(
+    { event: 'permissionRefused', outcome: 'failure', accountId, actor: caller, details: { endpoint } },
+    endpoint,
+  );
+}
+
+/** A store that takes no messages has said so once: many requests fail at it, and lines would take the last of the disk. */
+export function noteFailure({ messages }: Context, error: unknown, { id: requestId, log }: FastifyRequest): void {
+  const isSaid = isStoreFull(error) && error.message === messages.full?.message;
+  // What has a name is no fault of the service, and a provider that is away would fill the log with them.
+  const isNamed = error instanceof PlatformError && error.kind !== 'server';
+  const level = isSaid ? 'debug' : isNamed ? 'warn' : 'error';
+  log[level]({ requestId, err: error }, 'request failed');
+}
