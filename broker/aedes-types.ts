@@ -73,7 +73,7 @@ export interface LiveClient {
   readonly turns: Turns;
   /** The order of the messages to this client. */
   readonly leaving: Turns;
-  /** The counter of the last message that this client has been offered. */
+  /** The counter of the last message in its reach that this client has been offered. */
   lastHeard: number;
   /** The next packet expected from the client for a message, by packet id. */
   readonly sent: Map<number, 'puback' | 'pubrec' | 'pubcomp'>;

@@ -188,6 +188,15 @@ export class Authority {
     return this.#parse(topic)?.accountId ?? '';
   }
 
+  /** The account whose receivers a message on `topic` has; empty for one that has none. */
+  receivingAccountOf(topic: string): string {
+    const accountId = this.accountOf(topic);
+    const { controlRoot } = this.#services.config;
+    if (accountId !== '' || !topic.startsWith(`${controlRoot}/`)) return accountId;
+    const [deviceId = ''] = topic.slice(controlRoot.length + 1).split('/');
+    return this.#access.placement(deviceId)?.accountId ?? '';
+  }
+
   /** The caller of a token with its current rights; undefined after a logout. Without a token, the caller itself. */
   currentCaller(caller: Caller): Caller | undefined {
     const { id, accountId, sessionId, address } = caller;
@@ -233,6 +242,8 @@ export class Authority {
     // The service sends these again itself, with the next attempt: a copy from the queue would be one too many.
     if (identity && packet.messageId !== undefined && this.#isForDevice(identity, packet.topic)) return undefined;
     if (!identity || live.ended || !this.mayHear(identity.caller, identity.ownChannels, packet.topic)) return undefined;
+    // Only what it may hear: the messages of other accounts come in no order with its own.
+    if (packet.brokerId) live.lastHeard = packet.brokerCounter;
     // Aedes caps the QoS to the subscription's for exact topics only [MQTT-3.8.4-6].
     if (packet.qos > live.lowestQos) packet.qos = grantedQos(live, packet);
     if (packet.qos === 0 && client.conn.writableNeedDrain) {

@@ -20,6 +20,7 @@ import { faultOf } from './connections/safe-error.js';
 import type { ControlTopics } from './control.js';
 import type { DeviceSigns } from './http/device-signs.js';
 import type { Ingest } from './ingest.js';
+import type { Pace } from './packets/pace.js';
 import { Malformed } from './packets/read.js';
 import type { Presence } from './presence.js';
 import type { Publications } from './publications.js';
@@ -42,12 +43,19 @@ export interface Parts {
   channels: ServiceChannels;
   control: ControlTopics;
   ingest: Ingest;
+  pace: Pace;
   presence: Presence;
   publications: Publications;
   signs: DeviceSigns;
   refusals: Refusals;
   listeners: Listeners;
 }
+
+/** What a retained message costs next to a delivery, and bytes that cost as much as one. */
+const costOfRetained = 3;
+const bytesOfCost = 1024;
+/** Retained messages that one SUBSCRIBE gets before it may have to wait for its turn. */
+const retainedPerTurn = 16;
 
 type Done = (error?: Error | null) => void;
 type Answered<T> = (error: Error | null, answer: T) => void;
@@ -345,10 +353,14 @@ export class Hooks {
   }
 
   async #sendFirst(live: LiveClient, granted: Subscription[]): Promise<void> {
-    const { channels, persistence } = this.#parts;
+    const { channels, pace, persistence } = this.#parts;
     const { client } = live;
     const filters = granted.map(({ topic }) => topic);
+    let sent = 0;
     for await (const packet of persistence.retainedFor(live, filters)) {
+      pace.spend(costOfRetained + packet.payload.length / bytesOfCost);
+      sent += 1;
+      if (sent % retainedPerTurn === 0 && pace.isOver) await pace.turn(live.identity?.caller.accountId ?? '');
       if (client.closed) return;
       await new Promise<void>((resolve) => client.deliverQoS(packet, () => resolve()));
       // A client that reads its answers is alive, though its own packets have to wait.

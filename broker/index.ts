@@ -22,6 +22,8 @@ import { PostedLogs } from './http/posted-logs.js';
 import { Streams } from './http/streams.js';
 import { Ingest } from './ingest.js';
 import { Deliveries } from './packets/deliveries.js';
+import { FanOut } from './packets/fan-out.js';
+import { Pace } from './packets/pace.js';
 import { PacketReceiver } from './packets/receiver.js';
 import { tellSession } from './packets/write.js';
 import { Presence } from './presence.js';
@@ -58,10 +60,10 @@ export interface OpenBroker extends Broker {
   /** Current numbers: open sockets, those with a CONNACK, stored sessions, streams. */
   readonly gauges: { sockets: number; connections: number; storedSessions: number; streams: number };
   /**
-   * What waits: messages for the store, changes of sessions for the store, wills of a dead process for its clients to come
+   * What waits: messages for the store and for the rest of their receivers, changes of sessions for the store, wills of a dead process for its clients to come
    * back, SUBSCRIBEs for what is retained, messages of stored sessions for their readers.
    */
-  readonly queues: Record<'ingest' | 'sessions' | 'wills' | 'retained' | 'delivery', number>;
+  readonly queues: Record<'ingest' | 'fan_out' | 'sessions' | 'wills' | 'retained' | 'delivery', number>;
 }
 
 /** Builds the broker; it accepts connections after `listen`, or through `attachWebSocket`. */
@@ -119,8 +121,15 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     persistence.mayBegin(clientId),
   );
 
+  const pace = new Pace({ failed: (error) => log.error({ fault: faultOf(error) }, 'broker: a turn failed') });
+  const fanOut = new FanOut({
+    pace,
+    accountOf: (topic) => authority.receivingAccountOf(topic),
+    failed: (error) => log.error({ fault: faultOf(error) }, 'broker: a message was not handed on'),
+  });
   const aedes = new Aedes({
     persistence,
+    mq: fanOut,
     // With a limit, one subscriber that does not read stalls everyone.
     concurrency: 0,
     drainTimeout,
@@ -159,6 +168,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const deliveries = new Deliveries({
     forward: (client, packet) => guarded('authorizeForward', () => hooks.forward(client, packet)),
     persistence,
+    pace,
   });
   const receiver = new PacketReceiver({
     aedes,
@@ -179,11 +189,22 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       tellSession(conn, () => client.live?.sessionPresent === true && listeners.dialectOf(conn)?.level !== 3);
       return client;
     },
-    receiver,
+    { receiver, pace },
   );
   const parts = { services, aedes, counters, sessions, authenticator, authority, limits, persistence };
-  const hooks = new Hooks({ ...parts, channels, control, ingest, presence, publications, signs, refusals, listeners });
-  const streams = new Streams({ ...parts, marks });
+  const hooks = new Hooks({
+    ...parts,
+    channels,
+    control,
+    ingest,
+    pace,
+    presence,
+    publications,
+    signs,
+    refusals,
+    listeners,
+  });
+  const streams = new Streams({ ...parts, marks, pace });
   const revocation = new Revocation({ ...parts, streams });
   const secretEnded = (id: string) => revocation.secretEnded(id, (one) => authenticator.isCurrent(one));
   const direct = new DirectPublisher({ ...parts, channels, ingest, refusals });
@@ -240,7 +261,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       return { sockets: limits.open, connections, storedSessions: persistence.size.sessions, streams: streams.size };
     },
     get queues() {
-      return { ingest: ingest.pending, ...persistence.waiting };
+      return { ingest: ingest.pending, fan_out: fanOut.waiting, ...persistence.waiting };
     },
     get isListening() {
       return listeners.areOpen;
@@ -310,6 +331,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
       clearInterval(sweep);
       listeners.stop();
       streams.close();
+      pace.end();
       // Aedes closes the clients it knows, whose wills fire, and then its own routing.
       await new Promise<void>((resolve) => aedes.close(resolve));
       listeners.end();

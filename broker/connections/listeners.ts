@@ -8,6 +8,7 @@ import type { BrokerServices } from '../../src/broker-ports.js';
 import { forwardedAddress, peerAddress, type Trust, trustOf } from '../../src/network/addresses.js';
 import type { BrokerClient } from '../aedes-types.js';
 import { Inbound, type PacketLimits, type Receiver } from '../packets/inbound.js';
+import type { Pace } from '../packets/pace.js';
 import type { Dialect } from '../packets/read.js';
 import type { LimitName } from './counters.js';
 import { upgradeDecliner } from './declined-upgrade.js';
@@ -80,6 +81,7 @@ export class Listeners {
   readonly #services: BrokerServices;
   readonly #handle: Handle;
   readonly #receiver: Receiver;
+  readonly #pace: Pace;
   readonly #limits: Limits;
   readonly #peers: PeerCertificates;
   readonly #packetLimits: PacketLimits;
@@ -96,14 +98,21 @@ export class Listeners {
   readonly #inbounds = new WeakMap<Duplex, Inbound>();
   readonly #deadlines = new WeakMap<Duplex, NodeJS.Timeout>();
 
-  /** Connections are given to `handle`, and their packets after CONNECT to `receiver`. */
-  constructor(services: BrokerServices, limits: Limits, peers: PeerCertificates, handle: Handle, receiver: Receiver) {
+  /** Connections are given to `handle`, and their packets after CONNECT to `receiver`, at the `pace` of all. */
+  constructor(
+    services: BrokerServices,
+    limits: Limits,
+    peers: PeerCertificates,
+    handle: Handle,
+    { receiver, pace }: { receiver: Receiver; pace: Pace },
+  ) {
     this.#services = services;
     this.#limits = limits;
     this.#peers = peers;
     this.#trusts = trustOf(services.config.trustedProxies);
     this.#handle = handle;
     this.#receiver = receiver;
+    this.#pace = pace;
     const { mqtt, tls } = services.config;
     this.#packetLimits = {
       connect: unlessOff(mqtt.maxPacketBytesBeforeConnect),
@@ -308,7 +317,7 @@ export class Listeners {
       points: unlessOff(pointRatePerClient),
     };
     const rate = new PublishRate(rates, clock);
-    const inbound = new Inbound(conn, this.#packetLimits, rate, this.#receiver, (limit) => {
+    const inbound = new Inbound(conn, this.#packetLimits, rate, this.#receiver, this.#pace, (limit) => {
       this.#limits.hit(limit, this.#limits.about(conn));
     });
     this.#inbounds.set(conn, inbound);

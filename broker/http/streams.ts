@@ -8,8 +8,10 @@ import type { Authority } from '../authorize.js';
 import type { Counters } from '../connections/counters.js';
 import type { Limits } from '../connections/limits.js';
 import { faultOf } from '../connections/safe-error.js';
+import type { Pace } from '../packets/pace.js';
 import { FilterTree } from '../sessions/filter-tree.js';
 import { canMatch, isWellFormed } from '../topics.js';
+import { EventWriter, type Reader } from './event-writer.js';
 import { isBefore, type Marks } from './marks.js';
 import { type Missed, readMissed, TooMuchMissed } from './missed.js';
 import { type Event, eventOf, formatId, missedEvent, parseId } from './stream-events.js';
@@ -29,28 +31,21 @@ export interface StreamParts {
   counters: Counters;
   limits: Limits;
   marks: Marks;
+  pace: Pace;
 }
 
 /** One reader of server-sent events. */
-interface Stream {
+interface Stream extends Reader {
   readonly id: string;
   /** The owner: the identity or the application. */
   readonly principal: string;
   readonly sessionId: string | undefined;
   /** Milliseconds since 1970; the end of the login session. */
   readonly expires: number;
-  readonly body: Readable;
   readonly filters: Set<string>;
-  caller: Caller;
-  /** Events that wait for the end of this turn; while missed messages are sent, all live events. */
-  waiting: Event[];
-  waitingBytes: number;
   catchingUp: boolean;
-  /** Up to where it has been sent what it missed; until everything before it has been handed on to others, too. */
-  until: Readonly<Place> | undefined;
   /** Waits until the reader has taken what was pushed. */
   wake: (() => void) | undefined;
-  ended: boolean;
 }
 
 /** Live messages as server-sent events: the rights of SUBSCRIBE, the gate of every delivery. */
@@ -60,13 +55,26 @@ export class Streams {
   readonly #byId = new Map<string, Stream>();
   readonly #filters = new FilterTree();
   readonly #heartbeat: NodeJS.Timeout;
+  readonly #byAccount = new Map<string, Set<Stream>>();
+  readonly #writer: EventWriter<Stream>;
   #count = 0;
-  #dirty = new Set<Stream>();
   /** Reading what was missed is expensive: one after the other. */
   #reading: Promise<void> = Promise.resolve();
 
   constructor(parts: StreamParts) {
     this.#parts = parts;
+    const { marks, pace, counters } = parts;
+    this.#writer = new EventWriter({
+      marks,
+      pace,
+      clock: parts.services.clock,
+      mayHear: (stream, topic) => this.#mayHear(stream, topic),
+      readersOf: (accountId) => this.#byAccount.get(accountId) ?? [],
+      cutOff: (stream) => {
+        counters.shed += 1;
+        this.#end(stream);
+      },
+    });
     this.#heartbeat = setInterval(() => this.#beat(), heartbeatInterval);
     this.#heartbeat.unref();
   }
@@ -127,8 +135,7 @@ export class Streams {
       ended: false,
     };
     this.#byId.set(stream.id, stream);
-    const own = this.#byPrincipal.get(principal) ?? new Set();
-    this.#byPrincipal.set(principal, own.add(stream));
+    for (const [index, key] of this.#indexesOf(stream)) index.set(key, (index.get(key) ?? new Set()).add(stream));
     for (const filter of filters) this.#filters.set(filter, stream.id, 0);
     body.on('error', () => {});
     body.once('close', () => this.#end(stream));
@@ -158,8 +165,7 @@ export class Streams {
     // The first id is known before the first message.
     const { accountId } = stream.caller;
     if (!from && stream.waiting.length === 0) stream.body.push(`id: ${this.#id(marks.mark(accountId))}\n\n`);
-    this.#dirty.add(stream);
-    this.#flush();
+    this.#writer.write(stream);
   }
 
   async #sendMissed(stream: Stream, from: Place & { time: number }): Promise<void> {
@@ -218,7 +224,7 @@ export class Streams {
 
   /** One message, handed on: to every stream that has asked for it and may hear it now. */
   #deliver(packet: AedesPublishPacket): void {
-    const { marks, services, authority } = this.#parts;
+    const { marks, services, authority, pace } = this.#parts;
     const payload = Buffer.isBuffer(packet.payload) ? packet.payload : Buffer.from(packet.payload);
     try {
       const accountId = authority.accountOf(packet.topic);
@@ -227,6 +233,7 @@ export class Streams {
       let event: Event | undefined;
       for (const id of this.#filters.match(packet.topic).keys()) {
         const stream = this.#byId.get(id);
+        pace.spend(1);
         if (!stream || !this.#mayHear(stream, packet.topic)) continue;
         event ??= eventOf(packet.topic, payload, marks.mark(accountId), services.clock.now());
         stream.waiting.push(event);
@@ -252,33 +259,7 @@ export class Streams {
       return;
     }
     if (stream.catchingUp) return;
-    if (this.#dirty.size === 0) setImmediate(() => this.#flush());
-    this.#dirty.add(stream);
-  }
-
-  /** Events of one turn are written together. */
-  #flush(): void {
-    const streams = this.#dirty;
-    this.#dirty = new Set();
-    for (const stream of streams) {
-      const { waiting, ended } = stream;
-      stream.waiting = [];
-      stream.waitingBytes = 0;
-      if (ended) continue;
-      const pieces = waiting.flatMap((event) => this.#pieces(stream, event));
-      if (pieces.length > 0) stream.body.push(Buffer.concat(pieces));
-    }
-  }
-
-  /** An event for one reader: not at all when it has been sent as missed, and never under an id that is behind. */
-  #pieces(stream: Stream, { id, rest, mark, payload }: Event): Buffer[] {
-    const { until } = stream;
-    if (!until) return [id, rest];
-    const { marks, services } = this.#parts;
-    if (marks.isWithin(payload, until)) return [];
-    if (isBefore(mark, until)) return [Buffer.from(`id: ${formatId(until, services.clock.now())}\n`), rest];
-    stream.until = undefined;
-    return [id, rest];
+    this.#writer.schedule(stream);
   }
 
   /** Keeps proxies awake, and tells the id, so that who has heard nothing for long does not begin long ago. */
@@ -333,8 +314,9 @@ export class Streams {
 
   /** As renew, for those in an account that have a filter of which `concerns` is true. */
   review(accountId: string, concerns: (filter: string) => boolean): Revoked {
-    const all = [...this.#byId.values()].filter(({ caller }) => caller.accountId === accountId);
-    return this.#reviewAll(all.filter(({ filters }) => [...filters].some(concerns)));
+    return this.#reviewAll(
+      [...(this.#byAccount.get(accountId) ?? [])].filter(({ filters }) => [...filters].some(concerns)),
+    );
   }
 
   /** Ends every stream; readers come back. */
@@ -370,6 +352,13 @@ export class Streams {
     return ended;
   }
 
+  #indexesOf({ principal, caller }: Stream): Array<[Map<string, Set<Stream>>, string]> {
+    return [
+      [this.#byPrincipal, principal],
+      [this.#byAccount, caller.accountId],
+    ];
+  }
+
   #canMatch(caller: Caller, filter: string): boolean {
     const { access, config } = this.#parts.services;
     return canMatch(config.topicRoot, access, caller, filter);
@@ -383,9 +372,11 @@ export class Streams {
     stream.wake?.();
     for (const filter of stream.filters) this.#filters.delete(filter, stream.id);
     this.#byId.delete(stream.id);
-    const own = this.#byPrincipal.get(stream.principal);
-    own?.delete(stream);
-    if (own?.size === 0) this.#byPrincipal.delete(stream.principal);
+    for (const [index, key] of this.#indexesOf(stream)) {
+      const streams = index.get(key);
+      streams?.delete(stream);
+      if (streams?.size === 0) index.delete(key);
+    }
     stream.body.destroy();
   }
 }

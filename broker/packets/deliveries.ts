@@ -1,5 +1,6 @@
 import type { BrokerClient, LiveClient, Outgoing } from '../aedes-types.js';
 import type { SessionStore } from '../sessions/persistence.js';
+import type { Pace } from './pace.js';
 import type { Turn } from './turns.js';
 import { publishBytes, whenWritable, write, writePayload } from './write.js';
 
@@ -9,7 +10,11 @@ export interface DeliveryParts {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
   persistence: Pick<SessionStore, 'outgoingUpdate'>;
+  pace: Pace;
 }
+
+/** Cost of the first write to a socket in a turn of the event loop: a system call. */
+const costOfWrite = 3;
 
 /** Packet ids are 1 to 65535 [MQTT-2.3.1-1]. */
 const lastPacketId = 65_535;
@@ -41,6 +46,7 @@ export class Deliveries {
       return;
     }
     const allowed = this.#parts.forward(client, packet);
+    if (allowed && client.conn.writableCorked === 0) this.#parts.pace.spend(costOfWrite);
     if (!allowed) done();
     else if (allowed.qos === 0) this.#sendUnacknowledged(live, allowed, done);
     else this.#send(live, allowed, done);
@@ -50,10 +56,7 @@ export class Deliveries {
   #isKnown(live: LiveClient, packet: Outgoing): boolean {
     if (packet.nl && packet.clientId === live.client.id) return true;
     // Retained messages and those for one client have no place in the order of all.
-    if (!packet.brokerId) return false;
-    if (packet.brokerCounter <= live.lastHeard) return true;
-    live.lastHeard = packet.brokerCounter;
-    return false;
+    return !!packet.brokerId && packet.brokerCounter <= live.lastHeard;
   }
 
   #sendUnacknowledged({ client, leaving }: LiveClient, packet: Outgoing, done: Done): void {

@@ -4,6 +4,7 @@ import type { LimitName } from '../connections/counters.js';
 import { OverLimit } from '../connections/limits.js';
 import type { PublishRate, Rates } from '../connections/publish-rate.js';
 import { type Frame, Frames } from './frames.js';
+import type { Pace, Work } from './pace.js';
 import { checkConnect, type Dialect, Malformed, type Packet, PacketParser, types } from './read.js';
 import { unacceptableLevel } from './write.js';
 
@@ -29,6 +30,9 @@ export interface Receiver {
 /** Messages of one client on their way at once, and their bytes. One alone may be longer. */
 const maxInFlight = 1000;
 const maxBytesInFlight = 65_536;
+/** What a packet costs next to a delivery, and bytes that cost as much as one. */
+const costOfPacket = 2;
+const bytesOfCost = 1024;
 /** Milliseconds that the last answers may take to leave before the socket is destroyed. */
 const farewell = 5000;
 /** The limit that a client is over, by what it sends too much of. */
@@ -46,12 +50,14 @@ const rated: ReadonlySet<string> = new Set(['publish', 'subscribe', 'unsubscribe
  * way many at once; every other packet waits for all before it, and all after it wait for it. A malformed packet ends the
  * connection when what came before it has been answered.
  */
-export class Inbound {
+export class Inbound implements Work {
   #state: 'connect' | 'held' | 'open' | 'ended' = 'connect';
   #isLeaving = false;
   #isHanding = false;
   #isAlone = false;
   #isSlowed = false;
+  /** Whether it waits for the turn of its account. */
+  #isPaced = false;
   /** Whether the packet that is handled alone has been answered. */
   #isAnswered = false;
   #inFlight = 0;
@@ -72,6 +78,7 @@ export class Inbound {
   readonly #limits: PacketLimits;
   readonly #rate: PublishRate;
   readonly #receiver: Receiver;
+  readonly #pace: Pace;
   readonly #onSlowed: (limit: LimitName) => void;
 
   /** Puts itself in front of `conn.read`, before Aedes gets the connection. `onSlowed` hears when a client begins to be slowed. */
@@ -80,12 +87,14 @@ export class Inbound {
     limits: PacketLimits,
     rate: PublishRate,
     receiver: Receiver,
+    pace: Pace,
     onSlowed: (limit: LimitName) => void,
   ) {
     this.#conn = conn;
     this.#limits = limits;
     this.#rate = rate;
     this.#receiver = receiver;
+    this.#pace = pace;
     this.#onSlowed = onSlowed;
     this.#read = conn.read.bind(conn);
     conn.read = (size?: number) => this.#forAedes(size);
@@ -159,7 +168,7 @@ export class Inbound {
     if (this.#state === 'ended') return this.#isLeaving;
     if (this.#state !== 'open') return false;
     if (this.#isAnswered) return !this.#frames.isEmpty;
-    return this.#inFlight > 0 || this.#isSlowed || this.#next !== undefined;
+    return this.#inFlight > 0 || this.#isSlowed || this.#isPaced || this.#next !== undefined;
   }
 
   #handOn(): void {
@@ -167,10 +176,16 @@ export class Inbound {
     if (this.#isHanding || !client) return;
     this.#isHanding = true;
     let handed = 0;
+    const pace = this.#pace;
     while (this.#mayHandOn(client)) {
+      if (pace.isOver) {
+        this.#waitForTurn(client);
+        break;
+      }
       const packet = this.#take();
       if (!packet) break;
       handed += 1;
+      pace.spend(costOf(packet));
       this.#hand(client, packet);
     }
     this.#isHanding = false;
@@ -179,8 +194,23 @@ export class Inbound {
   }
 
   #mayHandOn({ closed }: BrokerClient): boolean {
-    if (this.#state !== 'open' || closed || this.#isAlone || this.#isSlowed || this.#ending) return false;
+    if (this.#state !== 'open' || closed || this.#isAlone || this.#isSlowed || this.#isPaced || this.#ending)
+      return false;
     return this.#inFlight === 0 || (this.#inFlight < maxInFlight && this.#bytesInFlight < maxBytesInFlight);
+  }
+
+  #waitForTurn(client: BrokerClient): void {
+    this.#isPaced = true;
+    this.#pace.wait(client.live?.identity?.caller.accountId ?? '', this);
+    // It has sent something, which has to wait.
+    if (client._keepaliveInterval > 0) client._keepaliveTimer?.refresh();
+  }
+
+  /** The turn of its account: always as far as there is time, and then it waits again. */
+  goOn(): boolean {
+    this.#isPaced = false;
+    this.#handOn();
+    return true;
   }
 
   /** The next packet, when it may be handed on now. */
@@ -336,6 +366,12 @@ export class Inbound {
     const forget = () => clearTimeout(goOn);
     conn.once('close', forget);
   }
+}
+
+function costOf(packet: Packet): number {
+  if (packet.cmd === 'publish') return costOfPacket + Math.floor(packet.payload.length / bytesOfCost);
+  if (packet.cmd === 'subscribe') return costOfPacket * (1 + packet.subscriptions.length);
+  return packet.cmd === 'unsubscribe' ? costOfPacket * (1 + packet.unsubscriptions.length) : costOfPacket;
 }
 
 /** The packet as it came, except the shortest form of its length. */

@@ -1,12 +1,12 @@
-interface Node {
-  readonly children: Map<string, Node>;
-  /** QoS by client id, for the filter that ends here. */
-  readonly holders: Map<string, 0 | 1 | 2>;
+interface Node<H> {
+  readonly children: Map<string, Node<H>>;
+  /** QoS by holder, such as a client id, for the filter that ends here. */
+  readonly holders: Map<H, 0 | 1 | 2>;
 }
 
 /** Topic filters by level, so that the holders of those that match a topic are found without trying each. */
-export class FilterTree {
-  readonly #root: Node = newNode();
+export class FilterTree<H = string> {
+  readonly #root: Node<H> = newNode();
   #size = 0;
 
   /** How many filters are held; one is counted once for each holder. */
@@ -14,7 +14,7 @@ export class FilterTree {
     return this.#size;
   }
 
-  set(filter: string, clientId: string, qos: 0 | 1 | 2): void {
+  set(filter: string, holder: H, qos: 0 | 1 | 2): void {
     let node = this.#root;
     for (const level of filter.split('/')) {
       let child = node.children.get(level);
@@ -24,11 +24,11 @@ export class FilterTree {
       }
       node = child;
     }
-    if (!node.holders.has(clientId)) this.#size += 1;
-    node.holders.set(clientId, qos);
+    if (!node.holders.has(holder)) this.#size += 1;
+    node.holders.set(holder, qos);
   }
 
-  delete(filter: string, clientId: string): void {
+  delete(filter: string, holder: H): void {
     const levels = filter.split('/');
     const path = [this.#root];
     for (const level of levels) {
@@ -36,28 +36,28 @@ export class FilterTree {
       if (!child) return;
       path.push(child);
     }
-    if (path.at(-1)?.holders.delete(clientId)) this.#size -= 1;
+    if (path.at(-1)?.holders.delete(holder)) this.#size -= 1;
     for (let depth = levels.length; depth > 0; depth -= 1) {
-      const { children, holders } = path[depth] as Node;
+      const { children, holders } = path[depth] as Node<H>;
       if (children.size > 0 || holders.size > 0) return;
       path[depth - 1]?.children.delete(levels[depth - 1] as string);
     }
   }
 
   /** Holders of a matching filter, each once, with the highest QoS of its filters. */
-  match(topic: string): Map<string, 0 | 1 | 2> {
-    const found = new Map<string, 0 | 1 | 2>();
+  match(topic: string): Map<H, 0 | 1 | 2> {
+    const found = new Map<H, 0 | 1 | 2>();
     // Filters that begin with a wildcard do not match topics that begin with `$` [MQTT-4.7.2-1].
     collect(this.#root, topic.split('/'), 0, found, topic.startsWith('$'));
     return found;
   }
 }
 
-function newNode(): Node {
+function newNode<H>(): Node<H> {
   return { children: new Map(), holders: new Map() };
 }
 
-function collect(node: Node, levels: string[], depth: number, found: Map<string, 0 | 1 | 2>, literal: boolean): void {
+function collect<H>(node: Node<H>, levels: string[], depth: number, found: Map<H, 0 | 1 | 2>, literal: boolean): void {
   if (!literal) {
     const rest = node.children.get('#');
     if (rest) take(rest, found);
@@ -72,6 +72,6 @@ function collect(node: Node, levels: string[], depth: number, found: Map<string,
   if (any) collect(any, levels, depth + 1, found, false);
 }
 
-function take({ holders }: Node, found: Map<string, 0 | 1 | 2>): void {
-  for (const [clientId, qos] of holders) if (qos >= (found.get(clientId) ?? 0)) found.set(clientId, qos);
+function take<H>({ holders }: Node<H>, found: Map<H, 0 | 1 | 2>): void {
+  for (const [holder, qos] of holders) if (qos >= (found.get(holder) ?? 0)) found.set(holder, qos);
 }

@@ -209,8 +209,13 @@ function rangesOf(filters: readonly string[], reach: string): string[] {
     if (prefix.startsWith(reach)) prefixes.add(prefix);
     else if (wildcard !== -1 && reach.startsWith(prefix)) prefixes.add(reach);
   }
-  const sorted = [...prefixes].sort();
-  return sorted.filter((prefix, place) => !sorted.slice(0, place).some((other) => prefix.startsWith(other)));
+  const ranges: string[] = [];
+  // Sorted, what is within a prefix follows it.
+  for (const prefix of [...prefixes].sort()) {
+    const last = ranges.at(-1);
+    if (last === undefined || !prefix.startsWith(last)) ranges.push(prefix);
+  }
+  return ranges;
 }
 
 /** Null for a message that clears its topic. */

@@ -1,31 +1,11 @@
 /** Accounts share the message store: what one sends in bulk does not make another wait, and nobody's order changes. */
 import t, { type Test } from 'tap';
 import { until } from './conversation.js';
-import { type Fixture, fixture, rawConnected, sibling, stored } from './fixture.js';
+import { type Fixture, fixture, neighbour, rawConnected, sibling, stored } from './fixture.js';
 import { hits } from './metrics.js';
 import { publishPacket, type RawClient, subscribePacket } from './raw.js';
 
 const rows = (count: number, from = 0) => Array.from({ length: count }, (_, n) => `,,${from + n}\n`).join('');
-
-/** A device of another account, with the same channels. */
-async function neighbour(f: Fixture): Promise<Fixture> {
-  const { service } = f;
-  const { accountId, admin: token } = await service.account();
-  const make = (path: string, wrapper: string, body: object) =>
-    service.create(path, wrapper, { accountId, ...body }, token);
-  const template = await make('/devices/templates', 'deviceTemplate', { name: 'Of a neighbour' });
-  const channel = { name: 'temperature', persistenceType: 'timeSeries' };
-  await make('/channels/templates', 'channelTemplate', {
-    entityId: template.id,
-    entityType: 'deviceTemplate',
-    ...channel,
-  });
-  const device = await make('/devices', 'device', { serialNumber: 'N', deviceTemplateId: template.id });
-  const credential = { entityId: device.id, entityType: 'device' };
-  const { secret } = await make('/access/mqtt-credentials', 'mqttCredential', credential);
-  const topic = (name: string) => `slipway/v1/${accountId}/d/${device.id}/${name}`;
-  return { service, device, secret, who: { deviceId: device.id, secret }, topic };
-}
 
 /** Ids of the acknowledged messages, as they come. */
 function acknowledged(client: RawClient, count: number): { ids: Array<number | undefined>; all: Promise<void> } {

@@ -46,6 +46,26 @@ export async function sibling(f: Fixture): Promise<Fixture> {
   return { ...f, device, secret, who, topic: (channel) => f.service.topic(device.id, channel) };
 }
 
+/** A device of another account, with a stored channel `temperature` and a plain one `chat`. */
+export async function neighbour(f: Fixture): Promise<Fixture> {
+  const { service } = f;
+  const { accountId, admin: token } = await service.account();
+  const make = (path: string, wrapper: string, body: object) =>
+    service.create(path, wrapper, { accountId, ...body }, token);
+  const template = await make('/devices/templates', 'deviceTemplate', { name: 'Of a neighbour' });
+  const of = { entityId: template.id, entityType: 'deviceTemplate' };
+  for (const channel of [
+    { name: 'temperature', persistenceType: 'timeSeries' },
+    { name: 'chat', persistenceType: 'simple' },
+  ])
+    await make('/channels/templates', 'channelTemplate', { ...of, ...channel });
+  const device = await make('/devices', 'device', { serialNumber: 'N', deviceTemplateId: template.id });
+  const credential = { entityId: device.id, entityType: 'device' };
+  const { secret } = await make('/access/mqtt-credentials', 'mqttCredential', credential);
+  const topic = (name: string) => `slipway/v1/${accountId}/d/${device.id}/${name}`;
+  return { service, device, secret, who: { deviceId: device.id, secret }, topic };
+}
+
 export async function versionOf(service: Service, id: string): Promise<string> {
   return (await service.ok('GET', `/api/v1/devices/${id}`)).device.version;
 }

@@ -1,0 +1,207 @@
+/** What one account sends to many receivers is handed on in parts: others do not wait for all of it. */
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
+import t, { type Test } from 'tap';
+import { FanOut } from '../../broker/packets/fan-out.js';
+import { Pace } from '../../broker/packets/pace.js';
+import { type Fixture, fixture, neighbour, rawConnected } from './fixture.js';
+import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
+
+// The queue itself, with turns that the test begins
+
+type Packet = Parameters<FanOut['emit']>[0];
+
+/** A queue whose turns begin when the test says so, and in which no time passes: cost alone ends a turn. */
+function steps() {
+  const later: Array<() => void> = [];
+  const errors: unknown[] = [];
+  const failed = (error: unknown) => errors.push(error);
+  const pace = new Pace({ failed, later: (work) => later.push(work), now: () => 0 });
+  const fanOut = new FanOut({ pace, failed, accountOf: (topic) => topic.split('/')[0] ?? '' });
+  const heard: string[] = [];
+  const hear = (filter: string, count: number, work = () => {}) => {
+    for (let n = 0; n < count; n += 1)
+      fanOut.on(filter, ({ payload }, received) => {
+        heard.push(String(payload));
+        received();
+        work();
+      });
+  };
+  const done: string[] = [];
+  const emit = (topic: string, payload: string) => fanOut.emit({ topic, payload } as Packet, () => done.push(payload));
+  /** A turn of the event loop; how many deliveries it has made. */
+  const turn = () => {
+    const before = heard.length;
+    for (const work of later.splice(0)) work();
+    return heard.length - before;
+  };
+  return { pace, fanOut, later, errors, heard, done, hear, emit, turn };
+}
+
+t.test('a few deliveries are made at once, and nothing is scheduled', async (t) => {
+  const { hear, emit, heard, done, later } = steps();
+  hear('a/x', 3);
+  hear('+/x', 1);
+  emit('a/x', 'one');
+  emit('a/y', 'nobody');
+  t.same(heard, ['one', 'one', 'one', 'one']);
+  t.same(done, ['one', 'nobody']);
+  t.equal(later.length, 0);
+});
+
+t.test('one message to many is cut into parts, in which accounts take turns and keep their order', async (t) => {
+  const { hear, emit, heard, done, turn, fanOut, errors } = steps();
+  hear('a/x', 9000);
+  hear('b/x', 10);
+  emit('a/x', 'long');
+  t.ok(heard.length > 0 && heard.length <= 4100, `${heard.length} deliveries in the first turn`);
+  emit('a/x', 'second');
+  emit('b/x', 'other');
+  t.notOk(heard.includes('other'), 'the turn is over for everybody');
+  t.equal(fanOut.waiting, 3);
+  const made = turn();
+  t.ok(made <= 4100, `${made} deliveries in a turn`);
+  t.equal(heard.filter((text) => text === 'other').length, 10, 'the other account was next');
+  t.same(done, ['other'], 'whose publisher knows, unlike that of the long message');
+  for (let n = 0; fanOut.waiting > 0 && n < 10; n += 1) turn();
+  t.same(done, ['other', 'long', 'second']);
+  t.equal(heard.length, 18_010);
+  t.equal(heard.lastIndexOf('long') < heard.indexOf('second'), true);
+  t.same(errors, []);
+});
+
+t.test('a receiver that throws while others wait, and the end', async (t) => {
+  const { hear, emit, heard, errors, turn, pace, fanOut, later } = steps();
+  hear('a/x', 5000);
+  hear('a/y', 1, () => {
+    throw new Error('broken');
+  });
+  emit('a/x', 'long');
+  emit('a/y', 'broken');
+  for (let n = 0; fanOut.waiting > 0 && n < 10; n += 1) turn();
+  t.match(errors, [{ message: 'broken' }]);
+  t.equal(heard.length, 5001);
+  turn();
+  t.equal(later.length, 0, 'at rest again');
+  hear('a/x', 15_000);
+  emit('a/x', 'last');
+  pace.end();
+  t.equal(heard.length, 25_001, 'the end waits for no turn');
+});
+
+// Through the door
+
+const receivers = 40;
+const rounds = 5;
+const env = {
+  SLIPWAY_MQTT_PUBLISH_RATE_PER_CLIENT: '0',
+  SLIPWAY_MQTT_BYTE_RATE_PER_CLIENT: '0',
+  SLIPWAY_MQTT_POINT_RATE_PER_CLIENT: '0',
+  SLIPWAY_MQTT_MAX_CONNECTIONS_PER_DEVICE: '0',
+};
+
+/** Connections that have subscribed to `chat` and read everything. */
+async function connections(t: Test, f: Fixture): Promise<void> {
+  for (let n = 0; n < receivers; n += 1) {
+    const ear = await rawConnected(t, f, { clientId: `ear ${n}` });
+    ear.send(subscribePacket(1, [f.topic('chat'), 0]));
+    await ear.next();
+    ear.socket.removeAllListeners('data').resume();
+  }
+}
+
+/** Event streams over `chat` that are read. */
+async function streams(t: Test, { service, topic }: Fixture): Promise<void> {
+  const url = `${service.server.url}/api/v1/stream?topics=${encodeURIComponent(topic('chat'))}`;
+  for (let n = 0; n < receivers; n += 1) {
+    const asking = get(url, { headers: { authorization: `Bearer ${service.admin}` } });
+    t.teardown(() => asking.destroy());
+    const [answer] = (await once(asking, 'response')) as [IncomingMessage];
+    answer.on('error', () => {});
+    // The first id: from now on messages come.
+    await new Promise<void>((resolve) => {
+      let text = '';
+      answer.on('data', (chunk) => {
+        if (text.includes('id:')) return;
+        text += chunk;
+        if (text.includes('id:')) resolve();
+      });
+    });
+  }
+}
+
+/** Publishes on and on, as fast as it is read; the answer ends it. */
+function flood(client: RawClient, topic: string): () => void {
+  const packets = Array.from({ length: 1000 }, (_, n) => publishPacket(topic, `,x,${n},`));
+  let isOver = false;
+  const pour = async () => {
+    while (!isOver) {
+      client.send(...packets);
+      if (client.socket.writableNeedDrain) await once(client.socket, 'drain').catch(() => {});
+    }
+  };
+  void pour();
+  return () => {
+    isOver = true;
+    client.socket.destroy();
+  };
+}
+
+for (const { what, open } of [
+  { what: 'connections', open: connections },
+  { what: 'streams', open: streams },
+] as const)
+  t.test(`a flood to ${receivers} ${what} does not make another account wait for all of it`, async (t) => {
+    const f = await fixture(t, env);
+    const victim = await neighbour(f);
+    await open(t, f);
+    const calm = await rawConnected(t, victim);
+    calm.send(subscribePacket(1, [victim.topic('chat'), 0]));
+    t.match(await calm.next(), { cmd: 'suback' });
+    const { broker } = f.service.server.ctx;
+    const { counters } = broker;
+    const handedOn = () => (open === streams ? counters.messages.simple.delivered : counters.sent / receivers);
+    const stop = flood(await rawConnected(t, f), f.topic('chat'));
+    const begun = handedOn();
+    while (handedOn() < begun + 100) await new Promise((resolve) => setImmediate(resolve));
+    const before = handedOn();
+    for (let round = 0; round < rounds; round += 1) {
+      calm.send(publishPacket(victim.topic('chat'), `mine ${round}`));
+      t.match(await calm.next(), { cmd: 'publish', payload: Buffer.from(`mine ${round}`) });
+    }
+    // One turn of the event loop has room for a hundred of them; a chunk of the publisher's socket holds 800.
+    const passed = Math.round((handedOn() - before) / rounds);
+    stop();
+    t.ok(passed > 0 && passed < 600, `${passed} messages have gone before one of a neighbour`);
+  });
+
+t.test('what waits for receivers does not reach one whose right has ended', async (t) => {
+  const f = await fixture(t, env);
+  const { service } = f;
+  const [one, two] = [await service.organization(), await service.organization()];
+  const { token } = await service.endUser(one.id);
+  const put = async (organizationId: string) => {
+    const { version } = (await service.ok('GET', `/api/v1/devices/${f.device.id}`)).device;
+    const body = { organizationId };
+    await service.ok('PUT', `/api/v1/devices/${f.device.id}`, { body, headers: { etag: version } });
+  };
+  await put(one.id);
+  await connections(t, f);
+  const ear = await rawClient(t, service.server.mqttPort);
+  ear.send(connectPacket({ username: 'Auth:JWT', password: Buffer.from(token), clientId: 'loser' }));
+  t.match(await ear.next(), { cmd: 'connack', returnCode: 0 });
+  ear.send(subscribePacket(1, [`slipway/v1/${service.accountId}/d/+/chat`, 0]));
+  t.match(await ear.next(), { cmd: 'suback' });
+  const stop = flood(await rawConnected(t, f), f.topic('chat'));
+  t.match(await ear.next(), { cmd: 'publish' });
+  await put(two.id);
+  const { broker } = service.server.ctx;
+  ear.send({ cmd: 'pingreq' });
+  for (let packet = await ear.next(); packet.cmd !== 'pingresp'; packet = await ear.next())
+    t.equal(packet.cmd, 'publish');
+  const { sent } = broker.counters;
+  while (broker.counters.sent < sent + 4000) await new Promise((resolve) => setImmediate(resolve));
+  stop();
+  ear.send({ cmd: 'pingreq' });
+  t.match(await ear.next(), { cmd: 'pingresp' }, 'others have got more, and this one nothing');
+});
