@@ -27,9 +27,27 @@ export async function insertMany<T extends keyof Tables & string>(
     const size = sizes.find((one) => from + one <= rows.length) ?? 1;
     const values: unknown[] = [];
     for (const row of rows.slice(from, from + size)) for (const column of columns) values.push(row[column]);
-    await tx.executeQuery(CompiledQuery.raw(statement(table, columns, size, overwrite), values));
+    await tx.executeQuery(CompiledQuery.raw(statementFor(table, columns, size, overwrite), values));
     from += size;
   }
+}
+
+/** Statements of single rows, by table and columns. */
+const single = new Map<string, string>();
+
+function statementFor<T extends keyof Tables & string>(
+  table: T,
+  columns: readonly string[],
+  size: number,
+  overwrite: Overwrite<T> | undefined,
+): string {
+  if (size > 1 || overwrite) return statement(table, columns, size, overwrite);
+  const key = `${table} ${columns}`;
+  const known = single.get(key);
+  if (known !== undefined) return known;
+  const made = statement(table, columns, size, overwrite);
+  single.set(key, made);
+  return made;
 }
 
 function statement<T extends keyof Tables & string>(

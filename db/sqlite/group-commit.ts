@@ -10,6 +10,7 @@ const groupAge = 10;
 class Group {
   readonly begun = Date.now();
   size = 0;
+  isWatched = false;
   readonly durable: Promise<void>;
   succeed!: () => void;
   fail!: (error: unknown) => void;
@@ -135,9 +136,21 @@ export class Writer {
       return;
     }
     this.#busy = false;
-    // Requests that are already on their way in this turn of the loop join the group.
+    if (group && !group.isWatched) this.#watch(group);
+  }
+
+  /**
+   * Commits a group after a turn of the event loop in which nobody joined it: requests that are on their way share the
+   * commit, and one that is alone waits for nobody.
+   */
+  #watch(group: Group): void {
+    group.isWatched = true;
+    const { size } = group;
     setImmediate(() => {
-      if (!this.#busy && this.#group === group) this.#commitGroup();
+      group.isWatched = false;
+      if (this.#busy || this.#group !== group) return;
+      if (group.size > size && Date.now() - group.begun < groupAge) this.#watch(group);
+      else this.#commitGroup();
     });
   }
 

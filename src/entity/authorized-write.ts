@@ -4,6 +4,7 @@
  */
 import type { Registry, Tx } from '../../db/registry/index.js';
 import type { EntityTable } from '../../db/registry/records.js';
+import { rowsOf } from '../../db/registry/statement.js';
 import type { Access } from '../access.js';
 import { type Caller, isApplication } from '../access.js';
 import { PlatformError, unknownReference } from '../errors.js';
@@ -39,23 +40,20 @@ export async function demandInto(tx: Tx, caller: Caller, path: string, organizat
   if (caller.kind === 'endUser' && !(await reaches(tx, caller, organizationId))) throw unknownReference(path);
 }
 
+const asAdmin = 'SELECT 1 FROM "accountUsers" WHERE "userId" = ? AND "deleted" IS NULL LIMIT 1';
+
 async function demandStanding(tx: Tx, caller: Caller): Promise<void> {
   if (caller.kind === 'device') return;
   if (caller.sessionId !== undefined) {
-    const session = tx.selectFrom('sessions').select('ended').where('id', '=', caller.sessionId);
-    if ((await session.executeTakeFirst())?.ended !== null) throw new PlatformError('tokenInvalid');
+    const open = await rowsOf(tx, 'SELECT 1 FROM "sessions" WHERE "id" = ? AND "ended" IS NULL', [caller.sessionId]);
+    if (open.length === 0) throw new PlatformError('tokenInvalid');
   }
   if (isApplication(caller)) {
     const application = await findLive(tx, 'applications', caller.accountId, caller.id);
     if (application?.kind !== caller.kind) throw new PlatformError('forbidden');
     return;
   }
-  const admins = tx
-    .selectFrom('accountUsers')
-    .select('id')
-    .where('userId', '=', caller.id)
-    .where('deleted', 'is', null);
-  const role = caller.kind === 'admin' ? await admins.limit(1).execute() : await organizationsOf(tx, caller.id);
+  const role = caller.kind === 'admin' ? await rowsOf(tx, asAdmin, [caller.id]) : await organizationsOf(tx, caller.id);
   // The rights of an identity without an end-user end when it has one.
   if ((role.length === 0) !== (caller.kind === 'newcomer')) throw new PlatformError('forbidden');
 }

@@ -3,7 +3,9 @@
 import type { Kysely } from 'kysely';
 import type { Registry } from '../../db/registry/index.js';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
+import { insertMany } from '../../db/registry/many.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
+import { rowsOf } from '../../db/registry/statement.js';
 import type { Access, Caller } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import { PlatformError, unknownReference } from '../errors.js';
@@ -46,20 +48,15 @@ export function stamp(clock: Clock, caller: Pick<Caller, 'id' | 'accountId'>): C
 
 /** @throws PlatformError 400 with 106 when a unique index refuses the row; `path` is the property to blame. */
 export async function insert<T extends EntityTable>(tx: Tx, table: T, row: Row<T>, path = 'name'): Promise<Row<T>> {
-  await refuseDuplicates(path, () =>
-    shared(tx)
-      .insertInto(named(table))
-      .values(row as unknown as Common)
-      .execute(),
-  );
+  await refuseDuplicates(path, () => insertMany(tx, table, [row]));
   await noteMade(tx, row.id);
   return row;
 }
 
 /** The entity, live or in the trash. */
 export async function find<T extends EntityTable>(db: Db, table: T, id: string): Promise<Row<T> | undefined> {
-  const row = await shared(db).selectFrom(named(table)).selectAll().where('id', '=', id).executeTakeFirst();
-  return row as unknown as Row<T> | undefined;
+  const [row] = await rowsOf<Row<T>>(db, `SELECT * FROM "${table}" WHERE "id" = ?`, [id]);
+  return row;
 }
 
 /** A live entity of the account. */

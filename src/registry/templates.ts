@@ -4,6 +4,7 @@ import { type Static, Type } from 'typebox';
 import type { Db, Registry } from '../../db/registry/index.js';
 import { type PayloadForm, templateColumns } from '../../db/registry/records/templates.js';
 import { Id, type Row } from '../../db/registry/records.js';
+import { rowsOf } from '../../db/registry/statement.js';
 import type { Caller, EntityKind } from '../access.js';
 import type { Clock } from '../clock.js';
 import { writeAs } from '../entity/authorized-write.js';
@@ -133,8 +134,10 @@ const counted = {
 
 /** The live default template of a kind. */
 export async function defaultTemplate(db: Db, table: TemplateTable, accountId: string): Promise<Row<TemplateTable>> {
-  const rows = db.selectFrom(table as 'deviceTemplates').selectAll();
-  return rows.where('accountId', '=', accountId).where('default', '=', 1).executeTakeFirstOrThrow();
+  const statement = `SELECT * FROM "${table}" WHERE "accountId" = ? AND "default" = 1`;
+  const [row] = await rowsOf<Row<TemplateTable>>(db, statement, [accountId]);
+  if (!row) throw new Error(`The account ${accountId} has no default template.`);
+  return row;
 }
 
 /** The template of a new entity: the live one that `path` names, or the default one. @throws PlatformError 400/102. */
