@@ -1,3 +1,5 @@
+import type { NewLogEntry } from '../db/messages/types.js';
+import { rowsOf } from '../db/registry/statement.js';
 import type { BrokerServices } from '../src/broker-ports.js';
 import { newId } from '../src/ids.js';
 import type { LiveClient } from './aedes-types.js';
@@ -33,6 +35,13 @@ interface Seen {
   reverseDns: string | null;
 }
 
+const seenOfDevices = `SELECT "id", "connected", "externalIp", "geoIpLatitude", "geoIpLongitude", "reverseDns"
+  FROM "devices" WHERE "id" IN (SELECT "value" FROM json_each(?))`;
+
+function updating(columns: readonly string[]): string {
+  return `UPDATE "devices" SET ${columns.map((column) => `"${column}" = ?`)} WHERE "id" = ?`;
+}
+
 /** Presence of devices: at once in memory, soon after in the registry, without a change of version or etag. */
 export class Presence {
   readonly #services: BrokerServices;
@@ -41,6 +50,8 @@ export class Presence {
   /** Live connections of each connected device. */
   readonly #connections = new Map<string, number>();
   readonly #changes = new Map<string, Change>();
+  /** Log entries that go with them. */
+  readonly #entries: Array<{ connectionId: string | undefined; entry: NewLogEntry }> = [];
   #timer: NodeJS.Timeout | undefined;
   /** When the next write may be; milliseconds of `performance`. */
   #nextWrite = 0;
@@ -117,6 +128,7 @@ export class Presence {
 
   async #write(): Promise<void> {
     this.#nextWrite = performance.now() + writeInterval;
+    this.#storeEntries();
     const changes = [...this.#changes.values()].slice(0, devicesPerWrite);
     for (const { deviceId } of changes) this.#changes.delete(deviceId);
     try {
@@ -138,11 +150,7 @@ export class Presence {
   async #store(changes: Change[]): Promise<Array<[DeviceAddress, Record<string, unknown>]>> {
     const ids = changes.map(({ deviceId }) => deviceId);
     return this.#services.registry.transaction(async (tx) => {
-      const rows = await tx
-        .selectFrom('devices')
-        .select(['id', 'connected', 'externalIp', 'geoIpLatitude', 'geoIpLongitude', 'reverseDns'])
-        .where('id', 'in', ids)
-        .execute();
+      const rows = await rowsOf<Seen & { id: string }>(tx, seenOfDevices, [JSON.stringify(ids)]);
       const before = new Map(rows.map(({ id, ...seen }) => [id, seen]));
       const different: Array<[DeviceAddress, Record<string, unknown>]> = [];
       for (const change of changes) {
@@ -152,11 +160,10 @@ export class Presence {
         const seen = this.#seen(stored, change);
         const names = (Object.keys(seen) as Array<keyof Seen>).filter((name) => seen[name] !== stored[name]);
         if (!arrival && names.length === 0) continue;
-        await tx
-          .updateTable('devices')
-          .set({ ...seen, ...(arrival && { lastConnected: arrival.time }) })
-          .where('id', '=', deviceId)
-          .execute();
+        const values = names.map((name) => seen[name]);
+        // Every column that is named costs its indexes, whether its value is another one or not.
+        if (arrival) await rowsOf(tx, updating([...names, 'lastConnected']), [...values, arrival.time, deviceId]);
+        else await rowsOf(tx, updating(names), [...values, deviceId]);
         const shown = { ...seen, connected: seen.connected === 1 };
         different.push([change, Object.fromEntries(names.map((name) => [name, shown[name]]))]);
       }
@@ -192,15 +199,21 @@ export class Presence {
     };
     const message = connected ? 'connected' : 'disconnected';
     const custom = { connected, clientId, ...(address !== undefined && { address }) };
-    const { messages, log } = this.#services;
     const own = { message, code: null, details: null, tags: [], custom, byService: true };
-    messages.appendLog({ ...entry, ...own }, (error) => {
-      if (!error) return;
-      // A full store has said so once.
-      log[error === messages.full ? 'debug' : 'error'](
-        { err: error, deviceId, connectionId },
-        'a lifecycle entry could not be stored',
-      );
-    });
+    this.#entries.push({ connectionId, entry: { ...entry, ...own } });
+  }
+
+  /** Together: each by itself would be a commit of its own while a fleet connects. */
+  #storeEntries(): void {
+    const { messages, log } = this.#services;
+    for (const { connectionId, entry } of this.#entries.splice(0))
+      messages.appendLog(entry, (error) => {
+        if (!error) return;
+        // A full store has said so once.
+        log[error === messages.full ? 'debug' : 'error'](
+          { err: error, deviceId: entry.deviceId, connectionId },
+          'a lifecycle entry could not be stored',
+        );
+      });
   }
 }
