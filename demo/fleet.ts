@@ -363,7 +363,7 @@ async function startRollout(
     accountId,
     firmwarePackageId: id,
     target: { filter: { deviceTemplateId } },
-    stages: [{ percent: 20 }, { percent: 100, pauseSeconds: 3600 }],
+    stages: [{ percent: 20, pauseSeconds: 3600 }, { percent: 100 }],
     maxFailurePercent: 50,
   });
 }

@@ -8,7 +8,7 @@ import { Confirm, Dialog } from '../parts/dialog.js';
 import { Act, Field, Form, Select, type Values } from '../parts/form.js';
 import { Listing, pageSize } from '../parts/listing.js';
 import { useLoad } from '../parts/load.js';
-import { nameOf } from '../parts/names.js';
+import { NameOf } from '../parts/names.js';
 import { Badge, Page, Time, Waiting } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';
 import { failed } from '../parts/toast.js';
@@ -44,7 +44,7 @@ export function Rollouts({ round }: { round: number }) {
       columns={[
         { name: 'name', label: texts.name, show: ({ name }) => name },
         { name: 'state', label: texts.devices.state, show: ({ state }) => <StateBadge state={state} /> },
-        { name: 'stage', label: words.stage, show: ({ stage, stages }) => `${(stage ?? -1) + 1} / ${stages.length}` },
+        { name: 'stage', label: words.stage, show: ({ stage, stages }) => `${stage ?? 0} / ${stages.length}` },
         { name: 'counts', label: words.counts, wrap: true, show: ({ counts }) => <Bar counts={counts} /> },
         { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
       ]}
@@ -131,9 +131,9 @@ export function RolloutPage({ id }: { id: string }) {
               ))}
           </ul>
           <ol class="steps">
-            {rollout.stages.map(({ percent, pauseSeconds }, at) => (
-              <li key={percent} aria-current={rollout.stage === at && !isOver ? 'step' : undefined}>
-                {words.stageOf(at + 1, percent, Math.round(pauseSeconds / 60))}
+            {rollout.stages.map(({ percent }, at) => (
+              <li key={percent} aria-current={rollout.stage === at + 1 && !isOver ? 'step' : undefined}>
+                {words.stageOf(at + 1, percent, Math.round((rollout.stages[at - 1]?.pauseSeconds ?? 0) / 60))}
               </li>
             ))}
           </ol>
@@ -163,11 +163,11 @@ export function RolloutPage({ id }: { id: string }) {
               label: words.device,
               show: ({ deviceId }) => (
                 <Link href={`/devices/${deviceId}/firmware`}>
-                  {nameOf('device', deviceId) ?? <code>{deviceId}</code>}
+                  <NameOf kind="device" id={deviceId} otherwise={<code>{deviceId}</code>} />
                 </Link>
               ),
             },
-            { name: 'stage', label: words.stage, show: ({ stage }) => stage + 1 },
+            { name: 'stage', label: words.stage, show: ({ stage }) => stage },
             {
               name: 'state',
               label: texts.devices.state,
@@ -215,8 +215,8 @@ export function NewRollout({
       target && 'filter' in target
         ? { filter: { ...target.filter, ...product } }
         : (target ?? (organizationId ? { organizationId } : { filter: product }));
-    const rest = { percent: 100, pauseSeconds: Number(pause) * 60 };
-    const stages = Number(first) >= 100 ? [{ percent: 100 }] : [{ percent: Number(first) }, rest];
+    const begin = { percent: Number(first), pauseSeconds: Number(pause) * 60 };
+    const stages = Number(first) >= 100 ? [{ percent: 100 }] : [begin, { percent: 100 }];
     await done(
       api.POST('/api/v1/firmware/rollouts', {
         body: {

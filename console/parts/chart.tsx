@@ -1,5 +1,5 @@
 /** A line chart. The library is loaded with the first one. */
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 
 export interface Line {
   label: string;
@@ -12,6 +12,7 @@ const height = 180;
 /** `times` are seconds since 1970. */
 export function Chart({ label, times, line }: { label: string; times: number[]; line: Line }) {
   const place = useRef<HTMLDivElement>(null);
+  const [isDrawn, setDrawn] = useState(false);
   useEffect(() => {
     let chart: { destroy(): void; setSize(size: { width: number; height: number }): void } | undefined;
     const resized = new ResizeObserver(([entry]) => {
@@ -27,6 +28,7 @@ export function Chart({ label, times, line }: { label: string; times: number[]; 
         width: place.current.clientWidth,
         height,
         axes: [axis, axis],
+        hooks: { draw: [() => setDrawn(true)] },
         series: [{}, { label: line.label, stroke: stroke ?? '', width: 2, spanGaps: true }],
       };
       chart = new Plot(options, [times, line.values], place.current);
@@ -38,5 +40,5 @@ export function Chart({ label, times, line }: { label: string; times: number[]; 
       chart?.destroy();
     };
   }, [times, line]);
-  return <div ref={place} role="img" aria-label={label} />;
+  return <div ref={place} class="chart" role="img" aria-label={label} aria-busy={!isDrawn} />;
 }

@@ -1,5 +1,6 @@
 /** Names of things by their ids: what is shown asks for them, fifty in one request. */
 import { type Signal, signal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
 import { api, done } from '../app/api.js';
 import { can, me } from '../app/session.js';
 
@@ -28,7 +29,7 @@ let wanted: Name[] = [];
 // Another person may have other rights.
 me.subscribe((person) => person ?? names.clear());
 
-/** The name of a thing, undefined until it is known, and for what is out of reach. It is read where it is shown. */
+/** The name of a thing, undefined until it is known, empty for what is out of reach. It is read where it is shown. */
 export function nameOf(kind: Kind, id: string): string | undefined {
   let name = names.get(id);
   if (!name) {
@@ -39,7 +40,8 @@ export function nameOf(kind: Kind, id: string): string | undefined {
       names.delete(oldest);
     }
   }
-  if (Date.now() - name.asked > keptFor && can('read', kind)) {
+  if (!can('read', kind)) return '';
+  if (Date.now() - name.asked > keptFor) {
     name.asked = Date.now();
     wanted.push(name);
     if (wanted.length === 1) queueMicrotask(ask);
@@ -59,10 +61,21 @@ async function askFor(some: readonly Name[]): Promise<void> {
   for (const [at, { kind, text }] of some.entries()) {
     const { wrapper, field } = kinds[kind];
     const entity = (answers as Record<string, Record<string, string> | undefined>[])[at]?.[wrapper];
-    if (entity) text.value = entity[field];
+    text.value = entity?.[field] ?? '';
   }
 }
 
-export function NameOf({ kind, id }: { kind: Kind; id: string | null | undefined }) {
-  return <>{(id && nameOf(kind, id)) || '–'}</>;
+/** `otherwise` stands for what has no name to show. */
+export function NameOf({
+  kind,
+  id,
+  otherwise = '–',
+}: {
+  kind: Kind;
+  id: string | null | undefined;
+  otherwise?: ComponentChildren;
+}) {
+  const name = id ? nameOf(kind, id) : '';
+  if (name === undefined) return <span aria-busy="true">…</span>;
+  return <>{name || otherwise}</>;
 }

@@ -141,6 +141,18 @@ t.test('2,000 selected by filter are moved by a job, after a dry run that says h
   await page.getByText('2,000 done, 0 failed.').waitFor({ timeout: 60_000 });
   const { devices } = await service.ok('GET', `/api/v1/devices?${query}&organizationId=${target.id}&results=false`);
   t.equal(devices.meta.count, 2000);
+
+  await page.goto('/console/devices?q=BULK-&size=1000');
+  const first = page.getByRole('link', { name: 'BULK-0', exact: true });
+  await first.focus();
+  const drawn = () => page.locator('tbody tr[aria-rowindex]').count();
+  t.ok((await drawn()) < 200, 'of a thousand rows those near the visible part are drawn');
+  // Serial numbers are sorted as texts: the page ends in the middle of them.
+  await page.keyboard.press('End');
+  const last = page.locator('tbody tr[aria-rowindex="1001"]');
+  await last.getByRole('link').waitFor();
+  t.ok((await drawn()) < 200, 'at the end too');
+  t.equal(await page.evaluate('document.activeElement.textContent'), 'BULK-0', 'the focus is not lost');
   t.strictSame(errors, []);
 });
 

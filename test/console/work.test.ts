@@ -1,0 +1,213 @@
+/** Places of the console with work in them: what a person does there, and what the service and devices do meanwhile. */
+import { Secret, TOTP } from 'otpauth';
+import type { Browser, Page } from 'playwright-core';
+import t from 'tap';
+import { startReceiver } from '../bridges/receiver.js';
+import { publish, rollout } from '../downlink/fleet.js';
+import { type Service, startService } from '../support/service.js';
+import { openBrowser, openPage, settled, signIn } from './browser.js';
+
+let service: Service;
+let browser: Browser;
+t.before(async () => {
+  service = await startService(t, { env: { SLIPWAY_BRIDGE_ALLOW_PRIVATE: 'true' } });
+  browser = await openBrowser(t);
+});
+
+const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
+const state = (page: Page, name: string) => page.getByRole('row').getByText(name, { exact: true }).first().waitFor();
+
+t.test('a command shows its states as the device reports them, and one that waits is cancelled', async (t) => {
+  const { device, secret } = await service.device();
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, `/console/devices/${device.id}/commands`);
+  const send = async (name: string) => {
+    await page.getByLabel('Command', { exact: true }).fill(name);
+    await page.getByLabel('Payload', { exact: true }).fill('{"delay":3}');
+    await press(page, 'Send');
+  };
+  await send('first');
+  await state(page, 'Waiting for the device');
+  await press(page, 'Cancel');
+  await state(page, 'Cancelled');
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.subscribeAsync(service.topic(device.id, '_commands'), { qos: 1 });
+  const arrived = new Promise<string>((resolve) => client.once('message', (_, bytes) => resolve(bytes.toString())));
+  await send('second');
+  const { id, name, payload } = JSON.parse(await arrived);
+  t.match({ name, payload }, { name: 'second', payload: { delay: 3 } });
+  const reply = (body: object) =>
+    client.publishAsync(service.topic(device.id, '_commands/replies'), JSON.stringify({ id, ...body }), { qos: 1 });
+  await reply({ status: 'accepted' });
+  await state(page, 'In progress');
+  await reply({ status: 'succeeded', result: 'it is done' });
+  await state(page, 'Succeeded');
+  await state(page, 'it is done');
+  t.strictSame(errors, []);
+});
+
+t.test('a rollout is made, paused and resumed, and names its devices by serial number', async (t) => {
+  const { id: deviceTemplateId, name } = await service.template();
+  await publish(service, deviceTemplateId, '2.0.0');
+  await service.device({ deviceTemplateId, serialNumber: 'SN-ROLLED' });
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/firmware/rollouts');
+  const now = () => rollout(service, page.url().split('/').at(-1) ?? '');
+  await press(page, 'New rollout');
+  const dialog = page.getByRole('dialog', { name: 'New rollout' });
+  await dialog.getByLabel('in percent').fill('10');
+  await dialog.getByLabel('Minutes to wait').fill('30');
+  await dialog.getByRole('button', { name: 'Start the rollout' }).click();
+  await page
+    .getByRole('row', { name: /1 \/ 2/ })
+    .getByRole('link')
+    .click();
+  await page.getByText('Stage 2: 100 %, after 30 minutes').waitFor();
+  t.match((await now()).stages, [{ percent: 10, pauseSeconds: 1800 }, { percent: 100 }]);
+  await page.goBack();
+  await press(page, 'New rollout');
+  t.match(await dialog.getByLabel('Package').textContent(), /\S/, `the package of ${name} is offered`);
+  await dialog.getByLabel('in percent').fill('100');
+  await dialog.getByRole('button', { name: 'Start the rollout' }).click();
+  await page
+    .getByRole('row', { name: /1 \/ 1/ })
+    .getByRole('link')
+    .click();
+  await page.getByRole('link', { name: 'SN-ROLLED' }).waitFor();
+  await press(page, 'Pause');
+  await page.getByText('Paused', { exact: true }).waitFor();
+  t.equal((await now()).state, 'paused');
+  await press(page, 'Resume');
+  await page.getByText('Running', { exact: true }).waitFor();
+  t.equal((await now()).state, 'running');
+  t.strictSame(errors, []);
+});
+
+t.test('a second factor is set up, asked for at the next login, and its recovery codes stay secret', async (t) => {
+  const [email, password] = ['second@example.com', 'a long enough secret'];
+  await service.create('/account-users', 'accountUser', {
+    createIdmUser: true,
+    idmUserEmail: email,
+    idmUserPassword: password,
+  });
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, email, password, '/console/account');
+  await press(page, 'Set up an app');
+  const key = (await page.getByRole('region', { name: 'Key' }).locator('pre').textContent()) ?? '';
+  const totp = new TOTP({ secret: Secret.fromBase32(key.trim()) });
+  await page.getByLabel('Code').first().fill(totp.generate());
+  await press(page, 'Confirm');
+  const codes = (await page.getByRole('region', { name: 'Recovery codes' }).locator('pre').textContent()) ?? '';
+  const [recovery = ''] = codes.trim().split('\n');
+  t.ok(recovery.length > 5);
+  await press(page, 'Show the call');
+  const calls = (await page.getByRole('dialog').textContent()) ?? '';
+  t.match(calls, /mfa\/totp\/confirm/);
+  t.notOk(calls.includes(recovery) || calls.includes(key.trim()), 'neither the key nor the codes are kept');
+  await page.keyboard.press('Escape');
+  await press(page, 'Sign out');
+  await page.getByLabel('Email address').fill(email);
+  await page.getByLabel('Password', { exact: true }).fill(password);
+  await press(page, 'Sign in');
+  // A code works once, and the one of the next half minute is accepted early.
+  await page.getByLabel('Code').fill(totp.generate({ timestamp: Date.now() + 30_000 }));
+  await press(page, 'Sign in');
+  await page.getByRole('button', { name: 'Sign out' }).waitFor();
+});
+
+t.test('a station is made, and what the page shows of it once is a login', async (t) => {
+  await service.template({ name: 'Lamp' });
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/factory/stations');
+  await press(page, 'New station');
+  const dialog = page.getByRole('dialog', { name: 'New station' });
+  await dialog.getByLabel('Name').fill('Line 7');
+  await dialog.getByLabel('Product').selectOption({ label: 'Lamp' });
+  await dialog.getByLabel('Devices at most').fill('250');
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  const shown = (await page.getByRole('region', { name: 'Token' }).locator('pre').textContent()) ?? '';
+  const [, appId, appToken] = /SLIPWAY_APP_ID=(\S+)\nSLIPWAY_TOKEN=(\S+)/.exec(shown) ?? [];
+  const body = { accountId: service.accountId, appId, appToken };
+  t.match(await service.ok('POST', '/api/v1/auth/login-application', { body, token: null }), { jwt: String });
+  await page.getByRole('row', { name: /Line 7.*Lamp.*0 of 250/ }).waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('a bridge is made, and what it cannot deliver is shown with its reason', async (t) => {
+  const receiver = await startReceiver(t);
+  receiver.behave = () => 400;
+  const channels = [{ name: 'sure', streamBridgeDelivery: 2 }];
+  const { device, secret } = await service.device({ deviceTemplateId: (await service.template({ channels })).id });
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/programs/bridges');
+  await press(page, 'New bridge');
+  const dialog = page.getByRole('dialog', { name: 'New bridge' });
+  await dialog.getByLabel('Name').fill('Warehouse');
+  await dialog.getByLabel('Address').fill(receiver.url);
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  await page.getByText('shown only now').waitFor();
+  const client = await service.connect({ deviceId: device.id, secret });
+  await client.publishAsync(service.topic(device.id, 'sure'), 'not welcome', { qos: 1 });
+  const row = page.getByRole('row', { name: /Warehouse/ });
+  await row.getByRole('button', { name: '1', exact: true }).click();
+  await page
+    .getByRole('dialog')
+    .getByRole('row', { name: /sure answered 400 not welcome/ })
+    .waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('stored points are drawn as a chart of each category', async (t) => {
+  const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
+  const { device } = await service.device({ deviceTemplateId });
+  const at = (minutes: number) => new Date(Date.now() - minutes * 60_000).toISOString();
+  const lines = [30, 20, 10].flatMap((ago) => [`${at(ago)},temperature,${ago},`, `${at(ago)},humidity,${50 - ago},`]);
+  await service.ok('POST', `/api/v4/data/${service.topic(device.id, 'readings')}`, {
+    body: `${lines.join('\n')}\n`,
+    headers: { 'content-type': 'text/csv' },
+  });
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, `/console/devices/${device.id}/series`);
+  for (const category of ['temperature', 'humidity']) {
+    const chart = page.getByRole('img', { name: `Chart of ${category}` });
+    await chart.locator('canvas').waitFor();
+    await settled(page);
+    const drawn = await page.evaluate(`(() => {
+      const canvas = document.querySelector('[aria-label="Chart of ${category}"] canvas');
+      return canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte > 0);
+    })()`);
+    t.ok(drawn, `${category} is drawn`);
+  }
+  t.strictSame(errors, []);
+});
+
+t.test('of many organizations the service finds the one whose name is typed, by keyboard too', async (t) => {
+  const made = await Promise.all(
+    Array.from({ length: 60 }, (_, at) => service.organization({ name: `Site ${String(at).padStart(2, '0')}` })),
+  );
+  const { device } = await service.device({ organizationId: made[59]?.id });
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, `/console/devices/${device.id}/fields`);
+  const field = page.getByRole('combobox', { name: 'Organization' });
+  await field.waitFor();
+  await page.evaluate(`new Promise((resolve) => {
+    const look = () =>
+      document.querySelector('[role=combobox]').value === 'Site 59' ? resolve() : requestAnimationFrame(look);
+    look();
+  })`);
+  await field.fill('te 57');
+  await page.getByRole('option', { name: 'Site 57' }).waitFor();
+  await page.keyboard.press('Enter');
+  t.equal(await field.inputValue(), 'Site 57');
+  await press(page, 'Save');
+  await page.getByText('Saved.').waitFor();
+  const { device: now } = await service.ok('GET', `/api/v1/devices/${device.id}`);
+  t.equal(now.organizationId, made[57]?.id);
+  await page.goto('/console/devices');
+  await settled(page);
+  await page.getByRole('combobox', { name: 'Organization' }).fill('site 57');
+  await page.getByRole('option', { name: 'Site 57' }).click();
+  await page.waitForURL(new RegExp(`organization=${made[57]?.id}`));
+  await page.getByRole('link', { name: device.serialNumber }).waitFor();
+  t.strictSame(errors, []);
+});
