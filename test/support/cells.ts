@@ -1,5 +1,5 @@
 /** Two cells behind the real HAProxy, with the configuration that `slipway cells write` makes. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
@@ -45,7 +45,13 @@ export function startCell(t: Test, half: 0 | 1, { env, ...options }: Options = {
 export async function startProxy(
   t: Test,
   cells: readonly [Place, Place],
-  lines: { cells?: readonly [string, string]; public?: string; accounts?: string } = {},
+  lines: {
+    cells?: readonly [string, string];
+    public?: string;
+    accounts?: string;
+    /** Changes `haproxy.cfg` before it is read. */
+    edit?(configuration: string): string;
+  } = {},
 ): Promise<Proxied> {
   const directory = temporaryDirectory(t);
   const out = join(directory, 'haproxy');
@@ -68,7 +74,9 @@ ${lines.accounts ?? ''}`;
   writeFileSync(file, text);
   const config = readCells(text);
   writeCells(config, out);
-  const proxy = await startHaproxy(join(out, 'haproxy.cfg'), adminSocket);
+  const configuration = join(out, 'haproxy.cfg');
+  if (lines.edit) writeFileSync(configuration, lines.edit(readFileSync(configuration, 'utf8')));
+  const proxy = await startHaproxy(configuration, adminSocket);
   t.teardown(() => proxy.stop());
   const scheme = config.public.certificate === undefined ? 'http' : 'https';
   return { proxy, config, directory: out, url: `${scheme}://127.0.0.1:${ports.http}`, ports };

@@ -1,9 +1,13 @@
 /** `cells.yaml`: what it may say, what is refused, and what becomes of it in the map files. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { cellOfAccount, readCells, withSlotMoved } from '../../../src/commands/cells/config.js';
+import { cellOfAccount, readCells, readCellsFile, withSlotMoved } from '../../../src/commands/cells/config.js';
 import { mapsOf } from '../../../src/commands/cells/maps.js';
+import { cellsFiles } from '../../../src/commands/cells/write.js';
 import { UsageError } from '../../../src/commands/usage.js';
-import { readSlots, slotsText } from '../../../src/ids.js';
+import { newAccountId, newId, readSlots, slotsText } from '../../../src/ids.js';
 
 const example = `# Two machines
 cells:
@@ -101,4 +105,29 @@ t.test('a slot is given to another cell, and comments and everything else stay',
     message: 'There is no cell c09 in cells.yaml. Its cells are c01, c02.',
   });
   t.throws(() => withSlotMoved(example, 'x', 'c02'), { message: /^x is not a slot/ });
+});
+
+t.test('the example of deploy/haproxy is what slipway cells write makes of its cells.yaml', async (t) => {
+  const example = fileURLToPath(new URL('../../../../deploy/haproxy', import.meta.url));
+  const files = cellsFiles(readCellsFile(join(example, 'cells.yaml')), '/etc/haproxy/slipway');
+  for (const [name, content] of Object.entries(files)) {
+    // To make it again: UPDATE_EXAMPLES=1 node dist/test/commands/cells/config.test.js
+    if (process.env.UPDATE_EXAMPLES) writeFileSync(join(example, name), content);
+    t.equal(readFileSync(join(example, name), 'utf8'), content, name);
+  }
+});
+
+t.test('of 100,000 ids none is looked up at the wrong cell', async (t) => {
+  const config = readCells(example);
+  const lines = mapsOf(config)['slots.map']?.trim().split('\n') ?? [];
+  const map = new Map(lines.map((line) => line.split(' ') as [string, string]));
+  const accounts = Array.from({ length: 1000 }, () => newAccountId(new Map()));
+  const cellsOf = accounts.map((accountId) => cellOfAccount(config, accountId));
+  let wrong = 0;
+  for (let n = 0; n < 100_000; n += 1) {
+    const id = newId(accounts[n % 1000] ?? '');
+    // As HAProxy does: bytes(26,3),map_str(slots.map).
+    if (map.get(id.slice(26, 29)) !== cellsOf[n % 1000]) wrong += 1;
+  }
+  t.equal(wrong, 0);
 });
