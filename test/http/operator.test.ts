@@ -145,9 +145,8 @@ t.test('every metric is explained, and alarms and dashboard name what there is',
   const expressions = [...alerts.matchAll(/expr: (.*)/g)].map(([, expression]) => expression as string);
   for (const board of ['slipway', 'slipway-cells'])
     for (const { targets = [] } of JSON.parse(page(`grafana/${board}.json`)).panels)
-      for (const { expr } of targets)
-        // Prometheus adds the job and the cell.
-        expressions.push(expr.replaceAll(/job="\$job",?|cell=~"\$cell",?/g, ''));
+      // Prometheus adds the job and the cell.
+      for (const { expr } of targets) expressions.push(expr.replaceAll(/job="\$job",?|cell=~"\$cell",?/g, ''));
   for (const words of [operations, ...expressions]) {
     for (const [, name = '', selector = ''] of words.matchAll(/\b(slipway_\w+)(\{[^}]*\})?/g)) {
       const base = name.replace(/_(bucket|sum|count)$/, '');
