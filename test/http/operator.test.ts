@@ -143,9 +143,9 @@ t.test('every metric is explained, and alarms and dashboard name what there is',
   for (const name of names) t.ok(table.split('## ')[0]?.includes(`\`${name}\``), `${name} is explained`);
   const alerts = page('prometheus/alerts.yml');
   const expressions = [...alerts.matchAll(/expr: (.*)/g)].map(([, expression]) => expression as string);
+  // Prometheus adds the job and the cell.
   for (const board of ['slipway', 'slipway-cells'])
     for (const { targets = [] } of JSON.parse(page(`grafana/${board}.json`)).panels)
-      // Prometheus adds the job and the cell.
       for (const { expr } of targets) expressions.push(expr.replaceAll(/job="\$job",?|cell=~"\$cell",?/g, ''));
   for (const words of [operations, ...expressions]) {
     for (const [, name = '', selector = ''] of words.matchAll(/\b(slipway_\w+)(\{[^}]*\})?/g)) {
