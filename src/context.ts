@@ -43,7 +43,7 @@ import { Tokens } from './identity/sessions/tokens.js';
 import { FairQueue } from './limits/fair-queue.js';
 import { causeNow, onBehalfOf, openLog } from './log.js';
 import { Keeping } from './messages/keeping.js';
-import { readLogEntry } from './messages/payload/payload.js';
+import { readLogEntry } from './messages/payload/log-entry.js';
 import { kindOf, PayloadReader } from './messages/payload/reader.js';
 import { Retention } from './messages/retention.js';
 import { Positions } from './network/positions.js';

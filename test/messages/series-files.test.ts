@@ -5,7 +5,8 @@ import { parse } from 'csv-parse/sync';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import type { Point } from '../../db/messages/store.js';
-import { csvColumns, readPoints } from '../../src/messages/payload/payload.js';
+import { csvColumns } from '../../src/messages/payload/forms/csv.js';
+import { readPoints } from '../../src/messages/payload/payload.js';
 import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';
 
 let service: Service;

@@ -12,7 +12,7 @@ import { invalid, PlatformError } from '../../errors.js';
 import { sendList } from '../../http/answers/streamed-list.js';
 import type { App } from '../../http/app.js';
 import { FairQueue, laneOf } from '../../limits/fair-queue.js';
-import { identifying, readLogEntry, readSeverity, readSourceTime } from '../payload/payload.js';
+import { identifying, readLogEntry, readSeverity, readSourceTime } from '../payload/log-entry.js';
 import { readDate } from '../query.js';
 import { eachEntry } from './entries.js';
 import { logShape, showLog, type WireLog } from './log-entry.js';

@@ -18,7 +18,7 @@ import { invalid } from '../../errors.js';
 import { sendItems } from '../../http/answers/streamed-list.js';
 import type { App } from '../../http/app.js';
 import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
-import { readSeverity } from '../payload/payload.js';
+import { readSeverity } from '../payload/log-entry.js';
 import { eachEntry } from './entries.js';
 import { showSource, sourceShape } from './log-entry.js';
 

@@ -2,7 +2,8 @@
 import type { Point } from '../../../db/messages/store.js';
 import { FairQueue, type Lane } from '../../limits/fair-queue.js';
 import { AskedThread } from '../../threads/asked-thread.js';
-import { type FixedForm, type PayloadLimits, type Reading, readForm, readPoints, readTextPoints } from './payload.js';
+import { type FixedForm, type PayloadLimits, readForm, readPoints, readTextPoints } from './payload.js';
+import type { Reading } from './reading.js';
 
 /** Bytes up to which a payload is read on the event loop: asking the thread takes about as long. */
 const smallPayload = 8192;

@@ -10,7 +10,7 @@ import { isoDates } from '../../formats/iso-dates.js';
 import { spreadsheetCell } from '../../formats/spreadsheets.js';
 import { laneOf } from '../../limits/fair-queue.js';
 import { parseTopic } from '../../topics.js';
-import { csvColumns } from '../payload/payload.js';
+import { csvColumns } from '../payload/forms/csv.js';
 import {
   demandStill,
   findSeries,

@@ -1,0 +1,78 @@
+/** The ground of every payload form: text, times, and the limits of a point. */
+import type { Point } from '../../../db/messages/store.js';
+import { parseDate } from '../../entity/values.js';
+
+/** The points of a payload, or why it holds none. */
+export type Reading = { points: Point[] } | { reason: string };
+
+/** Bytes of UTF-8 that a category or a text may have. */
+export const textLimit = 1024;
+/** Milliseconds since 1970; what lies outside no query can ask for, because dates have four digits for the year. */
+const firstTime = Date.parse('0000-01-01T00:00:00.000Z');
+/** Seconds since 1970 in the year 2000. */
+const firstSeconds = Date.parse('2000-01-01T00:00:00.000Z') / 1000;
+const lastTime = Date.parse('9999-12-31T23:59:59.999Z');
+
+/** A point within the limits of every form, or what is wrong with it. */
+export function toPoint(time: number, category: string, number: number | null, text: string | null): Point | string {
+  if (!isInYears(time)) return 'the time is not in the years 0000 to 9999.';
+  if (number === null && text === null) return 'it has neither a number nor a text.';
+  if (number !== null && !Number.isFinite(number)) return 'the number is not finite.';
+  if (isTooLong(category) || (text !== null && isTooLong(text))) return `a text is longer than ${textLimit} bytes.`;
+  if (isMalformed(category) || (text !== null && isMalformed(text))) return 'a text holds half a character.';
+  // Zero has one form in the store.
+  return { time, category, numericValue: number === 0 ? 0 : number, stringValue: text };
+}
+
+export function isInYears(time: number): boolean {
+  return time >= firstTime && time <= lastTime;
+}
+
+/** Whether a number of milliseconds makes sense only as seconds: as these it is between 2000 and now. */
+export function areSeconds(time: number, now: number): boolean {
+  return time >= firstSeconds && time * 1000 <= now;
+}
+
+export function readTime(text: string): number | undefined {
+  return /^-?\d{1,16}$/.test(text) ? Number(text) : parseDate(text);
+}
+
+export function isBlank(unit: number): boolean {
+  return unit === 0x20 || unit === 0x09;
+}
+
+function isTooLong(text: string): boolean {
+  // A UTF-16 unit has at most three bytes in UTF-8.
+  return text.length * 3 > textLimit && Buffer.byteLength(text) > textLimit;
+}
+
+/** Unpaired surrogates come from JSON escapes only, and no UTF-8 can hold them. */
+function isMalformed(text: string): boolean {
+  return /\p{Surrogate}/u.test(text);
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+export function decode(payload: Buffer): string | undefined {
+  try {
+    return utf8.decode(payload);
+  } catch {
+    return undefined;
+  }
+}
+
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function isNumber(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
+}
