@@ -7,6 +7,7 @@ import { finishReplacement } from '../db/files/incoming.js';
 import { type Fence, lockDirectory, takeOver } from '../db/files/lock.js';
 import { openToOthers } from '../db/files/modes.js';
 import { MessageStore } from '../db/messages/store.js';
+import { movingIn } from '../db/moving/marker.js';
 import { Registry } from '../db/registry/index.js';
 import { Slices } from '../db/sqlite/slices.js';
 import { Access } from './access.js';
@@ -125,6 +126,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
   };
   try {
     demandPrivate(config.dataDir);
+    demandNoMove(config.dataDir);
     const lock = holdDirectory(config.dataDir);
     closers.push(() => lock.release());
     const fence = takeOver(config.dataDir);
@@ -292,6 +294,16 @@ function demandPrivate(directory: string): void {
   if (!open) return;
   throw new ConfigError(
     `SLIPWAY_DATA_DIR cannot be used: other users can open ${open.path} (mode ${open.mode}). Run: chmod -R go-rwx ${directory}`,
+  );
+}
+
+/** @throws ConfigError while accounts are moved out of the directory or into it: some of them may be here in part. */
+function demandNoMove(directory: string): void {
+  const moving = movingIn(directory);
+  if (!moving) return;
+  throw new ConfigError(
+    `SLIPWAY_DATA_DIR cannot be used: ${directory} takes part in a move of ${moving.accounts.join(', ')} from ${moving.from} to ${moving.to}. ` +
+      'Run slipway account move again, which finishes it, or with --undo.',
   );
 }
 

@@ -6,6 +6,7 @@ import type { Logger } from 'pino';
 import { isUnfinished } from '../../../db/files/incoming.js';
 import { lockDirectory } from '../../../db/files/lock.js';
 import { behind } from '../../../db/files/schema.js';
+import { movingIn } from '../../../db/moving/marker.js';
 import { Registry } from '../../../db/registry/index.js';
 import { Audit } from '../../audit/index.js';
 import { announceChange } from '../../changes.js';
@@ -52,8 +53,10 @@ export function demandRegistry(dataDir: string): void {
   throw new UsageError(`There is no registry in ${dataDir}. Name its directory with --data-dir or SLIPWAY_DATA_DIR.`);
 }
 
-/** @throws UsageError while some of its files are those of before a restore or rollback, and some are not. */
+/** @throws UsageError while some of its files are those of before a restore or rollback, or while accounts are moved. */
 export function demandWhole(dataDir: string): void {
+  if (movingIn(dataDir))
+    throw new UsageError(`${dataDir} takes part in a move: run slipway account move again, or with --undo.`);
   if (isUnfinished(dataDir))
     throw new UsageError('A restore or rollback was broken off: start the server, which ends it.');
 }

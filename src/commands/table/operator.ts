@@ -78,6 +78,22 @@ export const operatorCommands = [
     run: async (given) => (await import('../accounts.js')).accountList(given),
   }),
   command({
+    words: 'account move',
+    group: 'Accounts and keys',
+    summary: 'moves an account, and all others of its slot, into another data directory',
+    about:
+      'Stop the servers of both directories first. Broken off, it is called again. docs/operations.md has the steps.',
+    operands: [{ name: 'ACCOUNT', about: 'id of the account' }],
+    flags: {
+      dataDir,
+      to: { value: 'DIR', about: 'the other data directory', required: true, completes: 'directories' },
+      undo: { about: 'the account is to be in the first directory, whatever was done before' },
+    },
+    exitCodes: { 0: 'done', 2: 'wrong usage, or it cannot be moved', 3: 'the disk failed' },
+    examples: ['slipway account move 0190… --to /mnt/c02/data', 'slipway account move 0190… --to /mnt/c02/data --undo'],
+    run: (given, [id = '']) => onTheDisk(async () => (await import('../data/account-move.js')).accountMove(given, id)),
+  }),
+  command({
     words: 'usage',
     group: 'Accounts and keys',
     summary: 'tells what each account stores: bytes of messages, points, log entries, devices',
