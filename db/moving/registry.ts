@@ -3,7 +3,7 @@ import { openSqlite } from '../sqlite/dialect.js';
 import { compare, copyRows, inTransaction, openForMove, removeRows, type Sums } from './rows.js';
 import { registryRules } from './tables.js';
 
-/** Numbers of the registry are given anew by their columns. */
+/** Rows of the registry get new numbers from their columns. */
 const noOffsets = { series: 0, sequence: 0, session: 0, message: 0 };
 
 /** Copies the rows of the accounts in one transaction, and compares them. */

@@ -9,7 +9,7 @@ export interface TableRule {
   where: string;
   /** What the rows are not copied for: they are made by triggers, or are worth nothing elsewhere. They are removed. */
   left?: string;
-  /** A column that numbers rows of this file alone, and is given anew. */
+  /** A column that numbers rows of this file only; rows get a new one. */
   omit?: string;
   /** Columns whose value differs in the other file, as expressions over the row `t`; `:name` is a number of Offsets. */
   to?: Record<string, string>;
