@@ -20,10 +20,15 @@ const points = Array.from(
   (_, n) => `${Date.parse('2026-01-01') + n * 1000},${n % 2 ? 'a' : 'b'},${n},`,
 );
 
+interface Unit {
+  id: string;
+  secret: string;
+}
+
 interface Moved {
   accountId: string;
   admin: string;
-  devices: Array<{ id: string; secret: string }>;
+  devices: Unit[];
   code: string;
   deleted: Json;
   bridgeId: string;
@@ -45,17 +50,16 @@ async function populate(service: Service): Promise<Moved> {
   for (let n = 0; n < 4; n += 1)
     made.push(await service.device({ deviceTemplateId: template.id, organizationId: organization.id }));
   const devices = made.map(({ device, secret }) => ({ id: device.id, secret }));
-  const [first, second, third, fourth] = devices as [Moved['devices'][0], ...Moved['devices']] & Moved['devices'];
-  const deleted = await service.ok('GET', `/api/v1/devices/${fourth?.id}`);
-  await service.ok('DELETE', `/api/v1/devices/${fourth?.id}`, { headers: { etag: deleted.device.version } });
-  const { associationCode: code } = await post('/association/create-association-code', { deviceId: third?.id });
+  const [first, second, third, fourth] = devices as [Unit, Unit, Unit, Unit];
+  const deleted = await service.ok('GET', `/api/v1/devices/${fourth.id}`);
+  await service.ok('DELETE', `/api/v1/devices/${fourth.id}`, { headers: { etag: deleted.device.version } });
+  const { associationCode: code } = await post('/association/create-association-code', { deviceId: third.id });
 
   // A stored session that is away while messages come.
   const reader = await service.connect({ jwt: admin }, { clientId: 'reader', clean: false });
   await reader.subscribeAsync([service.topic('+', 'state'), service.topic('+', 'series')], { qos: 1 });
   await reader.endAsync();
   for (const [n, { id, secret }] of [first, second].entries()) {
-    if (!id || !secret) continue;
     const client = await service.connect({ deviceId: id, secret });
     // The second half first: its times are later than those that follow.
     for (const part of [points.slice(20), points.slice(0, 20)])
@@ -204,7 +208,7 @@ t.test('an account has in the other directory all that it had, and nothing in th
   t.match(await runToEnd(cliFile, command, { SLIPWAY_DATA_DIR: move.from }), { code: 0, stdout: /"movedBefore":true/ });
 
   const target = await isIn(t, move.to, move.from, moved, before);
-  const [device] = moved.devices as [Moved['devices'][0]];
+  const [device] = moved.devices as [Unit];
   // Listens before it is connected: what was queued comes right after CONNACK.
   const login = { username: 'Auth:JWT', password: moved.admin, clientId: 'reader', clean: false, reconnectPeriod: 0 };
   const reader = mqtt.connect(`mqtt://127.0.0.1:${target.server.mqttPort}`, login);
