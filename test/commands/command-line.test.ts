@@ -73,7 +73,7 @@ t.test('what cannot be understood ends with exit code 2, and the nearest command
 t.test('completion of bash offers commands, flags, values and files', async (t) => {
   const cases: Array<[typed: string, offered: string[]]> = [
     ['acc', ['account']],
-    ['account ', ['create', 'list', '--help']],
+    ['account ', ['create', 'list', 'move', '--help']],
     ['provision one --dr', []],
     ['provision --dr', ['--dry-run']],
     ['app create --kind ', ['endUserApp', 'backEnd', 'station']],
