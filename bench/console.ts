@@ -137,16 +137,20 @@ async function openDevices(context: BrowserContext, query = ''): Promise<Page> {
 /** From the key until the table that answers it is drawn; every text narrows what the one before has found. */
 async function measureKeys(context: BrowserContext, service: ServingService, { accountId }: Equipped, asks: number) {
   const { call } = await logIn(service, accountId);
-  const query = `accountId=${accountId}&pageSize=${Math.ceil(asks / typedLength)}&sortBy=created`;
+  const query = `accountId=${accountId}&pageSize=${asks}&sortBy=created`;
   const { devices } = await call<{ devices: { results: { serialNumber: string }[] } }>('GET', `/devices?${query}`);
   const page = await openDevices(context);
   const times: number[] = [];
-  for (const { serialNumber } of devices.results) {
+  // Every serial number begins with SN: these letters would narrow nothing.
+  const texts = devices.results
+    .map(({ serialNumber }) => serialNumber.slice(2, 2 + typedLength).toLowerCase())
+    .filter((text) => !/[sn]/.test(text))
+    .slice(0, Math.ceil(asks / typedLength));
+  for (const text of texts) {
     await page.getByLabel('Search').fill('');
     await page.waitForURL((url) => !url.searchParams.has('q'));
     await settled(page);
     await page.getByLabel('Search').focus();
-    const text = serialNumber.slice(2, 2 + typedLength).toLowerCase();
     for (let length = 1; length <= typedLength; length += 1) {
       await page.evaluate(`bench.expect(${JSON.stringify(text.slice(0, length))})`);
       await page.keyboard.press(text.charAt(length - 1));

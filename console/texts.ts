@@ -133,6 +133,7 @@ export const texts = {
     secretOnce: 'This secret is shown only now. Copy it to a safe place.',
     noTls: 'without TLS',
     tool: 'Tool',
+    toolHint: 'Copy the lines into a terminal. If you have none of these tools, choose curl.',
     run: 'Run these lines',
     hear: 'First message',
     waiting: 'Waiting for the first message …',

@@ -1,8 +1,13 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
+import { openBrowser } from './console/browser.js';
+import { temporaryDirectory } from './support/directory.js';
 import { type Service, startService } from './support/service.js';
 
 let service: Service;
@@ -83,17 +88,89 @@ async function start(t: Test, { command }: Program): Promise<string> {
   return device.id;
 }
 
+/** Passes when the device has published a reading, and answers the commands that every example knows. */
+async function checkDevice(t: Test, deviceId: string): Promise<void> {
+  const send = (name: string) =>
+    service.ok('POST', `/api/v1/devices/${deviceId}/commands?wait=1`, { body: { name, payload: { level: 3 } } });
+  t.match((await send('echo')).command, { state: 'succeeded', result: { level: 3 } });
+  t.match((await send('dance')).command, { state: 'failed', result: 'unknown command' });
+  const path = `/api/v4/data/${service.topic(deviceId, 'readings')}/latest`;
+  let { result } = await service.ok('GET', path);
+  while (result.length === 0) ({ result } = await service.ok('GET', path));
+  t.match(result, [{ category: 'temperature' }]);
+}
+
 for (const program of programs) {
   const title = `the example in ${program.name} publishes readings and answers commands`;
   t.test(title, { skip: !program.isReady() && program.missing }, async (t) => {
-    const deviceId = await start(t, program);
-    const send = (name: string) =>
-      service.ok('POST', `/api/v1/devices/${deviceId}/commands?wait=1`, { body: { name, payload: { level: 3 } } });
-    t.match((await send('echo')).command, { state: 'succeeded', result: { level: 3 } });
-    t.match((await send('dance')).command, { state: 'failed', result: 'unknown command' });
-    const path = `/api/v4/data/${service.topic(deviceId, 'readings')}/latest`;
-    let { result } = await service.ok('GET', path);
-    while (result.length === 0) ({ result } = await service.ok('GET', path));
-    t.match(result, [{ category: 'temperature' }]);
+    await checkDevice(t, await start(t, program));
+  });
+}
+
+t.test('the example in the browser publishes readings and answers commands', async (t) => {
+  const files = createServer(({ url = '' }, response) => {
+    const name = url === '/' ? '/index.html' : url;
+    const type = name.endsWith('.html') ? 'text/html' : 'text/javascript';
+    const from = name === '/mqtt.min.js' ? 'node_modules/mqtt/dist' : 'examples/browser';
+    try {
+      response.setHeader('content-type', type).end(readFileSync(join(from, name)));
+    } catch {
+      response.writeHead(404).end();
+    }
+  }).listen(0, '127.0.0.1');
+  await once(files, 'listening');
+  t.teardown(() => files.close());
+  const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
+  const { device, secret } = await service.device({ deviceTemplateId });
+  const browser = await openBrowser(t);
+  const page = await browser.newPage();
+  const errors: string[] = [];
+  page.on('pageerror', (error) => errors.push(String(error)));
+  await page.goto(`http://127.0.0.1:${(files.address() as AddressInfo).port}/`);
+  await page.getByLabel('WebSocket URL').fill(`${service.server.url.replace('http', 'ws')}/mqtt`);
+  await page.getByLabel('Account id').fill(service.accountId);
+  await page.getByLabel('Device id').fill(device.id);
+  await page.getByLabel('Secret').fill(secret);
+  await page.getByRole('button', { name: 'Connect' }).click();
+  await page.getByText('connected').waitFor();
+  await checkDevice(t, device.id);
+  t.strictSame(errors, []);
+  await browser.close();
+});
+
+/** Examples that run on boards only, and the headers that they name; what these declare is in test/support/boards. */
+const boards = [
+  {
+    name: 'ESP-IDF',
+    source: 'examples/esp-idf/main/device.c',
+    compiler: ['cc', '-std=gnu17'],
+    declared: 'esp-idf.h',
+    headers: ['cJSON', 'esp_event', 'esp_netif', 'esp_random', 'esp_wifi', 'mqtt_client', 'nvs_flash'],
+    more: ['freertos/FreeRTOS', 'freertos/task'],
+  },
+  {
+    name: 'Arduino',
+    source: 'examples/arduino/device.ino',
+    compiler: ['c++', '-std=c++17', '-x', 'c++'],
+    declared: 'arduino.h',
+    headers: ['ArduinoJson', 'PubSubClient', 'WiFi'],
+    more: [],
+  },
+] as const;
+
+for (const { name, source, compiler, declared, headers, more } of boards) {
+  const [command, ...options] = compiler;
+  const title = `the example for ${name} is a program that compiles against what it uses of its libraries`;
+  t.test(title, { skip: !run(command, '--version') && 'A compiler is not installed.' }, async (t) => {
+    const directory = temporaryDirectory(t);
+    for (const header of [...headers, ...more]) {
+      const file = join(directory, `${header}.h`);
+      mkdirSync(dirname(file), { recursive: true });
+      writeFileSync(file, `#include "${declared}"\n`);
+    }
+    const warnings = ['-Wall', '-Wextra', '-Werror', '-Wno-unused-parameter'];
+    const places = ['-I', directory, '-I', 'test/support/boards'];
+    const { status, stderr } = spawnSync(command, ['-fsyntax-only', ...warnings, ...places, ...options, source]);
+    t.equal(status, 0, String(stderr));
   });
 }

@@ -1,5 +1,5 @@
 /** From nothing to the first message: product, channel, device, secret, lines to run, and the message itself. */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';
@@ -35,9 +35,13 @@ export function FirstDevice() {
 
 function Make({ onMade }: { onMade: (made: Made) => void }) {
   const [product, setProduct] = useState('');
+  // If the device is refused, for example for its serial number, the next try takes the product that was made.
+  const newProduct = useRef<{ name: string; id: string }>();
   const save = async ({ productName = '', channel = '', serialNumber = '' }: Values) => {
     const account = { accountId: accountId.value };
-    const deviceTemplateId = product === '' ? await makeProduct(productName, channel) : product;
+    if (product === '' && newProduct.current?.name !== productName)
+      newProduct.current = { name: productName, id: await makeProduct(productName, channel) };
+    const deviceTemplateId = product || newProduct.current?.id || '';
     const { device } = await done(
       api.POST('/api/v1/devices', { body: { ...account, serialNumber, deviceTemplateId } }),
     );
@@ -82,7 +86,7 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
   );
 }
 
-/** A product with this name, or the one of a try before, and its channel. */
+/** A product with this name, and its channel. */
 async function makeProduct(name: string, channel: string): Promise<string> {
   const account = { accountId: accountId.value };
   const { deviceTemplate } = await done(api.POST('/api/v1/devices/templates', { body: { ...account, name } }));
@@ -138,6 +142,7 @@ function Connect({ id, serialNumber, secret }: Made) {
           options={Object.entries(texts.tools)}
           onText={(name) => setTool(name as keyof typeof texts.tools)}
         />
+        <p class="soft small">{words.toolHint}</p>
         {connectivity && <Code label={words.run} text={connectivity.lines[tool].replaceAll('YOUR_SECRET', secret)} />}
       </section>
       {connectivity && (
