@@ -1,4 +1,4 @@
-/** The types of a connection: ours, and what the published types of Aedes 1.2 leave out. Nothing else reaches into Aedes. */
+/** The types of a connection and of its messages: ours, and what the published types of Aedes 1.2 leave out. Nothing else reaches into Aedes. */
 import type { Aedes, AedesPublishPacket, Client, PublishPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
 import type { Turns } from './packets/turns.js';
@@ -11,6 +11,14 @@ export type Incoming = PublishPacket & { payload: Buffer };
 
 /** A message on its way to one subscriber; `nl` when one that sent it must not get it back. */
 export type Outgoing = AedesPublishPacket & { clientId?: string; nl?: boolean };
+
+/** The `brokerId` of a message for one client: it is not among the messages of all, and may overtake those that wait. */
+export const forOneClient = 'one client';
+
+/** Whether the counter of a message says where it is among those of all. Retained messages have no such place. */
+export function isOrdered({ brokerId }: Pick<Outgoing, 'brokerId'>): boolean {
+  return !!brokerId && brokerId !== forOneClient;
+}
 
 type Deliver = (packet: Outgoing, done: (error?: Error) => void) => void;
 

@@ -5,7 +5,7 @@ import type { Access, Caller, Channel } from '../src/access.js';
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import { failure } from '../src/errors.js';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/topics.js';
-import type { LiveClient, Outgoing, ProvenIdentity } from './aedes-types.js';
+import { isOrdered, type LiveClient, type Outgoing, type ProvenIdentity } from './aedes-types.js';
 import { principalIn, privateClientId } from './connections/client-ids.js';
 import { type Counters, type PublishRefusal, variableOf } from './connections/counters.js';
 import type { Reach } from './sessions/retained.js';
@@ -243,7 +243,7 @@ export class Authority {
     if (identity && packet.messageId !== undefined && this.#isForDevice(identity, packet.topic)) return undefined;
     if (!identity || live.ended || !this.mayHear(identity.caller, identity.ownChannels, packet.topic)) return undefined;
     // Only what it may hear: the messages of other accounts come in no order with its own.
-    if (packet.brokerId) live.lastHeard = packet.brokerCounter;
+    if (isOrdered(packet)) live.lastHeard = packet.brokerCounter;
     // Aedes caps the QoS to the subscription's for exact topics only [MQTT-3.8.4-6].
     if (packet.qos > live.lowestQos) packet.qos = grantedQos(live, packet);
     if (packet.qos === 0 && client.conn.writableNeedDrain) {

@@ -1,7 +1,7 @@
 import type { BrokerServices, Rejection } from '../src/broker-ports.js';
 import { errorBody } from '../src/errors.js';
 import { formatTopic, parseTopic } from '../src/topics.js';
-import type { BrokerCore, Incoming, LiveClient } from './aedes-types.js';
+import { type BrokerCore, forOneClient, type Incoming, type LiveClient } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
 import { faultOf } from './connections/safe-error.js';
 
@@ -50,7 +50,8 @@ export class ServiceChannels {
     if (named?.channel !== '_updates/fields') return;
     const state = await this.#services.deviceState(named.deviceId);
     if (!state || client.closed) return;
-    client.publish({ cmd: 'publish', topic, payload: stateOf(state), qos, retain: false, dup: false }, () => {});
+    const packet = { cmd: 'publish', topic, payload: stateOf(state), qos, retain: false, dup: false } as const;
+    client.publish(Object.assign(packet, { brokerId: forOneClient }), () => {});
   }
 
   #publish(

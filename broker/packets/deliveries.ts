@@ -1,4 +1,4 @@
-import type { BrokerClient, LiveClient, Outgoing } from '../aedes-types.js';
+import { type BrokerClient, isOrdered, type LiveClient, type Outgoing } from '../aedes-types.js';
 import type { SessionStore } from '../sessions/persistence.js';
 import type { Pace } from './pace.js';
 import type { Turn } from './turns.js';
@@ -56,7 +56,7 @@ export class Deliveries {
   #isKnown(live: LiveClient, packet: Outgoing): boolean {
     if (packet.nl && packet.clientId === live.client.id) return true;
     // Retained messages and those for one client have no place in the order of all.
-    return !!packet.brokerId && packet.brokerCounter <= live.lastHeard;
+    return isOrdered(packet) && packet.brokerCounter <= live.lastHeard;
   }
 
   #sendUnacknowledged({ client, leaving }: LiveClient, packet: Outgoing, done: Done): void {
