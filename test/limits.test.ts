@@ -145,3 +145,39 @@ t.test('the values of one entity together: refused beyond the limit, whichever w
   t.equal(shorter.status, 200);
   t.equal((await put({ b: 'x'.repeat(1000) }, shorter.body.device)).status, 200);
 });
+
+t.test('end-users of one person: the limit holds for an admin, for the person, and for recovering', async (t) => {
+  const service = await startService(t, { env: { SLIPWAY_MAX_END_USERS_PER_PERSON: '3' } });
+  const { accountId } = service;
+  const home = await service.organization();
+  const { endUser, token } = await service.endUser(home.id);
+  const { userId, endUserTemplateId } = endUser;
+  const refused = {
+    status: 400,
+    body: { error: { code: 106, details: [{ path: 'userId', message: /SLIPWAY_MAX_END_USERS_PER_PERSON/ }] } },
+  };
+  const place = async () => {
+    const { id: organizationId } = await service.organization();
+    return service.http('POST', '/api/v1/end-users', {
+      body: { accountId, organizationId, endUserTemplateId, userId },
+    });
+  };
+  const second = await place();
+  t.equal(second.status, 200);
+  const own = () =>
+    service.http('POST', '/api/v1/organizations', {
+      token,
+      body: { accountId, name: 'Own', parentId: home.id, endUserTemplateId },
+    });
+  t.equal((await own()).status, 200);
+  t.match(await place(), refused);
+  t.match(await own(), refused, 'a person who creates organizations gets no more either');
+
+  const { id, version } = second.body.endUser;
+  const gone = await service.ok('DELETE', `/api/v1/end-users/${id}`, { headers: { etag: version } });
+  t.equal((await place()).status, 200);
+  const recover = await service.http('POST', `/api/v1/trash/end-users/${id}/recover`, {
+    headers: { etag: gone.endUser.version },
+  });
+  t.match(recover, refused);
+});

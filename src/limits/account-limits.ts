@@ -27,6 +27,18 @@ export const accountLimits = [
     counted: true,
   }),
   row({
+    name: 'endUsersPerPerson',
+    variable: 'SLIPWAY_MAX_END_USERS_PER_PERSON',
+    default: 1000,
+    min: 1,
+    max: 10_000,
+    off: false,
+    unit: 'items',
+    per: 'person',
+    about: 'end-users that are the same person, each in an organization; more are answered 400',
+    counted: false,
+  }),
+  row({
     name: 'valueBytes',
     variable: 'SLIPWAY_MAX_VALUE_BYTES',
     default: 65_536,

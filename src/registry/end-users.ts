@@ -23,6 +23,7 @@ import { personBody } from '../identity/person.js';
 import { maxPasswordLength } from '../identity/secrets/passwords.js';
 import { accountOf } from './accounts.js';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.js';
+import { demandMembershipRoom } from './memberships.js';
 import { showOrganization } from './organizations.js';
 import { showTemplate, templateFor } from './templates.js';
 
@@ -65,7 +66,7 @@ type Expand = { expand?: string };
 const listing = listingOf('endUsers', endUserColumns, { sorts: ['accountId'], reach: 'organizationId' });
 
 export function endUserRoutes(app: App, ctx: Context): void {
-  const { registry, clock, access, broker } = ctx;
+  const { registry, clock, access, broker, config } = ctx;
   const invitations = new Invitations(ctx);
   const showOne = (row: Row<'endUsers'>) => showEndUser(ctx, row);
 
@@ -87,6 +88,7 @@ export function endUserRoutes(app: App, ctx: Context): void {
         userId,
         fields: readNewFields(ctx.fields.of('endUsers', template.id), body, ctx.fields.limits),
       });
+      await demandMembershipRoom(tx, config.limits, row);
       return { row, invitation, ended };
     });
     await identityChanged(row);
@@ -146,7 +148,9 @@ export function endUserRoutes(app: App, ctx: Context): void {
         fields: mergeFields(stored.fields, values, ctx.fields.limits),
       };
       // A person who has been attached meanwhile has changed the version.
-      return { row: await change(tx, 'endUsers', id, version, { caller, clock }, changes), invitation, ended };
+      const row = await change(tx, 'endUsers', id, version, { caller, clock }, changes);
+      if (!stored.userId) await demandMembershipRoom(tx, config.limits, row);
+      return { row, invitation, ended };
     });
     for (const revoked of await identityChanged(row)) ctx.revocations.note(caller, revoked);
     endVoided(ctx, caller, ended);
@@ -187,7 +191,9 @@ export function endUserRoutes(app: App, ctx: Context): void {
       await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
       await demandReference(tx, 'endUserTemplates', accountId, endUserTemplateId, 'endUserTemplateId');
       if (before.userId !== null && (await isAccountUser(tx, before.userId))) throw new PlatformError('userExists');
-      return recover(tx, 'endUsers', id, version, { caller, clock });
+      const recovered = await recover(tx, 'endUsers', id, version, { caller, clock });
+      await demandMembershipRoom(tx, config.limits, recovered);
+      return recovered;
     });
     await identityChanged(row);
     return showOne(row);

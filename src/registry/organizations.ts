@@ -40,6 +40,7 @@ import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
 import { accountOf } from './accounts.js';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.js';
+import { demandMembershipRoom } from './memberships.js';
 import { showTemplate, templateFor } from './templates.js';
 
 /** A top-level organization is level 1. */
@@ -90,7 +91,7 @@ export function showOrganization({ fields }: { fields: Fields }, row: Row<'organ
 }
 
 export function organizationRoutes(app: App, ctx: Context): void {
-  const { registry, clock, access, broker } = ctx;
+  const { registry, clock, access, broker, config } = ctx;
   const showOne = (row: Row<'organizations'>) => showOrganization(ctx, row);
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
@@ -141,7 +142,7 @@ export function organizationRoutes(app: App, ctx: Context): void {
     const { accountId } = caller;
     const given = body.endUserTemplateId ?? '';
     const template = await demandReference(tx, 'endUserTemplates', accountId, given, 'endUserTemplateId');
-    return insert(tx, 'endUsers', {
+    const row = await insert(tx, 'endUsers', {
       ...stamp(clock, caller),
       ...readNew(endUserSettable, {}),
       endUserTemplateId: template.id,
@@ -149,6 +150,8 @@ export function organizationRoutes(app: App, ctx: Context): void {
       userId: caller.id,
       fields: readNewFields(ctx.fields.of('endUsers', template.id), {}, ctx.fields.limits),
     });
+    await demandMembershipRoom(tx, config.limits, row);
+    return row;
   }
 
   /** @throws PlatformError 403/21 where only admins may put things, 400/102 for a parent out of the caller's reach. */
