@@ -55,6 +55,7 @@ t.test(
     const template = await service.template({ channels: [{ name: 'sure', streamBridgeDelivery: 2 }] });
     const refusals = new Map<string, number>();
     const kinesis = await startStandIn(t, refusals);
+    const credentials = { accessKeyId: 'a', secretAccessKey: 'b' };
     const bridge = await service.create('/bridges', 'bridge', {
       name: 'Kinesis',
       kind: 'kinesis',
@@ -62,7 +63,7 @@ t.test(
       url: 'http://127.0.0.1:9',
       form: 'raw',
       settings: { stream: 'messages', region: 'eu-west-1' },
-      credentials: { accessKeyId: 'a', secretAccessKey: 'b' },
+      credentials,
     });
     const get = async () => (await service.ok('GET', `/api/v1/bridges/${bridge.id}`)).bridge;
     const ids: string[] = [];
@@ -79,7 +80,7 @@ t.test(
     refusals.set(`${second} 0`, 2).set(`${third} 1`, 1);
     await service.ok('PUT', `/api/v1/bridges/${bridge.id}`, {
       headers: { etag: (await get()).version },
-      body: { url: kinesis.url },
+      body: { url: kinesis.url, credentials },
     });
     while ((await get()).status.pending > 0) await nextTurn();
     const { status } = await get();
