@@ -10,6 +10,7 @@ import type { Bridges } from './bridges/index.js';
 import type { Clock } from './clock.js';
 import type { Config } from './config.js';
 import type { Allowance, Failure } from './errors.js';
+import type { HiddenNumbers } from './formats/hidden-numbers.js';
 import { FairLanes, type Lane } from './limits/fair-queue.js';
 import { keepNewest } from './limits/kept.js';
 import { exceeded } from './limits/table.js';
@@ -17,7 +18,7 @@ import type { causeNow, onBehalfOf } from './log.js';
 import type { Position } from './network/positions.js';
 import type { DownlinkChannel } from './topics.js';
 
-export { exceeded, FairLanes, keepNewest, type Lane };
+export { exceeded, FairLanes, type HiddenNumbers, keepNewest, type Lane };
 
 /** The points of a payload, or why it holds none. */
 export type PointsRead = { points: Point[] } | { reason: string };
@@ -283,6 +284,8 @@ export interface BrokerServices {
   messages: MessageStore;
   /** Where messages of channels with a `streamBridgeDelivery` go. */
   bridges: Pick<Bridges, 'takes' | 'refusal' | 'take'>;
+  /** Positions in the message store, shown to readers of streams. */
+  numbers: HiddenNumbers;
   control: ControlService;
   downlink: DownlinkService;
   /** Where an address is; undefined when nobody knows. */

@@ -254,6 +254,7 @@ function brokerServices(
   const { registry, sessions, retention } = base;
   return {
     ...base,
+    numbers: base.sealing.numbers,
     positionOf: (address) => positions.of(address),
     verifyToken: async (jwt) => {
       const authenticated = await sessions.authenticate(jwt);

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { Place } from '../../db/messages/threads/protocol.js';
 import type { Caller } from '../../src/access.js';
+import type { HiddenNumbers } from '../../src/broker-ports.js';
 import type { Pace } from '../packets/pace.js';
 import { isBefore, type Marks } from './marks.js';
 import { type Event, formatId } from './stream-events.js';
@@ -26,6 +27,7 @@ export interface EventWriterParts<R extends Reader> {
   marks: Pick<Marks, 'isWithin'>;
   pace: Pace;
   clock: { now(): number };
+  numbers: HiddenNumbers;
   mayHear(reader: R, topic: string): boolean;
   /** All readers of an account. */
   readersOf(accountId: string): Iterable<R>;
@@ -134,9 +136,9 @@ export class EventWriter<R extends Reader> {
   #pieces(reader: R, { id, rest, mark, payload }: Event): Buffer[] {
     const { until } = reader;
     if (!until) return [id, rest];
-    const { marks, clock } = this.#parts;
+    const { marks, clock, numbers } = this.#parts;
     if (marks.isWithin(payload, until)) return [];
-    if (isBefore(mark, until)) return [Buffer.from(`id: ${formatId(until, clock.now())}\n`), rest];
+    if (isBefore(mark, until)) return [Buffer.from(`id: ${formatId(numbers, until, clock.now())}\n`), rest];
     reader.until = undefined;
     return [id, rest];
   }

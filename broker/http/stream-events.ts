@@ -1,6 +1,7 @@
 /** Server-sent events as bytes, and their ids, by which a reader is known again (docs/messages.md, "Listening"). */
 import { isUtf8 } from 'node:buffer';
 import type { Place } from '../../db/messages/threads/protocol.js';
+import type { HiddenNumbers } from '../../src/broker-ports.js';
 import type { Missed } from './missed.js';
 
 /** An event on its way to readers: the same bytes for all of them, its id in the first line. */
@@ -14,27 +15,35 @@ export interface Event {
 }
 
 /** A live message; `now` in milliseconds. */
-export function eventOf(topic: string, payload: Buffer, mark: Readonly<Place>, now: number): Event {
+export function eventOf(
+  numbers: HiddenNumbers,
+  topic: string,
+  payload: Buffer,
+  mark: Readonly<Place>,
+  now: number,
+): Event {
   const said = isUtf8(payload) ? { payload: payload.toString() } : { payloadBase64: payload.toString('base64') };
   const data = JSON.stringify({ topic, ...said, time: new Date(now).toISOString() });
-  const id = Buffer.from(`id: ${formatId(mark, now)}\n`);
+  const id = Buffer.from(`id: ${formatId(numbers, mark, now)}\n`);
   const rest = Buffer.from(`event: message\ndata: ${data}\n\n`);
   return { topic, mark, id, rest, bytes: id.length + rest.length, payload };
 }
 
 /** A message that is sent again to who has been away since then (milliseconds). */
-export function missedEvent({ topic, payload, time, place }: Missed, since: number): string {
+export function missedEvent(numbers: HiddenNumbers, { topic, payload, time, place }: Missed, since: number): string {
   const data = JSON.stringify({ topic, payload, time: new Date(time).toISOString(), replayed: true });
-  return `id: ${formatId(place, since)}\nevent: message\ndata: ${data}\n\n`;
+  return `id: ${formatId(numbers, place, since)}\nevent: message\ndata: ${data}\n\n`;
 }
 
-/** A place in the store and the time at which it was the last one. */
-export function formatId({ points, logs }: Readonly<Place>, time: number): string {
-  return `${points}-${logs}-${time}`;
+/** A place in the store, which holds the messages of all accounts, and the time at which it was the last one. */
+export function formatId(numbers: HiddenNumbers, { points, logs }: Readonly<Place>, time: number): string {
+  return `${numbers.hide(points, logs)}.${time}`;
 }
 
 /** Undefined for what is no id of an event. */
-export function parseId(text: string): (Place & { time: number }) | undefined {
-  const [, points, logs, time] = /^(\d{1,15})-(\d{1,15})-(\d{1,15})$/.exec(text) ?? [];
-  return time === undefined ? undefined : { points: Number(points), logs: Number(logs), time: Number(time) };
+export function parseId(numbers: HiddenNumbers, text: string): (Place & { time: number }) | undefined {
+  const [, place = '', time] = /^([\w-]{22})\.(\d{1,15})$/.exec(text) ?? [];
+  const [points, logs] = numbers.read(place) ?? [];
+  if (points === undefined || logs === undefined) return undefined;
+  return { points, logs, time: Number(time) };
 }

@@ -68,6 +68,7 @@ export class Streams {
       marks,
       pace,
       clock: parts.services.clock,
+      numbers: parts.services.numbers,
       mayHear: (stream, topic) => this.#mayHear(stream, topic),
       readersOf: (accountId) => this.#byAccount.get(accountId) ?? [],
       cutOff: (stream) => {
@@ -96,7 +97,7 @@ export class Streams {
       if (!isWellFormed(filter)) return { refused: 'malformed', place: at + 1 };
     for (const [at, filter] of filters.entries())
       if (!this.#canMatch(caller, filter)) return { refused: 'outOfReach', place: at + 1 };
-    const from = after === undefined ? undefined : parseId(after);
+    const from = after === undefined ? undefined : parseId(services.numbers, after);
     if (after !== undefined && !from) return { refused: 'id' };
     if (limits.exceeded(caller, this.#byPrincipal.get(caller.id)?.size ?? 0)) {
       limits.hit('max_connections_per_principal', { address: caller.address });
@@ -175,16 +176,18 @@ export class Streams {
       () => {},
     );
     const { to, at, missed } = await reading;
+    const { numbers } = this.#parts.services;
     if (!missed) {
       const since = new Date(from.time).toISOString();
-      stream.body.push(`id: ${formatId(to, at)}\nevent: gap\ndata: ${JSON.stringify({ since })}\n\n`);
+      stream.body.push(`id: ${formatId(numbers, to, at)}\nevent: gap\ndata: ${JSON.stringify({ since })}\n\n`);
     }
     for (const one of missed ?? []) {
       if (stream.ended) return;
       // Until all has been sent, a reader that reconnects starts again from the same time.
-      if (this.#mayHear(stream, one.topic) && !stream.body.push(missedEvent(one, from.time))) await taken(stream);
+      if (this.#mayHear(stream, one.topic) && !stream.body.push(missedEvent(numbers, one, from.time)))
+        await taken(stream);
     }
-    if (missed) stream.body.push(`id: ${formatId(to, at)}\n\n`);
+    if (missed) stream.body.push(`id: ${formatId(numbers, to, at)}\n\n`);
     stream.until = to;
   }
 
@@ -235,7 +238,7 @@ export class Streams {
         const stream = this.#byId.get(id);
         pace.spend(1);
         if (!stream || !this.#mayHear(stream, packet.topic)) continue;
-        event ??= eventOf(packet.topic, payload, marks.mark(accountId), services.clock.now());
+        event ??= eventOf(services.numbers, packet.topic, payload, marks.mark(accountId), services.clock.now());
         stream.waiting.push(event);
         stream.waitingBytes += event.bytes;
         this.#schedule(stream);
@@ -246,7 +249,8 @@ export class Streams {
   }
 
   #id(mark: Readonly<Place>): string {
-    return formatId(mark, this.#parts.services.clock.now());
+    const { numbers, clock } = this.#parts.services;
+    return formatId(numbers, mark, clock.now());
   }
 
   #schedule(stream: Stream): void {

@@ -5,6 +5,7 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { HiddenNumbers } from '../../formats/hidden-numbers.js';
 import { decrypt, encrypt } from './aes-gcm.js';
 
 const keyBytes = 32;
@@ -12,10 +13,13 @@ const keyBytes = 32;
 export class Sealing {
   readonly #key: Buffer;
   readonly #digestKey: Buffer;
+  /** Positions among the messages of all accounts are shown by it. */
+  readonly numbers: HiddenNumbers;
 
   private constructor(key: Buffer) {
     this.#key = key;
     this.#digestKey = Buffer.from(hkdfSync('sha256', key, '', 'slipway digest', keyBytes));
+    this.numbers = new HiddenNumbers(Buffer.from(hkdfSync('sha256', key, '', 'slipway numbers', keyBytes)));
   }
 
   /** Reads `sealing.key` in `directory`; makes it at the first start. @throws Error when the file is damaged. */

@@ -3,6 +3,7 @@ import { charactersOf } from '../../../db/messages/series/rows.js';
 import { type Cursor, everything, type Range, type StoredPoint, timeLimit } from '../../../db/messages/store.js';
 import type { Caller } from '../../access.js';
 import { invalid } from '../../errors.js';
+import type { HiddenNumbers } from '../../formats/hidden-numbers.js';
 import {
   defaultPageSize,
   findSeries,
@@ -30,7 +31,7 @@ export async function readPage(
 ): Promise<SeriesAnswer> {
   const started = performance.now();
   const key = findSeries(services, caller, topic);
-  const token = query.pagingToken === undefined ? undefined : parseToken(query.pagingToken);
+  const token = query.pagingToken === undefined ? undefined : parseToken(services.sealing.numbers, query.pagingToken);
   const { from, to } = readRange(query, services.clock.now(), token);
   const { pageSize = defaultPageSize, order = 'asc', category } = query;
 
@@ -53,7 +54,8 @@ export async function readPage(
       start: new Date(from).toISOString(),
       end: new Date(to).toISOString(),
       count: page.length,
-      pagingToken: last && found.length > page.length ? formatToken({ after: last, from, to }) : null,
+      pagingToken:
+        last && found.length > page.length ? formatToken(services.sealing.numbers, { after: last, from, to }) : null,
     },
     result: group(shown, query),
   };
@@ -100,14 +102,15 @@ interface Token extends Stretch {
   after: Cursor;
 }
 
-function formatToken({ after, from, to }: Token): string {
-  return Buffer.from([after.time, after.sequence, from, to].join(' ')).toString('base64url');
+function formatToken(numbers: HiddenNumbers, { after, from, to }: Token): string {
+  return Buffer.from([after.time, numbers.hide(after.sequence, 0), from, to].join(' ')).toString('base64url');
 }
 
-function parseToken(text: string): Token {
+function parseToken(numbers: HiddenNumbers, text: string): Token {
   const decoded = Buffer.from(text, 'base64url').toString();
-  const numbers = /^-?\d{1,16} \d{1,16} -?\d{1,16} -?\d{1,16}$/.test(decoded) ? decoded.split(' ').map(Number) : [];
-  const [time, sequence, from, to] = numbers;
+  const [, ...parts] = /^(-?\d{1,16}) ([\w-]{22}) (-?\d{1,16}) (-?\d{1,16})$/.exec(decoded) ?? [];
+  const [time, from, to] = [parts[0], parts[2], parts[3]].map((part) => (part === undefined ? part : Number(part)));
+  const [sequence] = numbers.read(parts[1] ?? '') ?? [];
   const valid = time !== undefined && sequence !== undefined && isDate(from) && isDate(to);
   if (!valid) throw invalid('pagingToken', 'must be a token from the page before');
   return { after: { time, sequence }, from, to };

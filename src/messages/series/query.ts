@@ -11,6 +11,7 @@ import type { Config } from '../../config.js';
 import { currentCaller } from '../../entity/authorized-write.js';
 import { metaShape } from '../../entity/routes.js';
 import { invalid, PlatformError } from '../../errors.js';
+import type { HiddenNumbers } from '../../formats/hidden-numbers.js';
 import { isoDates } from '../../formats/iso-dates.js';
 import type { Sessions } from '../../identity/sessions/sessions.js';
 import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
@@ -165,6 +166,7 @@ export type Services = {
   messages: MessageStore;
   sessions: Sessions;
   clock: Clock;
+  sealing: { readonly numbers: HiddenNumbers };
 };
 
 /**

@@ -1,0 +1,25 @@
+import { randomBytes } from 'node:crypto';
+import t from 'tap';
+import { HiddenNumbers } from '../../src/formats/hidden-numbers.js';
+
+t.test('numbers come back with the same key only, and a number and the next one have nothing in common', async (t) => {
+  const numbers = new HiddenNumbers(randomBytes(32));
+  const most = 2 ** 48 - 1;
+  for (const pair of [
+    [0, 0],
+    [1, 0],
+    [0, 1],
+    [123_456_789_012, 7],
+    [most, most],
+  ] as const) {
+    const text = numbers.hide(...pair);
+    t.match(text, /^[\w-]{22}$/);
+    t.strictSame(numbers.read(text), pair);
+    t.equal(new HiddenNumbers(randomBytes(32)).read(text), undefined, 'another key');
+  }
+  const bytes = (text: string) => [...Buffer.from(text, 'base64url')];
+  const [one, next] = [bytes(numbers.hide(1000, 5)), bytes(numbers.hide(1001, 5))];
+  t.ok(one.filter((byte, place) => byte === next[place]).length < 6, 'no part says by how much it grew');
+  for (const text of ['', 'x', '1-2', 'x'.repeat(22), 'x'.repeat(44), `${'x'.repeat(21)}=`])
+    t.equal(numbers.read(text), undefined, text);
+});
