@@ -107,7 +107,7 @@ t.test('a long page that waits for its turn finds its rows when the turn comes',
   const leaves = await Promise.all(places);
   const answer = service.ok('GET', path(1000));
   while (longAnswers.waiting === 0) await othersAreServed(1);
-  const { device: late } = await service.device({ serialNumber: 'late' });
+  const late = await service.create('/devices', 'device', { serialNumber: 'late' });
   for (const leave of leaves) leave();
   const { results } = (await answer).devices;
   t.equal(results.length, devices + 1);
