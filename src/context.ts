@@ -108,6 +108,7 @@ export interface Overrides {
   log?: Logger;
   mail?: Mail;
   sms?: Sms;
+  passwords?: Passwords;
 }
 
 /** Everything built on one data directory, and its end. */
@@ -149,7 +150,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const labels = new LabelDrawer();
     closers.push(() => labels.close());
     const tokens = await Tokens.open(join(config.dataDir, 'keys'), clock);
-    const passwords = new Passwords();
+    const passwords = overrides.passwords ?? new Passwords();
     const access = new Access(registry);
     const fields = new Fields(registry, config.limits);
     const secretAnswers = await SecretAnswers.open(registry);

@@ -5,7 +5,7 @@ import { adminEmail, adminPassword, type Service, startService } from '../suppor
 
 let service: Service;
 t.before(async () => {
-  service = await startService(t, { env: { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' } });
+  service = await startService(t, { env: { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' }, slowHashes: true });
 });
 const login = (body: object, address = '192.0.2.1') =>
   service.http('POST', '/api/v1/auth/login-user', {

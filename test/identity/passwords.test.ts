@@ -1,6 +1,7 @@
 /** The policy of passwords on every way on which one can be set. */
 import { dictionary } from '@zxcvbn-ts/language-common';
 import t from 'tap';
+import { Passwords } from '../../src/identity/secrets/passwords.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { Mailbox } from '../support/mailbox.js';
 import { cliFile, mainFile, runToEnd } from '../support/process.js';
@@ -91,6 +92,11 @@ for (const [name, prepare] of Object.entries(ways))
       t.ok((await service.loginAs(email, password.normalize('NFKD'))).jwt, 'and opens, however it is composed');
     }
   });
+
+t.test('a password is stored as argon2id with 19 MiB and two passes', async (t) => {
+  const stored = await new Passwords().hashNew('password', 'correct horse battery', 'x@example.com');
+  t.match(stored, /^\$argon2id\$v=19\$m=19456,p=1,t=2\$/);
+});
 
 t.test('every one of the 10,000 most common is refused', async (t) => {
   const { passwords } = service.server.ctx;

@@ -4,6 +4,7 @@ import type { Test } from 'tap';
 import type { Clock } from '../../src/clock.js';
 import { readConfig } from '../../src/config.js';
 import type { Mail, Sms } from '../../src/emails/mail.js';
+import { Passwords } from '../../src/identity/secrets/passwords.js';
 import { openLog } from '../../src/log.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { type Server, startServer } from '../../src/server.js';
@@ -36,6 +37,8 @@ export interface Options {
   clock?: Clock;
   mail?: Mail;
   sms?: Sms;
+  /** Hashes of passwords take as long as in the product; otherwise a thousandth. */
+  slowHashes?: true;
   /** Lines the service logs, for tests that read them. */
   logLines?: string[];
   directory?: string;
@@ -77,7 +80,8 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
   };
   const log = openLog('trace', { write });
   const { clock, mail, sms } = options;
-  const overrides = { ...(clock && { clock }), ...(mail && { mail }), ...(sms && { sms }), log };
+  const passwords = new Passwords(options.slowHashes ? undefined : { memoryCost: 8, timeCost: 1 });
+  const overrides = { ...(clock && { clock }), ...(mail && { mail }), ...(sms && { sms }), passwords, log };
   const server = await startServer(config, overrides);
   if (usual) keepTemplate(directory);
   const service = new Service(server, directory, secrets);

@@ -6,8 +6,14 @@ import { invalid, PlatformError } from '../../errors.js';
 import { FairQueue, type Lane } from '../../limits/fair-queue.js';
 import { makeSecret } from './secrets.js';
 
+/** What one hash takes: KiB of memory, and passes over it. */
+export interface HashCost {
+  memoryCost: number;
+  timeCost: number;
+}
+
 /** OWASP's floor for argon2id: 19 MiB, two passes. */
-const cost = { type: argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const;
+const productCost: HashCost = { memoryCost: 19_456, timeCost: 2 };
 const minCharacters = 8;
 const maxCharacters = 256;
 /** UTF-16 units that a body may have for a password, so that it can be refused as too long without being read through. */
@@ -16,8 +22,6 @@ export const maxPasswordLength = 4096;
 const commonPasswordCount = 10_000;
 
 const base64 = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '');
-/** Verified in place of a hash that does not exist, so that it takes the same time. No password has it. */
-const nobody = `$argon2id$v=19$m=${cost.memoryCost},t=${cost.timeCost},p=${cost.parallelism}$${base64(16)}$${base64(32)}`;
 
 /** The lane of the service itself and of its command line. */
 const ownLane: Lane = { accountId: '', callerId: '' };
@@ -31,6 +35,15 @@ export class Passwords {
   // More at once would take every thread of the pool, and the broker's own checks wait in the same pool.
   readonly #queue = new FairQueue(Math.max(1, Math.min(3, availableParallelism() - 1)));
   #common: Promise<ReadonlySet<string>> | undefined;
+  readonly #cost: HashCost;
+  /** Verified in place of a hash that does not exist, so that it takes the same time. No password has it. */
+  readonly #nobody: string;
+
+  /** `cost` is another one in tests, which hash thousands of passwords. */
+  constructor(cost: HashCost = productCost) {
+    this.#cost = cost;
+    this.#nobody = `$argon2id$v=19$m=${cost.memoryCost},t=${cost.timeCost},p=1$${base64(16)}$${base64(32)}`;
+  }
 
   /** Hashes that wait for their turn. */
   get waiting(): number {
@@ -70,7 +83,7 @@ export class Passwords {
    * turns. @throws PlatformError 429 when the lane is full.
    */
   async verify(stored: string | null | undefined, password: string, lane: Lane): Promise<boolean> {
-    const against = stored ?? nobody;
+    const against = stored ?? this.#nobody;
     // Longer ones cannot have been set; hashing megabytes would only cost time.
     const given = password.slice(0, 16 * maxCharacters).normalize('NFKC');
     const matches = await this.#queue.run(lane, 1, () => verify(against, given));
@@ -78,7 +91,9 @@ export class Passwords {
   }
 
   #hash(password: string, lane: Lane): Promise<string> {
-    return this.#queue.run(lane, 1, () => hash(password.normalize('NFKC'), cost));
+    return this.#queue.run(lane, 1, () =>
+      hash(password.normalize('NFKC'), { type: argon2id, ...this.#cost, parallelism: 1 }),
+    );
   }
 
   /** Read when the first password is set. The build keeps only these of the list (build.mjs). */
