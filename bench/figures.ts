@@ -38,8 +38,8 @@ export function isMet({ ours, peer, figure }: Row): boolean | undefined {
   return ofPeer === undefined || !peer || ours / peer.value >= ofPeer;
 }
 
-/** The cells of a row: what, figure, ours, the peer's, the ratio, met or not. */
-export function cells(row: Row): string[] {
+/** The cells of a row: what, figure, ours, the peer's, the ratio, met or not; on a busy machine it says so. */
+export function cells(row: Row, isBusy = false): string[] {
   const { what, ours, unit, peer, figure, devices } = row;
   const wanted = [
     figure?.atLeast !== undefined && `≥ ${shown(figure.atLeast)} ${unit}`,
@@ -53,7 +53,9 @@ export function cells(row: Row): string[] {
     `${shown(ours)} ${unit}`,
     peer ? `${peer.name} ${shown(peer.value)}` : '',
     peer ? (ours / peer.value).toFixed(2) : '',
-    verdict === undefined ? (figure ? 'not judged' : '') : verdict ? 'met' : 'NOT met',
+    [verdict === undefined ? (figure ? 'not judged' : '') : verdict ? 'met' : 'NOT met', isBusy ? 'BUSY' : '']
+      .filter((word) => word !== '')
+      .join(', '),
   ];
 }
 

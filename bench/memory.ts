@@ -6,10 +6,10 @@ import type { Bench } from './sizes.js';
 import { connectAll, subscribe } from './storm.js';
 
 /** Megabytes. */
-const idleFigure = 120;
+const idleFigure = 100;
 /** How often each start is measured. */
 const starts = 5;
-const fleetFigure = 550;
+const fleetFigure = 350;
 
 export async function measureMemory({ size, directory, serve }: Bench): Promise<Row[]> {
   const idle: { first: number[]; second: number[] } = { first: [], second: [] };

@@ -9,7 +9,7 @@ import type { ServingService } from './processes.js';
 import type { Bench } from './sizes.js';
 
 /** Units a second, and the longest that others may wait (p99, milliseconds). */
-const rateFigure = 5000;
+const rateFigure = 10_000;
 const othersFigure = 100;
 /** What `slipway provision one` asks for a unit may take so long (p99, milliseconds), of which the start of the command is a part. */
 const oneFigure = 200;

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { cells, type Row, shown } from './figures.js';
-import { type Results, readResults } from './results.js';
+import { isBusy, type Results, readResults } from './results.js';
 
 const page = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
 const [begin, end] = ['<!-- written by: npm run bench -- report -->', '<!-- end -->'];
@@ -32,18 +32,19 @@ export function writeReport(files: readonly string[]): void {
 function tables(runs: readonly Results[]): string {
   const scenarios = new Map(runs.flatMap(({ results }) => results.map((one) => [one.scenario, one] as const)));
   const measured = [...scenarios.values()].filter(({ scenario }) => scenario !== 'growth');
-  const lines = measured.flatMap(({ scenario, rows, load, others, error }) =>
-    error === undefined
-      ? rows.map((row) => [`\`${scenario}\``, ...cells(row), String(Math.max(load, others ?? 0))])
-      : [[`\`${scenario}\``, 'failed', '', '', '', '', error, String(load)]],
-  );
+  const lines = measured.flatMap((shown) => {
+    const { scenario, rows, load, others, error } = shown;
+    return error === undefined
+      ? rows.map((row) => [`\`${scenario}\``, ...cells(row, isBusy(shown)), String(Math.max(load, others ?? 0))])
+      : [[`\`${scenario}\``, 'failed', '', '', '', '', error, String(load)]];
+  });
   const crash = 'Acknowledged messages or 2xx writes lost over 50 × kill -9 under load';
   lines.push(['`npm run test:crash`', crash, '0', '', '', '', '', '']);
   const headings = ['scenario', 'what', 'figure', 'Slipway', 'peer', 'ratio', '', 'load'];
   return [
     ...runs.map(described),
     table(headings, lines),
-    'Load: how many cores others were using just before the scenario or during it; more than a third of one spoils the times.',
+    'Load: how many cores others were using just before the scenario or during it. More than a third of one spoils the times: such rows say BUSY.',
     ...grown(scenarios.get('growth')?.rows ?? []),
   ].join('\n\n');
 }

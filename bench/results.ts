@@ -99,16 +99,21 @@ export async function loadNow(): Promise<number> {
   return Math.round(busy * availableParallelism() * 10) / 10;
 }
 
+/** Whether others used so much of the machine that the figures say little. */
+export function isBusy({ load, others = 0 }: Shown): boolean {
+  return Math.max(load, others) > quiet;
+}
+
 /** Prints the table. @returns whether every figure that could be judged is met and nothing failed. */
 export function sayResults({ results }: Results): boolean {
   const lines = [['what', 'figure', 'Slipway', 'peer', 'ratio', '']];
-  for (const { scenario, rows, error } of results) {
-    for (const row of rows) lines.push(cells(row));
+  for (const shown of results) {
+    const { scenario, rows, error } = shown;
+    for (const row of rows) lines.push(cells(row, isBusy(shown)));
     if (error !== undefined) lines.push([`${scenario} FAILED`, '', '', '', '', error]);
   }
   console.log(`\n${aligned(lines).join('\n')}`);
-  const busy = results.filter(({ load, others = 0 }) => Math.max(load, others) > quiet);
-  for (const { scenario, load, others, pressure } of busy)
+  for (const { scenario, load, others, pressure } of results.filter(isBusy))
     console.log(
       `\nBUSY machine: others used ${load} cores just before ${scenario} and ${others ?? 'unknown'} meanwhile (CPU pressure ${pressure ?? 'unknown'}): its figures say little.`,
     );

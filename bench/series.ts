@@ -61,7 +61,7 @@ export async function measureSeries({ size, directory: lend, serve }: Bench): Pr
         ...(figure !== undefined && { figure: { below: figure } }),
       });
     };
-    await measure(`1,000 points out of ${count.toLocaleString('en')}`, 5, () => `${path}?${somewhere()}&pageSize=1000`);
+    await measure(`1,000 points out of ${count.toLocaleString('en')}`, 3, () => `${path}?${somewhere()}&pageSize=1000`);
     await measure('Latest point of a series', 2, () => `${path}/latest?pageSize=1`);
     await measure('Latest of a rare category', 2, () => `${path}/latest?pageSize=1&category=rare`);
     await measure('Latest 10 of a rare category', 2, () => `${path}/latest?pageSize=10&category=rare`);

@@ -1,6 +1,7 @@
 /** How the bench judges, and what it writes of it. */
 import t from 'tap';
 import { cells, isMet, type Row } from '../../bench/figures.js';
+import { isBusy } from '../../bench/results.js';
 
 const measured = { what: 'messages', ours: 70, unit: '/s' };
 const peer = { name: 'peer', value: 100 };
@@ -22,4 +23,11 @@ t.test('without its peer a ratio is not judged, and the table says so', async (t
   t.equal(isMet(row), undefined);
   t.strictSame(cells(row), ['messages', '≥ 0.7 × peer', '1,235 /s', '', '', 'not judged']);
   t.strictSame(cells(measured), ['messages', '', '70 /s', '', '', '']);
+});
+
+t.test('each row of a busy machine says so, whether it is judged or not', async (t) => {
+  t.equal(isBusy({ scenario: 'get', seconds: 1, load: 0.1, others: 0.4, rows: [] }), true);
+  t.equal(isBusy({ scenario: 'get', seconds: 1, load: 0.1, others: 0.2, rows: [] }), false);
+  t.equal(cells({ ...measured, figure: { atLeast: 70 } }, true).at(-1), 'met, BUSY');
+  t.equal(cells(measured, true).at(-1), 'BUSY');
 });

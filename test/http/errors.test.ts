@@ -27,6 +27,22 @@ t.test('unknown endpoints answer 404 with 100', async (t) => {
     t.match(await service.http(method, path), { status: 404, body: { error: { code: 100 } } }, path);
 });
 
+t.test(
+  'an answer has the headers that its content needs: a page has a security policy, JSON must not be guessed',
+  async (t) => {
+    const data = await service.http('GET', `/api/v1/devices?accountId=${service.accountId}`);
+    t.equal(data.headers.get('x-content-type-options'), 'nosniff');
+    t.equal(data.headers.get('cache-control'), 'no-store');
+    t.equal(data.headers.get('access-control-allow-origin'), '*');
+    t.equal(data.headers.get('content-security-policy'), null);
+    t.equal(data.headers.get('access-control-expose-headers'), null, 'asked by no page of another origin');
+    const page = await service.http('GET', '/set-password', { token: null });
+    t.equal(page.headers.get('x-content-type-options'), 'nosniff');
+    t.match(page.headers.get('content-security-policy'), /default-src 'self'/);
+    t.equal(page.headers.get('x-frame-options'), 'SAMEORIGIN');
+  },
+);
+
 t.test('a URL that cannot be read is answered, told and counted as everything else', async (t) => {
   const counted = async () => {
     const { text } = await service.http('GET', '/metrics', { token: null });
