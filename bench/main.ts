@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util';
 import { measureBackup } from './backup.js';
 import { measureBridges } from './bridges.js';
+import { measureCells } from './cells.js';
 import { measureConsole } from './console.js';
 import { Directories } from './directories.js';
 import { measureDisturbance } from './disturbance.js';
@@ -52,6 +53,10 @@ const figures: Record<string, Listed> = {
 const others: Record<string, Listed> = {
   backup: { shows: 'what publishers feel of a backup next to them', run: measureBackup },
   disturbance: { shows: 'what honest clients feel of those who do harm', run: measureDisturbance },
+  cells: {
+    shows: 'two cells behind HAProxy: CPU of a message, and what one feels when the other is killed',
+    run: measureCells,
+  },
   console: { shows: 'the console in a real browser: first view, keystrokes, scrolling, memory', run: measureConsole },
   downloads: { shows: 'what others feel of 200 firmware downloads at once', run: measureDownloads },
   bridges: { shows: 'the rate of bridges to NATS and a webhook, and what they cost publishers', run: measureBridges },

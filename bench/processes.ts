@@ -26,6 +26,8 @@ export interface Serving {
   cpu(): number;
   /** Ends it with SIGTERM. */
   stop(): Promise<void>;
+  /** Ends it with SIGKILL. */
+  kill(): Promise<void>;
 }
 
 export interface ServingService extends Serving {
@@ -156,17 +158,19 @@ function serving(child: ChildProcess, mqttPort: number): Serving {
     const [user, system] = fields.split(' ').slice(11, 13).map(Number) as [number, number];
     return (user + system) / ticksPerSecond;
   };
+  const end = async (signal: NodeJS.Signals) => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    cpuOfEnded += cpu();
+    const ended = once(child, 'exit');
+    if (child.kill(signal)) await ended;
+  };
   return {
     mqttPort,
     rss: () => megabytes('VmRSS'),
     peak: () => megabytes('VmHWM'),
     cpu,
-    stop: async () => {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      cpuOfEnded += cpu();
-      const ended = once(child, 'exit');
-      if (child.kill('SIGTERM')) await ended;
-    },
+    stop: () => end('SIGTERM'),
+    kill: () => end('SIGKILL'),
   };
 }
 
@@ -181,7 +185,7 @@ function printed({ stdout }: ChildProcess, pattern: RegExp): Promise<string> {
   });
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as { port: number };

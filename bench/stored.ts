@@ -103,8 +103,13 @@ async function rateOf(
   return { perSecond, cpu: each };
 }
 
-/** Milliseconds from each publish to its PUBACK. */
-async function paced({ mqttPort: port }: Serving, devices: Equipped[], duration: number): Promise<number[]> {
+/** Milliseconds from each publish to its PUBACK, at so many messages a second of all devices together. */
+export async function paced(
+  { mqttPort: port }: Pick<Serving, 'mqttPort'>,
+  devices: Equipped[],
+  duration: number,
+  rate = pace,
+): Promise<number[]> {
   const times: number[] = [];
   const sent = new Map<string, number>();
   const links = await Promise.all(
@@ -132,7 +137,7 @@ async function paced({ mqttPort: port }: Serving, devices: Equipped[], duration:
     const elapsed = performance.now() - from;
     if (elapsed > warmUp + duration) break;
     if (elapsed < warmUp) warm = times.length;
-    while (n < (elapsed / 1000) * pace) publish();
+    while (n < (elapsed / 1000) * rate) publish();
     await passed(beat);
   }
   while (sent.size > 0) await passed(beat);

@@ -1,0 +1,116 @@
+/** Two cells behind HAProxy: what a message costs next to one cell alone, and what a cell feels when the other is killed. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir, userInfo } from 'node:os';
+import { join } from 'node:path';
+import { readCells } from '../src/commands/cells/config.js';
+import { writeCells } from '../src/commands/cells/write.js';
+import { slotOf } from '../src/ids.js';
+import { type Equipped, equip } from './equip.js';
+import { at, described, median, type Row } from './figures.js';
+import { freePort, type ServingService } from './processes.js';
+import type { Bench } from './sizes.js';
+import { paced } from './stored.js';
+
+/** Publishers of each cell, and messages a second of all of them: far below what two cells do on two cores. */
+const crowd = 20;
+const rate = 1000;
+const figures = { cpu: 1.05, p99: 1.1 };
+
+interface Cell {
+  serving: ServingService;
+  devices: Equipped[];
+}
+
+export async function measureCells({ size, directory, serve }: Bench): Promise<Row[]> {
+  // Looking for HAProxy may download it, which other scenarios do not wait for.
+  const { startHaproxy, withHaproxy } = await import('../test/support/haproxy.js');
+  if ('skip' in withHaproxy) {
+    console.log('(HAProxy is not installed: nothing is measured.)');
+    return [];
+  }
+  const begin = async (devices: number): Promise<Cell> => {
+    const seeded = await directory(devices);
+    const equipped = await equip(seeded, crowd);
+    return { devices: equipped, serving: await serve(seeded, { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' }) };
+  };
+  // Another number of devices is another directory, with another account.
+  const cells = [await begin(1000), await begin(1001)] as const;
+  const place = mkdtempSync(join(tmpdir(), 'slipway-bench-cells-'));
+  const { adminSocket, port } = await writeProxy(place, cells);
+  const proxy = await startHaproxy(join(place, 'haproxy.cfg'), adminSocket);
+  try {
+    return await measure(cells, port, size);
+  } finally {
+    await proxy.stop();
+    rmSync(place, { recursive: true });
+  }
+}
+
+/** Writes the configuration of HAProxy: one cell has the slot of its account, and the other one all others. */
+async function writeProxy(directory: string, [first, second]: readonly [Cell, Cell]) {
+  const [port, http] = [await freePort(), await freePort()];
+  const slot = slotOf(first.devices[0]?.accountId ?? '');
+  if (slot === slotOf(second.devices[0]?.accountId ?? ''))
+    throw new Error('Both accounts have one slot: run it again.');
+  const others = Array.from({ length: 0x1000 }, (_, n) => n.toString(16).padStart(3, '0')).filter(
+    (one) => one !== slot,
+  );
+  const adminSocket = join(directory, 'admin.sock');
+  const cell = ({ serving: { url, mqttPort } }: Cell, slots: string) =>
+    `{ address: 127.0.0.1, http: ${new URL(url).port}, mqtt: ${mqttPort}, slots: [${slots}] }`;
+  const config = readCells(`cells:
+  c01: ${cell(first, slot)}
+  c02: ${cell(second, `${others}`)}
+public: { address: 127.0.0.1, http: ${http}, mqtt: ${port}, adminSocket: ${adminSocket}, user: ${userInfo().username} }`);
+  writeCells(config, directory);
+  return { adminSocket, port };
+}
+
+async function measure([first, second]: readonly [Cell, Cell], mqttPort: number, size: Bench['size']): Promise<Row[]> {
+  const run = ({ devices }: Cell) => paced({ mqttPort }, devices, size.duration, rate);
+  /** Microseconds of all servers for each message. */
+  const costOf = async (loaded: readonly Cell[]) => {
+    const before = loaded.map(({ serving }) => serving.cpu());
+    const times = await Promise.all(loaded.map(run));
+    const spent = loaded.reduce((sum, { serving }, n) => sum + serving.cpu() - (before[n] ?? 0), 0);
+    return (spent / times.flat().length) * 1e6;
+  };
+  // The secrets of all devices are hashed once, and what is compiled late is compiled.
+  await costOf([first, second]);
+  const [alone, together]: [number[], number[]] = [[], []];
+  for (let round = 0; round < size.rounds; round += 1) {
+    // Each cell alone in its turn: the two directories are not quite the same.
+    alone.push(((await costOf([first])) + (await costOf([second]))) / 2);
+    together.push(await costOf([first, second]));
+  }
+  console.log(
+    `  CPU of a message: ${median(alone).toFixed(0)} µs in one cell, ${median(together).toFixed(0)} µs in two`,
+  );
+  const [before, after]: [number[], number[]] = [[], []];
+  for (let round = 0; round < size.rounds; round += 1) {
+    const [times = []] = await Promise.all([run(first), run(second)]);
+    before.push(at(times, 0.99));
+    console.log(`  both cells          ${described(times)}`);
+  }
+  await second.serving.kill();
+  for (let round = 0; round < size.rounds; round += 1) {
+    const times = await run(first);
+    after.push(at(times, 0.99));
+    console.log(`  the other is killed ${described(times)}`);
+  }
+  const what = `${rate} stored messages a second in each cell`;
+  return [
+    {
+      what: `CPU of a message in two cells, of that in one; ${what}`,
+      ours: median(together) / median(alone),
+      unit: '×',
+      figure: { below: figures.cpu },
+    },
+    {
+      what: 'Publish → PUBACK p99 when the other cell is killed, of that before',
+      ours: median(after) / median(before),
+      unit: '×',
+      figure: { below: figures.p99 },
+    },
+  ];
+}
