@@ -6,9 +6,9 @@ import { copyDatabases, sync } from '../../../db/files/copies.js';
 import { firmwareName } from '../../../db/files/firmware.js';
 import { stepsHad } from '../../../db/files/schema.js';
 import { dataVersion } from '../../../db/files/snapshots.js';
+import { UsageError } from '../usage.js';
 import { writeArchive } from './archive.js';
 import { demandRegistry, demandWhole, directoryOf, type OnDirectory, print } from './files.js';
-import { UsageError } from '../usage.js';
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 

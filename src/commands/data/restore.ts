@@ -6,9 +6,9 @@ import { firmwareName } from '../../../db/files/firmware.js';
 import { abandon, finishReplacement, gather, replaceBy } from '../../../db/files/incoming.js';
 import { unknownSteps } from '../../../db/files/schema.js';
 import { snapshotsName, versionName } from '../../../db/files/snapshots.js';
+import { UsageError } from '../usage.js';
 import { damaged, type ManifestFile, openArchive } from './archive.js';
 import { directoryOf, holdForCommand, type OnDirectory, print } from './files.js';
-import { UsageError } from '../usage.js';
 
 export async function restore(given: OnDirectory & { force: boolean }, source: string): Promise<void> {
   const [dataDir, file] = [directoryOf(given), resolve(source)];

@@ -5,8 +5,8 @@ import { databaseNames } from '../../../db/files/copies.js';
 import { finishReplacement, isUnfinished, replaceBy } from '../../../db/files/incoming.js';
 import { stepsHad } from '../../../db/files/schema.js';
 import { dataVersion, filesOf, snapshotsOf } from '../../../db/files/snapshots.js';
-import { demandRegistry, directoryOf, holdForCommand, type OnDirectory, print } from './files.js';
 import { UsageError } from '../usage.js';
+import { demandRegistry, directoryOf, holdForCommand, type OnDirectory, print } from './files.js';
 
 export async function rollback(given: OnDirectory): Promise<void> {
   const dataDir = directoryOf(given);
