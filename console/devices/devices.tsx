@@ -1,5 +1,5 @@
 /** Devices: a table that reads one page at a time, with its search, filters, sort and page in the address. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
 import { api, done } from '../app/api.js';
 import { accountId, can } from '../app/session.js';
@@ -211,7 +211,7 @@ const typingPause = 40;
 function SearchField({ value, onText }: { value: string; onText: (text: string) => void }) {
   const [text, setText] = useState(value);
   const sent = useRef(value);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (text === sent.current) return;
     const timer = setTimeout(() => {
       sent.current = text;

@@ -1,5 +1,5 @@
 /** Loads what a place shows, again whenever one of the dependencies changes. */
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 
 export interface Loaded<T> {
   data: T | undefined;
@@ -23,7 +23,8 @@ export function useLoad<T>(
   const latest = useRef(load);
   latest.current = load;
   const key = JSON.stringify(dependencies);
-  useEffect(() => {
+  // Not after the next frame: that would be one frame more until there is something to see.
+  useLayoutEffect(() => {
     const controller = new AbortController();
     const { signal } = controller;
     setState((before) => ({ ...before, loading: true }));

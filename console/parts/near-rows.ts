@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 /** Shorter tables draw all of their rows. */
 const longFrom = 100;
 /** Rows beyond the visible ones, so that the Tab key finds a next one. */
-const margin = 20;
+const margin = 10;
 /** The drawn part moves by so many rows at a time. */
 const step = 10;
 /** Pixels, until a row is measured. */
