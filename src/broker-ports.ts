@@ -5,8 +5,7 @@ import type { Readable } from 'node:stream';
 import type { Logger } from 'pino';
 import type { LogInput, MessageStore, Point } from '../db/messages/store.js';
 import type { Placement, Registry } from '../db/registry/index.js';
-import type { Access, Caller } from './access.js';
-import type { Bridges } from './bridges/index.js';
+import type { Access, Caller, Channel } from './access.js';
 import type { Clock } from './clock.js';
 import type { Config } from './config.js';
 import type { Allowance, Failure } from './errors.js';
@@ -274,6 +273,25 @@ export interface CertificateChecks {
   check(presented: PresentedCertificate, username: string, address: string | undefined): Promise<CertificateCheck>;
 }
 
+/** A message that has been accepted on a channel, no matter who published it. */
+export interface AcceptedMessage {
+  accountId: string;
+  deviceId: string;
+  channel: Channel;
+  qos: number;
+  payload: Uint8Array;
+}
+
+/** The bridges of accounts: they take over messages of channels with a `streamBridgeDelivery`. */
+export interface BridgeService {
+  /** Whether messages of this channel go to a bridge of the account. */
+  takes(message: Pick<AcceptedMessage, 'accountId' | 'channel'>): boolean;
+  /** The reason why a message of this channel cannot be guaranteed now: no room for what the account has pending. */
+  refusal(message: Pick<AcceptedMessage, 'accountId' | 'channel'>): Error | undefined;
+  /** Calls `done` once: for level 2 when the message is on disk, or with the error for which it is not; for level 1 at once. */
+  take(message: AcceptedMessage, done: (error?: Error) => void): void;
+}
+
 /** The services that the broker needs. It imports nothing else of `src` at run time but the access rules. */
 export interface BrokerServices {
   config: Config;
@@ -283,7 +301,7 @@ export interface BrokerServices {
   registry: Registry;
   messages: MessageStore;
   /** Where messages of channels with a `streamBridgeDelivery` go. */
-  bridges: Pick<Bridges, 'takes' | 'refusal' | 'take'>;
+  bridges: BridgeService;
   /** Positions in the message store, shown to readers of streams. */
   numbers: HiddenNumbers;
   control: ControlService;

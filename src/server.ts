@@ -8,9 +8,9 @@ import type { App } from './http/app.js';
 import { buildHttp } from './http/server.js';
 import { secureOptions } from './network/server-tls.js';
 import { reloadTls } from './network/tls-reload.js';
+import { startPurge } from './purge.js';
 import { type CreatedAccount, createFirstAccount } from './registry/accounts.js';
 import { startExpiryWarnings } from './registry/certificates/expiry.js';
-import { startPurge } from './registry/purge.js';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
 const drainTime = 3000;

@@ -10,16 +10,15 @@ import { boundedCache } from '../../db/sqlite/cache.js';
 import type { Access, Caller, EntityKind } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import type { Config } from '../config.js';
-import { metaShape, metaWith, nameIgnored } from '../entity/routes.js';
+import type { OpenSessions } from '../entity/current-caller.js';
+import { metaShape, metaWith, nameIgnored, readDate } from '../entity/routes.js';
 import { readByKeys } from '../entity/row-slices.js';
 import { PlatformError } from '../errors.js';
 import { sendList } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
-import type { Sessions } from '../identity/sessions/sessions.js';
 import { newId } from '../ids.js';
 import { type FairQueue, laneOf } from '../limits/fair-queue.js';
 import { keepNewest } from '../limits/kept.js';
-import { readDate } from '../messages/query.js';
 import { type AuditEvent, auditEvents } from './events.js';
 
 /** One event. Without an actor it was somebody unknown; `address` is where the actor spoke from. */
@@ -206,7 +205,7 @@ const answer = Type.Object(
   { description: 'One page of records, by default newest first.' },
 );
 
-type AuditReads = { access: Access; registry: Registry; sessions: Sessions; reads: FairQueue };
+type AuditReads = { access: Access; registry: Registry; sessions: OpenSessions; reads: FairQueue };
 /** The cost of counting and finding the records of a page, in rows read. */
 const countingCost = 50;
 

@@ -3,7 +3,8 @@ import type { Logger } from 'pino';
 import type { OutboxRow } from '../../db/messages/outbox/rows.js';
 import type { MessageStore } from '../../db/messages/store.js';
 import type { Registry } from '../../db/registry/index.js';
-import type { Access, Channel } from '../access.js';
+import type { Access } from '../access.js';
+import type { AcceptedMessage } from '../broker-ports.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
@@ -37,15 +38,6 @@ type BridgesContext = {
   access: Access;
   sealing: Sealing;
 };
-
-/** A message that has been accepted on a channel, no matter who published it. */
-export interface AcceptedMessage {
-  accountId: string;
-  deviceId: string;
-  channel: Channel;
-  qos: number;
-  payload: Uint8Array;
-}
 
 /** Counts of all bridges since the start. */
 export interface BridgeCounters {

@@ -1,7 +1,7 @@
 /** How many emails others may have us send: anyone who asks chooses the address, and the mail server is ours. */
 
 import type { Clock } from '../clock.js';
-import { emailKey } from '../identity/identities.js';
+import { emailKey } from '../formats/email-key.js';
 import { Attempts } from '../limits/attempts.js';
 
 const hour = 60 * 60_000;

@@ -4,8 +4,8 @@ import { Type } from 'typebox';
 import type { Column, Columns, Common, Marks, Match, Stored } from '../../db/registry/records/columns.js';
 import { DateText, type EntityTable, Id, type Row } from '../../db/registry/records.js';
 import { invalid } from '../errors.js';
+import { degreesText } from '../formats/numbers.js';
 import type { Listing } from './listing.js';
-import { degreesText } from './values.js';
 import { formatVersion } from './verbs.js';
 
 type Marked<C extends Columns, M extends Marks> = { [K in keyof C]: C[K]['marks'] extends M ? K : never }[keyof C];

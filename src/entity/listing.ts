@@ -8,9 +8,10 @@ import { type EntityTable, oneOf, type Row } from '../../db/registry/records.js'
 import { contains, countContaining, rowsInTextIndex, type TextColumn } from '../../db/registry/text.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
+import { degreesText } from '../formats/numbers.js';
 import { laneOf } from '../limits/fair-queue.js';
 import { type ListServices, oneSlice, type RowPlace, type RowSlice, readSlices } from './row-slices.js';
-import { degreesText, findUnstorable, parseDate, unstorable } from './values.js';
+import { findUnstorable, parseDate, unstorable } from './values.js';
 
 /** Filters, sorts and searches of a list of one table. */
 export interface Listing<T extends EntityTable> {

@@ -2,7 +2,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TObject, type TSchema, Type } from 'typebox';
 import { oneOf } from '../../db/registry/records.js';
-import { PlatformError } from '../errors.js';
+import { invalid, PlatformError } from '../errors.js';
+import { parseDate } from './values.js';
 import { parseVersion } from './verbs.js';
 
 /** An entity as the wire shows it. */
@@ -128,4 +129,17 @@ export function sayIgnored(request: FastifyRequest, reply: FastifyReply, ignored
   if (ignored.length === 0) return;
   const names = ignored.slice(0, maxNamed).map((name) => encodeURIComponent(name.toWellFormed()).slice(0, 100));
   reply.header(`${request.server.headerPrefix}-ignored-properties`, names.join(', '));
+}
+
+/**
+ * A date in a query as milliseconds since 1970; undefined when it is absent.
+ * @throws PlatformError 400 with 106 naming `path` when it is no ISO 8601 date.
+ */
+export function readDate(path: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const time = parseDate(text);
+  // The + of an offset is a blank in a query.
+  const hint = / \d\d:?\d\d$/.test(text) ? '; in a query a + is sent as %2B' : '';
+  if (time === undefined) throw invalid(path, `must be an ISO 8601 date${hint}`);
+  return time;
 }

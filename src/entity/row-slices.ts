@@ -2,14 +2,14 @@
  * The rows of a page, read a few at a time as they are taken: a page of 1,000 entities may hold 64 MiB. Rights are checked
  * again before each slice.
  */
+
 import type { Registry } from '../../db/registry/index.js';
 import type { EntityTable, Row } from '../../db/registry/records.js';
 import { Slices } from '../../db/sqlite/slices.js';
 import type { Access, Caller } from '../access.js';
 import { PlatformError } from '../errors.js';
-import type { Sessions } from '../identity/sessions/sessions.js';
 import { type FairQueue, laneOf } from '../limits/fair-queue.js';
-import { currentCaller } from './authorized-write.js';
+import { currentCaller, type OpenSessions } from './current-caller.js';
 import { isReached, named, shared } from './verbs.js';
 
 /** Bytes of field values in a slice, and rows. One row may have more. */
@@ -21,7 +21,7 @@ const rowsByKey = 20;
 export type ListServices = {
   registry: Pick<Registry, 'query'>;
   access: Access;
-  sessions: Sessions;
+  sessions: OpenSessions;
   /** Reading and showing long pages takes turns here. */
   reads: FairQueue;
   /** Long answers that are being sent. */

@@ -1,5 +1,6 @@
 /** Values of custom fields: checked against their type, kept as JSON next to the entity. */
 import { invalid } from '../errors.js';
+import { degreesText, parseNumber } from '../formats/numbers.js';
 import { demandWithin, type Limits } from '../limits/table.js';
 
 export type FieldType =
@@ -188,12 +189,6 @@ export function showFields(fields: readonly Field[], stored: string): Record<str
   );
 }
 
-/** A number, or a text that is one, in degrees as text; undefined if it is not a number or is beyond the limit. */
-export function degreesText(value: unknown, limit: number): string | undefined {
-  const number = parseNumber(value);
-  return number !== undefined && Math.abs(number) <= limit ? String(number) : undefined;
-}
-
 /** An ISO 8601 date or date-time as epoch milliseconds; without a zone it is UTC. */
 export function parseDate(value: unknown): number | undefined {
   if (typeof value !== 'string') return undefined;
@@ -207,13 +202,6 @@ export function parseDate(value: unknown): number | undefined {
   // Date.parse carries 30 February over into March.
   const lastDay = new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate();
   return Number.isNaN(milliseconds) || Number(day) > lastDay ? undefined : milliseconds;
-}
-
-function parseNumber(value: unknown): number | undefined {
-  if (typeof value === 'number') return Number.isFinite(value) ? value : undefined;
-  if (typeof value !== 'string' || !/^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?\s*$/.test(value)) return undefined;
-  const number = Number(value);
-  return Number.isFinite(number) ? number : undefined;
 }
 
 /** No encoded word (RFC 2047), nothing invisible; a domain of letters, digits and hyphens, of any script. */

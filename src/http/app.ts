@@ -2,9 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
-import type { Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
-import type { Authenticated } from '../identity/sessions/sessions.js';
 
 export type App = FastifyInstance<
   RawServerDefault,
@@ -18,9 +16,6 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The caller, on every endpoint behind authentication. */
     caller: Caller;
-    authenticated: Authenticated;
-    /** The application of the appToken, on endpoints that take one. */
-    application: Row<'applications'>;
     /** Where it comes from, behind the proxies that are trusted; empty when the socket has gone meanwhile. */
     address: string;
   }

@@ -9,11 +9,12 @@ import { Id } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { Context } from '../context.js';
 import { addressChangedEmail, confirmationEmail, headingFor, sendEmail } from '../emails/texts.js';
-import { writeAs } from '../entity/authorized-write.js';
+import { writeAs } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
+import { emailKey } from '../formats/email-key.js';
 import type { App } from '../http/app.js';
 import { Attempts } from '../limits/attempts.js';
-import { demandEmail, demandFree, emailKey, isAccountUser, type Person } from './identities.js';
+import { demandEmail, demandFree, isAccountUser, type Person } from './identities.js';
 import { findOwn } from './profile.js';
 import { findMailedToken, makeMailedToken, spendMailedToken } from './secrets/mailed-tokens.js';
 

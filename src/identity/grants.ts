@@ -9,8 +9,12 @@ import type { Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Broker } from '../broker-ports.js';
 import type { Revocations } from '../http/revocations.js';
-import type { Overlaps } from '../registry/credentials/overlaps.js';
 import type { Sessions } from './sessions/sessions.js';
+
+/** The times for which former secrets stay valid; told when a secret has no such time any more. */
+interface SecretOverlaps {
+  changed(entityId: string, until: null): void;
+}
 
 /**
  * Who chose a password. `owner`: somebody with a token that was mailed to the address. `operator`: the operator of the machine,
@@ -82,7 +86,7 @@ export function endVoided(
     registry,
     overlaps,
     revocations,
-  }: { broker: Broker; registry: Registry; overlaps: Overlaps; revocations: Revocations },
+  }: { broker: Broker; registry: Registry; overlaps: SecretOverlaps; revocations: Revocations },
   caller: Caller,
   { sessionIds, entityIds }: Ended,
 ): void {

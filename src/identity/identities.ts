@@ -7,6 +7,7 @@ import { type Caller, isAccountWide } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
 import { isEmail } from '../entity/values.js';
 import { invalid, PlatformError } from '../errors.js';
+import { emailKey } from '../formats/email-key.js';
 import { newId } from '../ids.js';
 import { laneOf } from '../limits/fair-queue.js';
 import type { PasswordChooser } from './grants.js';
@@ -150,9 +151,4 @@ export async function setPassword(
 /** @throws PlatformError 400 with 106 naming `path`. */
 export function demandEmail(path: string, email: string): void {
   if (!isEmail(email)) throw invalid(path, 'must be an email address of at most 254 characters');
-}
-
-/** By what email addresses are compared: any letter case is the same. */
-export function emailKey(email: string): string {
-  return email.normalize('NFKC').toLowerCase();
 }

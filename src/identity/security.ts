@@ -5,7 +5,7 @@ import { DateText, Id, Nullable, oneOf } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import { timestamp } from '../clock.js';
 import type { Context } from '../context.js';
-import { writeAs } from '../entity/authorized-write.js';
+import { writeAs } from '../entity/verbs.js';
 import type { App } from '../http/app.js';
 import { confirmedMethods, mfaMethods } from './mfa/factors.js';
 import { findOwn } from './profile.js';

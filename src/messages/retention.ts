@@ -10,8 +10,8 @@ import type { Access, Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
-import { writeAs } from '../entity/authorized-write.js';
 import { nameIgnored } from '../entity/routes.js';
+import { writeAs } from '../entity/verbs.js';
 import type { App } from '../http/app.js';
 
 const day = 24 * 60 * 60_000;

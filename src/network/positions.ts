@@ -1,9 +1,10 @@
 /** Where an address is, by a geo database (MMDB file) when one is configured. */
+
 import { readFile, stat } from 'node:fs/promises';
 import { isIPv6 } from 'node:net';
 import type { CityResponse, Reader } from 'maxmind';
 import type { Logger } from 'pino';
-import { degreesText } from '../entity/values.js';
+import { degreesText } from '../formats/numbers.js';
 
 /** Milliseconds between two looks at whether the file has been replaced. */
 const interval = 1000;

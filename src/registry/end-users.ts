@@ -7,13 +7,23 @@ import type { Row } from '../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Revoked } from '../broker-ports.js';
 import type { Context } from '../context.js';
-import { demandInto, writeAs } from '../entity/authorized-write.js';
 import { changeProperties, createProperties, listingOf, readChanges, readNew } from '../entity/columns.js';
 import { parentsOf, readNames } from '../entity/expand.js';
 import { fieldBody } from '../entity/fields.js';
 import { entityRoutes } from '../entity/kind.js';
 import { mergeFields, readFields, readNewFields } from '../entity/values.js';
-import { change, demandLive, demandReference, find, insert, recover, stamp, trash } from '../entity/verbs.js';
+import {
+  change,
+  demandInto,
+  demandLive,
+  demandReference,
+  find,
+  insert,
+  recover,
+  stamp,
+  trash,
+  writeAs,
+} from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
 import { endVoided } from '../identity/grants.js';

@@ -7,7 +7,6 @@ import { organizationColumns } from '../../db/registry/records/organizations.js'
 import type { Row } from '../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../access.js';
 import type { Context } from '../context.js';
-import { demandInto, writeAs } from '../entity/authorized-write.js';
 import {
   changeProperties,
   commonShape,
@@ -28,6 +27,7 @@ import { mergeFields, readFields, readNewFields, showFields } from '../entity/va
 import {
   type Changes,
   change,
+  demandInto,
   demandLive,
   demandReference,
   find,
@@ -35,6 +35,7 @@ import {
   recover,
   stamp,
   trash,
+  writeAs,
 } from '../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';

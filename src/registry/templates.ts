@@ -7,7 +7,6 @@ import { Id, type Row } from '../../db/registry/records.js';
 import { rowsOf } from '../../db/registry/statement.js';
 import type { Caller, EntityKind } from '../access.js';
 import type { Clock } from '../clock.js';
-import { writeAs } from '../entity/authorized-write.js';
 import {
   changeProperties,
   commonShape,
@@ -24,7 +23,7 @@ import { type Fields, fieldBody, fieldShapes } from '../entity/fields.js';
 import { entityRoutes } from '../entity/kind.js';
 import type { ListServices } from '../entity/row-slices.js';
 import { mergeFields, readFields, readNewFields, showFields } from '../entity/values.js';
-import { change, demandReference, find, insert, recover, stamp, trash } from '../entity/verbs.js';
+import { change, demandReference, find, insert, recover, stamp, trash, writeAs } from '../entity/verbs.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { serviceChannelRows } from './accounts.js';

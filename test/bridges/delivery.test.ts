@@ -9,7 +9,7 @@ import Sqlite from 'better-sqlite3';
 import { Webhook as StandardWebhook } from 'standardwebhooks';
 import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
-import { purge } from '../../src/registry/purge.js';
+import { purge } from '../../src/purge.js';
 import { certificate } from '../broker/certificate.js';
 import { closed, type Json, type Service, startService } from '../support/service.js';
 import { byDevice, type Receiver, startReceiver, textOf } from './receiver.js';

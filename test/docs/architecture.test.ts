@@ -63,6 +63,48 @@ t.test('the tree of docs/architecture.md has every folder of the source', async 
   }
 });
 
+/** The layers of docs/architecture.md: each path with the number of its layer, from the lowest. */
+function layersIn(text: string): Map<string, number> {
+  const [, section = ''] = text.split('\n## Layers\n');
+  const rows = [...(section.split('\n## ')[0] ?? '').matchAll(/^\| \w+ \| (`.*`) \|$/gm)];
+  return new Map(
+    rows.flatMap(([, cell = ''], layer) => [...cell.matchAll(/`([^`]+)`/g)].map(([, path = '']) => [path, layer])),
+  );
+}
+
+function layerOf(layers: Map<string, number>, file: string): number | undefined {
+  for (let path = file; path !== '.'; path = dirname(path)) {
+    const layer = layers.get(path);
+    if (layer !== undefined) return layer;
+  }
+  return undefined;
+}
+
+t.test('no file imports from a layer above its own', async (t) => {
+  const layers = layersIn(readFileSync('docs/architecture.md', 'utf8'));
+  t.ok(layers.size > 20);
+  for (const path of layers.keys()) t.ok(existsSync(path), path);
+  const upward: string[] = [];
+  let count = 0;
+  for (const top of ['src', 'broker', 'db'])
+    for (const name of readdirSync(top, { recursive: true, encoding: 'utf8' })) {
+      if (!name.endsWith('.ts')) continue;
+      const file = join(top, name);
+      const imports = readFileSync(file, 'utf8').matchAll(
+        /(?:(?:im|ex)port (type \{ Context \})?[^;]*?from |import\()'(\.[^']+)\.js'/g,
+      );
+      for (const [, context, path = ''] of imports) {
+        const target = `${join(dirname(file), path)}.ts`;
+        const [own, other] = [layerOf(layers, file), layerOf(layers, target)];
+        if (own === undefined || other === undefined) upward.push(`${file} or ${target} has no layer`);
+        else if (other > own && !(context && target === 'src/context.ts')) upward.push(`${file} imports ${target}`);
+        count += 1;
+      }
+    }
+  t.strictSame(upward, []);
+  t.ok(count > 2000, `${count} imports`);
+});
+
 t.test('docs/architecture.md gives a reason for every dependency, and for no other', async (t) => {
   const { dependencies, devDependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
   const packages = Object.keys({ ...dependencies, ...devDependencies }).sort();

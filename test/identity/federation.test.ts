@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { TOTP } from 'otpauth';
 import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
-import { purge } from '../../src/registry/purge.js';
+import { purge } from '../../src/purge.js';
 import { altered, Browser, clientIds, makeKey, type OpenIdProvider, register, startProvider } from '../support/oidc.js';
 import { type Answer, adminEmail, type Json, type Service, startService } from '../support/service.js';
 

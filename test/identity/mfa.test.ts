@@ -5,7 +5,7 @@ import { Secret, TOTP } from 'otpauth';
 import t from 'tap';
 import { resolveComponents } from '../../src/http/openapi/components.js';
 import { createAccount } from '../../src/registry/accounts.js';
-import { purge } from '../../src/registry/purge.js';
+import { purge } from '../../src/purge.js';
 import { countStatuses } from '../support/many.js';
 import { beforeNextTransaction } from '../support/races.js';
 import { type Answer, adminEmail, adminPassword, type Json, type Service, startService } from '../support/service.js';

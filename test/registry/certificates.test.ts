@@ -2,7 +2,7 @@
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { warnOfExpiry } from '../../src/registry/certificates/expiry.js';
-import { purge } from '../../src/registry/purge.js';
+import { purge } from '../../src/purge.js';
 import { metric } from '../broker/metrics.js';
 import {
   curve,

@@ -6,12 +6,21 @@ import { Id, Nullable, oneOf } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Audit } from '../../audit/index.js';
 import type { Context } from '../../context.js';
-import { writeAs } from '../../entity/authorized-write.js';
 import { commonShape, showCommon } from '../../entity/columns.js';
 import { entityRoutes } from '../../entity/kind.js';
 import type { Listing } from '../../entity/listing.js';
 import { entityResponse, etagHeaders, idParams, readEtag, sendEntity } from '../../entity/routes.js';
-import { change, demandReference, findLive, findReached, insert, recover, stamp, trash } from '../../entity/verbs.js';
+import {
+  change,
+  demandReference,
+  findLive,
+  findReached,
+  insert,
+  recover,
+  stamp,
+  trash,
+  writeAs,
+} from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { type FirmwareFile, type FirmwarePackage, fileShape, filesOf } from './files.js';

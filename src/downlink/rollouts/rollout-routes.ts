@@ -5,7 +5,7 @@ import { Nullable, oneOf, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
-import { currentCaller } from '../../entity/authorized-write.js';
+import { currentCaller } from '../../entity/current-caller.js';
 import { entityRoutes } from '../../entity/kind.js';
 import { demandPage, type Listing } from '../../entity/listing.js';
 import { entityResponse, idParams, listResponse, nameIgnored, sendEntity } from '../../entity/routes.js';

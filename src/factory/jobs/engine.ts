@@ -8,7 +8,7 @@ import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promi
 import { sql } from 'kysely';
 import { type Db, isStoreBusy, type Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
-import { writeAs } from '../../entity/authorized-write.js';
+import { writeAs } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import { FairQueue, type Lane, type Turn } from '../../limits/fair-queue.js';
 import { onBehalfOf } from '../../log.js';

@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
-import { currentCaller } from '../../entity/authorized-write.js';
+import { currentCaller } from '../../entity/current-caller.js';
 import { ProgressStreams } from '../../http/answers/progress-streams.js';
 import { findJob, isOpen, showJob } from './job.js';
 

@@ -14,6 +14,7 @@ import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import { newCredential } from '../../registry/credentials/credentials.js';
 import { newDevice } from '../../registry/devices/changes.js';
 import { newDeviceShape } from '../../registry/devices/device.js';
+import { askedPlace, remaining, reserve } from '../../registry/devices/station-limits.js';
 import { defaultTemplate } from '../../registry/templates.js';
 import {
   failedRow,
@@ -26,7 +27,6 @@ import {
   type Run,
   rowErrors,
 } from '../jobs/work.js';
-import { askedPlace, remaining, reserve } from '../station-limits.js';
 
 /** Columns that say where a device stands, each by two names. */
 const templateColumns = ['deviceTemplateId', 'template'] as const;

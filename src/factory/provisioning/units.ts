@@ -3,12 +3,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
-import { currentCaller } from '../../entity/authorized-write.js';
+import { currentCaller } from '../../entity/current-caller.js';
 import { invalid, PlatformError } from '../../errors.js';
 import { inGroups } from '../../formats/crockford.js';
 import type { Sealing } from '../../identity/secrets/sealing.js';
+import { brokerUrl, claimUrl } from '../../registry/addresses.js';
 import { formatTopic } from '../../topics.js';
-import { brokerUrl, claimUrl } from '../addresses.js';
 import { withCode } from '../claim-url.js';
 import { hasResults, isMaker, isOpen, type Job, type JobRow } from '../jobs/job.js';
 import { ResultSeal } from '../results/store.js';

@@ -1,7 +1,7 @@
 /** The results of a row, sealed with a key of its job. Without the key they cannot be read. */
 
 import { randomBytes } from 'node:crypto';
-import { decrypt, encrypt } from '../../identity/secrets/aes-gcm.js';
+import { decrypt, encrypt } from '../../formats/aes-gcm.js';
 import type { Sealing } from '../../identity/secrets/sealing.js';
 import type { Job } from '../jobs/job.js';
 

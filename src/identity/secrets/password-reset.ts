@@ -9,7 +9,7 @@ import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
 import type { EmailLimits } from '../../emails/limits.js';
 import { headingFor, resetEmail, sendEmail } from '../../emails/texts.js';
-import { writeAs } from '../../entity/authorized-write.js';
+import { writeAs } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { Attempts, sendAllowance } from '../../limits/attempts.js';

@@ -5,8 +5,8 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { decrypt, encrypt } from '../../formats/aes-gcm.js';
 import { HiddenNumbers } from '../../formats/hidden-numbers.js';
-import { decrypt, encrypt } from './aes-gcm.js';
 
 const keyBytes = 32;
 

@@ -10,7 +10,15 @@ import { PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { Attempts, sendAllowance } from '../../limits/attempts.js';
 import { findApplication } from '../applications.js';
-import type { Opened } from './sessions.js';
+import type { Authenticated, Opened } from './sessions.js';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    authenticated: Authenticated;
+    /** The application of the appToken, on endpoints that take one. */
+    application: Row<'applications'>;
+  }
+}
 
 /** Everything below needs a live token, as Bearer header or as cookie; a cookie needs the CSRF header to change things. */
 export function requireCaller(app: App, ctx: Context): void {

@@ -1,7 +1,8 @@
 /** The log entries of a page, read a part at a time while they are sent. */
+
 import type { FoundEntry, LogsPart, MessageStore } from '../../../db/messages/store.js';
 import type { Access, Caller } from '../../access.js';
-import { currentCaller } from '../../entity/authorized-write.js';
+import { currentCaller } from '../../entity/current-caller.js';
 import { PlatformError } from '../../errors.js';
 import type { Sessions } from '../../identity/sessions/sessions.js';
 import { type FairQueue, laneOf } from '../../limits/fair-queue.js';

@@ -8,15 +8,14 @@ import { oneOf } from '../../../db/registry/records.js';
 import type { Access, Caller, Channel } from '../../access.js';
 import type { Clock } from '../../clock.js';
 import type { Config } from '../../config.js';
-import { currentCaller } from '../../entity/authorized-write.js';
-import { metaShape } from '../../entity/routes.js';
+import { currentCaller } from '../../entity/current-caller.js';
+import { metaShape, readDate } from '../../entity/routes.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { HiddenNumbers } from '../../formats/hidden-numbers.js';
 import { isoDates } from '../../formats/iso-dates.js';
 import type { Sessions } from '../../identity/sessions/sessions.js';
 import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
 import { parseTopic } from '../../topics.js';
-import { readDate } from '../query.js';
 
 /** The range of a query that names none, in milliseconds back from its end. */
 const defaultSpan = 24 * 60 * 60 * 1000;

@@ -9,12 +9,21 @@ import { Nullable, oneOf, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { AuditEvent } from '../../audit/events.js';
 import type { Context } from '../../context.js';
-import { writeAs } from '../../entity/authorized-write.js';
 import { commonShape, showCommon } from '../../entity/columns.js';
 import { entityRoutes } from '../../entity/kind.js';
 import type { Listing } from '../../entity/listing.js';
 import { etagOf, idParams, nameIgnored } from '../../entity/routes.js';
-import { change, demandLive, demandReference, find, findReached, insert, stamp, trash } from '../../entity/verbs.js';
+import {
+  change,
+  demandLive,
+  demandReference,
+  find,
+  findReached,
+  insert,
+  stamp,
+  trash,
+  writeAs,
+} from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';

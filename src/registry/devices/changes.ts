@@ -7,13 +7,13 @@ import type { Access, Caller } from '../../access.js';
 import type { Audit } from '../../audit/index.js';
 import type { Broker } from '../../broker-ports.js';
 import type { Clock } from '../../clock.js';
-import { demandInto, writeAs } from '../../entity/authorized-write.js';
 import { readChanges, readNew } from '../../entity/columns.js';
 import type { Fields } from '../../entity/fields.js';
 import { mergeFields, readFields, readNewFields } from '../../entity/values.js';
 import {
   type Changes,
   change,
+  demandInto,
   demandLive,
   demandReference,
   demandTrashed,
@@ -22,6 +22,7 @@ import {
   recover,
   stamp,
   trash,
+  writeAs,
 } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import type { Revocations } from '../../http/revocations.js';

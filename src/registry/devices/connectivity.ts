@@ -7,9 +7,9 @@ import type { Context } from '../../context.js';
 import { list } from '../../entity/listing.js';
 import { idParams, nameIgnored } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
-import { brokerUrl } from '../../factory/addresses.js';
 import type { App } from '../../http/app.js';
 import { formatTopic, serviceChannel } from '../../topics.js';
+import { brokerUrl } from '../addresses.js';
 import { connectLines } from './connect-lines.js';
 import { deviceListing } from './device.js';
 

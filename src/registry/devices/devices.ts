@@ -4,21 +4,20 @@ import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import type { Context } from '../../context.js';
-import { writeAs } from '../../entity/authorized-write.js';
 import { readNew } from '../../entity/columns.js';
 import { parentsOf, readNames } from '../../entity/expand.js';
 import { entityRoutes } from '../../entity/kind.js';
 import type { ListQuery } from '../../entity/listing.js';
 import type { Wire } from '../../entity/routes.js';
-import { demandLive, demandReference, insert, trash } from '../../entity/verbs.js';
+import { demandLive, demandReference, insert, trash, writeAs } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
-import { askedPlace, demandNew, reserve } from '../../factory/station-limits.js';
 import type { App } from '../../http/app.js';
 import { accountOf } from '../accounts.js';
 import { showOrganization } from '../organizations.js';
 import { showDeviceTemplate, templateFor } from '../templates.js';
 import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.js';
 import { createBody, deviceListing, deviceShape, settable, showDevice, updateBody } from './device.js';
+import { askedPlace, demandNew, reserve } from './station-limits.js';
 
 const expandable = ['account', 'device-template', 'organization'] as const;
 const expandQuery = {

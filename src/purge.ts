@@ -3,18 +3,18 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Kysely, sql } from 'kysely';
 import type { Logger } from 'pino';
-import type { MessageStore } from '../../db/messages/store.js';
-import type { Registry, Tx } from '../../db/registry/index.js';
-import type { EntityTable, Row } from '../../db/registry/records.js';
-import type { Access } from '../access.js';
-import type { Bridges } from '../bridges/index.js';
-import { type Clock, timestamp } from '../clock.js';
-import type { Collector } from '../downlink/packages/contents.js';
-import type { Fields } from '../entity/fields.js';
-import { answerLifetime } from '../entity/kept-answers.js';
-import { find, recoveryWindow } from '../entity/verbs.js';
-import type { Retention } from '../messages/retention.js';
-import { expireMessages } from '../messages/retention.js';
+import type { MessageStore } from '../db/messages/store.js';
+import type { Registry, Tx } from '../db/registry/index.js';
+import type { EntityTable, Row } from '../db/registry/records.js';
+import type { Access } from './access.js';
+import type { Bridges } from './bridges/index.js';
+import { type Clock, timestamp } from './clock.js';
+import type { Collector } from './downlink/packages/contents.js';
+import type { Fields } from './entity/fields.js';
+import { answerLifetime } from './entity/kept-answers.js';
+import { find, recoveryWindow } from './entity/verbs.js';
+import type { Retention } from './messages/retention.js';
+import { expireMessages } from './messages/retention.js';
 
 /** Rows that one transaction looks at, so that other writers and the event loop get their turn in between. */
 const stepSize = 100;

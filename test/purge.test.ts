@@ -1,7 +1,7 @@
 import t from 'tap';
-import type { EntityTable } from '../../db/registry/records.js';
-import { purge } from '../../src/registry/purge.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import type { EntityTable } from '../db/registry/records.js';
+import { purge } from '../src/purge.js';
+import { type Json, type Service, startService } from './support/service.js';
 
 const day = 24 * 60 * 60_000;
 let now = Date.parse('2026-05-01T00:00:00Z');

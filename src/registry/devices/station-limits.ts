@@ -1,9 +1,9 @@
 /** Limits of a station: devices of its own template in its own organization, their number, its expiry. */
-import type { Tx } from '../../db/registry/index.js';
-import type { Row } from '../../db/registry/records.js';
-import type { Caller } from '../access.js';
-import { type Clock, timestamp } from '../clock.js';
-import { PlatformError, unknownReference } from '../errors.js';
+import type { Tx } from '../../../db/registry/index.js';
+import type { Row } from '../../../db/registry/records.js';
+import type { Caller } from '../../access.js';
+import { type Clock, timestamp } from '../../clock.js';
+import { PlatformError, unknownReference } from '../../errors.js';
 
 /**
  * Takes `count` devices off what a station may still make, in the transaction that makes them, so that many at once do
