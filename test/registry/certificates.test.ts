@@ -1,8 +1,8 @@
 /** Certificates and CAs over HTTP: what is taken, what is shown, when it ends. */
 import t from 'tap';
+import { purge } from '../../src/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { warnOfExpiry } from '../../src/registry/certificates/expiry.js';
-import { purge } from '../../src/purge.js';
 import { metric } from '../broker/metrics.js';
 import {
   curve,

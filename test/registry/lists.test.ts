@@ -5,8 +5,8 @@ import fc from 'fast-check';
 import t from 'tap';
 import { openSqlite } from '../../db/sqlite/dialect.js';
 import { newId } from '../../src/ids.js';
-import { createAccount } from '../../src/registry/accounts.js';
 import { purge } from '../../src/purge.js';
+import { createAccount } from '../../src/registry/accounts.js';
 import { type Json, type Service, startService } from '../support/service.js';
 
 const day = 24 * 60 * 60_000;
