@@ -40,10 +40,18 @@ export function formatId(numbers: HiddenNumbers, { points, logs }: Readonly<Plac
   return `${numbers.hide(points, logs)}.${time}`;
 }
 
-/** Undefined for what is no id of an event. */
-export function parseId(numbers: HiddenNumbers, text: string): (Place & { time: number }) | undefined {
+/** The position of an event in the store. Only its time is known if an earlier version made its id. */
+export interface EventPosition {
+  place: Place | undefined;
+  time: number;
+}
+
+/** Undefined for a text that is not the id of an event. */
+export function parseId(numbers: HiddenNumbers, text: string): EventPosition | undefined {
+  const [, earlier] = /^\d{1,15}-\d{1,15}-(\d{1,15})$/.exec(text) ?? [];
+  if (earlier !== undefined) return { place: undefined, time: Number(earlier) };
   const [, place = '', time] = /^([\w-]{22})\.(\d{1,15})$/.exec(text) ?? [];
   const [points, logs] = numbers.read(place) ?? [];
   if (points === undefined || logs === undefined) return undefined;
-  return { points, logs, time: Number(time) };
+  return { place: { points, logs }, time: Number(time) };
 }

@@ -14,7 +14,7 @@ import { canMatch, isWellFormed } from '../topics.js';
 import { EventWriter, type Reader } from './event-writer.js';
 import { isBefore, type Marks } from './marks.js';
 import { type Missed, readMissed, TooMuchMissed } from './missed.js';
-import { type Event, eventOf, formatId, missedEvent, parseId } from './stream-events.js';
+import { type Event, type EventPosition, eventOf, formatId, missedEvent, parseId } from './stream-events.js';
 
 /** Milliseconds between two heartbeats. */
 const heartbeatInterval = 15_000;
@@ -147,7 +147,7 @@ export class Streams {
   // Delivery
 
   /** Sends what was missed since `from`, and then what has come meanwhile, each message once. */
-  async #catchUp(stream: Stream, from: (Place & { time: number }) | undefined): Promise<void> {
+  async #catchUp(stream: Stream, from: EventPosition | undefined): Promise<void> {
     const { marks, aedes } = this.#parts;
     if (!marks.active) {
       marks.activate();
@@ -169,7 +169,7 @@ export class Streams {
     this.#writer.write(stream);
   }
 
-  async #sendMissed(stream: Stream, from: Place & { time: number }): Promise<void> {
+  async #sendMissed(stream: Stream, from: EventPosition): Promise<void> {
     const reading = this.#reading.then(() => this.#readMissed(stream, from));
     this.#reading = reading.then(
       () => {},
@@ -191,17 +191,18 @@ export class Streams {
     stream.until = to;
   }
 
-  /** Reads the messages stored since then; `missed` is undefined if there are too many. */
+  /** Reads the messages stored since then; `missed` is undefined if there are too many, or nobody knows from where. */
   async #readMissed(
     stream: Stream,
-    from: Place & { time: number },
+    from: EventPosition,
   ): Promise<{ to: Readonly<Place>; at: number; missed: Missed[] | undefined }> {
     const { services } = this.#parts;
     const at = services.clock.now();
     const to = await this.#stored();
     const mayHear = (topic: string) => this.#mayHear(stream, topic);
     const { accountId } = stream.caller;
-    const absence = { accountId, filters: [...stream.filters], mayHear, from, to };
+    if (!from.place) return { to, at, missed: undefined };
+    const absence = { accountId, filters: [...stream.filters], mayHear, from: from.place, to };
     try {
       return { to, at, missed: stream.ended ? [] : await readMissed(services, absence) };
     } catch (error) {

@@ -317,6 +317,11 @@ t.test('who has missed too much is told so, once', async (t) => {
   t.same(more, [], 'the gap is behind');
 });
 
+t.test('an id of an earlier version is answered with a gap from its time on', async (t) => {
+  const events = await openStream(t, f.service, f.topic('temperature'), { after: '17-4-1769851800000' });
+  t.match(await events.next(), { event: 'gap', data: { since: '2026-01-31T09:30:00.000Z' } });
+});
+
 t.test('an idle stream gets a heartbeat every 15 seconds, with the id of now', async (t) => {
   const events = await openStream(t, f.service, f.topic('chat'));
   await events.line(/^id: /);
