@@ -6,6 +6,7 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import Fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify';
 import type { Context } from '../context.js';
 import { PlatformError } from '../errors.js';
+import { knownAccount } from '../identity/sessions/authentication.js';
 import { onBehalfOf } from '../log.js';
 import { Traffic } from '../metrics/traffic.js';
 import { forwardedAddress, peerAddress, trustOf } from '../network/addresses.js';
@@ -58,7 +59,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     ...(config.tls ? { https: { ...secureOptions(config.tls), ...asksForCertificates, ...timing } } : { http: timing }),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
 
-  paceRequests(app);
+  paceRequests(app, knownAccount(ctx));
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
   app.setChildLoggerFactory((logger) => logger);
   app.addHook('onRequest', (request, _, done) => onBehalfOf({ requestId: request.id }, done));

@@ -1,9 +1,42 @@
-/** Many requests at once: they begin a few milliseconds at a time, and addresses take turns. */
+/** Many requests at once: they begin a few milliseconds at a time; accounts take turns, and strangers have one of them. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import Fastify from 'fastify';
 import t from 'tap';
 import type { App } from '../../src/http/app.js';
 import { paceRequests } from '../../src/http/guards/pacing.js';
+
+/** An app that serves a request in 2 ms, and names whom it served. The account of a request is its token. */
+async function servingSlowly() {
+  const app = Fastify() as unknown as App;
+  app.decorateRequest('address', {
+    getter() {
+      return this.ip;
+    },
+  });
+  paceRequests(app, ({ headers }) => headers.authorization);
+  const served: string[] = [];
+  app.get('/', async ({ ip, headers }) => {
+    const until = performance.now() + 2;
+    while (performance.now() < until);
+    served.push(headers.authorization ?? ip);
+    return 'served';
+  });
+  await app.ready();
+  return { app, served };
+}
+
+t.test('however many addresses strangers have, they get one turn, and so does each account', async (t) => {
+  const { app, served } = await servingSlowly();
+  const strangers = Array.from({ length: 100 }, (_, at) => app.inject({ url: '/', remoteAddress: `192.0.2.${at}` }));
+  const ask = (authorization: string) =>
+    app.inject({ url: '/', remoteAddress: '198.51.100.1', headers: { authorization } });
+  const accounts = Array.from({ length: 10 }, (_, at) => ask(at % 2 ? 'one' : 'two'));
+  await Promise.all([...strangers, ...accounts]);
+  const last = Math.max(served.lastIndexOf('one'), served.lastIndexOf('two'));
+  t.equal(served.length, 110);
+  t.ok(last < 30, `the accounts were served ${last + 1} requests after the beginning, of 110`);
+  await app.close();
+});
 
 t.test('a burst of requests of one address neither holds the event loop nor goes before another address', async (t) => {
   const app = Fastify() as unknown as App;
@@ -12,7 +45,7 @@ t.test('a burst of requests of one address neither holds the event loop nor goes
       return this.ip;
     },
   });
-  paceRequests(app);
+  paceRequests(app, () => undefined);
   const served: string[] = [];
   let [most, inThisTurn] = [0, 0];
   app.get('/', async ({ ip }) => {

@@ -1,8 +1,9 @@
 /**
- * Begins requests a few milliseconds at a time: those beyond wait, and addresses take turns. However many requests come
+ * Begins requests a few milliseconds at a time: those beyond wait, and accounts take turns. However many requests come
  * at once, messages and the requests of others are not kept waiting for all of them.
  */
 import { AsyncResource } from 'node:async_hooks';
+import type { FastifyRequest } from 'fastify';
 import { networkOf } from '../../limits/attempts.js';
 import { FairLanes } from '../../limits/fair-queue.js';
 import type { App } from '../app.js';
@@ -12,7 +13,11 @@ const sliceTime = 4;
 /** Requests that begin in each turn at least, when the process itself gets little of the machine, and at most. */
 const perTurn = { min: 4, max: 32 };
 
-export function paceRequests(app: App): void {
+/** All requests without a known token share one turn, in which addresses take turns: they never outnumber the accounts. */
+const strangers = 'strangers';
+
+/** `accountOf` gives the account of a token that was verified before; it must neither wait nor verify. */
+export function paceRequests(app: App, accountOf: (request: FastifyRequest) => string | undefined): void {
   const waiting = new FairLanes<() => void>();
   /** When the first request of this turn of the event loop began; undefined before it. */
   let since: number | undefined;
@@ -38,8 +43,7 @@ export function paceRequests(app: App): void {
 
   app.addHook('onRequest', (request, _, done) => {
     if (waiting.size === 0 && hasTime()) return done();
-    const { socket } = request.raw;
-    const lane = { accountId: networkOf(request.address), callerId: `${socket?.remotePort}` };
+    const lane = { accountId: accountOf(request) ?? strangers, callerId: networkOf(request.address) };
     waiting.push(lane, 1, AsyncResource.bind(done));
     return undefined;
   });

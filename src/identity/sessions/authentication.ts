@@ -65,6 +65,16 @@ export function requireCaller(app: App, ctx: Context): void {
   });
 }
 
+/** The account of a request whose token was verified before; nothing is read or verified for it. */
+export function knownAccount({ tokens, config }: Pick<Context, 'tokens' | 'config'>) {
+  const cookie = new RegExp(`(?:^|;\\s*)${config.headerPrefix}-access-token=([^;\\s]+)`);
+  return (request: FastifyRequest): string | undefined => {
+    const { headers } = request;
+    const jwt = readBearer(request) ?? cookie.exec(headers.cookie ?? '')?.[1];
+    return jwt === undefined ? undefined : tokens.knownAccount(jwt);
+  };
+}
+
 /** Behind a token bodies may be as large as the configuration says; it is checked before they are read. */
 function takeWholeBodies(app: App, { config }: { config: Config }): void {
   app.addHook('onRoute', (route) => {
