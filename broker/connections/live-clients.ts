@@ -18,7 +18,7 @@ export class Sessions {
   #checking = 0;
   readonly #onEnd: (live: LiveClient) => void;
 
-  /** `onEnd` hears of every connection that was ready and has ended. */
+  /** `onEnd` is called when a connection that was ready has ended. */
   constructor(onEnd: (live: LiveClient) => void) {
     this.#onEnd = onEnd;
   }

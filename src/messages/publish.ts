@@ -97,11 +97,17 @@ export function payloadLimit({ config }: { config: Config }): string {
 
 /**
  * Basic authentication with the username and password of a CONNECT. A client certificate counts without a password, as in
- * MQTT; the username may then name the device or its account.
+ * MQTT; the username may then name the device or its account. Requests for which `isProven` is true need neither.
  */
-export function takePasswords(app: App, ctx: Context, proven: WeakMap<FastifyRequest, ProvenCaller>): void {
+export function takePasswords(
+  app: App,
+  ctx: Context,
+  proven: WeakMap<FastifyRequest, ProvenCaller>,
+  isProven: (request: FastifyRequest) => boolean = () => false,
+): void {
   const perSecond = requestRate(ctx);
   app.addHook('onRequest', async (request) => {
+    if (isProven(request)) return;
     const credentials = readBasic(request);
     const result = await proveDevice(ctx, request, credentials);
     if (!result) return;

@@ -67,6 +67,13 @@ t.test('nobody else gets in: no certificate, an unknown one, or that of another 
   t.match(refusals.results, [{ action: 'connect', reason: 'the certificate is that of another device' }]);
 });
 
+t.test('a signed URL is judged by its signature, whatever certificate the connection shows', async (t) => {
+  const path = `/firmware/files/${'0'.repeat(64)}`;
+  const asStranger = caller(t, await makeCertificate());
+  t.match(await asStranger('GET', path), { status: 401 });
+  t.match(await asStranger('GET', `${path}?offer=x&signature=y`), { status: 403 }, 'the certificate is not looked at');
+});
+
 t.test('a proven CA lets in the device that its certificate names', async (t) => {
   const device = await newDevice();
   const made = await makeAuthority();

@@ -29,7 +29,7 @@ export interface Line {
   /** Jobs of a token that is gone are ended with new secrets for their units. */
   takesOver?: boolean;
   say(sentence: string): void;
-  /** Hears of units whose files are on disk, while others of their chunk are written. */
+  /** Called with the number of units whose files are on disk, while the rest of their chunk is written. */
   written?(units: number): void;
 }
 

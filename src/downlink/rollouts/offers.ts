@@ -41,7 +41,7 @@ export class Offers {
   #base = '';
   #noting: Promise<void> = Promise.resolve();
 
-  /** `noted` hears of rollouts of which devices have been offered something. */
+  /** `noted` is called with the rollouts that have made new offers. */
   constructor(services: OfferServices, noted: (rolloutIds: Iterable<string>) => void) {
     this.#services = services;
     this.#noted = noted;

@@ -91,7 +91,7 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
 /** The files themselves: with a signed URL, or with the secret of a device to which they are offered. */
 export function firmwareContentRoutes(app: App, ctx: Context): void {
   const proven = new WeakMap<FastifyRequest, ProvenCaller>();
-  takePasswords(app, ctx, proven);
+  takePasswords(app, ctx, proven, ({ query }) => isSigned(query as SignedQuery));
   app.get(
     '/firmware/files/:sha256',
     {
@@ -133,15 +133,24 @@ export function firmwareContentRoutes(app: App, ctx: Context): void {
   );
 }
 
+interface SignedQuery {
+  offer?: string;
+  signature?: string;
+}
+
+/** A signed URL alone decides: the device's TLS may show a certificate that is meant for another server. */
+function isSigned({ offer, signature }: SignedQuery): boolean {
+  return offer !== undefined || signature !== undefined;
+}
+
 /** @throws PlatformError 401 without a proof, 403 for a bad URL, 404 for a content that is not offered, 410 for a void offer. */
 async function deliveryFor(
   { firmwareEngine }: Context,
-  request: FastifyRequest<{ Params: { sha256: string }; Querystring: { offer?: string; signature?: string } }>,
+  request: FastifyRequest<{ Params: { sha256: string }; Querystring: SignedQuery }>,
   proven: WeakMap<FastifyRequest, ProvenCaller>,
 ): Promise<Delivery> {
   const { params, query, caller } = request;
-  if (query.offer !== undefined || query.signature !== undefined)
-    return firmwareEngine.offers.verify(params.sha256, query.offer ?? '', query.signature ?? '');
+  if (isSigned(query)) return firmwareEngine.offers.verify(params.sha256, query.offer ?? '', query.signature ?? '');
   if (!caller) throw new PlatformError('tokenMissing');
   const device = provenCaller(caller, proven.get(request));
   const offer = device.kind === 'device' ? await firmwareEngine.offers.of(device.id) : undefined;

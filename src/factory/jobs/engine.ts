@@ -131,7 +131,7 @@ export class Jobs {
     if (!this.#stopped) this.#fill();
   }
 
-  /** Hears of every change of a job until the answer is called. */
+  /** Calls `hear` at every change of a job, until the returned function is called. */
   watch(jobId: string, hear: (job: Job) => void): () => void {
     const watchers = this.#watchers.get(jobId) ?? new Set();
     this.#watchers.set(jobId, watchers.add(hear));

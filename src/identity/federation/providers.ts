@@ -147,7 +147,7 @@ async function updateProvider(
         sealedClientSecret: body.clientSecret && ctx.sealing.seal(id, body.clientSecret),
       }),
     });
-    // Anyone who may change the issuer must not have the secret, which nobody can read, sent to another one.
+    // The secret cannot be read. A change of the issuer must not send it to another server.
     const moves = before?.issuer !== changed.issuer && before?.sealedClientSecret !== null;
     if (moves && body.clientSecret === undefined)
       throw invalid('clientSecret', 'must be given again, or null, with another issuer');
