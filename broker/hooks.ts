@@ -19,7 +19,7 @@ import { grant, refreshFilters, type Sessions } from './connections/live-clients
 import { faultOf } from './connections/safe-error.js';
 import type { ControlTopics } from './control.js';
 import type { DeviceSigns } from './http/device-signs.js';
-import type { Ingest } from './ingest.js';
+import type { Ingest } from './ingest/ingest.js';
 import type { Pace } from './packets/pace.js';
 import { Malformed } from './packets/read.js';
 import type { Presence } from './presence.js';

@@ -20,7 +20,7 @@ import { DirectPublisher } from './http/direct.js';
 import { Marks } from './http/marks.js';
 import { PostedLogs } from './http/posted-logs.js';
 import { Streams } from './http/streams.js';
-import { Ingest } from './ingest.js';
+import { Ingest } from './ingest/ingest.js';
 import { Deliveries } from './packets/deliveries.js';
 import { FanOut } from './packets/fan-out.js';
 import { Pace } from './packets/pace.js';
@@ -157,9 +157,10 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const control = new ControlTopics(services, aedes);
   const refusals = new Refusals(services);
   const marks = new Marks(services.messages);
-  const ingest = new Ingest(services, channels, persistence, refusals, marks, counters, (client, points) =>
-    listeners.charge(client.conn, points),
-  );
+  const ingest = new Ingest({
+    ...{ services, channels, persistence, refusals, marks, counters },
+    onPoints: (client, points) => listeners.charge(client.conn, points),
+  });
   const postedLogs = new PostedLogs(services, aedes, persistence, marks);
   const names = new ReverseDns(config.dnsServers, clock);
   const presence = new Presence(services, channels, names);

@@ -16,7 +16,8 @@ import { type Authority, type DeviceAddress, deviceItself } from '../authorize.j
 import { privateClientId } from '../connections/client-ids.js';
 import { type Counters, type PublishRefusal, refusePublish, variableOf } from '../connections/counters.js';
 import type { Limits } from '../connections/limits.js';
-import type { Ingest, Outcome } from '../ingest.js';
+import type { Ingest } from '../ingest/ingest.js';
+import type { Outcome } from '../ingest/message.js';
 import { type Refusal, type Refusals, reasonOf, refusedPrincipal } from '../refusals.js';
 import type { ServiceChannels } from '../service-channels.js';
 import type { SessionStore } from '../sessions/persistence.js';

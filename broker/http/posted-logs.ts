@@ -4,7 +4,7 @@ import { newId } from '../../src/ids.js';
 import { formatTopic } from '../../src/topics.js';
 import type { BrokerCore, Incoming } from '../aedes-types.js';
 import type { DeviceAddress } from '../authorize.js';
-import { afterBoth } from '../ingest.js';
+import { afterBoth } from '../ingest/callbacks.js';
 import type { SessionStore } from '../sessions/persistence.js';
 import type { Marks } from './marks.js';
 

@@ -1,60 +1,35 @@
-import { maxLogEntryLength } from '../db/messages/store.js';
-import type { Caller } from '../src/access.js';
-import { type BrokerServices, exceeded, type Lane, type PointsRead, type Rejection } from '../src/broker-ports.js';
-import { type ErrorDetail, failure, failureOf } from '../src/errors.js';
-import { newId } from '../src/ids.js';
-import { handledChannels, serviceChannel } from '../src/topics.js';
-import type { BrokerClient, Incoming, LiveClient } from './aedes-types.js';
-import type { Route } from './authorize.js';
-import type { ChannelKind, Counters } from './connections/counters.js';
-import { faultOf } from './connections/safe-error.js';
-import type { Marks } from './http/marks.js';
-import { Admission } from './packets/admission.js';
-import { type Turn, Turns } from './packets/turns.js';
-import { type Refusals, reasonOf, refusedPrincipal } from './refusals.js';
-import type { ServiceChannels } from './service-channels.js';
-import type { SessionStore } from './sessions/persistence.js';
+import type { Caller } from '../../src/access.js';
+import type { BrokerServices, PointsRead } from '../../src/broker-ports.js';
+import type { BrokerClient, Incoming, LiveClient } from '../aedes-types.js';
+import type { Route } from '../authorize.js';
+import type { Counters } from '../connections/counters.js';
+import { faultOf } from '../connections/safe-error.js';
+import type { Marks } from '../http/marks.js';
+import { Admission } from '../packets/admission.js';
+import { type Turn, Turns } from '../packets/turns.js';
+import type { Refusals } from '../refusals.js';
+import type { ServiceChannels } from '../service-channels.js';
+import type { SessionStore } from '../sessions/persistence.js';
+import { afterBoth, type Done, once } from './callbacks.js';
+import { handlerOf, isStoredChannel, kindOf, laneOf, type Message, type Outcome } from './message.js';
+import { notReadable, notRetained, Rejections, storedInPart } from './rejections.js';
+import { ServiceHandlers } from './service-handlers.js';
 
-type Done = (error?: Error) => void;
 type Persistence = Pick<SessionStore, 'keep' | 'storing' | 'lacksRoomFor'>;
-
-const notReadable = (reason: string) =>
-  failure('invalid', { message: 'The payload was delivered but not stored.', details: [{ message: reason }] });
-const storedInPart = (reason: string) =>
-  failure('invalid', { message: 'The payload was delivered, and stored in part.', details: [{ message: reason }] });
-const notStored = failure('server', { message: 'The message could not be stored.' });
-const noRoom = (reason: string) =>
-  failure('storeFull', { message: 'The message could not be stored.', details: [{ message: reason }] });
-const notRetained = (detail: ErrorDetail) =>
-  failure('invalid', { message: 'The message was delivered but not retained.', details: [detail] });
-
-/** A message, where it goes and who sent it; `client` is undefined when the connection was to another process. */
-interface Message {
-  packet: Incoming;
-  route: Route;
-  caller: Caller | undefined;
-  client: BrokerClient | undefined;
-  /** Where it is told what became of the message, besides `_rejected`. */
-  outcome?: Outcome;
-  /** On whose behalf it is stored, when that is no connection. */
-  cause?: object | undefined;
-  /** Explanations that leave when it is its turn; undefined when there is none to wait for. */
-  explanations?: Array<() => void> | undefined;
-  /** Whether its payload, or a part of it, was not taken. */
-  isRejected?: boolean;
-  /** The points of its payload, where it is for a channel that stores them. */
-  read?: PointsRead;
-  /** The room that it takes in the store. */
-  held?: number;
-}
 
 /** Bytes of a message that take as long to store as a point. */
 const bytesOfPoint = 256;
 
-/** The outcome of an accepted message; `points` are those that were stored. */
-export interface Outcome {
-  rejection: Rejection | undefined;
-  points: number;
+/** The services of the ingestion. */
+export interface IngestParts {
+  services: BrokerServices;
+  channels: ServiceChannels;
+  persistence: Persistence;
+  refusals: Refusals;
+  marks: Marks;
+  counters: Pick<Counters, 'messages' | 'acknowledgement' | 'limitHits'>;
+  /** Told of the points that a client has sent in one message, but the first. */
+  onPoints: (client: BrokerClient, points: number) => void;
 }
 
 /**
@@ -63,33 +38,31 @@ export interface Outcome {
  */
 export class Ingest {
   readonly #services: BrokerServices;
-  readonly #channels: ServiceChannels;
   readonly #persistence: Persistence;
-  readonly #refusals: Refusals;
+  readonly #rejections: Rejections;
+  readonly #handlers: ServiceHandlers;
   readonly #marks: Marks;
-  readonly #counters: Pick<Counters, 'messages' | 'acknowledgement' | 'limitHits'>;
+  readonly #counters: IngestParts['counters'];
   readonly #admission = new Admission();
   /** Messages of a client that wait for an earlier one, which a thread is reading. */
   readonly #reading = new WeakMap<BrokerClient, Turns>();
-  /** Told of the points that a client has sent. */
-  readonly #onPoints: (client: BrokerClient, points: number) => void;
+  readonly #onPoints: IngestParts['onPoints'];
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
-  constructor(
-    services: BrokerServices,
-    channels: ServiceChannels,
-    persistence: Persistence,
-    refusals: Refusals,
-    marks: Marks,
-    counters: Counters,
-    onPoints: (client: BrokerClient, points: number) => void,
-  ) {
+  constructor({ services, channels, persistence, refusals, marks, counters, onPoints }: IngestParts) {
     this.#onPoints = onPoints;
     this.#services = services;
-    this.#channels = channels;
     this.#persistence = persistence;
-    this.#refusals = refusals;
+    this.#rejections = new Rejections(services, channels, refusals);
+    this.#handlers = new ServiceHandlers({
+      ...{ services, channels, marks, rejections: this.#rejections },
+      keeping: {
+        keep: (message, done) => this.#keep(message, done),
+        keepForSessions: (message, done) => this.#keepForSessions(message, done),
+        storeAndKeep: (message, done, store) => this.#storeAndKeep(message, done, store),
+      },
+    });
     this.#marks = marks;
     this.#counters = counters;
   }
@@ -229,17 +202,18 @@ export class Ingest {
   }
 
   /** The points of a message for a channel that stores them; an empty retained one clears the retained one only. */
-  #read({ packet, route, caller, client }: Message): PointsRead | Promise<PointsRead> | undefined {
+  #read(message: Message): PointsRead | Promise<PointsRead> | undefined {
+    const { packet, route } = message;
     const { channel } = route;
     if (channel.service || !isStoredChannel(route)) return undefined;
     if (packet.retain && packet.payload.length === 0) return undefined;
     const { clock } = this.#services;
-    return this.#services.readPoints(laneOf(route, client, caller), packet.payload, clock.now(), channel.payload);
+    return this.#services.readPoints(laneOf(message), packet.payload, clock.now(), channel.payload);
   }
 
   /** Into the store, at once when it keeps up. */
   #enter(message: Message, settled: Done, begun: () => void): boolean {
-    const { packet, read, client, route, caller } = message;
+    const { packet, read, client } = message;
     const points = read && 'points' in read ? read.points.length : 0;
     if (client && points > 1) this.#onPoints(client, points - 1);
     const cost = Math.max(1, points) + packet.payload.length / bytesOfPoint;
@@ -247,7 +221,7 @@ export class Ingest {
       this.#store(message, cost, settled);
       return true;
     }
-    this.#admission.wait(laneOf(route, client, caller), cost, () => {
+    this.#admission.wait(laneOf(message), cost, () => {
       this.#store(message, cost, settled);
       this.#guarded(begun);
     });
@@ -256,7 +230,7 @@ export class Ingest {
 
   #settle(message: Message, error: Error | undefined, settled: Done, begun = () => {}): void {
     this.#count(message, error);
-    this.#guarded(() => (error ? this.#failed(message, error, settled) : settled()));
+    this.#guarded(() => (error ? this.#rejections.failed(message, error, settled) : settled()));
     this.#guarded(begun);
     this.#pending -= 1;
     if (this.#pending === 0) this.#whenIdle?.();
@@ -269,16 +243,12 @@ export class Ingest {
       this.#settle(message, error, settled);
       this.#admission.leave(message.held ?? cost);
     });
-    const { channel } = route;
     try {
       // Before anything is stored: what is not acknowledged comes again, and would be stored twice.
       const refusal = this.#services.bridges.refusal(route);
       if (refusal) throw refusal;
-      const handler = handlerOf(route);
-      if (handler === 'fields') this.#setFields(message, done);
-      else if (handler === 'report') this.#takeReport(message, done);
-      else if (handler === 'log') this.#storeLog(message, done);
-      else if (isStoredChannel(route)) this.#storePoints(message, channel, done);
+      if (this.#handlers.handle(message, done)) return;
+      if (isStoredChannel(route)) this.#storePoints(message, done);
       else this.#keep(message, done);
     } catch (error) {
       done(error as Error);
@@ -315,9 +285,9 @@ export class Ingest {
 
   /** A place in the queue of a stored session takes about as long to write as a point. */
   #charge(message: Message, sessions: number): void {
-    const { route, client, caller, held = 0 } = message;
+    const { held = 0 } = message;
     message.held = held + sessions;
-    this.#admission.charge(laneOf(route, client, caller), sessions);
+    this.#admission.charge(laneOf(message), sessions);
   }
 
   /** Beyond the limits of its account a message is delivered and not retained, and the device hears why. */
@@ -328,7 +298,7 @@ export class Ingest {
     packet.retain = false;
     this.#counters.limitHits[lacks === 'count' ? 'max_retained_per_account' : 'max_retained_bytes_per_account'] += 1;
     const limit = lacks === 'count' ? 'mqttRetained' : 'mqttRetainedBytes';
-    this.#reject(message, notRetained(exceeded(this.#services.config.limits, limit, 'retain')));
+    this.#rejections.reject(message, notRetained(this.#services, limit));
   }
 
   /** Why a message cannot be retained; an empty one makes room. */
@@ -343,22 +313,22 @@ export class Ingest {
     this.#keep(message, both);
   }
 
-  #storePoints(message: Message, channel: Route['channel'], done: Done): void {
-    const { packet, route } = message;
-    const { accountId, deviceId } = route;
-    const { read } = message;
+  #storePoints(message: Message, done: Done): void {
+    const { packet, route, read } = message;
+    const { accountId, deviceId, channel } = route;
     // An empty retained message clears the retained one and says nothing else.
     if (!read) {
       this.#keep(message, done);
       return;
     }
     if ('reason' in read) {
-      this.#reject(message, notReadable(read.reason));
+      this.#rejections.reject(message, notReadable(read.reason));
       this.#keep(message, done);
       return;
     }
     const { kept, reason } = this.#services.withinRetention(accountId, channel.retentionDays, read.points);
-    if (reason !== undefined) this.#reject(message, kept.length > 0 ? storedInPart(reason) : notReadable(reason));
+    if (reason !== undefined)
+      this.#rejections.reject(message, kept.length > 0 ? storedInPart(reason) : notReadable(reason));
     if (kept.length === 0) {
       this.#keep(message, done);
       return;
@@ -371,105 +341,6 @@ export class Ingest {
         stored(error);
       }),
     );
-  }
-
-  #storeLog(message: Message, done: Done): void {
-    const { packet, route } = message;
-    const { accountId, deviceId } = route;
-    if (packet.payload.length > maxLogEntryLength) {
-      this.#reject(message, notReadable(`a log entry has at most ${maxLogEntryLength} bytes`));
-      this.#keep(message, done);
-      return;
-    }
-    const received = this.#services.clock.now();
-    const entry = this.#services.readLogEntry(packet.payload, received);
-    this.#storeAndKeep(message, done, (stored) =>
-      this.#services.messages.appendLog(
-        { ...entry, id: newId(accountId), accountId, deviceId, received },
-        (error, end) => {
-          if (end && !error) this.#marks.stored(accountId, packet.payload, end, { points: 0, logs: 1 });
-          stored(error);
-        },
-      ),
-    );
-  }
-
-  /** A device's report on an update or a command; an unusable one is delivered all the same, and explained. */
-  #takeReport(message: Message, done: Done): void {
-    const { packet, route } = message;
-    this.#services.downlink
-      .take(route, route.channel.name, packet.payload)
-      .then((rejection) => {
-        if (rejection) this.#reject(message, rejection);
-        this.#keep(message, done);
-      })
-      .catch(done);
-  }
-
-  #setFields(message: Message, done: Done): void {
-    const { packet, route, caller, client } = message;
-    if (!caller) {
-      done(new Error('no caller'));
-      return;
-    }
-    const { full } = this.#services.messages;
-    if (full) {
-      done(full);
-      return;
-    }
-    const { connectionId } = client?.live ?? {};
-    const set = () => this.#services.setFields(caller, route.deviceId, packet.payload);
-    (connectionId === undefined ? set() : this.#services.onBehalfOf({ connectionId }, set))
-      .then((rejection) => {
-        if (!rejection) {
-          this.#keep(message, done);
-          return;
-        }
-        this.#note(message, rejection);
-        this.#channels.rewrite(route, packet, rejection);
-        this.#keepForSessions(message, done);
-      })
-      .catch(done);
-  }
-
-  /** The store did not take it: no acknowledgement, so that the client sends it again; the reason on `_rejected`. */
-  #failed(message: Message, error: Error, settled: Done): void {
-    const { packet, client, cause = { connectionId: client?.live?.connectionId } } = message;
-    const { log, messages } = this.#services;
-    const isRefused = messages.isNoRoom(error);
-    // Many come at once, and the log would take the last of the disk: the store itself has said it once.
-    log[isRefused ? 'debug' : 'error']({ err: error, topic: packet.topic, ...cause }, 'a message could not be stored');
-    const refused = once(() => settled(new Error('not stored', { cause: error })));
-    try {
-      this.#reject(message, isRefused ? noRoom(error.message) : notStored, refused);
-    } catch (fault) {
-      refused();
-      throw fault;
-    }
-  }
-
-  /** Says why on the device's `_rejected`, and in its list of refusals. */
-  #reject(message: Message, rejection: Rejection, done?: () => void): void {
-    this.#note(message, rejection);
-    const { route, packet, explanations } = message;
-    // The turn waits for the explanation.
-    if (explanations && !done) explanations.push(() => this.#channels.reject(route, packet, rejection));
-    else this.#channels.reject(route, packet, rejection, done);
-  }
-
-  #note(message: Message, rejection: Rejection): void {
-    const { packet, route, caller, client, outcome } = message;
-    message.isRejected = true;
-    if (outcome) outcome.rejection = rejection;
-    this.#refusals.note(route.deviceId, {
-      action: 'publish',
-      topic: packet.topic,
-      reason: reasonOf(rejection),
-      code: failureOf(rejection.kind).code,
-      address: client?.live?.address ?? caller?.address,
-      clientId: client?.live?.clientId,
-      principal: caller && refusedPrincipal(caller),
-    });
   }
 
   #guarded(work: () => void): void {
@@ -486,47 +357,6 @@ function explain(message: Message): void {
   const { explanations = [] } = message;
   message.explanations = undefined;
   for (const say of explanations) say();
-}
-
-function once(done: Done): Done {
-  let called = false;
-  return (error) => {
-    if (called) return;
-    called = true;
-    done(error);
-  };
-}
-
-/** Calls back when it has been called twice; with the first error. */
-export function afterBoth(done: Done): Done {
-  let calls = 0;
-  let failure: Error | undefined;
-  return (error) => {
-    calls += 1;
-    failure ??= error;
-    if (calls === 2) done(failure);
-  };
-}
-
-/** Accounts take turns, then connections; what comes without one is by its caller. */
-function laneOf({ accountId }: Route, client: BrokerClient | undefined, caller: Caller | undefined): Lane {
-  return { accountId, callerId: client?.id ?? caller?.id ?? '' };
-}
-
-function isStoredChannel(route: Route): boolean {
-  const { channel } = route;
-  if (channel.service) return handlerOf(route) !== undefined;
-  return channel.persistenceType === 'timeSeries' && channel.payload !== 'none';
-}
-
-function kindOf({ channel }: Route): ChannelKind {
-  if (channel.service) return handledChannels.find((name) => name === channel.name) ?? 'simple';
-  return channel.persistenceType === 'timeSeries' ? 'timeSeries' : 'simple';
-}
-
-/** The handler of a message on a service channel, from the table in src/topics.ts; undefined on other channels. */
-function handlerOf({ channel }: Route) {
-  return channel.service ? serviceChannel(channel.name)?.handler : undefined;
 }
 
 /** Both change more than a store: they are worked off in turn, whatever their QoS. */

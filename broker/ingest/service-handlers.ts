@@ -1,0 +1,105 @@
+/** What the broker does with messages on service channels: log entries, reports on updates and commands, `_set/fields`. */
+import { maxLogEntryLength } from '../../db/messages/store.js';
+import type { BrokerServices } from '../../src/broker-ports.js';
+import { newId } from '../../src/ids.js';
+import type { Marks } from '../http/marks.js';
+import type { ServiceChannels } from '../service-channels.js';
+import type { Done } from './callbacks.js';
+import { handlerOf, type Message } from './message.js';
+import { notReadable, type Rejections } from './rejections.js';
+
+/** How a handler passes on a message when it has done its own part. */
+export interface Keeping {
+  /** Writes it for stored sessions and bridges. */
+  keep(message: Message, done: Done): void;
+  /** Writes it for stored sessions only. */
+  keepForSessions(message: Message, done: Done): void;
+  /** Writes it in one transaction with what `store` gives to the message store. */
+  storeAndKeep(message: Message, done: Done, store: (stored: Done) => void): void;
+}
+
+/** The services of the handlers. */
+export interface HandlerParts {
+  services: BrokerServices;
+  channels: ServiceChannels;
+  rejections: Rejections;
+  marks: Marks;
+  keeping: Keeping;
+}
+
+/** One method for each handler of the table in src/topics.ts. */
+export class ServiceHandlers {
+  readonly #parts: HandlerParts;
+
+  constructor(parts: HandlerParts) {
+    this.#parts = parts;
+  }
+
+  /** Whether the message has a handler; then `done` is called when it has been handled. */
+  handle(message: Message, done: Done): boolean {
+    const handler = handlerOf(message.route);
+    if (handler === 'fields') this.#setFields(message, done);
+    else if (handler === 'report') this.#takeReport(message, done);
+    else if (handler === 'log') this.#storeLog(message, done);
+    return handler !== undefined;
+  }
+
+  #storeLog(message: Message, done: Done): void {
+    const { services, rejections, marks, keeping } = this.#parts;
+    const { packet, route } = message;
+    const { accountId, deviceId } = route;
+    if (packet.payload.length > maxLogEntryLength) {
+      rejections.reject(message, notReadable(`a log entry has at most ${maxLogEntryLength} bytes`));
+      keeping.keep(message, done);
+      return;
+    }
+    const received = services.clock.now();
+    const entry = services.readLogEntry(packet.payload, received);
+    keeping.storeAndKeep(message, done, (stored) =>
+      services.messages.appendLog({ ...entry, id: newId(accountId), accountId, deviceId, received }, (error, end) => {
+        if (end && !error) marks.stored(accountId, packet.payload, end, { points: 0, logs: 1 });
+        stored(error);
+      }),
+    );
+  }
+
+  /** A device's report on an update or a command; an unusable one is delivered all the same, and explained. */
+  #takeReport(message: Message, done: Done): void {
+    const { services, rejections, keeping } = this.#parts;
+    const { packet, route } = message;
+    services.downlink
+      .take(route, route.channel.name, packet.payload)
+      .then((rejection) => {
+        if (rejection) rejections.reject(message, rejection);
+        keeping.keep(message, done);
+      })
+      .catch(done);
+  }
+
+  #setFields(message: Message, done: Done): void {
+    const { services, channels, rejections, keeping } = this.#parts;
+    const { packet, route, caller, client } = message;
+    if (!caller) {
+      done(new Error('no caller'));
+      return;
+    }
+    const { full } = services.messages;
+    if (full) {
+      done(full);
+      return;
+    }
+    const { connectionId } = client?.live ?? {};
+    const set = () => services.setFields(caller, route.deviceId, packet.payload);
+    (connectionId === undefined ? set() : services.onBehalfOf({ connectionId }, set))
+      .then((rejection) => {
+        if (!rejection) {
+          keeping.keep(message, done);
+          return;
+        }
+        rejections.note(message, rejection);
+        channels.rewrite(route, packet, rejection);
+        keeping.keepForSessions(message, done);
+      })
+      .catch(done);
+  }
+}
