@@ -12,6 +12,7 @@ import type {
   Registry,
   Roles,
 } from '../db/registry/index.js';
+import { applicationKinds } from '../db/registry/records/identity.js';
 import type { Row } from '../db/registry/records.js';
 import { boundedCache } from '../db/sqlite/cache.js';
 import { PlatformError, unknownAccount } from './errors.js';
@@ -29,7 +30,6 @@ interface Known {
 }
 
 /** Programs that have an appToken. */
-export const applicationKinds = ['endUserApp', 'backEnd', 'station'] as const;
 type ApplicationKind = (typeof applicationKinds)[number];
 
 /** The caller of a request or the client of a connection. */

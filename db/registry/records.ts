@@ -31,8 +31,8 @@ import type {
 } from './records/downlink.js';
 import type { JobRecord, JobRowRecord, VerificationRecord } from './records/factory.js';
 import type {
-  AccountUserRecord,
-  ApplicationRecord,
+  accountUserColumns,
+  applicationColumns,
   FederatedIdentityRecord,
   FederatedLoginRecord,
   IdentityProviderRecord,
@@ -53,7 +53,7 @@ export interface Tables {
   accounts: Static<typeof AccountRecord>;
   identities: Static<typeof IdentityRecord>;
   sessions: Static<typeof SessionRecord>;
-  applications: Static<typeof ApplicationRecord>;
+  applications: EntityRow<typeof applicationColumns>;
   mailedTokens: Static<typeof MailedTokenRecord>;
   mfaMethods: Static<typeof MfaMethodRecord>;
   recoveryCodes: Static<typeof RecoveryCodeRecord>;
@@ -63,7 +63,7 @@ export interface Tables {
   federatedIdentities: Static<typeof FederatedIdentityRecord>;
   federatedLogins: Static<typeof FederatedLoginRecord>;
   auditRecords: Static<typeof AuditRecord> & { sequence: Generated<number> };
-  accountUsers: Static<typeof AccountUserRecord>;
+  accountUsers: EntityRow<typeof accountUserColumns>;
   deviceTemplates: EntityRow<typeof templateColumns>;
   endUserTemplates: EntityRow<typeof templateColumns>;
   organizationTemplates: EntityRow<typeof templateColumns>;

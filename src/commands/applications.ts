@@ -1,5 +1,5 @@
 /** `slipway app create|revoke`: applications without a login, for scripts that set a machine up. */
-import type { applicationKinds } from '../access.js';
+import type { applicationKinds } from '../../db/registry/records/identity.js';
 import { insertApplication, revokeApplication } from '../identity/applications.js';
 import { makeToken } from '../identity/secrets/secrets.js';
 import { accountOf, type OnAccount, type OnDirectory, print, withRegistry } from './data/files.js';

@@ -103,10 +103,17 @@ export function showing<C extends Columns>(columns: C): (row: Stored<C>) => Show
     const wire = { ...blank };
     for (const { name, form } of parts) {
       const value = (row as Record<string, unknown>)[name];
-      wire[name] = form === 'flag' ? value === 1 : form === 'flagText' ? String(value === 1) : value;
+      wire[name] = form === undefined ? value : toShown(form, value);
     }
     return wire as Shown<C>;
   };
+}
+
+/** A stored value as the wire shows it. */
+function toShown(form: NonNullable<Marks['form']>, value: unknown): unknown {
+  if (form === 'flag') return value === 1;
+  if (form === 'flagText') return String(value === 1);
+  return form === 'json' ? JSON.parse(String(value)) : value;
 }
 
 const degreeLimits = { latitude: 90, longitude: 180 };
@@ -115,6 +122,7 @@ const degreeLimits = { latitude: 90, longitude: 180 };
 function toStored(name: string, { form }: Marks, value: unknown): unknown {
   if (form === undefined || value === null) return value;
   if (form === 'flag' || form === 'flagText') return value === true || value === 'true' ? 1 : 0;
+  if (form === 'json') return JSON.stringify(value);
   const limit = degreeLimits[form];
   const text = degreesText(value, limit);
   if (text === undefined) throw invalid(name, `must be a number between -${limit} and ${limit}`);

@@ -3,80 +3,44 @@
 import { createHash } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../db/registry/index.js';
-import { DateText, Id, Nullable, oneOf, type Row } from '../../db/registry/records.js';
-import { applicationKinds, type Caller } from '../access.js';
+import { applicationColumns, stationColumns } from '../../db/registry/records/identity.js';
+import type { Row } from '../../db/registry/records.js';
+import type { Caller } from '../access.js';
 import type { Audit } from '../audit/index.js';
 import type { Clock } from '../clock.js';
 import type { Context } from '../context.js';
-import { commonShape, showCommon } from '../entity/columns.js';
+import {
+  commonShape,
+  createProperties,
+  listingOf,
+  readNew,
+  showCommon,
+  showing,
+  shownProperties,
+  without,
+} from '../entity/columns.js';
 import { entityRoutes } from '../entity/kind.js';
-import type { Listing } from '../entity/listing.js';
 import { parseDate } from '../entity/values.js';
 import { demandReference, find, insert, stamp, trash, writeAs } from '../entity/verbs.js';
 import { invalid, PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
 import { makeToken } from './secrets/secrets.js';
 
-const lifetime = { minimum: 60, maximum: 30 * 24 * 60 * 60 };
-const createBody = Type.Object({
-  accountId: Type.String(),
-  name: Type.String({ minLength: 1, maxLength: 255 }),
-  kind: oneOf(applicationKinds, {
-    description:
-      'endUserApp creates users, looks them up and resets passwords; backEnd acts as an admin; station makes devices on a factory line.',
-  }),
-  accessTokenLifetime: Type.Optional(
-    Type.Unsafe<number | null>({
-      ...lifetime,
-      type: ['integer', 'null'],
-      description: 'Seconds that its tokens last without a renewal; 1200 when absent.',
-    }),
-  ),
-  revealResetToken: Type.Optional(
-    Type.Boolean({ description: 'It mails reset tokens itself: they are in the answer instead of in a mail.' }),
-  ),
-  deviceTemplateId: Type.Optional(Type.String({ description: 'Of a station: the template of all its devices.' })),
-  organizationId: Type.Optional(
-    Type.Unsafe<string | null>({
-      type: ['string', 'null'],
-      description: 'Of a station: where its devices are made; outside of every organization when absent.',
-    }),
-  ),
-  maxDevices: Type.Optional(
-    Type.Integer({ minimum: 1, maximum: 10_000_000, description: 'Of a station: how many devices it may make.' }),
-  ),
-  expiresAt: Type.Optional(Type.String({ description: 'Of a station: until when it works, ISO 8601.' })),
-});
+const createBody = Type.Object({ accountId: Type.String(), ...createProperties(applicationColumns) });
 type CreateBody = Static<typeof createBody>;
 
-/** Properties that only stations have. */
+/** Properties of a body that only stations have. */
 const ofStations = ['deviceTemplateId', 'organizationId', 'maxDevices', 'expiresAt'] as const;
 type StationColumns = Pick<Row<'applications'>, (typeof ofStations)[number]>;
 const noStation: StationColumns = { deviceTemplateId: null, organizationId: null, maxDevices: null, expiresAt: null };
-const shown = {
-  ...commonShape,
-  name: Type.String(),
-  kind: oneOf(applicationKinds),
-  accessTokenLifetime: Nullable(Type.Integer({ description: 'Seconds.' })),
-  revealResetToken: Type.Boolean(),
-  deviceTemplateId: Type.Optional(Id),
-  organizationId: Type.Optional(Nullable(Id)),
-  maxDevices: Type.Optional(Type.Integer()),
-  madeDevices: Type.Optional(Type.Integer({ description: 'How many a station has made; each counts for good.' })),
-  expiresAt: Type.Optional(DateText),
-};
+const shown = { ...commonShape, ...shownProperties(applicationColumns) };
 const shape = Type.Object(shown, { description: '`id` is the appId.' });
 const createdShape = Type.Object({
   ...shown,
   appToken: Type.String({ description: 'For `AccessToken` and login-application; it cannot be read again.' }),
 });
 
-const listing: Listing<'applications'> = {
-  table: 'applications',
-  filters: { name: 'exact', kind: 'exact' },
-  sorts: ['created', 'lastModified', 'id', 'name'],
-  defaultSort: 'created',
-};
+const listing = listingOf('applications', applicationColumns);
 
 export function applicationRoutes(app: App, ctx: Context): void {
   entityRoutes(app, ctx, {
@@ -139,11 +103,8 @@ export async function insertApplication(
   const station = await readStation(tx, clock, by.accountId, body);
   return insert(tx, 'applications', {
     ...stamp(clock, by),
-    name: body.name,
-    kind: body.kind,
+    ...readNew(applicationColumns, body),
     tokenHash: hashAppToken(appToken),
-    accessTokenLifetime: body.accessTokenLifetime ?? null,
-    revealResetToken: body.revealResetToken ? 1 : 0,
     madeDevices: 0,
     ...station,
   });
@@ -215,12 +176,12 @@ function hashAppToken(appToken: string): string {
   return createHash('sha256').update(appToken).digest('base64');
 }
 
+const showApplication = showing(
+  without(applicationColumns, ['deviceTemplateId', 'organizationId', 'maxDevices', 'madeDevices', 'expiresAt']),
+);
+const showStation = showing(stationColumns);
+
 function show(row: Row<'applications'>) {
-  const { name, accessTokenLifetime, revealResetToken } = row;
-  const kind = applicationKinds.find((one) => one === row.kind) ?? 'endUserApp';
-  const shown = { ...showCommon(row), name, kind, accessTokenLifetime, revealResetToken: revealResetToken === 1 };
-  const { deviceTemplateId, organizationId, maxDevices, madeDevices, expiresAt } = row;
-  return kind === 'station'
-    ? { ...shown, deviceTemplateId, organizationId, maxDevices, madeDevices, expiresAt }
-    : shown;
+  const shown = { ...showCommon(row), ...showApplication(row) };
+  return row.kind === 'station' ? { ...shown, ...showStation(row) } : shown;
 }

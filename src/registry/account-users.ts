@@ -2,13 +2,21 @@
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../db/registry/index.js';
-import { Id, type Row } from '../../db/registry/records.js';
+import { accountUserColumns } from '../../db/registry/records/identity.js';
+import type { Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { AuditEvent } from '../audit/events.js';
 import type { Context } from '../context.js';
-import { commonShape, showCommon } from '../entity/columns.js';
+import {
+  commonShape,
+  createProperties,
+  listingOf,
+  readNew,
+  showCommon,
+  showing,
+  shownProperties,
+} from '../entity/columns.js';
 import { entityRoutes } from '../entity/kind.js';
-import type { Listing } from '../entity/listing.js';
 import { insert, stamp, trash, writeAs } from '../entity/verbs.js';
 import { PlatformError, unknownReference } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -19,7 +27,7 @@ import { maxPasswordLength } from '../identity/secrets/passwords.js';
 
 const createBody = Type.Object({
   accountId: Type.String(),
-  userId: Type.Optional(Type.String({ description: 'An identity of the account that is no end-user.' })),
+  ...createProperties(accountUserColumns),
   createIdmUser: Type.Optional(Type.Boolean()),
   idmUserEmail: Type.Optional(Type.String({ maxLength: maxEmailLength })),
   idmUserPassword: Type.Optional(
@@ -29,16 +37,12 @@ const createBody = Type.Object({
     }),
   ),
 });
-const shape = Type.Object({ ...commonShape, userId: Id, invitationSent });
+const shape = Type.Object({ ...commonShape, ...shownProperties(accountUserColumns), invitationSent });
 
-const listing: Listing<'accountUsers'> = {
-  table: 'accountUsers',
-  filters: { userId: 'exact' },
-  sorts: ['created', 'lastModified', 'id'],
-  defaultSort: 'created',
-};
+const listing = listingOf('accountUsers', accountUserColumns);
 
-const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), userId: row.userId });
+const showColumns = showing(accountUserColumns);
+const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), ...showColumns(row) });
 
 export function accountUserRoutes(app: App, ctx: Context): void {
   const { clock, access, broker } = ctx;
@@ -56,7 +60,11 @@ export function accountUserRoutes(app: App, ctx: Context): void {
         ? await invitations.makeIdentity(tx, caller, identity)
         : await invitations.grant(tx, caller, await demandPromotable(tx, caller, body.userId ?? ''), 'accountUser');
       const userId = identity?.id ?? body.userId ?? '';
-      const row = await insert(tx, 'accountUsers', { ...stamp(clock, caller), userId });
+      const row = await insert(tx, 'accountUsers', {
+        ...stamp(clock, caller),
+        ...readNew(accountUserColumns, body),
+        userId,
+      });
       await note(tx, 'accountUserCreated', caller, row);
       return { row, invitation, ended };
     });

@@ -1,5 +1,5 @@
 /** Columns of records, with marks for the uses that callers have of them. Schemas, lists and bodies follow from the marks. */
-import { type Static, type TInteger, type TSchema, type TUnsafe, Type } from 'typebox';
+import { type Static, type TInteger, type TSchema, type TString, type TUnsafe, Type } from 'typebox';
 
 /** A type that may be null, written as `type: [..., 'null']`, which validators and OpenAPI 3.1 read without a union. */
 export const Nullable = <T extends TSchema>(schema: T) =>
@@ -35,8 +35,8 @@ export interface Marks {
   initial?: string | number;
   /** Its schema in answers, where that is not the stored one; false if it is never shown as it is stored. */
   shown?: TSchema | false;
-  /** Its form on the wire, if that is not the stored one: 0 and 1 are a boolean or the text of one, degrees are text. */
-  form?: 'flag' | 'flagText' | 'latitude' | 'longitude';
+  /** Its form on the wire, if that is not the stored one: 0 and 1 are a boolean or the text of one, degrees and JSON are text. */
+  form?: 'flag' | 'flagText' | 'latitude' | 'longitude' | 'json';
   /** Lists can filter by it, in this way. */
   filter?: Match;
   /** Lists can sort by it; one column of a record is what they sort by by default. */
@@ -66,6 +66,15 @@ type FlagMarks = { form: 'flag'; shown: typeof Flag; body: typeof Flag };
 /** 0 or 1, which the wire writes as a boolean. */
 export function flag<const M extends Marks>(marks: M): Column<TInteger, M & FlagMarks> {
   return { stored: Type.Integer(), marks: { ...marks, form: 'flag', shown: Flag, body: Flag } };
+}
+
+/** JSON text, which the wire writes as the value that it is. `initial` is text. */
+export function json<S extends TSchema, B extends TSchema, const M extends Marks>(
+  shown: S,
+  body: B,
+  marks: M,
+): Column<TString, M & { form: 'json'; shown: S; body: B }> {
+  return { stored: Type.String(), marks: { ...marks, form: 'json', shown, body } };
 }
 
 const Degrees = Type.Unsafe<string | number | null>({

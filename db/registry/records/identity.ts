@@ -1,6 +1,18 @@
 /** Identities, their logins and their second factors. */
 import { Type } from 'typebox';
-import { common, DateText, Id, Nullable, OptionalDate, OptionalId, OptionalText } from './columns.js';
+import {
+  column,
+  common,
+  DateText,
+  flag,
+  hidden,
+  Id,
+  Nullable,
+  OptionalDate,
+  OptionalId,
+  OptionalText,
+  oneOf,
+} from './columns.js';
 
 /** A person who can log in. `email` is as given, `emailKey` is compared. */
 export const IdentityRecord = Type.Object({
@@ -38,23 +50,77 @@ export const SessionRecord = Type.Object({
   address: OptionalText,
 });
 
-/**
- * A program that calls. `accessTokenLifetime` in seconds; null is the default. A station makes
- * devices of one template in one organization, until it `expiresAt` or has made `maxDevices`.
- */
-export const ApplicationRecord = Type.Object({
-  ...common,
-  name: Type.String(),
-  kind: Type.String(),
-  tokenHash: Type.String(),
-  accessTokenLifetime: Nullable(Type.Integer()),
-  revealResetToken: Type.Integer(),
-  deviceTemplateId: OptionalId,
-  organizationId: OptionalId,
-  maxDevices: Nullable(Type.Integer()),
-  madeDevices: Type.Integer(),
-  expiresAt: OptionalDate,
-});
+export const applicationKinds = ['endUserApp', 'backEnd', 'station'] as const;
+
+/** What only stations have: each makes devices of one template in one organization, until it `expiresAt` or has made `maxDevices`. */
+export const stationColumns = {
+  deviceTemplateId: column(OptionalId, {
+    create: 'optional',
+    body: Type.String({ description: 'Of a station: the template of all its devices.' }),
+    shown: Type.Optional(Id),
+  }),
+  organizationId: column(OptionalId, {
+    create: 'optional',
+    body: Nullable(
+      Type.String({
+        description: 'Of a station: where its devices are made; outside of every organization when absent.',
+      }),
+    ),
+    shown: Type.Optional(OptionalId),
+  }),
+  maxDevices: column(Nullable(Type.Integer()), {
+    create: 'optional',
+    body: Type.Integer({
+      minimum: 1,
+      maximum: 10_000_000,
+      description: 'Of a station: how many devices it may make.',
+    }),
+    shown: Type.Optional(Type.Integer()),
+  }),
+  madeDevices: column(Type.Integer(), {
+    shown: Type.Optional(Type.Integer({ description: 'How many a station has made; each counts for good.' })),
+  }),
+  expiresAt: column(OptionalDate, {
+    create: 'optional',
+    body: Type.String({ description: 'Of a station: until when it works, ISO 8601.' }),
+    shown: Type.Optional(DateText),
+  }),
+};
+
+/** A program that calls. `accessTokenLifetime` in seconds; null is the default. */
+export const applicationColumns = {
+  name: column(Type.String(), {
+    create: 'required',
+    bounds: { minLength: 1, maxLength: 255 },
+    filter: 'exact',
+    sort: true,
+  }),
+  kind: column(Type.String(), {
+    create: 'required',
+    shown: oneOf(applicationKinds),
+    body: oneOf(applicationKinds, {
+      description:
+        'endUserApp creates users, looks them up and resets passwords; backEnd acts as an admin; station makes devices on a factory line.',
+    }),
+    filter: 'exact',
+  }),
+  tokenHash: hidden(Type.String()),
+  accessTokenLifetime: column(Nullable(Type.Integer()), {
+    create: 'optional',
+    shown: Nullable(Type.Integer({ description: 'Seconds.' })),
+    bounds: {
+      minimum: 60,
+      maximum: 30 * 24 * 60 * 60,
+      description: 'Seconds that its tokens last without a renewal; 1200 when absent.',
+    },
+  }),
+  revealResetToken: flag({
+    create: 'optional',
+    bounds: { description: 'It mails reset tokens itself: they are in the answer instead of in a mail.' },
+    initial: 0,
+  }),
+  ...stationColumns,
+};
 
 /** A token that was sent by mail, for one purpose: `password`, or `email` with the new address. */
 export const MailedTokenRecord = Type.Object({
@@ -126,4 +192,11 @@ export const FederatedLoginRecord = Type.Object({
   expires: DateText,
 });
 
-export const AccountUserRecord = Type.Object({ ...common, userId: Id });
+/** An admin. */
+export const accountUserColumns = {
+  userId: column(Id, {
+    create: 'optional',
+    body: Type.String({ description: 'An identity of the account that is no end-user.' }),
+    filter: 'exact',
+  }),
+};

@@ -1,5 +1,5 @@
 /** Commands for the operator of the machine. */
-import type { applicationKinds } from '../../access.js';
+import type { applicationKinds } from '../../../db/registry/records/identity.js';
 import { command } from '../command.js';
 import { onTheDisk } from '../guards.js';
 
