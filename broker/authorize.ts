@@ -331,6 +331,11 @@ export function deviceItself({ kind, accountId, id }: Caller): DeviceAddress | u
   return kind === 'device' ? { accountId, deviceId: id } : undefined;
 }
 
+/** The device of a connection; undefined if its caller is a user or an application, or not proven yet. */
+export function connectedDevice({ identity }: LiveClient): DeviceAddress | undefined {
+  return identity && deviceItself(identity.caller);
+}
+
 const notPermitted = failure('forbidden');
 const noSuchChannel = failure('notFound');
 /** Said to a device of its own topics alone: of others nobody learns what is there. */

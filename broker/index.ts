@@ -14,7 +14,12 @@ import { PeerCertificates } from './connections/peer-certificates.js';
 import { ReverseDns } from './connections/reverse-dns.js';
 import { faultOf } from './connections/safe-error.js';
 import { ControlTopics } from './control.js';
-import { Hooks } from './hooks.js';
+import { ConnectHooks } from './hooks/connect.js';
+import { DownlinkNews } from './hooks/downlink-news.js';
+import type { HookParts } from './hooks/parts.js';
+import { PublishHooks } from './hooks/publish.js';
+import { RefusalNotes } from './hooks/refusal-notes.js';
+import { SubscribeHooks } from './hooks/subscribe.js';
 import { DeviceSigns } from './http/device-signs.js';
 import { DirectPublisher } from './http/direct.js';
 import { Marks } from './http/marks.js';
@@ -91,7 +96,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const limits = new Limits(services, counters);
   const peers = new PeerCertificates();
   const authority = new Authority(services, counters);
-  const sessions = new Sessions((live) => hooks.ended(live));
+  const sessions = new Sessions((live) => connects.ended(live));
   const { maxQueue, sessionExpiry } = config.mqtt;
   const persistence: SessionStore = new SessionStore(
     {
@@ -140,17 +145,21 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     preConnect: (client, packet, done) =>
       guarded(
         'preConnect',
-        () => hooks.preConnect(client as BrokerClient, packet, done),
+        () => connects.preConnect(client as BrokerClient, packet, done),
         (error) => done(error, false),
       ),
     authenticate: (client, username, password, done) =>
-      void hooks.authenticate(client as BrokerClient, username, password, done),
+      void connects.authenticate(client as BrokerClient, username, password, done),
     authorizePublish: (client, packet, done) =>
-      guarded('authorizePublish', () => hooks.publish(client as BrokerClient | null, packet as Incoming, done), done),
+      guarded(
+        'authorizePublish',
+        () => publishes.publish(client as BrokerClient | null, packet as Incoming, done),
+        done,
+      ),
     authorizeSubscribe: (client, subscription, done) =>
-      guarded('authorizeSubscribe', () => hooks.subscribe(client as BrokerClient, subscription, done), done),
+      guarded('authorizeSubscribe', () => subscribes.subscribe(client as BrokerClient, subscription, done), done),
     authorizeForward: (client, packet) =>
-      guarded('authorizeForward', () => hooks.forward(client as BrokerClient, packet as Outgoing)),
+      guarded('authorizeForward', () => publishes.forward(client as BrokerClient, packet as Outgoing)),
   }) as BrokerCore;
 
   const channels = new ServiceChannels(services, aedes);
@@ -167,7 +176,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const signs = new DeviceSigns();
   const publications = new Publications(services, signs);
   const deliveries = new Deliveries({
-    forward: (client, packet) => guarded('authorizeForward', () => hooks.forward(client, packet)),
+    forward: (client, packet) => guarded('authorizeForward', () => publishes.forward(client, packet)),
     persistence,
     pace,
   });
@@ -177,7 +186,8 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     maxTopicLevels: config.mqtt.maxTopicLevels || maxTopicLevels,
     log,
     hooks: {
-      publish: (client, packet, done) => guarded('publish', () => hooks.publish(client, packet, done), done, client),
+      publish: (client, packet, done) =>
+        guarded('publish', () => publishes.publish(client, packet, done), done, client),
     },
   });
   const listeners: Listeners = new Listeners(
@@ -193,37 +203,33 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     { receiver, pace },
   );
   const parts = { services, aedes, counters, sessions, authenticator, authority, limits, persistence };
-  const hooks = new Hooks({
-    ...parts,
-    channels,
-    control,
-    ingest,
-    pace,
-    presence,
-    publications,
-    signs,
-    refusals,
-    listeners,
-  });
+  const hookParts: HookParts = {
+    ...{ ...parts, channels, control, ingest, pace, presence, publications, signs, listeners },
+    notes: new RefusalNotes(services, refusals),
+    downlink: new DownlinkNews(services, sessions),
+  };
+  const connects = new ConnectHooks(hookParts);
+  const publishes = new PublishHooks(hookParts);
+  const subscribes = new SubscribeHooks(hookParts);
   const streams = new Streams({ ...parts, marks, pace });
   const revocation = new Revocation({ ...parts, streams });
   const secretEnded = (id: string) => revocation.secretEnded(id, (one) => authenticator.isCurrent(one));
   const direct = new DirectPublisher({ ...parts, channels, ingest, refusals });
 
-  aedes.on('client', (client) => guarded('client', () => hooks.registered(client as BrokerClient)));
+  aedes.on('client', (client) => guarded('client', () => connects.registered(client as BrokerClient)));
   aedes.on('connackSent', ({ returnCode }, client) => {
-    if (returnCode === 0) guarded('connackSent', () => hooks.connackSent(client as BrokerClient));
+    if (returnCode === 0) guarded('connackSent', () => connects.connackSent(client as BrokerClient));
   });
-  aedes.on('clientReady', (client) => guarded('clientReady', () => hooks.ready(client as BrokerClient)));
+  aedes.on('clientReady', (client) => guarded('clientReady', () => connects.ready(client as BrokerClient)));
   aedes.on('subscribe', (subscriptions, client) =>
-    guarded('subscribe', () => hooks.subscribed(client as BrokerClient, subscriptions)),
+    guarded('subscribe', () => subscribes.subscribed(client as BrokerClient, subscriptions)),
   );
   aedes.on('unsubscribe', (filters, client) =>
-    guarded('unsubscribe', () => hooks.unsubscribed(client as BrokerClient, filters)),
+    guarded('unsubscribe', () => subscribes.unsubscribed(client as BrokerClient, filters)),
   );
   aedes.on('clientError', (client, error) => {
     limits.ended(error, client.conn);
-    guarded('clientError', () => hooks.failed(client as BrokerClient, error));
+    guarded('clientError', () => connects.failed(client as BrokerClient, error));
     log.debug({ fault: faultOf(error), clientId: client.id, ...limits.about(client.conn) }, 'connection failed');
   });
   aedes.on('connectionError', ({ conn }, error) => {
@@ -241,7 +247,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     guarded('expiry', () => signs.endExpired(clock.now()));
     void endPreviousSecrets();
     guarded('sweep', () => persistence.sweep());
-    for (const will of persistence.takeDueWills()) guarded('will', () => hooks.publishLeftWill(will));
+    for (const will of persistence.takeDueWills()) guarded('will', () => publishes.publishLeftWill(will));
   }, sweepInterval);
   sweep.unref();
 

@@ -1,7 +1,7 @@
 import type { BrokerClient, BrokerCore, Incoming, LiveClient } from '../aedes-types.js';
 import { OverLimit } from '../connections/limits.js';
 import { faultOf } from '../connections/safe-error.js';
-import type { Hooks } from '../hooks.js';
+import type { PublishHooks } from '../hooks/publish.js';
 import type { SessionStore } from '../sessions/persistence.js';
 import { type Answer, Malformed, type Packet } from './read.js';
 import { answerBytes, pingResponse, subackBytes, whenWritable, write } from './write.js';
@@ -10,7 +10,7 @@ type Done = (error?: Error | null) => void;
 
 export interface ReceiverParts {
   aedes: BrokerCore;
-  hooks: Pick<Hooks, 'publish'>;
+  hooks: Pick<PublishHooks, 'publish'>;
   persistence: SessionStore;
   /** Levels that a topic may have. */
   maxTopicLevels: number;

@@ -1,0 +1,146 @@
+import type { AuthenticateError, ConnectPacket } from 'aedes';
+import type { BrokerClient, LiveClient } from '../aedes-types.js';
+import { ConnectRefused, connack } from '../authenticate.js';
+import { connectedDevice } from '../authorize.js';
+import { refusePublish } from '../connections/counters.js';
+import { OverLimit } from '../connections/limits.js';
+import { refreshFilters } from '../connections/live-clients.js';
+import { faultOf } from '../connections/safe-error.js';
+import { Malformed } from '../packets/read.js';
+import type { HookParts } from './parts.js';
+import { farOver, malformedTopic, payloadTooLarge, tooManyUnreleased } from './refusal-notes.js';
+
+type Answered<T> = (error: Error | null, answer: T) => void;
+
+/** A connection from CONNECT to its end. */
+export class ConnectHooks {
+  readonly #parts: HookParts;
+
+  constructor(parts: HookParts) {
+    this.#parts = parts;
+  }
+
+  preConnect(client: BrokerClient, packet: ConnectPacket, done: Answered<boolean>): void {
+    const { username, clientId } = packet;
+    const address = this.#parts.limits.addressOf(client.conn);
+    this.#parts.authenticator.preConnect(client, packet, (error, success) => {
+      done(error, success);
+      if (error instanceof ConnectRefused)
+        this.#parts.notes.noteConnect(username || clientId, { address, clientId }, error);
+    });
+    const { live } = client;
+    if (!live) return;
+    client.conn.once('close', () => {
+      this.#parts.sessions.remove(live);
+      if (live.identity) this.#parts.persistence.leave(client);
+    });
+  }
+
+  /** Never rejects: nobody would hear of it. */
+  async authenticate(
+    client: BrokerClient,
+    username: string | undefined,
+    password: Buffer | undefined,
+    done: (error: AuthenticateError | null, success: boolean | null) => void,
+  ): Promise<void> {
+    const { authenticator, limits, services } = this.#parts;
+    const about = limits.about(client.conn);
+    const { connectionId = '' } = about;
+    let refusal: ConnectRefused | undefined;
+    try {
+      await services.onBehalfOf({ connectionId }, () => authenticator.authenticate(client, username, password));
+    } catch (error) {
+      if (!(error instanceof ConnectRefused))
+        services.log.error({ err: error, ...about }, 'a CONNECT could not be checked');
+      refusal =
+        error instanceof ConnectRefused ? error : new ConnectRefused(connack.unavailable, 'the check has failed');
+    }
+    if (refusal) await limits.refused(refusal, about);
+    try {
+      done(refusal ?? null, refusal === undefined);
+    } catch (error) {
+      services.log.error({ fault: faultOf(error), ...about }, 'a CONNECT could not be answered');
+    }
+    const { live } = client;
+    // A client that has gone by itself was not refused.
+    const isGone = refusal?.returnCode === connack.unavailable && client.conn.destroyed;
+    const name = refusal?.about.deviceId ?? (username || live?.clientId);
+    if (refusal && live && name && !isGone) this.#parts.notes.noteConnect(name, live, refusal);
+  }
+
+  /** Aedes has made this the one client of its id; what was true when the credential was proven may have changed. */
+  registered(client: BrokerClient): void {
+    const { sessions, persistence, aedes } = this.#parts;
+    const { live } = client;
+    if (!live || client.closed || live.ended) {
+      aedes.deleteClient(client.id);
+      return;
+    }
+    if (!client.clean) live.sessionPresent = persistence.begin(client);
+    refreshFilters(live);
+    for (const other of sessions.predecessorsOf(live)) other.client.close();
+    this.#endUnlessCurrent(live);
+  }
+
+  connackSent(client: BrokerClient): void {
+    const { listeners, presence, services, signs } = this.#parts;
+    listeners.ready(client);
+    const { live } = client;
+    if (!live || live.ended) return;
+    live.ready = true;
+    const { connectionId, address } = live;
+    services.log.debug({ connectionId, address, clientId: client.id }, 'connected');
+    const device = connectedDevice(live);
+    if (device) presence.connected(device, live);
+    if (device) signs.sign(device.deviceId);
+    this.#endPrevious(live);
+  }
+
+  /** Where two secrets are in force, the previous one ends when the new one has connected. */
+  #endPrevious({ identity, connectionId }: LiveClient): void {
+    if (identity?.generation === undefined) return;
+    const { services, sessions, authenticator } = this.#parts;
+    const { principal, generation } = identity;
+    services
+      .secretConnected(principal, generation)
+      .then((hasEnded) => hasEnded && sessions.endOutdated(principal, (one) => authenticator.isCurrent(one)))
+      .catch((error) => services.log.error({ err: error, connectionId }, 'a previous secret could not be ended'));
+  }
+
+  ready({ live }: BrokerClient): void {
+    if (!live || live.ended) return;
+    this.#endUnlessCurrent(live);
+    // The filters of a session that was taken up again.
+    this.#parts.downlink.subscribed(live, [...live.filters]);
+  }
+
+  /** A connection ends by an error; what `packets` ends passes no other hook. */
+  failed({ live }: BrokerClient, error: Error): void {
+    const { notes } = this.#parts;
+    if (live && error instanceof Malformed && error.about) this.#noteMalformed(live, error.about);
+    if (!live || !(error instanceof OverLimit) || notes.isNoted(error)) return;
+    if (error.limit.endsWith('_rate_per_client')) notes.note(live, 'publish', null, farOver(error.limit));
+    if (error.limit === 'max_unreleased_per_account') notes.note(live, 'publish', null, tooManyUnreleased);
+    if (error.limit === 'max_payload_bytes') notes.note(live, 'publish', null, payloadTooLarge);
+  }
+
+  #noteMalformed(live: LiveClient, { action, topic }: { action: 'publish' | 'subscribe'; topic: string }): void {
+    const { counters, notes } = this.#parts;
+    notes.note(live, action, topic, malformedTopic);
+    if (action === 'publish') refusePublish(counters, 'malformed');
+    else counters.refusedSubscriptions.malformed += 1;
+  }
+
+  ended(live: LiveClient): void {
+    this.#parts.services.log.debug({ connectionId: live.connectionId }, 'disconnected');
+    const device = connectedDevice(live);
+    if (!device) return;
+    this.#parts.presence.disconnected(device, live);
+    this.#parts.downlink.ended(device);
+  }
+
+  #endUnlessCurrent(live: LiveClient): void {
+    const { authenticator, sessions } = this.#parts;
+    if (!live.identity || !authenticator.isCurrent(live.identity)) sessions.kick(live);
+  }
+}

@@ -1,0 +1,48 @@
+/** Tells the services that have work for devices (firmware, commands) who listens and who has gone. */
+import type { BrokerServices } from '../../src/broker-ports.js';
+import { downlinkChannels } from '../../src/topics.js';
+import type { LiveClient } from '../aedes-types.js';
+import { connectedDevice, type DeviceAddress } from '../authorize.js';
+import type { Sessions } from '../connections/live-clients.js';
+import { matches } from '../topics.js';
+
+/** Passes on what connections of devices do. Nothing that a receiver throws ends a connection. */
+export class DownlinkNews {
+  readonly #services: Pick<BrokerServices, 'downlink' | 'log'>;
+  readonly #sessions: Pick<Sessions, 'of'>;
+
+  constructor(services: Pick<BrokerServices, 'downlink' | 'log'>, sessions: Pick<Sessions, 'of'>) {
+    this.#services = services;
+    this.#sessions = sessions;
+  }
+
+  /** Tells that this connection of a device has subscribed to channels with work for it; nothing for other callers. */
+  subscribed(live: LiveClient, filters: readonly string[]): void {
+    const { ownChannels } = live.identity ?? {};
+    const device = connectedDevice(live);
+    if (!device || ownChannels === undefined || live.ended) return;
+    for (const channel of downlinkChannels) {
+      const isNamed = filters.includes(ownChannels + channel);
+      if (isNamed || filters.some((filter) => matches(filter, ownChannels + channel)))
+        this.#tell((downlink) => downlink.listening(device, channel, isNamed));
+    }
+  }
+
+  /** A connection of a device has ended. If it was the last one, tells that the device is gone. */
+  ended(device: DeviceAddress): void {
+    if (!this.#isConnected(device)) this.#tell((downlink) => downlink.disconnected(device));
+  }
+
+  #isConnected({ deviceId }: DeviceAddress): boolean {
+    for (const { ready, ended } of this.#sessions.of(deviceId)) if (ready && !ended) return true;
+    return false;
+  }
+
+  #tell(tell: (downlink: BrokerServices['downlink']) => void): void {
+    try {
+      tell(this.#services.downlink);
+    } catch (error) {
+      this.#services.log.error({ err: error }, 'the work for a device could not be looked at');
+    }
+  }
+}

@@ -1,0 +1,103 @@
+import type { Subscription } from 'aedes';
+import type { BrokerClient, LiveClient } from '../aedes-types.js';
+import type { FilterRefusal } from '../connections/counters.js';
+import { OverLimit } from '../connections/limits.js';
+import { grant, refreshFilters } from '../connections/live-clients.js';
+import { unsubscribe } from '../revocation.js';
+import type { HookParts } from './parts.js';
+import { malformedTopic, tooManyRefusals } from './refusal-notes.js';
+
+/** What a retained message costs next to a delivery, and bytes that cost as much as one. */
+const costOfRetained = 3;
+const bytesOfCost = 1024;
+/** Retained messages that one SUBSCRIBE gets before it may have to wait for its turn. */
+const retainedPerTurn = 16;
+
+type Answered<T> = (error: Error | null, answer: T) => void;
+
+/** SUBSCRIBE and UNSUBSCRIBE. */
+export class SubscribeHooks {
+  readonly #parts: HookParts;
+
+  constructor(parts: HookParts) {
+    this.#parts = parts;
+  }
+
+  /** `null` answers 0x80 and keeps the connection. */
+  subscribe({ live }: BrokerClient, subscription: Subscription, done: Answered<Subscription | null>): void {
+    const { authority, counters, notes } = this.#parts;
+    const { refusedSubscriptions } = counters;
+    const verdict = live ? authority.decideSubscribe(live, subscription) : 'refused';
+    if (verdict === 'granted') {
+      if (live) grant(live, subscription);
+      done(null, subscription);
+      return;
+    }
+    if (verdict === 'malformed') {
+      if (live) notes.note(live, 'subscribe', subscription.topic, malformedTopic);
+      refusedSubscriptions.malformed += 1;
+      done(new Error('malformed filter'), null);
+      return;
+    }
+    const isTooOften = live !== undefined && authority.refusedTooOften(live);
+    let counted: FilterRefusal = isTooOften ? 'too_often' : 'out_of_reach';
+    if (live) {
+      const reason = isTooOften ? tooManyRefusals : authority.filterRefusal(live, subscription.topic);
+      if (!isTooOften && reason.kind === 'tooMany') counted = 'too_many';
+      notes.note(live, 'subscribe', subscription.topic, reason);
+    }
+    refusedSubscriptions[counted] += 1;
+    live?.refusedFilters.add(subscription.topic);
+    done(isTooOften ? new OverLimit('refusals_per_minute') : null, null);
+  }
+
+  /** A SUBSCRIBE has been answered; what is retained for it, and the states of devices, are sent before the next packet. */
+  subscribed({ live }: BrokerClient, subscriptions: Subscription[]): void {
+    if (!live) return;
+    refreshFilters(live);
+    const { authority, control, downlink, services } = this.#parts;
+    // A right may have been lost between SUBSCRIBE and here.
+    const refused = authority.refusedFilters(live);
+    if (refused.length > 0) void unsubscribe(live, refused);
+    const granted = subscriptions.filter(({ qos }) => (qos as number) <= 2);
+    downlink.subscribed(
+      live,
+      granted.map(({ topic }) => topic),
+    );
+    for (const { topic } of granted) {
+      const device = live.identity && authority.controlledBy(live.identity.caller, topic);
+      if (device) control.listening(device);
+    }
+    if (granted.length === 0) {
+      live.whenSubscribed?.();
+      return;
+    }
+    const { connectionId } = live;
+    this.#sendFirst(live, granted)
+      .catch((error) => services.log.error({ err: error, connectionId }, 'what a SUBSCRIBE asks for could not be sent'))
+      .finally(() => live.whenSubscribed?.());
+  }
+
+  async #sendFirst(live: LiveClient, granted: Subscription[]): Promise<void> {
+    const { channels, pace, persistence } = this.#parts;
+    const { client } = live;
+    const filters = granted.map(({ topic }) => topic);
+    let sent = 0;
+    for await (const packet of persistence.retainedFor(live, filters)) {
+      pace.spend(costOfRetained + packet.payload.length / bytesOfCost);
+      sent += 1;
+      if (sent % retainedPerTurn === 0 && pace.isOver) await pace.turn(live.identity?.caller.accountId ?? '');
+      if (client.closed) return;
+      await new Promise<void>((resolve) => client.deliverQoS(packet, () => resolve()));
+      // A client that reads its answers is alive, though its own packets have to wait.
+      if (client._keepaliveInterval > 0) client._keepaliveTimer?.refresh();
+    }
+    for (const { topic, qos } of granted) await channels.sendState(live, topic, qos);
+  }
+
+  unsubscribed({ live }: BrokerClient, filters: string[]): void {
+    if (!live) return;
+    for (const filter of filters) live.filters.delete(filter);
+    refreshFilters(live);
+  }
+}
