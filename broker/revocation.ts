@@ -65,7 +65,9 @@ export class Revocation {
     const ended = sessions.endPrincipal(principal);
     const filters = new Filters();
     for (const { client, filters: held } of ended) for (const filter of held) filters.add(client.id, filter);
-    persistence.endSessionsOf(ownerId(accountId, principal), (clientId, filter) => filters.add(clientId, filter));
+    persistence.revocation.endSessionsOf(ownerId(accountId, principal), (clientId, filter) =>
+      filters.add(clientId, filter),
+    );
     return sumOf({ connections: ended.length, subscriptions: filters.size }, streams.endPrincipal(principal));
   }
 
@@ -120,7 +122,7 @@ export class Revocation {
     );
     const mayName = (filter: string) => filter.endsWith(`/${name}`);
     const principals = new Set<string>();
-    await persistence.eachSession(accountId, ({ clientId, filters, queue }) => {
+    await persistence.revocation.eachSession(accountId, ({ clientId, filters, queue }) => {
       if (queue.size > 0 || [...filters.keys()].some(mayName)) principals.add(principalIn(clientId));
     });
     for (const { identity, filters } of sessions.all())
@@ -136,7 +138,7 @@ export class Revocation {
       const person = authority.personBehind(ownerId(accountId, principal));
       return person !== undefined && hasLost(person);
     });
-    await persistence.eachSession(accountId, (session) => {
+    await persistence.revocation.eachSession(accountId, (session) => {
       session.isDevice ??= authority.isDevice(session.clientId);
       if (session.isDevice) return;
       const { clientId, queue, filters } = session;
@@ -168,7 +170,7 @@ export class Revocation {
     const { sessions, persistence } = this.#parts;
     const unsubscribing = [...sessions.of(principal)].map((live) => this.#reviewLive(live, ended));
     const removed = (clientId: string, filter: string) => ended.add(clientId, filter);
-    await persistence.forgetRefused(ownerId(accountId, principal), device, removed);
+    await persistence.revocation.forgetRefused(ownerId(accountId, principal), device, removed);
     await Promise.all(unsubscribing);
   }
 

@@ -15,7 +15,7 @@ import { handlerOf, isStoredChannel, kindOf, laneOf, type Message, type Outcome 
 import { notReadable, notRetained, Rejections, storedInPart } from './rejections.js';
 import { ServiceHandlers } from './service-handlers.js';
 
-type Persistence = Pick<SessionStore, 'keep' | 'storing' | 'lacksRoomFor'>;
+type Persistence = Pick<SessionStore, 'keep' | 'received' | 'lacksRoomFor'>;
 
 /** Bytes of a message that take as long to store as a point. */
 const bytesOfPoint = 256;
@@ -118,7 +118,7 @@ export class Ingest {
     };
     // A will has no packet id, and no duplicates.
     if (packet.qos === 2 && packet.messageId !== undefined) {
-      const known = this.#persistence.storing(client, packet);
+      const known = this.#persistence.received.storing(client, packet);
       this.#take(message, (error) => {
         known(error);
         stored(error);

@@ -32,7 +32,7 @@ export class PacketReceiver {
   }
 
   isBeingStored(client: BrokerClient, messageId: number): boolean {
-    return this.#parts.persistence.isBeingStored(client, messageId);
+    return this.#parts.persistence.received.isBeingStored(client, messageId);
   }
 
   receive(client: BrokerClient, packet: Packet, done: Done, answered: () => void): void {
@@ -93,11 +93,11 @@ export class PacketReceiver {
       return;
     }
     const id = packet.messageId as number;
-    persistence.incomingGetPacket(client, packet).then(
+    persistence.received.find(client, packet).then(
       () => this.#answerInTurn(live, answerBytes('pubrec', id), done),
       () => {
         if (!live.unreleased.has(id)) {
-          if (persistence.isUnreleasedFull(client)) {
+          if (persistence.received.isFull(client)) {
             done(new OverLimit('max_unreleased_per_account'));
             return;
           }
@@ -109,7 +109,7 @@ export class PacketReceiver {
         live.unreleased.add(id);
         hooks.publish(client, packet, (error) => {
           if (error) live.unreleased.delete(id);
-          else persistence.received(client, packet);
+          else persistence.received.add(client, packet);
           this.#accepted(live, packet, error, done);
         });
       },

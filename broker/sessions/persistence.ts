@@ -1,42 +1,21 @@
 import { Readable } from 'node:stream';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Subscription } from 'aedes';
 import type { Logger } from 'pino';
 import type { MqttChange, StoredWill } from '../../db/messages/sessions/changes.js';
 import type { MessageStore } from '../../db/messages/store.js';
 import type { BrokerKept } from '../../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.js';
-import { accountIn } from '../connections/client-ids.js';
 import { faultOf } from '../connections/safe-error.js';
 import { Journal } from './journal.js';
+import type { PersistenceRules } from './persistence-rules.js';
 import { type QueueServices, Queues, type Sending } from './queues.js';
+import { ReceivedIds } from './received-ids.js';
 import { type Reach, Retained, type RetainedRoom } from './retained.js';
+import { SessionRevocation } from './revocation.js';
 import { Settled } from './settled.js';
 import { type Session, type SessionServices, StoredSessions } from './stored-sessions.js';
 import { Unreleased } from './unreleased.js';
 import { Wills } from './wills.js';
-
-/** The services that the persistence uses. */
-export interface PersistenceRules {
-  /** The device that a topic names, always the same string for one device. */
-  deviceOf(topic: string): string | undefined;
-  /** The account that a topic names; empty for one that names none. */
-  accountOf(topic: string): string;
-  /** Whether a filter of a SUBSCRIBE packet has been granted. */
-  isGranted(client: BrokerClient, filter: string): boolean;
-  /** The retained messages that a connection may receive. */
-  reachOf(live: LiveClient): Reach;
-  /** Whether a filter of a stored session can match anything in its owner's reach. */
-  mayStand(clientId: string, filter: string): boolean;
-  /** Whether the owner of a stored session may be told of a message, connected or not. */
-  mayQueue(clientId: string, topic: string): boolean;
-  /** Whether anybody is left to whom a stored session can belong. */
-  hasOwner(clientId: string): boolean;
-  /** Whether a retained message can ever be delivered again. */
-  mayBeRetained(topic: string): boolean;
-  /** The broker sends retained messages itself, and Aedes none. */
-  sendsRetained?: boolean;
-}
 
 export interface PersistenceServices extends SessionServices, Omit<QueueServices, 'rows' | 'deviceOf' | 'sessions'> {
   messages: Pick<MessageStore, 'mqtt' | 'record' | 'full'>;
@@ -46,9 +25,6 @@ export interface PersistenceServices extends SessionServices, Omit<QueueServices
   /** QoS 2 messages without PUBREL of one account; 0 is no limit. */
   maxUnreleased: number;
 }
-
-/** Stored sessions that are looked at in one go. */
-const stepSize = 1000;
 
 type Id = Pick<BrokerClient, 'id'>;
 type Holder = { clientId: string; topic: string; qos: 0 | 1 | 2 };
@@ -71,13 +47,13 @@ export class SessionStore {
   readonly #retained: Retained;
   readonly #wills: Wills;
   readonly #unreleased = new Unreleased();
+  /** Packet ids of received QoS 2 messages. */
+  readonly received: ReceivedIds;
+  /** What stored sessions lose with a permission. */
+  readonly revocation: SessionRevocation;
   #brokerId: string | undefined;
   /** Searches for retained messages that have not ended. */
   #searches = 0;
-  /** Packet ids of QoS 2 messages received and not released yet, by client id, of clean sessions. */
-  readonly #receivedClean = new Map<string, Set<number>>();
-  /** QoS 2 messages that are on their way to the disk. */
-  readonly #storing = new Map<string, Promise<void>>();
 
   constructor(services: PersistenceServices, rules: PersistenceRules) {
     this.#services = services;
@@ -89,6 +65,8 @@ export class SessionStore {
       { ...services, rows, sessions: this.#sessions, deviceOf: (topic) => rules.deviceOf(topic) },
       this.#journal,
     );
+    this.received = new ReceivedIds(this.#sessions, this.#journal, this.#unreleased, services.maxUnreleased);
+    this.revocation = new SessionRevocation(this.#sessions, this.#queues, rules);
     const { retainedRoom: room } = services;
     const accountOf = (topic: string) => rules.accountOf(topic);
     this.#retained = new Retained({ rows, journal: this.#journal, room, accountOf });
@@ -152,50 +130,6 @@ export class SessionStore {
       retained: this.#searches,
       delivery: this.#sessions.queued,
     };
-  }
-
-  // Revocation: `owner` is the ownerId of a principal.
-
-  /** Looks at every stored session of an account, in steps in which others get their turn. */
-  async eachSession(accountId: string, look: (session: Session) => void): Promise<void> {
-    let looked = 0;
-    for (const session of this.#sessions.all()) {
-      looked += 1;
-      if (looked % stepSize === 0) await nextTurn();
-      if (session.clientId.startsWith(accountId)) look(session);
-    }
-  }
-
-  /**
-   * Takes from the stored sessions of a principal what it may not hear any more: filters at once, queued messages in
-   * steps, those of devices that `device` is true of. `removed` is told of each filter.
-   */
-  async forgetRefused(
-    owner: string,
-    device: (deviceId: string) => boolean,
-    removed: (clientId: string, filter: string) => void,
-  ): Promise<void> {
-    const sessions = this.#sessions.of(owner);
-    for (const session of sessions) {
-      const { clientId, filters } = session;
-      for (const filter of [...filters.keys()]) {
-        if (this.#rules.mayStand(clientId, filter)) continue;
-        this.#sessions.unsubscribe(session, filter);
-        removed(clientId, filter);
-      }
-    }
-    for (const session of sessions) {
-      const mayHear = (topic: string) => this.#rules.mayQueue(session.clientId, topic);
-      await this.#queues.dropRefused(session, { device, mayHear });
-    }
-  }
-
-  /** Ends the stored sessions of a principal, queued messages included. `removed` is told of each filter. */
-  endSessionsOf(owner: string, removed: (clientId: string, filter: string) => void): void {
-    for (const session of this.#sessions.of(owner)) {
-      for (const filter of session.filters.keys()) removed(session.clientId, filter);
-      this.#sessions.end(session);
-    }
   }
 
   /** Resolves when everything recorded until now is on disk. */
@@ -267,87 +201,24 @@ export class SessionStore {
     return sessions;
   }
 
-  /** Whether the QoS 2 message of this packet id is on its way to the disk. */
-  isBeingStored({ id }: Id, messageId: number): boolean {
-    return this.#storing.size > 0 && this.#storing.has(`${id}/${messageId}`);
-  }
-
-  /** Whether the account of a connection has as many QoS 2 messages without PUBREL as it may. */
-  isUnreleasedFull({ id }: Id): boolean {
-    const { maxUnreleased } = this.#services;
-    return maxUnreleased > 0 && this.#unreleased.of(accountIn(id)) >= maxUnreleased;
-  }
-
-  /** The packet id of a QoS 2 message names no new message until its PUBREL. */
-  received(client: BrokerClient, packet: PacketId): void {
-    this.#received(client, packet);
-  }
-
-  /** A new QoS 2 message is on its way to the disk. Call what it returns when that has ended, before PUBREC. */
-  storing(client: BrokerClient, packet: Incoming): (error?: Error) => void {
-    const key = `${client.id}/${packet.messageId}`;
-    let ended = () => {};
-    const underWay = new Promise<void>((resolve) => {
-      ended = resolve;
-    });
-    this.#storing.set(key, underWay);
-    return (error) => {
-      if (!error) this.#received(client, packet);
-      if (this.#storing.get(key) === underWay) this.#storing.delete(key);
-      ended();
-    };
-  }
+  // Packet ids of received QoS 2 messages
 
   incomingStorePacket(client: BrokerClient, packet: Incoming): Promise<void> {
-    this.#received(client, packet);
+    this.received.add(client, packet);
     return Settled.of();
   }
 
   /** Aedes asks only whether there is one: by its packet id. */
-  incomingGetPacket({ id }: Id, { messageId }: PacketId): Promise<PacketId> {
-    if (this.#receivedBy(id)?.has(messageId ?? -1)) return Settled.of({ messageId });
-    // A duplicate on a new connection may arrive while the first is still being written.
-    const storing = this.#storing.get(`${id}/${messageId}`);
-    if (storing) return storing.then(() => this.incomingGetPacket({ id }, { messageId }));
-    return Settled.failed(new Error('no such packet'));
+  incomingGetPacket(client: Id, packet: PacketId): Promise<PacketId> {
+    return this.received.find(client, packet);
   }
 
-  /** PUBCOMP waits for the disk: after it the packet id may name a new message. */
-  async incomingDelPacket({ id }: Id, { messageId = -1 }: PacketId): Promise<void> {
-    const session = this.#sessions.get(id);
-    if (session) {
-      this.#journal.record({ kind: 'unincoming', session: session.number, packetId: messageId });
-      await this.#journal.durable();
-      this.#unreleased.delete(session.received, id, messageId);
-      return;
-    }
-    const received = this.#receivedClean.get(id);
-    if (received) this.#unreleased.delete(received, id, messageId);
-    if (received?.size === 0) this.#receivedClean.delete(id);
+  incomingDelPacket(client: Id, packet: PacketId): Promise<void> {
+    return this.received.release(client, packet);
   }
 
-  cleanIncoming({ id }: Id): Promise<void> {
-    const received = this.#receivedClean.get(id);
-    if (received) this.#unreleased.clear(received, id);
-    this.#receivedClean.delete(id);
-    return Settled.of();
-  }
-
-  #receivedBy(clientId: string): Set<number> | undefined {
-    return this.#sessions.get(clientId)?.received ?? this.#receivedClean.get(clientId);
-  }
-
-  #received(client: BrokerClient, { messageId = -1 }: PacketId): void {
-    // While the message was being written the session may have ended.
-    if (!client.clean) {
-      const session = this.#sessions.get(client.id);
-      if (session) this.#unreleased.add(session.received, client.id, messageId);
-      return;
-    }
-    if (client.closed) return;
-    const received = this.#receivedClean.get(client.id) ?? new Set();
-    this.#receivedClean.set(client.id, received);
-    this.#unreleased.add(received, client.id, messageId);
+  cleanIncoming(client: Id): Promise<void> {
+    return this.received.clear(client);
   }
 
   // Retained messages

@@ -66,7 +66,7 @@ t.test('filters that may not stand any more are forgotten, those of other princi
     await store.addSubscriptions(one, filters);
   }
   const removed: string[] = [];
-  await store.forgetRefused(
+  await store.revocation.forgetRefused(
     'a/b',
     () => true,
     (...one) => removed.push(one.join()),

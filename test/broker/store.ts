@@ -3,7 +3,8 @@ import assert from 'node:assert';
 import type { Test } from 'tap';
 import type { BrokerClient } from '../../broker/aedes-types.js';
 import { type Counters, newCounters } from '../../broker/connections/counters.js';
-import { type PersistenceRules, SessionStore } from '../../broker/sessions/persistence.js';
+import { SessionStore } from '../../broker/sessions/persistence.js';
+import type { PersistenceRules } from '../../broker/sessions/persistence-rules.js';
 import { MessageStore } from '../../db/messages/store.js';
 import { temporaryDirectory } from '../support/directory.js';
 

@@ -1,0 +1,24 @@
+import type { BrokerClient, LiveClient } from '../aedes-types.js';
+import type { Reach } from './retained.js';
+
+/** What the persistence asks about permissions. */
+export interface PersistenceRules {
+  /** The device that a topic names, always the same string for one device. */
+  deviceOf(topic: string): string | undefined;
+  /** The account that a topic names; empty for one that names none. */
+  accountOf(topic: string): string;
+  /** Whether a filter of a SUBSCRIBE packet has been granted. */
+  isGranted(client: BrokerClient, filter: string): boolean;
+  /** The retained messages that a connection may receive. */
+  reachOf(live: LiveClient): Reach;
+  /** Whether a filter of a stored session can match anything in its owner's reach. */
+  mayStand(clientId: string, filter: string): boolean;
+  /** Whether the owner of a stored session may be told of a message, connected or not. */
+  mayQueue(clientId: string, topic: string): boolean;
+  /** Whether anybody is left to whom a stored session can belong. */
+  hasOwner(clientId: string): boolean;
+  /** Whether a retained message can ever be delivered again. */
+  mayBeRetained(topic: string): boolean;
+  /** The broker sends retained messages itself, and Aedes none. */
+  sendsRetained?: boolean;
+}

@@ -1,0 +1,107 @@
+import type { BrokerClient, Incoming } from '../aedes-types.js';
+import { accountIn } from '../connections/client-ids.js';
+import type { Journal } from './journal.js';
+import { Settled } from './settled.js';
+import type { StoredSessions } from './stored-sessions.js';
+import type { Unreleased } from './unreleased.js';
+
+type Id = Pick<BrokerClient, 'id'>;
+type PacketId = { messageId?: number | undefined };
+
+/**
+ * Packet ids of QoS 2 messages that have been received and not released. Until its PUBREL a packet id names no new
+ * message, also on another connection of the session and after a restart.
+ */
+export class ReceivedIds {
+  readonly #sessions: StoredSessions;
+  readonly #journal: Journal;
+  readonly #unreleased: Unreleased;
+  readonly #maxUnreleased: number;
+  /** Of clean sessions, by client id. */
+  readonly #receivedClean = new Map<string, Set<number>>();
+  /** QoS 2 messages that are on their way to the disk. */
+  readonly #storing = new Map<string, Promise<void>>();
+
+  /** `maxUnreleased` is for one account; 0 is no limit. */
+  constructor(sessions: StoredSessions, journal: Journal, unreleased: Unreleased, maxUnreleased: number) {
+    this.#sessions = sessions;
+    this.#journal = journal;
+    this.#unreleased = unreleased;
+    this.#maxUnreleased = maxUnreleased;
+  }
+
+  /** Whether the QoS 2 message of this packet id is on its way to the disk. */
+  isBeingStored({ id }: Id, messageId: number): boolean {
+    return this.#storing.size > 0 && this.#storing.has(`${id}/${messageId}`);
+  }
+
+  /** Whether the account of a connection has as many QoS 2 messages without PUBREL as it may. */
+  isFull({ id }: Id): boolean {
+    const max = this.#maxUnreleased;
+    return max > 0 && this.#unreleased.of(accountIn(id)) >= max;
+  }
+
+  /** The packet id of a QoS 2 message names no new message until its PUBREL. */
+  add(client: BrokerClient, { messageId = -1 }: PacketId): void {
+    // While the message was being written the session may have ended.
+    if (!client.clean) {
+      const session = this.#sessions.get(client.id);
+      if (session) this.#unreleased.add(session.received, client.id, messageId);
+      return;
+    }
+    if (client.closed) return;
+    const received = this.#receivedClean.get(client.id) ?? new Set();
+    this.#receivedClean.set(client.id, received);
+    this.#unreleased.add(received, client.id, messageId);
+  }
+
+  /** A new QoS 2 message is on its way to the disk. Call what it returns when that has ended, before PUBREC. */
+  storing(client: BrokerClient, packet: Incoming): (error?: Error) => void {
+    const key = `${client.id}/${packet.messageId}`;
+    let ended = () => {};
+    const underWay = new Promise<void>((resolve) => {
+      ended = resolve;
+    });
+    this.#storing.set(key, underWay);
+    return (error) => {
+      if (!error) this.add(client, packet);
+      if (this.#storing.get(key) === underWay) this.#storing.delete(key);
+      ended();
+    };
+  }
+
+  /** Resolves to the packet id if it is one of a message without PUBREL; rejects if it is free. */
+  find({ id }: Id, { messageId }: PacketId): Promise<PacketId> {
+    if (this.#receivedBy(id)?.has(messageId ?? -1)) return Settled.of({ messageId });
+    // A duplicate on a new connection may arrive while the first is still being written.
+    const storing = this.#storing.get(`${id}/${messageId}`);
+    if (storing) return storing.then(() => this.find({ id }, { messageId }));
+    return Settled.failed(new Error('no such packet'));
+  }
+
+  /** PUBCOMP waits for the disk: after it the packet id may name a new message. */
+  async release({ id }: Id, { messageId = -1 }: PacketId): Promise<void> {
+    const session = this.#sessions.get(id);
+    if (session) {
+      this.#journal.record({ kind: 'unincoming', session: session.number, packetId: messageId });
+      await this.#journal.durable();
+      this.#unreleased.delete(session.received, id, messageId);
+      return;
+    }
+    const received = this.#receivedClean.get(id);
+    if (received) this.#unreleased.delete(received, id, messageId);
+    if (received?.size === 0) this.#receivedClean.delete(id);
+  }
+
+  /** A clean session has ended. */
+  clear({ id }: Id): Promise<void> {
+    const received = this.#receivedClean.get(id);
+    if (received) this.#unreleased.clear(received, id);
+    this.#receivedClean.delete(id);
+    return Settled.of();
+  }
+
+  #receivedBy(clientId: string): Set<number> | undefined {
+    return this.#sessions.get(clientId)?.received ?? this.#receivedClean.get(clientId);
+  }
+}
