@@ -190,18 +190,15 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
         guarded('publish', () => publishes.publish(client, packet, done), done, client),
     },
   });
-  const listeners: Listeners = new Listeners(
-    services,
-    limits,
-    peers,
-    (conn, request) => {
+  const listeners: Listeners = new Listeners({
+    ...{ services, limits, peers, receiver, pace },
+    handle: (conn, request) => {
       const client = aedes.handle(conn, request) as BrokerClient;
       deliveries.attach(client);
       tellSession(conn, () => client.live?.sessionPresent === true && listeners.dialectOf(conn)?.level !== 3);
       return client;
     },
-    { receiver, pace },
-  );
+  });
   const parts = { services, aedes, counters, sessions, authenticator, authority, limits, persistence };
   const hookParts: HookParts = {
     ...{ ...parts, channels, control, ingest, pace, presence, publications, signs, listeners },

@@ -1,0 +1,186 @@
+import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { BrokerServices } from '../../src/broker-ports.js';
+import { peerAddress, type Trust } from '../../src/network/addresses.js';
+import type { BrokerClient } from '../aedes-types.js';
+import { Inbound, type PacketLimits, type Receiver } from '../packets/inbound.js';
+import type { Pace } from '../packets/pace.js';
+import type { Dialect } from '../packets/read.js';
+import type { Limits } from './limits.js';
+import { takeProxyHeader } from './proxy-protocol.js';
+import { PublishRate } from './publish-rate.js';
+import { faultOf } from './safe-error.js';
+
+/** Bytes of topic and packet id that a PUBLISH may hold next to its payload. */
+export const publishOverhead = 4096;
+/** Bytes of any packet that is neither CONNECT nor PUBLISH; a SUBSCRIBE of many filters is the largest. */
+const otherPackets = 65_536;
+/** Bytes next to a CONNECT packet that its WebSocket frames, or packets sent along with it, may take. */
+const webSocketOverhead = 65_536;
+
+/** The receiver of a connection that speaks MQTT. */
+export type Handle = (conn: Duplex, request?: IncomingMessage) => BrokerClient;
+
+/** The services of the sockets. */
+export interface SocketParts {
+  services: BrokerServices;
+  limits: Limits;
+  /** The proxies that say on whose behalf a connection comes. */
+  trusts: Trust;
+  /** Is given each connection that speaks MQTT. */
+  handle: Handle;
+  /** Is given its packets after CONNECT, at the pace of all. */
+  receiver: Receiver;
+  pace: Pace;
+}
+
+interface Waiting {
+  deadline: NodeJS.Timeout | undefined;
+  /** Stops counting the bytes of a WebSocket connection. */
+  release(): void;
+}
+
+/**
+ * Every accepted socket, and the stream that is on it. Each has one deadline, from accept to CONNACK, whatever is between
+ * (a TLS handshake, an HTTP head), and size limits for its packets.
+ */
+export class Sockets {
+  readonly #parts: SocketParts;
+  readonly #packetLimits: PacketLimits;
+  /** Everything that has to be ended: accepted sockets, and the streams that are on them. */
+  readonly #connections = new Set<Duplex>();
+  readonly #waiting = new WeakMap<Duplex, Waiting>();
+  readonly #inbounds = new WeakMap<Duplex, Inbound>();
+  readonly #deadlines = new WeakMap<Duplex, NodeJS.Timeout>();
+
+  constructor(parts: SocketParts) {
+    this.#parts = parts;
+    const { mqtt } = parts.services.config;
+    this.#packetLimits = {
+      connect: unlessOff(mqtt.maxPacketBytesBeforeConnect),
+      publish: unlessOff(mqtt.maxPayloadBytes) + publishOverhead,
+      other: otherPackets,
+    };
+  }
+
+  /** From accept to the first byte of MQTT or TLS: a place, what a proxy says of it, its turn. */
+  enter(socket: Socket, go: () => void): void {
+    if (!this.#parts.limits.enter(socket)) {
+      socket.destroy();
+      return;
+    }
+    this.track(socket);
+    this.deadline(socket);
+    socket.on('error', (error) =>
+      this.#parts.services.log.debug({ err: error, ...this.#parts.limits.about(socket) }, 'a socket failed'),
+    );
+    const peer = peerAddress(socket);
+    // Nobody is above who would take an error of what has to be read then: it would end the process.
+    const enter = () => {
+      try {
+        go();
+      } catch (error) {
+        this.#parts.services.log.error({ fault: faultOf(error) }, 'a socket could not be taken');
+        socket.destroy();
+      }
+    };
+    const locate = (address: string | undefined) =>
+      this.#parts.limits.locate(socket, address, enter, () => {
+        socket.destroy();
+      });
+    if (peer === undefined || !this.#parts.trusts(peer)) {
+      locate(peer);
+      return;
+    }
+    takeProxyHeader(socket, (header) => {
+      if (header.is === 'malformed') socket.destroy();
+      else locate((header.is === 'present' && header.address) || peer);
+    });
+  }
+
+  /** A connection speaks MQTT: its packets are limited and go to the receiver. `request` is that of a WebSocket. */
+  accept(conn: Duplex, deadline: NodeJS.Timeout | undefined, request?: IncomingMessage): void {
+    if (request) this.#parts.limits.follow(conn, request.socket);
+    const { clock, config } = this.#parts.services;
+    const { publishRatePerClient, byteRatePerClient, pointRatePerClient } = config.mqtt;
+    const rates = {
+      packets: unlessOff(publishRatePerClient),
+      bytes: unlessOff(byteRatePerClient),
+      points: unlessOff(pointRatePerClient),
+    };
+    const rate = new PublishRate(rates, clock);
+    const inbound = new Inbound(conn, this.#packetLimits, rate, this.#parts.receiver, this.#parts.pace, (limit) => {
+      this.#parts.limits.hit(limit, this.#parts.limits.about(conn));
+    });
+    this.#inbounds.set(conn, inbound);
+    this.track(conn);
+    this.#waiting.set(conn, { deadline, release: request ? this.#countBytes(request.socket) : () => {} });
+    this.#parts.handle(conn, request);
+  }
+
+  /** The settings of a connection's CONNECT for its packets. */
+  dialectOf(conn: Duplex): Dialect | undefined {
+    return this.#inbounds.get(conn)?.dialect;
+  }
+
+  /** CONNACK has been sent: the deadline is over, and the larger limits hold. */
+  ready(client: BrokerClient): void {
+    const { conn } = client;
+    const waiting = this.#waiting.get(conn);
+    if (!waiting) return;
+    clearTimeout(waiting.deadline);
+    waiting.release();
+    this.#inbounds.get(conn)?.open(client);
+    this.#waiting.delete(conn);
+  }
+
+  /** A message that has passed on this connection holds so many points. */
+  charge(conn: Duplex, points: number): void {
+    this.#inbounds.get(conn)?.charge(points);
+  }
+
+  /** Ends a socket that has not got its CONNACK in time; the one it is on has begun the time already. */
+  deadline(socket: Duplex, base = socket): NodeJS.Timeout | undefined {
+    const { connectTimeout } = this.#parts.services.config.mqtt;
+    const running = this.#deadlines.get(base);
+    if (running) this.#deadlines.set(socket, running);
+    if (running || connectTimeout === 0) return running;
+    const timer = setTimeout(() => {
+      this.#parts.limits.hit('connect_timeout_seconds', this.#parts.limits.about(socket));
+      socket.destroy();
+    }, connectTimeout);
+    this.#deadlines.set(socket, timer);
+    socket.once('close', () => clearTimeout(timer));
+    return timer;
+  }
+
+  /** A WebSocket message is buffered before its packets can be seen: until CONNACK its bytes are counted on the socket. */
+  #countBytes(socket: Socket): () => void {
+    const most = this.#packetLimits.connect + webSocketOverhead;
+    let seen = 0;
+    const count = (chunk: Buffer) => {
+      seen += chunk.length;
+      if (seen <= most || socket.destroyed) return;
+      this.#parts.limits.hit('max_packet_bytes_before_connect', this.#parts.limits.about(socket));
+      socket.destroy();
+    };
+    socket.on('data', count);
+    return () => socket.off('data', count);
+  }
+
+  /** Ends it with the others. */
+  track(conn: Duplex): void {
+    this.#connections.add(conn);
+    conn.once('close', () => this.#connections.delete(conn));
+  }
+
+  /** Ends what is still open, connections without a CONNECT among them. */
+  end(): void {
+    for (const conn of this.#connections) conn.destroy();
+  }
+}
+
+function unlessOff(limit: number): number {
+  return limit === 0 ? Number.POSITIVE_INFINITY : limit;
+}
