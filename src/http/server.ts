@@ -17,6 +17,7 @@ import { strictBodies } from './bodies.js';
 import { answerHeaders } from './guards/answer-headers.js';
 import { answerBadHttp, answerTooSlow } from './guards/bad-http.js';
 import { paceRequests } from './guards/pacing.js';
+import { limitPipelining } from './guards/pipelining.js';
 import { limitRequestTime } from './guards/request-time.js';
 import { enforceRights } from './guards/rights.js';
 import { hurryStrangers, limitConnections, strangerBodyBytes } from './guards/strangers.js';
@@ -59,6 +60,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
     ...(config.tls ? { https: { ...secureOptions(config.tls), ...asksForCertificates, ...timing } } : { http: timing }),
   }).withTypeProvider<TypeBoxTypeProvider>() as unknown as App;
 
+  limitPipelining(app.server);
   paceRequests(app, knownAccount(ctx));
   // Lines of a request have its id by what runs on its behalf; a logger for each would cost more and know less.
   app.setChildLoggerFactory((logger) => logger);

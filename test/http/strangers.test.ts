@@ -102,6 +102,21 @@ t.test(
   },
 );
 
+t.test('a connection that sends many requests ahead of their answers is closed; a few are answered', async (t) => {
+  const request = 'GET /nowhere HTTP/1.1\r\nhost: x\r\n';
+  const answersTo = async (text: string) => {
+    const socket = await open(t);
+    const all = rest(socket);
+    socket.write(text);
+    return ((await all).match(/HTTP\/1\.1 404/g) ?? []).length;
+  };
+  const permitted = `${`${request}\r\n`.repeat(15)}${request}connection: close\r\n\r\n`;
+  t.equal(await answersTo(permitted), 16);
+  const excess = `${`${request}\r\n`.repeat(1000)}${request}connection: close\r\n\r\n`;
+  const answered = await answersTo(excess);
+  t.ok(answered <= 16, `${answered} of 1,001 requests in one packet were answered`);
+});
+
 t.test('an address has a number of connections; WebSockets and what is behind a proxy are counted apart', async (t) => {
   const env = { SLIPWAY_HTTP_MAX_CONNECTIONS_PER_ADDRESS: '4' };
   const own = await startService(t, { env });

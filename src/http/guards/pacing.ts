@@ -44,7 +44,9 @@ export function paceRequests(app: App, accountOf: (request: FastifyRequest) => s
   app.addHook('onRequest', (request, _, done) => {
     if (waiting.size === 0 && hasTime()) return done();
     const lane = { accountId: accountOf(request) ?? strangers, callerId: networkOf(request.address) };
-    waiting.push(lane, 1, AsyncResource.bind(done));
+    // A client that has gone needs no answer: its requests would keep others waiting.
+    const begin = () => request.raw.socket.destroyed || done();
+    waiting.push(lane, 1, AsyncResource.bind(begin));
     return undefined;
   });
 }
