@@ -35,8 +35,8 @@ import type {
   applicationColumns,
   FederatedIdentityRecord,
   FederatedLoginRecord,
-  IdentityProviderRecord,
   IdentityRecord,
+  identityProviderColumns,
   MailedTokenRecord,
   MfaLoginRecord,
   MfaMethodRecord,
@@ -58,7 +58,7 @@ export interface Tables {
   mfaMethods: Static<typeof MfaMethodRecord>;
   recoveryCodes: Static<typeof RecoveryCodeRecord>;
   mfaLogins: Static<typeof MfaLoginRecord>;
-  identityProviders: Static<typeof IdentityProviderRecord>;
+  identityProviders: EntityRow<typeof identityProviderColumns>;
   bridges: Static<typeof BridgeRecord>;
   federatedIdentities: Static<typeof FederatedIdentityRecord>;
   federatedLogins: Static<typeof FederatedLoginRecord>;

@@ -30,7 +30,14 @@ export interface Marks {
   change?: true;
   /** Its schema in these bodies, where that is not the stored one; `bounds` are further keywords there. */
   body?: TSchema;
-  bounds?: { minLength?: number; maxLength?: number; minimum?: number; maximum?: number; description?: string };
+  bounds?: {
+    minLength?: number;
+    maxLength?: number;
+    minimum?: number;
+    maximum?: number;
+    pattern?: string;
+    description?: string;
+  };
   /** Its value in a new entity whose body does not have it; null without this. */
   initial?: string | number;
   /** Its schema in answers, where that is not the stored one; false if it is never shown as it is stored. */

@@ -2,11 +2,11 @@
 import { Type } from 'typebox';
 import {
   column,
-  common,
   DateText,
   flag,
   hidden,
   Id,
+  json,
   Nullable,
   OptionalDate,
   OptionalId,
@@ -163,16 +163,46 @@ export const MfaLoginRecord = Type.Object({
   codeExpires: OptionalDate,
 });
 
-/** An OpenID provider of an account. `redirectUris` is a JSON array. */
-export const IdentityProviderRecord = Type.Object({
-  ...common,
-  name: Type.String(),
-  issuer: Type.String(),
-  clientId: Type.String(),
-  sealedClientSecret: OptionalText,
-  scope: Type.String(),
-  redirectUris: Type.String(),
-});
+/** An OpenID provider of an account. */
+export const identityProviderColumns = {
+  name: column(Type.String(), {
+    create: 'required',
+    change: true,
+    bounds: { minLength: 1, maxLength: 255 },
+    filter: 'exact',
+    sort: true,
+  }),
+  issuer: column(Type.String(), {
+    create: 'required',
+    change: true,
+    bounds: {
+      maxLength: 1000,
+      description: 'https. With SLIPWAY_ALLOW_PRIVATE_TARGETS=true also http on this machine.',
+    },
+    filter: 'exact',
+  }),
+  clientId: column(Type.String(), { create: 'required', change: true, bounds: { minLength: 1, maxLength: 255 } }),
+  sealedClientSecret: hidden(OptionalText),
+  scope: column(Type.String(), {
+    create: 'optional',
+    change: true,
+    bounds: {
+      maxLength: 1000,
+      pattern: '^[!#-\\[\\]-~]+( [!#-\\[\\]-~]+)*$',
+      description: 'Has `openid` in it; `openid email profile` when absent.',
+    },
+    initial: 'openid email profile',
+  }),
+  redirectUris: json(
+    Type.Array(Type.String()),
+    Type.Array(Type.String({ maxLength: 2000 }), {
+      maxItems: 50,
+      description:
+        'Where browsers may be sent after a login: exact addresses, https, http on this machine, or of an app, such as com.example.app:/in.',
+    }),
+    { create: 'optional', change: true, initial: '[]' },
+  ),
+};
 
 /** The identity of a subject of an issuer. */
 export const FederatedIdentityRecord = Type.Object({

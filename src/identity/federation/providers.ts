@@ -2,74 +2,50 @@
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
+import { identityProviderColumns } from '../../../db/registry/records/identity.js';
 import { Nullable, type Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Context } from '../../context.js';
-import { commonShape, showCommon } from '../../entity/columns.js';
+import {
+  changeProperties,
+  commonShape,
+  createProperties,
+  listingOf,
+  readChanges,
+  readNew,
+  showCommon,
+  showing,
+  shownProperties,
+} from '../../entity/columns.js';
 import { entityRoutes } from '../../entity/kind.js';
-import type { Listing } from '../../entity/listing.js';
 import { change, find, insert, stamp, trash, writeAs } from '../../entity/verbs.js';
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { namesPrivateAddress } from '../../network/outbound.js';
 
-const name = Type.String({ minLength: 1, maxLength: 255 });
-const issuer = Type.String({
-  maxLength: 1000,
-  description: 'https. With SLIPWAY_ALLOW_PRIVATE_TARGETS=true also http on this machine.',
-});
-const clientId = Type.String({ minLength: 1, maxLength: 255 });
-const clientSecret = Nullable(
-  Type.String({
-    minLength: 1,
-    maxLength: 1024,
-    description: 'It is kept sealed and never shown; null means no secret.',
-  }),
+/** The secret is stored sealed, and answers say only whether there is one. */
+const clientSecret = Type.Optional(
+  Nullable(
+    Type.String({
+      minLength: 1,
+      maxLength: 1024,
+      description: 'It is kept sealed and never shown; null means no secret.',
+    }),
+  ),
 );
-const scope = Type.String({
-  maxLength: 1000,
-  pattern: '^[!#-\\[\\]-~]+( [!#-\\[\\]-~]+)*$',
-  description: 'Has `openid` in it; `openid email profile` when absent.',
-});
-const redirectUris = Type.Array(Type.String({ maxLength: 2000 }), {
-  maxItems: 50,
-  description:
-    'Where browsers may be sent after a login: exact addresses, https, http on this machine, or of an app, such as com.example.app:/in.',
-});
-
 const createBody = Type.Object({
   accountId: Type.String(),
-  name,
-  issuer,
-  clientId,
-  clientSecret: Type.Optional(clientSecret),
-  scope: Type.Optional(scope),
-  redirectUris: Type.Optional(redirectUris),
+  ...createProperties(identityProviderColumns),
+  clientSecret,
 });
-const updateBody = Type.Object({
-  name: Type.Optional(name),
-  issuer: Type.Optional(issuer),
-  clientId: Type.Optional(clientId),
-  clientSecret: Type.Optional(clientSecret),
-  scope: Type.Optional(scope),
-  redirectUris: Type.Optional(redirectUris),
-});
+const updateBody = Type.Object({ ...changeProperties(identityProviderColumns), clientSecret });
 const shape = Type.Object({
   ...commonShape,
-  name: Type.String(),
-  issuer: Type.String(),
-  clientId: Type.String(),
+  ...shownProperties(identityProviderColumns),
   clientSecretSet: Type.Boolean(),
-  scope: Type.String(),
-  redirectUris: Type.Array(Type.String()),
 });
 
-const listing: Listing<'identityProviders'> = {
-  table: 'identityProviders',
-  filters: { name: 'exact', issuer: 'exact' },
-  sorts: ['created', 'lastModified', 'id', 'name'],
-  defaultSort: 'created',
-};
+const listing = listingOf('identityProviders', identityProviderColumns);
 
 export function identityProviderRoutes(app: App, ctx: Context): void {
   entityRoutes(app, ctx, {
@@ -112,12 +88,8 @@ async function createProvider(ctx: Context, caller: Caller, body: Static<typeof 
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const made = await insert(tx, 'identityProviders', {
       ...stamped,
-      name: body.name,
-      issuer: body.issuer,
-      clientId: body.clientId,
+      ...readNew(identityProviderColumns, body),
       sealedClientSecret: body.clientSecret ? ctx.sealing.seal(stamped.id, body.clientSecret) : null,
-      scope: body.scope ?? 'openid email profile',
-      redirectUris: JSON.stringify(body.redirectUris ?? []),
     });
     await recordChange(ctx, tx, caller, made, 'created');
     return made;
@@ -138,11 +110,7 @@ async function updateProvider(
     const before = await find(tx, 'identityProviders', id);
     const by = { caller, clock: ctx.clock };
     const changed = await change(tx, 'identityProviders', id, version, by, {
-      ...(body.name !== undefined && { name: body.name }),
-      ...(body.issuer !== undefined && { issuer: body.issuer }),
-      ...(body.clientId !== undefined && { clientId: body.clientId }),
-      ...(body.scope !== undefined && { scope: body.scope }),
-      ...(body.redirectUris !== undefined && { redirectUris: JSON.stringify(body.redirectUris) }),
+      ...readChanges(identityProviderColumns, body),
       ...(body.clientSecret !== undefined && {
         sealedClientSecret: body.clientSecret && ctx.sealing.seal(id, body.clientSecret),
       }),
@@ -243,10 +211,10 @@ function readAddress(text: string): URL | undefined {
   return url && url.username === '' && url.password === '' ? url : undefined;
 }
 
+const showColumns = showing(identityProviderColumns);
+
 function show(row: Provider) {
-  const { name, issuer, clientId, scope } = row;
-  const clientSecretSet = row.sealedClientSecret !== null;
-  return { ...showCommon(row), name, issuer, clientId, clientSecretSet, scope, redirectUris: redirectUrisOf(row) };
+  return { ...showCommon(row), ...showColumns(row), clientSecretSet: row.sealedClientSecret !== null };
 }
 
 /** Whether an address may be spoken to: https, or http on this machine. */
