@@ -5,7 +5,7 @@
 import type { Generated } from 'kysely';
 import type { Static } from 'typebox';
 import type { AccountRecord, AuditRecord, IdempotentAnswerRecord, KeptRecord } from './records/account.js';
-import type { BridgeRecord } from './records/bridges.js';
+import type { bridgeColumns } from './records/bridges.js';
 import type { CertificateAuthorityRecord, CertificateRecord } from './records/certificates.js';
 import type { EntityRow } from './records/columns.js';
 import type {
@@ -59,7 +59,7 @@ export interface Tables {
   recoveryCodes: Static<typeof RecoveryCodeRecord>;
   mfaLogins: Static<typeof MfaLoginRecord>;
   identityProviders: EntityRow<typeof identityProviderColumns>;
-  bridges: Static<typeof BridgeRecord>;
+  bridges: EntityRow<typeof bridgeColumns>;
   federatedIdentities: Static<typeof FederatedIdentityRecord>;
   federatedLogins: Static<typeof FederatedLoginRecord>;
   auditRecords: Static<typeof AuditRecord> & { sequence: Generated<number> };

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import type { OutboxRow } from '../../db/messages/outbox/rows.js';
 import type { MessageStore } from '../../db/messages/store.js';
 import type { Registry } from '../../db/registry/index.js';
+import { bridgeKinds } from '../../db/registry/records/bridges.js';
 import type { Access } from '../access.js';
 import type { AcceptedMessage } from '../broker-ports.js';
 import type { Clock } from '../clock.js';
@@ -14,7 +15,6 @@ import { formatTopic } from '../topics.js';
 import { BestEffort } from './best-effort.js';
 import { Guaranteed } from './guaranteed.js';
 import { KeptMessages } from './kept.js';
-import { kinds } from './kinds.js';
 import { type BridgeRow, Opening } from './opening.js';
 import { nameMessage, type Outcome, type Target } from './target.js';
 
@@ -230,7 +230,7 @@ export class Bridges {
   /** Guaranteed messages on their way to the targets of each kind; counting ends at a hundred thousand in all. */
   pendingByKind(): Record<string, number> {
     const { outbox } = this.#ctx.messages;
-    const counts: Record<string, number> = Object.fromEntries(kinds.map((kind) => [kind, 0]));
+    const counts: Record<string, number> = Object.fromEntries(bridgeKinds.map((kind) => [kind, 0]));
     let left = maxCounted;
     for (const { row } of this.#bridges.values()) {
       if (left === 0) break;

@@ -1,10 +1,11 @@
 /** The target of a bridge. Each kind is a `TargetKind` in targets/; nothing else here knows the kinds. */
+import { type BridgeForm, bridgeForms } from '../../db/registry/records/bridges.js';
 import type { Clock } from '../clock.js';
 import { formatTopic } from '../topics.js';
 
 /** How a message is written into a distributed log (records.ts). */
-export const forms = ['json', 'raw', 'envelope'] as const;
-export type Form = (typeof forms)[number];
+export const forms = bridgeForms;
+export type Form = BridgeForm;
 
 /** A message as targets get it; `time` of its acceptance, in milliseconds since 1970. */
 export interface BridgedMessage {

@@ -1,12 +1,13 @@
 /** Checks the settings of a bridge before they are stored. */
+import type { BridgeKind } from '../../db/registry/records/bridges.js';
 import { invalid } from '../errors.js';
 import { namesPrivateAddress } from '../network/outbound.js';
-import { type KindName, kindOf } from './kinds.js';
+import { kindOf } from './kinds.js';
 import type { BridgeRow } from './opening.js';
 import type { Form, TargetKind } from './target.js';
 
 export interface Asked {
-  kind: KindName;
+  kind: BridgeKind;
   url: string;
   form: Form;
   settings: Record<string, string>;

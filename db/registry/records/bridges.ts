@@ -1,15 +1,43 @@
 /** Messages to other systems. */
 import { Type } from 'typebox';
-import { common, OptionalText } from './columns.js';
+import { column, hidden, json, OptionalText, oneOf } from './columns.js';
+
+/** Kinds of targets, and the forms in which a message is written into a log. */
+export const bridgeKinds = ['webhook', 'nats', 'kafka', 'kinesis', 'mqtt'] as const;
+export type BridgeKind = (typeof bridgeKinds)[number];
+export const bridgeForms = ['json', 'raw', 'envelope'] as const;
+export type BridgeForm = (typeof bridgeForms)[number];
 
 /** Where messages are sent on to. The URL may hold a password of its own: it is sealed as the secret is. */
-export const BridgeRecord = Type.Object({
-  ...common,
-  name: Type.String(),
-  kind: Type.String(),
-  sealedUrl: Type.String(),
-  sealedSecret: OptionalText,
-  form: Type.String(),
-  /** A JSON object of texts. */
-  settings: Type.String(),
-});
+export const bridgeColumns = {
+  name: column(Type.String(), {
+    create: 'required',
+    change: true,
+    bounds: { minLength: 1, maxLength: 255 },
+    filter: 'exact',
+    sort: true,
+  }),
+  kind: column(Type.String(), {
+    create: 'required',
+    shown: oneOf(bridgeKinds),
+    body: oneOf(bridgeKinds),
+    filter: 'exact',
+  }),
+  sealedUrl: hidden(Type.String()),
+  sealedSecret: hidden(OptionalText),
+  form: column(Type.String(), {
+    create: 'optional',
+    change: true,
+    shown: oneOf(bridgeForms),
+    body: oneOf(bridgeForms),
+    initial: 'json',
+  }),
+  settings: json(
+    Type.Record(Type.String(), Type.String()),
+    Type.Record(Type.String({ maxLength: 64 }), Type.String({ maxLength: 500 }), {
+      maxProperties: 10,
+      description: 'Further settings of this kind of target: see docs/bridges.md.',
+    }),
+    { create: 'optional', change: true, initial: '{}' },
+  ),
+};

@@ -1,0 +1,142 @@
+/** Bridges are made, changed and deleted, each with an audit record. */
+import type { Static } from 'typebox';
+import { bridgeColumns } from '../../db/registry/records/bridges.js';
+import type { Caller } from '../access.js';
+import type { Audit } from '../audit/index.js';
+import type { Context } from '../context.js';
+import { readChanges, readNew } from '../entity/columns.js';
+import { change, demandLive, insert, stamp, trash, writeAs } from '../entity/verbs.js';
+import { invalid } from '../errors.js';
+import { makeSecret } from '../identity/secrets/secrets.js';
+import { type createBody, showBridge, type updateBody, urlOf } from './bridge.js';
+import { type BridgeRow, secretOwner, urlOwner } from './opening.js';
+import type { Form } from './target.js';
+import { type Asked, checkAsked, readSettings } from './wanted.js';
+
+/** Each gets every message: more of them multiply what is stored. */
+export const maxPerAccount = 5;
+
+/** @throws PlatformError 400/106 for what the target cannot be opened with, and for one bridge too many. */
+export async function createBridge(ctx: Context, caller: Caller, body: Static<typeof createBody>) {
+  const { accountId, kind, form = 'json', settings = {} } = body;
+  const secret = kind === 'webhook' ? (body.secret ?? makeSecret()) : undefined;
+  const { secret: given, ...others } = body;
+  demandOwnSecret(kind, given === null ? others : body);
+  const credentials = secret === undefined ? (body.credentials ?? {}) : { secret };
+  checkAsked({ kind, url: body.url, form, settings, credentials }, ctx.config.bridges);
+  const stamped = stamp(ctx.clock, caller);
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const others = tx.selectFrom('bridges').select('id').where('accountId', '=', accountId);
+    const live = await others.where('deleted', 'is', null).execute();
+    if (live.length >= maxPerAccount) throw invalid('accountId', `has ${maxPerAccount} bridges, which is the maximum`);
+    const made = await insert(tx, 'bridges', {
+      ...stamped,
+      ...readNew(bridgeColumns, body),
+      sealedUrl: ctx.sealing.seal(urlOwner(stamped.id), body.url),
+      sealedSecret: ctx.sealing.seal(secretOwner(stamped.id), secret ?? JSON.stringify(credentials)),
+    });
+    await recordChange(ctx, tx, caller, made, { change: 'created' });
+    return made;
+  });
+  ctx.bridges.changed(row);
+  return { ...showBridge(ctx, row), ...(secret !== undefined && !body.secret && { secret }) };
+}
+
+/** @throws PlatformError as change, and 400/106 as createBridge. */
+export async function updateBridge(
+  ctx: Context,
+  caller: Caller,
+  found: BridgeRow,
+  version: number,
+  body: Static<typeof updateBody>,
+) {
+  const { url, form, settings } = body;
+  const before = demandLive(found);
+  const { id } = before;
+  const kind = before.kind as Asked['kind'];
+  demandOwnSecret(kind, body);
+  const made = body.secret === null ? makeSecret() : undefined;
+  const secret = body.secret ?? made;
+  const sealed = secret ?? (body.credentials && JSON.stringify(body.credentials));
+  const asked = {
+    kind,
+    url: url ?? urlOf(ctx, before),
+    form: form ?? (before.form as Form),
+    settings: settings ?? readSettings(before),
+    credentials: body.credentials ?? {},
+  };
+  checkAsked(asked, ctx.config.bridges);
+  if (sealed === undefined) demandSameServer(ctx, before, asked);
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const changed = await change(
+      tx,
+      'bridges',
+      id,
+      version,
+      { caller, clock: ctx.clock },
+      {
+        ...readChanges(bridgeColumns, body),
+        ...(url !== undefined && { sealedUrl: ctx.sealing.seal(urlOwner(id), url) }),
+        ...(sealed !== undefined && { sealedSecret: ctx.sealing.seal(secretOwner(id), sealed) }),
+      },
+    );
+    await recordChange(ctx, tx, caller, changed, { change: 'updated', secretChanged: sealed !== undefined });
+    return changed;
+  });
+  ctx.bridges.changed(row);
+  return { ...showBridge(ctx, row), ...(made !== undefined && { secret: made }) };
+}
+
+/**
+ * Stored credentials go only where they were meant for: otherwise a caller who may change a bridge could send them to a server
+ * of their own. A webhook's secret is never sent.
+ * @throws PlatformError 400/106 when `url` or `settings.brokers` names another server and the bridge has credentials.
+ */
+function demandSameServer(ctx: Context, before: BridgeRow, { kind, url, settings }: Asked): void {
+  if (kind === 'webhook' || before.sealedSecret === null) return;
+  const [now, then] = [new URL(url), new URL(urlOf(ctx, before))];
+  const same = now.protocol === then.protocol && now.host === then.host;
+  if (same && settings.brokers === readSettings(before).brokers) return;
+  if (ctx.sealing.open(secretOwner(before.id), before.sealedSecret) === '{}') return;
+  throw invalid('credentials', 'must be given again when the bridge leads to another server');
+}
+
+/** A webhook has its secret, all others have credentials. @throws PlatformError 400/106 for the other one. */
+function demandOwnSecret(kind: string, { secret, credentials }: Static<typeof updateBody>): void {
+  if (kind === 'webhook' && credentials) throw invalid('credentials', 'is not for webhooks; use secret');
+  if (kind !== 'webhook' && secret !== undefined) throw invalid('secret', 'is for webhooks only; use credentials');
+}
+
+/** Nothing recovers a bridge, so its secret goes at once. @throws PlatformError as trash. */
+export async function deleteBridge(ctx: Context, caller: Caller, id: string, version: number) {
+  const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const trashed = await trash(tx, 'bridges', id, version, ctx.clock);
+    await tx.updateTable('bridges').set({ sealedSecret: null }).where('id', '=', id).execute();
+    await recordChange(ctx, tx, caller, trashed, { change: 'deleted' });
+    return { ...trashed, sealedSecret: null };
+  });
+  ctx.bridges.changed(row);
+  return showBridge(ctx, row);
+}
+
+/** Notes in the audit record what was done to a bridge. */
+export function recordChange(
+  ctx: Context,
+  tx: Parameters<Audit['record']>[0],
+  caller: Caller,
+  row: BridgeRow,
+  what: Record<string, string | boolean>,
+): Promise<void> {
+  const { id, accountId } = row;
+  // Only where it leads: the rest of the address may be a password in disguise.
+  const details = { ...what, host: new URL(urlOf(ctx, row)).host };
+  const target = { kind: 'bridge', id } as const;
+  return ctx.audit.record(tx, {
+    event: 'bridgeChanged',
+    outcome: 'success',
+    accountId,
+    actor: caller,
+    target,
+    details,
+  });
+}
