@@ -151,9 +151,11 @@ export const texts = {
     new: 'New device',
     import: 'Import CSV',
     export: 'Export CSV',
+    exportCut: (rows: number, count: number) =>
+      `The file has the first ${number(rows)} of ${number(count)} devices. Filter to export the others.`,
     columns: 'Columns',
     search: 'Search',
-    searchHint: 'Any part of a serial number',
+    searchHint: 'Part of a serial number',
     perPage: 'Rows',
     total: 'Devices',
     serialNumber: 'Serial number',

@@ -1,5 +1,5 @@
 /** Devices: a table that reads one page at a time, with its search, filters, sort and page in the address. */
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
 import { api, done } from '../app/api.js';
 import { accountId, can } from '../app/session.js';
@@ -7,15 +7,14 @@ import { Dialog } from '../parts/dialog.js';
 import { Field, Form, Select, type Values } from '../parts/form.js';
 import { Icon } from '../parts/icons.js';
 import { useLoad } from '../parts/load.js';
-import { NameOf } from '../parts/names.js';
 import { Badge, Page, Time } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';
 import { type Column, Pager, type Sort, Table } from '../parts/table.js';
-import { toast } from '../parts/toast.js';
+import { failed, toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
 import { Bulk } from './bulk.js';
 import { exportDevices, Import } from './files.js';
-import { filterOf, type Row, readDevices, sizes } from './query.js';
+import { filterOf, type Row, readRows, sizes } from './query.js';
 
 const words = texts.devices;
 const columnsKey = 'slipway-columns';
@@ -39,13 +38,13 @@ const columns: readonly Column<Row>[] = [
     name: 'product',
     label: words.product,
     sort: 'deviceTemplateId',
-    show: ({ deviceTemplateId }) => <NameOf kind="deviceTemplate" id={deviceTemplateId} />,
+    show: ({ deviceTemplate }) => deviceTemplate?.name ?? '–',
   },
   {
     name: 'organization',
     label: words.organization,
     sort: 'organizationId',
-    show: ({ organizationId }) => <NameOf kind="organization" id={organizationId} />,
+    show: ({ organization }) => organization?.name ?? '–',
   },
   {
     name: 'firmwareVersion',
@@ -72,7 +71,7 @@ export function Devices() {
     order: search.get('order') === 'desc' ? 'desc' : 'asc',
   };
   const { data, error, loading, reload } = useLoad(
-    (signal) => readDevices(filter, sort, page, pageSize, signal),
+    (signal) => readRows({ filter, sort, page, pageSize }, signal),
     [filter, sort, page, pageSize],
     15_000,
   );
@@ -90,6 +89,8 @@ export function Devices() {
     localStorage.setItem(columnsKey, JSON.stringify(names));
   };
   const count = data?.meta?.count;
+  // The same columns as before let the table leave its rows as they are.
+  const shownColumns = useMemo(() => columns.filter(({ name }) => shown.includes(name)), [shown]);
   return (
     <Page
       title={texts.places.devices}
@@ -150,7 +151,7 @@ export function Devices() {
         <button type="button" onClick={() => setOpen('columns')}>
           {words.columns}
         </button>
-        <button type="button" onClick={() => exportDevices(filter, sort).catch((failure) => toast(failure.message))}>
+        <button type="button" onClick={() => exportDevices(filter, sort).catch(failed)}>
           {words.export}
         </button>
       </search>
@@ -168,7 +169,7 @@ export function Devices() {
       <Table
         label={texts.places.devices}
         rows={data?.results}
-        columns={columns.filter(({ name }) => shown.includes(name))}
+        columns={shownColumns}
         loading={loading}
         error={data ? undefined : error}
         href={({ id }) => `/devices/${id}`}

@@ -9,7 +9,7 @@ import type { Sort } from '../parts/table.js';
 import { toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
 import { finishJob, type Job, Progress } from './bulk.js';
-import { type DeviceFilter, readDevices } from './query.js';
+import { type DeviceFilter, readColumns } from './query.js';
 
 const words = texts.devices;
 const exported = [
@@ -32,14 +32,19 @@ function cell(value: unknown): string {
   return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
+/** Saves the devices that match the filters. A browser holds the whole file, so it has a limit, which is said. */
 export async function exportDevices(filter: DeviceFilter, sort: Sort): Promise<void> {
   const lines = [exported.join(',')];
-  for (let page = 1; lines.length <= maxExported; page += 1) {
-    const { results = [], meta } = await readDevices(filter, sort, page, 1000);
+  const pageSize = 1000;
+  let count = 0;
+  for (let page = 1; page <= maxExported / pageSize; page += 1) {
+    const { results = [], meta } = await readColumns({ filter, sort, page, pageSize }, exported);
     lines.push(...results.map((row) => exported.map((name) => cell(row[name])).join(',')));
-    if (results.length === 0 || page * 1000 >= (meta?.count ?? 0)) break;
+    count = meta?.count ?? 0;
+    if (results.length === 0 || page * pageSize >= count) break;
   }
   save('devices.csv', lines.join('\r\n'), 'text/csv');
+  if (count > maxExported) toast(words.exportCut(maxExported, count));
 }
 
 export function save(name: string, text: string, type: string): void {

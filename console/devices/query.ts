@@ -1,4 +1,5 @@
 /** The query of the table of devices. */
+import type { paths } from '../api-types.js';
 import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';
 import type { Sort } from '../parts/table.js';
@@ -31,22 +32,50 @@ export function filterOf(search: URLSearchParams): DeviceFilter {
   };
 }
 
-export async function readDevices(
-  filter: DeviceFilter,
-  sort: Sort,
-  page: number,
-  pageSize: number,
-  signal?: AbortSignal,
-) {
-  const query = {
-    accountId: accountId.value,
-    ...filter,
-    page,
-    pageSize,
-    sortBy: sort.by as 'serialNumber',
-    sortOrder: sort.order,
-  };
-  return (await done(api.GET('/api/v1/devices', { params: { query }, signal }))).devices;
+/** What the table shows of a device: all of a device is many times longer. */
+const shownFields = [
+  'serialNumber',
+  'connected',
+  'provisioningState',
+  'deviceTemplate.name',
+  'organization.name',
+  'firmwareVersion',
+  'lastConnected',
+  'created',
+] as const;
+const expand = 'organization,device-template';
+
+type Pages = paths['/api/v1/devices']['get']['responses'][200]['content']['application/json']['devices'];
+type Device = NonNullable<Pages['results']>[number];
+export type Row = Pick<Device, 'id' | Extract<(typeof shownFields)[number], keyof Device>> & {
+  deviceTemplate?: { name: string };
+  organization?: { name: string } | null;
+};
+
+interface Wanted {
+  filter: DeviceFilter;
+  sort: Sort;
+  page: number;
+  pageSize: number;
 }
 
-export type Row = NonNullable<Awaited<ReturnType<typeof readDevices>>['results']>[number];
+/** One page of the table. */
+export function readRows(wanted: Wanted, signal: AbortSignal) {
+  return readDevices<Row>(wanted, { fields: shownFields.join(','), expand }, signal);
+}
+
+/** One page of devices, of which each has its id and these properties. */
+export function readColumns<Name extends keyof Device>(wanted: Wanted, names: readonly Name[]) {
+  return readDevices<Pick<Device, Name>>(wanted, { fields: names.join(',') });
+}
+
+async function readDevices<T>(
+  { filter, sort: { by, order }, page, pageSize }: Wanted,
+  chosen: { fields: string; expand?: string },
+  signal: AbortSignal | null = null,
+) {
+  const sort = { sortBy: by as 'serialNumber', sortOrder: order };
+  const query = { accountId: accountId.value, ...filter, page, pageSize, ...sort, ...chosen };
+  const { devices } = await done(api.GET('/api/v1/devices', { params: { query }, signal }));
+  return devices as unknown as { results?: T[]; meta?: { count: number } };
+}

@@ -1,5 +1,5 @@
 /** Which rows of a long table are drawn: those near the visible part, and the one that has the focus. */
-import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 
 /** Shorter tables draw all of their rows. */
 const longFrom = 100;
@@ -13,7 +13,8 @@ const usualHeight = 40;
 /** A row by its place, or the height in pixels of rows that are not drawn, from the place of the first. */
 type Part = number | { from: number; height: number };
 
-export function useNearRows(count: number) {
+/** `columns` changes with the columns of the table. */
+export function useNearRows(count: number, columns: unknown) {
   const isLong = count > longFrom;
   const table = useRef<HTMLTableElement>(null);
   const [drawn, setDrawn] = useState({ from: 0, to: longFrom, height: usualHeight });
@@ -31,16 +32,28 @@ export function useNearRows(count: number) {
     };
   }, [isLong, count]);
   useLayoutEffect(() => {
-    if (table.current) steadyWidths(table.current, isLong);
-  });
+    const heads = isLong && table.current ? headsOf(table.current) : [];
+    return () => {
+      for (const head of heads) head.style.minWidth = '';
+    };
+  }, [isLong, columns]);
+  useLayoutEffect(() => {
+    // Measuring makes the browser lay the page out at once, so short tables are left alone.
+    if (isLong && table.current) steadyWidths(table.current);
+  }, [isLong, count, drawn, columns]);
   const onFocusIn = ({ target }: FocusEvent) => {
     const place = (target as HTMLElement).closest('tr')?.dataset.place;
     setFocused(place === undefined ? undefined : Number(place));
   };
   const [from, to] = isLong ? [Math.min(drawn.from, count), Math.min(drawn.to, count)] : [0, count];
-  const places = Array.from({ length: Math.max(0, to - from) }, (_, at) => from + at);
-  if (isLong && focused !== undefined && focused < count && (focused < from || focused >= to)) places.push(focused);
-  return { table, isLong, onFocusIn, parts: withGaps(places, count, drawn.height) };
+  const kept = isLong && focused !== undefined && focused < count && (focused < from || focused >= to);
+  const beyond = kept ? focused : undefined;
+  const parts = useMemo(() => {
+    const places = Array.from({ length: Math.max(0, to - from) }, (_, at) => from + at);
+    if (beyond !== undefined) places.push(beyond);
+    return withGaps(places, count, drawn.height);
+  }, [from, to, count, beyond, drawn.height]);
+  return { table, isLong, onFocusIn, parts };
 }
 
 function visiblePart(table: HTMLTableElement, count: number, before: { from: number; to: number; height: number }) {
@@ -65,11 +78,14 @@ function withGaps(places: number[], count: number, height: number): Part[] {
   return parts;
 }
 
+const headsOf = (table: HTMLTableElement) => [...(table.tHead?.rows[0]?.cells ?? [])];
+
 /** Columns get wider with longer texts, but not narrower: else they would jump with each row that is drawn. */
-function steadyWidths(table: HTMLTableElement, isLong: boolean): void {
-  const heads = [...(table.tHead?.rows[0]?.cells ?? [])];
+function steadyWidths(table: HTMLTableElement): void {
+  const heads = headsOf(table);
   const isTooWide = table.scrollWidth > (table.parentElement?.clientWidth ?? 0);
-  const widths = heads.map((head) => (isLong && !isTooWide ? `${head.offsetWidth}px` : ''));
+  // All are read before one is written, so that the page is laid out once.
+  const widths = heads.map((head) => (isTooWide ? '' : `${head.offsetWidth}px`));
   for (const [at, head] of heads.entries())
     if (head.style.minWidth !== widths[at]) head.style.minWidth = widths[at] ?? '';
 }

@@ -17,17 +17,27 @@ interface Named {
   id: string;
   name: string;
 }
+interface Found {
+  found: Named[];
+  count: number;
+}
 
-async function findOrganizations(name: string, signal: AbortSignal): Promise<{ found: Named[]; count: number }> {
-  const query = { accountId: accountId.value, pageSize: maxListed, sortBy: 'name' as const, ...(name && { name }) };
+async function findOrganizations(name: string, signal: AbortSignal): Promise<Found> {
+  const query = {
+    accountId: accountId.value,
+    pageSize: maxListed,
+    sortBy: 'name' as const,
+    fields: 'name',
+    ...(name && { name }),
+  };
   const { organizations } = await done(api.GET('/api/v1/organizations', { params: { query }, signal }));
   return { found: organizations.results ?? [], count: organizations.meta?.count ?? 0 };
 }
 
-async function findProducts(name: string, signal: AbortSignal): Promise<{ found: Named[]; count: number }> {
+async function findProducts(name: string, signal: AbortSignal): Promise<Found> {
   const all: Named[] = [];
   for (let page = 1; all.length < maxProducts; page += 1) {
-    const query = { accountId: accountId.value, pageSize: sliceSize, page };
+    const query = { accountId: accountId.value, pageSize: sliceSize, page, fields: 'name' };
     const { deviceTemplates } = await done(api.GET('/api/v1/devices/templates', { params: { query }, signal }));
     all.push(...(deviceTemplates.results ?? []));
     if (all.length >= (deviceTemplates.meta?.count ?? 0)) break;
@@ -51,7 +61,7 @@ interface PickerProps {
 export function Picker(props: PickerProps) {
   const { kind, none, ...select } = props;
   const { data } = useLoad((signal) => find[kind]('', signal), [kind]);
-  if (data && data.count > data.found.length) return <Search {...props} />;
+  if (data && data.count > data.found.length) return <Search {...props} first={data} />;
   const options = (data?.found ?? []).map(({ id, name }) => [id, name] as const);
   return (
     <Select
@@ -65,7 +75,8 @@ export function Picker(props: PickerProps) {
 /** Milliseconds without typing until it searches. */
 const typingPause = 40;
 
-function Search({ kind, none, label, name, value, onText }: PickerProps) {
+/** `first`: what is found without a text. */
+function Search({ kind, none, label, name, value, onText, first }: PickerProps & { first: Found }) {
   const id = useId();
   const [own, setOwn] = useState<Named | undefined>(value === undefined ? undefined : { id: value, name: '' });
   const [typed, setTyped] = useState<string>();
@@ -75,7 +86,7 @@ function Search({ kind, none, label, name, value, onText }: PickerProps) {
     const timer = setTimeout(() => setAsked(typed ?? ''), typingPause);
     return () => clearTimeout(timer);
   }, [typed]);
-  const { data } = useLoad((signal) => find[kind](asked, signal), [kind, asked]);
+  const { data } = useLoad(async (signal) => (asked === '' ? first : find[kind](asked, signal)), [kind, asked]);
   const chosen = onText ? value : own?.id;
   const known = own?.id === chosen ? own?.name : undefined;
   const chosenName = chosen ? known || nameOf(kind === 'product' ? 'deviceTemplate' : kind, chosen) : none;

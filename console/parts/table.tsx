@@ -1,5 +1,6 @@
 /** The only table: columns, selection, sorting, pages, loading and emptiness. A long one draws the rows that are drawn. */
 import type { ComponentChildren } from 'preact';
+import { useMemo } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { texts } from '../texts.js';
 import { ErrorNote } from './form.js';
@@ -47,7 +48,35 @@ export function Table<T extends { id: string }>({
   onSelect?: (ids: ReadonlySet<string>) => void;
   empty: ComponentChildren;
 }) {
-  const drawn = useNearRows(rows?.length ?? 0);
+  const drawn = useNearRows(rows?.length ?? 0, columns);
+  const toggle = (id: string) => {
+    const next = new Set(selected);
+    if (!next.delete(id)) next.add(id);
+    onSelect?.(next);
+  };
+  // Rows that show what they have shown are left alone: a table is drawn with each key of a search and each answer.
+  const body = useMemo(
+    () =>
+      drawn.parts.map((part) =>
+        typeof part === 'number' ? (
+          <Row
+            key={rows?.[part]?.id}
+            row={rows?.[part] as T}
+            place={drawn.isLong ? part : undefined}
+            columns={columns}
+            href={href}
+            nameOf={nameOf}
+            selected={selected}
+            onToggle={onSelect && toggle}
+          />
+        ) : (
+          <tr key={`from ${part.from}`}>
+            <td class="gap" colSpan={columns.length + (onSelect ? 1 : 0)} style={{ height: `${part.height}px` }} />
+          </tr>
+        ),
+      ),
+    [rows, columns, selected, drawn.parts],
+  );
   if (error) return <ErrorNote error={error} />;
   if (rows === undefined)
     return (
@@ -56,11 +85,6 @@ export function Table<T extends { id: string }>({
       </div>
     );
   if (rows.length === 0) return <div class="tablewrap empty">{empty}</div>;
-  const toggle = (id: string) => {
-    const next = new Set(selected);
-    if (!next.delete(id)) next.add(id);
-    onSelect?.(next);
-  };
   const all = rows.every(({ id }) => selected?.has(id));
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls sideways, and has to by keyboard
@@ -83,26 +107,7 @@ export function Table<T extends { id: string }>({
             ))}
           </tr>
         </thead>
-        <tbody onFocusIn={drawn.onFocusIn}>
-          {drawn.parts.map((part) =>
-            typeof part === 'number' ? (
-              <Row
-                key={rows[part]?.id}
-                row={rows[part] as T}
-                place={drawn.isLong ? part : undefined}
-                columns={columns}
-                href={href}
-                nameOf={nameOf}
-                selected={selected}
-                onToggle={onSelect && toggle}
-              />
-            ) : (
-              <tr key={`from ${part.from}`}>
-                <td class="gap" colSpan={columns.length + (onSelect ? 1 : 0)} style={{ height: `${part.height}px` }} />
-              </tr>
-            ),
-          )}
-        </tbody>
+        <tbody onFocusIn={drawn.onFocusIn}>{body}</tbody>
       </table>
     </section>
   );

@@ -11,6 +11,7 @@ import type { Action, Caller, EntityKind } from '../access.js';
 import { type FailureKind, PlatformError } from '../errors.js';
 import { sendList } from '../http/answers/streamed-list.js';
 import type { App } from '../http/app.js';
+import { chooserOf, fieldsQuery } from './chosen.js';
 import { type Listing, type ListQuery, list, listSchema, trashListSchema } from './listing.js';
 import {
   entityResponse,
@@ -284,7 +285,9 @@ function listRoute<T extends EntityTable>(
   const { path, tag, plural, shape, expand, prepare } = kind;
   const isLive = verb === 'list';
   const listing = (!isLive && kind.trash?.listing) || kind.listing;
-  const querystring = isLive ? (kind.list?.query ?? listSchema(listing, expand?.query)) : trashListSchema;
+  const querystring = isLive
+    ? (kind.list?.query ?? listSchema(listing, { ...expand?.query, ...fieldsQuery }))
+    : trashListSchema;
   const summary = isLive ? (kind.list?.summary ?? `List ${whatPlural}`) : `List deleted ${whatPlural}`;
   app.get(
     isLive ? path : `/trash${path}`,
@@ -297,7 +300,13 @@ function listRoute<T extends EntityTable>(
       const wanted = (isLive && kind.list?.narrow?.(caller, query)) || { listing, query };
       const page = await list(services, caller, wanted.listing, wanted.query, isLive ? 'live' : 'trash');
       expand?.check(caller, query);
-      const results = page.rows && showSlices(page.rows, (current, rows) => prepare(current, rows, query));
+      const choose = chooserOf(isLive ? query.fields : undefined);
+      const results =
+        page.rows &&
+        showSlices(page.rows, async (current, rows) => {
+          const show = await prepare(current, rows, query);
+          return (row) => choose(show(row));
+        });
       return sendList(reply, plural, { results, meta: metaWith(page.meta, ignored) });
     },
   );

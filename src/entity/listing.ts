@@ -46,6 +46,7 @@ export interface ListQuery {
   sortOrder?: 'asc' | 'desc';
   expand?: string;
   count?: string;
+  fields?: string;
   [filter: string]: unknown;
 }
 

@@ -186,6 +186,26 @@ t.test('expand adds the parents', async (t) => {
   t.equal(expanded.organizationId, organization.id);
 });
 
+t.test('a list answers with the properties that fields names, of parents too, and always with the id', async (t) => {
+  const { id: organizationId } = await service.organization({ name: 'Chosen' });
+  const { device } = await service.device({ organizationId, serialNumber: 'CHOSEN-1', name: 'kettle' });
+  const { device: free } = await service.device({ serialNumber: 'CHOSEN-2' });
+  const base = `/api/v1/devices?accountId=${service.accountId}&serialNumber=CHOSEN-&expand=organization`;
+  const read = async (fields: string) => (await service.ok('GET', `${base}&fields=${fields}`)).devices;
+  const chosen = await read('serialNumber,%20name,organization.name,noSuchName,constructor,toString');
+  t.strictSame(chosen.results, [
+    { id: device.id, serialNumber: 'CHOSEN-1', name: 'kettle', organization: { name: 'Chosen' } },
+    { id: free.id, serialNumber: 'CHOSEN-2', name: null, organization: null },
+  ]);
+  t.equal(chosen.meta.count, 2);
+  const [whole] = (await read('organization,organization.name')).results;
+  t.match(whole, { id: device.id, organization: { id: organizationId, name: 'Chosen', version: String } });
+  t.equal(whole.serialNumber, undefined);
+  t.equal((await read('')).results[0].serialNumber, 'CHOSEN-1', 'an empty list of names asks for everything');
+  const other = await service.ok('GET', `/api/v1/organizations?accountId=${service.accountId}&name=Chosen&fields=name`);
+  t.strictSame(other.organizations.results, [{ id: organizationId, name: 'Chosen' }]);
+});
+
 t.test('delete, trash, recover: the version stays in the trash and is new afterwards', async (t) => {
   const { device } = await service.device();
   const { device: current } = await service.ok('GET', `/api/v1/devices/${device.id}`);

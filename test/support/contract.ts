@@ -42,8 +42,12 @@ export class Contract {
     if (body === undefined) return;
     const content = response.content?.['application/json'];
     if (!content) throw new Error(`${name}: JSON is not documented`);
-    const validate = this.#validators.get(name) ?? this.#compiled(content.schema);
-    this.#validators.set(name, validate);
+    // A list that is asked for some properties answers with these alone: their types hold, their absence is no fault.
+    const isPartial = method === 'GET' && new URLSearchParams(url.split('?')[1]).has('fields');
+    const key = `${name}${isPartial ? ' partial' : ''}`;
+    const validate =
+      this.#validators.get(key) ?? this.#compiled(isPartial ? withoutRequired(content.schema) : content.schema);
+    this.#validators.set(key, validate);
     if (!validate(body))
       throw new Error(`${name}: ${this.#ajv.errorsText(validate.errors)} in ${JSON.stringify(body)}`);
     if (status < 400) return;
@@ -58,6 +62,11 @@ export class Contract {
     this.#validators.set(text, validate);
     return validate;
   }
+}
+
+/** A schema whose properties may all be absent. */
+function withoutRequired(schema: Json): Json {
+  return JSON.parse(JSON.stringify(schema), (name, value) => (name === 'required' ? undefined : value));
 }
 
 function isDecodable(path: string): boolean {

@@ -90,13 +90,16 @@ export function deviceRoutes(app: App, ctx: Context): void {
       expand.has('device-template') ? parentsOf(db, 'deviceTemplates', rows, 'deviceTemplateId') : undefined,
       expand.has('account') ? accountOf(db, caller) : undefined,
     ]);
+    // Many devices have the same parents, each of which is shown once.
+    const shownOrganizations = organizations && shownById(organizations, (one) => showOrganization(ctx, one));
+    const shownTemplates = templates && shownById(templates, (one) => showDeviceTemplate(ctx, one));
     return (row: Row<'devices'>) => {
-      const organization = organizations?.get(row.organizationId ?? '');
-      const template = templates?.get(row.deviceTemplateId);
+      const organization = shownOrganizations?.get(row.organizationId ?? '');
+      const template = shownTemplates?.get(row.deviceTemplateId);
       return {
         ...showOne(row),
-        ...(organizations && { organization: organization ? showOrganization(ctx, organization) : null }),
-        ...(template && { deviceTemplate: showDeviceTemplate(ctx, template) }),
+        ...(shownOrganizations && { organization: organization ?? null }),
+        ...(template && { deviceTemplate: template }),
         ...(account && { account }),
       };
     };
@@ -124,4 +127,8 @@ export function deviceRoutes(app: App, ctx: Context): void {
     list: { narrow },
     trash: { errors: ['unknownReference'], recover: recoverOne },
   });
+}
+
+function shownById<R, W>(rows: ReadonlyMap<string, R>, show: (row: R) => W): Map<string, W> {
+  return new Map([...rows].map(([id, row]) => [id, show(row)]));
 }
