@@ -7,9 +7,10 @@ import { fold } from '../sqlite/fold.js';
 import { Slices } from '../sqlite/slices.js';
 import type { FoundPart, FoundPlace, LogCondition } from './logs/search.js';
 import { type OutboxChange, OutboxRows } from './outbox/rows.js';
+import { CategoryPages } from './series/category-pages.js';
 import { MissedRows } from './series/missed.js';
-import { SeriesRanges, type Sum, type SumsQuery } from './series/ranges.js';
 import { fittingPoints, fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.js';
+import { SeriesSums, type Sum, type SumsQuery } from './series/sums.js';
 import { type MessageUsage, prepareUsage } from './series/usage.js';
 import type { MqttChange } from './sessions/changes.js';
 import { MqttRows } from './sessions/rows.js';
@@ -51,7 +52,8 @@ export class MessageStore {
   readonly #thread: MessageReader;
   readonly #statements: ReturnType<typeof prepareReads>;
   readonly #usage: ReturnType<typeof prepareUsage>;
-  readonly #ranges: SeriesRanges;
+  readonly #categoryPages: CategoryPages;
+  readonly #sums: SeriesSums;
   readonly #writer: SeriesWriter;
   #full: Error | undefined;
   #accountsFull: ReadonlySet<string> = new Set();
@@ -72,7 +74,8 @@ export class MessageStore {
     this.#thread = new MessageReader(directory);
     this.#statements = prepareReads(this.#reader);
     this.#usage = prepareUsage(this.#reader);
-    this.#ranges = new SeriesRanges(this.#reader);
+    this.#categoryPages = new CategoryPages(this.#reader);
+    this.#sums = new SeriesSums(this.#reader);
     this.mqtt = new MqttRows(this.#reader);
     this.missed = new MissedRows(this.#reader);
     this.outbox = new OutboxRows(this.#reader);
@@ -261,7 +264,7 @@ export class MessageStore {
     if (category === undefined) return this.read(key, range);
     const series = this.#statements.series.get(key);
     const id = this.#statements.category.get(category);
-    return series === undefined || id === undefined ? [] : this.#ranges.page(series, id, range, new Slices());
+    return series === undefined || id === undefined ? [] : this.#categoryPages.page(series, id, range, new Slices());
   }
 
   /** The last points of a series by time, newest first, at most `limit`. */
@@ -274,7 +277,7 @@ export class MessageStore {
     const series = this.#statements.series.get(key);
     const category = query.category === undefined ? undefined : this.#statements.category.get(query.category);
     if (series === undefined || (query.category !== undefined && category === undefined)) return [];
-    return this.#ranges.sums(series, category, query, new Slices());
+    return this.#sums.sums(series, category, query, new Slices());
   }
 
   /**

@@ -4,7 +4,7 @@ import Sqlite from 'better-sqlite3';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { SeriesMarks } from '../../db/messages/series/marks.js';
-import { aggregates, type Sum } from '../../db/messages/series/ranges.js';
+import { aggregates, type Sum } from '../../db/messages/series/sums.js';
 import {
   everything,
   MessageStore,

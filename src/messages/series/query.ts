@@ -1,7 +1,7 @@
 /** Shared by the ways of reading a time-series: the channel, the range, the form of points. */
 
 import { type Static, type TObject, Type } from 'typebox';
-import { aggregates } from '../../../db/messages/series/ranges.js';
+import { aggregates } from '../../../db/messages/series/sums.js';
 import type { MessageStore, Point, Range, SeriesKey, StoredPoint } from '../../../db/messages/store.js';
 import type { Placement } from '../../../db/registry/index.js';
 import { oneOf } from '../../../db/registry/records.js';

@@ -1,5 +1,5 @@
 /** Rollups: the points of a range as aggregates by bucket of time and category. */
-import { type Aggregate, aggregates, type Sum } from '../../../db/messages/series/ranges.js';
+import { type Aggregate, aggregates, type Sum } from '../../../db/messages/series/sums.js';
 import { Slices } from '../../../db/sqlite/slices.js';
 import type { Caller } from '../../access.js';
 import { invalid } from '../../errors.js';

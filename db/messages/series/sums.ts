@@ -1,28 +1,20 @@
-/** Reading much of a series: pages of one category, sums by buckets of time. All of it in steps of few rows. */
+/** Sums of a series by buckets of time and category, in steps of few rows, so that nothing else waits long. */
 import type Sqlite from 'better-sqlite3';
 import { boundedCache } from '../../sqlite/cache.js';
 import type { Slices } from '../../sqlite/slices.js';
-import type { Cursor, Range, StoredPoint } from '../types.js';
-import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.js';
+import { CategoryMarks, type Stretch } from './category-marks.js';
 
 /** Rows that one statement goes through at most. */
 const stepRows = 2000;
-/** The first and last number of a sum are looked for among so many points of their millisecond, and else among all of the step. */
-const rowsOfMillisecond = 16;
 /** Buckets that one statement sums up at most. */
 const stepBuckets = 1000;
-const marksAtOnce = 64;
-/** Points of so many categories are gone through once for each, which is faster than sorting them by category. */
-const fewCategories = 3;
+/** The first and last number of a sum are looked for among so many points of their millisecond, and else among all of the step. */
+const rowsOfMillisecond = 16;
+/** A step with so many categories is gone through once for each, which is faster than sorting its points by category. */
+const maxCategoriesReadApart = 3;
 /** Series of more categories are not asked which of them are in a step. */
-const maxRanges = 8;
-const categoriesKept = 10_000;
-
-/** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */
-interface Stretch {
-  from: number;
-  to: number;
-}
+const maxCategoriesAsked = 8;
+const textsKept = 10_000;
 
 /** The aggregates of a bucket. */
 export const aggregates = ['avg', 'min', 'max', 'sum', 'count', 'first', 'last'] as const;
@@ -72,41 +64,16 @@ interface Ends {
   last: number | null;
 }
 
-export class SeriesRanges {
+/** Sums up the points of a series. */
+export class SeriesSums {
   readonly #statements: ReturnType<typeof prepare>;
-  readonly #texts = boundedCache<number, string>(categoriesKept);
+  readonly #marks: CategoryMarks;
+  readonly #texts = boundedCache<number, string>(textsKept);
 
   constructor(reader: Sqlite.Database) {
     reader.exec('CREATE TEMP TABLE "buckets" ("id" INTEGER PRIMARY KEY, "from" INTEGER, "to" INTEGER)');
     this.#statements = prepare(reader);
-  }
-
-  /** The points of one category in a range: from mark to mark, in the order that is asked for. */
-  async page(series: number, category: number, range: Range, slices: Slices): Promise<StoredPoint[]> {
-    const { order, limit, after } = range;
-    let characters = range.characters ?? Number.POSITIVE_INFINITY;
-    const { skip, points } = this.#statements[order];
-    const found: StoredPoint[] = [];
-    for (const { from, to } of this.#stretches(series, category, restOf(range), order)) {
-      const end = { time: order === 'asc' ? to : from, sequence: 0 };
-      const begin = { time: order === 'asc' ? from : to, sequence: 0 };
-      let place = begin;
-      if (after && after.time >= from && after.time < to) place = { time: after.time, sequence: after.sequence };
-      while (place !== end) {
-        const stop = skip.get({ series, ...place, bound: end.time, rows: stepRows }) ?? end;
-        const bound = { stopTime: stop.time, stopSequence: stop.sequence, limit: limit - found.length };
-        for (const row of points.iterate({ series, category, ...place, ...bound })) {
-          const point = fromPointRow(row);
-          found.push(point);
-          characters -= charactersOf(point);
-          if (characters < 0 && found.length > 1) return found;
-        }
-        if (found.length === limit) return found;
-        place = stop;
-        await slices.step();
-      }
-    }
-    return found;
+    this.#marks = new CategoryMarks(reader);
   }
 
   /** Sums by bucket and category, in no order; undefined when there are more than `limit`. */
@@ -119,34 +86,46 @@ export class SeriesRanges {
     /** By bucket and category. */
     const sums = new Map<number, Sum>();
     const { ofCategory, ofAll } = this.#statements.summing(wanted);
-    const categories = category === undefined ? this.#categories(series) : [category];
-    const stretches = category === undefined ? [{ from, to }] : this.#stretches(series, category, { from, to }, 'asc');
+    const categories = category === undefined ? this.#marks.categoriesOf(series, maxCategoriesAsked) : [category];
+    const stretches =
+      category === undefined ? [{ from, to }] : this.#marks.stretches(series, category, { from, to }, 'asc');
     for (const stretch of stretches) {
-      for (let place = this.#next(series, stretch); place !== undefined; ) {
-        const { isCrowded, ...step } = this.#fill(series, { from: place, to: stretch.to }, edges);
-        if (isCrowded) {
-          for await (const row of this.#moment(series, step.from, bucketAt(edges, step.from), category, slices))
+      for (let place = this.#nextTime(series, stretch); place !== undefined; ) {
+        const { isOneMillisecond, ...step } = this.#fillBuckets(series, { from: place, to: stretch.to }, edges);
+        if (isOneMillisecond) {
+          for await (const row of this.#sumsOfMillisecond(
+            series,
+            step.from,
+            bucketAt(edges, step.from),
+            category,
+            slices,
+          ))
             this.#merge(sums, row.category * edges.length + row.bucket, row);
           if (sums.size > limit) return undefined;
-          place = this.#next(series, { from: step.to, to: stretch.to });
+          place = this.#nextTime(series, { from: step.to, to: stretch.to });
           continue;
         }
-        const present = this.#presentCategories(series, categories, step);
-        const rows = present
-          ? present.flatMap((one) => ofCategory.all({ series, category: one }))
-          : ofAll.all({ series });
-        const endsOf = this.#endsOf(series);
+        const present = categories?.filter((one) => this.#marks.has(series, one, step));
+        const rows =
+          present && present.length <= maxCategoriesReadApart
+            ? present.flatMap((one) => ofCategory.all({ series, category: one }))
+            : ofAll.all({ series });
+        const endsOf = this.#endsFinder(series);
         for (const row of rows) this.#merge(sums, row[1] * edges.length + row[0], toPart(row, endsOf(row)));
         if (sums.size > limit) return undefined;
         await slices.step();
-        place = this.#next(series, { from: step.to, to: stretch.to });
+        place = this.#nextTime(series, { from: step.to, to: stretch.to });
       }
     }
     return [...sums.values()];
   }
 
   /** Puts the buckets of the next step where the statements look for them; the step, which begins like the stretch. */
-  #fill(series: number, { from, to }: Stretch, edges: readonly number[]): Stretch & { isCrowded: boolean } {
+  #fillBuckets(
+    series: number,
+    { from, to }: Stretch,
+    edges: readonly number[],
+  ): Stretch & { isOneMillisecond: boolean } {
     const { skipTime, clearBuckets, addBucket } = this.#statements;
     const first = bucketAt(edges, from);
     const bound = Math.min(to, edges[first + stepBuckets] ?? to);
@@ -160,11 +139,11 @@ export class SeriesRanges {
       addBucket.run(bucket, begin, next);
       begin = next;
     }
-    return { from, to: end, isCrowded: stop === from };
+    return { from, to: end, isOneMillisecond: stop === from };
   }
 
   /** Sums of one millisecond that has more points than a step goes through: in parts, by category. */
-  async *#moment(
+  async *#sumsOfMillisecond(
     series: number,
     time: number,
     bucket: number,
@@ -189,21 +168,21 @@ export class SeriesRanges {
   }
 
   /** Finds first and last numbers of the step that was filled in last. */
-  #endsOf(series: number): (row: SumRow) => Ends {
+  #endsFinder(series: number): (row: SumRow) => Ends {
     let all: Map<string, Ends> | undefined;
     return ([bucket, category, , , , , , firstTime, lastTime]) => {
       const first =
-        firstTime === null ? null : this.#statements.asc.number.get(series, firstTime, rowsOfMillisecond, category);
+        firstTime === null ? null : this.#statements.firstNumber.get(series, firstTime, rowsOfMillisecond, category);
       const last =
-        lastTime === null ? null : this.#statements.desc.number.get(series, lastTime, rowsOfMillisecond, category);
+        lastTime === null ? null : this.#statements.lastNumber.get(series, lastTime, rowsOfMillisecond, category);
       if (first !== undefined && last !== undefined) return { first, last };
-      all ??= this.#allEnds(series);
+      all ??= this.#endsOfStep(series);
       const { first: begin, last: end } = all.get(`${bucket}/${category}`) ?? noPoints;
       return { first: firstTime === null ? null : begin, last: lastTime === null ? null : end };
     };
   }
 
-  #allEnds(series: number): Map<string, Ends> {
+  #endsOfStep(series: number): Map<string, Ends> {
     const all = new Map<string, Ends>();
     for (const [bucket, category, number] of this.#statements.numbers.iterate({ series })) {
       const ends = all.get(`${bucket}/${category}`);
@@ -238,73 +217,8 @@ export class SeriesRanges {
   }
 
   /** When the next point of a stretch is. */
-  #next(series: number, { from, to }: Stretch): number | undefined {
+  #nextTime(series: number, { from, to }: Stretch): number | undefined {
     return this.#statements.skipTime.get({ series, from, bound: to, rows: 0 });
-  }
-
-  /** The categories of a series, when they are not too many to be asked for one by one. */
-  #categories(series: number): number[] | undefined {
-    const { nextCategory } = this.#statements;
-    const found: number[] = [];
-    for (let one = nextCategory.get(series, 0); one !== undefined; one = nextCategory.get(series, one)) {
-      found.push(one);
-      if (found.length > maxRanges) return undefined;
-    }
-    return found;
-  }
-
-  /** Those of some categories that have a mark in a stretch, when they are few. */
-  #presentCategories(series: number, categories: number[] | undefined, { from, to }: Stretch): number[] | undefined {
-    const found = categories?.filter((category) => {
-      const last = this.#statements.marksBelow.get({ series, category, bound: to, limit: 1 });
-      return last && last.to > from;
-    });
-    return found && found.length <= fewCategories ? found : undefined;
-  }
-
-  /** Marks that follow each other closely are one, except very many of them. */
-  *#stretches(series: number, category: number, stretch: Stretch, order: Range['order']): Generator<Stretch> {
-    let open: Stretch | undefined;
-    let marks = 0;
-    for (const { from, to } of this.#marks(series, category, stretch, order)) {
-      marks += 1;
-      if (open && marks < marksAtOnce && (open.to === from || to === open.from)) {
-        open = { from: Math.min(open.from, from), to: Math.max(open.to, to) };
-        continue;
-      }
-      if (open) yield open;
-      open = { from, to };
-      marks = 1;
-    }
-    if (open) yield open;
-  }
-
-  /** Where in a stretch a category is, in an order; nothing of it is elsewhere. */
-  *#marks(series: number, category: number, { from, to }: Stretch, order: Range['order']): Generator<Stretch> {
-    const { marksBelow, marksAbove } = this.#statements;
-    const clip = (mark: Stretch) => ({ from: Math.max(mark.from, from), to: Math.min(mark.to, to) });
-    if (order === 'desc') {
-      for (let bound = to; ; ) {
-        const marks = marksBelow.all({ series, category, bound, limit: marksAtOnce });
-        for (const mark of marks) {
-          if (mark.to <= from) return;
-          yield clip(mark);
-          bound = mark.from;
-        }
-        if (marks.length < marksAtOnce) return;
-      }
-    }
-    const [begun] = marksBelow.all({ series, category, bound: from + 1, limit: 1 });
-    if (begun && begun.to > from && from < to) yield clip(begun);
-    for (let bound = from; ; ) {
-      const marks = marksAbove.all({ series, category, bound, limit: marksAtOnce });
-      for (const mark of marks) {
-        if (mark.from >= to) return;
-        yield clip(mark);
-        bound = mark.from;
-      }
-      if (marks.length < marksAtOnce) return;
-    }
   }
 }
 
@@ -328,12 +242,6 @@ function addTo(part: Part, number: number | null): void {
   part.last = number;
 }
 
-/** What of a range is left behind its cursor. */
-function restOf({ from, to, order, after }: Range): Stretch {
-  if (!after) return { from, to };
-  return order === 'asc' ? { from: Math.max(from, after.time), to } : { from, to: Math.min(to, after.time + 1) };
-}
-
 /** The bucket in which a time lies. */
 function bucketAt(edges: readonly number[], time: number): number {
   let low = 0;
@@ -355,41 +263,16 @@ function sumColumns(wanted: readonly Aggregate[]): string {
     ${one('first', `min(${timeOfNumber})`)} AS "firstTime", ${one('last', `max(${timeOfNumber})`)} AS "lastTime"`;
 }
 
-interface MarksQuery {
-  series: number;
-  category: number;
-  bound: number;
-  limit: number;
-}
-interface Place extends Cursor {
-  series: number;
-}
-type SkipQuery = Place & { bound: number; rows: number };
-type PointsQuery = Place & { category: number; stopTime: number; stopSequence: number; limit: number };
-
 function prepare(reader: Sqlite.Database) {
-  const inOrder = (beyond: '>' | '<', until: '<=' | '>=', bound: '<' | '>=', order: 'ASC' | 'DESC') => ({
-    skip: reader.prepare<[SkipQuery], Cursor>(
-      `SELECT "time", "sequence" FROM "points"
-       WHERE "series" = @series AND ("time", "sequence") ${beyond} (@time, @sequence) AND "time" ${bound} @bound
-       ORDER BY "time" ${order}, "sequence" ${order} LIMIT 1 OFFSET @rows`,
-    ),
-    points: reader
-      .prepare<[PointsQuery], PointRow>(
-        `${selectPoints}
-         WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence)
-         AND (p."time", p."sequence") ${until} (@stopTime, @stopSequence) AND p."category" = @category
-         ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
-      )
-      .raw(),
-    number: reader
+  /** The first or last number of a category in a millisecond. */
+  const endNumber = (order: 'ASC' | 'DESC') =>
+    reader
       .prepare<[number, number, number, number], number>(
         `SELECT "number" FROM (
            SELECT "number", "category" FROM "points" WHERE "series" = ? AND "time" = ? ORDER BY "sequence" ${order} LIMIT ?
          ) WHERE "category" = ? AND "number" IS NOT NULL LIMIT 1`,
       )
-      .pluck(),
-  });
+      .pluck();
   // The buckets are the outer loop, so that what is grouped by them comes in their order and nothing is sorted.
   const sums = (category: string, columns: string, more: string) =>
     reader
@@ -404,8 +287,8 @@ function prepare(reader: Sqlite.Database) {
   });
   const summing = new Map<string, ReturnType<typeof prepareSums>>();
   return {
-    asc: inOrder('>', '<=', '<', 'ASC'),
-    desc: inOrder('<', '>=', '>=', 'DESC'),
+    firstNumber: endNumber('ASC'),
+    lastNumber: endNumber('DESC'),
     skipTime: reader
       .prepare<[{ series: number; from: number; bound: number; rows: number }], number>(
         `SELECT "time" FROM "points" WHERE "series" = @series AND "time" >= @from AND "time" < @bound
@@ -435,18 +318,5 @@ function prepare(reader: Sqlite.Database) {
       return known;
     },
     text: reader.prepare<[number], string>('SELECT "text" FROM "categories" WHERE "id" = ?').pluck(),
-    nextCategory: reader
-      .prepare<[number, number], number>(
-        `SELECT "category" FROM "categoryMarks" WHERE "series" = ? AND "category" > ? ORDER BY "category" LIMIT 1`,
-      )
-      .pluck(),
-    marksBelow: reader.prepare<[MarksQuery], Stretch>(
-      `SELECT "from", "to" FROM "categoryMarks" WHERE "series" = @series AND "category" = @category AND "from" < @bound
-       ORDER BY "from" DESC LIMIT @limit`,
-    ),
-    marksAbove: reader.prepare<[MarksQuery], Stretch>(
-      `SELECT "from", "to" FROM "categoryMarks" WHERE "series" = @series AND "category" = @category AND "from" > @bound
-       ORDER BY "from" LIMIT @limit`,
-    ),
   };
 }

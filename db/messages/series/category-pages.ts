@@ -1,0 +1,79 @@
+/** Pages of one category of a series, which may be rare among the others. */
+import type Sqlite from 'better-sqlite3';
+import type { Slices } from '../../sqlite/slices.js';
+import type { Cursor, Range, StoredPoint } from '../types.js';
+import { CategoryMarks, type Stretch } from './category-marks.js';
+import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.js';
+
+/** Rows that one statement goes through at most. */
+const stepRows = 2000;
+
+/** Reads a category from mark to mark, in steps of few rows, so that nothing else waits long. */
+export class CategoryPages {
+  readonly #statements: ReturnType<typeof prepare>;
+  readonly #marks: CategoryMarks;
+
+  constructor(reader: Sqlite.Database) {
+    this.#statements = prepare(reader);
+    this.#marks = new CategoryMarks(reader);
+  }
+
+  /** The points of one category in a range: from mark to mark, in the order that is asked for. */
+  async page(series: number, category: number, range: Range, slices: Slices): Promise<StoredPoint[]> {
+    const { order, limit, after } = range;
+    let characters = range.characters ?? Number.POSITIVE_INFINITY;
+    const { skip, points } = this.#statements[order];
+    const found: StoredPoint[] = [];
+    for (const { from, to } of this.#marks.stretches(series, category, restOf(range), order)) {
+      const end = { time: order === 'asc' ? to : from, sequence: 0 };
+      const begin = { time: order === 'asc' ? from : to, sequence: 0 };
+      let place = begin;
+      if (after && after.time >= from && after.time < to) place = { time: after.time, sequence: after.sequence };
+      while (place !== end) {
+        const stop = skip.get({ series, ...place, bound: end.time, rows: stepRows }) ?? end;
+        const bound = { stopTime: stop.time, stopSequence: stop.sequence, limit: limit - found.length };
+        for (const row of points.iterate({ series, category, ...place, ...bound })) {
+          const point = fromPointRow(row);
+          found.push(point);
+          characters -= charactersOf(point);
+          if (characters < 0 && found.length > 1) return found;
+        }
+        if (found.length === limit) return found;
+        place = stop;
+        await slices.step();
+      }
+    }
+    return found;
+  }
+}
+
+/** What of a range is left behind its cursor. */
+function restOf({ from, to, order, after }: Range): Stretch {
+  if (!after) return { from, to };
+  return order === 'asc' ? { from: Math.max(from, after.time), to } : { from, to: Math.min(to, after.time + 1) };
+}
+
+interface Place extends Cursor {
+  series: number;
+}
+type SkipQuery = Place & { bound: number; rows: number };
+type PointsQuery = Place & { category: number; stopTime: number; stopSequence: number; limit: number };
+
+function prepare(reader: Sqlite.Database) {
+  const inOrder = (beyond: '>' | '<', until: '<=' | '>=', bound: '<' | '>=', order: 'ASC' | 'DESC') => ({
+    skip: reader.prepare<[SkipQuery], Cursor>(
+      `SELECT "time", "sequence" FROM "points"
+       WHERE "series" = @series AND ("time", "sequence") ${beyond} (@time, @sequence) AND "time" ${bound} @bound
+       ORDER BY "time" ${order}, "sequence" ${order} LIMIT 1 OFFSET @rows`,
+    ),
+    points: reader
+      .prepare<[PointsQuery], PointRow>(
+        `${selectPoints}
+         WHERE p."series" = @series AND (p."time", p."sequence") ${beyond} (@time, @sequence)
+         AND (p."time", p."sequence") ${until} (@stopTime, @stopSequence) AND p."category" = @category
+         ORDER BY p."time" ${order}, p."sequence" ${order} LIMIT @limit`,
+      )
+      .raw(),
+  });
+  return { asc: inOrder('>', '<=', '<', 'ASC'), desc: inOrder('<', '>=', '>=', 'DESC') };
+}
