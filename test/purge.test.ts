@@ -35,7 +35,7 @@ t.test('after thirty days a device goes with its credential, code, points and lo
   await remove(`/devices/${device.id}`, version);
   const [devices, credentials] = [await count('devices'), await count('credentials')];
   const { messages } = service.server.ctx;
-  const logs = async () => (await messages.readLogs(device.id, {}, { page: 1, pageSize: 10 }))?.total ?? 0;
+  const logs = async () => (await messages.logs.read(device.id, {}, { page: 1, pageSize: 10 }))?.total ?? 0;
   // Its own entry, and those of its connection, which are stored a moment later.
   while ((await logs()) < 3) await nextTurn();
 

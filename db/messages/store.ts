@@ -3,13 +3,12 @@ import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
 import { bringUpToDate } from '../files/schema.js';
 import { openSqlite, storeFull } from '../sqlite/dialect.js';
-import { fold } from '../sqlite/fold.js';
 import { Slices } from '../sqlite/slices.js';
-import type { FoundPart, FoundPlace, LogCondition } from './logs/search.js';
+import { LogReads } from './logs/reads.js';
 import { type OutboxChange, OutboxRows } from './outbox/rows.js';
 import { CategoryPages } from './series/category-pages.js';
 import { MissedRows } from './series/missed.js';
-import { fittingPoints, fromLogRow, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.js';
+import { fittingPoints, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.js';
 import { SeriesSums, type Sum, type SumsQuery } from './series/sums.js';
 import { type MessageUsage, prepareUsage } from './series/usage.js';
 import type { MqttChange } from './sessions/changes.js';
@@ -17,19 +16,7 @@ import { MqttRows } from './sessions/rows.js';
 import type { Done, Expired, Place, StepOrder } from './threads/protocol.js';
 import { MessageReader } from './threads/reader.js';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './threads/writer.js';
-import {
-  everything,
-  type LogQuestion,
-  type LogsPart,
-  type LogsRead,
-  type NewLogEntry,
-  type Point,
-  type Range,
-  type SeriesKey,
-  type StoredPoint,
-  severities,
-  timeLimit,
-} from './types.js';
+import { everything, type NewLogEntry, type Point, type Range, type SeriesKey, type StoredPoint } from './types.js';
 
 export * from './types.js';
 
@@ -47,6 +34,8 @@ export class MessageStore {
   readonly missed: MissedRows;
   /** What is on disk of messages on their way to bridges. */
   readonly outbox: OutboxRows;
+  /** Reading log entries. */
+  readonly logs: LogReads;
   readonly #log: StoreLog;
   readonly #reader: Sqlite.Database;
   readonly #thread: MessageReader;
@@ -77,6 +66,7 @@ export class MessageStore {
     this.#categoryPages = new CategoryPages(this.#reader);
     this.#sums = new SeriesSums(this.#reader);
     this.mqtt = new MqttRows(this.#reader);
+    this.logs = new LogReads(this.#thread);
     this.missed = new MissedRows(this.#reader);
     this.outbox = new OutboxRows(this.#reader);
     this.#writer = new SeriesWriter(path, {
@@ -280,36 +270,6 @@ export class MessageStore {
     return this.#sums.sums(series, category, query, new Slices());
   }
 
-  /**
-   * Log entries that pass, in a thread of its own, and how many pass it in all (`maxFound` at most when there are
-   * conditions or an account). Undefined when it would take too long: then a shorter range or more is to be asked for.
-   */
-  async searchLogs(question: LogQuestion): Promise<LogsRead | undefined> {
-    const { from = -timeLimit, to = timeLimit + 1, severities: levels = severities } = question;
-    const search = { ...question, from, to, severities: levels.map((severity) => severities.indexOf(severity)) };
-    const found = await this.#thread.ask('searchLogs', search);
-    if (!found) return undefined;
-    const { total, maxScore } = found;
-    return { ...shownPart(found), total, maxScore };
-  }
-
-  /** The next entries of a page that searchLogs or readLogs has begun. */
-  async moreLogs(places: readonly FoundPlace[]): Promise<LogsPart> {
-    return shownPart(await this.#thread.ask('moreLogs', places));
-  }
-
-  /** A page (from 1) of one device's entries, newest first, otherwise as searchLogs; `text` is in message, details or code. */
-  readLogs(
-    deviceId: string,
-    { text, ...range }: Pick<LogQuestion, 'severities' | 'from' | 'to'> & { text?: string | undefined },
-    { page, pageSize }: { page: number; pageSize: number },
-  ): Promise<LogsRead | undefined> {
-    const conditions: LogCondition[] =
-      text === undefined || text === '' ? [] : [{ kind: 'contains', text: fold(text) }];
-    const part = { offset: (page - 1) * pageSize, limit: pageSize };
-    return this.searchLogs({ scope: { deviceId }, ...range, conditions, sort: 'newest', ...part });
-  }
-
   /** Removes the points and log entries of a purged device, in shares that let other writes pass between them. */
   async deleteDevice(deviceId: string): Promise<void> {
     while (await this.#ask({ deleteSome: { deviceId } }));
@@ -435,8 +395,4 @@ const nothing: Place = { points: 0, logs: 0 };
 
 function closed(): Error {
   return new Error('The message store is closed.');
-}
-
-function shownPart({ rows, rest }: FoundPart): LogsPart {
-  return { entries: rows.map((row) => ({ ...fromLogRow(row), score: row.score })), rest };
 }

@@ -90,7 +90,7 @@ export type LogQuestion = Omit<LogSearch, 'from' | 'to' | 'severities'> & {
 /** A log entry that was looked for; `score` is how well it fits, 1 when nothing was asked of its text. */
 export type FoundEntry = LogEntry & { score: number };
 
-/** Entries of a page, up to some bytes, and where the others are, for `moreLogs`. */
+/** Entries of a page, up to some bytes, and where the others are, for `more` of LogReads. */
 export interface LogsPart {
   entries: FoundEntry[];
   rest: FoundPlace[];

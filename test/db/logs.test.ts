@@ -50,7 +50,7 @@ const append = (store: MessageStore, ...entries: Partial<LogEntry>[]) =>
     ),
   );
 const texts = async (store: MessageStore, text: string, deviceId = 'device') =>
-  (await store.readLogs(deviceId, { text }, page))?.entries.map(({ message }) => message);
+  (await store.logs.read(deviceId, { text }, page))?.entries.map(({ message }) => message);
 const question = (more: Partial<LogQuestion>): LogQuestion => ({
   scope: { deviceId: 'device' },
   conditions: [],
@@ -71,7 +71,7 @@ t.test('the index finds exactly what looking at every entry finds, for texts and
   await append(store, ...entries.map((entry, n) => ({ ...entry, time: now + n })));
   await append(store, { deviceId: 'other', message: 'ab ab' });
   t.equal(indexed(), number('SELECT max("sequence") FROM "logs"'), 'all of them are indexed');
-  const times = async (asked: LogQuestion) => (await store.searchLogs(asked))?.entries.map(({ time }) => time - now);
+  const times = async (asked: LogQuestion) => (await store.logs.search(asked))?.entries.map(({ time }) => time - now);
   const naive = (fits: (texts: string[]) => boolean) =>
     entries
       .map(({ message, details }, n) => ({ n, texts: [message, details].filter((text) => text !== null) }))

@@ -264,8 +264,8 @@ t.test('deleting a device removes its points and logs, and nothing else', async 
 
   t.equal(store.latest(keyOf('gone'), 1).length, 0);
   t.equal(store.latest(keyOf('stays'), 10).length, 2);
-  t.equal((await store.readLogs('gone', {}, { page: 1, pageSize: 10 }))?.total, 0);
-  t.equal((await store.readLogs('stays', {}, { page: 1, pageSize: 10 }))?.total, 1);
+  t.equal((await store.logs.read('gone', {}, { page: 1, pageSize: 10 }))?.total, 0);
+  t.equal((await store.logs.read('stays', {}, { page: 1, pageSize: 10 }))?.total, 1);
   const file = new Sqlite(join(directory, 'messages.db'), { readonly: true });
   t.equal(file.prepare('SELECT count(*) FROM "points"').pluck().get(), 2);
   t.equal(file.prepare('SELECT count(*) FROM "series"').pluck().get(), 1);
@@ -280,8 +280,8 @@ t.test('log entries come newest first, filtered, in pages with the total', async
   const full = { tags: ['a', '\ud800'], custom: { connected: true, deep: { '\0': [1] } }, details: 'in the Öl' };
   await appendLog(store, entryOf({ time: now + 2, ...full }));
 
-  const read = async (filter: Parameters<MessageStore['readLogs']>[1], page = 1, pageSize = 10) => {
-    const found = await store.readLogs('device', filter, { page, pageSize });
+  const read = async (filter: Parameters<MessageStore['logs']['read']>[1], page = 1, pageSize = 10) => {
+    const found = await store.logs.read('device', filter, { page, pageSize });
     return { entries: found?.entries ?? [], total: found?.total };
   };
   t.strictSame(

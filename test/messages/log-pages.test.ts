@@ -22,10 +22,11 @@ t.test('a page of 3 MB comes in parts of a quarter, whole and in order, and ends
   const service = await startService(t);
   const device = await withEntries(service);
   const { messages } = service.server.ctx;
-  const { moreLogs } = messages;
+  const { logs: reads } = messages;
+  const { more } = reads;
   let parts: number[] = [];
-  messages.moreLogs = async (places) => {
-    const part = await moreLogs.call(messages, places);
+  reads.more = async (places) => {
+    const part = await more.call(reads, places);
     parts.push(part.entries.length);
     return part;
   };
@@ -49,10 +50,10 @@ t.test('a page of 3 MB comes in parts of a quarter, whole and in order, and ends
   t.equal(hits.total, expected.length);
   t.ok(parts.length >= 10 && Math.max(...parts) <= 20, 'no part is long');
 
-  messages.moreLogs = async (places) => {
-    messages.moreLogs = moreLogs;
+  reads.more = async (places) => {
+    reads.more = more;
     await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: device.version } });
-    return moreLogs.call(messages, places);
+    return more.call(reads, places);
   };
   await t.rejects(service.http('GET', path), 'the answer is cut where the device is deleted');
 });

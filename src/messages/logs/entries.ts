@@ -7,7 +7,7 @@ import { PlatformError } from '../../errors.js';
 import type { Sessions } from '../../identity/sessions/sessions.js';
 import { type FairQueue, laneOf } from '../../limits/fair-queue.js';
 
-type Services = { access: Access; messages: Pick<MessageStore, 'moreLogs'>; sessions: Sessions };
+type Services = { access: Access; messages: Pick<MessageStore, 'logs'>; sessions: Sessions };
 
 /**
  * The entries of a page, a part at a time; `show` gets the caller as it is by then, and leaves an entry out by undefined.
@@ -28,7 +28,7 @@ export async function* eachEntry<W>(
     }
     const { rest } = part;
     if (rest.length === 0) return;
-    part = await turns.run(laneOf(caller), 1, () => ctx.messages.moreLogs(rest));
+    part = await turns.run(laneOf(caller), 1, () => ctx.messages.logs.more(rest));
     const still = currentCaller(ctx, caller);
     if (still?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
     current = still;

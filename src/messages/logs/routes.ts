@@ -143,7 +143,7 @@ async function readLogs(ctx: Context, caller: Caller, deviceId: string, query: L
   const device = demandDevice(access, caller, deviceId);
   const { page = 1, pageSize = 10 } = query;
   const filter = readFilter(query);
-  const read = await turns.run(laneOf(caller), 1, () => messages.readLogs(device.id, filter, { page, pageSize }));
+  const read = await turns.run(laneOf(caller), 1, () => messages.logs.read(device.id, filter, { page, pageSize }));
   // The device may have been moved or deleted while the thread was reading.
   demandDevice(access, caller, deviceId);
   if (!read) throw invalid('text', 'is looked for in too many entries: narrow it down with from and to');

@@ -114,7 +114,7 @@ async function searchLogs(ctx: Context, caller: Caller, asked: object, turns: Fa
   const { access, messages } = ctx;
   const question = readSearch(caller, asked);
   if (!question) return { total: 0, maxScore: null, hits: Readable.from([]) };
-  const found = await turns.run(laneOf(caller), 1, () => messages.searchLogs(question));
+  const found = await turns.run(laneOf(caller), 1, () => messages.logs.search(question));
   if (!found) throw invalid('query', 'looks at too many entries: narrow it down by sourceTimestamp, deviceId or words');
   const hits = eachEntry(ctx, caller, found, turns, (current, { score, ...entry }) => {
     // A device may have been moved or deleted while the thread was reading.

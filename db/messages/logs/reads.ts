@@ -1,0 +1,48 @@
+import { fold } from '../../sqlite/fold.js';
+import { fromLogRow } from '../series/rows.js';
+import type { MessageReader } from '../threads/reader.js';
+import { type LogQuestion, type LogsPart, type LogsRead, severities, timeLimit } from '../types.js';
+import type { FoundPart, FoundPlace, LogCondition } from './search.js';
+
+/** Log entries as callers ask for them; the reader thread answers. */
+export class LogReads {
+  readonly #thread: MessageReader;
+
+  constructor(thread: MessageReader) {
+    this.#thread = thread;
+  }
+
+  /**
+   * Log entries that pass, in a thread of its own, and how many pass it in all (`maxFound` at most when there are
+   * conditions or an account). Undefined when it would take too long: then a shorter range or more is to be asked for.
+   */
+  async search(question: LogQuestion): Promise<LogsRead | undefined> {
+    const { from = -timeLimit, to = timeLimit + 1, severities: levels = severities } = question;
+    const search = { ...question, from, to, severities: levels.map((severity) => severities.indexOf(severity)) };
+    const found = await this.#thread.ask('searchLogs', search);
+    if (!found) return undefined;
+    const { total, maxScore } = found;
+    return { ...shownPart(found), total, maxScore };
+  }
+
+  /** The next entries of a page that `search` or `read` has begun. */
+  async more(places: readonly FoundPlace[]): Promise<LogsPart> {
+    return shownPart(await this.#thread.ask('moreLogs', places));
+  }
+
+  /** A page (from 1) of one device's entries, newest first, otherwise as `search`; `text` is in message, details or code. */
+  read(
+    deviceId: string,
+    { text, ...range }: Pick<LogQuestion, 'severities' | 'from' | 'to'> & { text?: string | undefined },
+    { page, pageSize }: { page: number; pageSize: number },
+  ): Promise<LogsRead | undefined> {
+    const conditions: LogCondition[] =
+      text === undefined || text === '' ? [] : [{ kind: 'contains', text: fold(text) }];
+    const part = { offset: (page - 1) * pageSize, limit: pageSize };
+    return this.search({ scope: { deviceId }, ...range, conditions, sort: 'newest', ...part });
+  }
+}
+
+function shownPart({ rows, rest }: FoundPart): LogsPart {
+  return { entries: rows.map((row) => ({ ...fromLogRow(row), score: row.score })), rest };
+}
