@@ -16,8 +16,8 @@ import { emailAddressRoutes, emailConfirmationRoutes } from '../identity/email-a
 import { identityProviderRoutes } from '../identity/federation/providers.js';
 import { federationRoutes } from '../identity/federation/routes.js';
 import { meRoutes } from '../identity/me.js';
-import { mfaRoutes } from '../identity/mfa/enrolment.js';
 import { mfaLoginRoutes } from '../identity/mfa/login.js';
+import { mfaRoutes } from '../identity/mfa/routes.js';
 import { profileRoutes } from '../identity/profile.js';
 import { passwordChangeRoutes, passwordResetRoutes } from '../identity/secrets/password-reset.js';
 import { securityRoutes } from '../identity/security.js';
