@@ -104,12 +104,12 @@ export async function measureLists({ size, directory, serve }: Bench): Promise<R
 /** What there is to ask for. The start has told everybody disconnected: some are made connected again. */
 function look(directory: string): { accountId: string; count: number; sample: Record<string, string> } {
   const file = openSqlite(join(directory, 'registry.db'));
-  file.exec('UPDATE "devices" SET "connected" = 1 WHERE "row" % 100 = 7');
+  file.exec('UPDATE "devicePresence" SET "connected" = 1 WHERE "row" % 100 = 7');
   const accountId = file.prepare('SELECT "id" FROM "accounts" LIMIT 1').pluck().get() as string;
   const count = file.prepare('SELECT count(*) FROM "devices"').pluck().get() as number;
   const filled = ['organizationId', 'lastConnected', 'geoIpLatitude', 'geoIpLongitude', 'reverseDns', 'latitude'];
   const where = [...filled, 'longitude', 'firmwareVersion'].map((name) => `"${name}" IS NOT NULL`).join(' AND ');
-  const sample = file.prepare(`SELECT * FROM "devices" WHERE ${where} LIMIT 1`).get() as Record<string, string>;
+  const sample = file.prepare(`SELECT * FROM "wholeDevices" WHERE ${where} LIMIT 1`).get() as Record<string, string>;
   file.close();
   return { accountId, count, sample };
 }

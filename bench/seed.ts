@@ -1,6 +1,7 @@
 /** Makes a large registry in a data directory: one account, templates, trees of organizations, devices with all fields. */
 import { join } from 'node:path';
 import { Registry } from '../db/registry/index.js';
+import { accountKey } from '../db/registry/presence.js';
 import { openSqlite } from '../db/sqlite/dialect.js';
 import { Passwords } from '../src/identity/secrets/passwords.js';
 import { newId } from '../src/ids.js';
@@ -92,7 +93,8 @@ export async function seed(directory: string, deviceCount: number, say: (line: s
     }
   })();
 
-  let insertDevice: { run(row: object): unknown } | undefined;
+  let insertDevice: ReturnType<typeof insert> | undefined;
+  let insertPresence: ReturnType<typeof insert> | undefined;
   for (let done = 0; done < deviceCount; ) {
     const until = Math.min(done + perTransaction, deviceCount);
     file.transaction(() => {
@@ -114,18 +116,23 @@ export async function seed(directory: string, deviceCount: number, say: (line: s
             dice() < 0.9 ? `${1 + Math.floor(dice() * 4)}.${Math.floor(dice() * 10)}.${Math.floor(dice() * 10)}` : null,
           latitude: dice() < 0.3 ? String(Math.round(dice() * 18_000 - 9000) / 100) : null,
           longitude: dice() < 0.3 ? String(Math.round(dice() * 36_000 - 18_000) / 100) : null,
-          connected: seen && dice() < 0.0125 ? 1 : 0,
-          lastConnected: seen ? date(offset + Math.floor(dice() * 4 * 86_400_000)) : null,
-          externalIp: seen
-            ? `10.${Math.floor(dice() * 256)}.${Math.floor(dice() * 256)}.${Math.floor(dice() * 256)}`
-            : null,
-          geoIpLatitude: seen && dice() < 0.5 ? String(Math.round(dice() * 18_000 - 9000) / 100) : null,
-          geoIpLongitude: seen && dice() < 0.5 ? String(Math.round(dice() * 36_000 - 18_000) / 100) : null,
-          reverseDns: seen && dice() < 0.5 ? `host-${Math.floor(dice() * 10_000)}.example.net` : null,
           fields: '{}',
         };
         insertDevice ??= insert('devices', row);
-        insertDevice.run(row);
+        const { lastInsertRowid } = insertDevice.run(row);
+        if (!seen) continue;
+        const presence = {
+          row: lastInsertRowid,
+          account: accountKey(accountId),
+          connected: dice() < 0.0125 ? 1 : 0,
+          lastConnected: date(offset + Math.floor(dice() * 4 * 86_400_000)),
+          externalIp: `10.${Math.floor(dice() * 256)}.${Math.floor(dice() * 256)}.${Math.floor(dice() * 256)}`,
+          geoIpLatitude: dice() < 0.5 ? String(Math.round(dice() * 18_000 - 9000) / 100) : null,
+          geoIpLongitude: dice() < 0.5 ? String(Math.round(dice() * 36_000 - 18_000) / 100) : null,
+          reverseDns: dice() < 0.5 ? `host-${Math.floor(dice() * 10_000)}.example.net` : null,
+        };
+        insertPresence ??= insert('devicePresence', presence);
+        insertPresence.run(presence);
       }
     })();
     if (done % 200_000 === 0) say(`${done} devices, ${Math.round((performance.now() - started) / 1000)} s`);

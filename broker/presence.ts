@@ -1,4 +1,5 @@
 import type { NewLogEntry } from '../db/messages/types.js';
+import { notePresence } from '../db/registry/presence.js';
 import { rowsOf } from '../db/registry/statement.js';
 import type { BrokerServices } from '../src/broker-ports.js';
 import { newId } from '../src/ids.js';
@@ -36,11 +37,7 @@ interface Seen {
 }
 
 const seenOfDevices = `SELECT "id", "connected", "externalIp", "geoIpLatitude", "geoIpLongitude", "reverseDns"
-  FROM "devices" WHERE "id" IN (SELECT "value" FROM json_each(?))`;
-
-function updating(columns: readonly string[]): string {
-  return `UPDATE "devices" SET ${columns.map((column) => `"${column}" = ?`)} WHERE "id" = ?`;
-}
+  FROM "wholeDevices" WHERE "id" IN (SELECT "value" FROM json_each(?))`;
 
 /** Presence of devices: at once in memory, soon after in the registry, without a change of version or etag. */
 export class Presence {
@@ -67,7 +64,7 @@ export class Presence {
   /** Nothing is connected when the process starts, whatever a crash has left in the registry. */
   async reset(): Promise<void> {
     await this.#services.registry.query
-      .updateTable('devices')
+      .updateTable('devicePresence')
       .set({ connected: 0 })
       .where('connected', '=', 1)
       .execute();
@@ -160,10 +157,8 @@ export class Presence {
         const seen = this.#seen(stored, change);
         const names = (Object.keys(seen) as Array<keyof Seen>).filter((name) => seen[name] !== stored[name]);
         if (!arrival && names.length === 0) continue;
-        const values = names.map((name) => seen[name]);
-        // Every column that is named costs its indexes, whether its value is another one or not.
-        if (arrival) await rowsOf(tx, updating([...names, 'lastConnected']), [...values, arrival.time, deviceId]);
-        else await rowsOf(tx, updating(names), [...values, deviceId]);
+        const changed = Object.fromEntries(names.map((name) => [name, seen[name]]));
+        await notePresence(tx, deviceId, arrival ? { ...changed, lastConnected: arrival.time } : changed);
         const shown = { ...seen, connected: seen.connected === 1 };
         different.push([change, Object.fromEntries(names.map((name) => [name, shown[name]]))]);
       }

@@ -19,6 +19,7 @@ import * as firmware from './0018-firmware.js';
 import * as commands from './0019-commands.js';
 import * as bridgeKinds from './0020-bridge-kinds.js';
 import * as kept from './0022-kept.js';
+import * as presence from './0023-presence.js';
 import { executeAll } from './execute.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -53,6 +54,7 @@ export const registryMigrations: readonly Migration[] = [
   commands,
   bridgeKinds,
   kept,
+  presence,
 ];
 
 /**

@@ -59,6 +59,14 @@ export const registryRules: readonly TableRule[] = [
   { table: 'credentials', where: own },
   { table: 'certificates', where: own },
   { table: 'certificateAuthorities', where: own },
+  {
+    table: 'devicePresence',
+    where: of('row', 'devices', 'row'),
+    to: {
+      row: `(SELECT "copied"."row" FROM "source"."devices" AS "given" JOIN "main"."devices" AS "copied" USING ("id")
+        WHERE "given"."row" = t."row")`,
+    },
+  },
   { table: 'devices', where: own, omit: 'row' },
   { table: 'deviceCounts', where: own, left: byTriggers },
   { table: 'placedDeviceCounts', where: own, left: byTriggers },

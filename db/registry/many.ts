@@ -2,27 +2,27 @@
 
 import { CompiledQuery } from 'kysely';
 import type { Tx } from './index.js';
-import type { Row, Tables } from './records.js';
+import type { Tables } from './records.js';
 
 /** Rows of one statement, the largest first. */
 const sizes = [500, 100, 25, 5, 1];
 
 /** The columns that are overwritten if the row already exists. */
 interface Overwrite<T extends keyof Tables> {
-  key: ReadonlyArray<keyof Row<T> & string>;
-  columns: ReadonlyArray<keyof Row<T> & string>;
+  key: ReadonlyArray<keyof Tables[T] & string>;
+  columns: ReadonlyArray<keyof Tables[T] & string>;
 }
 
 /** Inserts rows, all of which have the same properties. A row that is there already is an error, or overwritten. */
 export async function insertMany<T extends keyof Tables & string>(
   tx: Tx,
   table: T,
-  rows: ReadonlyArray<Row<T>>,
+  rows: ReadonlyArray<Tables[T]>,
   overwrite?: Overwrite<T>,
 ): Promise<void> {
   const [first] = rows;
   if (!first) return;
-  const columns = Object.keys(first) as Array<keyof Row<T> & string>;
+  const columns = Object.keys(first) as Array<keyof Tables[T] & string>;
   for (let from = 0; from < rows.length; ) {
     const size = sizes.find((one) => from + one <= rows.length) ?? 1;
     const values: unknown[] = [];

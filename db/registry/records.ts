@@ -16,6 +16,7 @@ import type {
   deviceColumns,
   PlacedDeviceCountRecord,
   PublicationRecord,
+  presenceNames,
   RefusalRecord,
 } from './records/devices.js';
 import type {
@@ -48,6 +49,10 @@ import type { channelTemplateColumns, customFieldColumns, templateColumns } from
 
 export { DateText, Id, Nullable, oneOf } from './records/columns.js';
 
+/** A device with what the service notes about its connections, which is in a table of its own. */
+export type Device = EntityRow<typeof deviceColumns>;
+export type DevicePresence = Pick<Device, (typeof presenceNames)[number]>;
+
 /** The tables of registry.db. */
 export interface Tables {
   accounts: Static<typeof AccountRecord>;
@@ -71,7 +76,9 @@ export interface Tables {
   customFields: EntityRow<typeof customFieldColumns>;
   organizations: EntityRow<typeof organizationColumns>;
   endUsers: EntityRow<typeof endUserColumns>;
-  devices: EntityRow<typeof deviceColumns>;
+  devices: Omit<Device, keyof DevicePresence>;
+  devicePresence: Required<DevicePresence> & { row: number; account: string | null };
+  wholeDevices: Device & { row: number; account: string };
   credentials: Static<typeof CredentialRecord>;
   certificates: Static<typeof CertificateRecord>;
   certificateAuthorities: Static<typeof CertificateAuthorityRecord>;
@@ -116,4 +123,13 @@ export type EntityTable =
   | 'endUsers'
   | 'devices';
 
-export type Row<T extends keyof Tables> = Tables[T];
+/** Rows as the rest of the code knows them: a device is one. */
+export interface Rows extends Omit<Tables, 'devices'> {
+  devices: Device;
+}
+export type Row<T extends keyof Tables> = Rows[T];
+
+/** Where whole rows of a table are read. */
+export function wholeOf(table: EntityTable): EntityTable {
+  return table === 'devices' ? ('wholeDevices' as EntityTable) : table;
+}

@@ -3,8 +3,9 @@
 import { type Expression, type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely';
 import { type TProperties, Type } from 'typebox';
 import type { Db } from '../../db/registry/index.js';
+import { accountKey } from '../../db/registry/presence.js';
 import type { Match } from '../../db/registry/records/columns.js';
-import { type EntityTable, oneOf, type Row } from '../../db/registry/records.js';
+import { type EntityTable, oneOf, type Row, wholeOf } from '../../db/registry/records.js';
 import { contains, countContaining, rowsInTextIndex, type TextColumn } from '../../db/registry/text.js';
 import { type Caller, isAccountWide } from '../access.js';
 import { invalid, PlatformError } from '../errors.js';
@@ -24,6 +25,10 @@ export interface Listing<T extends EntityTable> {
    * or by none, need not count: everywhere, and in each place that `reach` names.
    */
   counted?: { columns: readonly string[]; everywhere: 'deviceCounts'; placed: 'placedDeviceCounts' };
+  /** Columns for each of whose values the rows are found in the default order. */
+  inOrder?: readonly (keyof Row<T> & string)[];
+  /** Columns that are in the table `devicePresence`. */
+  presence?: readonly (keyof Row<T> & string)[];
   /** Columns whose text is indexed for partial matches. */
   text?: readonly TextColumn[];
   /** Filters for rows whose date in a column is before an instant, by their names. */
@@ -128,6 +133,7 @@ export async function list<T extends EntityTable>(
   // Skipping to a page is expensive, so whether there is one is asked first.
   const count =
     (await keptCount(db, caller, listing, query, state)) ??
+    (await countPresent(db, caller, listing, query, state)) ??
     (await countRows(await narrow(db, caller, listing, query, state)));
   demandPage(page, pageSize, count);
   const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize, whole: pageSize <= readWhole };
@@ -185,7 +191,7 @@ async function narrow<T extends EntityTable>(
   state: 'live' | 'trash',
 ) {
   let matching = (db as unknown as Kysely<AnyTable>)
-    .selectFrom(listing.table as EntityTable)
+    .selectFrom(wholeOf(listing.table))
     .where('accountId', '=', caller.accountId)
     .where('deleted', state === 'live' ? 'is' : 'is not', null)
     .where(inReach(db, caller, listing));
@@ -197,7 +203,10 @@ async function narrow<T extends EntityTable>(
     if (instant === undefined) throw invalid(name, 'must be an ISO 8601 date');
     matching = matching.where(sql<SqlBool>`${sql.ref(column)} < ${new Date(instant).toISOString()}`);
   }
-  for (const [column, match] of askedOf(listing, query, state)) {
+  const asked = askedOf(listing, query, state);
+  const seen = seenOf(listing, query, asked);
+  if (seen.length > 0) matching = matching.where(sql<SqlBool>`"row" in (${present(caller, query, seen)})`);
+  for (const [column, match] of asked.filter((one) => !seen.includes(one))) {
     // A station finds what it can name, and does not look around.
     if (match === 'partial' && caller.kind === 'station') {
       matching = matching.where(condition(column, 'exact', query[column]));
@@ -230,6 +239,37 @@ function inReach<T extends EntityTable>(db: Db, caller: Caller, { table, reach }
 function askedOf<T extends EntityTable>({ filters }: Listing<T>, query: ListQuery, state: 'live' | 'trash') {
   if (state === 'trash') return [];
   return Object.entries(filters as Record<string, Match>).filter(([column]) => query[column] !== undefined);
+}
+
+/** The filters that a row in `devicePresence` answers by itself; a device that is not connected may have none. */
+function seenOf<T extends EntityTable>({ presence }: Listing<T>, query: ListQuery, asked: [string, Match][]) {
+  const names: readonly string[] = presence ?? [];
+  return asked.filter(([column]) => names.includes(column) && query[column] !== false);
+}
+
+/** The live devices of the account that have these in `devicePresence`. */
+function present(caller: Caller, query: ListQuery, seen: readonly [string, Match][]) {
+  const matches = seen.map(([column, match]) =>
+    match === 'flag' ? sql<SqlBool>`"connected" = 1` : condition(column, match, query[column]),
+  );
+  const account = accountKey(caller.accountId);
+  return sql`select "row" from "devicePresence" where "account" = ${account} and ${sql.join(matches, sql` and `)}`;
+}
+
+/** As countRows, from `devicePresence` alone, where that can tell. */
+async function countPresent<T extends EntityTable>(
+  db: Db,
+  caller: Caller,
+  listing: Listing<T>,
+  query: ListQuery,
+  state: 'live' | 'trash',
+): Promise<number | undefined> {
+  const asked = askedOf(listing, query, state);
+  const seen = seenOf(listing, query, asked);
+  if (!isAccountWide(caller) || seen.length === 0 || seen.length < asked.length) return undefined;
+  const { rows } = await sql<{ count: number }>`
+    select count(*) as "count" from (${present(caller, query, seen)})`.execute(db);
+  return rows[0]?.count;
 }
 
 async function countRows({ matching }: Awaited<ReturnType<typeof narrow>>): Promise<number> {
@@ -287,8 +327,8 @@ async function findRows<T extends EntityTable>(
 ): Promise<unknown[]> {
   if (count === 0) return [];
   const asked = askedOf(listing, query, state);
-  const isText = asked.some(([, match]) => match === 'partial');
-  const isInIndex = isAccountWide(caller) && asked.length < 2 && wanted.sort === listing.defaultSort && !isText;
+  const isInOrder = asked.length < 2 && asked.every(([name]) => listing.inOrder?.some((one) => one === name));
+  const isInIndex = isAccountWide(caller) && isInOrder && wanted.sort === listing.defaultSort;
   if (listing.counted && state === 'live' && count > maxMatchesToSort && !isInIndex && caller.kind !== 'station') {
     const rows = await scanToPage(db, caller, listing, query, wanted, count);
     if (rows) return rows;
@@ -327,7 +367,7 @@ async function scanToPage<T extends EntityTable>(
   const asked = askedOf(listing, query, 'live');
   const { sort, order, offset, limit, whole } = wanted;
   const everything = (db as unknown as Kysely<AnyTable>)
-    .selectFrom(listing.table as EntityTable)
+    .selectFrom(wholeOf(listing.table))
     .where('accountId', '=', caller.accountId)
     .where('deleted', 'is', null);
   const matches = sql<SqlBool>`${sql.join(

@@ -4,7 +4,7 @@
  */
 
 import type { Registry } from '../../db/registry/index.js';
-import type { EntityTable, Row } from '../../db/registry/records.js';
+import { type EntityTable, type Row, wholeOf } from '../../db/registry/records.js';
 import { Slices } from '../../db/sqlite/slices.js';
 import type { Access, Caller } from '../access.js';
 import { PlatformError } from '../errors.js';
@@ -150,7 +150,7 @@ async function readRows<T extends EntityTable>(
   ids: string[],
 ): Promise<Row<T>[]> {
   const found = await shared(registry.query)
-    .selectFrom(named(table))
+    .selectFrom(named(wholeOf(table)))
     .selectAll()
     .where('id', 'in', ids)
     .where('deleted', state === 'live' ? 'is' : 'is not', null)

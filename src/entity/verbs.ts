@@ -4,7 +4,8 @@ import type { Kysely } from 'kysely';
 import type { Registry } from '../../db/registry/index.js';
 import { type Db, isUniqueViolation, type Tx } from '../../db/registry/index.js';
 import { insertMany } from '../../db/registry/many.js';
-import type { EntityTable, Row } from '../../db/registry/records.js';
+import { insertDevices, notePresence, splitDevice } from '../../db/registry/presence.js';
+import { type EntityTable, type Row, type Tables, wholeOf } from '../../db/registry/records.js';
 import { rowsOf } from '../../db/registry/statement.js';
 import { type Access, type Caller, isApplication } from '../access.js';
 import { type Clock, timestamp } from '../clock.js';
@@ -48,14 +49,16 @@ export function stamp(clock: Clock, caller: Pick<Caller, 'id' | 'accountId'>): C
 
 /** @throws PlatformError 400 with 106 when a unique index refuses the row; `path` is the property to blame. */
 export async function insert<T extends EntityTable>(tx: Tx, table: T, row: Row<T>, path = 'name'): Promise<Row<T>> {
-  await refuseDuplicates(path, () => insertMany(tx, table, [row]));
+  await refuseDuplicates(path, () =>
+    table === 'devices' ? insertDevices(tx, [row as Row<'devices'>]) : insertMany(tx, table, [row as Tables[T]]),
+  );
   await noteMade(tx, row.id);
   return row;
 }
 
 /** The entity, live or in the trash. */
 export async function find<T extends EntityTable>(db: Db, table: T, id: string): Promise<Row<T> | undefined> {
-  const [row] = await rowsOf<Row<T>>(db, `SELECT * FROM "${table}" WHERE "id" = ?`, [id]);
+  const [row] = await rowsOf<Row<T>>(db, `SELECT * FROM "${wholeOf(table)}" WHERE "id" = ?`, [id]);
   return row;
 }
 
@@ -192,16 +195,19 @@ async function write<T extends EntityTable>(
   state: 'live' | 'trashed',
   values: Partial<Common>,
 ): Promise<Row<T>> {
+  const { own, presence } = table === 'devices' ? splitDevice(values) : { own: values, presence: {} };
   let update = shared(tx)
     .updateTable(named(table))
-    .set((eb) => ({ ...values, version: values.version ?? eb('version', '+', 1) }))
+    .set((eb) => ({ ...own, version: values.version ?? eb('version', '+', 1) }))
     .where('id', '=', id)
     .where('deleted', state === 'live' ? 'is' : 'is not', null);
   if (expected !== 'latest') update = update.where('version', '=', expected);
   const row = await refuseDuplicates('name', () => update.returningAll().executeTakeFirst());
-  if (row) return row as unknown as Row<T>;
+  if (row && table !== 'devices') return row as unknown as Row<T>;
+  if (row) await notePresence(tx, id, presence);
 
   const latest = await find(tx, table, id);
+  if (row && latest) return latest;
   if (!latest) throw new PlatformError('notFound');
   if (state === 'live' && latest.deleted !== null) throw new PlatformError('deleted');
   throw staleVersion(latest);

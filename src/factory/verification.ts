@@ -144,7 +144,7 @@ async function findDevice(ctx: Context, caller: Caller, { deviceId, serialNumber
     throw invalid('deviceId', 'either deviceId or serialNumber is required');
   if (deviceId !== undefined) return demandLive(findReached(ctx, caller, 'devices', deviceId));
   let named = ctx.registry.query
-    .selectFrom('devices')
+    .selectFrom('wholeDevices')
     .selectAll()
     .where('accountId', '=', caller.accountId)
     .where('serialNumber', '=', serialNumber ?? '')

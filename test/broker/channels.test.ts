@@ -1,5 +1,6 @@
 import type { Packet } from 'mqtt-packet';
 import t, { type Test } from 'tap';
+import { notePresence } from '../../db/registry/presence.js';
 import { type Json, nextMessage, startService } from '../support/service.js';
 import { type Fixture, fixture, rawConnected, sibling, stored, versionOf } from './fixture.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
@@ -288,7 +289,7 @@ t.test('presence follows the connections of a device and changes neither version
 
 t.test('nothing is connected when the service starts, whatever it left behind', async (t) => {
   const f = await fixture(t);
-  await f.service.server.ctx.registry.query.updateTable('devices').set({ connected: 1 }).execute();
+  await f.service.server.ctx.registry.transaction((tx) => notePresence(tx, f.device.id, { connected: 1 }));
   const { directory } = f.service;
   await f.service.close();
   const again = await startService(t, { directory });

@@ -214,7 +214,7 @@ t.test('what the registry could not take is written when it can', async (t) => {
   t.teardown(() => file.close());
   const failures = () => logLines.filter((line) => line.includes('presence could not be written')).length;
   const before = failures();
-  file.exec(`CREATE TRIGGER "refusing" BEFORE UPDATE OF "connected" ON "devices" BEGIN SELECT RAISE(ABORT, 'no'); END`);
+  file.exec(`CREATE TRIGGER "refusing" BEFORE INSERT ON "devicePresence" BEGIN SELECT RAISE(ABORT, 'no'); END`);
   await leave(client);
   await until(() => failures() > before);
   await from(t, '127.0.0.3', coming);

@@ -177,6 +177,28 @@ t.test('devices that were there before a step are counted and found by it', asyn
   t.equal(rows(path, `SELECT * FROM "devices_firmwareVersion_terms" WHERE "term" >= 'v1' AND "term" < 'v2'`).length, 1);
 });
 
+t.test('what was known of connections is kept by the step that moves it', async (t) => {
+  const { path, file, add } = await registryBefore(t, '0023-presence');
+  const seen = { lastConnected: '2026-01-02', externalIp: '10.0.0.1', reverseDns: 'a.example' };
+  add('devices', { ...common, id: '1', serialNumber: '1', connected: 1, ...seen });
+  add('devices', { ...common, id: '2', serialNumber: '2', connected: 0, ...seen, deleted: '2026-01-01' });
+  add('devices', { ...common, id: '3', serialNumber: '3', connected: 0 });
+  file.close();
+
+  await migrate(path, registryMigrations);
+  t.match(rows(path, 'SELECT * FROM "wholeDevices" ORDER BY "id"'), [
+    { id: '1', connected: 1, ...seen, geoIpLatitude: null },
+    { id: '2', connected: 0, ...seen },
+    { id: '3', connected: 0, lastConnected: null, externalIp: null },
+  ]);
+  t.equal(rows(path, 'SELECT * FROM "devicePresence"').length, 2, 'one that never connected has none');
+  t.equal(rows(path, 'SELECT * FROM "devicePresence" WHERE "account" IS NOT NULL').length, 1, 'none in the trash');
+  t.match(rows(path, 'SELECT "connected", "count" FROM "deviceCounts" ORDER BY "connected"'), [
+    { connected: 0, count: 1 },
+    { connected: 1, count: 1 },
+  ]);
+});
+
 t.test('CAs from before are active; what an audit record says of passwords and addresses counts', async (t) => {
   const { path, file, add } = await registryBefore(t, '0016-proofs');
   const dates = { validFrom: '', validTo: '' };

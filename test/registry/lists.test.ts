@@ -3,6 +3,7 @@ import { deepStrictEqual } from 'node:assert';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import t from 'tap';
+import { notePresence } from '../../db/registry/presence.js';
 import { openSqlite } from '../../db/sqlite/dialect.js';
 import { newId } from '../../src/ids.js';
 import { purge } from '../../src/purge.js';
@@ -102,7 +103,7 @@ function checkKept(): void {
   try {
     const rows = (query: string) => file.prepare<[], Json>(query).all();
     const kinds = '"deviceTemplateId", "provisioningState", "connected"';
-    const live = 'FROM "devices" WHERE "deleted" IS NULL';
+    const live = 'FROM "wholeDevices" WHERE "deleted" IS NULL';
     for (const [table, place, plain] of [
       ['deviceCounts', '', ''],
       ['placedDeviceCounts', '"organizationId",', `coalesce("organizationId", ''),`],
@@ -246,11 +247,10 @@ t.test('whatever devices go through, what is counted and indexed is what they ar
           if (verb === 'presence') device.connected = !device.connected;
           else device.provisioningState = 'activated';
           const { provisioningState } = device;
-          await service.server.ctx.registry.query
-            .updateTable('devices')
-            .set({ connected: device.connected ? 1 : 0, provisioningState })
-            .where('id', '=', id)
-            .execute();
+          await service.server.ctx.registry.transaction(async (tx) => {
+            await tx.updateTable('devices').set({ provisioningState }).where('id', '=', id).execute();
+            await notePresence(tx, id, { connected: device.connected ? 1 : 0 });
+          });
         }
       }
 
@@ -384,4 +384,49 @@ t.test('names of organizations are matched in any case of any letter', async (t)
     const { meta } = (await service.ok('GET', `/api/v1/organizations?${search}`)).organizations;
     t.equal(meta.count, 0, name);
   }
+});
+
+t.test('devices are found by what their connections report, unless they are in the trash or elsewhere', async (t) => {
+  const { registry } = service.server.ctx;
+  await service.login();
+  const upper = await service.organization();
+  const make = (serialNumber: string, more: object) =>
+    service.create('/devices', 'device', { serialNumber, externalIp: '10.9.8.7', ...more });
+  const [b, a] = [
+    await make('seen b', { organizationId: upper.id }),
+    await make('seen a', { reverseDns: 'a.example' }),
+  ];
+  await make('seen elsewhere', { externalIp: '10.9.8.6' });
+  const lastConnected = '2026-03-04T05:06:07.008Z';
+  const seen = { connected: 1, lastConnected, geoIpLatitude: '1.5', geoIpLongitude: '-2' };
+  await registry.transaction((tx) => notePresence(tx, b.id, seen));
+  const found = async (query: Record<string, string>, token = service.admin) => {
+    const search = new URLSearchParams({ accountId: service.accountId, ...query });
+    const { devices } = await service.ok('GET', `/api/v1/devices?${search}`, { token });
+    const serials = devices.results.map(({ serialNumber }: Json) => serialNumber);
+    t.equal(devices.meta.count, serials.length);
+    return serials;
+  };
+  t.same(await found({ externalIp: '10.9.8.7' }), ['seen a', 'seen b']);
+  t.same(await found({ externalIp: '10.9.8.7', sortBy: 'created' }), ['seen b', 'seen a']);
+  t.same(await found({ externalIp: '10.9.8.7', connected: 'false' }), ['seen a']);
+  t.same(await found({ externalIp: '10.9.8.7', serialNumber: 'B' }), ['seen b']);
+  t.same(await found({ reverseDns: 'a.example' }), ['seen a']);
+  t.same(await found({ lastConnected, connected: 'true' }), ['seen b']);
+  t.same(await found({ geoIpLatitude: '1.50', geoIpLongitude: '-2.0' }), ['seen b']);
+  const { token } = await service.endUser(upper.id);
+  t.same(await found({ externalIp: '10.9.8.7' }, token), ['seen b']);
+
+  const { version } = (await service.ok('GET', `/api/v1/devices/${a.id}`)).device;
+  const put = { headers: { etag: version }, body: { externalIp: '10.9.8.5', reverseDns: null } };
+  const { device } = await service.ok('PUT', `/api/v1/devices/${a.id}`, put);
+  t.match(device, { externalIp: '10.9.8.5', reverseDns: null });
+  t.not(device.version, version);
+  t.same(await found({ externalIp: '10.9.8.7' }), ['seen b']);
+
+  await service.ok('DELETE', `/api/v1/devices/${b.id}`, { headers: { etag: b.version } });
+  t.same(await found({ externalIp: '10.9.8.7' }), []);
+  t.match((await service.ok('GET', `/api/v1/trash/devices/${b.id}`)).device, { externalIp: '10.9.8.7', lastConnected });
+  await service.ok('POST', `/api/v1/trash/devices/${b.id}/recover`, { headers: { etag: b.version } });
+  t.same(await found({ externalIp: '10.9.8.7' }), ['seen b']);
 });

@@ -53,6 +53,16 @@ export const deviceColumns = {
   fields: hidden(Type.String()),
 };
 
+/** The columns that a connection writes, without a new version: they are in the table `devicePresence`. */
+export const presenceNames = [
+  'connected',
+  'lastConnected',
+  'externalIp',
+  'geoIpLatitude',
+  'geoIpLongitude',
+  'reverseDns',
+] as const;
+
 /**
  * Broker credentials, in a table of their own. `entityId` is the broker username. A connection made with an older
  * `generation` is closed, except that the previous one stays valid until `previousUntil` (`graceSeconds`).

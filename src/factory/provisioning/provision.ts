@@ -4,6 +4,7 @@ import { Ajv, type ErrorObject } from 'ajv';
 import { sql } from 'kysely';
 import type { Db, Registry, Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
+import { insertDevices } from '../../../db/registry/presence.js';
 import type { Row } from '../../../db/registry/records.js';
 import { Slices } from '../../../db/sqlite/slices.js';
 import { type Caller, isAccountWide, type Station } from '../../access.js';
@@ -267,9 +268,8 @@ async function make(tx: Tx, { ctx }: Run, caller: Caller, failed: Outcome[], uni
   outcomes.push(...refused);
   if (refused.length > 0) making = making.slice(0, making.length - refused.length);
   const now = timestamp(ctx.clock);
-  await insertMany(
+  await insertDevices(
     tx,
-    'devices',
     making.map(({ device }) => device),
   );
   await insertMany(

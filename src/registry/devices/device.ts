@@ -1,6 +1,6 @@
 /** A device on the wire: its answers, its bodies, its list and `_updates/fields`. */
 import { Type } from 'typebox';
-import { deviceColumns } from '../../../db/registry/records/devices.js';
+import { deviceColumns, presenceNames } from '../../../db/registry/records/devices.js';
 import { Id, type Row } from '../../../db/registry/records.js';
 import type { Access } from '../../access.js';
 import type { Config } from '../../config.js';
@@ -57,6 +57,8 @@ export const deviceListing = listingOf('devices', deviceColumns, {
     everywhere: 'deviceCounts',
     placed: 'placedDeviceCounts',
   },
+  inOrder: ['deviceTemplateId', 'organizationId', 'provisioningState', 'latitude', 'longitude'],
+  presence: presenceNames,
   text: ['serialNumber', 'firmwareVersion'],
 });
 
