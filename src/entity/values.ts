@@ -241,14 +241,21 @@ export const unstorable = 'must not contain NUL, unpaired surrogates or deep nes
 const deepest = 32;
 
 /** Where such a text is in a body, if there is one: the path of the property. */
-export function findUnstorable(value: unknown, path = '', depth = 0): string | undefined {
-  if (typeof value === 'string') return value.includes('\0') || !value.isWellFormed() ? path : undefined;
+export function findUnstorable(value: unknown, depth = 0): string | undefined {
+  if (typeof value === 'string') return isUnstorable(value) ? '' : undefined;
   if (typeof value !== 'object' || value === null) return undefined;
-  for (const [name, inner] of Object.entries(value)) {
-    const here = path === '' ? name : `${path}.${name}`;
-    if (depth === deepest) return here;
-    const found = findUnstorable(name) === undefined ? findUnstorable(inner, here, depth + 1) : here;
-    if (found !== undefined) return found;
+  // A body can have a million values: the path is made on the way back only, and lists have no names to look at.
+  const isList = Array.isArray(value);
+  const names = isList ? value.keys() : Object.keys(value);
+  for (const name of names) {
+    if (depth === deepest || (!isList && isUnstorable(name as string))) return String(name);
+    const inner = (value as Record<string | number, unknown>)[name];
+    const found = typeof inner === 'string' || typeof inner === 'object' ? findUnstorable(inner, depth + 1) : undefined;
+    if (found !== undefined) return found === '' ? String(name) : `${name}.${found}`;
   }
   return undefined;
+}
+
+function isUnstorable(text: string): boolean {
+  return text.includes('\0') || !text.isWellFormed();
 }

@@ -1,5 +1,6 @@
 /** Bodies of requests: JSON and forms, checked against the schema of their route. */
 import { Ajv, type ValidateFunction } from 'ajv';
+import type { FastifyRequest } from 'fastify';
 import type { Context } from '../context.js';
 import { findUnstorable, unstorable } from '../entity/values.js';
 import { invalid, PlatformError } from '../errors.js';
@@ -11,6 +12,8 @@ import { isJson, jsonFault } from './validation.js';
 /** Characters of a JSON body that is read without waiting for a turn, and bytes that take as long as a row of a list. */
 const shortBody = 32_768;
 const bytesOfRow = 4096;
+/** Fields of a form. The names of 100,000 take a third of a second. */
+const maxFields = 1000;
 
 /** Marks a body that came as a form: all its values are text. */
 const form = Symbol('form');
@@ -43,26 +46,36 @@ export function strictBodies(app: App, { reads }: Pick<Context, 'reads'>): void 
   // Fastify takes plain text by itself; here it is a media type like any other that is not supported.
   app.removeContentTypeParser('text/plain');
   const parse = app.getDefaultJsonParser('error', 'error');
+  /** Reads at once what is short. Longer bodies take milliseconds: accounts take turns. */
+  const inTurn = (request: FastifyRequest, body: string, done: (error: Error) => void, read: () => void) => {
+    if (body.length <= shortBody) return read();
+    // Only callers may send so much.
+    const lane = request.caller ? laneOf(request.caller) : strangerLane(request.address);
+    reads.run(lane, body.length / bytesOfRow, async () => read()).catch(done);
+  };
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, body, done) => {
     // Clients send the header with calls that have no body, such as recover.
     if (body === '') return done(null, undefined);
-    const read = () => {
+    inTurn(request, body, done, () => {
       if (isNestedDeeply(body)) return done(invalid('body', unstorable), undefined);
       parse(request, body, (error, value) => (error ? done(unreadable(body), undefined) : accept(value, done)));
-    };
-    if (body.length <= shortBody) return read();
-    // It takes milliseconds: accounts take turns. Only callers may send so much.
-    const lane = request.caller ? laneOf(request.caller) : strangerLane(request.address);
-    reads.run(lane, body.length / bytesOfRow, async () => read()).catch((error) => done(error, undefined));
-    return undefined;
+    });
   });
-  app.addContentTypeParser<string>('application/x-www-form-urlencoded', { parseAs: 'string' }, (_, body, done) => {
-    if (/^\s*[{[]/.test(body)) return done(jsonAsForm(), undefined);
-    const values = [...new URLSearchParams(body)];
-    if (values.some(([name]) => name === '__proto__'))
-      return done(invalid('__proto__', 'is not a property'), undefined);
-    accept(Object.defineProperty(Object.fromEntries(values), form, { value: true }), done);
-  });
+  app.addContentTypeParser<string>(
+    'application/x-www-form-urlencoded',
+    { parseAs: 'string' },
+    (request, body, done) => {
+      if (/^\s*[{[]/.test(body)) return done(jsonAsForm(), undefined);
+      if (body.split('&', maxFields + 1).length > maxFields)
+        return done(invalid('body', `has more than ${maxFields} fields`), undefined);
+      inTurn(request, body, done, () => {
+        const values = [...new URLSearchParams(body)];
+        if (values.some(([name]) => name === '__proto__'))
+          return done(invalid('__proto__', 'is not a property'), undefined);
+        accept(Object.defineProperty(Object.fromEntries(values), form, { value: true }), done);
+      });
+    },
+  );
 }
 
 function accept(value: unknown, done: (error: Error | null, value?: unknown) => void): void {

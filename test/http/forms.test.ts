@@ -70,3 +70,26 @@ t.test('a form is understood where JSON would be', async (t) => {
   t.match(await send('/api/v1/devices', '__proto__=x&serialNumber=1'), { status: 400 });
   t.match(await send('/api/v1/devices', ''), { status: 400 });
 });
+
+t.test('a form has at most 1,000 fields', async (t) => {
+  const { accountId } = service;
+  const fields = (count: number) => `&${Array.from({ length: count }, (_, at) => `f${at}=`).join('&')}`;
+  const named = (name: string) => new URLSearchParams({ accountId, name }).toString();
+  t.equal((await send('/api/v1/organizations', named('Full') + fields(998))).status, 200);
+  t.match(await send('/api/v1/organizations', named('Too full') + fields(999)), {
+    status: 400,
+    body: { error: { code: 106, details: [{ path: 'body', message: 'has more than 1000 fields' }] } },
+  });
+});
+
+t.test('a text that cannot be stored is named by its place, in lists and below', async (t) => {
+  const place = async (more: object) => {
+    const body = { accountId: service.accountId, name: 'Places', ...more };
+    const { status, body: answer } = await service.http('POST', '/api/v1/organizations', { body });
+    return status === 400 ? answer.error.details[0].path : status;
+  };
+  t.equal(await place({ a: [1, { b: ['\0'] }] }), 'a.1.b.0');
+  t.equal(await place({ a: [{ '\ud800': 1 }] }), 'a.0.\ud800');
+  t.equal(await place({ a: JSON.parse(`${'['.repeat(32)}${']'.repeat(32)}`) }), 200);
+  t.match(await place({ a: JSON.parse(`${'['.repeat(33)}${']'.repeat(33)}`) }), /^a(\.0)+$/);
+});
