@@ -6,7 +6,7 @@ import type { Generated } from 'kysely';
 import type { Static } from 'typebox';
 import type { AccountRecord, AuditRecord, IdempotentAnswerRecord, KeptRecord } from './records/account.js';
 import type { bridgeColumns } from './records/bridges.js';
-import type { CertificateAuthorityRecord, CertificateRecord } from './records/certificates.js';
+import type { certificateAuthorityColumns, certificateColumns } from './records/certificates.js';
 import type { EntityRow } from './records/columns.js';
 import type {
   AssociationCodeRecord,
@@ -80,8 +80,8 @@ export interface Tables {
   devicePresence: Required<DevicePresence> & { row: number; account: string | null };
   wholeDevices: Device & { row: number; account: string };
   credentials: Static<typeof CredentialRecord>;
-  certificates: Static<typeof CertificateRecord>;
-  certificateAuthorities: Static<typeof CertificateAuthorityRecord>;
+  certificates: EntityRow<typeof certificateColumns>;
+  certificateAuthorities: EntityRow<typeof certificateAuthorityColumns>;
   publications: Static<typeof PublicationRecord>;
   verifications: Static<typeof VerificationRecord>;
   jobs: Static<typeof JobRecord>;

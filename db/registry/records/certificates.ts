@@ -1,32 +1,70 @@
 /** Client certificates, and the authorities that issue them. */
 import { Type } from 'typebox';
-import { common, DateText, Id, OptionalId, OptionalText } from './columns.js';
+import { column, DateText, flag, Id, Nullable, OptionalId, OptionalText, oneOf } from './columns.js';
 
-/** A client certificate of a device. `fingerprint` is the SHA-256 of its DER, lower-case hex. */
-export const CertificateRecord = Type.Object({
-  ...common,
-  entityId: Id,
-  entityType: Type.String(),
-  certificate: Type.String({ description: 'PEM' }),
-  fingerprint: Type.String(),
-  subject: Type.String(),
-  issuer: Type.String(),
-  validFrom: DateText,
-  validTo: DateText,
+const Pem = Type.String({ description: 'PEM.' });
+const pemBody = Type.String({
+  minLength: 1,
+  maxLength: 20_000,
+  description:
+    'PEM with exactly one certificate, valid now: RSA of 2048 bits, a curve of 256 bits or EdDSA at least, signed with SHA-256 or better.',
 });
+
+/** What every certificate says. `fingerprint` is the SHA-256 of its DER, lower-case hex. */
+const contentColumns = {
+  fingerprint: column(Type.String({ description: 'SHA-256 of the DER, lower-case hex.' }), { filter: 'exact' }),
+  subject: column(Type.String(), {}),
+  validFrom: column(DateText, {}),
+  validTo: column(DateText, { sort: true }),
+  certificate: column(Pem, { create: 'required', body: pemBody }),
+};
+
+/** A client certificate of a device. */
+export const certificateColumns = {
+  entityId: column(Id, {
+    create: 'required',
+    body: Type.String({ description: 'The device.' }),
+    filter: 'exact',
+    sort: true,
+  }),
+  entityType: column(Type.String(), {
+    create: 'required',
+    shown: oneOf<string>(['device']),
+    body: oneOf(['device']),
+  }),
+  ...contentColumns,
+  issuer: column(Type.String(), {}),
+};
 
 /** A CA of an account, whose certificates let in the device that their CN names; it may make it. */
-export const CertificateAuthorityRecord = Type.Object({
-  ...common,
-  name: Type.String(),
-  certificate: Type.String({ description: 'PEM' }),
-  fingerprint: Type.String(),
-  subject: Type.String(),
-  validFrom: DateText,
-  validTo: DateText,
-  createDevices: Type.Integer(),
-  deviceTemplateId: OptionalId,
-  organizationId: OptionalId,
-  state: Type.String({ description: '`pending` until the account has shown that it holds the key, then `active`.' }),
-  challenge: OptionalText,
-});
+export const certificateAuthorityColumns = {
+  name: column(Type.String(), {
+    create: 'required',
+    change: true,
+    bounds: { minLength: 1, maxLength: 255 },
+    filter: 'exact',
+    sort: true,
+  }),
+  state: column(Type.String(), {
+    shown: oneOf<string>(['pending', 'active'], {
+      description: 'A pending CA lets nobody in, until `POST …/{id}/proof` has made it active.',
+    }),
+    filter: 'exact',
+  }),
+  challenge: column(OptionalText, {
+    shown: Nullable(
+      Type.String({ description: 'The CN of the certificate that proves a pending CA; null when it is active.' }),
+    ),
+  }),
+  ...contentColumns,
+  createDevices: flag({
+    create: 'optional',
+    change: true,
+    bounds: {
+      description: 'Whether a first connection makes the device that the CN names, a UUID; needs deviceTemplateId.',
+    },
+    initial: 0,
+  }),
+  deviceTemplateId: column(OptionalId, { create: 'optional', change: true, body: OptionalText, shown: OptionalText }),
+  organizationId: column(OptionalId, { create: 'optional', change: true, body: OptionalText, shown: OptionalText }),
+};

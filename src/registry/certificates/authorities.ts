@@ -5,13 +5,23 @@
 
 import { type Static, Type } from 'typebox';
 import type { Tx } from '../../../db/registry/index.js';
-import { Nullable, oneOf, type Row } from '../../../db/registry/records.js';
+import { certificateAuthorityColumns } from '../../../db/registry/records/certificates.js';
+import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { AuditEvent } from '../../audit/events.js';
 import type { Context } from '../../context.js';
-import { commonShape, showCommon } from '../../entity/columns.js';
+import {
+  changeProperties,
+  commonShape,
+  createProperties,
+  listingOf,
+  readChanges,
+  readNew,
+  showCommon,
+  showing,
+  shownProperties,
+} from '../../entity/columns.js';
 import { entityRoutes } from '../../entity/kind.js';
-import type { Listing } from '../../entity/listing.js';
 import { etagOf, idParams, nameIgnored } from '../../entity/routes.js';
 import {
   change,
@@ -27,47 +37,19 @@ import {
 import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { makeSecret } from '../../identity/secrets/secrets.js';
-import { certificateShape, pem, readValid, storedForm } from './certificates.js';
+import { readValid, storedForm } from './certificates.js';
 import { authorityFault, isSignedBy, readPem } from './x509.js';
 
 const maxPerAccount = 20;
 
-const name = Type.String({ minLength: 1, maxLength: 255 });
-const reference = Type.Optional(Nullable(Type.String()));
-const settable = {
-  createDevices: Type.Optional(
-    Type.Boolean({
-      description: 'Whether a first connection makes the device that the CN names, a UUID; needs deviceTemplateId.',
-    }),
-  ),
-  deviceTemplateId: reference,
-  organizationId: reference,
-};
-const createBody = Type.Object({ accountId: Type.String(), name, certificate: pem, ...settable });
-const updateBody = Type.Object({ name: Type.Optional(name), ...settable });
-const proofBody = Type.Object({ certificate: pem });
-const shape = Type.Object({
-  ...commonShape,
-  name: Type.String(),
-  state: oneOf(['pending', 'active'], {
-    description: 'A pending CA lets nobody in, until `POST …/{id}/proof` has made it active.',
-  }),
-  challenge: Nullable(
-    Type.String({ description: 'The CN of the certificate that proves a pending CA; null when it is active.' }),
-  ),
-  ...certificateShape,
-  createDevices: Type.Boolean(),
-  deviceTemplateId: Nullable(Type.String()),
-  organizationId: Nullable(Type.String()),
-});
+const createBody = Type.Object({ accountId: Type.String(), ...createProperties(certificateAuthorityColumns) });
+const updateBody = Type.Object(changeProperties(certificateAuthorityColumns));
+const proofBody = Type.Object({ certificate: createBody.properties.certificate });
+const shape = Type.Object({ ...commonShape, ...shownProperties(certificateAuthorityColumns) });
 
-const listing: Listing<'certificateAuthorities'> = {
-  table: 'certificateAuthorities',
-  filters: { name: 'exact', fingerprint: 'exact', state: 'exact' },
+const listing = listingOf('certificateAuthorities', certificateAuthorityColumns, {
   before: { expiresBefore: 'validTo' },
-  sorts: ['created', 'lastModified', 'id', 'name', 'validTo'],
-  defaultSort: 'created',
-};
+});
 
 export function certificateAuthorityRoutes(app: App, ctx: Context): void {
   entityRoutes(app, ctx, {
@@ -137,16 +119,17 @@ async function registerAuthority(ctx: Context, caller: Caller, body: Static<type
   const certificate = readValid(body.certificate, ctx.clock);
   const fault = authorityFault(certificate, 0);
   if (fault !== undefined) throw invalid('certificate', fault);
-  const may = mayMake(body);
+  const columns = { ...readNew(certificateAuthorityColumns, body), ...storedForm(certificate) };
+  demandTemplate(columns);
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
-    await demandLiving(tx, caller, may);
+    await demandLiving(tx, caller, columns);
     const ofAccount = tx.selectFrom('certificateAuthorities').select(['name', 'fingerprint']);
     const others = await ofAccount.where('accountId', '=', caller.accountId).where('deleted', 'is', null).execute();
     if (others.length >= maxPerAccount)
       throw invalid('accountId', `has ${maxPerAccount} certificate authorities, which is the most`);
     const path = others.some((other) => other.name === body.name) ? 'name' : 'certificate';
     const unproven = { state: 'pending', challenge: makeSecret() };
-    const made = { ...stamp(ctx.clock, caller), name: body.name, ...storedForm(certificate), ...may, ...unproven };
+    const made = { ...stamp(ctx.clock, caller), ...columns, ...unproven };
     const row = await insert(tx, 'certificateAuthorities', made, path);
     await record(ctx, tx, caller, row, 'certificateAuthorityRegistered');
     return row;
@@ -193,12 +176,9 @@ async function updateAuthority(
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const before = await find(tx, 'certificateAuthorities', id);
     if (!before) throw new PlatformError('notFound');
-    const may = mayMake(body, before);
-    await demandLiving(tx, caller, {
-      deviceTemplateId: body.deviceTemplateId ? may.deviceTemplateId : null,
-      organizationId: body.organizationId ? may.organizationId : null,
-    });
-    const changes = { ...may, ...(body.name !== undefined && { name: body.name }) };
+    const changes = readChanges(certificateAuthorityColumns, body);
+    demandTemplate({ ...before, ...changes });
+    await demandLiving(tx, caller, changes);
     const changed = await change(tx, 'certificateAuthorities', id, version, { caller, clock: ctx.clock }, changes);
     await record(ctx, tx, caller, changed, 'certificateAuthorityChanged');
     return changed;
@@ -217,37 +197,37 @@ async function deleteAuthority(ctx: Context, caller: Caller, id: string, version
   return show(row);
 }
 
-type Making = Pick<Row<'certificateAuthorities'>, 'createDevices' | 'deviceTemplateId' | 'organizationId'>;
-const nothing: Making = { createDevices: 0, deviceTemplateId: null, organizationId: null };
+type Authority = Row<'certificateAuthorities'>;
 
-/** The creation rights of a CA, from a body and its former rights. @throws PlatformError 400/106 without a template. */
-function mayMake(body: Omit<Static<typeof updateBody>, 'name'>, before = nothing): Making {
-  const { createDevices, deviceTemplateId = before.deviceTemplateId, organizationId = before.organizationId } = body;
-  const making = {
-    createDevices: createDevices === undefined ? before.createDevices : Number(createDevices),
-    deviceTemplateId,
-    organizationId,
-  };
-  if (making.createDevices && deviceTemplateId === null)
+/** @throws PlatformError 400/106 for a CA that makes devices of no template. */
+function demandTemplate({
+  createDevices,
+  deviceTemplateId,
+}: Pick<Authority, 'createDevices' | 'deviceTemplateId'>): void {
+  if (createDevices && deviceTemplateId === null)
     throw invalid('deviceTemplateId', 'is required where createDevices is true');
-  return making;
 }
 
+/** @throws PlatformError 400/102 for a template or an organization that is not there. */
 async function demandLiving(
   tx: Tx,
   { accountId }: Caller,
-  { deviceTemplateId, organizationId }: Pick<Making, 'deviceTemplateId' | 'organizationId'>,
+  { deviceTemplateId, organizationId }: Partial<Pick<Authority, 'deviceTemplateId' | 'organizationId'>>,
 ): Promise<void> {
-  if (deviceTemplateId !== null)
+  if (isGiven(deviceTemplateId))
     await demandReference(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
-  if (organizationId !== null) await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
+  if (isGiven(organizationId)) await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
+}
+
+function isGiven(id: string | null | undefined): id is string {
+  return id !== undefined && id !== null;
 }
 
 function record(
   { audit }: Context,
   tx: Tx,
   actor: Caller,
-  { id, accountId, fingerprint, createDevices }: Row<'certificateAuthorities'>,
+  { id, accountId, fingerprint, createDevices }: Authority,
   event: AuditEvent,
 ): Promise<void> {
   const target = { kind: 'certificateAuthority', id } as const;
@@ -255,20 +235,8 @@ function record(
   return audit.record(tx, { event, outcome: 'success', accountId, actor, target, details });
 }
 
-function show(row: Row<'certificateAuthorities'>) {
-  const { fingerprint, subject, validFrom, validTo, certificate, deviceTemplateId, organizationId } = row;
-  const said = { fingerprint, subject, validFrom, validTo, certificate };
-  const createDevices = row.createDevices === 1;
-  const state = row.state as 'pending' | 'active';
-  const { challenge } = row;
-  return {
-    ...showCommon(row),
-    name: row.name,
-    state,
-    challenge,
-    ...said,
-    createDevices,
-    deviceTemplateId,
-    organizationId,
-  };
+const showColumns = showing(certificateAuthorityColumns);
+
+function show(row: Authority) {
+  return { ...showCommon(row), ...showColumns(row) };
 }

@@ -1,13 +1,21 @@
 /** Client certificates of devices: registered by an admin, checked against at CONNECT. */
 
 import { type Static, Type } from 'typebox';
-import { DateText, Id, oneOf, type Row } from '../../../db/registry/records.js';
+import { certificateColumns } from '../../../db/registry/records/certificates.js';
+import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Clock } from '../../clock.js';
 import type { Context } from '../../context.js';
-import { commonShape, showCommon } from '../../entity/columns.js';
+import {
+  commonShape,
+  createProperties,
+  listingOf,
+  readNew,
+  showCommon,
+  showing,
+  shownProperties,
+} from '../../entity/columns.js';
 import { entityRoutes } from '../../entity/kind.js';
-import type { Listing } from '../../entity/listing.js';
 import { entityVersion } from '../../entity/routes.js';
 import { demandReference, formatVersion, insert, stamp, trash, writeAs } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';
@@ -18,44 +26,14 @@ import { type Certificate, readPem, weaknessOf } from './x509.js';
 /** One in use, the next one, and some more. */
 const maxPerDevice = 10;
 
-/** The certificate in a body. */
-export const pem = Type.String({
-  minLength: 1,
-  maxLength: 20_000,
-  description:
-    'PEM with exactly one certificate, valid now: RSA of 2048 bits, a curve of 256 bits or EdDSA at least, signed with SHA-256 or better.',
-});
-const createBody = Type.Object({
-  accountId: Type.String(),
-  entityId: Type.String({ description: 'The device.' }),
-  entityType: oneOf(['device']),
-  certificate: pem,
-});
-
-/** The content of a certificate, as answers show it. */
-export const certificateShape = {
-  fingerprint: Type.String({ description: 'SHA-256 of the DER, lower-case hex.' }),
-  subject: Type.String(),
-  validFrom: DateText,
-  validTo: DateText,
-  certificate: Type.String({ description: 'PEM.' }),
-};
+const createBody = Type.Object({ accountId: Type.String(), ...createProperties(certificateColumns) });
 const shape = Type.Object({
   ...commonShape,
-  entityId: Id,
-  entityType: oneOf(['device']),
-  ...certificateShape,
-  issuer: Type.String(),
+  ...shownProperties(certificateColumns),
   entityVersion: Type.Optional(entityVersion),
 });
 
-const listing: Listing<'certificates'> = {
-  table: 'certificates',
-  filters: { entityId: 'exact', fingerprint: 'exact' },
-  before: { expiresBefore: 'validTo' },
-  sorts: ['created', 'lastModified', 'id', 'entityId', 'validTo'],
-  defaultSort: 'created',
-};
+const listing = listingOf('certificates', certificateColumns, { before: { expiresBefore: 'validTo' } });
 
 export function certificateRoutes(app: App, ctx: Context): void {
   entityRoutes(app, ctx, {
@@ -98,11 +76,10 @@ async function registerCertificate(ctx: Context, caller: Caller, body: Static<ty
     const others = tx.selectFrom('certificates').select('id').where('entityId', '=', device.id);
     if ((await others.where('deleted', 'is', null).limit(maxPerDevice).execute()).length === maxPerDevice)
       throw invalid('entityId', `has ${maxPerDevice} certificates, which is the most`);
-    const { entityType } = body;
     const made = {
       ...stamped,
+      ...readNew(certificateColumns, body),
       entityId: device.id,
-      entityType,
       ...storedForm(certificate),
       issuer: certificate.issuer,
     };
@@ -164,8 +141,8 @@ export function storedForm({ x509, fingerprint, subject, validFrom, validTo }: C
   };
 }
 
+const showColumns = showing(certificateColumns);
+
 function show(row: Row<'certificates'>) {
-  const { entityId, fingerprint, subject, issuer, validFrom, validTo, certificate } = row;
-  const entityType = 'device' as const;
-  return { ...showCommon(row), entityId, entityType, fingerprint, subject, issuer, validFrom, validTo, certificate };
+  return { ...showCommon(row), ...showColumns(row) };
 }
