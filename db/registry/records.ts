@@ -25,10 +25,10 @@ import type {
   FirmwareCountRecord,
   FirmwareDeliveryRecord,
   FirmwareFileRecord,
-  FirmwarePackageRecord,
-  FirmwareRolloutRecord,
   FirmwareTargetRecord,
   FirmwareUploadRecord,
+  firmwarePackageColumns,
+  firmwareRolloutColumns,
 } from './records/downlink.js';
 import type { JobRecord, JobRowRecord, VerificationRecord } from './records/factory.js';
 import type {
@@ -92,10 +92,10 @@ export interface Tables {
   placedDeviceCounts: Static<typeof PlacedDeviceCountRecord>;
   deviceTextCounts: Static<typeof DeviceTextCountRecord>;
   idempotentAnswers: Static<typeof IdempotentAnswerRecord>;
-  firmwarePackages: Static<typeof FirmwarePackageRecord>;
+  firmwarePackages: EntityRow<typeof firmwarePackageColumns>;
   firmwareFiles: Static<typeof FirmwareFileRecord>;
   firmwareUploads: Static<typeof FirmwareUploadRecord>;
-  firmwareRollouts: Static<typeof FirmwareRolloutRecord>;
+  firmwareRollouts: EntityRow<typeof firmwareRolloutColumns>;
   firmwareTargets: Static<typeof FirmwareTargetRecord>;
   firmwareDeliveries: Static<typeof FirmwareDeliveryRecord>;
   firmwareCounts: Static<typeof FirmwareCountRecord>;

@@ -1,16 +1,34 @@
 /** Firmware and commands. */
 import { Type } from 'typebox';
-import { common, DateText, Id, Nullable, OptionalDate, OptionalText } from './columns.js';
+import { column, DateText, hidden, Id, json, Nullable, OptionalDate, OptionalText, oneOf } from './columns.js';
 
-/** Firmware of one device template. `state`: `draft`, `published`, `retired`. */
-export const FirmwarePackageRecord = Type.Object({
-  ...common,
-  deviceTemplateId: Id,
-  name: Type.String(),
-  firmwareVersion: Type.String(),
-  description: OptionalText,
-  state: Type.String(),
-});
+export const packageStates = ['draft', 'published', 'retired'] as const;
+
+/** Firmware of one device template. */
+export const firmwarePackageColumns = {
+  deviceTemplateId: column(Id, { create: 'required', body: Type.String(), filter: 'exact' }),
+  name: column(Type.String(), {
+    create: 'required',
+    change: true,
+    bounds: { minLength: 1, maxLength: 255 },
+    filter: 'exact',
+    sort: true,
+  }),
+  firmwareVersion: column(Type.String(), {
+    create: 'required',
+    change: true,
+    bounds: {
+      minLength: 1,
+      maxLength: 64,
+      description:
+        "What the firmwareVersion of a device becomes. The package's etag is `version`. Only that of a draft can be changed; its files keep their revisions.",
+    },
+    filter: 'exact',
+    sort: true,
+  }),
+  description: column(OptionalText, { create: 'optional', change: true, bounds: { maxLength: 2000 } }),
+  state: column(Type.String(), { shown: oneOf<string>(packageStates), filter: 'exact' }),
+};
 
 /** A whole file of a package. `sha256` in hex names its content in the data directory. */
 export const FirmwareFileRecord = Type.Object({
@@ -35,30 +53,84 @@ export const FirmwareUploadRecord = Type.Object({
   touched: DateText,
 });
 
+export const rolloutStates = ['scheduled', 'running', 'paused', 'finished', 'cancelled'] as const;
+const maxStages = 20;
+
+const stageBody = Type.Object({
+  percent: Type.Number({ exclusiveMinimum: 0, maximum: 100, description: 'Of all devices; the last stage has 100.' }),
+  pauseSeconds: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 31_536_000,
+      description: 'From the beginning of this stage to that of the next one; an hour when it is left out.',
+    }),
+  ),
+});
+
 /**
- * A package on its way to devices. `target` and `stages` are JSON; `stage` is the index of the stage that runs, -1 before the
- * first. While a stage takes up its devices, those after `cursor` whose hash is at most `threshold` are still missing. `due`
+ * A package on its way to devices. `target` is JSON; `stage` is the index of the stage that runs, -1 before the first, and
+ * shown from 1. While a stage takes up its devices, those after `cursor` whose hash is at most `threshold` are still missing. `due`
  * (milliseconds) is when the engine has to look at it; null for never. `failuresAccepted` are those of the stage at the last resume.
  */
-export const FirmwareRolloutRecord = Type.Object({
-  ...common,
-  firmwarePackageId: Id,
-  target: Type.String(),
-  stages: Type.String(),
-  startAt: DateText,
-  deviceDeadlineSeconds: Type.Integer(),
-  maxFailurePercent: Type.Integer(),
-  consent: Type.String(),
-  state: Type.String(),
-  stage: Type.Integer(),
-  stageBegun: OptionalDate,
-  threshold: Nullable(Type.Integer()),
-  cursor: OptionalText,
-  failuresAccepted: Type.Integer(),
-  reason: OptionalText,
-  finished: OptionalDate,
-  due: Nullable(Type.Integer()),
-});
+export const firmwareRolloutColumns = {
+  firmwarePackageId: column(Id, { create: 'required', body: Type.String(), filter: 'exact' }),
+  target: hidden(Type.String()),
+  stages: json(
+    Type.Array(Type.Object({ percent: Type.Number(), pauseSeconds: Type.Integer() })),
+    Type.Array(stageBody, {
+      minItems: 1,
+      maxItems: maxStages,
+      description: 'One of 100 percent when it is left out.',
+    }),
+    { create: 'optional' },
+  ),
+  startAt: column(DateText, {
+    create: 'optional',
+    body: Type.String({ description: 'ISO 8601; now when it is left out.' }),
+    sort: true,
+  }),
+  deviceDeadlineSeconds: column(Type.Integer(), {
+    create: 'optional',
+    body: Type.Integer({
+      minimum: 1,
+      maximum: 31_536_000,
+      default: 604_800,
+      description: 'A device that has not ended so long after the beginning of its stage is `timedOut`.',
+    }),
+    initial: 604_800,
+  }),
+  maxFailurePercent: column(Type.Integer(), {
+    create: 'optional',
+    body: Type.Integer({
+      minimum: 0,
+      maximum: 100,
+      default: 20,
+      description:
+        'The rollout pauses itself when more of the devices that have ended in the running stage have failed or timed out, from five ended devices on, or when all have ended.',
+    }),
+    initial: 20,
+  }),
+  consent: column(Type.String(), {
+    create: 'optional',
+    shown: oneOf<string>(['none', 'user']),
+    body: oneOf(['none', 'user'], {
+      default: 'none',
+      description: '`user`: a device gets it after POST /devices/{id}/firmware/install.',
+    }),
+    initial: 'none',
+  }),
+  state: column(Type.String(), { shown: oneOf<string>(rolloutStates), filter: 'exact' }),
+  stage: column(Type.Integer(), {
+    shown: Nullable(Type.Integer({ description: 'The stage that has begun last, from 1.' })),
+  }),
+  stageBegun: column(OptionalDate, {}),
+  threshold: hidden(Nullable(Type.Integer())),
+  cursor: hidden(OptionalText),
+  failuresAccepted: hidden(Type.Integer()),
+  reason: column(OptionalText, { shown: Nullable(Type.String({ description: 'Why it has paused itself.' })) }),
+  finished: column(OptionalDate, { sort: true }),
+  due: hidden(Nullable(Type.Integer())),
+};
 
 export const FirmwareTargetRecord = Type.Object({ rolloutId: Id, deviceId: Id });
 

@@ -2,13 +2,22 @@
 
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../../db/registry/index.js';
-import { Id, Nullable, oneOf } from '../../../db/registry/records.js';
+import { firmwarePackageColumns } from '../../../db/registry/records/downlink.js';
 import type { Caller } from '../../access.js';
 import type { Audit } from '../../audit/index.js';
 import type { Context } from '../../context.js';
-import { commonShape, showCommon } from '../../entity/columns.js';
+import {
+  changeProperties,
+  commonShape,
+  createProperties,
+  listingOf,
+  readChanges,
+  readNew,
+  showCommon,
+  showing,
+  shownProperties,
+} from '../../entity/columns.js';
 import { entityRoutes } from '../../entity/kind.js';
-import type { Listing } from '../../entity/listing.js';
 import { entityResponse, etagHeaders, idParams, readEtag, sendEntity } from '../../entity/routes.js';
 import {
   change,
@@ -25,47 +34,18 @@ import { invalid, PlatformError } from '../../errors.js';
 import type { App } from '../../http/app.js';
 import { type FirmwareFile, type FirmwarePackage, fileShape, filesOf } from './files.js';
 
-export const packageStates = ['draft', 'published', 'retired'] as const;
 /** Files of one package. */
 export const maxFiles = 16;
 
-const name = Type.String({ minLength: 1, maxLength: 255 });
-const firmwareVersion = Type.String({
-  minLength: 1,
-  maxLength: 64,
-  description: "What the firmwareVersion of a device becomes. The package's etag is `version`.",
-});
-const description = Nullable(Type.String({ maxLength: 2000 }));
-const createBody = Type.Object({
-  accountId: Type.String(),
-  deviceTemplateId: Type.String(),
-  name,
-  firmwareVersion,
-  description: Type.Optional(description),
-});
-const updateBody = Type.Object({
-  name: Type.Optional(name),
-  firmwareVersion: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 64, description: 'Only of a draft; its files keep their revisions.' }),
-  ),
-  description: Type.Optional(description),
-});
+const createBody = Type.Object({ accountId: Type.String(), ...createProperties(firmwarePackageColumns) });
+const updateBody = Type.Object(changeProperties(firmwarePackageColumns));
 export const packageShape = Type.Object({
   ...commonShape,
-  deviceTemplateId: Id,
-  name: Type.String(),
-  firmwareVersion: Type.String(),
-  description: Nullable(Type.String()),
-  state: oneOf(packageStates),
+  ...shownProperties(firmwarePackageColumns),
   files: Type.Array(fileShape),
 });
 
-const listing: Listing<'firmwarePackages'> = {
-  table: 'firmwarePackages',
-  filters: { deviceTemplateId: 'exact', name: 'exact', firmwareVersion: 'exact', state: 'exact' },
-  sorts: ['created', 'lastModified', 'id', 'name', 'firmwareVersion'],
-  defaultSort: 'created',
-};
+const listing = listingOf('firmwarePackages', firmwarePackageColumns);
 
 export function firmwarePackageRoutes(app: App, ctx: Context): void {
   const { registry, clock } = ctx;
@@ -75,10 +55,7 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
       await demandReference(tx, 'deviceTemplates', caller.accountId, body.deviceTemplateId, 'deviceTemplateId');
       const made = await insert(tx, 'firmwarePackages', {
         ...stamp(clock, caller),
-        deviceTemplateId: body.deviceTemplateId,
-        name: body.name,
-        firmwareVersion: body.firmwareVersion,
-        description: body.description ?? null,
+        ...readNew(firmwarePackageColumns, body),
         state: 'draft',
       });
       await recordPackage(ctx, tx, caller, made, 'created');
@@ -89,7 +66,8 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
 
   async function update(caller: Caller, before: FirmwarePackage, version: number, body: Static<typeof updateBody>) {
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
-      const changed = await change(tx, 'firmwarePackages', before.id, version, { caller, clock }, settable(body));
+      const changes = readChanges(firmwarePackageColumns, body);
+      const changed = await change(tx, 'firmwarePackages', before.id, version, { caller, clock }, changes);
       const isRenumbered = changed.firmwareVersion !== before.firmwareVersion;
       if (isRenumbered && changed.state !== 'draft') throw frozen('firmwareVersion');
       await recordPackage(ctx, tx, caller, changed, 'updated');
@@ -170,14 +148,6 @@ export function firmwarePackageRoutes(app: App, ctx: Context): void {
     );
 }
 
-function settable({ name, firmwareVersion, description }: Static<typeof updateBody>) {
-  return {
-    ...(name !== undefined && { name }),
-    ...(firmwareVersion !== undefined && { firmwareVersion }),
-    ...(description !== undefined && { description }),
-  };
-}
-
 /** @throws PlatformError 400/106 for a step that the state does not allow, or a draft without a whole file. */
 async function moveTo(ctx: Context, caller: Caller, id: string, version: number, state: 'published' | 'retired') {
   const { registry, clock } = ctx;
@@ -211,18 +181,10 @@ export function showFile({ name, revision, size, sha256, signature }: FirmwareFi
   return { name, revision, size, sha256, signature };
 }
 
+const showColumns = showing(firmwarePackageColumns);
+
 export function showPackage(row: FirmwarePackage, files: readonly FirmwareFile[]) {
-  const { deviceTemplateId, name, firmwareVersion, description } = row;
-  const state = row.state as (typeof packageStates)[number];
-  return {
-    ...showCommon(row),
-    deviceTemplateId,
-    name,
-    firmwareVersion,
-    description,
-    state,
-    files: files.map(showFile),
-  };
+  return { ...showCommon(row), ...showColumns(row), files: files.map(showFile) };
 }
 
 export function recordPackage(

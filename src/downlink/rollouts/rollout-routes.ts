@@ -7,7 +7,7 @@ import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
 import { currentCaller } from '../../entity/current-caller.js';
 import { entityRoutes } from '../../entity/kind.js';
-import { demandPage, type Listing } from '../../entity/listing.js';
+import { demandPage } from '../../entity/listing.js';
 import { entityResponse, idParams, listResponse, nameIgnored, sendEntity } from '../../entity/routes.js';
 import { demandLive, findReached } from '../../entity/verbs.js';
 import { invalid } from '../../errors.js';
@@ -24,6 +24,7 @@ import {
   hasEnded,
   isOpen,
   rolloutBody,
+  rolloutListing,
   rolloutShape,
   showDelivery,
   showRollout,
@@ -41,12 +42,6 @@ import {
 const path = '/firmware/rollouts';
 const tags = ['Firmware'];
 
-const listing: Listing<'firmwareRollouts'> = {
-  table: 'firmwareRollouts',
-  filters: { firmwarePackageId: 'exact', state: 'exact' },
-  sorts: ['created', 'lastModified', 'id', 'startAt', 'finished'],
-  defaultSort: 'created',
-};
 const devicesQuery = Type.Object({
   state: Type.Optional(oneOf(deliveryStates)),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
@@ -73,7 +68,7 @@ export function firmwareRolloutRoutes(app: App, ctx: Context): void {
     wrapper: 'firmwareRollout',
     plural: 'firmwareRollouts',
     shape: rolloutShape,
-    listing,
+    listing: rolloutListing,
     prepare,
     create: {
       summary: 'Roll a published package out to devices, in stages',

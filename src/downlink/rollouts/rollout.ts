@@ -2,15 +2,22 @@
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import type { Db } from '../../../db/registry/index.js';
+import { firmwareRolloutColumns } from '../../../db/registry/records/downlink.js';
 import { DateText, Id, Nullable, oneOf, type Row } from '../../../db/registry/records.js';
-import { commonShape, showCommon } from '../../entity/columns.js';
+import {
+  commonShape,
+  createProperties,
+  listingOf,
+  showCommon,
+  showing,
+  shownProperties,
+} from '../../entity/columns.js';
 import { listSchema } from '../../entity/listing.js';
 import { deviceListing } from '../../registry/devices/device.js';
 
 export type Rollout = Row<'firmwareRollouts'>;
 export type Delivery = Row<'firmwareDeliveries'>;
 
-export const rolloutStates = ['scheduled', 'running', 'paused', 'finished', 'cancelled'] as const;
 /** A device with one of these still has the update before it. */
 export const openStates = ['pending', 'offered', 'downloading', 'downloaded', 'installing'] as const;
 export const endStates = ['succeeded', 'failed', 'timedOut', 'superseded', 'cancelled'] as const;
@@ -29,9 +36,8 @@ export function hasEnded({ state }: Pick<Rollout, 'state'>): boolean {
   return state === 'finished' || state === 'cancelled';
 }
 
-/** Devices that a rollout may name one by one, and its stages. */
+/** Devices that a rollout may name one by one. */
 export const maxTargets = 10_000;
-const maxStages = 20;
 
 const listQuery = listSchema(deviceListing).properties;
 const filters = Object.fromEntries(
@@ -41,16 +47,6 @@ export const partialFilters = Object.entries(deviceListing.filters).flatMap(([na
   match === 'partial' ? [name] : [],
 );
 
-const stage = Type.Object({
-  percent: Type.Number({ exclusiveMinimum: 0, maximum: 100, description: 'Of all devices; the last stage has 100.' }),
-  pauseSeconds: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      maximum: 31_536_000,
-      description: 'From the beginning of this stage to that of the next one; an hour when it is left out.',
-    }),
-  ),
-});
 const target = Type.Object(
   {
     deviceIds: Type.Optional(
@@ -72,62 +68,27 @@ const target = Type.Object(
 );
 export const rolloutBody = Type.Object({
   accountId: Type.String(),
-  firmwarePackageId: Type.String(),
+  ...createProperties(firmwareRolloutColumns),
   target,
-  stages: Type.Optional(
-    Type.Array(stage, { minItems: 1, maxItems: maxStages, description: 'One of 100 percent when it is left out.' }),
-  ),
-  startAt: Type.Optional(Type.String({ description: 'ISO 8601; now when it is left out.' })),
-  deviceDeadlineSeconds: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: 31_536_000,
-      default: 604_800,
-      description: 'A device that has not ended so long after the beginning of its stage is `timedOut`.',
-    }),
-  ),
-  maxFailurePercent: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      maximum: 100,
-      default: 20,
-      description:
-        'The rollout pauses itself when more of the devices that have ended in the running stage have failed or timed out, from five ended devices on, or when all have ended.',
-    }),
-  ),
-  consent: Type.Optional(
-    oneOf(['none', 'user'], {
-      default: 'none',
-      description: '`user`: a device gets it after POST /devices/{id}/firmware/install.',
-    }),
-  ),
 });
 
 export type Target = Static<typeof target>;
-export type Stage = Static<typeof stage> & { pauseSeconds: number };
+export type Stage = Static<typeof firmwareRolloutColumns.stages.marks.shown>[number];
 
 const counts = Type.Object(Object.fromEntries(deliveryStates.map((state) => [state, Type.Integer()])));
 export const rolloutShape = Type.Object({
   ...commonShape,
-  firmwarePackageId: Id,
+  ...shownProperties(firmwareRolloutColumns),
   target: Type.Object({
     deviceIds: Type.Optional(Type.Array(Type.String())),
     deviceCount: Type.Optional(Type.Integer({ description: 'In lists, instead of deviceIds.' })),
     filter: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
     organizationId: Type.Optional(Type.String()),
   }),
-  stages: Type.Array(Type.Object({ percent: Type.Number(), pauseSeconds: Type.Integer() })),
-  startAt: DateText,
-  deviceDeadlineSeconds: Type.Integer(),
-  maxFailurePercent: Type.Integer(),
-  consent: oneOf(['none', 'user']),
-  state: oneOf(rolloutStates),
-  stage: Nullable(Type.Integer({ description: 'The stage that has begun last, from 1.' })),
-  stageBegun: Nullable(DateText),
-  reason: Nullable(Type.String({ description: 'Why it has paused itself.' })),
-  finished: Nullable(DateText),
   counts,
 });
+export const rolloutListing = listingOf('firmwareRollouts', firmwareRolloutColumns);
+
 export const deliveryShape = Type.Object({
   deviceId: Id,
   rolloutId: Id,
@@ -163,18 +124,16 @@ export function noCounts(): Counts {
   return Object.fromEntries(deliveryStates.map((state) => [state, 0])) as Counts;
 }
 
+const showColumns = showing(firmwareRolloutColumns);
+
 /** `deviceIds` are those that the target names, or how many they are. */
 export function showRollout(row: Rollout, counted: Counts | undefined, deviceIds: readonly string[] | number) {
-  const { firmwarePackageId, startAt, deviceDeadlineSeconds, maxFailurePercent, stageBegun, reason, finished } = row;
   const shownTarget = JSON.parse(row.target) as Target;
   const named = typeof deviceIds === 'number' ? { deviceCount: deviceIds } : { deviceIds: [...deviceIds] };
   return {
     ...showCommon(row),
-    ...{ firmwarePackageId, startAt, deviceDeadlineSeconds, maxFailurePercent, stageBegun, reason, finished },
+    ...showColumns(row),
     target: shownTarget.filter || shownTarget.organizationId ? shownTarget : named,
-    stages: stagesOf(row),
-    consent: row.consent as 'none' | 'user',
-    state: row.state as (typeof rolloutStates)[number],
     stage: row.stage < 0 ? null : row.stage + 1,
     counts: counted ?? noCounts(),
   };

@@ -3,11 +3,13 @@
 import type { Static } from 'typebox';
 import type { Db, Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
+import { firmwareRolloutColumns } from '../../../db/registry/records/downlink.js';
 import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
 import type { Audit } from '../../audit/index.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
+import { readNew } from '../../entity/columns.js';
 import { parseDate } from '../../entity/values.js';
 import { demandReference, find, findLive, insert, stamp, writeAs } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
@@ -60,13 +62,11 @@ export async function createRollout(ctx: Context, caller: Caller, body: Body): P
     const { deviceIds, ...shown } = target;
     const made = await insert(tx, 'firmwareRollouts', {
       ...stamp(clock, caller),
+      ...readNew(firmwareRolloutColumns, body),
       firmwarePackageId: firmware.id,
       target: JSON.stringify(shown),
       stages: JSON.stringify(stages),
       startAt: new Date(startAt).toISOString(),
-      deviceDeadlineSeconds: body.deviceDeadlineSeconds ?? 604_800,
-      maxFailurePercent: body.maxFailurePercent ?? 20,
-      consent: body.consent ?? 'none',
       state: 'scheduled',
       stage: -1,
       stageBegun: null,
