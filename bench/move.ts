@@ -2,7 +2,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import mqtt from 'mqtt';
 import { readConfig } from '../src/config.js';
-import { startServer } from '../src/server.js';
+import { startServer } from '../src/process/server.js';
 import { logIn } from './api.js';
 import type { Row } from './figures.js';
 import type { Bench } from './sizes.js';

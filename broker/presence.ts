@@ -5,7 +5,7 @@ import type { BrokerServices } from '../src/broker-ports.js';
 import { newId } from '../src/ids.js';
 import type { LiveClient } from './aedes-types.js';
 import type { DeviceAddress } from './authorize.js';
-import type { ReverseDns } from './connections/reverse-dns.js';
+import type { ReverseDns } from './reverse-dns.js';
 import type { ServiceChannels } from './service-channels.js';
 
 /** Milliseconds between two writes. */

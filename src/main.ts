@@ -1,4 +1,4 @@
-/** The first lines of the process: what must hold before any other module is loaded. The rest is in process.ts. */
+/** The first lines of the process: what must hold before any other module is loaded. The rest is in process/run.ts. */
 import { setFlagsFromString } from 'node:v8';
 
 // Databases, keys and the outbox are for the owner of the process alone.
@@ -12,7 +12,7 @@ if (major < 22 || (major === 22 && minor < 12)) {
 } else {
   // Loading creates many objects once: the space of new objects keeps its size until traffic makes it grow (boundHeap).
   setFlagsFromString('--semi-space-growth-factor=1');
-  const [{ run }, { boundHeap }] = await Promise.all([import('./process.js'), import('./threads/heap.js')]);
+  const [{ run }, { boundHeap }] = await Promise.all([import('./process/run.js'), import('./threads/heap.js')]);
   await run();
   boundHeap();
 }

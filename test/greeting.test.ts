@@ -1,5 +1,5 @@
 import t from 'tap';
-import { greeting } from '../src/greeting.js';
+import { greeting } from '../src/process/greeting.js';
 import { certificate } from './broker/certificate.js';
 import { startService } from './support/service.js';
 

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import type { EntityTable } from '../db/registry/records.js';
-import { purge } from '../src/purge.js';
+import { purge } from '../src/purge/purge.js';
 import { type Json, type Service, startService } from './support/service.js';
 
 const day = 24 * 60 * 60_000;

@@ -2,9 +2,9 @@
 import { api, done } from '../app/api.js';
 import { accountId, can, me, renew } from '../app/session.js';
 import { Act, ErrorNote, Field, Form, type Values } from '../parts/form.js';
+import { Table } from '../parts/lists/table.js';
 import { useLoad } from '../parts/load.js';
 import { Badge, Loading, Page, Tabs, Time } from '../parts/page.js';
-import { Table } from '../parts/table.js';
 import { failed, toast } from '../parts/toast.js';
 import { Security } from '../people/security.js';
 import { texts } from '../texts.js';

@@ -4,7 +4,7 @@ import { auditEvents } from '../../src/audit/events.js';
 import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';
 import { Field, Select } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { Badge, Time } from '../parts/page.js';
 import { texts } from '../texts.js';
 

@@ -5,7 +5,7 @@ import { accountId, can } from '../app/session.js';
 import { Code } from '../parts/code.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { Act, Field, Form, Select, TextArea, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { Time } from '../parts/page.js';
 import { QrCode } from '../parts/qr.js';
 import { failed, toast } from '../parts/toast.js';

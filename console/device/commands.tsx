@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.js';
 import { can } from '../app/session.js';
 import { Act, Field, Form, TextArea, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { Badge, Time } from '../parts/page.js';
 import { failed, toast } from '../parts/toast.js';
 import { texts } from '../texts.js';

@@ -1,7 +1,7 @@
 /** The records of a device: its log, refusals, and changes. */
 import { auditColumns } from '../account/audit.js';
 import { api, done } from '../app/api.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { Badge, Time } from '../parts/page.js';
 import { texts } from '../texts.js';
 

@@ -2,7 +2,7 @@
 import type { paths } from '../api-types.js';
 import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';
-import type { Sort } from '../parts/table.js';
+import type { Sort } from '../parts/lists/table.js';
 
 export const sizes = ['50', '100', '250', '1000'] as const;
 

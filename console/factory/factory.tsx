@@ -7,7 +7,7 @@ import { Progress, readJob } from '../devices/bulk.js';
 import { Import } from '../devices/files.js';
 import { Confirm } from '../parts/dialog.js';
 import { Act } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { useLoad } from '../parts/load.js';
 import { Badge, Page, Tabs, Time, Waiting } from '../parts/page.js';
 import { failed, toast } from '../parts/toast.js';

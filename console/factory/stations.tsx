@@ -5,7 +5,7 @@ import { accountId, can } from '../app/session.js';
 import { Code } from '../parts/code.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { Field, Form, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { NameOf } from '../parts/names.js';
 import { Badge, Time } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';

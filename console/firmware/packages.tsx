@@ -4,7 +4,7 @@ import { ApiError, api, csrfToken, done, headerPrefix } from '../app/api.js';
 import { accountId, can } from '../app/session.js';
 import { Dialog } from '../parts/dialog.js';
 import { Act, Field, Form, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { Badge } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';
 import { failed, toast } from '../parts/toast.js';

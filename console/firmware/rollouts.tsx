@@ -6,7 +6,7 @@ import { accountId, can } from '../app/session.js';
 import type { DeviceFilter } from '../devices/query.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { Act, Field, Form, Select, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { useLoad } from '../parts/load.js';
 import { NameOf } from '../parts/names.js';
 import { Badge, Page, Time, Waiting } from '../parts/page.js';

@@ -2,7 +2,7 @@
 import { Link } from 'wouter-preact';
 import { api, done } from '../app/api.js';
 import { accountId, can } from '../app/session.js';
-import { pageSize } from '../parts/listing.js';
+import { pageSize } from '../parts/lists/listing.js';
 import { NameOf } from '../parts/names.js';
 import { texts } from '../texts.js';
 import { withEmails } from './emails.js';

@@ -4,7 +4,7 @@ import { api, done } from '../app/api.js';
 import { accountId, can, me } from '../app/session.js';
 import { Dialog } from '../parts/dialog.js';
 import { Field, Form, type Values } from '../parts/form.js';
-import { pageSize } from '../parts/listing.js';
+import { pageSize } from '../parts/lists/listing.js';
 import { Badge, Page, Tabs } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';
 import { toast } from '../parts/toast.js';

@@ -5,7 +5,7 @@ import { api, done } from '../app/api.js';
 import { accountId, can } from '../app/session.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { Act, Check, Field, Form, Select, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { useLoad } from '../parts/load.js';
 import { Badge, Page, Waiting } from '../parts/page.js';
 import { failed, toast } from '../parts/toast.js';

@@ -4,7 +4,7 @@ import { api, done } from '../app/api.js';
 import { accountId, can } from '../app/session.js';
 import { Dialog } from '../parts/dialog.js';
 import { Field, Form, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { Page, Time } from '../parts/page.js';
 import { toast } from '../parts/toast.js';
 import { texts } from '../texts.js';

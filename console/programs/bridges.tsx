@@ -5,7 +5,7 @@ import { api, done } from '../app/api.js';
 import { accountId, can } from '../app/session.js';
 import { Dialog } from '../parts/dialog.js';
 import { Act, Field, Form, Select, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { Badge, Time } from '../parts/page.js';
 import { failed, toast } from '../parts/toast.js';
 import { texts } from '../texts.js';

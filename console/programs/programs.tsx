@@ -5,7 +5,7 @@ import { accountId } from '../app/session.js';
 import { Code } from '../parts/code.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { Field, Form, Select, TextArea, type Values } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { Badge, Page, Tabs, Time } from '../parts/page.js';
 import { toast } from '../parts/toast.js';
 import { texts } from '../texts.js';

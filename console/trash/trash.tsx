@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { api, done } from '../app/api.js';
 import { accountId } from '../app/session.js';
 import { Act, Select } from '../parts/form.js';
-import { Listing, pageSize } from '../parts/listing.js';
+import { Listing, pageSize } from '../parts/lists/listing.js';
 import { Page, Tabs, Time } from '../parts/page.js';
 import { failed, toast } from '../parts/toast.js';
 import { texts } from '../texts.js';

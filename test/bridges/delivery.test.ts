@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import Sqlite from 'better-sqlite3';
 import { Webhook as StandardWebhook } from 'standardwebhooks';
 import t, { type Test } from 'tap';
-import { purge } from '../../src/purge.js';
+import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { certificate } from '../broker/certificate.js';
 import { closed, type Json, type Service, startService } from '../support/service.js';

@@ -1,6 +1,6 @@
 /** GET /devices/{id}/refusals: why something of a device was refused. */
 import t, { type Test } from 'tap';
-import { purge } from '../../src/purge.js';
+import { purge } from '../../src/purge/purge.js';
 import { type Json, type Service, startService } from '../support/service.js';
 import { connected, published, subscribed } from './conversation.js';
 import { type Fixture, fixture, sibling, versionOf } from './fixture.js';

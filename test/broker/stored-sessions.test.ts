@@ -1,6 +1,6 @@
 /** The life of a stored session in one process: its order, its bounds, its end. */
 import t from 'tap';
-import { purge } from '../../src/purge.js';
+import { purge } from '../../src/purge/purge.js';
 import {
   connected,
   disconnected,

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { TOTP } from 'otpauth';
 import t, { type Test } from 'tap';
-import { purge } from '../../src/purge.js';
+import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { altered, Browser, clientIds, makeKey, type OpenIdProvider, register, startProvider } from '../support/oidc.js';
 import { type Answer, adminEmail, type Json, type Service, startService } from '../support/service.js';

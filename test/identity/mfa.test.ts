@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Secret, TOTP } from 'otpauth';
 import t from 'tap';
 import { resolveComponents } from '../../src/http/openapi/components.js';
-import { purge } from '../../src/purge.js';
+import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { countStatuses } from '../support/many.js';
 import { beforeNextTransaction } from '../support/races.js';

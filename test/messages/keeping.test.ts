@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import Sqlite from 'better-sqlite3';
 import type { MqttClient } from 'mqtt';
 import t, { type Test } from 'tap';
-import { purge } from '../../src/purge.js';
+import { purge } from '../../src/purge/purge.js';
 import { startReceiver } from '../bridges/receiver.js';
 import {
   adminEmail,

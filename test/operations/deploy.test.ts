@@ -131,7 +131,7 @@ t.test('deploy/systemd: the units are valid, and fit the program', async (t) => 
   const [program = '', file = ''] = (value('ExecStart') ?? '').split(' ');
   t.equal(program, `${value('WorkingDirectory')}/node_modules/.bin/node`);
   t.ok(existsSync(join(project, file)), file);
-  t.equal(value('RestartPreventExitStatus'), /fencedCode = (\d+)/.exec(page('src/process.ts'))?.[1]);
+  t.equal(value('RestartPreventExitStatus'), /fencedCode = (\d+)/.exec(page('src/process/run.ts'))?.[1]);
   t.equal(value('ExecReload'), '/bin/kill -HUP $MAINPID');
   t.match(page('docs/operations.md'), 'deploy/systemd');
   if (!existsSync('/usr/bin/systemd-analyze')) {

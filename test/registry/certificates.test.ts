@@ -1,6 +1,6 @@
 /** Certificates and CAs over HTTP: what is taken, what is shown, when it ends. */
 import t from 'tap';
-import { purge } from '../../src/purge.js';
+import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { warnOfExpiry } from '../../src/registry/certificates/expiry.js';
 import { metric } from '../broker/metrics.js';

@@ -6,7 +6,7 @@ import t from 'tap';
 import { notePresence } from '../../db/registry/presence.js';
 import { openSqlite } from '../../db/sqlite/dialect.js';
 import { newId } from '../../src/ids.js';
-import { purge } from '../../src/purge.js';
+import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { type Json, type Service, startService } from '../support/service.js';
 

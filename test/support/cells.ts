@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import { type CellsConfig, readCells } from '../../src/commands/cells/config.js';
 import { writeCells } from '../../src/commands/cells/write.js';
-import type { Server } from '../../src/server.js';
+import type { Server } from '../../src/process/server.js';
 import { temporaryDirectory } from './directory.js';
 import { type Haproxy, startHaproxy } from './haproxy.js';
 import { freePort } from './nats-server.js';

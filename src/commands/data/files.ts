@@ -9,10 +9,10 @@ import { behind } from '../../../db/files/schema.js';
 import { movingIn } from '../../../db/moving/marker.js';
 import { Registry } from '../../../db/registry/index.js';
 import { Audit } from '../../audit/index.js';
-import { announceChange } from '../../changes.js';
 import type { Clock } from '../../clock.js';
 import { loadConfig } from '../../config.js';
 import { readLimits } from '../../limits/table.js';
+import { announceChange } from '../../process/changes.js';
 import { UsageError } from '../usage.js';
 
 /** Flags of a command that works on a data directory. */

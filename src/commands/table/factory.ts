@@ -78,7 +78,7 @@ export const factoryCommands = [
       'slipway provision --csv units.csv --dry-run',
       'slipway provision --csv units.csv --format esp-nvs-csv --out units --labels --ca ca.pem',
     ],
-    run: (given) => forTheLine(async () => (await import('../provision.js')).provision(given)),
+    run: (given) => forTheLine(async () => (await import('../line/provision.js')).provision(given)),
   }),
   command({
     ...common,
@@ -96,7 +96,7 @@ export const factoryCommands = [
       ...connection,
     },
     examples: ['slipway provision one --serial SN-0001 --format esp-nvs-csv --out line --field name="Pump 7"'],
-    run: (given) => forTheLine(async () => (await import('../provision-one.js')).provisionOne(given)),
+    run: (given) => forTheLine(async () => (await import('../line/provision-one.js')).provisionOne(given)),
   }),
   command({
     ...common,
@@ -110,7 +110,7 @@ export const factoryCommands = [
       ...connection,
     },
     examples: ['slipway verify --serial SN-0001 --timeout 30'],
-    run: (given) => forTheLine(async () => (await import('../verify.js')).verify(given)),
+    run: (given) => forTheLine(async () => (await import('../line/verify.js')).verify(given)),
   }),
   command({
     ...common,

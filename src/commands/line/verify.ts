@@ -1,8 +1,9 @@
 /** `slipway verify`: whether a unit really connects and publishes. */
-import { reasonOf } from './line/client.js';
-import { type Connection, sayOnError } from './line/options.js';
-import { withClient } from './line/work.js';
-import { Ending, exitCodes, refused, UsageError } from './usage.js';
+
+import { Ending, exitCodes, refused, UsageError } from '../usage.js';
+import { reasonOf } from './client.js';
+import { type Connection, sayOnError } from './options.js';
+import { withClient } from './work.js';
 
 interface Verification {
   deviceId: string;

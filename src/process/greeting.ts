@@ -1,9 +1,9 @@
 /** Messages on standard output: the first account when it is created, the rest when the server listens. */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
-import type { Config } from './config.js';
-import type { CreatedAccount } from './registry/accounts.js';
-import { mosquittoLine, npxLine } from './registry/devices/connect-lines.js';
+import type { Config } from '../config.js';
+import type { CreatedAccount } from '../registry/accounts.js';
+import { mosquittoLine, npxLine } from '../registry/devices/connect-lines.js';
 import type { Server } from './server.js';
 
 /** The account that the first start has created. A generated password is shown only here. */

@@ -2,15 +2,15 @@
 import type { Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Config, ConfigError } from './config.js';
-import { type Opened, openContext } from './context.js';
-import type { App } from './http/app.js';
-import { buildHttp } from './http/server.js';
-import { secureOptions } from './network/server-tls.js';
-import { reloadTls } from './network/tls-reload.js';
-import { startPurge } from './purge.js';
-import { type CreatedAccount, createFirstAccount } from './registry/accounts.js';
-import { startExpiryWarnings } from './registry/certificates/expiry.js';
+import { type Config, ConfigError } from '../config.js';
+import { type Opened, openContext } from '../context.js';
+import type { App } from '../http/app.js';
+import { buildHttp } from '../http/server.js';
+import { secureOptions } from '../network/server-tls.js';
+import { reloadTls } from '../network/tls-reload.js';
+import { startPurge } from '../purge/purge.js';
+import { type CreatedAccount, createFirstAccount } from '../registry/accounts.js';
+import { startExpiryWarnings } from '../registry/certificates/expiry.js';
 
 /** How long requests under way may take to finish after a signal, in milliseconds. */
 const drainTime = 3000;

@@ -2,9 +2,10 @@
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Client } from './line/client.js';
-import { runChunk, tryRows } from './line/jobs.js';
-import { type Chunk, type ChunkState, type FailedUnit, Journal } from './line/journal.js';
+import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.js';
+import type { Client } from './client.js';
+import { runChunk, tryRows } from './jobs.js';
+import { type Chunk, type ChunkState, type FailedUnit, Journal } from './journal.js';
 import {
   beginAgain,
   type FileOptions,
@@ -14,14 +15,13 @@ import {
   newKey,
   readFileOptions,
   unitRow,
-} from './line/line.js';
-import type { Connection } from './line/options.js';
-import { type Progress, startProgress } from './line/progress.js';
-import { runUnit } from './line/single.js';
-import { removePartials, writeFiles } from './line/unit-files.js';
-import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './line/units-csv.js';
-import { withClient, withLine } from './line/work.js';
-import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
+} from './line.js';
+import type { Connection } from './options.js';
+import { type Progress, startProgress } from './progress.js';
+import { runUnit } from './single.js';
+import { removePartials, writeFiles } from './unit-files.js';
+import { type Csv, type CsvRow, failedCsv, indexCsv, judgeRows, readUnits } from './units-csv.js';
+import { withClient, withLine } from './work.js';
 
 interface ProvisionFlags extends Connection, FileOptions {
   csv: string;

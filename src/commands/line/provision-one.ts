@@ -1,20 +1,12 @@
 /** `slipway provision one`: one unit for one cycle of the line. It loads little, because it has 200 ms. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Client, reasonOf } from './line/client.js';
-import {
-  beginAgain,
-  type FileOptions,
-  flashPath,
-  type Line,
-  labelPath,
-  lostFiles,
-  readFileOptions,
-} from './line/line.js';
-import { type Connection, sayOnError } from './line/options.js';
-import { beginUnit, findDevice, idOf, runUnit } from './line/single.js';
-import { withLine } from './line/work.js';
-import { Ending, exitCodes, refused, trouble, UsageError } from './usage.js';
+import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.js';
+import { type Client, reasonOf } from './client.js';
+import { beginAgain, type FileOptions, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line.js';
+import { type Connection, sayOnError } from './options.js';
+import { beginUnit, findDevice, idOf, runUnit } from './single.js';
+import { withLine } from './work.js';
 
 interface UnitFlags extends Connection, FileOptions {
   serial: string;

@@ -14,7 +14,7 @@ const usualHeight = 40;
 type Part = number | { from: number; height: number };
 
 /** `columns` changes with the columns of the table. */
-export function useNearRows(count: number, columns: unknown) {
+export function useDrawnRows(count: number, columns: unknown) {
   const isLong = count > longFrom;
   const table = useRef<HTMLTableElement>(null);
   const [drawn, setDrawn] = useState({ from: 0, to: longFrom, height: usualHeight });

@@ -2,9 +2,9 @@
 import type { ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { texts } from '../texts.js';
-import { ErrorNote } from './form.js';
-import { useNearRows } from './near-rows.js';
+import { texts } from '../../texts.js';
+import { ErrorNote } from '../form.js';
+import { useDrawnRows } from './drawn-rows.js';
 
 export interface Column<T> {
   name: string;
@@ -48,7 +48,7 @@ export function Table<T extends { id: string }>({
   onSelect?: (ids: ReadonlySet<string>) => void;
   empty: ComponentChildren;
 }) {
-  const drawn = useNearRows(rows?.length ?? 0, columns);
+  const drawn = useDrawnRows(rows?.length ?? 0, columns);
   const toggle = (id: string) => {
     const next = new Set(selected);
     if (!next.delete(id)) next.add(id);

@@ -1,42 +1,9 @@
-/** The end of what has been in the trash for 30 days, in small steps, with all that belongs to it. */
-
-import { setImmediate as nextTurn } from 'node:timers/promises';
+/** Entities that have been in the trash for 30 days, with all that belongs to them. */
 import { type Kysely, sql } from 'kysely';
-import type { Logger } from 'pino';
-import type { MessageStore } from '../db/messages/store.js';
-import type { Registry, Tx } from '../db/registry/index.js';
-import type { EntityTable, Row } from '../db/registry/records.js';
-import type { Access } from './access.js';
-import type { Bridges } from './bridges/index.js';
-import { type Clock, timestamp } from './clock.js';
-import type { Collector } from './downlink/packages/contents.js';
-import type { Fields } from './entity/fields.js';
-import { answerLifetime } from './entity/kept-answers.js';
-import { find, recoveryWindow } from './entity/verbs.js';
-import type { Retention } from './messages/retention.js';
-import { expireMessages } from './messages/retention.js';
-
-/** Rows that one transaction looks at, so that other writers and the event loop get their turn in between. */
-const stepSize = 100;
-/** Milliseconds from one run to the next, and from the start to the first. */
-const interval = 60 * 60_000;
-const firstRun = 60_000;
-const day = 24 * 60 * 60_000;
-/** How long commands that have ended, and rollouts, can be read; milliseconds. */
-const commandsKept = 30 * day;
-const rolloutsKept = 180 * day;
-
-type PurgeContext = {
-  registry: Registry;
-  messages: MessageStore;
-  bridges: Bridges;
-  retention: Retention;
-  clock: Clock;
-  log: Logger;
-  access: Access;
-  fields: Fields;
-  collector: Collector;
-};
+import type { Tx } from '../../db/registry/index.js';
+import type { EntityTable, Row } from '../../db/registry/records.js';
+import { find, recoveryWindow } from '../entity/verbs.js';
+import { type PurgeContext, type Step, stepSize } from './step.js';
 
 /** References to a row of a table; while one exists, the row stays. Children in the trash count too. */
 const references: ReadonlyArray<{ table: EntityTable; by: ReadonlyArray<[EntityTable, string]> }> = [
@@ -77,52 +44,6 @@ const holders: Record<string, { table: 'devices' | 'endUsers' | 'organizations' 
     deviceTemplates: { table: 'deviceTemplates', column: 'accountId' },
   };
 
-/** Purges now and then until `stop`, which waits for the step under way. */
-export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
-  let stopped = false;
-  let running: Promise<void> | undefined;
-  const run = () => {
-    running ??= purge(ctx, () => stopped).finally(() => {
-      running = undefined;
-    });
-  };
-  const first = setTimeout(run, firstRun);
-  const timer = setInterval(run, interval);
-  first.unref();
-  timer.unref();
-  return {
-    stop: async () => {
-      stopped = true;
-      clearTimeout(first);
-      clearInterval(timer);
-      await running;
-    },
-  };
-}
-
-/** Does a little of the work; whether there may be more. */
-type Step = (ctx: PurgeContext) => Promise<boolean>;
-
-/** Purges all that is due; `isStopped` is asked between the steps. What fails is in the log and holds up nothing else. */
-export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
-  const steps: Step[] = [
-    purgeDevices,
-    purgeChannels,
-    fieldPurge(),
-    purgeUnreferenced,
-    purgeSessions,
-    purgeExpired,
-    purgeAnswers,
-    purgeCommands,
-    purgeRollouts,
-  ];
-  const parts = steps.map((step) => async () => {
-    while (!isStopped() && (await step(ctx))) await nextTurn();
-  });
-  for (const part of [...parts, () => expireMessages(ctx, isStopped), () => ctx.collector.collect()])
-    await part().catch((error) => ctx.log.error({ err: error }, 'a part of the purge has failed'));
-}
-
 /** When a deletion is too old to be undone. */
 function due({ clock }: PurgeContext): string {
   return new Date(clock.now() - recoveryWindow).toISOString();
@@ -138,7 +59,7 @@ function dueIds(ctx: PurgeContext, table: EntityTable, limit = stepSize): Promis
     .execute();
 }
 
-async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
+export async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
   const ids = (await dueIds(ctx, 'devices')).map(({ id }) => id);
   // The other store first: a crash in between leaves the device to be purged again.
   for (const id of ids) await ctx.messages.deleteDevice(id);
@@ -164,7 +85,7 @@ async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
   return ids.length > 0;
 }
 
-async function purgeChannels(ctx: PurgeContext): Promise<boolean> {
+export async function purgeChannels(ctx: PurgeContext): Promise<boolean> {
   const [channel] = await dueIds(ctx, 'channelTemplates', 1);
   if (!channel) return false;
   await ctx.messages.deleteChannel(channel.id);
@@ -173,17 +94,17 @@ async function purgeChannels(ctx: PurgeContext): Promise<boolean> {
 }
 
 /** Purges one field after the other: its values, going through the entities in the order of their ids, and then itself. */
-function fieldPurge(): Step {
-  let walk: { field: Row<'customFields'>; after: string } | undefined;
+export function fieldPurge(): Step {
+  let current: { field: Row<'customFields'>; after: string } | undefined;
   return async (ctx) => {
-    const { field, after } = walk ?? { field: await dueField(ctx), after: '' };
+    const { field, after } = current ?? { field: await dueField(ctx), after: '' };
     if (!field) return false;
     const last = await ctx.registry.transaction(async (tx) => {
       const last = await stripValues(tx, field, after);
       if (last === undefined) await tx.deleteFrom('customFields').where('id', '=', field.id).execute();
       return last;
     });
-    walk = last === undefined ? undefined : { field, after: last };
+    current = last === undefined ? undefined : { field, after: last };
     return true;
   };
 }
@@ -220,7 +141,7 @@ async function stripValues(tx: Tx, { id: key, kind, templateId }: Row<'customFie
 }
 
 /** Entities to which nothing points any more; what belongs to a template goes with it. */
-async function purgeUnreferenced(ctx: PurgeContext): Promise<boolean> {
+export async function purgeUnreferenced(ctx: PurgeContext): Promise<boolean> {
   let purged = 0n;
   for (const { table, by } of references) {
     const free = sql.join(
@@ -266,53 +187,4 @@ async function channelsOf({ registry }: PurgeContext, templateIds: string[]): Pr
     .where('entityId', 'in', templateIds)
     .execute();
   return rows.map(({ id }) => id);
-}
-
-/** Login sessions that are over for a day: validate-jwt says the same of one that is gone. */
-async function purgeSessions({ registry, clock }: PurgeContext): Promise<boolean> {
-  const before = new Date(clock.now() - day).toISOString();
-  const over = registry.query.selectFrom('sessions').select('id').where('expires', '<', before).limit(stepSize);
-  const { numDeletedRows } = await registry.query.deleteFrom('sessions').where('id', 'in', over).executeTakeFirst();
-  return numDeletedRows > 0n;
-}
-
-/** Rows that end by themselves: tokens sent by mail, and logins that nobody went on with in time. */
-async function purgeExpired({ registry, clock }: PurgeContext): Promise<boolean> {
-  let purged = 0n;
-  for (const table of ['federatedLogins', 'mailedTokens', 'mfaLogins'] as const) {
-    const gone = sql`delete from ${sql.table(table)} where rowid in
-      (select rowid from ${sql.table(table)} where "expires" <= ${timestamp(clock)} limit ${stepSize})`;
-    purged += (await gone.execute(registry.query)).numAffectedRows ?? 0n;
-  }
-  return purged > 0n;
-}
-
-async function purgeCommands({ registry, clock }: PurgeContext): Promise<boolean> {
-  const before = new Date(clock.now() - commandsKept).toISOString();
-  const old = registry.query.selectFrom('commands').select('id').where('finished', '<', before).limit(stepSize);
-  return (await registry.query.deleteFrom('commands').where('id', 'in', old).executeTakeFirst()).numDeletedRows > 0n;
-}
-
-/** The devices of a rollout first, a few at a time. */
-async function purgeRollouts({ registry, clock }: PurgeContext): Promise<boolean> {
-  const before = new Date(clock.now() - rolloutsKept).toISOString();
-  const old = registry.query.selectFrom('firmwareRollouts').select('id').where('finished', '<', before);
-  const rollout = await old.limit(1).executeTakeFirst();
-  if (!rollout) return false;
-  const { id } = rollout;
-  await registry.transaction(async (tx) => {
-    const batch = tx.selectFrom('firmwareDeliveries').select('deviceId').where('rolloutId', '=', id).limit(stepSize);
-    const gone = tx.deleteFrom('firmwareDeliveries').where('rolloutId', '=', id).where('deviceId', 'in', batch);
-    if ((await gone.executeTakeFirst()).numDeletedRows > 0n) return;
-    await tx.deleteFrom('firmwareCounts').where('rolloutId', '=', id).execute();
-    await tx.deleteFrom('firmwareRollouts').where('id', '=', id).execute();
-  });
-  return true;
-}
-
-async function purgeAnswers({ registry, clock }: PurgeContext): Promise<boolean> {
-  const before = new Date(clock.now() - answerLifetime).toISOString();
-  const old = registry.query.selectFrom('idempotentAnswers').select('keyHash').where('created', '<', before);
-  const gone = registry.query.deleteFrom('idempotentAnswers').where('keyHash', 'in', old.limit(stepSize));
-  return (await gone.executeTakeFirst()).numDeletedRows > 0n;
 }

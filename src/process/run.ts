@@ -1,10 +1,10 @@
 /** The process: configuration, context, listen; signals close it in order. */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { Fenced } from '../db/files/lock.js';
-import { ConfigError, loadConfig } from './config.js';
+import { Fenced } from '../../db/files/lock.js';
+import { ConfigError, loadConfig } from '../config.js';
+import type { CreatedAccount } from '../registry/accounts.js';
 import { greeting, introduction } from './greeting.js';
-import type { CreatedAccount } from './registry/accounts.js';
 import { type Server, startServer } from './server.js';
 
 /** After a signal everything is closed in this time, in milliseconds, or the process is ended. */

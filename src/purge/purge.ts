@@ -1,0 +1,53 @@
+/** The end of what has been in the trash for 30 days, and of what has ended, in small steps. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { expireMessages } from '../messages/retention.js';
+import { purgeAnswers, purgeCommands, purgeExpired, purgeRollouts, purgeSessions } from './ended.js';
+import type { PurgeContext, Step } from './step.js';
+import { fieldPurge, purgeChannels, purgeDevices, purgeUnreferenced } from './trash.js';
+
+/** Milliseconds from one run to the next, and from the start to the first. */
+const interval = 60 * 60_000;
+const firstRun = 60_000;
+
+/** Purges now and then until `stop`, which waits for the step under way. */
+export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
+  let stopped = false;
+  let running: Promise<void> | undefined;
+  const run = () => {
+    running ??= purge(ctx, () => stopped).finally(() => {
+      running = undefined;
+    });
+  };
+  const first = setTimeout(run, firstRun);
+  const timer = setInterval(run, interval);
+  first.unref();
+  timer.unref();
+  return {
+    stop: async () => {
+      stopped = true;
+      clearTimeout(first);
+      clearInterval(timer);
+      await running;
+    },
+  };
+}
+
+/** Purges all that is due; `isStopped` is asked between the steps. What fails is in the log and holds up nothing else. */
+export async function purge(ctx: PurgeContext, isStopped: () => boolean = () => false): Promise<void> {
+  const steps: Step[] = [
+    purgeDevices,
+    purgeChannels,
+    fieldPurge(),
+    purgeUnreferenced,
+    purgeSessions,
+    purgeExpired,
+    purgeAnswers,
+    purgeCommands,
+    purgeRollouts,
+  ];
+  const parts = steps.map((step) => async () => {
+    while (!isStopped() && (await step(ctx))) await nextTurn();
+  });
+  for (const part of [...parts, () => expireMessages(ctx, isStopped), () => ctx.collector.collect()])
+    await part().catch((error) => ctx.log.error({ err: error }, 'a part of the purge has failed'));
+}
