@@ -14,10 +14,11 @@ import { FairLanes, type Lane } from './limits/fair-queue.js';
 import { keepNewest } from './limits/kept.js';
 import { exceeded } from './limits/table.js';
 import type { causeNow, onBehalfOf } from './log.js';
+import { listenWide } from './network/accepting.js';
 import type { Position } from './network/positions.js';
 import type { DownlinkChannel } from './topics.js';
 
-export { exceeded, FairLanes, type HiddenNumbers, keepNewest, type Lane };
+export { exceeded, FairLanes, type HiddenNumbers, keepNewest, type Lane, listenWide };
 
 /** The points of a payload, or why it holds none. */
 export type PointsRead = { points: Point[] } | { reason: string };

@@ -1,7 +1,7 @@
 import type { Server as HttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { BrokerServices } from '../../src/broker-ports.js';
+import { type BrokerServices, listenWide } from '../../src/broker-ports.js';
 import { trustOf } from '../../src/network/addresses.js';
 import type { BrokerClient } from '../aedes-types.js';
 import type { Dialect } from '../packets/read.js';
@@ -12,6 +12,13 @@ import { WebSockets } from './web-sockets.js';
 
 /** Milliseconds. */
 const keepAliveDelay = 60_000;
+/** Without noDelay a small packet waits 40 ms for the acknowledgement of the one before it. */
+const socketOptions = {
+  noDelay: true,
+  keepAlive: true,
+  keepAliveInitialDelay: keepAliveDelay,
+  pauseOnConnect: true,
+} as const;
 
 /** Where MQTT comes in: TCP, WebSocket, and TLS with both on one port. */
 export class Listeners {
@@ -29,13 +36,11 @@ export class Listeners {
     const webSockets = new WebSockets(parts, sockets);
     this.#sockets = sockets;
     this.#webSockets = webSockets;
-    // Without noDelay a small packet waits 40 ms for the acknowledgement of the one before it.
-    const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveDelay, pauseOnConnect: true };
-    this.#plain = createServer(options, (socket) => {
+    this.#plain = createServer(socketOptions, (socket) => {
       sockets.enter(socket, () => sockets.accept(socket, sockets.deadline(socket)));
     });
     const { tls } = services.config;
-    if (tls) this.#tls = new TlsPort({ ...parts, peers, sockets, webSockets }, tls, options);
+    if (tls) this.#tls = new TlsPort({ ...parts, peers, sockets, webSockets }, tls, socketOptions);
   }
 
   /** The ports in use. */
@@ -57,8 +62,15 @@ export class Listeners {
   async listen(): Promise<void> {
     const { host, mqttPort, mqttsPort } = this.#services.config;
     const failed = (error: Error) => this.#services.log.error({ err: error }, 'a listener failed');
-    await listenOn(this.#plain, mqttPort, host, failed);
-    if (this.#tls) await listenOn(this.#tls.server, mqttsPort, host, failed);
+    for (const [server, port] of [
+      [this.#plain, mqttPort],
+      [this.#tls?.server, mqttsPort],
+    ] as const) {
+      if (!server) continue;
+      await listenWide(server, { port, host }, socketOptions);
+      // Such as no file descriptors left. They must not end the process.
+      server.on('error', failed);
+    }
   }
 
   /** Serves MQTT over WebSocket at `/mqtt` and `/` of an HTTP server; closing the server ends these connections. */
@@ -102,16 +114,4 @@ export class Listeners {
 
 function portOf(server: Server): number | undefined {
   return (server.address() as AddressInfo | null)?.port;
-}
-
-/** `failed` gets later errors, such as no file descriptors left. They must not end the process. */
-function listenOn(server: Server, port: number, host: string, failed: (error: Error) => void): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, () => {
-      server.off('error', reject);
-      server.on('error', failed);
-      resolve();
-    });
-  });
 }

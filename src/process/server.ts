@@ -6,6 +6,7 @@ import { type Config, ConfigError } from '../config.js';
 import { type Opened, openContext } from '../context.js';
 import type { App } from '../http/app.js';
 import { buildHttp } from '../http/server.js';
+import { listenWide } from '../network/accepting.js';
 import { secureOptions } from '../network/server-tls.js';
 import { reloadTls } from '../network/tls-reload.js';
 import { startPurge } from '../purge/purge.js';
@@ -50,7 +51,7 @@ export async function startServer(config: Config, options: StartOptions = {}): P
     await broker.listen().catch(nameTheVariable('SLIPWAY_MQTT_PORT or SLIPWAY_MQTTS_PORT'));
     await opened.ctx.jobs.start();
 
-    await app.listen({ host: config.host, port: config.httpPort }).catch(nameTheVariable('SLIPWAY_HTTP_PORT'));
+    await listenHttp(app, config).catch(nameTheVariable('SLIPWAY_HTTP_PORT'));
     app.server.on('error', (error) => opened.ctx.log.error({ err: error }, 'the HTTP listener failed'));
   } catch (error) {
     await app?.close();
@@ -96,6 +97,12 @@ export async function startServer(config: Config, options: StartOptions = {}): P
       await opened.close();
     },
   };
+}
+
+/** Connections that are accepted are as those of Node's HTTP server. */
+function listenHttp(app: App, { host, httpPort: port, tls }: Config): Promise<void> {
+  const options = { noDelay: true, allowHalfOpen: tls === undefined };
+  return listenWide(app.server, { host, port }, options, (listening) => app.listen(listening));
 }
 
 /** A port or an address that cannot be had is a wrong setting. */

@@ -314,3 +314,14 @@ t.test('after 30 days nothing is undone', async (t) => {
   service.admin = (await service.loginAs('admin@example.com', 'correct horse battery')).jwt;
   t.match(await post(`/devices/jobs/${job.id}/undo`), { status: 400, body: { error: { code: 104 } } });
 });
+
+t.test('a job that is written on the event loop is written a few devices at a time', async (t) => {
+  await make('SHARE-', 120);
+  const { jobs } = service.server.ctx;
+  const changed = t.capture(jobs, 'changed', jobs.changed);
+  const job = await bulk({ action: 'regenerate', filter: { serialNumber: 'SHARE-' } });
+  t.equal(job.done, 120);
+  const told = changed().flatMap(({ args: [one] }) => (one.id === job.id ? [one.done] : []));
+  const first = told.find((done) => done > 0);
+  t.ok(first !== undefined && first <= 20, `its first share had ${first} devices`);
+});

@@ -75,3 +75,31 @@ t.test('a burst of requests of one address neither holds the event loop nor goes
   t.ok(most <= 4, `${most} requests of 2 ms were served in one turn of the event loop`);
   await app.close();
 });
+
+t.test('those that wait begin in each turn of the event loop', async (t) => {
+  const app = Fastify() as unknown as App;
+  app.decorateRequest('address', {
+    getter() {
+      return this.ip;
+    },
+  });
+  paceRequests(app, () => undefined);
+  let [turns, from, to] = [0, 0, 0];
+  app.get('/', async () => {
+    from ||= turns;
+    to = turns;
+    const until = performance.now() + 2;
+    while (performance.now() < until);
+    return 'served';
+  });
+  await app.ready();
+  let isOver = false;
+  const counting = (async () => {
+    for (; !isOver; turns += 1) await nextTurn();
+  })();
+  await Promise.all(Array.from({ length: 40 }, () => app.inject({ url: '/' })));
+  isOver = true;
+  await counting;
+  t.ok(to - from <= 14, `40 requests, of which at least four begin in a turn, took ${to - from} turns`);
+  await app.close();
+});

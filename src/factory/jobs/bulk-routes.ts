@@ -20,8 +20,9 @@ import { currentJob, jobResponse, jobsPath } from './routes.js';
 import { makeJob, type NewJob } from './store.js';
 
 const bulkActions = ['delete', 'move', 'regenerate', 'command'] as const;
-/** Devices that are selected, and rows that are read, in one go. */
+/** Devices that are selected, and rows that are read, in one go; and devices that are looked up by their ids. */
 const atOnce = 1000;
+const lookedUpAtOnce = 250;
 /** Bytes: so many ids. */
 const bodyLimit = 4 * 1024 * 1024;
 
@@ -162,8 +163,8 @@ async function selectIds(ctx: Context, caller: Caller, { filter, ids }: Static<t
 /** The rows of devices; the serial number is for anyone who reads them, and of the account's own devices alone. */
 async function rowsOf({ registry }: Context, accountId: string, ids: readonly string[]): Promise<string[]> {
   const rows: string[] = [];
-  for (let from = 0; from < ids.length; from += atOnce) {
-    const batch = ids.slice(from, from + atOnce);
+  for (let from = 0; from < ids.length; from += lookedUpAtOnce) {
+    const batch = ids.slice(from, from + lookedUpAtOnce);
     const devices = registry.query
       .selectFrom('devices')
       .select(['id', 'serialNumber'])

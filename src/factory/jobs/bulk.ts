@@ -3,6 +3,7 @@
 import { sql } from 'kysely';
 import type { Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
+import { Slices } from '../../../db/sqlite/slices.js';
 import type { Caller } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import { find, findLive } from '../../entity/verbs.js';
@@ -175,6 +176,7 @@ function kept(before: Before): Partial<Outcome> {
 
 /** Does one step for each row, in one transaction, and reports all of them after it; a dry run leaves nothing of it. */
 function each({ job }: Run, step: (tx: Tx, caller: Caller, target: Target) => Promise<Step>): Work {
+  const slices = new Slices();
   return async (_caller, rows): Promise<Prepared> => {
     const steps: Step[] = [];
     const write = async (tx: Tx, caller: Caller): Promise<Outcome[]> => {
@@ -196,7 +198,11 @@ function each({ job }: Run, step: (tx: Tx, caller: Caller, target: Target) => Pr
     return {
       write,
       after: async (caller) => {
-        for (const { tell } of steps) await tell(caller);
+        for (const { tell } of steps) {
+          slices.begin();
+          await tell(caller);
+          await slices.step();
+        }
       },
     };
   };

@@ -25,13 +25,14 @@ const maxRunning = 2;
 const rowsOfTurn = 500;
 /** Open jobs have a limit of their own. */
 const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
-/** Rows of one transaction: at first and at least. */
-const rowsAtOnce = { first: 200, least: 100 };
 /** Bytes of the rows of one share, unless it is a single row. */
 export const maxShareBytes = 512 * 1024;
-/** Rows at most, and how long others wait: with everything here, or to write only where a thread executes it (milliseconds). */
-const inProcess = { most: 500, holdTime: 30 };
-const inThread = { most: 1000, holdTime: 60 };
+/**
+ * Rows of one transaction: at first, at least and at most; and how long others wait for it, in milliseconds: with everything
+ * while it holds the event loop, or to write only where a thread executes it.
+ */
+const inProcess = { first: 20, least: 5, most: 500, holdTime: 6 };
+const inThread = { first: 200, least: 100, most: 1000, holdTime: 60 };
 /** Shares that are looked at and hashed before they can be written. */
 const sharesAhead = 2;
 /** Rows from which on the shares of a job are worth a thread of their own. */
@@ -226,7 +227,8 @@ export class Jobs {
     const seal = ResultSeal.of(ctx, job);
     const run: Run = { ctx, job, parameters: parametersOf(job), equipping: this.#equipping, seal };
     const work = works[job.action as JobAction](run);
-    let size = rowsAtOnce.first;
+    const pace = isLong(job) ? inThread : inProcess;
+    let size = pace.first;
     let after = 0;
     let reading: Promise<void> = Promise.resolve();
     const look = (): Promise<Share | undefined> => {
@@ -257,7 +259,7 @@ export class Jobs {
       if (rows < rowsOfTurn || !turn.othersWait) ahead.push(look());
       const held = await this.#write(job, share.prepared);
       // Other writers wait for one share of each running job.
-      size = nextSize(isLong(job) ? inThread : inProcess, share.count, held * this.running);
+      size = nextSize(pace, share.count, held * this.running);
       await nextTurn();
     }
     return 'yields';
@@ -389,7 +391,7 @@ function isLong({ action, total }: Job): boolean {
 }
 
 /** As many rows as would have taken the time that a transaction may take; `held` is what they took, in milliseconds. */
-function nextSize({ most, holdTime }: typeof inProcess, count: number, held: number): number {
-  const wanted = Math.round((count * holdTime) / Math.max(held, 0.1) / rowsAtOnce.least) * rowsAtOnce.least;
-  return Math.max(rowsAtOnce.least, Math.min(most, wanted, 2 * Math.max(count, rowsAtOnce.least)));
+function nextSize({ least, most, holdTime }: typeof inProcess, count: number, held: number): number {
+  const wanted = Math.round((count * holdTime) / Math.max(held, 0.1) / least) * least;
+  return Math.max(least, Math.min(most, wanted, 2 * Math.max(count, least)));
 }

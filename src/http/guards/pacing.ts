@@ -10,8 +10,11 @@ import type { App } from '../app.js';
 
 /** Milliseconds of requests in one turn of the event loop. One request may take longer. */
 const sliceTime = 4;
-/** Requests that begin in each turn at least, when the process itself gets little of the machine, and at most. */
-const perTurn = { min: 4, max: 32 };
+/**
+ * Requests that begin in each turn at least, when the process itself gets little of the machine, and at most. In a turn
+ * that others have made long one begins at least for each `every` milliseconds of it.
+ */
+const perTurn = { min: 4, every: 4, minOfLong: 16, max: 32 };
 
 /** All requests without a known token share one turn, in which addresses take turns: they never outnumber the accounts. */
 const strangers = 'strangers';
@@ -22,23 +25,36 @@ export function paceRequests(app: App, accountOf: (request: FastifyRequest) => s
   /** When the first request of this turn of the event loop began; undefined before it. */
   let since: number | undefined;
   let begun = 0;
+  let least = perTurn.min;
+  /** When it was said that those that wait begin in the next turn. */
+  let scheduled: number | undefined;
   const hasTime = () => {
     begun += 1;
     if (since === undefined) {
       since = performance.now();
-      setImmediate(goOn);
+      const passed = since - (scheduled ?? since);
+      least = Math.max(perTurn.min, Math.min(perTurn.minOfLong, passed / perTurn.every));
+      schedule();
       return true;
     }
-    return begun <= perTurn.min || performance.now() - since < sliceTime;
+    return begun <= least || performance.now() - since < sliceTime;
   };
-  const goOn = () => {
-    since = undefined;
-    begun = 0;
+  /** Those that wait begin in each turn, however long the others make it, and before those that come in that turn. */
+  const schedule = () => {
+    if (scheduled !== undefined) return;
+    scheduled = performance.now();
     // Each in a callback of its own: what it does at once belongs to its time.
     for (let n = Math.min(perTurn.max, waiting.size); n > 0; n -= 1) setImmediate(beginNext);
+    setImmediate(endTurn);
   };
   const beginNext = () => {
     if (waiting.size > 0 && hasTime()) waiting.shift()?.();
+  };
+  const endTurn = () => {
+    since = undefined;
+    begun = 0;
+    scheduled = undefined;
+    if (waiting.size > 0) schedule();
   };
 
   app.addHook('onRequest', (request, _, done) => {
