@@ -16,3 +16,24 @@ t.test('/docs opens with every tag collapsed, and a tag opens with its operation
   await tag.click();
   await page.locator('.opblock').first().waitFor();
 });
+
+t.test('/docs shows an operation with its fields, and every way to authorize', async (t) => {
+  const service = await startService(t);
+  const browser = await openBrowser(t);
+  const page = await browser.newPage();
+  const failures: string[] = [];
+  page.on('pageerror', (error) => failures.push(error.message));
+  await page.goto(`${service.server.url}/docs`);
+  await page.locator('.authorize').first().click();
+  await page.locator('.auth-container').first().waitFor();
+  const { components } = await service.ok('GET', '/openapi.json');
+  const schemes = Object.keys(components.securitySchemes);
+  const shown = await page.locator('.auth-container h4 code').allTextContents();
+  t.strictSame(shown.sort(), schemes.sort());
+  await page.locator('.modal-ux .close-modal').click();
+
+  await page.locator('#operations-tag-Devices').click();
+  await page.locator('[id$="-createDevice"] .opblock-summary-control').click();
+  await page.locator('[id$="-createDevice"]').getByText('serialNumber').first().waitFor();
+  t.strictSame(failures, []);
+});

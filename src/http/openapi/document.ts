@@ -113,7 +113,10 @@ export async function documentation(app: App, { access }: { access: Access }): P
   await app.register(swaggerUi, {
     routePrefix: '/docs',
     // Collapsed, and without its list of schemas: it is there at once.
-    uiConfig: { validatorUrl: null, docExpansion: 'none', defaultModelsExpandDepth: -1, displayOperationId: true },
+    uiConfig: {
+      ...{ validatorUrl: null, docExpansion: 'none', defaultModelsExpandDepth: -1, displayOperationId: true },
+      plugins: [resolveLater],
+    },
     // Its own answers would make the document again for everybody who asks.
     uiHooks: {
       onRequest: (request, reply, done) => {
@@ -130,6 +133,31 @@ export async function documentation(app: App, { access }: { access: Access }): P
     document ??= makeConstant(JSON.stringify(publish(app.swagger())));
     sendConstant(reply, 'application/json; charset=utf-8', document);
   });
+}
+
+/**
+ * A plugin of Swagger UI, which runs in the browser. The page asks for the security schemes resolved, and resolving goes
+ * through the whole document for a second. They have no references, so they are resolved as they are.
+ */
+const resolveLater = () => ({
+  statePlugins: {
+    spec: {
+      wrapActions: {
+        requestResolvedSubtree:
+          (resolve: (path: string[]) => unknown, { specActions, specSelectors }: SwaggerUi) =>
+          (path: string[]) =>
+            path.join() === 'components,securitySchemes'
+              ? specActions.updateResolvedSubtree(path, specSelectors.specJson().getIn(path).toJS())
+              : resolve(path),
+      },
+    },
+  },
+});
+
+/** What the plugin uses of Swagger UI. */
+interface SwaggerUi {
+  specActions: { updateResolvedSubtree(path: string[], value: object): unknown };
+  specSelectors: { specJson(): { getIn(path: string[]): { toJS(): object } } };
 }
 
 const errorExample = {
