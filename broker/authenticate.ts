@@ -132,6 +132,14 @@ export class Authenticator {
     const mark = this.#sessions.beginCheck();
     try {
       const identity = await this.#proveClient(client, username, password, live);
+      const { accountId } = identity.caller;
+      if (this.#services.moves.isAway(accountId)) {
+        // Not answered until it is decided where the account is: the client then comes back to the right server.
+        await this.#services.moves.whenBack(accountId);
+        // Without CONNACK: some clients never come back after a refusal.
+        client.conn.destroy();
+        throw new ConnectRefused(connack.unavailable, 'the account is on its way to another server');
+      }
       if (client.closed || client.conn.destroyed) throw new ConnectRefused(connack.unavailable, 'closed meanwhile');
       const limit = this.#limits.exceeded(identity.caller, this.#sessions.othersOf(live, identity));
       if (limit) throw new ConnectRefused(connack.unavailable, 'too many connections of one principal', { limit });

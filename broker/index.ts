@@ -25,6 +25,7 @@ import { Marks } from './http/marks.js';
 import { PostedLogs } from './http/posted-logs.js';
 import { Streams } from './http/streams.js';
 import { Ingest } from './ingest/ingest.js';
+import { AccountMoves } from './moving.js';
 import { Deliveries } from './packets/deliveries.js';
 import { FanOut } from './packets/fan-out.js';
 import { Pace } from './packets/pace.js';
@@ -62,6 +63,8 @@ export interface OpenBroker extends Broker {
   /** Whether its ports are open. */
   readonly isListening: boolean;
   readonly counters: Readonly<Counters>;
+  /** What it does for accounts that move between servers. */
+  readonly moves: AccountMoves;
   /** Current numbers: open sockets, those with a CONNACK, stored sessions, streams. */
   readonly gauges: { sockets: number; connections: number; storedSessions: number; streams: number };
   /**
@@ -185,6 +188,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
     persistence,
     maxTopicLevels: config.mqtt.maxTopicLevels || maxTopicLevels,
     log,
+    isAway: (accountId) => services.moves.isAway(accountId),
     hooks: {
       publish: (client, packet, done) =>
         guarded('publish', () => publishes.publish(client, packet, done), done, client),
@@ -211,6 +215,16 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
   const streams = new Streams({ ...parts, marks, pace });
   const revocation = new Revocation({ ...parts, streams });
   const secretEnded = (id: string) => revocation.secretEnded(id, (one) => authenticator.isCurrent(one));
+  const moves = new AccountMoves({
+    aedes,
+    sessions,
+    listeners,
+    persistence,
+    streams,
+    presence,
+    publications,
+    refusals,
+  });
   const direct = new DirectPublisher({ ...parts, channels, ingest, refusals });
 
   aedes.on('client', (client) => guarded('client', () => connects.registered(client as BrokerClient)));
@@ -259,6 +273,7 @@ export async function openBroker(services: BrokerServices): Promise<OpenBroker> 
 
   return {
     counters,
+    moves,
     get gauges() {
       let connections = 0;
       for (const { ready } of sessions.all()) if (ready) connections += 1;

@@ -93,6 +93,19 @@ export class Presence {
     this.#writeLog(device, from, false);
   }
 
+  /** A device is in another server from now on, which says what becomes of it. */
+  forget({ deviceId }: DeviceAddress): void {
+    this.#connections.delete(deviceId);
+    this.#changes.delete(deviceId);
+  }
+
+  /** Writes everything that is waiting now. */
+  async flush(): Promise<void> {
+    await this.#writing;
+    for (let left = this.#changes.size; left > 0; left -= devicesPerWrite) await this.#write();
+    this.#storeEntries();
+  }
+
   /** Writes everything that is waiting, for the last time: at the next start nothing is connected anyway. */
   async close(): Promise<void> {
     this.#closing = true;

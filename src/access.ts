@@ -401,6 +401,13 @@ export class Access {
     this.#entityRoles.clear();
   }
 
+  /** Accounts have come or gone as a whole: everything is read again when it is asked for. */
+  accountsChanged(): void {
+    this.#placements.clear();
+    this.#channels.clear();
+    this.identitiesChanged();
+  }
+
   /** Any identity may have changed: another process has written. */
   identitiesChanged(): void {
     this.#roles.clear();

@@ -298,6 +298,8 @@ export interface BrokerServices {
   config: Config;
   clock: Clock;
   log: Logger;
+  /** Accounts on their way to or from another server: nothing of them is handled here. */
+  moves: { isAway(accountId: string): boolean; whenBack(accountId: string): Promise<void> };
   access: Access;
   registry: Registry;
   messages: MessageStore;

@@ -52,6 +52,8 @@ export interface Config {
   dnsServers: string[];
   /** The bearer token of the metrics; undefined if they are open. */
   metricsToken: string | undefined;
+  /** The bearer token of the endpoints that move accounts between cells; undefined if they are closed. */
+  moveToken: string | undefined;
   /** How long it goes on after a signal, not ready any more, before it closes its ports. */
   shutdownDelay: number;
   /** Where accounts may have the service connect to: OpenID providers and, with `bridges.allowPrivate`, bridges. */
@@ -174,6 +176,7 @@ export function readConfig(environment: Environment, directory = process.cwd()):
     geoipDatabase: given.geoipDatabase,
     dnsServers: given.dnsServers,
     metricsToken: given.metricsToken,
+    moveToken: given.moveToken,
     shutdownDelay: given.shutdownDelay,
     targets: { allowPrivate: allowPrivateTargets },
     bridges: {

@@ -7,6 +7,7 @@ import { finishReplacement } from '../db/files/incoming.js';
 import { type Fence, lockDirectory, takeOver } from '../db/files/lock.js';
 import { openToOthers } from '../db/files/modes.js';
 import { MessageStore } from '../db/messages/store.js';
+import { removeAccounts } from '../db/moving/index.js';
 import { movingIn } from '../db/moving/marker.js';
 import { Registry } from '../db/registry/index.js';
 import { Slices } from '../db/sqlite/slices.js';
@@ -46,6 +47,7 @@ import { Keeping } from './messages/keeping.js';
 import { readLogEntry } from './messages/payload/log-entry.js';
 import { kindOf, PayloadReader } from './messages/payload/reader.js';
 import { Retention } from './messages/retention.js';
+import { Moves } from './moves.js';
 import { Positions } from './network/positions.js';
 import { watchChanges } from './process/changes.js';
 import { ClientCertificates } from './registry/certificates/client-certificates.js';
@@ -64,6 +66,8 @@ export interface Context {
   fence: Fence;
   clock: Clock;
   log: Logger;
+  /** Accounts on their way to or from another server. */
+  moves: Moves;
   registry: Registry;
   messages: MessageStore;
   firmware: FirmwareFiles;
@@ -133,6 +137,8 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const fence = takeOver(config.dataDir);
     closers.push(() => fence.close());
     finishReplacement(config.dataDir);
+    const moves = Moves.open(config.dataDir);
+    clearArrivals(config.dataDir, moves);
     const positions = await openPositions(config, log);
     closers.push(() => positions.close());
     const registry = await Registry.open(config.dataDir, fence.mark);
@@ -159,7 +165,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
     const audit = new Audit({ registry, clock, log, config });
     closers.push(() => audit.close());
     const sealing = Sealing.open(join(config.dataDir, 'keys'));
-    const bridges = await Bridges.open({ config, clock, log, registry, messages, access, sealing });
+    const bridges = await Bridges.open({ config, clock, log, registry, messages, access, sealing, moves });
     closers.push(() => bridges.close());
     const senders = await openSenders(config);
     const sms = overrides.sms ?? senders.sms;
@@ -185,6 +191,7 @@ export async function openContext(config: Config, overrides: Overrides = {}): Pr
       fence,
       clock,
       log,
+      moves,
       registry,
       messages,
       firmware,
@@ -297,6 +304,15 @@ function demandPrivate(directory: string): void {
   throw new ConfigError(
     `SLIPWAY_DATA_DIR cannot be used: other users can open ${open.path} (mode ${open.mode}). Run: chmod -R go-rwx ${directory}`,
   );
+}
+
+/** Removes what an earlier process had got of accounts that count elsewhere: the move begins again, or never. */
+function clearArrivals(directory: string, moves: Moves): void {
+  for (const { accounts, state } of moves.records) {
+    if (state !== 'coming') continue;
+    removeAccounts(directory, accounts);
+    moves.record(accounts, undefined);
+  }
 }
 
 /** @throws ConfigError while accounts are moved out of the directory or into it: some of them may be here in part. */

@@ -40,7 +40,11 @@ const failures = {
   association: { code: 106, status: 422, message: 'The device cannot be associated.' },
   tooMany: { code: -199, status: 429, message: 'Too many requests.' },
   providerFailed: { code: -199, status: 502, message: 'The identity provider does not answer correctly.' },
-  stopping: { code: -199, status: 503, message: 'The service is stopping. Try again.' },
+  stopping: {
+    code: -199,
+    status: 503,
+    message: 'The service is stopping, or the account is on its way to another server. Try again.',
+  },
   storeFull: { code: -199, status: 507, message: 'The store is full.' },
   server: { code: -199, status: 500, message: 'An unexpected error occurred.' },
 } as const;

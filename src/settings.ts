@@ -338,6 +338,15 @@ export const settings = {
     matching('visible ASCII', /^[!-~]+$/, 'must be of visible ASCII characters, without blanks.'),
     'If it is set, `/metrics` and `/health/…` require it as `Authorization: Bearer`. Otherwise they are open',
   ),
+  moveToken: optional(
+    'SLIPWAY_MOVE_TOKEN',
+    matching(
+      '32 to 200 characters of visible ASCII',
+      /^[!-~]{32,200}$/,
+      'must be of 32 to 200 visible ASCII characters, without blanks.',
+    ),
+    'Lets `slipway account move --config` read and write whole accounts at `/cell/move/…`, see scaling.md. The same in every cell. Without it, these endpoints are closed',
+  ),
   shutdownDelay: row(
     'SLIPWAY_SHUTDOWN_DELAY_SECONDS',
     whole(0, 600, second),

@@ -83,6 +83,11 @@ export class Listeners {
     return this.#sockets.dialectOf(conn);
   }
 
+  /** Packets of a connection that are being handled. */
+  inFlightOf(conn: Duplex): number {
+    return this.#sockets.inFlightOf(conn);
+  }
+
   /** CONNACK has been sent: the deadline is over, and the larger limits hold. */
   ready(client: BrokerClient): void {
     this.#sockets.ready(client);

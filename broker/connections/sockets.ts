@@ -124,6 +124,11 @@ export class Sockets {
     return this.#inbounds.get(conn)?.dialect;
   }
 
+  /** Packets of a connection that are being handled. */
+  inFlightOf(conn: Duplex): number {
+    return this.#inbounds.get(conn)?.inFlight ?? 0;
+  }
+
   /** CONNACK has been sent: the deadline is over, and the larger limits hold. */
   ready(client: BrokerClient): void {
     const { conn } = client;

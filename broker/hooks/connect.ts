@@ -135,6 +135,10 @@ export class ConnectHooks {
     this.#parts.services.log.debug({ connectionId: live.connectionId }, 'disconnected');
     const device = connectedDevice(live);
     if (!device) return;
+    if (this.#parts.services.moves.isAway(device.accountId)) {
+      this.#parts.presence.forget(device);
+      return;
+    }
     this.#parts.presence.disconnected(device, live);
     this.#parts.downlink.ended(device);
   }

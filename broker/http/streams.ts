@@ -324,6 +324,11 @@ export class Streams {
     );
   }
 
+  /** Ends the streams of these accounts; readers come back. */
+  endAccounts(accountIds: ReadonlySet<string>): void {
+    this.#endAll(({ caller }) => accountIds.has(caller.accountId), this.#byId.values());
+  }
+
   /** Ends every stream; readers come back. */
   endAll(): void {
     for (const stream of [...this.#byId.values()]) this.#end(stream);

@@ -25,6 +25,8 @@ export interface Receiver {
   receive(client: BrokerClient, packet: Packet, done: (error?: Error | null) => void, answered: () => void): void;
   /** Whether the message of this packet id is still on its way to the disk, for a former connection. */
   isBeingStored(client: BrokerClient, messageId: number): boolean;
+  /** Whether nothing of this client is handled, because its account is on its way to another server. */
+  isHeld(client: BrokerClient): boolean;
 }
 
 /** Messages of one client on their way at once, and their bytes. One alone may be longer. */
@@ -110,6 +112,11 @@ export class Inbound implements Work {
     return this.#dialect;
   }
 
+  /** Packets that were handed on and are not done. */
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
   /** A message that has passed holds so many points. */
   charge(points: number): void {
     this.#rate.charge('points', points);
@@ -177,7 +184,7 @@ export class Inbound implements Work {
     this.#isHanding = true;
     let handed = 0;
     const pace = this.#pace;
-    while (this.#mayHandOn(client)) {
+    while (this.#mayHandOn(client) && !this.#receiver.isHeld(client)) {
       if (pace.isOver) {
         this.#waitForTurn(client);
         break;

@@ -15,6 +15,8 @@ export interface ReceiverParts {
   /** Levels that a topic may have. */
   maxTopicLevels: number;
   log: { error(details: object, message: string): void };
+  /** Whether an account is on its way to another server. */
+  isAway(accountId: string): boolean;
 }
 
 /** QoS 2 messages that may wait for their PUBREL on one connection. */
@@ -33,6 +35,10 @@ export class PacketReceiver {
 
   isBeingStored(client: BrokerClient, messageId: number): boolean {
     return this.#parts.persistence.received.isBeingStored(client, messageId);
+  }
+
+  isHeld({ live }: BrokerClient): boolean {
+    return live?.identity !== undefined && this.#parts.isAway(live.identity.caller.accountId);
   }
 
   receive(client: BrokerClient, packet: Packet, done: Done, answered: () => void): void {

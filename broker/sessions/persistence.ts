@@ -3,6 +3,7 @@ import type { Subscription } from 'aedes';
 import type { Logger } from 'pino';
 import type { MqttChange, StoredWill } from '../../db/messages/sessions/changes.js';
 import type { MessageStore } from '../../db/messages/store.js';
+import type { MqttState } from '../../db/moving/messages-out.js';
 import type { BrokerKept } from '../../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.js';
 import { faultOf } from '../connections/safe-error.js';
@@ -130,6 +131,29 @@ export class SessionStore {
       retained: this.#searches,
       delivery: this.#sessions.queued,
     };
+  }
+
+  // Accounts that move between servers
+
+  /** Takes what another server has held; on disk when it resolves. */
+  async arrive(state: MqttState, broker: Pick<BrokerCore, 'counter'>): Promise<void> {
+    const { clock } = this.#services;
+    const sessions = this.#sessions.arrive(state);
+    broker.counter = this.#queues.arrive(state, sessions, broker.counter);
+    for (const { topic, qos, payload } of state.retained)
+      this.#retained.store({ topic, qos: qos as 0 | 1 | 2, payload });
+    this.#wills.arrive(state.wills, clock.now());
+    await this.#journal.durable();
+  }
+
+  /** Forgets all that an account has here, on disk too when it resolves. */
+  async depart(accountId: string): Promise<void> {
+    for (const session of [...this.#sessions.all()])
+      if (session.clientId.startsWith(accountId)) this.#sessions.end(session);
+    for (const topic of this.#services.messages.mqtt.retainedOf(accountId))
+      this.#retained.store({ topic, qos: 0, payload: Buffer.alloc(0) });
+    this.#wills.depart(accountId);
+    await this.#journal.durable();
   }
 
   /** Resolves when everything recorded until now is on disk. */

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, StoredMessage } from '../../db/messages/sessions/changes.js';
 import type { MqttRows } from '../../db/messages/sessions/rows.js';
+import type { MqttState } from '../../db/moving/messages-out.js';
 import type { BrokerClient, Incoming, Outgoing } from '../aedes-types.js';
 import { accountIn } from '../connections/client-ids.js';
 import type { Counters } from '../connections/counters.js';
@@ -76,6 +77,31 @@ export class Queues {
     }
     for (const session of sessions.values()) this.#shorten(session);
     return this.#lastMessage;
+  }
+
+  /** As load, of sessions that come from another server. Their messages are numbered after `counter`; the highest number. */
+  arrive(
+    { messages, queue }: Pick<MqttState, 'messages' | 'queue'>,
+    sessions: ReadonlyMap<number, Session>,
+    counter: number,
+  ) {
+    const ids = new Map<number, { id: number; counter: number; size: number }>();
+    let last = counter;
+    for (const message of messages) {
+      const stored = this.#newMessage({ ...message, qos: message.qos as 0 | 1 | 2 });
+      last += 1;
+      const size = Buffer.byteLength(message.topic) + message.payload.length;
+      ids.set(message.id, { id: stored.id, counter: last, size });
+      this.#journal.record({ kind: 'message', message: stored, sessions: [] });
+    }
+    for (const [old, number, packetId, released] of queue) {
+      const [session, message] = [sessions.get(number), ids.get(old)];
+      if (!session || !message) continue;
+      const queued = { ...message, packetId: packetId ?? undefined, released: released === 1, device: undefined };
+      session.queue.add(queued);
+      this.#journal.record(sentChange(session, queued));
+    }
+    return last;
   }
 
   /** The write that makes a message durable for these sessions, before `enqueue` gets its payload. */

@@ -1,5 +1,6 @@
 import type { Subscription } from 'aedes';
 import type { MqttRows } from '../../db/messages/sessions/rows.js';
+import type { MqttState } from '../../db/moving/messages-out.js';
 import type { BrokerClient } from '../aedes-types.js';
 import { accountIn, ownerIn } from '../connections/client-ids.js';
 import type { Counters } from '../connections/counters.js';
@@ -87,6 +88,29 @@ export class StoredSessions {
     for (const [number, packetId] of rows.incoming()) {
       const session = byNumber.get(number);
       if (session) this.#unreleased.add(session.received, session.clientId, packetId);
+    }
+    return byNumber;
+  }
+
+  /** Sessions that come from another server, in their order; by the numbers that they had there. */
+  arrive({ sessions, subscriptions, incoming }: Pick<MqttState, 'sessions' | 'subscriptions' | 'incoming'>) {
+    const byNumber = new Map<number, Session>();
+    for (const { id, clientId, left } of sessions) {
+      this.#lastNumber += 1;
+      const session = this.#add(this.#lastNumber, clientId);
+      session.left = left ?? this.#services.clock.now();
+      this.#record(session);
+      byNumber.set(id, session);
+    }
+    for (const [number, filter, options] of subscriptions) {
+      const session = byNumber.get(number);
+      if (session) this.subscribe(session, fromOptions(filter, options));
+    }
+    for (const [number, packetId] of incoming) {
+      const session = byNumber.get(number);
+      if (!session) continue;
+      this.#unreleased.add(session.received, session.clientId, packetId);
+      this.#journal.record({ kind: 'incoming', session: session.number, packetId });
     }
     return byNumber;
   }

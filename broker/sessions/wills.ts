@@ -32,6 +32,22 @@ export class Wills {
     return this.#left.size;
   }
 
+  /** Those of another server, whose clients have their time to come back. */
+  arrive(wills: readonly StoredWill[], now: number): void {
+    if (wills.length === 0) return;
+    for (const will of wills) {
+      this.#left.set(will.clientId, will);
+      this.#journal.record({ kind: 'will', will });
+    }
+    this.#due = now + patience;
+  }
+
+  /** Those of an account go without being published. */
+  depart(accountId: string): void {
+    for (const clientId of [...this.#held.keys(), ...this.#left.keys()])
+      if (clientId.startsWith(accountId)) this.delete(clientId);
+  }
+
   put(client: BrokerClient, { topic, qos, retain, payload }: Will): void {
     const { generation = null, certificateId = null, sessionId = certificateId } = client.live?.identity ?? {};
     const about = { topic, qos, retain: retain ? 1 : 0, payload: ownBytes(payload) };

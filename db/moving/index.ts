@@ -149,6 +149,11 @@ function finish({ from, to, accounts, onStep = () => {} }: Move): void {
   onStep('done');
 }
 
+/** Removes all rows of accounts from a directory that no server runs on. */
+export function removeAccounts(directory: string, accounts: string[]): void {
+  removeAll(directory, accounts, bridgesOf(directory, accounts));
+}
+
 /** Messages first: what of them does not name its account is known by the bridges of the registry. */
 function removeAll(directory: string, accounts: string[], bridges: string[]): void {
   if (existsSync(messagesIn(directory))) removeMessages(messagesIn(directory), accounts, bridges);

@@ -239,6 +239,11 @@ export class Registry {
     this.#credentials.delete(entityId);
   }
 
+  /** As credentialChanged, of any number of entities. */
+  credentialsChanged(): void {
+    this.#credentials.clear();
+  }
+
   /**
    * Empties the write-ahead log, in which what has been overwritten may still stand; false when it could not be done now,
    * because somebody writes, or another program reads. It waits for nobody.

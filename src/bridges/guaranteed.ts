@@ -384,7 +384,7 @@ export class Guaranteed {
   }
 
   /** Resolves when it is on disk; it is tried again until then, for otherwise a restart would deliver again. */
-  #write(change: Exclude<OutboxChange, { kind: 'add' }>): Promise<void> {
+  #write(change: Extract<OutboxChange, { sequences: number[] }>): Promise<void> {
     return new Promise((resolve) => {
       const write = () =>
         this.#around.messages.recordOutbox([change], (error) => {

@@ -11,6 +11,7 @@ import type { Config } from '../config.js';
 import type { Sealing } from '../identity/secrets/sealing.js';
 import { newId } from '../ids.js';
 import { onBehalfOf } from '../log.js';
+import type { Moves } from '../moves.js';
 import { formatTopic } from '../topics.js';
 import { BestEffort } from './best-effort.js';
 import { Guaranteed } from './guaranteed.js';
@@ -37,6 +38,7 @@ type BridgesContext = {
   messages: MessageStore;
   access: Access;
   sealing: Sealing;
+  moves: Moves;
 };
 
 /** Counts of all bridges since the start. */
@@ -81,6 +83,8 @@ export class Bridges {
     const bridges = new Bridges(ctx);
     const rows = await ctx.registry.query.selectFrom('bridges').selectAll().where('deleted', 'is', null).execute();
     for (const row of rows) {
+      // What counts in another server is delivered there.
+      if (ctx.moves.isAway(row.accountId)) continue;
       try {
         bridges.changed(row);
       } catch (error) {
@@ -158,6 +162,23 @@ export class Bridges {
     known.bestEffort.retarget(target);
     known.guaranteed.retarget(target);
     former.close();
+  }
+
+  /** Delivers nothing more of an account, which counts elsewhere; what is pending stays. */
+  endOf(accountId: string): void {
+    for (const bridge of [...(this.#byAccount.get(accountId) ?? [])]) this.#end(bridge);
+  }
+
+  /** Begins to deliver what an account has pending. */
+  async beginOf(accountId: string): Promise<void> {
+    const rows = this.#ctx.registry.query.selectFrom('bridges').selectAll().where('accountId', '=', accountId);
+    for (const row of await rows.where('deleted', 'is', null).execute()) {
+      try {
+        this.changed(row);
+      } catch (error) {
+        this.#ctx.log.error({ err: error, bridgeId: row.id }, 'a bridge cannot be opened');
+      }
+    }
   }
 
   /** Sends one marked message of no device, past everything that waits. Resolves with what became of it. */

@@ -36,6 +36,11 @@ export class Fields {
   changed(templateId: string): void {
     this.#byTemplate.delete(templateId);
   }
+
+  /** Accounts have come or gone as a whole. */
+  accountsChanged(): void {
+    this.#byTemplate.clear();
+  }
 }
 
 /** Built-in custom fields as properties of a response: null by default. Those of the template are next to them. */

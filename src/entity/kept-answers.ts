@@ -93,6 +93,11 @@ export class SecretAnswers {
     if (running.getStore()) this.#devices.add(deviceId);
   }
 
+  /** Devices that have come from another server, with answers that were kept there. */
+  arrived(deviceIds: readonly string[]): void {
+    for (const deviceId of deviceIds) this.#devices.add(deviceId);
+  }
+
   /** The device has proven its secret: what is kept of it is destroyed. */
   async used(deviceId: string): Promise<void> {
     if (!this.#devices.delete(deviceId)) return;

@@ -35,6 +35,7 @@ import { streamRoutes } from '../messages/stream.js';
 import { usageRoutes } from '../messages/usage.js';
 import { metricsRoutes } from '../metrics/index.js';
 import type { Traffic } from '../metrics/traffic.js';
+import { movingRoutes } from '../moving/routes.js';
 import { accountUserRoutes } from '../registry/account-users.js';
 import { addressRoutes } from '../registry/addresses.js';
 import { certificateAuthorityRoutes } from '../registry/certificates/authorities.js';
@@ -133,6 +134,7 @@ export async function mountRoutes(app: App, ctx: Context, traffic: Traffic): Pro
   metricsRoutes(app, ctx, traffic);
   healthRoutes(app, ctx);
   cellRoutes(app, ctx);
+  movingRoutes(app, ctx);
   pageRoutes(app);
   await consoleRoutes(app);
   await scope('/api/v1', withoutCaller);

@@ -16,6 +16,7 @@ import type { App } from './app.js';
 import { strictBodies } from './bodies.js';
 import { answerHeaders } from './guards/answer-headers.js';
 import { answerBadHttp, answerTooSlow } from './guards/bad-http.js';
+import { holdMoving } from './guards/moving.js';
 import { paceRequests } from './guards/pacing.js';
 import { limitPipelining } from './guards/pipelining.js';
 import { limitRequestTime } from './guards/request-time.js';
@@ -118,6 +119,7 @@ export async function buildHttp(ctx: Context): Promise<App> {
   await app.register(cookie);
   boundTexts(app);
   await documentation(app, ctx);
+  holdMoving(app, { moves: ctx.moves, prefix: config.headerPrefix });
   enforceRights(app, ctx);
   await mountRoutes(app, ctx, traffic);
   await app.ready();

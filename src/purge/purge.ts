@@ -14,7 +14,9 @@ export function startPurge(ctx: PurgeContext): { stop(): Promise<void> } {
   let stopped = false;
   let running: Promise<void> | undefined;
   const run = () => {
-    running ??= purge(ctx, () => stopped).finally(() => {
+    // An account that is being copied to another server must only grow meanwhile.
+    if (ctx.moves.isCopying) return;
+    running ??= purge(ctx, () => stopped || ctx.moves.isCopying).finally(() => {
       running = undefined;
     });
   };

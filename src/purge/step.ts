@@ -7,6 +7,7 @@ import type { Clock } from '../clock.js';
 import type { Collector } from '../downlink/packages/contents.js';
 import type { Fields } from '../entity/fields.js';
 import type { Retention } from '../messages/retention.js';
+import type { Moves } from '../moves.js';
 
 /** Rows that one transaction looks at, so that other writers and the event loop get their turn in between. */
 export const stepSize = 100;
@@ -22,6 +23,7 @@ export type PurgeContext = {
   access: Access;
   fields: Fields;
   collector: Collector;
+  moves: Moves;
 };
 
 /** Does a little of the work; whether there may be more. */

@@ -33,7 +33,7 @@ function rowOf({ method, path, summary, 'x-callers': callers, ...operation }: Js
 
 /** Its codes but those that the head of docs/api.md reports all endpoints; 106 and -199 with the status of a rare one. */
 function codesOf({ security, 'x-codes': codes }: Json): string {
-  const general = ['413', '415', '500', '507', ...(security.length > 0 ? ['401', '429'] : [])];
+  const general = ['413', '415', '500', '503', '507', ...(security.length > 0 ? ['401', '429'] : [])];
   const shown = Object.entries<Array<number | string>>(codes)
     .filter(([status]) => !general.includes(status))
     .map(([status, list]) => [status, list.filter((code) => code !== 20 && code !== 'WrongTokenError')] as const)

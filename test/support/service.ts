@@ -189,7 +189,8 @@ export class Service {
   /** Another account, with the token of its admin. */
   async account(): Promise<{ accountId: string; admin: string }> {
     const [adminEmail, adminPassword] = [`${this.unique('admin').replace(' ', '')}@example.com`, 'a long admin secret'];
-    const { accountId } = await createAccount(this.server.ctx, { name: 'Other', adminEmail, adminPassword });
+    const { slots } = this.server.ctx.config;
+    const { accountId } = await createAccount(this.server.ctx, { name: 'Other', adminEmail, adminPassword, slots });
     return { accountId, admin: (await this.loginAs(adminEmail, adminPassword, accountId)).jwt };
   }
 

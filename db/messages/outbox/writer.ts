@@ -51,6 +51,21 @@ export class OutboxWriter {
       }
       return;
     }
+    if (change.kind === 'take') {
+      const { row } = change;
+      this.#statements.take.run({ ...row, sequence: next() });
+      const bytes = row.payload.length;
+      this.#amounts.add(row.bridgeId, row.state === 0 ? { pending: bytes } : { kept: bytes }, row.accountId);
+      return;
+    }
+    if (change.kind === 'forget') {
+      for (const bridgeId of change.bridgeIds)
+        for (const state of Object.values(outboxStates)) {
+          const bytes = this.#statements.forget.all(bridgeId, state).reduce((sum, one) => sum + one, 0);
+          this.#amounts.add(bridgeId, state === 0 ? { pending: -bytes } : { kept: -bytes });
+        }
+      return;
+    }
     const from = outboxStates[change.from];
     for (const sequence of change.sequences) {
       const changed =
@@ -91,6 +106,15 @@ function prepare(file: Sqlite.Database) {
       `INSERT INTO "outbox" VALUES (@sequence, @bridgeId, 0, @time, @id, @deviceId, @organizationId, @deviceTemplateId,
        @channel, @qos, @time, NULL, @payload, @accountId)`,
     ),
+    take: file.prepare<[Extract<OutboxChange, { kind: 'take' }>['row'] & { sequence: number }]>(
+      `INSERT INTO "outbox" VALUES (@sequence, @bridgeId, @state, @since, @id, @deviceId, @organizationId, @deviceTemplateId,
+       @channel, @qos, @time, @reason, @payload, @accountId)`,
+    ),
+    forget: file
+      .prepare<[string, number], number>(
+        'DELETE FROM "outbox" WHERE "bridgeId" = ? AND "state" = ? RETURNING length("payload")',
+      )
+      .pluck(),
     move: file.prepare<[number, number, string | null, number, number], Changed>(
       `UPDATE "outbox" SET "state" = ?, "since" = ?, "reason" = ? WHERE "sequence" = ? AND "state" = ? RETURNING ${changed}`,
     ),

@@ -73,6 +73,11 @@ export class MqttRows {
     return this.#statements.retainedSize.get(topic);
   }
 
+  /** Topics of what an account has retained. */
+  retainedOf(accountId: string): string[] {
+    return this.#statements.retainedOf.all(accountId);
+  }
+
   /** How many retained messages each account has, and their bytes. */
   retainedUse(): RetainedUse[] {
     return this.#statements.retainedUse.all();
@@ -107,6 +112,7 @@ function prepare(reader: Sqlite.Database) {
         'SELECT octet_length("topic") + octet_length("payload") FROM "mqttRetained" WHERE "topic" = ?',
       )
       .pluck(),
+    retainedOf: reader.prepare<[string], string>('SELECT "topic" FROM "mqttRetained" WHERE "accountId" = ?').pluck(),
     retainedUse: reader.prepare<[], RetainedUse>('SELECT * FROM "mqttRetainedUse"'),
     // char(0x10FFFF) sorts after every character of a topic.
     retainedTopics: reader

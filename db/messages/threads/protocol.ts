@@ -66,6 +66,8 @@ export type StepOrder =
   | { deleteSome: Purged }
   | { expireSome: Expired }
   | { evictSome: Room }
+  /** The account whose messages have been removed: its counters go, too. */
+  | { forget: string }
   | { tidy: true }
   | { prove: true };
 

@@ -137,6 +137,11 @@ class Writer {
       if ('deleteSome' in order) return this.#removal.purgeSome(order.deleteSome);
       if ('expireSome' in order) return this.#removal.expireSome(order.expireSome);
       if ('evictSome' in order) return this.#removal.evictSome(order.evictSome);
+      if ('forget' in order) {
+        for (const statement of this.#statements.forget) statement.run(order.forget);
+        this.#arrivals.clear();
+        return false;
+      }
       if ('prove' in order) this.#statements.keepSequence.run(this.#sequence);
       else this.#mqtt.tidy();
       return false;
@@ -323,6 +328,9 @@ function prepare(file: Sqlite.Database) {
     ),
     findCategory: file.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     addCategory: file.prepare<[string]>('INSERT INTO "categories" ("text") VALUES (?)'),
+    forget: ['messageCounts', 'arrivals', 'mqttRetainedUse'].map((table) =>
+      file.prepare<[string]>(`DELETE FROM "${table}" WHERE "accountId" = ?`),
+    ),
     addPoint: file.prepare('INSERT INTO "points" VALUES (?, ?, ?, ?, ?, ?)'),
   };
 }

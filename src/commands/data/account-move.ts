@@ -1,4 +1,4 @@
-/** `slipway account move`: the account, and all others of its slot, from one data directory into another. */
+/** `slipway account move` between directories without a server: the account, and all others of its slot, from one data directory into another. */
 import { realpathSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { resolve } from 'node:path';

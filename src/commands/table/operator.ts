@@ -80,18 +80,37 @@ export const operatorCommands = [
   command({
     words: 'account move',
     group: 'Accounts and keys',
-    summary: 'moves an account, and all others of its slot, into another data directory',
+    summary: 'moves an account, and all others of its slot, to another cell or data directory',
     about:
-      'Stop the servers of both directories first. Broken off, it is called again. docs/operations.md has the steps.',
+      'With --config both cells run, and the account is silent for a moment (docs/scaling.md). Otherwise stop the servers of both directories first (docs/operations.md). Broken off, it is called again.',
     operands: [{ name: 'ACCOUNT', about: 'id of the account' }],
     flags: {
       dataDir,
-      to: { value: 'DIR', about: 'the other data directory', required: true, completes: 'directories' },
-      undo: { about: 'the account is to be in the first directory, whatever was done before' },
+      to: {
+        value: 'CELL',
+        about: 'the other cell, or without --config the other data directory',
+        required: true,
+        completes: 'directories',
+      },
+      config: { value: 'FILE', about: 'cells.yaml: both cells run', completes: 'files' },
+      undo: { about: 'the account is to be where it was before it was moved there' },
     },
-    exitCodes: { 0: 'done', 2: 'wrong usage, or it cannot be moved', 3: 'the disk failed' },
-    examples: ['slipway account move 0190… --to /mnt/c02/data', 'slipway account move 0190… --to /mnt/c02/data --undo'],
-    run: (given, [id = '']) => onTheDisk(async () => (await import('../data/account-move.js')).accountMove(given, id)),
+    exitCodes: {
+      0: 'done',
+      2: 'wrong usage, or it cannot be moved',
+      3: 'a cell or the disk failed: call it again, or with --undo',
+    },
+    examples: [
+      'slipway account move 0190… --to c02 --config cells.yaml',
+      'slipway account move 0190… --to /mnt/c02/data',
+      'slipway account move 0190… --to /mnt/c02/data --undo',
+    ],
+    run: ({ config, ...given }, [id = '']) =>
+      onTheDisk(async () =>
+        config === undefined
+          ? (await import('../data/account-move.js')).accountMove(given, id)
+          : (await import('../cells/moving.js')).accountMoveLive({ ...given, config }, id),
+      ),
   }),
   command({
     words: 'usage',

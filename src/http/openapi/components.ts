@@ -52,7 +52,7 @@ function withoutCommonHeaders(response: Tree): void {
 }
 
 /** Statuses that follow from the caller, its body or the state of the service, rather than from what it asks for. */
-const generalErrors = ['401', '403', '413', '415', '429', '500', '507'];
+const generalErrors = ['401', '403', '413', '415', '429', '500', '503', '507'];
 
 const invalidCodes: Json[] = [failureOf('invalid').code, identityErrorCode('invalid')];
 

@@ -228,7 +228,8 @@ function knowsOf({ security }: FastifySchema): Place['knows'] {
 function failuresOf({ method, knows, schema }: Place, own: readonly FailureKind[]): FailureKind[] {
   const changes = method !== 'GET';
   const here: Array<[boolean, FailureKind[]]> = [
-    [true, ['server']],
+    // An account that moves to another server is answered by neither for a moment.
+    [true, ['server', 'stopping']],
     [schema.params !== undefined || schema.querystring !== undefined, ['invalid']],
     // Any of these may come with a body.
     [changes, ['invalid', 'tooLarge', 'mediaType']],
@@ -272,7 +273,11 @@ function errorAnswers(kinds: readonly FailureKind[], family: Family) {
   return Object.fromEntries(
     byStatus(kinds).map(([status, ofStatus]) => [
       status,
-      { description: describeAll(ofStatus), ...(ofStatus.includes('tooMany') ? retryAfter : {}), content },
+      {
+        description: describeAll(ofStatus),
+        ...(ofStatus.includes('tooMany') || ofStatus.includes('stopping') ? retryAfter : {}),
+        content,
+      },
     ]),
   );
 }

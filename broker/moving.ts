@@ -1,0 +1,80 @@
+/** The broker's part in the move of an account to another server. */
+import { setTimeout as pause } from 'node:timers/promises';
+import type { MqttState } from '../db/moving/messages-out.js';
+import type { BrokerCore, LiveClient } from './aedes-types.js';
+import type { Listeners } from './connections/listeners.js';
+import type { Sessions } from './connections/live-clients.js';
+import type { Streams } from './http/streams.js';
+import type { Presence } from './presence.js';
+import type { Publications } from './publications.js';
+import type { Refusals } from './refusals.js';
+import type { SessionStore } from './sessions/persistence.js';
+
+/** Milliseconds between two looks at what is still being handled. */
+const lookEvery = 5;
+/** Connections that are ended before others get their turn. */
+const endsAtOnce = 200;
+
+interface Parts {
+  aedes: BrokerCore;
+  sessions: Sessions;
+  listeners: Listeners;
+  persistence: SessionStore;
+  streams: Streams;
+  presence: Presence;
+  publications: Publications;
+  refusals: Refusals;
+}
+
+export class AccountMoves {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Waits until what clients of these accounts had sent before they were held is answered, and all of it is on disk. False
+   * when that takes longer than `patience` milliseconds.
+   */
+  async settled(accountIds: ReadonlySet<string>, patience: number): Promise<boolean> {
+    const { listeners, persistence, presence, publications, refusals, streams } = this.#parts;
+    streams.endAccounts(accountIds);
+    const until = performance.now() + patience;
+    let busy = this.#livesOf(accountIds);
+    for (;;) {
+      busy = busy.filter(({ client, ended }) => !ended && listeners.inFlightOf(client.conn) > 0);
+      if (busy.length === 0) break;
+      if (performance.now() > until) return false;
+      await pause(lookEvery);
+    }
+    await Promise.all([presence.flush(), publications.flush(), refusals.flush(), persistence.durable()]);
+    return true;
+  }
+
+  /** Ends every connection of these accounts: without wills or a word about it when they have `moved`. */
+  async end(accountIds: ReadonlySet<string>, moved: boolean): Promise<void> {
+    const { sessions } = this.#parts;
+    for (const [place, live] of this.#livesOf(accountIds).entries()) {
+      if (moved) sessions.kick(live);
+      else live.client.conn.destroy();
+      if (place % endsAtOnce === endsAtOnce - 1) await pause(0);
+    }
+  }
+
+  /** Takes sessions and retained messages of another server; on disk when it resolves. */
+  arrive(state: MqttState): Promise<void> {
+    return this.#parts.persistence.arrive(state, this.#parts.aedes);
+  }
+
+  /** Forgets all that these accounts have had here. */
+  async depart(accountIds: ReadonlySet<string>): Promise<void> {
+    for (const accountId of accountIds) await this.#parts.persistence.depart(accountId);
+  }
+
+  #livesOf(accountIds: ReadonlySet<string>): LiveClient[] {
+    return [...this.#parts.sessions.all()].filter(
+      ({ identity }) => identity && accountIds.has(identity.caller.accountId),
+    );
+  }
+}

@@ -1,0 +1,43 @@
+/** Which accounts a running server gives away or gets: a file of the data directory, so that a crash changes nothing of it. */
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { sync } from '../files/copies.js';
+
+const stateName = 'moves.json';
+
+/**
+ * One move as a cell knows it. `coming`: some of the accounts may be here, and count elsewhere. `away`: all of them is here,
+ * and counts no more. `here`: they came with this move and count here.
+ */
+export interface MoveRecord {
+  /** Names the attempt: what belongs to an earlier one is refused. */
+  move: string;
+  accounts: string[];
+  state: 'coming' | 'away' | 'here';
+  /** Names of cells. */
+  from: string;
+  to: string;
+}
+
+export function readMoves(directory: string): MoveRecord[] {
+  try {
+    return JSON.parse(readFileSync(join(directory, stateName), 'utf8')) as MoveRecord[];
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+/** When it returns, a power cut leaves these records or those before. */
+export function writeMoves(directory: string, records: readonly MoveRecord[]): void {
+  const partial = join(directory, `${stateName}.partial`);
+  const file = openSync(partial, 'w', 0o600);
+  try {
+    writeSync(file, `${JSON.stringify(records)}\n`);
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+  renameSync(partial, join(directory, stateName));
+  sync(directory);
+}

@@ -1,0 +1,131 @@
+/**
+ * Accounts on their way to or from another server. While one is, nothing of it is handled here: HTTP answers 503, and MQTT
+ * waits. What is decided is in a file of the data directory, so that no crash makes two servers act for an account.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { type MoveRecord, readMoves, writeMoves } from '../db/moving/state.js';
+import { slotOf } from './ids.js';
+
+export type { MoveRecord };
+
+/** Milliseconds between two looks at what is still being handled. */
+const lookEvery = 5;
+
+export class Moves {
+  readonly #directory: string;
+  #records: MoveRecord[];
+  /** Accounts that are held, for a moment or by their record. */
+  #closed: ReadonlySet<string> = new Set();
+  #closedSlots: ReadonlySet<string> = new Set();
+  readonly #held = new Set<string>();
+  /** Those who wait until it is decided where an account is. */
+  readonly #waiting = new Map<string, Set<() => void>>();
+  /** Requests that change something, by slot. */
+  readonly #inFlight = new Map<string, number>();
+  /** Accounts that are being copied from here. */
+  #leaving: ReadonlySet<string> = new Set();
+
+  private constructor(directory: string, records: MoveRecord[]) {
+    this.#directory = directory;
+    this.#records = records;
+    this.#close();
+  }
+
+  static open(directory: string): Moves {
+    return new Moves(directory, readMoves(directory));
+  }
+
+  get records(): readonly MoveRecord[] {
+    return this.#records;
+  }
+
+  /** The record that names an account. */
+  recordOf(accountId: string): MoveRecord | undefined {
+    return this.#records.find(({ accounts }) => accounts.includes(accountId));
+  }
+
+  /** Replaces what is recorded of these accounts; undefined forgets it. On disk when it returns. */
+  record(accounts: readonly string[], record: MoveRecord | undefined): void {
+    const others = this.#records.filter((one) => !one.accounts.some((id) => accounts.includes(id)));
+    const records = record ? [...others, record] : others;
+    writeMoves(this.#directory, records);
+    this.#records = records;
+    this.#close();
+  }
+
+  /** Whether nothing of an account may be handled here now. */
+  isAway(accountId: string): boolean {
+    return this.#closed.size > 0 && this.#closed.has(accountId);
+  }
+
+  /** The same by the three digits of an id or a token. */
+  isSlotAway(slot: string): boolean {
+    return this.#closedSlots.size > 0 && this.#closedSlots.has(slot);
+  }
+
+  /** Resolves when an account is handled here again, or is known to be elsewhere. */
+  whenBack(accountId: string): Promise<void> {
+    return new Promise((resolve) => {
+      const waiting = this.#waiting.get(accountId) ?? new Set();
+      this.#waiting.set(accountId, waiting.add(resolve));
+    });
+  }
+
+  /** Lets those go who wait for an account: their clients are to come back. */
+  letGo(accounts: Iterable<string>): void {
+    for (const accountId of accounts) {
+      for (const go of this.#waiting.get(accountId) ?? []) go();
+      this.#waiting.delete(accountId);
+    }
+  }
+
+  /** Holds accounts from now on, until `release`; a crash forgets it. */
+  hold(accounts: Iterable<string>): void {
+    for (const accountId of accounts) this.#held.add(accountId);
+    this.#close();
+  }
+
+  release(accounts: Iterable<string>): void {
+    for (const accountId of accounts) this.#held.delete(accountId);
+    this.#close();
+  }
+
+  /** Whether accounts are being copied from here: meanwhile nothing old is removed. */
+  get isCopying(): boolean {
+    return this.#leaving.size > 0;
+  }
+
+  set leaving(accounts: ReadonlySet<string>) {
+    this.#leaving = accounts;
+  }
+
+  /** A request that may change something begins; call what it returns when it has been answered. */
+  begin(slot: string): () => void {
+    this.#inFlight.set(slot, (this.#inFlight.get(slot) ?? 0) + 1);
+    let ended = false;
+    return () => {
+      if (ended) return;
+      ended = true;
+      const left = (this.#inFlight.get(slot) ?? 1) - 1;
+      if (left > 0) this.#inFlight.set(slot, left);
+      else this.#inFlight.delete(slot);
+    };
+  }
+
+  /** Waits for the end of such requests, at most `patience` milliseconds; whether they have ended. */
+  async answered(accounts: Iterable<string>, patience: number): Promise<boolean> {
+    const slots = [...accounts].map(slotOf);
+    const until = performance.now() + patience;
+    while (slots.some((slot) => this.#inFlight.has(slot))) {
+      if (performance.now() > until) return false;
+      await pause(lookEvery);
+    }
+    return true;
+  }
+
+  #close(): void {
+    const recorded = this.#records.filter(({ state }) => state !== 'here').flatMap(({ accounts }) => accounts);
+    this.#closed = new Set([...recorded, ...this.#held]);
+    this.#closedSlots = new Set([...this.#closed].map(slotOf));
+  }
+}

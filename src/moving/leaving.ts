@@ -1,0 +1,314 @@
+/** The cell that an account leaves: it lets the account be read while it works, then stops acting for it. */
+import { createHash } from 'node:crypto';
+import { open, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { firmwareName } from '../../db/files/firmware.js';
+import type { TouchedSeries } from '../../db/messages/store.js';
+import { type LogRow, MessagesOut, type PointRow, type SeriesRow } from '../../db/moving/messages-out.js';
+import { firstPage, type Page, type PagePlace, RegistryPages } from '../../db/moving/pages.js';
+import type { Context } from '../context.js';
+import { invalid, PlatformError } from '../errors.js';
+import { slotOf } from '../ids.js';
+import { accountsOfSlot, removeAccounts } from './removal.js';
+
+/** Rows of one answer, about; reading them takes some milliseconds. */
+const rowsAtOnce = 250;
+const pointsAtOnce = 10_000;
+/** Bytes of a part of a firmware file. */
+const partBytes = 4 * 1024 * 1024;
+/** Milliseconds that what is under way may take to end; the account waits for so long at most. */
+const patience = 1000;
+
+/** Messages that have been stored in the order of their numbers. `isRoundOver` says that all that there was has been read. */
+export interface MessagesChunk {
+  series: { accountId: string; deviceId: string; channelTemplateId: string; points: PointRow[] }[];
+  logs: LogRow[];
+  isRoundOver: boolean;
+}
+
+/** How many points and log entries have been read since the begin. */
+export interface Amounts {
+  points: number;
+  logs: number;
+}
+
+interface Copy {
+  move: string;
+  accounts: string[];
+  pages: RegistryPages;
+  out: MessagesOut;
+  chunks: AsyncGenerator<MessagesChunk, void>;
+  /** What has been read, of all up to the number `end`. */
+  sent: Amounts & { end: number };
+}
+
+/** At most one slot leaves at a time. */
+export class Leaving {
+  readonly #ctx: Context;
+  #copy: Copy | undefined;
+
+  constructor(ctx: Context) {
+    this.#ctx = ctx;
+  }
+
+  /** Begins to copy an account, and all others of its slot; an earlier copy ends. */
+  async begin(accountId: string, move: string, names: { from: string; to: string }): Promise<{ accounts: string[] }> {
+    const { config, messages, moves, registry } = this.#ctx;
+    const accounts = await accountsOfSlot(registry, slotOf(accountId));
+    if (!accounts.includes(accountId)) throw new PlatformError('notFound', { message: 'The account is not here.' });
+    if (accounts.some((id) => moves.isAway(id)))
+      throw invalid('accountId', 'is on its way already: it has to be taken back first');
+    this.end();
+    const bridges = await registry.query
+      .selectFrom('bridges')
+      .select('id')
+      .where('accountId', 'in', accounts)
+      .execute();
+    const out = new MessagesOut(
+      join(config.dataDir, 'messages.db'),
+      accounts,
+      bridges.map(({ id }) => id),
+    );
+    const sent = { points: 0, logs: 0, end: 0 };
+    const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
+    this.#copy = { move, accounts, pages, out, sent, chunks: this.#chunks(out, sent) };
+    this.#names = names;
+    moves.leaving = new Set(accounts);
+    messages.watchAccounts(moves.leaving);
+    return { accounts };
+  }
+
+  #names = { from: '', to: '' };
+
+  /** Ends a copy, without a word about where the accounts are. */
+  end(): void {
+    const copy = this.#copy;
+    if (!copy) return;
+    this.#copy = undefined;
+    this.#ctx.moves.leaving = new Set();
+    this.#ctx.messages.watchAccounts(new Set());
+    copy.pages.close();
+    copy.out.close();
+  }
+
+  /** Some rows of the registry from a place on; null is the begin, and the end. */
+  rows(move: string, place: PagePlace | null): { pages: Page[]; next: PagePlace | null } {
+    const { pages } = this.#demand(move);
+    const read: Page[] = [];
+    let next: PagePlace | undefined = place ?? firstPage;
+    for (let rows = 0; next && rows < rowsAtOnce; rows += read.at(-1)?.rows.length ?? 0) {
+      const found: ReturnType<RegistryPages['read']> = pages.read(next, rowsAtOnce);
+      read.push(found.page);
+      next = found.next;
+    }
+    return { pages: read, next: next ?? null };
+  }
+
+  /** The next messages: first all that there are, then round by round what has come since. */
+  async messages(move: string): Promise<MessagesChunk> {
+    const { value } = await this.#demand(move).chunks.next();
+    if (!value) throw new Error('The copy has ended.');
+    return value;
+  }
+
+  /** What bridges have still to deliver or keep, after a number. */
+  outbox(move: string, after: number) {
+    return this.#demand(move).out.outbox(after, rowsAtOnce);
+  }
+
+  /** Stored sessions and retained messages. */
+  sessions(move: string) {
+    return this.#demand(move).out.mqtt();
+  }
+
+  /** Firmware contents by their hash, and uploads under way by their name, with their sizes. */
+  async files(move: string): Promise<{ name: string; isWhole: boolean; bytes: number }[]> {
+    const { pages } = this.#demand(move);
+    const files: { name: string; isWhole: boolean; bytes: number }[] = [];
+    for (const [isWhole, names] of [
+      [true, pages.contents()],
+      [false, pages.uploads()],
+    ] as const)
+      for (const name of names) {
+        const about = await stat(this.#pathOf(name, isWhole)).catch(() => undefined);
+        if (about) files.push({ name, isWhole, bytes: about.size });
+      }
+    return files;
+  }
+
+  /** A part of a firmware file. */
+  async file(move: string, name: string, isWhole: boolean, from: number): Promise<Buffer> {
+    const { pages } = this.#demand(move);
+    if (!(isWhole ? pages.contents() : pages.uploads()).includes(name)) throw new PlatformError('notFound');
+    const file = await open(this.#pathOf(name, isWhole), 'r');
+    try {
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(partBytes), 0, partBytes, from);
+      return buffer.subarray(0, bytesRead);
+    } finally {
+      await file.close();
+    }
+  }
+
+  /**
+   * Stops acting for the accounts. When it resolves, all that was acknowledged can be read, and no start of this server acts
+   * for them again before `resume`. Rejects with 503 when what is under way takes too long; the accounts then go on.
+   */
+  async pause(move: string): Promise<void> {
+    const { accounts } = this.#demand(move);
+    const { bridges, broker, messages, moves } = this.#ctx;
+    const held = new Set(accounts);
+    moves.hold(accounts);
+    try {
+      const ended = await Promise.all([moves.answered(accounts, patience), broker.moves.settled(held, patience)]);
+      if (ended.includes(false))
+        throw new PlatformError('stopping', { message: 'What is under way did not end in time. Try again.' });
+      for (const accountId of accounts) bridges.endOf(accountId);
+      await messages.prove();
+      this.#demand(move);
+      moves.record(accounts, { move, accounts, state: 'away', ...this.#names });
+    } catch (error) {
+      await this.#actAgain(accounts);
+      throw error;
+    } finally {
+      moves.release(accounts);
+    }
+  }
+
+  /** Acts for the accounts again. The other cell must have let go of them for good before. */
+  async resume(accountId: string): Promise<{ accounts: string[] }> {
+    const { moves } = this.#ctx;
+    const record = moves.recordOf(accountId);
+    this.end();
+    if (record?.state !== 'away') return { accounts: [] };
+    moves.record(record.accounts, undefined);
+    await this.#actAgain(record.accounts);
+    return { accounts: record.accounts };
+  }
+
+  async #actAgain(accounts: readonly string[]): Promise<void> {
+    const { bridges, broker, moves } = this.#ctx;
+    moves.release(accounts);
+    for (const accountId of accounts) await bridges.beginOf(accountId);
+    // What they have sent meanwhile was not looked at: they come back and send it again.
+    await broker.moves.end(new Set(accounts), false);
+    moves.letGo(accounts);
+  }
+
+  /** The accounts count in the other cell: clients are sent there. */
+  async release(move: string): Promise<void> {
+    const { accounts } = this.#demandAway(move);
+    await this.#ctx.broker.moves.end(new Set(accounts), true);
+    this.#ctx.moves.letGo(accounts);
+  }
+
+  /** Removes what is left of the accounts, which count in the other cell. */
+  async clear(move: string): Promise<Amounts> {
+    const { accounts } = this.#demandAway(move);
+    const copy = this.#copy;
+    if (copy) {
+      const { end } = copy.sent;
+      const stored = { points: copy.out.countPoints(end), logs: copy.out.countLogs(end) };
+      if (stored.points !== copy.sent.points || stored.logs !== copy.sent.logs)
+        throw invalid('move', `has copied ${JSON.stringify(copy.sent)}, and there are ${JSON.stringify(stored)}`);
+    }
+    this.end();
+    await this.release(move);
+    await removeAccounts(this.#ctx, accounts);
+    this.#ctx.moves.record(accounts, undefined);
+    return copy?.sent ?? { points: 0, logs: 0 };
+  }
+
+  async *#chunks(out: MessagesOut, sent: Copy['sent']): AsyncGenerator<MessagesChunk, void> {
+    const { messages } = this.#ctx;
+    await messages.prove();
+    let end = out.end;
+    const first = end;
+    /** Up to which number the points of a series have been read. */
+    const read = new Map<number, number>();
+    let logsRead = 0;
+    let chunk = emptyChunk();
+    const points = async function* (series: SeriesRow, since: number): AsyncGenerator<MessagesChunk, void> {
+      const from = read.get(series.id) ?? (since === Number.NEGATIVE_INFINITY ? 0 : first);
+      for (let [time, after] = [Math.max(since, -8.64e15), 0]; ; ) {
+        const rows = out.points({ series: series.id, time, after, from, to: end, limit: pointsAtOnce });
+        if (rows.length > 0) {
+          const { accountId, deviceId, channelTemplateId } = series;
+          chunk.series.push({ accountId, deviceId, channelTemplateId, points: rows });
+          sent.points += rows.length;
+        }
+        if (sizeOf(chunk) >= pointsAtOnce) {
+          yield chunk;
+          chunk = emptyChunk();
+        }
+        const last = rows.at(-1);
+        if (!last || rows.length < pointsAtOnce) break;
+        [time, after] = [last[0], last[1]];
+      }
+      read.set(series.id, end);
+    };
+    const logs = async function* (): AsyncGenerator<MessagesChunk, void> {
+      for (;;) {
+        const rows = out.logs(logsRead, end, pointsAtOnce / 10);
+        chunk.logs.push(...rows);
+        sent.logs += rows.length;
+        const last = rows.at(-1);
+        if (!last) break;
+        logsRead = last.sequence;
+        yield chunk;
+        chunk = emptyChunk();
+      }
+      logsRead = end;
+    };
+    for (const [place, series] of out.series().entries()) {
+      if (place % 100 === 99) await nextTurn();
+      yield* points(series, Number.NEGATIVE_INFINITY);
+    }
+    yield* logs();
+    for (;;) {
+      sent.end = end;
+      yield { ...chunk, isRoundOver: true };
+      chunk = emptyChunk();
+      const touched: TouchedSeries[] = messages.takeTouched();
+      // What was given before is committed after this, so its series have been named.
+      await messages.prove();
+      end = out.end;
+      for (const { deviceId, channelTemplateId, since } of touched) {
+        const series = out.seriesOf(deviceId, channelTemplateId);
+        if (series) yield* points(series, since);
+      }
+      yield* logs();
+    }
+  }
+
+  #pathOf(name: string, isWhole: boolean): string {
+    const { config, firmware } = this.#ctx;
+    return isWhole ? firmware.pathOf(name) : join(config.dataDir, firmwareName, 'partial', name);
+  }
+
+  #demand(move: string): Copy {
+    const copy = this.#copy;
+    if (copy?.move !== move) throw invalid('move', 'is not under way here');
+    return copy;
+  }
+
+  #demandAway(move: string) {
+    const record = this.#ctx.moves.records.find((one) => one.move === move);
+    if (record?.state !== 'away') throw invalid('move', 'has not taken any account away from here');
+    return record;
+  }
+}
+
+/** Proves that two cells have the same sealing key, without showing it. */
+export function proofOf({ sealing }: Pick<Context, 'sealing'>, move: string): string {
+  return createHash('sha256').update(sealing.digest('move', move)).digest('hex');
+}
+
+function emptyChunk(): MessagesChunk {
+  return { series: [], logs: [], isRoundOver: false };
+}
+
+function sizeOf({ series, logs }: MessagesChunk): number {
+  // Each series costs something, however few its points are.
+  return series.reduce((sum, { points }) => sum + points.length + 10, 0) + logs.length * 10;
+}

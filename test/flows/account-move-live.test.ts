@@ -1,0 +1,162 @@
+/** An account goes from one running cell to another behind the real HAProxy: all that it has, whatever dies on the way. */
+import { cpSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import mqtt from 'mqtt';
+import t, { type Test } from 'tap';
+import { messageRules, pointRules, registryRules } from '../../db/moving/tables.js';
+import { openSqlite } from '../../db/sqlite/dialect.js';
+import { slotOf } from '../../src/ids.js';
+import { type Proxied, placeOf, startCell, startProxy, through } from '../support/cells.js';
+import { temporaryDirectory } from '../support/directory.js';
+import { withHaproxy } from '../support/haproxy.js';
+import { cliFile, runToEnd } from '../support/process.js';
+import { type Moved, populate, seen } from '../support/rich-account.js';
+import { type Json, nextMessage, type Service } from '../support/service.js';
+
+const moveToken = 'a token that moves whole accounts'.replaceAll(' ', '-');
+const env = { SLIPWAY_MOVE_TOKEN: moveToken, SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
+
+/** What is left of an account in a data directory, by table. */
+function leftIn(directory: string, { accountId, bridgeId }: Moved): string[] {
+  return (
+    [
+      ['registry.db', registryRules],
+      ['messages.db', [...pointRules, ...messageRules]],
+    ] as const
+  ).flatMap(([database, rules]) => {
+    const file = openSqlite(join(directory, database), { readonly: true });
+    file.exec(`CREATE TEMP TABLE "moving" ("id" TEXT); INSERT INTO "temp"."moving" VALUES ('${accountId}');
+      CREATE TEMP TABLE "movingBridges" ("id" TEXT); INSERT INTO "temp"."movingBridges" VALUES ('${bridgeId}')`);
+    const left = rules.filter(({ table, where }) =>
+      file.prepare(`SELECT 1 FROM "${table}" WHERE ${where.replaceAll('@', '')}`).get(),
+    );
+    file.close();
+    return left.map(({ table }) => table);
+  });
+}
+
+interface Cells {
+  own: [Service, Service];
+  proxied: Proxied;
+  moved: Moved;
+  /** The account as clients reach it. */
+  public: Service;
+  run(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }>;
+}
+
+async function startCells(t: Test): Promise<Cells> {
+  const first = await startCell(t, 0, { env });
+  const directory = temporaryDirectory(t);
+  cpSync(join(first.directory, 'keys'), join(directory, 'keys'), { recursive: true });
+  const own: [Service, Service] = [first, await startCell(t, 1, { env, directory })];
+  const proxied = await startProxy(t, [placeOf(own[0]), placeOf(own[1])]);
+  const moved = await populate(own[0]);
+  const service = Object.assign(through(proxied, own[0]), { accountId: moved.accountId, admin: moved.admin });
+  t.teardown(() => service.close());
+  const config = join(proxied.directory, '..', 'cells.yaml');
+  const run = (...args: string[]) =>
+    runToEnd(cliFile, ['account', 'move', moved.accountId, '--config', config, ...args], {
+      SLIPWAY_MOVE_TOKEN: moveToken,
+    });
+  return { own, proxied, moved, public: service, run };
+}
+
+t.test('Two running cells behind HAProxy', withHaproxy, async (t) => {
+  const { own, proxied, moved, public: service, run } = await startCells(t);
+  const [device] = moved.devices as [Moved['devices'][number]];
+  const before = await seen(service, moved);
+  const client = mqtt.connect(`mqtt://127.0.0.1:${service.server.mqttPort}`, {
+    username: device.id,
+    password: device.secret,
+    clientId: 'mover',
+    clean: false,
+    reconnectPeriod: 20,
+  });
+  t.teardown(() => client.end(true));
+  const sent: number[] = [];
+  let going = true;
+  const first = Date.parse('2026-01-10');
+  const publishing = (async () => {
+    for (let n = 0; going; n += 1) {
+      await client.publishAsync(service.topic(device.id, 'series'), `${first + n},a,${n},`, { qos: 1 });
+      sent.push(n);
+    }
+  })();
+
+  t.test('what is not allowed is refused, and nothing has begun', async (t) => {
+    const { code, stderr } = await run('--to', 'c03');
+    t.equal(code, 2);
+    t.match(stderr, /There is no cell c03/);
+    for (const token of [undefined, 'x'.repeat(40)]) {
+      const headers: Record<string, string> = token === undefined ? {} : { authorization: `Bearer ${token}` };
+      t.equal((await fetch(`${own[0].server.url}/cell/move`, { headers })).status, 401);
+    }
+    t.equal((await fetch(`${service.server.url}/cell/move`)).status, 404, 'HAProxy does not pass it on');
+  });
+
+  t.test('the account works in the other cell, and nothing is left in the first one', async (t) => {
+    const { code, stdout, stderr } = await run('--to', 'c02');
+    t.equal(code, 0, stderr);
+    const done = JSON.parse(stdout);
+    t.match(done, { accounts: [moved.accountId], in: 'c02', silence: Number });
+    t.comment(`silence: ${done.silence} ms`);
+    const slot = slotOf(moved.accountId);
+    t.match(readFileSync(join(proxied.directory, 'slots.map'), 'utf8'), `${slot} c02`);
+    t.match(await proxied.proxy.ask(`show map ${join(proxied.directory, 'slots.map')}`), ` ${slot} c02`);
+    t.strictSame(leftIn(own[0].directory, moved), []);
+    going = false;
+    await publishing;
+    const after = await seen(service, moved);
+    delete before.kept;
+    const { kept, ...rest } = after;
+    t.match(rest, { points: before.points.slice(0, 3), trash: before.trash, organizations: before.organizations });
+    t.strictSame(rest.found, before.found);
+    t.equal(rest.pending, before.pending);
+    t.equal(kept.length, 3);
+    await isComplete(t, service, moved, first, sent);
+  });
+
+  t.test('queued messages, retained messages and what was made before work there', async (t) => {
+    const login = { username: 'Auth:JWT', password: moved.admin, clientId: 'reader', clean: false, reconnectPeriod: 0 };
+    const reader = mqtt.connect(`mqtt://127.0.0.1:${service.server.mqttPort}`, login);
+    t.teardown(() => reader.end(true));
+    t.equal((await nextMessage(reader, (topic) => topic.endsWith('/state'))).text, 'state 0');
+    const retained = await service.connect({ jwt: moved.admin });
+    const told = nextMessage(retained);
+    await retained.subscribeAsync(service.topic(device.id, 'state'));
+    t.equal((await told).text, 'state 0');
+    const organization = await service.organization();
+    const claim = { associationCode: moved.code, organizationId: organization.id };
+    await service.ok('POST', '/api/v1/association/start-association-with-code', { body: claim });
+    t.equal((await own[0].http('GET', `/api/v1/devices/${device.id}`, { token: moved.admin })).status, 401);
+  });
+
+  t.test('after undo it is in the first cell again, with what has come since', async (t) => {
+    const topic = service.topic(device.id, 'series');
+    await client.publishAsync(topic, `${Date.parse('2026-01-20')},a,99,`, { qos: 1 });
+    const { code, stdout, stderr } = await run('--to', 'c02', '--undo');
+    t.equal(code, 0, stderr);
+    t.match(JSON.parse(stdout), { in: 'c01' });
+    t.strictSame(leftIn(own[1].directory, moved), []);
+    await isComplete(t, service, moved, first, sent);
+    const { result } = await service.ok('GET', `/api/v4/data/${topic}/latest?pageSize=1`);
+    t.equal(result[0].numericValue, 99);
+    t.match(await run('--to', 'c01'), { code: 0, stdout: /"movedBefore":true/ });
+  });
+});
+
+/** Every point that was acknowledged is stored. */
+async function isComplete(t: Test, service: Service, moved: Moved, first: number, sent: number[]): Promise<void> {
+  const found = new Set<number>();
+  for (let page = 1; ; page += 1) {
+    const range = `startDateTime=${new Date(first).toISOString()}&endDateTime=2026-01-19`;
+    const { result } = await service.ok('GET', `/api/v4/data/${moved.topic}?${range}&pageSize=1000&page=${page}`);
+    for (const { numericValue } of result as Json[]) found.add(numericValue);
+    if (result.length < 1000) break;
+  }
+  t.strictSame(
+    sent.filter((n) => !found.has(n)),
+    [],
+    `${sent.length} acknowledged points are stored`,
+  );
+}
