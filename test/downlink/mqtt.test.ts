@@ -1,32 +1,9 @@
 /** Firmware over MQTT: JSON on `_firmware`, CBOR on the control topics, junk there, and offers that are revoked. */
 import { randomBytes } from 'node:crypto';
-import { Decoder, Encoder } from 'cbor-x';
 import t from 'tap';
-import { type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { type Json, nextMessage, startService } from '../support/service.js';
+import { board, codec, info } from './board.js';
 import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.js';
-
-const codec = new Encoder({ useRecords: false, tagUint8Array: false });
-const decoder = new Decoder({ useRecords: false });
-
-/** A board that speaks CBOR on its control topics. */
-async function board(service: Service, device: Device) {
-  const root = service.server.ctx.config.controlRoot;
-  const client = await service.connect({ deviceId: device.id, secret: device.secret });
-  await client.subscribeAsync(`${root}/${device.id}/cln`, { qos: 1 });
-  const send = (message: object | Buffer) =>
-    client.publishAsync(`${root}/${device.id}/svc`, Buffer.isBuffer(message) ? message : codec.encode(message), {
-      qos: 1,
-    });
-  const next = async () => decoder.decode((await nextMessage(client)).payload) as Json;
-  return { client, send, next };
-}
-
-const info = (files: Record<string, string>, links = false) => ({
-  msgtype: 0,
-  msgver: 1,
-  list: Object.entries(files).map(([N, R]) => ({ N, R })),
-  L: links,
-});
 
 t.test('JSON: the offer comes with the subscription and when it arises, and the status sets the version', async (t) => {
   const service = await startService(t);
@@ -124,6 +101,7 @@ function generator(seed: number): () => number {
   };
 }
 
+const ended = Buffer.from([0xff]);
 const deep = (depth: number) =>
   Buffer.concat([...Array.from({ length: depth }, () => Buffer.from([0xa1, 0x61, 0x61])), Buffer.from([1])]);
 
@@ -138,6 +116,13 @@ t.test('junk and bombs on a control topic are counted, and the connection stays'
     Buffer.from([0xbb, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
     Buffer.from([0x7b, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]),
     Buffer.from([0xbf, 0x61, 0x61, 0x9f]),
+    Buffer.alloc(5000, 0x9f),
+    Buffer.from([0xbf, 0x61, 0x61, 0xff]),
+    Buffer.concat([Buffer.from([0xbf]), ...Array.from({ length: 1025 }, () => Buffer.from([0x61, 0x61, 1])), ended]),
+    Buffer.concat([Buffer.from([0xa1, 0x61, 0x61, 0x9f]), Buffer.alloc(2000, 0x80), ended]),
+    Buffer.from([0x7f, 0x61, 0x61, 0xff]),
+    Buffer.from([0xd9, 0xd9, 0xf7]),
+    codec.encode(Object.fromEntries(Array.from({ length: 600 }, (_, n) => [`k${n}`, n]))),
     Buffer.from([0xd9, 0xdf, 0xff, 0x80]),
     Buffer.alloc(20_000, 0x81),
     codec.encode({ msgtype: 0, msgver: 1, list: Array.from({ length: 65 }, () => ({ N: 'a', R: 'b' })) }),

@@ -197,6 +197,27 @@ t.test('a newer rollout takes the place of an older one, never the other way rou
   t.equal((await offerTo(service, device)).firmwareVersion, '2', 'the newer one stays');
 });
 
+t.test('a retry takes the device back from an older rollout that has taken it up meanwhile', async (t) => {
+  let now = Date.parse('2026-03-01T00:00:00Z');
+  const service = await startService(t, { clock: { now: () => now } });
+  const template = await service.template();
+  const [device] = (await devices(service, template.id, 1)) as [Device];
+  const target = { deviceIds: [device.id] };
+  const startAt = new Date(now + 60_000).toISOString();
+  const older = await rollOut(service, await publish(service, template.id, '1'), { target, startAt });
+  const newer = await rollOut(service, await publish(service, template.id, '2'), { target });
+  await rolloutUntil(service, newer.id, ({ counts }) => counts.pending === 1);
+  await update(service, device, 'failed');
+  now += 60_000;
+  await rolloutUntil(service, older.id, ({ counts }) => counts.pending === 1);
+  const { url } = (await offerTo(service, device)).files[0];
+  const again = await service.ok('POST', `/api/v1/firmware/rollouts/${newer.id}/retry`);
+  t.match(again.firmwareRollout, { state: 'running', counts: { pending: 1, failed: 0 } });
+  t.match(await rollout(service, older.id), { state: 'finished', counts: { superseded: 1 } });
+  t.equal((await fetch(url)).status, 410);
+  t.equal((await offerTo(service, device)).firmwareVersion, '2');
+});
+
 t.test('forged, altered and foreign URLs are refused', async (t) => {
   const service = await startService(t);
   const template = await service.template();

@@ -132,6 +132,11 @@ export async function endOpen(
     .execute();
 }
 
+/** Ends what these devices have from older rollouts, for a newer one. */
+export function supersede(tx: Tx, clock: Clock, deviceIds: readonly string[]): Promise<Delivery[]> {
+  return endOpen(tx, clock, deviceIds, 'superseded', 'A newer rollout has taken its place.');
+}
+
 /** Makes the offers of a device void; it gets another one. False when it has none. */
 export async function renewOffer(tx: Tx, clock: Clock, deviceId: string): Promise<boolean> {
   const changed = tx

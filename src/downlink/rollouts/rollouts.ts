@@ -14,7 +14,7 @@ import { parseDate } from '../../entity/values.js';
 import { demandReference, find, findLive, insert, stamp, writeAs } from '../../entity/verbs.js';
 import { invalid, PlatformError, unknownReference } from '../../errors.js';
 import { demandWithin } from '../../limits/table.js';
-import { changeRollout } from './deliveries.js';
+import { changeRollout, settle, supersede } from './deliveries.js';
 import {
   countsOf,
   isOpenDelivery,
@@ -185,9 +185,11 @@ export async function retryRollout(ctx: Context, caller: Caller, id: string): Pr
   if (!before || before.state === 'cancelled') throw invalid('id', 'the rollout has been cancelled');
   const retried: string[] = [];
   for (;;) {
-    const batch = await registry.transaction(async (tx) => {
-      const { rows } = await failedDevices(tx, id);
-      if (rows.length === 0) return [];
+    const { rows: batch, settled } = await registry.transaction(async (tx) => {
+      const rows = await failedDevices(tx, id);
+      if (rows.length === 0) return { rows, settled: [] };
+      // An older rollout may have taken them up since they failed.
+      const older = new Set((await supersede(tx, clock, rows)).map(({ rolloutId }) => rolloutId));
       const deadline = clock.now() + before.deviceDeadlineSeconds * 1000;
       const again = { state: 'pending', bytes: null, code: null, message: null, files: null, deadline };
       await tx
@@ -196,8 +198,12 @@ export async function retryRollout(ctx: Context, caller: Caller, id: string): Pr
         .where('rolloutId', '=', id)
         .where('deviceId', 'in', rows)
         .execute();
-      return rows;
+      const settled: Rollout[] = [];
+      for (const one of older)
+        settled.push(...[await settle(tx, clock, one)].filter((changed) => changed !== undefined));
+      return { rows, settled };
     });
+    firmwareEngine.changed(...settled);
     retried.push(...batch);
     if (batch.length < atOnce) break;
   }
@@ -211,7 +217,7 @@ export async function retryRollout(ctx: Context, caller: Caller, id: string): Pr
 }
 
 /** Devices that have failed and that no other rollout has meanwhile. */
-async function failedDevices(tx: Tx, rolloutId: string): Promise<{ rows: string[] }> {
+async function failedDevices(tx: Tx, rolloutId: string): Promise<string[]> {
   const failed = await tx
     .selectFrom('firmwareDeliveries as own')
     .select('deviceId')
@@ -237,7 +243,7 @@ async function failedDevices(tx: Tx, rolloutId: string): Promise<{ rows: string[
     )
     .limit(atOnce)
     .execute();
-  return { rows: failed.map(({ deviceId }) => deviceId) };
+  return failed.map(({ deviceId }) => deviceId);
 }
 
 /** Devices of a rollout that have not ended, after an id. */

@@ -4,7 +4,7 @@ import type { Registry, Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
 import { type Clock, timestamp } from '../../clock.js';
 
-import { changeRollout, packageOf, settle } from './deliveries.js';
+import { changeRollout, packageOf, settle, supersede } from './deliveries.js';
 import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.js';
 import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.js';
 
@@ -91,21 +91,7 @@ async function takeUp(
   const left = new Set(known.filter(isNewer).map(({ deviceId }) => deviceId));
   const fresh = ids.filter((id) => !own.has(id));
   const arisen = fresh.filter((id) => !left.has(id));
-  const older = known.filter(
-    ({ rolloutId, deviceId, state }) => rolloutId < rollout.id && isOpen({ state }) && arisen.includes(deviceId),
-  );
-  const updated = timestamp(clock);
-  if (older.length > 0)
-    await tx
-      .updateTable('firmwareDeliveries')
-      .set({ state: 'superseded', message: 'A newer rollout has taken its place.', updated })
-      .where(
-        'deviceId',
-        'in',
-        older.map(({ deviceId }) => deviceId),
-      )
-      .where('state', 'in', ['pending', 'offered', 'downloading', 'downloaded', 'installing'])
-      .execute();
+  const replaced = await supersede(tx, clock, arisen);
   const deadline = Date.parse(rollout.stageBegun ?? '') + rollout.deviceDeadlineSeconds * 1000;
   await insertMany(
     tx,
@@ -122,9 +108,9 @@ async function takeUp(
       files: null,
       offer: 1,
       consented: 0,
-      updated,
+      updated: timestamp(clock),
       deadline,
     })),
   );
-  return { arisen, replaced: older };
+  return { arisen, replaced };
 }

@@ -10,9 +10,18 @@ export function encodeCbor(value: object): Buffer {
   return codec.encode(value);
 }
 
+/** Says only that what follows is CBOR; some encoders begin with it. */
+const selfDescribed = Buffer.from([0xd9, 0xd9, 0xf7]);
+/** In the place of a length: items follow until a break. */
+const indefinite = 31;
+const breakByte = 0xff;
+
 /** The map that a message is; undefined for anything else, and for what is too large or too deep. Never throws. */
-export function decodeCbor(bytes: Buffer): Record<string, unknown> | undefined {
-  if (bytes.length === 0 || bytes.length > most.bytes || !isPlain(bytes)) return undefined;
+export function decodeCbor(message: Buffer): Record<string, unknown> | undefined {
+  if (message.length > most.bytes) return undefined;
+  const isTold = message.subarray(0, selfDescribed.length).equals(selfDescribed);
+  const bytes = isTold ? message.subarray(selfDescribed.length) : message;
+  if (!isPlain(bytes)) return undefined;
   try {
     const value: unknown = codec.decode(bytes);
     return typeof value === 'object' && value !== null && !Array.isArray(value) && !Buffer.isBuffer(value)
@@ -24,8 +33,8 @@ export function decodeCbor(bytes: Buffer): Record<string, unknown> | undefined {
 }
 
 /**
- * Whether it is one item of definite length, without tags, with text as keys: a length that is longer than the message, or
- * maps in maps in maps, would cost memory or the stack before the decoder notices.
+ * Whether it is one item without tags, with text as keys: a length that is longer than the message, or maps in maps in maps,
+ * would cost memory or the stack before the decoder notices. Maps and arrays may end with a break, as small encoders write them.
  */
 function isPlain(bytes: Buffer): boolean {
   const scan: Scan = { at: 0, items: 0 };
@@ -44,6 +53,7 @@ function skipItem(bytes: Buffer, scan: Scan, depth: number): boolean {
   if (first === undefined) return false;
   const [major, info] = [first >> 5, first & 31];
   scan.at += 1;
+  if (info === indefinite && (major === 4 || major === 5)) return skipUntilBreak(bytes, scan, depth, major === 5);
   if (info > 27) return false;
   const extra = info < 24 ? 0 : 1 << (info - 24);
   if (scan.at + extra > bytes.length) return false;
@@ -56,12 +66,21 @@ function skipItem(bytes: Buffer, scan: Scan, depth: number): boolean {
     return scan.at <= bytes.length;
   }
   if (major === 6 || length > bytes.length) return false;
-  for (let n = 0; n < length; n += 1) {
-    const isText = bytes[scan.at] !== undefined && (bytes[scan.at] as number) >> 5 === 3;
-    if (major === 5 && !(isText && skipItem(bytes, scan, depth + 1))) return false;
-    if (!skipItem(bytes, scan, depth + 1)) return false;
-  }
+  for (let n = 0; n < length; n += 1) if (!skipEntry(bytes, scan, depth, major === 5)) return false;
   return true;
+}
+
+function skipUntilBreak(bytes: Buffer, scan: Scan, depth: number, isMap: boolean): boolean {
+  while (bytes[scan.at] !== breakByte) if (!skipEntry(bytes, scan, depth, isMap)) return false;
+  scan.at += 1;
+  return true;
+}
+
+/** An item of an array, or a key of text and its value. */
+function skipEntry(bytes: Buffer, scan: Scan, depth: number, isMap: boolean): boolean {
+  const isText = (bytes[scan.at] ?? 0) >> 5 === 3;
+  if (isMap && !(isText && skipItem(bytes, scan, depth + 1))) return false;
+  return skipItem(bytes, scan, depth + 1);
 }
 
 function readLength(bytes: Buffer, at: number, size: number): number {

@@ -194,9 +194,11 @@ export class ControlMessages implements ControlService, Listener {
       await this.#report(device, { state: 'failed', firmwareVersion: firmware.firmwareVersion, code, message });
       return undefined;
     }
-    const come = { ...(JSON.parse(delivery.files ?? '{}') as Record<string, number>), [name]: phase };
-    const state = stateOf(files.map((one) => come[one.name] ?? 0));
-    await this.#report(device, { state, firmwareVersion: firmware.firmwareVersion, files: JSON.stringify(come) });
+    // A map: a file may be called as what every object has.
+    const come = new Map(Object.entries(JSON.parse(delivery.files ?? '{}') as Record<string, number>)).set(name, phase);
+    const state = stateOf(files.map((one) => come.get(one.name) ?? 0));
+    const told = JSON.stringify(Object.fromEntries(come));
+    await this.#report(device, { state, firmwareVersion: firmware.firmwareVersion, files: told });
     return undefined;
   }
 

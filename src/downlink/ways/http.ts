@@ -13,7 +13,7 @@ import { provenCaller, takePasswords } from '../../messages/publish.js';
 import { fileShape } from '../packages/files.js';
 import { reportBody } from '../rollouts/reports.js';
 import { type Delivery, deliveryStates } from '../rollouts/rollout.js';
-import { readRange } from './ranges.js';
+import { namesEtag, readRange } from './ranges.js';
 
 const tags = ['Firmware'];
 const offerShape = Type.Object(
@@ -169,7 +169,7 @@ async function sendContent(
   if (size === undefined) throw new PlatformError('notFound');
   const etag = `"${sha256}"`;
   reply.headers({ etag, 'accept-ranges': 'bytes', 'cache-control': 'private, no-transform' });
-  if (headers['if-none-match'] === etag) {
+  if (namesEtag(headers['if-none-match'], etag)) {
     reply.status(304).send();
     return;
   }

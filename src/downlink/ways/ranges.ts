@@ -8,7 +8,7 @@ export function readRange(
   header: string | undefined,
   size: number,
 ): { from: number; to: number } | 'outside' | undefined {
-  const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header?.trim() ?? '') ?? [];
+  const [, first = '', last = ''] = /^bytes=(\d*)-(\d*)$/i.exec(header?.trim() ?? '') ?? [];
   if (first === '' && last === '') return undefined;
   if (first === '') {
     const length = Math.min(Number(last), size);
@@ -18,4 +18,10 @@ export function readRange(
   const to = last === '' ? size - 1 : Math.min(Number(last), size - 1);
   if (last !== '' && Number(last) < from) return undefined;
   return from >= size ? 'outside' : { from, to };
+}
+
+/** Whether an If-None-Match header names the content: one etag, several, weak ones, or any. */
+export function namesEtag(header: string | undefined, etag: string): boolean {
+  const named = (header ?? '').split(',').map((one) => one.trim().replace(/^W\//, ''));
+  return named.includes(etag) || named.includes('*');
 }

@@ -1,0 +1,33 @@
+/** Boards that speak CBOR on their control topics. */
+import { Decoder, Encoder } from 'cbor-x';
+import { type Json, nextMessage, type Service } from '../support/service.js';
+import type { Device } from './fleet.js';
+
+export const codec = new Encoder({ useRecords: false, tagUint8Array: false });
+const decoder = new Decoder({ useRecords: false });
+
+/** A board that listens. `heard` has what has come; `send` resolves when the service has finished with a message. */
+export async function board(service: Service, device: Device) {
+  const root = service.server.ctx.config.controlRoot;
+  const client = await service.connect({ deviceId: device.id, secret: device.secret });
+  const heard: Json[] = [];
+  client.on('message', (_, payload) => heard.push(decoder.decode(payload)));
+  await client.subscribeAsync(`${root}/${device.id}/cln`, { qos: 1 });
+  const send = (message: object | Buffer, qos: 0 | 1 | 2 = 1) =>
+    client.publishAsync(`${root}/${device.id}/svc`, Buffer.isBuffer(message) ? message : codec.encode(message), {
+      qos,
+    });
+  const next = async () => decoder.decode((await nextMessage(client)).payload) as Json;
+  return { client, heard, send, next };
+}
+
+/** FILE_INFO: the revision of each file that is installed. */
+export const info = (files: Record<string, string>, links = false) => ({
+  msgtype: 0,
+  msgver: 1,
+  list: Object.entries(files).map(([N, R]) => ({ N, R })),
+  L: links,
+});
+
+/** FILE_GET_CHUNK. */
+export const getChunk = (N: string, R: string, O: number, L = 1024) => ({ msgtype: 2, msgver: 1, N, R, O, L });
