@@ -257,7 +257,7 @@ export const settings = {
   publicUrl: optional(
     'SLIPWAY_PUBLIC_URL',
     url(['http:', 'https:'], (value) => (/[?#]/.test(value) ? 'must have neither a query nor a fragment.' : undefined)),
-    'The URL of the service for browsers, such as `https://things.example.com`. If it is set, emails link to pages there; otherwise they contain tokens to paste',
+    'The URL of the service for browsers and for devices that download firmware, such as `https://things.example.com`. If it is set, emails link to pages there; otherwise they contain tokens to paste',
     'where it listens',
   ),
   mqttPublicUrl: optional(

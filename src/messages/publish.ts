@@ -32,6 +32,7 @@ const answer = Type.Object(
   { description: 'What has to be stored is on disk.' },
 );
 const jwtUsername = 'Auth:JWT';
+const challenge = 'Basic realm="slipway", charset="UTF-8"';
 
 /** POST /messaging/publish/{topic}, in a scope of its own: elsewhere bodies are JSON, and passwords no way in. */
 export function publishing(app: App, ctx: Context): void {
@@ -115,6 +116,11 @@ export function takePasswords(
     request.caller = { ...result.caller, address: request.address };
     perSecond.take(result.caller.id);
     proven.set(request, result);
+  });
+  // Many clients send a password only when they are asked for it. Browsers would ask people, who have a token or a cookie.
+  app.addHook('onSend', async ({ headers }, reply) => {
+    const isPerson = headers.cookie !== undefined || /^bearer/i.test(headers.authorization ?? '');
+    if (reply.statusCode === 401 && !isPerson) reply.header('www-authenticate', challenge);
   });
 }
 

@@ -1,7 +1,9 @@
 /** What devices in the field do that cannot be flashed again: other encoders, other headers, other orders of messages. */
 import { randomBytes } from 'node:crypto';
+import { get, type IncomingMessage } from 'node:http';
+import { json } from 'node:stream/consumers';
 import t from 'tap';
-import { startService } from '../support/service.js';
+import { type Json, nextMessage, type Service, startService } from '../support/service.js';
 import { board, codec, getChunk, info } from './board.js';
 import { type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.js';
 
@@ -119,4 +121,61 @@ t.test('headers of downloads: odd ranges get the whole file or 416, etags may be
     t.same(await get({ 'if-none-match': named }), [304, 0], named.slice(0, 5));
   t.same(await get({ 'if-none-match': '"x"' }), [200, 1000]);
   t.same(await get({ range: 'bytes=0-1', 'if-range': 'Wed, 21 Oct 2015 07:28:00 GMT' }), [200, 1000]);
+});
+
+/** Devices with an update before them. */
+async function waiting(service: Service, count: number): Promise<Device[]> {
+  const template = await service.template();
+  const made = await devices(service, template.id, count);
+  const firmware = await publish(service, template.id, '2');
+  const { id } = await rollOut(service, firmware, { target: { deviceIds: made.map((one) => one.id) } });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === count);
+  return made;
+}
+
+/** GET /firmware/offer with these headers, as they are. */
+async function ask(
+  service: Service,
+  headers: Record<string, string>,
+): Promise<{ answer: IncomingMessage; body: Json }> {
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    get(`${service.server.url}/api/v1/firmware/offer`, { headers, agent: false }, resolve).on('error', reject);
+  });
+  return { answer, body: await json(answer) };
+}
+
+t.test('URLs lead where the device can go: where it has asked, or to an address of the machine', async (t) => {
+  const service = await startService(t, { env: { SLIPWAY_HOST: '0.0.0.0' } });
+  const [device] = (await waiting(service, 1)) as [Device];
+  service.secrets.add(device.secret);
+  const authorization = `Basic ${Buffer.from(`${device.id}:${device.secret}`).toString('base64')}`;
+  const urlFor = async (host: string) => (await ask(service, { authorization, host })).body.files[0].url;
+  t.match(await urlFor('things.local:8080'), /^http:\/\/things\.local:8080\/api\/v1\/firmware\/files\//);
+  const client = await service.connect({ deviceId: device.id, secret: device.secret });
+  const offered = nextMessage(client);
+  await client.subscribeAsync(service.topic(device.id, '_firmware'), { qos: 1 });
+  const [{ url }] = JSON.parse((await offered).text).files;
+  t.notMatch(url, /0\.0\.0\.0/);
+  t.equal((await fetch(url)).status, 200);
+});
+
+t.test('with a public address, URLs begin with it, whatever a device calls the service', async (t) => {
+  const service = await startService(t, { env: { SLIPWAY_PUBLIC_URL: 'https://things.example.com' } });
+  const [device] = (await waiting(service, 1)) as [Device];
+  service.secrets.add(device.secret);
+  const authorization = `Basic ${Buffer.from(`${device.id}:${device.secret}`).toString('base64')}`;
+  const { body } = await ask(service, { authorization, host: 'evil.example.com' });
+  t.match(body.files[0].url, /^https:\/\/things\.example\.com\/api/);
+});
+
+t.test('a client that waits to be asked for its password is asked; browsers ask nobody', async (t) => {
+  const service = await startService(t);
+  const challenge = async (headers: Record<string, string>) => {
+    const { answer } = await ask(service, headers);
+    return [answer.statusCode, answer.headers['www-authenticate']?.split(' ')[0]];
+  };
+  t.same(await challenge({}), [401, 'Basic']);
+  t.same(await challenge({ authorization: `Basic ${Buffer.from('a:b').toString('base64')}` }), [401, 'Basic']);
+  t.same(await challenge({ authorization: 'Bearer x' }), [401, undefined]);
+  t.same(await challenge({ cookie: 'a=b' }), [401, undefined]);
 });

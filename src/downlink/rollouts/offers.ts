@@ -1,5 +1,6 @@
 /** Offers to devices and their signed URLs. */
 import { timingSafeEqual } from 'node:crypto';
+import { networkInterfaces } from 'node:os';
 import type { Registry } from '../../../db/registry/index.js';
 import { isStoreBusy } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
@@ -47,9 +48,14 @@ export class Offers {
     this.#noted = noted;
   }
 
-  /** Where devices find the service: `SLIPWAY_PUBLIC_URL`, or where it listens. */
+  /** Where devices find the service that have not come over HTTP: `SLIPWAY_PUBLIC_URL`, or where it listens. */
   servedAt(url: string): void {
-    this.#base = this.#services.config.publicUrl ?? url;
+    this.#base = this.#services.config.publicUrl ?? onNetwork(url);
+  }
+
+  /** Where a device finds it that has reached it as `host` (with the port; empty when it has not said). */
+  reachedAs(protocol: string, host: string): string {
+    return this.#services.config.publicUrl === undefined && host !== '' ? `${protocol}://${host}` : this.#base;
   }
 
   /** The offer for a device now. A paused rollout offers nothing new, and continues what has begun. */
@@ -116,24 +122,28 @@ export class Offers {
     }
   }
 
-  /** The offer as JSON, over HTTP and on `_firmware`. */
-  show({ firmware, files, delivery }: Offer) {
+  /** The offer as JSON, over HTTP and on `_firmware`; its URLs begin with `base`. */
+  show({ firmware, files, delivery }: Offer, base = this.#base) {
     return {
       packageId: firmware.id,
       firmwareVersion: firmware.firmwareVersion,
       files: files.map(({ name, revision, size, sha256, signature }) => {
-        return { name, revision, size, sha256, signature, url: this.urlOf(delivery, sha256) };
+        return { name, revision, size, sha256, signature, url: this.urlOf(delivery, sha256, base) };
       }),
     };
   }
 
   /** A URL that gives the content to a browser that has it, until the deadline of the delivery, or until the offer ends. */
-  urlOf(delivery: Pick<Delivery, 'deviceId' | 'rolloutId' | 'offer' | 'deadline'>, sha256: string): string {
+  urlOf(
+    delivery: Pick<Delivery, 'deviceId' | 'rolloutId' | 'offer' | 'deadline'>,
+    sha256: string,
+    base = this.#base,
+  ): string {
     const { deviceId, rolloutId, offer, deadline } = delivery;
     const generation = this.#services.registry.credential(deviceId)?.generation ?? 0;
     const claim = [deviceId, rolloutId, offer, generation, deadline].join('.');
     const query = new URLSearchParams({ offer: claim, signature: this.#sign(sha256, claim) });
-    return `${this.#base}/api/v1/firmware/files/${sha256}?${query}`;
+    return `${base}/api/v1/firmware/files/${sha256}?${query}`;
   }
 
   /** Standard base64 has characters that URLs would escape. */
@@ -178,4 +188,15 @@ export class Offers {
     }
     await this.#noting;
   }
+}
+
+/** A service that listens on all addresses of a machine is found at the first one that others can reach. */
+function onNetwork(url: string): string {
+  const isIpv6 = url.includes('//[::]:');
+  if (!isIpv6 && !url.includes('//0.0.0.0:')) return url;
+  const addresses = Object.values(networkInterfaces()).flatMap((own = []) => own.filter(({ internal }) => !internal));
+  const chosen = addresses.find(({ family }) => family === 'IPv4') ?? (isIpv6 ? addresses[0] : undefined);
+  if (!chosen) return url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
+  const host = chosen.family === 'IPv4' ? chosen.address : `[${chosen.address}]`;
+  return url.replace(/\/\/(0\.0\.0\.0|\[::\]):/, `//${host}:`);
 }

@@ -59,7 +59,8 @@ export function firmwareDeviceRoutes(app: App, ctx: Context): void {
     async (request) => {
       const device = provenCaller(request.caller, proven.get(request));
       const offer = await firmwareEngine.offers.give(device.id);
-      return offer ? firmwareEngine.offers.show(offer) : { files: [] };
+      const { offers } = firmwareEngine;
+      return offer ? offers.show(offer, offers.reachedAs(request.protocol, request.host)) : { files: [] };
     },
   );
   app.post(
