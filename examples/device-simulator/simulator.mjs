@@ -209,16 +209,33 @@ async function play(device) {
   }
 }
 
+/** What a caller must mend: the program would wait for ever. */
+function refuse(message) {
+  process.stderr.write(`${message}\n`);
+  process.exit(2);
+}
+
+/** Percent of a download, as 40 or 40%. */
+function percentOf(flag) {
+  const text = given[flag];
+  if (text === undefined) return undefined;
+  if (/^\d{1,3}%?$/.test(text) && Number.parseInt(text, 10) <= 100) return Number.parseInt(text, 10);
+  return refuse(`--${flag} must be a percentage, such as 40%.`);
+}
+
+const [losePowerAt, disconnectAt] = [percentOf('lose-power-at'), percentOf('disconnect-at')];
 const forAll = {
   ...(given.fail && { fail: true }),
   ...(given.slow && { slow: true }),
-  ...(given['lose-power-at'] && { losePowerAt: Number.parseInt(given['lose-power-at'], 10) }),
-  ...(given['disconnect-at'] && { disconnectAt: Number.parseInt(given['disconnect-at'], 10) }),
+  ...(losePowerAt !== undefined && { losePowerAt }),
+  ...(disconnectAt !== undefined && { disconnectAt }),
 };
 const devices = readFileSync(given.devices, 'utf8')
   .trim()
   .split('\n')
   .map((line) => ({ ...JSON.parse(line), ...forAll }));
+for (const { id, way } of devices)
+  if (!Object.hasOwn(ways, way)) refuse(`The way of ${id} must be http, json or cbor.`);
 await Promise.all(
   devices.map(async (device) => {
     const state = await play(device);

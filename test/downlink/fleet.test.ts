@@ -1,5 +1,12 @@
 /** A mixed fleet, played by the simulator, with power losses, bad hashes and a server that is killed: every end is true. */
-import t from 'tap';
+import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { temporaryDirectory } from '../support/directory.js';
+import { runToEnd } from '../support/process.js';
+import { type Json, type Service, startService } from '../support/service.js';
+import { devices, publish, rollOut, rollout, rolloutUntil } from './fleet.js';
 import { proveFleet, provePause } from './long/fleet-proof.js';
 
 t.test('60 devices update in stages while the server is killed twice', async (t) => {
@@ -9,3 +16,56 @@ t.test('60 devices update in stages while the server is killed twice', async (t)
 });
 
 t.test('a rollout pauses itself when too many devices fail', (t) => provePause(t, 24));
+
+const simulator = join(process.cwd(), 'examples/device-simulator/simulator.mjs');
+const size = 100_000;
+
+/** Runs the simulator with a device of each of these ways, as a user does; what it prints, and what the service has of it. */
+async function simulate(t: Test, service: Service, ways: string[], ...flags: string[]) {
+  const template = await service.template();
+  const made = await devices(service, template.id, ways.length);
+  const file = join(temporaryDirectory(t), 'devices.ndjson');
+  writeFileSync(file, made.map((device, n) => `${JSON.stringify({ ...device, way: ways[n] })}\n`).join(''));
+  const firmware = await publish(service, template.id, '2', { 'app.bin': randomBytes(size) });
+  const target = { filter: { deviceTemplateId: template.id } };
+  const { id } = await rollOut(service, firmware, { target, maxFailurePercent: 100 });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === ways.length);
+  const { downloads } = service.server.ctx;
+  const before = downloads.sent;
+  const where = ['--url', service.server.url, '--mqtt', `mqtt://127.0.0.1:${service.server.mqttPort}`];
+  const all = [...where, '--account', service.accountId, '--devices', file, ...flags];
+  const { code, stdout, stderr } = await runToEnd(simulator, all, {});
+  const said: Json[] = stdout.split('\n').flatMap((line) => (line ? [JSON.parse(line)] : []));
+  const states = new Map(said.map((one) => [one.id, one.state]));
+  const { counts } = await rollout(service, id);
+  return { code, stderr, states: made.map((one) => states.get(one.id)), counts, sent: downloads.sent - before };
+}
+
+t.test(
+  'the simulator by its flags: --fail, --slow, --lose-power-at, --disconnect-at, each over each way',
+  async (t) => {
+    const service = await startService(t);
+    const ways = ['http', 'json', 'cbor'];
+    const plain = await simulate(t, service, ways);
+    t.match(plain, { code: 0, states: ['succeeded', 'succeeded', 'succeeded'], counts: { succeeded: 3 } });
+    t.equal(plain.sent, 3 * size);
+    const failing = await simulate(t, service, ways, '--fail');
+    t.match(failing, { code: 0, states: ['failed', 'failed', 'failed'], counts: { failed: 3 } });
+    t.match(await simulate(t, service, ['http', 'json'], '--slow'), { code: 0, counts: { succeeded: 2 } });
+    const dark = await simulate(t, service, ways, '--lose-power-at', '40%');
+    t.match(dark, { code: 0, states: ['succeeded', 'succeeded', 'succeeded'], counts: { succeeded: 3 } });
+    t.ok(dark.sent >= 3 * 1.4 * size, 'each begins again from the first byte');
+    const torn = await simulate(t, service, ['http', 'json'], '--disconnect-at', '40');
+    t.match(torn, { code: 0, states: ['succeeded', 'succeeded'], counts: { succeeded: 2 } });
+    const broken = await simulate(t, service, ['cbor'], '--disconnect-at', '40%');
+    t.match(broken, { code: 0, counts: { succeeded: 1 } });
+    t.equal(broken.sent, size, 'a disconnection costs no byte twice');
+  },
+);
+
+t.test('the simulator refuses what it cannot play', async (t) => {
+  const service = await startService(t);
+  t.match(await simulate(t, service, ['pigeon']), { code: 2, stderr: /must be http, json or cbor/ });
+  t.match(await simulate(t, service, ['http'], '--lose-power-at', 'noon'), { code: 2, stderr: /percentage/ });
+  t.not((await simulate(t, service, ['http'], '--lose-power')).code, 0, 'a flag that does not exist');
+});

@@ -12,7 +12,7 @@ export function encodeCbor(value: object): Buffer {
 
 /** Says only that what follows is CBOR; some encoders begin with it. */
 const selfDescribed = Buffer.from([0xd9, 0xd9, 0xf7]);
-/** In the place of a length: items follow until a break. */
+/** Where a length would be: items follow until a break. */
 const indefinite = 31;
 const breakByte = 0xff;
 
