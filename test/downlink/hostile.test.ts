@@ -61,7 +61,7 @@ t.test('the control topics of a device are its own: nobody else speaks or listen
   t.equal((await asDevice(service, victim, 'POST', publishing, {})).status, 403, 'not over HTTP');
 });
 
-t.test('a URL is void once its offer has ended, whoever has it', async (t) => {
+t.test('a URL is void for everybody once its offer has ended', async (t) => {
   const service = await startService(t);
   const { made, id } = await offered(service, 3);
   const [good, bad, left] = made as [Device, Device, Device];
@@ -77,8 +77,8 @@ t.test('a URL is void once its offer has ended, whoever has it', async (t) => {
   t.equal(await status(bad), 410, 'and after a failure');
   const retried = await service.ok('POST', `/api/v1/firmware/rollouts/${id}/retry`);
   t.equal(retried.firmwareRollout.counts.pending, 1);
-  t.equal(await status(bad), 410, 'a retry does not bring it back');
-  t.equal((await fetch((await offerTo(service, bad)).files[0].url)).status, 200, 'it brings another one');
+  t.equal(await status(bad), 410, 'a retry does not make it valid again');
+  t.equal((await fetch((await offerTo(service, bad)).files[0].url)).status, 200, 'there is another one');
   const [one, other] = [new URL(urls.get(left.id) ?? ''), new URL(urls.get(good.id) ?? '')];
   one.searchParams.set('signature', other.searchParams.get('signature') ?? '');
   t.equal((await fetch(one)).status, 403, 'a signature of another device');
