@@ -8,14 +8,14 @@ import type { Tables } from './records.js';
 /** The columns of devices that have an index of their text. */
 export type TextColumn = 'serialNumber' | 'firmwareVersion';
 
-/** As many matches may as well be looked at one by one. */
+/** Up to so many matches are read one by one. */
 const maxMatchesReadOneByOne = 5000;
-/** As many places of a text are counted at each request. */
+/** Up to so many places of a text are counted at each request. */
 const maxPlacesCountedPerRequest = 50_000;
-/** In as many places the index is of use; what is in more is sooner met by looking at the rows themselves. */
+/** A text in more places is found faster by reading the rows themselves. */
 const maxIndexPlaces = 100_000;
-/** Texts of an account whose counts are kept; the next one starts again. */
-const keptTexts = 64;
+/** Texts of an account whose counts are kept; with the next one all of them start again. */
+const maxKeptTexts = 64;
 
 /** Appended to a text in the index, so that its last letters begin a trigram too. No text contains it. */
 const padding = '\u0001';
@@ -34,7 +34,7 @@ export function contains(column: string, text: string): Expression<SqlBool> {
 
 /**
  * The rows of devices, of all accounts, whose column contains a text; a row may come more than once. Undefined when there
- * are so many, or when the index cannot tell.
+ * are more than 100,000, or when the index cannot tell.
  */
 export async function rowsInTextIndex(
   db: Kysely<Tables>,
@@ -58,7 +58,7 @@ function placesOf(column: TextColumn, folded: string): RawBuilder<{ row: number 
 
 /**
  * How many live devices of an account contain a text in a column. What is found too often to be counted at each request is
- * counted once, and from then on kept by triggers. Undefined when so few contain it that they may as well be looked at.
+ * counted once, and from then on kept by triggers. Undefined when at most 5,000 contain it: those are read one by one.
  */
 export async function countContaining(
   db: Kysely<Tables>,
@@ -100,7 +100,7 @@ async function keepCount(tx: Kysely<Tables>, accountId: string, column: TextColu
   if (kept !== undefined) return kept;
   const all = tx.selectFrom('deviceTextCounts').where('accountId', '=', accountId);
   const { texts } = await all.select((eb) => eb.fn.countAll<number>().as('texts')).executeTakeFirstOrThrow();
-  if (texts >= keptTexts) await tx.deleteFrom('deviceTextCounts').where('accountId', '=', accountId).execute();
+  if (texts >= maxKeptTexts) await tx.deleteFrom('deviceTextCounts').where('accountId', '=', accountId).execute();
   const { count } = await tx
     .selectFrom('devices')
     .select((eb) => eb.fn.countAll<number>().as('count'))

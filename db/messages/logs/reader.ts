@@ -1,54 +1,25 @@
 /** Reads the log in the reading thread (threads/reader-worker.ts): pages, and searches by index or in order. */
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
 import { openSqlite } from '../../sqlite/dialect.js';
-import { fold } from '../../sqlite/fold.js';
 import type { LogRow } from '../threads/protocol.js';
-import {
-  type FoundPart,
-  type FoundPlace,
-  type FoundRow,
-  type LogCondition,
-  type LogOrder,
-  type LogSearch,
-  type LogsFound,
-  maxFound,
-  type TextField,
-} from './search.js';
-import {
-  accountTerm,
-  deviceTerm,
-  indexQuery,
-  partTerms,
-  severityTerm,
-  textsOf,
-  valueTerm,
-  wordsOf,
-  wordTerm,
-} from './terms.js';
+import { type Found, isWithin, keyOf, type Place, queryOf, type Row, scoreOf, sorted } from './matching.js';
+import { LogReach, type Reaches } from './reach.js';
+import { type FoundPart, type FoundPlace, type FoundRow, type LogSearch, type LogsFound, maxFound } from './search.js';
 
 /** Milliseconds after which a search goes with what it has, or gives up: others wait for this thread. */
 const usualPatience = 2000;
 /** Characters of the entries that are handed over together: a page may have 16 MiB. */
 const maxPartLength = 256 * 1024;
-/** Entries that are not indexed yet and may as well be looked at one by one. */
-const fewWaiting = 50_000;
-/** Devices in reach whose logs are read one by one, rather than the log of the whole account. */
-const fewDevices = 200;
-
-type Row = LogRow & { sequence: number };
-/** The part of an entry that is in the index. */
-type Place = Pick<Row, 'sequence' | 'time' | 'deviceId'>;
-type Found = Place & { score: number; key?: string | number | null };
-type Reaches = (deviceId: string) => boolean;
+/** If more entries than this are not indexed yet, a search reads the log in order instead. */
+const maxUnindexed = 50_000;
 
 export class LogReader {
   readonly #directory: string;
   readonly #patience: number;
   readonly #file: Sqlite.Database;
   readonly #statements: ReturnType<typeof prepare>;
-  #registry: Registry | undefined;
+  #places: LogReach | undefined;
   #deadline = 0;
 
   /** Reads the files in `directory`; a search may take `patience` milliseconds. */
@@ -87,7 +58,7 @@ export class LogReader {
   }
 
   close(): void {
-    this.#registry?.close();
+    this.#places?.close();
     this.#file.close();
   }
 
@@ -98,7 +69,7 @@ export class LogReader {
 
     const reaches = this.#reachOf(search);
     const accept = (place: Place) => this.#accept(search, reaches, place);
-    const found = this.#candidates(search, accept) ?? this.#walk(search, accept);
+    const found = this.#searchIndex(search, accept) ?? this.#searchInOrder(search, accept);
     const { offset, limit } = search;
     if (!found.complete && found.places.length < offset + limit) return undefined;
     const places = sorted(found.places, search.sort).slice(offset, offset + limit);
@@ -114,13 +85,13 @@ export class LogReader {
     return { ...this.read(sequences.map((sequence) => ({ sequence, score: 1 }))), total, maxScore: 1 };
   }
 
-  /** The matches of the index of terms; undefined if it cannot tell or finds too many to be of use. */
-  #candidates(search: LogSearch, accept: (place: Place) => Found | undefined): Result | undefined {
+  /** The matches of the index of terms; undefined if it cannot tell, or finds more entries than a search counts. */
+  #searchIndex(search: LogSearch, accept: (place: Place) => Found | undefined): Result | undefined {
     const query = queryOf(search);
     if (query === undefined) return undefined;
-    const { indexed, last, waiting } = this.#statements;
+    const { indexed, last, unindexed } = this.#statements;
     const upTo = indexed.get() ?? 0;
-    if ((last.get() ?? 0) - upTo > fewWaiting) return undefined;
+    if ((last.get() ?? 0) - upTo > maxUnindexed) return undefined;
     const sequences = this.#matching(query);
     if (!sequences || (sequences.length > maxFound && search.sort !== 'score')) return undefined;
     const places: Found[] = [];
@@ -130,7 +101,7 @@ export class LogReader {
       // Not in the requested order: some of them do not match.
       return places.length <= maxFound && performance.now() <= this.#deadline;
     };
-    for (const row of waiting.iterate(upTo)) if (!take(row)) break;
+    for (const row of unindexed.iterate(upTo)) if (!take(row)) break;
     for (const sequence of sequences) if (!take(this.#statements.row.get(sequence))) break;
     if (performance.now() > this.#deadline) return { places: [], complete: false };
     if (places.length <= maxFound) return { places, complete: true };
@@ -150,8 +121,8 @@ export class LogReader {
     }
   }
 
-  /** The log in the order that is asked for, until enough is found. */
-  #walk(search: LogSearch, accept: (place: Place) => Found | undefined): Result {
+  /** Reads the log in the order that is asked for, until 10,000 entries are found or time is up. */
+  #searchInOrder(search: LogSearch, accept: (place: Place) => Found | undefined): Result {
     const places: Found[] = [];
     try {
       for (const row of this.#inOrder(search)) {
@@ -174,7 +145,7 @@ export class LogReader {
     const { deviceId } = scope;
     if (!('accountId' in scope) || deviceId !== undefined) return ofDevice[what][order].iterate({ ...where, deviceId });
     const { accountId, organizationIds } = scope;
-    const devices = organizationIds && this.#registryOf().devicesOf(organizationIds);
+    const devices = organizationIds && this.#placesNow().devicesBelow(organizationIds);
     // They are sorted first: no more than needed.
     if (devices) return ofDevices.places[order].iterate({ ...where, devices: JSON.stringify(devices) });
     return ofAccount[what][order].iterate({ ...where, accountId });
@@ -199,53 +170,12 @@ export class LogReader {
   /** Whose entries the caller may see: of live devices that stand where it reaches now. */
   #reachOf({ scope }: LogSearch): Reaches {
     if (!('accountId' in scope)) return () => true;
-    return this.#registryOf().reach(scope.accountId, scope.organizationIds);
+    return this.#placesNow().reach(scope.accountId, scope.organizationIds);
   }
 
-  #registryOf(): Registry {
-    this.#registry ??= new Registry(join(this.#directory, 'registry.db'));
-    return this.#registry;
-  }
-}
-
-/** The data of registry.db that decides about reach. */
-class Registry {
-  readonly #file: Sqlite.Database;
-  readonly #statements: ReturnType<typeof prepareRegistry>;
-
-  constructor(path: string) {
-    if (!existsSync(path)) throw new Error('There is no registry next to the messages.');
-    this.#file = openSqlite(path, { readonly: true });
-    this.#statements = prepareRegistry(this.#file);
-  }
-
-  reach(accountId: string, organizationIds: readonly string[] | undefined): Reaches {
-    const places = organizationIds && new Set(this.#below(organizationIds));
-    const known = new Map<string, boolean>();
-    return (deviceId) => {
-      let answer = known.get(deviceId);
-      if (answer === undefined) {
-        const device = this.#statements.device.get(deviceId);
-        answer = device?.accountId === accountId && (!places || places.has(device.organizationId ?? ''));
-        known.set(deviceId, answer);
-      }
-      return answer;
-    };
-  }
-
-  /** The devices that are at or below organizations, when they are few. */
-  devicesOf(organizationIds: readonly string[]): string[] | undefined {
-    const below = JSON.stringify(this.#below(organizationIds));
-    const devices = this.#statements.devices.all(below, fewDevices + 1);
-    return devices.length <= fewDevices ? devices : undefined;
-  }
-
-  close(): void {
-    this.#file.close();
-  }
-
-  #below(organizationIds: readonly string[]): string[] {
-    return this.#statements.below.all(JSON.stringify(organizationIds));
+  #placesNow(): LogReach {
+    this.#places ??= new LogReach(join(this.#directory, 'registry.db'));
+    return this.#places;
   }
 }
 
@@ -256,102 +186,6 @@ interface Result {
 }
 
 class Overdue extends Error {}
-
-/** The query for the text index; undefined if no part of the search has terms. */
-function queryOf({ scope, severities, conditions }: LogSearch): string | undefined {
-  const lists: string[][] = [];
-  for (const condition of conditions) lists.push(...termListsOf(condition));
-  if ('accountId' in scope && severities.length === 1) lists.push(severities.map(severityTerm));
-  if (lists.length === 0) return undefined;
-  if (scope.deviceId !== undefined) lists.push([deviceTerm(scope.deviceId)]);
-  if ('accountId' in scope) lists.push([accountTerm(scope.accountId)]);
-  return indexQuery(lists);
-}
-
-/** Of each list an entry that fulfils the condition has a term. */
-function termListsOf(condition: LogCondition): string[][] {
-  switch (condition.kind) {
-    case 'contains':
-      return partTerms(condition.text).map((term) => [term]);
-    case 'equals':
-      return wordsOf(condition.value).map((word) => [wordTerm(word)]);
-    case 'words': {
-      const terms = condition.words.map(wordTerm);
-      return condition.all ? terms.map((term) => [term]) : [terms];
-    }
-    case 'custom':
-      return [[valueTerm(condition.value)]];
-    case 'devices':
-      return [condition.ids.map(deviceTerm)];
-    case 'received':
-      return [];
-  }
-}
-
-/** How well an entry fulfils a condition; 0 when it does not. Of words asked for, each that it has counts one. */
-function scoreOf(condition: LogCondition, row: Row): number {
-  switch (condition.kind) {
-    case 'contains':
-      return textsOf(row).some((text) => fold(text).includes(condition.text)) ? 1 : 0;
-    case 'equals':
-      return valuesOf(row, condition.field).includes(condition.value) ? 1 : 0;
-    case 'custom':
-      return customOf(row, condition.path) === condition.value ? 1 : 0;
-    case 'devices':
-      return condition.ids.includes(row.deviceId) ? 1 : 0;
-    case 'received':
-      return row.received >= condition.from && row.received < condition.to ? 1 : 0;
-    case 'words': {
-      const has = new Set(valuesOf(row, condition.field).flatMap(wordsOf));
-      const found = condition.words.filter((word) => has.has(word)).length;
-      return condition.all && found < condition.words.length ? 0 : found;
-    }
-  }
-}
-
-function valuesOf(row: Row, field: TextField): string[] {
-  if (field === 'tags') return JSON.parse(row.tags) as string[];
-  const value = row[field];
-  return value === null ? [] : [value];
-}
-
-/** The value at a path of an entry's own properties; undefined when there is none. */
-function customOf({ custom }: Row, path: readonly string[]): unknown {
-  let value: unknown = custom === null ? undefined : JSON.parse(custom);
-  for (const name of path) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
-    value = (value as Record<string, unknown>)[name];
-  }
-  return value;
-}
-
-function isWithin({ scope, from, to, severities }: LogSearch, row: Row): boolean {
-  if (scope.deviceId !== undefined && row.deviceId !== scope.deviceId) return false;
-  if ('accountId' in scope && row.accountId !== scope.accountId) return false;
-  return row.time >= from && row.time < to && severities.includes(row.severity);
-}
-
-function sorted(places: Found[], sort: LogSearch['sort']): Found[] {
-  const newest = (a: Found, b: Found) => b.time - a.time || b.sequence - a.sequence;
-  if (sort === 'newest') return places.toSorted(newest);
-  if (sort === 'oldest') return places.toSorted((a, b) => newest(b, a));
-  if (sort === 'score') return places.toSorted((a, b) => b.score - a.score || newest(a, b));
-  const direction = sort.order === 'asc' ? 1 : -1;
-  return places.toSorted((a, b) => compareKeys(a.key, b.key, direction) || newest(a, b));
-}
-
-/** The sort key of an entry; a code that was sent as a number sorts as a number. */
-function keyOf(by: LogOrder['by'], row: Row): string | number | null {
-  return by === 'code' && row.codeIsNumber === 1 ? Number(row.code) : row[by];
-}
-
-/** Numbers before texts, and what there is none of last in both directions. */
-function compareKeys(a: Found['key'] = null, b: Found['key'] = null, direction: 1 | -1): number {
-  if (a === b) return 0;
-  if (a === null || b === null) return a === null ? 1 : -1;
-  const isLess = typeof a === typeof b ? a < b : typeof a === 'number';
-  return isLess ? -direction : direction;
-}
 
 function withoutSequence({ sequence: _, ...row }: Row): LogRow {
   return row;
@@ -364,14 +198,14 @@ function prepare(file: Sqlite.Database) {
   const inTime = 'CASE WHEN "sequence" & 63 THEN 1 ELSE inTime() END';
   const range = `"time" >= @from AND "time" < @to AND CASE WHEN ${inTime} THEN ${severity} END`;
   const inOrder = <W>(where: string) => {
-    const walk = <R>(columns: string, order: 'ASC' | 'DESC') =>
+    const rows = <R>(columns: string, order: 'ASC' | 'DESC') =>
       file.prepare<[Where & W], R>(
         `SELECT ${columns} FROM "logs" WHERE ${where} AND ${range} ORDER BY "time" ${order}, "sequence" ${order}`,
       );
     const known = '"sequence", "time", "deviceId"';
     return {
-      places: { oldest: walk<Place>(known, 'ASC'), newest: walk<Place>(known, 'DESC') },
-      rows: { oldest: walk<Row>('*', 'ASC'), newest: walk<Row>('*', 'DESC') },
+      places: { oldest: rows<Place>(known, 'ASC'), newest: rows<Place>(known, 'DESC') },
+      rows: { oldest: rows<Row>('*', 'ASC'), newest: rows<Row>('*', 'DESC') },
     };
   };
   const ofDevice = `"deviceId" = @deviceId AND "time" >= @from AND "time" < @to AND ${severity}`;
@@ -391,30 +225,6 @@ function prepare(file: Sqlite.Database) {
     row: file.prepare<[number], Row>('SELECT * FROM "logs" WHERE "sequence" = ?'),
     indexed: file.prepare<[], number>(`SELECT "value" FROM "counters" WHERE "name" = 'logsIndexed'`).pluck(),
     last: file.prepare<[], number>('SELECT max("sequence") FROM "logs"').pluck(),
-    waiting: file.prepare<[number], Row>('SELECT * FROM "logs" WHERE "sequence" > ? ORDER BY "sequence" DESC'),
-  };
-}
-
-function prepareRegistry(file: Sqlite.Database) {
-  return {
-    device: file.prepare<[string], { accountId: string; organizationId: string | null }>(
-      'SELECT "accountId", "organizationId" FROM "devices" WHERE "id" = ? AND "deleted" IS NULL',
-    ),
-    devices: file
-      .prepare<[string, number], string>(
-        `SELECT "id" FROM "devices" WHERE "organizationId" IN (SELECT "value" FROM json_each(?)) AND "deleted" IS NULL
-         LIMIT ?`,
-      )
-      .pluck(),
-    below: file
-      .prepare<[string], string>(
-        `WITH RECURSIVE "reach" AS (
-           SELECT "id" FROM "organizations"
-           WHERE "id" IN (SELECT "value" FROM json_each(?)) AND "deleted" IS NULL
-           UNION
-           SELECT o."id" FROM "organizations" o JOIN "reach" r ON o."parentId" = r."id" WHERE o."deleted" IS NULL
-         ) SELECT "id" FROM "reach"`,
-      )
-      .pluck(),
+    unindexed: file.prepare<[number], Row>('SELECT * FROM "logs" WHERE "sequence" > ? ORDER BY "sequence" DESC'),
   };
 }

@@ -8,7 +8,7 @@ import { boundedCache } from '../../sqlite/cache.js';
 
 /** About how many points of a series a mark is long. */
 const markPoints = 128;
-/** Points over which the pace of a series is taken: few at first, so that a new one soon has marks of some length. */
+/** Points over which the pace of a series is taken: 8 at first, so that a new one soon has marks of some length. */
 const window = { first: 8, last: 64 };
 /** Milliseconds; 35 years. */
 const maxMark = 2 ** 40;
@@ -69,7 +69,7 @@ export class SeriesMarks {
   }
 
   #begin(series: number): Course {
-    const known = this.#statements.someLength.get(series);
+    const known = this.#statements.lastLength.get(series);
     const length = powerBelow(known ?? 1);
     const former = known === undefined ? maxMark : length;
     const course = { length, former, since: 0, last: 0, count: 0, window: window.first, open: new Map() };
@@ -123,7 +123,7 @@ function powerBelow(length: number): number {
 
 function prepare(file: Sqlite.Database) {
   return {
-    someLength: file
+    lastLength: file
       .prepare<[number], number>(
         `SELECT "to" - "from" FROM "categoryMarks" WHERE "series" = ? ORDER BY "category" DESC, "from" DESC LIMIT 1`,
       )
