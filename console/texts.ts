@@ -8,8 +8,9 @@ export const texts = {
   failed: 'The request failed.',
   unreachable: 'The service cannot be reached. Your work is not lost. Try again in a moment.',
   offline: 'The connection to the service is lost. The page keeps trying.',
-  ending: (minutes: number) => `Your session ends in ${minutes} ${minutes === 1 ? 'minute' : 'minutes'}.`,
-  stay: 'Stay signed in',
+  ending: (minutes: number) =>
+    `Your session ends in ${minutes} ${minutes === 1 ? 'minute' : 'minutes'}. Save your work.`,
+  signInAgain: 'Sign in again',
   requestId: 'Request id',
   skip: 'Skip to content',
   menu: 'Menu',
@@ -43,6 +44,7 @@ export const texts = {
   all: 'All',
   none: 'None',
   nothing: 'Nothing yet.',
+  search: 'Search',
   searchByName: 'Type a part of the name',
   nothingFound: 'Nothing is found.',
   moreFound: (count: number) => `${number(count)} more. Type to find them.`,
@@ -154,7 +156,6 @@ export const texts = {
     exportCut: (rows: number, count: number) =>
       `The file has the first ${number(rows)} of ${number(count)} devices. Filter to export the others.`,
     columns: 'Columns',
-    search: 'Search',
     searchHint: 'Part of a serial number',
     perPage: 'Rows',
     total: 'Devices',
@@ -344,6 +345,8 @@ export const texts = {
     people: 'People',
     new: 'New organization',
     none: 'There are no organizations yet. They say who reaches which devices.',
+    notShown: (count: number) => `${number(count)} more organizations are not shown. Search for them by name.`,
+    showMore: (count: number) => `Show ${number(count)} more`,
     parent: 'Parent',
     top: 'At the top',
     move: 'Move to …',
@@ -574,6 +577,11 @@ export const texts = {
     once: 'This token is shown only now. Copy it to a safe place.',
     token: 'Token',
     kind: 'Kind',
+    kinds: {
+      backEnd: 'Back-end',
+      endUserApp: 'App for end-users',
+      station: 'Station',
+    } as Record<string, string>,
     applicationKinds: [
       ['backEnd', 'Back-end'],
       ['endUserApp', 'App for end-users'],

@@ -1,11 +1,11 @@
 /** One's own login, and for admins retention, usage, the audit record and the health of the service. */
 import { api, done } from '../app/api.js';
-import { accountId, can, me, renew } from '../app/session.js';
-import { Act, ErrorNote, Field, Form, type Values } from '../parts/form.js';
+import { accountId, can, me } from '../app/session.js';
+import { ErrorNote, Field, Form, type Values } from '../parts/form.js';
 import { Table } from '../parts/lists/table.js';
 import { useLoad } from '../parts/load.js';
 import { Badge, Loading, Page, Tabs, Time } from '../parts/page.js';
-import { failed, toast } from '../parts/toast.js';
+import { toast } from '../parts/toast.js';
 import { Security } from '../people/security.js';
 import { texts } from '../texts.js';
 import { Audit } from './audit.js';
@@ -48,7 +48,7 @@ function Own() {
           </dd>
           <dt>{words.sessionEnds}</dt>
           <dd>
-            <Time iso={me.value?.sessionExpires} /> <Act label={texts.stay} act={renew} onError={failed} kind="plain" />
+            <Time iso={me.value?.sessionExpires} />
           </dd>
         </dl>
       </section>

@@ -31,6 +31,11 @@ export function Keys() {
           </>
         ))}
       </dl>
+      <div class="row end">
+        <button type="button" onClick={() => setShown(false)}>
+          {texts.close}
+        </button>
+      </div>
     </Dialog>
   );
 }

@@ -43,11 +43,6 @@ export async function begin(csrfToken: string): Promise<void> {
   await resume();
 }
 
-export async function renew(): Promise<void> {
-  const { csrfToken } = await done(api.POST('/api/v1/sessions/renew-session'));
-  await begin(csrfToken);
-}
-
 export async function signOut(): Promise<void> {
   await done(api.POST('/api/v1/sessions/logout')).catch(() => {});
   keepCsrfToken(undefined);

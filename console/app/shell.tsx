@@ -6,10 +6,9 @@ import { api, done, online } from '../app/api.js';
 import { Icon, type IconName } from '../parts/icons.js';
 import { useLoad } from '../parts/load.js';
 import { Loading } from '../parts/page.js';
-import { failed } from '../parts/toast.js';
 import { texts } from '../texts.js';
 import { Keys } from './keys.js';
-import { accountId, can, me, renew, resume, signOut } from './session.js';
+import { accountId, can, me, resume, signOut } from './session.js';
 
 const reloadedKey = 'slipway-reloaded';
 
@@ -153,7 +152,7 @@ function Offline() {
 
 const noticeBefore = 5 * 60_000;
 
-/** Says five minutes before that the session ends, and renews it. */
+/** Says five minutes before that the session ends. Only a login begins a new one; it leads back to this page. */
 function Ending() {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
@@ -165,8 +164,8 @@ function Ending() {
   return (
     <div class="offline" role="status">
       {texts.ending(Math.max(1, Math.ceil(left / 60_000)))}{' '}
-      <button type="button" onClick={() => renew().catch(failed)}>
-        {texts.stay}
+      <button type="button" onClick={() => signOut()}>
+        {texts.signInAgain}
       </button>
     </div>
   );

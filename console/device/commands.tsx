@@ -66,7 +66,7 @@ export function Commands({ id }: { id: string }) {
       <Listing
         label={words.title}
         on={[round]}
-        every={2000}
+        every={1000}
         load={async (page) => {
           const query = { page, pageSize };
           return (await done(api.GET('/api/v1/devices/{id}/commands', { params: { ...params, query } }))).commands;

@@ -1,11 +1,12 @@
 /** Devices: a table that reads one page at a time, with its search, filters, sort and page in the address. */
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
 import { api, done } from '../app/api.js';
 import { accountId, can } from '../app/session.js';
 import { Dialog } from '../parts/dialog.js';
 import { Field, Form, Select, type Values } from '../parts/form.js';
 import { Icon } from '../parts/icons.js';
+import { SearchField } from '../parts/lists/search-field.js';
 import { type Column, Pager, type Sort, Table } from '../parts/lists/table.js';
 import { useLoad } from '../parts/load.js';
 import { Badge, Page, Time } from '../parts/page.js';
@@ -109,7 +110,12 @@ export function Devices() {
     >
       <Counts />
       <search class="toolbar">
-        <SearchField value={search.get('q') ?? ''} onText={(q) => set({ q })} />
+        <SearchField
+          label={texts.search}
+          hint={words.searchHint}
+          value={search.get('q') ?? ''}
+          onText={(q) => set({ q })}
+        />
         <Picker
           kind="organization"
           label={words.organization}
@@ -203,30 +209,6 @@ export function Devices() {
       )}
     </Page>
   );
-}
-
-/** Milliseconds. */
-const typingPause = 40;
-
-/** Waits until nobody has typed for a moment. What is typed later ends the request before. */
-function SearchField({ value, onText }: { value: string; onText: (text: string) => void }) {
-  const [text, setText] = useState(value);
-  const sent = useRef(value);
-  useLayoutEffect(() => {
-    if (text === sent.current) return;
-    const timer = setTimeout(() => {
-      sent.current = text;
-      onText(text);
-    }, typingPause);
-    return () => clearTimeout(timer);
-  }, [text]);
-  useEffect(() => {
-    // The address has changed by a link or by Back.
-    if (value === sent.current) return;
-    sent.current = value;
-    setText(value);
-  }, [value]);
-  return <Field label={words.search} type="search" wide value={text} onText={setText} placeholder={words.searchHint} />;
 }
 
 function Counts() {

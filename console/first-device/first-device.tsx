@@ -160,7 +160,7 @@ function Hear({ id, topics }: { id: string; topics: string[] }) {
   const { data } = useLoad(
     () => done(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query: { pageSize: 1 } } })),
     [id],
-    heard ? 0 : 2000,
+    heard ? 0 : 1000,
   );
   const [refusal] = data?.refusals.results ?? [];
   return (

@@ -1,37 +1,41 @@
 /** The tree of organizations: made, moved by dragging or by a dialog, deleted to the trash. */
-import { useState } from 'preact/hooks';
-import { Link } from 'wouter-preact';
+import { useMemo, useState } from 'preact/hooks';
+import { Link, useSearchParams } from 'wouter-preact';
 import { api, done } from '../app/api.js';
 import { accountId, can } from '../app/session.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { ErrorNote, Field, Form, type Values } from '../parts/form.js';
+import { SearchField } from '../parts/lists/search-field.js';
 import { useLoad } from '../parts/load.js';
-import { Page } from '../parts/page.js';
+import { Loading, Page } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';
 import { failed, toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
+import { branchesOf, type Organization, readTree } from './tree.js';
 
 const words = texts.organizations;
-/** The tree is read in slices; of more organizations than this the first ones are shown. */
-const maxShown = 5000;
-const sliceSize = 1000;
+/** From so many on the tree has a search. */
+const searchedFrom = 30;
+/** How many are shown at first, and how many more each time. */
+const step = 1000;
 
-async function readOrganizations() {
-  const all = [];
-  for (let page = 1; all.length < maxShown; page += 1) {
-    const query = { accountId: accountId.value, pageSize: sliceSize, page, sortBy: 'name' } as const;
-    const { organizations } = await done(api.GET('/api/v1/organizations', { params: { query } }));
-    all.push(...(organizations.results ?? []));
-    if (all.length >= (organizations.meta?.count ?? 0)) break;
-  }
-  return all;
-}
-
-type Organization = Awaited<ReturnType<typeof readOrganizations>>[number];
 type Open = { kind: 'new' | 'move' | 'delete'; of: Organization | undefined } | undefined;
 
 export function Organizations() {
-  const { data, error, reload } = useLoad(readOrganizations, []);
+  const [search, setSearch] = useSearchParams();
+  const name = search.get('q') ?? '';
+  const [wanted, setWanted] = useState(step);
+  const { data, error, loading, reload } = useLoad((signal) => readTree(wanted, name, signal), [wanted, name]);
+  const branches = useMemo(() => branchesOf(data?.organizations ?? []), [data]);
+  const isMany = name !== '' || (data !== undefined && data.organizations.length + data.more > searchedFrom);
+  const find = (q: string) =>
+    setSearch(
+      (before) => {
+        q === '' ? before.delete('q') : before.set('q', q);
+        return before;
+      },
+      { replace: true },
+    );
   const [open, setOpen] = useState<Open>();
   const close = () => setOpen(undefined);
   const move = async ({ id, version, name }: Organization, parentId: string | null) => {
@@ -70,11 +74,25 @@ export function Organizations() {
       }
     >
       <ErrorNote error={error} />
-      {data?.length === 0 && <p class="panel empty">{words.none}</p>}
-      {data && data.length > 0 && (
-        <div class="panel tree">
-          <Branches all={data} of={null} move={(one, to) => move(one, to).catch(failed)} onOpen={setOpen} />
+      {isMany && (
+        <search class="toolbar">
+          <SearchField label={texts.search} hint={texts.searchByName} value={name} onText={find} />
+        </search>
+      )}
+      {!data && !error && <Loading />}
+      {data?.organizations.length === 0 && <p class="panel empty">{name === '' ? words.none : texts.nothingFound}</p>}
+      {data && data.organizations.length > 0 && (
+        <div class="panel tree" aria-busy={loading}>
+          <Branches branches={branches} of={null} move={(one, to) => move(one, to).catch(failed)} onOpen={setOpen} />
         </div>
+      )}
+      {data && data.more > 0 && (
+        <p class="pager">
+          <span>{words.notShown(data.more)}</span>
+          <button type="button" disabled={loading} onClick={() => setWanted(wanted + step)}>
+            {loading ? texts.working : words.showMore(Math.min(step, data.more))}
+          </button>
+        </p>
       )}
       {open?.kind === 'new' && (
         <Dialog title={words.new} onClose={close}>
@@ -111,28 +129,25 @@ export function Organizations() {
   );
 }
 
-/** The organizations below one; those whose parent is out of reach are at the top. */
 function Branches({
-  all,
+  branches,
   of,
   move,
   onOpen,
 }: {
-  all: Organization[];
+  branches: ReadonlyMap<string | null, Organization[]>;
   of: string | null;
   move: (one: Organization, parentId: string | null) => void;
   onOpen: (open: Open) => void;
 }) {
-  const known = new Set(all.map(({ id }) => id));
-  const here = all.filter(({ parentId }) =>
-    of === null ? parentId === null || !known.has(parentId) : parentId === of,
-  );
+  const here = branches.get(of) ?? [];
   const [over, setOver] = useState<string>();
   if (here.length === 0) return null;
   const drop = (event: DragEvent, to: Organization) => {
     event.preventDefault();
     setOver(undefined);
-    const dragged = all.find(({ id }) => id === event.dataTransfer?.getData('text/plain'));
+    const id = event.dataTransfer?.getData('text/plain');
+    const dragged = [...branches.values()].flat().find((one) => one.id === id);
     if (dragged && dragged.id !== to.id) move(dragged, to.id);
   };
   const mayMove = can('update', 'organization');
@@ -172,7 +187,7 @@ function Branches({
               </button>
             )}
           </div>
-          <Branches all={all} of={one.id} move={move} onOpen={onOpen} />
+          <Branches branches={branches} of={one.id} move={move} onOpen={onOpen} />
         </li>
       ))}
     </ul>

@@ -60,19 +60,28 @@ export function Select({
   name,
   value,
   options,
+  busy,
   onText,
 }: {
   label: string;
   name?: string;
   value?: string | undefined;
   options: readonly (readonly [value: string, label: string])[];
+  /** Whether options are still to come. */
+  busy?: boolean;
   onText?: (text: string) => void;
 }) {
   const id = useId();
   return (
     <div class="field">
       <label for={id}>{label}</label>
-      <select id={id} name={name} value={value} onChange={onText && ((event) => onText(event.currentTarget.value))}>
+      <select
+        id={id}
+        name={name}
+        value={value}
+        aria-busy={busy || undefined}
+        onChange={onText && ((event) => onText(event.currentTarget.value))}
+      >
         {options.map(([value, label]) => (
           <option key={value} value={value}>
             {label}

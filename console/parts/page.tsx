@@ -1,6 +1,6 @@
 /** The head of every place: its name, its actions, and "Show the call". */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { calls, curlOf } from '../app/calls.js';
 import { texts } from '../texts.js';
@@ -88,8 +88,13 @@ export function Tabs({
   current: string;
   tabs: readonly (readonly [string, string])[];
 }) {
+  const nav = useRef<HTMLElement>(null);
+  useLayoutEffect(() => {
+    // On a phone the tabs are wider than the page.
+    nav.current?.querySelector('[aria-current]')?.scrollIntoView({ inline: 'center', block: 'nearest' });
+  }, [current]);
   return (
-    <nav class="tabs" aria-label={texts.parts}>
+    <nav class="tabs" aria-label={texts.parts} ref={nav}>
       {tabs.map(([name, label]) => (
         <Link
           key={name}

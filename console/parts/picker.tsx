@@ -62,14 +62,13 @@ export function Picker(props: PickerProps) {
   const { kind, none, ...select } = props;
   const { data } = useLoad((signal) => find[kind]('', signal), [kind]);
   if (data && data.count > data.found.length) return <Search {...props} first={data} />;
-  const options = (data?.found ?? []).map(({ id, name }) => [id, name] as const);
-  return (
-    <Select
-      {...select}
-      options={[...(none === undefined ? [] : [['', none] as const]), ...options]}
-      key={texts.language + options.length}
-    />
-  );
+  const options: (readonly [string, string])[] = (data?.found ?? []).map(({ id, name }) => [id, name]);
+  if (none !== undefined) options.unshift(['', none]);
+  // A form that is sent before the list has come must not change what was chosen.
+  const { value } = select;
+  if (value && !options.some(([id]) => id === value))
+    options.push([value, data ? nameOf(kind === 'product' ? 'deviceTemplate' : kind, value) || value : texts.loading]);
+  return <Select {...select} busy={!data} options={options} key={String(data === undefined)} />;
 }
 
 /** Milliseconds without typing until it searches. */

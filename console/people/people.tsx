@@ -9,7 +9,6 @@ import { Badge, Page, Tabs } from '../parts/page.js';
 import { Picker } from '../parts/picker.js';
 import { toast } from '../parts/toast.js';
 import { texts } from '../texts.js';
-import { withEmails } from './emails.js';
 import { PeopleOf } from './people-of.js';
 import { PeopleTable } from './people-table.js';
 
@@ -70,7 +69,8 @@ export function People({ tab }: { tab: string }) {
 
 async function readAdmins(page: number) {
   const query = { accountId: accountId.value, pageSize, page };
-  return withEmails((await done(api.GET('/api/v1/account-users', { params: { query } }))).accountUsers);
+  const { results = [], ...rest } = (await done(api.GET('/api/v1/account-users', { params: { query } }))).accountUsers;
+  return { ...rest, results: results.map((one) => ({ ...one, email: one.emailAddress ?? words.noLogin })) };
 }
 type Admin = Awaited<ReturnType<typeof readAdmins>>['results'][number];
 

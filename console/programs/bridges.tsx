@@ -52,7 +52,7 @@ export function Bridges({ round, onDelete }: { round: number; onDelete: (bridge:
       <Listing
         label={texts.programs.tabs.bridges}
         on={[round]}
-        every={5000}
+        every={2000}
         load={readBridges}
         columns={[
           { name: 'name', label: texts.name, show: ({ name }) => name },

@@ -99,7 +99,11 @@ export function Programs({ tab: asked }: { tab: string }) {
           load={(page) => read(tab, page)}
           columns={[
             { name: 'name', label: texts.name, show: ({ name }) => name },
-            { name: 'kind', label: words.kind, show: ({ kind, state }) => <Badge text={kind ?? state ?? '–'} /> },
+            {
+              name: 'kind',
+              label: words.kind,
+              show: ({ kind, state }) => <Badge text={words.kinds[kind ?? state ?? ''] ?? kind ?? state ?? '–'} />,
+            },
             { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
             {
               name: 'do',

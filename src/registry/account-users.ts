@@ -37,7 +37,12 @@ const createBody = Type.Object({
     }),
   ),
 });
-const shape = Type.Object({ ...commonShape, ...shownProperties(accountUserColumns), invitationSent });
+const shape = Type.Object({
+  ...commonShape,
+  ...shownProperties(accountUserColumns),
+  emailAddress: Type.Optional(Type.String({ description: 'Of the login. Reading and listing show it.' })),
+  invitationSent,
+});
 
 const listing = listingOf('accountUsers', accountUserColumns);
 
@@ -45,7 +50,7 @@ const showColumns = showing(accountUserColumns);
 const show = (row: Row<'accountUsers'>) => ({ ...showCommon(row), ...showColumns(row) });
 
 export function accountUserRoutes(app: App, ctx: Context): void {
-  const { clock, access, broker } = ctx;
+  const { clock, access, broker, registry } = ctx;
   const invitations = new Invitations(ctx);
 
   function note(tx: Tx, event: AuditEvent, actor: Caller, { id, accountId, userId }: Row<'accountUsers'>) {
@@ -88,6 +93,17 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     return show(row);
   }
 
+  /** With the addresses of their logins, which admins see of each other. */
+  async function prepare(_: Caller, rows: Row<'accountUsers'>[]) {
+    const userIds = rows.map(({ userId }) => userId);
+    const identities = registry.query.selectFrom('identities').select(['id', 'email']).where('id', 'in', userIds);
+    const emails = new Map((await identities.execute()).map(({ id, email }) => [id, email]));
+    return (row: Row<'accountUsers'>) => {
+      const emailAddress = emails.get(row.userId);
+      return { ...show(row), ...(emailAddress && { emailAddress }) };
+    };
+  }
+
   entityRoutes(app, ctx, {
     path: '/account-users',
     tag: 'Account users',
@@ -96,7 +112,7 @@ export function accountUserRoutes(app: App, ctx: Context): void {
     plural: 'accountUsers',
     shape,
     listing,
-    prepare: () => show,
+    prepare,
     create: {
       summary: 'Make an admin',
       answer: 'The new admin.',

@@ -1,10 +1,11 @@
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, Page } from 'playwright-core';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { type Service, startService } from '../support/service.js';
-import { openBrowser, openPage, settled, signIn } from './browser.js';
+import { go, openAs, openBrowser, openPage, openWindow } from './browser.js';
 
-const axePath = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 let service: Service;
 let browser: Browser;
 let places: string[];
@@ -59,35 +60,47 @@ async function seriousFaults(page: Page, options = {}): Promise<string[]> {
     .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
 }
 
-async function settle(page: Page, place: string): Promise<void> {
-  await page.goto(`/console/${place}`);
-  await settled(page);
-}
-
+// Side by side, because each waits for the browser most of the time.
 t.test(
   'every place is accessible in both colour schemes, fits a phone of 360 pixels, and asks no other host',
   async (t) => {
     // The script of axe-core is no part of the page, and its policy takes no other scripts.
-    const { page, errors, foreign } = await openPage(t, browser, service, { bypassCSP: true, reducedMotion: 'reduce' });
-    await page.addInitScript({ path: axePath });
-    await page.goto('/console/');
-    await page.getByLabel('Email address').waitFor();
-    t.strictSame(await seriousFaults(page), [], 'sign in');
-    await signIn(page);
-    for (const place of places) {
-      await settle(page, place);
-      t.strictSame(await seriousFaults(page), [], place);
-      await page.emulateMedia({ colorScheme: 'dark' });
-      t.strictSame(await seriousFaults(page, { runOnly: ['color-contrast'] }), [], `${place}, dark`);
-      await page.emulateMedia({ colorScheme: 'light' });
-      await page.setViewportSize({ width: 360, height: 740 });
-      const wide = await page.evaluate('document.documentElement.scrollWidth');
-      t.ok(Number(wide) <= 360, `${place} is ${wide} wide`);
-      await page.setViewportSize({ width: 1280, height: 720 });
-    }
-    t.strictSame([errors, foreign], [[], []]);
+    await openWindow(browser, service, { bypassCSP: true, reducedMotion: 'reduce' });
+    await Promise.all([onDesk(t), onPhone(t)]);
   },
 );
+
+async function onDesk(t: Test): Promise<void> {
+  const { page, errors, foreign } = await openAs(t, browser, service, '');
+  await page.evaluate(axe);
+  for (const place of places) {
+    await go(page, place);
+    t.strictSame(await seriousFaults(page), [], place);
+    await page.emulateMedia({ colorScheme: 'dark' });
+    t.strictSame(await seriousFaults(page, { runOnly: ['color-contrast'] }), [], `${place}, dark`);
+    await page.emulateMedia({ colorScheme: 'light' });
+  }
+  t.strictSame([errors, foreign], [[], []]);
+}
+
+async function onPhone(t: Test): Promise<void> {
+  const { page, errors, foreign } = await openAs(t, browser, service, '');
+  await page.setViewportSize({ width: 360, height: 740 });
+  for (const place of places) {
+    await go(page, place);
+    const wide = await page.evaluate('document.documentElement.scrollWidth');
+    t.ok(Number(wide) <= 360, `${place} is ${wide} wide`);
+  }
+  t.strictSame([errors, foreign], [[], []]);
+}
+
+t.test('the page to sign in is accessible', async (t) => {
+  const { page } = await openPage(t, browser, service, { bypassCSP: true });
+  await page.goto('/console/');
+  await page.getByLabel('Email address').waitFor();
+  await page.evaluate(axe);
+  t.strictSame(await seriousFaults(page), []);
+});
 
 t.test('by keyboard alone: sign in, search, list the keys, open a device', async (t) => {
   const { page } = await openPage(t, browser, service);

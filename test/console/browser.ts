@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { adminEmail, adminPassword, type Service } from '../support/service.js';
 
@@ -66,16 +66,22 @@ export interface Watched {
   foreign: string[];
 }
 
-/** A page on the console of a service. Answers that a test provokes may fail, so failed requests are no errors. */
+/** A page on the console of a service, in a window of its own that has neither a login nor files of the page. */
 export async function openPage(
   t: Test,
   browser: Browser,
   service: Service,
   options: BrowserContextOptions = {},
 ): Promise<Watched> {
-  const context = await browser.newContext({ baseURL: service.server.url, locale: 'en-GB', ...options });
+  const context = await browser.newContext({ ...usual(service), ...options });
   t.teardown(() => context.close());
-  const page = await context.newPage();
+  return watch(await context.newPage(), service);
+}
+
+const usual = (service: Service) => ({ baseURL: service.server.url, locale: 'en-GB' });
+
+/** Answers that a test provokes may fail, so failed requests are no errors. */
+function watch(page: Page, service: Service): Watched {
   page.setDefaultTimeout(15_000);
   const errors: string[] = [];
   const foreign: string[] = [];
@@ -96,6 +102,46 @@ export async function settled(page: Page): Promise<void> {
   await page.locator('h1').waitFor();
   for (const busy of [page.locator('[aria-busy=true]'), page.getByText('Loading …')])
     await busy.first().waitFor({ state: 'detached' });
+}
+
+/** Goes to a place of the page that is open, as a link of it does: nothing is loaded that the page has. */
+export async function go(page: Page, place: string): Promise<void> {
+  await page.evaluate(`history.pushState(null, '', '/console/${place}')`);
+  await settled(page);
+}
+
+const windows = new WeakMap<Browser, Promise<BrowserContext>>();
+
+/**
+ * A page of the admin at a place, in a window that tests share: its login and the files of the page are there. A test that
+ * ends the session takes a window of its own.
+ */
+export async function openAs(t: Test, browser: Browser, service: Service, place: string): Promise<Watched> {
+  const context = await (windows.get(browser) ?? openWindow(browser, service));
+  const watched = watch(await context.newPage(), service);
+  t.teardown(() => watched.page.close());
+  await watched.page.goto(`/console/${place}`);
+  await settled(watched.page);
+  return watched;
+}
+
+/** A window with the login of the admin, which {@link openAs} shares. */
+export function openWindow(
+  browser: Browser,
+  service: Service,
+  options: BrowserContextOptions = {},
+): Promise<BrowserContext> {
+  const logIn = async () => {
+    const context = await browser.newContext({ ...usual(service), ...options });
+    const data = { emailAddress: adminEmail, password: adminPassword, accountId: service.accountId };
+    const answer = await context.request.post('/api/v1/auth/login-user', { data });
+    const { csrfToken } = await answer.json();
+    await context.addInitScript(`localStorage.setItem('slipway-csrf', ${JSON.stringify(csrfToken)})`);
+    return context;
+  };
+  const window = logIn();
+  windows.set(browser, window);
+  return window;
 }
 
 export async function signIn(

@@ -2,7 +2,8 @@ import mqtt from 'mqtt';
 import type { Browser } from 'playwright-core';
 import t from 'tap';
 import { type Service, startService } from '../support/service.js';
-import { openBrowser, openPage, signIn } from './browser.js';
+import { openAs, openBrowser, openPage, signIn } from './browser.js';
+import { makeDevices, makeOrganizations } from './many.js';
 
 let service: Service;
 let browser: Browser;
@@ -53,8 +54,7 @@ t.test('a wrong password is refused with the sentence of the API', async (t) => 
 
 t.test('a device that somebody else has changed shows both versions', async (t) => {
   const { device } = await service.device({ serialNumber: 'SN-CONFLICT' });
-  const { page, errors } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, `/console/devices/${device.id}/fields`);
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/fields`);
   const field = page.getByLabel('Firmware version');
   await field.fill('mine');
   const { device: now } = await service.ok('GET', `/api/v1/devices/${device.id}`);
@@ -73,8 +73,7 @@ t.test('a device that somebody else has changed shows both versions', async (t) 
 
 t.test('a deleted device is in the trash and is recovered from there', async (t) => {
   const { device } = await service.device({ serialNumber: 'SN-TRASH' });
-  const { page } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, `/console/devices/${device.id}`);
+  const { page } = await openAs(t, browser, service, `devices/${device.id}`);
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByRole('heading', { name: 'Devices', level: 1 }).waitFor();
@@ -125,13 +124,9 @@ t.test('when the session ends, the page asks for a login and goes on where one w
 
 t.test('2,000 selected by filter are moved by a job, after a dry run that says how many', async (t) => {
   const target = await service.organization({ name: 'Target' });
-  const rows = Array.from({ length: 2000 }, (_, at) => ({ serialNumber: `BULK-${at}` }));
   const query = `accountId=${service.accountId}`;
-  const { job } = (await service.http('POST', `/api/v1/provisioning/jobs?${query}`, { body: { rows } })).body;
-  const url = `/api/v1/provisioning/jobs/${job.id}`;
-  while (['pending', 'running'].includes((await service.ok('GET', url)).job.state));
-  const { page, errors } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, '/console/devices?q=BULK-');
+  await makeDevices(service, 2000, 'BULK-');
+  const { page, errors } = await openAs(t, browser, service, 'devices?q=BULK-');
   await page.getByText('2,000 match the filters').waitFor();
   await page.getByRole('button', { name: 'Move to …' }).click();
   await page.getByRole('dialog').getByLabel('Organization').selectOption({ label: 'Target' });
@@ -161,16 +156,60 @@ t.test('an organization is moved by dragging it onto another', async (t) => {
     await service.organization({ name: 'Above' }),
     await service.organization({ name: 'Dragged' }),
   ];
-  const { page } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, '/console/organizations');
+  const { page } = await openAs(t, browser, service, 'organizations');
   await page.getByText('Dragged', { exact: true }).dragTo(page.getByText('Above', { exact: true }));
   await page.getByText('Dragged was moved.').waitFor();
   t.equal((await service.ok('GET', `/api/v1/organizations/${child.id}`)).organization.parentId, parent.id);
 });
 
-t.test('"Show the call" shows what was asked, without secrets', async (t) => {
+t.test(
+  'of many organizations the tree shows the first, says how many are missing, shows more, and finds by name',
+  async (t) => {
+    const top = await service.organization({ name: 'Top of many' });
+    const { count } = (await service.ok('GET', `/api/v1/organizations?accountId=${service.accountId}`)).organizations
+      .meta;
+    await makeOrganizations(service, 1100, 'Many ', top.id);
+    const last = await service.organization({ name: 'Last of many', parentId: top.id });
+    const { page, errors } = await openAs(t, browser, service, 'organizations');
+    const leaf = (name: string) => page.locator('.tree .name').getByText(name, { exact: true });
+    await leaf('Many 1').waitFor();
+    t.equal(await leaf('Last of many').count(), 0);
+    await page.getByText(`${count + 1101 - 1000} more organizations are not shown.`).waitFor();
+    await page.getByLabel('Search').fill('st of man');
+    await leaf('Last of many').waitFor();
+    t.strictSame(
+      await page.locator('.tree .name').allTextContents(),
+      ['Top of many', 'Last of many'],
+      'with those above',
+    );
+    t.match(page.url(), /q=st\+of\+man/);
+    await page.getByLabel('Search').fill('');
+    await leaf('Many 1').waitFor();
+    await page.getByRole('button', { name: /^Show .* more$/ }).click();
+    await leaf('Last of many').click();
+    await page.getByRole('heading', { name: 'Last of many', level: 1 }).waitFor();
+    t.match(page.url(), last.id);
+    t.strictSame(errors, []);
+  },
+);
+
+t.test('five minutes before the session ends the page says so, and a login leads back', async (t) => {
   const { page } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, '/console/devices');
+  const left = 14 * 24 * 60 - 4;
+  await page.clock.install();
+  await signIn(page, undefined, undefined, '/console/products');
+  t.equal(await page.getByText('Your session ends').count(), 0);
+  await page.clock.fastForward(left * 60_000);
+  await page.getByText(/Your session ends in [34] minutes/).waitFor();
+  await page.getByRole('button', { name: 'Sign in again' }).click();
+  await page.getByLabel('Email address').fill('admin@example.com');
+  await page.getByLabel('Password', { exact: true }).fill('correct horse battery');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
+});
+
+t.test('"Show the call" shows what was asked, without secrets', async (t) => {
+  const { page } = await openAs(t, browser, service, 'devices');
   await page.getByRole('heading', { name: 'Devices', level: 1 }).waitFor();
   await page.getByRole('button', { name: 'Show the call' }).click();
   const text = (await page.getByRole('dialog').textContent()) ?? '';

@@ -1,11 +1,17 @@
 /** The page at /docs in a real browser. */
+import type { Browser } from 'playwright-core';
 import t from 'tap';
-import { startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 import { openBrowser } from './browser.js';
 
+let service: Service;
+let browser: Browser;
+t.before(async () => {
+  service = await startService(t);
+  browser = await openBrowser(t);
+});
+
 t.test('/docs opens with every tag collapsed, and a tag opens with its operations', async (t) => {
-  const service = await startService(t);
-  const browser = await openBrowser(t);
   const page = await browser.newPage();
   await page.goto(`${service.server.url}/docs`);
   const tag = page.locator('.opblock-tag').first();
@@ -18,8 +24,6 @@ t.test('/docs opens with every tag collapsed, and a tag opens with its operation
 });
 
 t.test('/docs shows an operation with its fields, and every way to authorize', async (t) => {
-  const service = await startService(t);
-  const browser = await openBrowser(t);
   const page = await browser.newPage();
   const failures: string[] = [];
   page.on('pageerror', (error) => failures.push(error.message));

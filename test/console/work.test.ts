@@ -5,7 +5,7 @@ import t from 'tap';
 import { startReceiver } from '../bridges/receiver.js';
 import { publish, rollout } from '../downlink/fleet.js';
 import { type Service, startService } from '../support/service.js';
-import { openBrowser, openPage, settled, signIn } from './browser.js';
+import { openAs, openBrowser, openPage, settled, signIn } from './browser.js';
 
 let service: Service;
 let browser: Browser;
@@ -19,8 +19,7 @@ const state = (page: Page, name: string) => page.getByRole('row').getByText(name
 
 t.test('a command shows its states as the device reports them, and one that waits is cancelled', async (t) => {
   const { device, secret } = await service.device();
-  const { page, errors } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, `/console/devices/${device.id}/commands`);
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/commands`);
   const send = async (name: string) => {
     await page.getByLabel('Command', { exact: true }).fill(name);
     await page.getByLabel('Payload', { exact: true }).fill('{"delay":3}');
@@ -50,8 +49,7 @@ t.test('a rollout is made, paused and resumed, and names its devices by serial n
   const { id: deviceTemplateId, name } = await service.template();
   await publish(service, deviceTemplateId, '2.0.0');
   await service.device({ deviceTemplateId, serialNumber: 'SN-ROLLED' });
-  const { page, errors } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, '/console/firmware/rollouts');
+  const { page, errors } = await openAs(t, browser, service, 'firmware/rollouts');
   const now = () => rollout(service, page.url().split('/').at(-1) ?? '');
   await press(page, 'New rollout');
   const dialog = page.getByRole('dialog', { name: 'New rollout' });
@@ -117,8 +115,7 @@ t.test('a second factor is set up, asked for at the next login, and its recovery
 
 t.test('a station is made, and what the page shows of it once is a login', async (t) => {
   await service.template({ name: 'Lamp' });
-  const { page, errors } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, '/console/factory/stations');
+  const { page, errors } = await openAs(t, browser, service, 'factory/stations');
   await press(page, 'New station');
   const dialog = page.getByRole('dialog', { name: 'New station' });
   await dialog.getByLabel('Name').fill('Line 7');
@@ -138,8 +135,7 @@ t.test('a bridge is made, and what it cannot deliver is shown with its reason', 
   receiver.behave = () => 400;
   const channels = [{ name: 'sure', streamBridgeDelivery: 2 }];
   const { device, secret } = await service.device({ deviceTemplateId: (await service.template({ channels })).id });
-  const { page, errors } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, '/console/programs/bridges');
+  const { page, errors } = await openAs(t, browser, service, 'programs/bridges');
   await press(page, 'New bridge');
   const dialog = page.getByRole('dialog', { name: 'New bridge' });
   await dialog.getByLabel('Name').fill('Warehouse');
@@ -166,8 +162,7 @@ t.test('stored points are drawn as a chart of each category', async (t) => {
     body: `${lines.join('\n')}\n`,
     headers: { 'content-type': 'text/csv' },
   });
-  const { page, errors } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, `/console/devices/${device.id}/series`);
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/series`);
   for (const category of ['temperature', 'humidity']) {
     const chart = page.getByRole('img', { name: `Chart of ${category}` });
     await chart.locator('canvas').waitFor();
@@ -186,15 +181,11 @@ t.test('of many organizations the service finds the one whose name is typed, by 
     Array.from({ length: 60 }, (_, at) => service.organization({ name: `Site ${String(at).padStart(2, '0')}` })),
   );
   const { device } = await service.device({ organizationId: made[59]?.id });
-  const { page, errors } = await openPage(t, browser, service);
-  await signIn(page, undefined, undefined, `/console/devices/${device.id}/fields`);
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/fields`);
   const field = page.getByRole('combobox', { name: 'Organization' });
-  await field.waitFor();
-  await page.evaluate(`new Promise((resolve) => {
-    const look = () =>
-      document.querySelector('[role=combobox]').value === 'Site 59' ? resolve() : requestAnimationFrame(look);
-    look();
-  })`);
+  const named = page.locator('[role=combobox]');
+  await named.waitFor();
+  await page.waitForFunction(`document.querySelector('[role=combobox]')?.value === 'Site 59'`);
   await field.fill('te 57');
   await page.getByRole('option', { name: 'Site 57' }).waitFor();
   await page.keyboard.press('Enter');

@@ -24,6 +24,11 @@ t.test('a second admin is made, works, and can be ended; the last one stays', as
   const list = await service.ok('GET', `/api/v1/account-users?accountId=${service.accountId}`, { token: jwt });
   t.equal(list.accountUsers.meta.count, 2);
   const first = list.accountUsers.results.find((user: Json) => user.id !== accountUser.id);
+  t.strictSame(
+    list.accountUsers.results.map((user: Json) => user.emailAddress).sort(),
+    ['admin@example.com', 'second@example.com'],
+    'admins see the addresses of each other',
+  );
   const path = `/api/v1/account-users/${first.id}`;
   t.match(await service.http('DELETE', path, { token: jwt }), { status: 400, body: { error: { code: 103 } } });
   await service.ok('DELETE', path, { token: jwt, headers: { etag: first.version } });

@@ -1,0 +1,70 @@
+/** The organizations of a tree, read in slices: those first that were made first, or those whose name contains a text. */
+import { api, done } from '../app/api.js';
+import { accountId } from '../app/session.js';
+
+export interface Organization {
+  id: string;
+  name: string;
+  parentId: string | null;
+  version: string;
+}
+
+const fields = 'name,parentId,version';
+const sliceSize = 1000;
+/** Requests that one batch takes. */
+const batchSize = 50;
+
+/**
+ * So many organizations and those above them, `more` being how many are not read. The ones above are read by themselves where
+ * they are not among the first.
+ */
+export async function readTree(wanted: number, name: string, signal: AbortSignal) {
+  const all = new Map<string, Organization>();
+  let read = 0;
+  let count = 0;
+  for (let page = 1; read < wanted; page += 1) {
+    const found = { pageSize: sliceSize, page, sortBy: 'created' as const, fields, ...(name && { name }) };
+    const query = { accountId: accountId.value, ...found };
+    const { organizations } = await done(api.GET('/api/v1/organizations', { params: { query }, signal }));
+    const results: Organization[] = organizations.results ?? [];
+    for (const one of results) all.set(one.id, one);
+    read += results.length;
+    count = organizations.meta?.count ?? 0;
+    if (results.length < sliceSize) break;
+  }
+  await readAbove(all, signal);
+  return { organizations: [...all.values()], more: count - read };
+}
+
+/** Adds the organizations above, level by level, as far as they are in reach. */
+async function readAbove(all: Map<string, Organization>, signal: AbortSignal): Promise<void> {
+  const asked = new Set<string>();
+  for (;;) {
+    const missing = [...new Set([...all.values()].flatMap(({ parentId }) => parentId ?? []))].filter(
+      (id) => !all.has(id) && !asked.has(id),
+    );
+    if (missing.length === 0) return;
+    for (let from = 0; from < missing.length; from += batchSize) {
+      const some = missing.slice(from, from + batchSize);
+      for (const id of some) asked.add(id);
+      const requests = some.map((id) => ({ method: 'GET' as const, path: `/api/v1/organizations/${id}` }));
+      const answers: unknown = await done(api.POST('/api/v1/batch', { body: { requests }, signal }));
+      for (const { organization } of answers as { organization?: Organization }[])
+        if (organization) all.set(organization.id, organization);
+    }
+  }
+}
+
+/** The organizations below each, by name; those whose parent is out of reach are at the top, under the key null. */
+export function branchesOf(all: readonly Organization[]): ReadonlyMap<string | null, Organization[]> {
+  const known = new Set(all.map(({ id }) => id));
+  const branches = new Map<string | null, Organization[]>();
+  const byName = new Intl.Collator(undefined, { numeric: true });
+  for (const one of [...all].sort((a, b) => byName.compare(a.name, b.name))) {
+    const above = one.parentId !== null && known.has(one.parentId) ? one.parentId : null;
+    const here = branches.get(above) ?? [];
+    here.push(one);
+    branches.set(above, here);
+  }
+  return branches;
+}
