@@ -15,7 +15,7 @@ import { provision, rowsOf, unitsOf } from './support/jobs.js';
 import { Mailbox } from './support/mailbox.js';
 import { type OpenIdProvider, startProvider } from './support/oidc.js';
 import { cliFile, runToEnd } from './support/process.js';
-import { type Answer, type Json, type Request, Service, startService } from './support/service.js';
+import { type Json, type Request, Service, startService } from './support/service.js';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const version7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -42,7 +42,7 @@ class Account extends Service {
     this.admin = token;
   }
 
-  override async http(method: string, path: string, request?: Request): Promise<Answer> {
+  override async http<const M extends string, const P extends string>(method: M, path: P, request?: Request) {
     const answer = await super.http(method, path, request);
     this.keep(`${method} ${path}`, answer.body);
     return answer;
@@ -53,7 +53,7 @@ class Account extends Service {
   }
 
   /** Runs a command against the server or its directory; the JSON lines that it prints. */
-  async slipway(...args: string[]): Promise<Json[]> {
+  async slipway(...args: string[]) {
     const env = { SLIPWAY_URL: this.server.url, SLIPWAY_TOKEN: this.admin };
     const { code, stdout, stderr } = await runToEnd(cliFile, args, env);
     if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
@@ -62,7 +62,7 @@ class Account extends Service {
     return lines;
   }
 
-  onDirectory(...args: string[]): Promise<Json[]> {
+  onDirectory(...args: string[]) {
     return this.slipway(...args, '--account', this.accountId, '--data-dir', this.directory);
   }
 }

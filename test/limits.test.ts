@@ -4,7 +4,7 @@ import t from 'tap';
 import { readConfig } from '../src/config.js';
 import type { Limit } from '../src/limits/row.js';
 import { limits } from '../src/limits/table.js';
-import { type Json, startService } from './support/service.js';
+import { type Json, type Made, present, startService } from './support/service.js';
 
 const page = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');
 
@@ -33,7 +33,7 @@ t.test('an account sees its own use of every limit, and nothing of others; /metr
   const other = await service.account();
   for (const count of [2, 5]) await service.template({ channels: Array.from({ length: count }, (_, n) => `c${n}`) });
   const { usage } = await service.ok('GET', '/api/v1/usage');
-  const row = (state: Json, name: string) => state.limits.find((limit: Json) => limit.name === name);
+  const row = (state: Made<'usage'>, name: string) => state.limits.find((limit) => limit.name === name);
   const channels = {
     name: 'channelTemplates',
     variable: 'SLIPWAY_MAX_CHANNEL_TEMPLATES',
@@ -45,7 +45,7 @@ t.test('an account sees its own use of every limit, and nothing of others; /metr
   t.strictSame(row(usage, 'channelTemplates'), channels);
   t.match(row(usage, 'valueBytes'), { limit: 65_536, used: null });
   t.strictSame(
-    usage.limits.map((limit: Json) => limit.name),
+    usage.limits.map((limit) => limit.name),
     limits.flatMap(({ name, per }) => ((per as string) === 'service' ? [] : name)),
   );
   const { usage: others } = await service.ok('GET', '/api/v1/usage', { token: other.admin });
@@ -79,7 +79,7 @@ t.test('channel templates of a device template: the limit holds for creating, re
   };
   for (const answer of answers.filter(({ status }) => status !== 200)) t.match(answer, refused);
 
-  const [first] = made;
+  const first = present(made[0]);
   const gone = await service.ok('DELETE', `/api/v1/channels/templates/${first.id}`, {
     headers: { etag: first.version },
   });
@@ -89,7 +89,7 @@ t.test('channel templates of a device template: the limit holds for creating, re
   });
   t.match(recover, refused);
   const shown = await service.ok('GET', `/api/v1/devices/templates/${template.id}`);
-  t.equal(shown.deviceTemplate.channelTemplates.filter((one: Json) => !one.serviceTopic).length, 5);
+  t.equal(shown.deviceTemplate.channelTemplates.filter((one) => !one.serviceTopic).length, 5);
 });
 
 t.test('custom fields of every kind: the limit holds for creating, recovering and races', async (t) => {
@@ -103,7 +103,7 @@ t.test('custom fields of every kind: the limit holds for creating, recovering an
   ] as const;
   for (const [kind, property, plural] of kinds) {
     const list = plural && (await service.ok('GET', `/api/v1/${kind}/templates?accountId=${accountId}`));
-    const templateId = plural && list[plural].results[0].id;
+    const templateId = plural && list?.[plural].results[0].id;
     const create = (name: string) =>
       service.http('POST', `/api/v1/${kind}/custom-fields`, {
         body: { accountId, ...(property && { [property]: templateId }), name, fieldType: 'string' },
@@ -138,7 +138,7 @@ t.test('the values of one entity together: refused beyond the limit, whichever w
   const body = { accountId, deviceTemplateId: template.id, serialNumber: '1' };
   t.match(await service.http('POST', '/api/v1/devices', { body: { ...body, ...of(1000) } }), refused);
   const { device } = await service.ok('POST', '/api/v1/devices', { body: { ...body, ...of(600) } });
-  const put = (values: object, { id, version }: Json) =>
+  const put = (values: object, { id, version }: Record<'id' | 'version', string>) =>
     service.http('PUT', `/api/v1/devices/${id}`, { headers: { etag: version }, body: values });
   t.match(await put({ a: 'x'.repeat(1000) }, device), refused);
   const shorter = await put({ a: 'x'.repeat(10) }, device);

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import type { EntityTable } from '../db/registry/records.js';
 import { purge } from '../src/purge/purge.js';
-import { type Json, type Service, startService } from './support/service.js';
+import { present, type Service, startService } from './support/service.js';
 
 const day = 24 * 60 * 60_000;
 let now = Date.parse('2026-05-01T00:00:00Z');
@@ -49,7 +49,7 @@ t.test('after thirty days a device goes with its credential, code, points and lo
   t.equal(await count('credentials'), credentials - 1);
   t.equal(await count('associationCodes'), 0);
   t.equal(await logs(), 0);
-  const channel = template.channelTemplates.find((one: Json) => one.name === 'data');
+  const channel = present(template.channelTemplates.find((one) => one.name === 'data'));
   const points = (deviceId: string) =>
     messages.read(
       { accountId: service.accountId, deviceId, channelTemplateId: channel.id },
@@ -127,11 +127,9 @@ t.test('a purged field leaves no value behind', async (t) => {
 
 t.test('values that look like the key of a purged field stay, and the purge comes to an end', async (t) => {
   const { id: deviceTemplateId } = await service.template();
-  const [gone, stays] = await Promise.all(
-    ['gone', 'stays'].map((name) =>
-      service.create('/devices/custom-fields', 'deviceField', { deviceTemplateId, name, fieldType: 'string' }),
-    ),
-  );
+  const field = (name: string) =>
+    service.create('/devices/custom-fields', 'deviceField', { deviceTemplateId, name, fieldType: 'string' });
+  const [gone, stays] = await Promise.all([field('gone'), field('stays')]);
   // More of them than one step takes, in front of those that have a value of the field.
   const texts = [...Array(120).fill(gone.id), `"${gone.id}":`, `{"${gone.id}":1}`, `\\"${gone.id}":`, gone.id];
   for (const [n, text] of texts.entries())

@@ -3,7 +3,7 @@ import t from 'tap';
 import { connected, disconnected, published, subscribed, taken, texts } from './broker/conversation.js';
 import { connectPacket, publishPacket, rawClient } from './broker/raw.js';
 import { follow, postRows } from './support/jobs.js';
-import { type Json, type Service, startService } from './support/service.js';
+import { type Anything, type Json, type Service, startService } from './support/service.js';
 
 const job = '/api/v1/provisioning/jobs';
 const rows = (count: number, what: string) =>
@@ -13,7 +13,7 @@ const dryRun = '?dryRun=true';
 /** How much of a limit the account of a token uses. */
 async function used(service: Service, name: string, token = service.admin): Promise<number> {
   const { usage } = await service.ok('GET', '/api/v1/usage', { token });
-  return usage.limits.find((limit: Json) => limit.name === name).used;
+  return usage.limits.find((limit) => limit.name === name)?.used ?? -1;
 }
 
 const refused = (variable: string, path: string) => ({
@@ -44,7 +44,7 @@ async function attacker(service: Service, channels: number) {
 
 const refusalsOf = async (service: Service, deviceId: string): Promise<string[]> =>
   (await service.ok('GET', `/api/v1/devices/${deviceId}/refusals?pageSize=50`)).refusals.results.map(
-    ({ reason }: Json) => reason,
+    ({ reason }) => reason,
   );
 
 t.test('rows of jobs: dry runs give way, what is still needed does not', async (t) => {
@@ -58,7 +58,7 @@ t.test('rows of jobs: dry runs give way, what is still needed does not', async (
   const made = answers.filter(({ status }) => status === 202);
   t.equal(made.length, 1, 'of three at once one has room');
   for (const answer of answers.filter(({ status }) => status !== 202)) t.match(answer, tooMany);
-  await follow(service, made[0]?.body.job.id);
+  await follow(service, made[0]?.body.job.id ?? '');
   t.equal(await used(service, 'jobRows'), 6);
   t.equal((await service.ok('GET', `${job}/${first.id}/rows`)).rows.meta.count, 0, 'the rows of the dry run gave way');
   t.match(await service.http('GET', `${job}/${first.id}`), { body: { job: { total: 8 } } });
@@ -93,7 +93,7 @@ t.test('bytes of these rows, and jobs that are kept: the oldest go', async (t) =
   }
   const { jobs } = await service.ok('GET', `${job}?accountId=${service.accountId}&sortOrder=asc`);
   t.strictSame(
-    jobs.results.map(({ id }: Json) => id),
+    jobs.results.map(({ id }) => id),
     ids.slice(2),
   );
   t.equal(await used(service, 'jobs'), 3);
@@ -249,9 +249,16 @@ t.test('QoS 2 messages without PUBREL: who sends one too many is disconnected', 
 });
 
 /** All of a list, oldest first. */
-async function all(service: Service, path: string, plural: string, accountId: string, token: string): Promise<Json[]> {
+async function all(
+  service: Service,
+  path: string,
+  plural: 'auditRecords' | 'verifications',
+  accountId: string,
+  token: string,
+): Promise<Array<{ id: string; event?: string }>> {
   const query = `accountId=${accountId}&sortOrder=asc&pageSize=1000`;
-  return (await service.ok('GET', `${path}?${query}`, { token }))[plural].results;
+  const answer: Anything = await service.ok('GET', `${path}?${query}`, { token });
+  return answer[plural].results;
 }
 
 t.test(

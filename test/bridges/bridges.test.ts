@@ -24,7 +24,7 @@ const body = (more: object = {}) => ({
   url,
   ...more,
 });
-const remove = async ({ id }: Json) => {
+const remove = async ({ id }: { id: string }) => {
   const { version } = (await service.ok('GET', `${path}/${id}`)).bridge;
   return service.http('DELETE', `${path}/${id}`, { headers: { etag: version } });
 };
@@ -60,7 +60,7 @@ t.test(
     t.match(await service.http('GET', `${path}/${made.id}/dead-letters`), { status: 410 });
     const records = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${made.id}`);
     t.strictSame(
-      records.auditRecords.results.map(({ event, details }: Json) => [event, details.change, details.host]),
+      records.auditRecords.results.map(({ event, details }) => [event, details.change, details.host]),
       ['deleted', 'updated', 'updated', 'created'].map((change) => ['bridgeChanged', change, 'hooks.example.com']),
     );
     t.notMatch(JSON.stringify(records), /T0KEN|ANOTHER-ONE/, 'of the address only the host is told');
@@ -189,7 +189,7 @@ t.test('an account has five bridges of different names', async (t) => {
   const made = [];
   for (let count = 0; count < 5; count += 1) made.push((await service.ok('POST', path, { body: body() })).bridge);
   t.match(await service.http('POST', path, { body: body() }), { status: 400, body: { error: { code: 106 } } });
-  t.match(await put(made[0].id, '1', { name: made[1].name }), { status: 400, body: { error: { code: 106 } } });
+  t.match(await put(made[0]?.id ?? '', '1', { name: made[1]?.name }), { status: 400, body: { error: { code: 106 } } });
   for (const one of made) await remove(one);
 });
 

@@ -11,7 +11,7 @@ import t, { type Test } from 'tap';
 import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { certificate } from '../broker/certificate.js';
-import { closed, type Json, type Service, startService } from '../support/service.js';
+import { closed, type Json, present, type Service, startService } from '../support/service.js';
 import { byDevice, type Receiver, startReceiver, textOf } from './receiver.js';
 
 const run = promisify(execFile);
@@ -67,8 +67,8 @@ async function speaker(more: object = {}) {
   return { id: device.id, device, secret, client, say };
 }
 
-const statusOf = async ({ id }: Json) => (await service.ok('GET', `/api/v1/bridges/${id}`)).bridge.status;
-const deadLettersOf = async ({ id }: Json) =>
+const statusOf = async ({ id }: { id: string }) => (await service.ok('GET', `/api/v1/bridges/${id}`)).bridge.status;
+const deadLettersOf = async ({ id }: { id: string }) =>
   (await service.ok('GET', `/api/v1/bridges/${id}/dead-letters?pageSize=100`)).deadLetters;
 /** Polls the state on disk, because no event reports it. */
 async function until(isTrue: () => Promise<boolean> | boolean): Promise<void> {
@@ -169,7 +169,7 @@ t.test(
       'GET',
       `/api/v1/channels/templates?accountId=${service.accountId}&entityId=${templateId}&pageSize=100`,
     );
-    const logs = templates.channelTemplates.results.find((one: Json) => one.name === '_log');
+    const logs = present(templates.channelTemplates.results.find((one) => one.name === '_log'));
     await service.ok('PUT', `/api/v1/channels/templates/${logs.id}`, {
       headers: { etag: logs.version },
       body: { streamBridgeDelivery: 2 },
@@ -303,7 +303,7 @@ t.test('a page of large dead letters is read and sent a few at a time', async (t
   const ids = { deviceId: accountId, deviceTemplateId: accountId, organizationId: null };
   const count = 50;
   const idOf = (n: number) => `${accountId.slice(0, -4)}${String(n).padStart(4, '0')}`;
-  const placeOf = ({ id }: Json) => Number(id.slice(-4));
+  const placeOf = ({ id }: { id: string }) => Number(id.slice(-4));
   for (let n = 0; n < count; n += 1) {
     const message = { id: idOf(n), ...ids, channel: 'c', qos: 1, time: n, payload: Buffer.alloc(120_000, n) };
     await record({ kind: 'add', accountId, bridgeIds, message });

@@ -17,7 +17,7 @@ import t, { type Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { mosquitto, withMosquitto } from '../support/mosquitto.js';
 import { makeStream, type NatsServer, natsServer, readStream, withNats } from '../support/nats-server.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 
 let service: Service;
 let templateId: string;
@@ -35,7 +35,7 @@ t.before(async () => {
   templateId = (await service.template({ channels })).id;
 });
 
-const statusOf = async ({ id }: Json) => (await service.ok('GET', `/api/v1/bridges/${id}`)).bridge.status;
+const statusOf = async ({ id }: { id: string }) => (await service.ok('GET', `/api/v1/bridges/${id}`)).bridge.status;
 
 /** The state of a queue is announced by nobody. */
 async function until(isTrue: () => Promise<boolean> | boolean): Promise<void> {
@@ -43,7 +43,7 @@ async function until(isTrue: () => Promise<boolean> | boolean): Promise<void> {
 }
 
 /** A bridge that is deleted with the test. */
-async function bridgeTo(t: Test, body: object): Promise<Json> {
+async function bridgeTo(t: Test, body: object) {
   const bridge = await service.create('/bridges', 'bridge', { name: service.unique('Bridge'), ...body });
   t.teardown(() => service.http('DELETE', `/api/v1/bridges/${bridge.id}`, { headers: { etag: bridge.version } }));
   return bridge;

@@ -14,7 +14,7 @@ import {
   makeProof,
   registerAuthority,
 } from '../support/certificates.js';
-import { type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { type Anything, nextMessage, type Service, startService } from '../support/service.js';
 import { certificate } from './certificate.js';
 import { hits } from './metrics.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, speak, subscribePacket } from './raw.js';
@@ -24,7 +24,7 @@ const versions: SecureVersion[] = ['TLSv1.2', 'TLSv1.3'];
 let ahead = 0;
 let service: Service;
 let port: number;
-let template: Json;
+let template: Anything['deviceTemplate'];
 let other: { accountId: string; token: string };
 t.before(async () => {
   service = await startService(t, {
@@ -52,10 +52,10 @@ const claimAuthority = (made: Made, body: object, token: string) =>
     { name: made.fingerprint, certificate: made.cert, ...body },
     token,
   );
-const remove = (path: string, { version, id }: Json) =>
+const remove = (path: string, { version, id }: Record<'version' | 'id', string>) =>
   service.http('DELETE', `/api/v1${path}/${id}`, { headers: { etag: version } });
 const refusalsOf = async (deviceId: string) =>
-  (await service.ok('GET', `/api/v1/devices/${deviceId}/refusals`)).refusals.results.map(({ reason }: Json) => reason);
+  (await service.ok('GET', `/api/v1/devices/${deviceId}/refusals`)).refusals.results.map(({ reason }) => reason);
 
 interface Joined extends RawClient {
   returnCode: number;
@@ -261,7 +261,7 @@ t.test('another account does not replace the CAs in between that are remembered'
   );
   const between = (issuer: Made) => makeAuthority({ subject: 'CN=Between', issuer });
   const [mine, yours] = [await between(root), await between(foreignRoot)];
-  const named = ({ id }: Json, issuer: Made) => makeCertificate({ subject: `CN=${id}`, issuer });
+  const named = ({ id }: Record<'id', string>, issuer: Made) => makeCertificate({ subject: `CN=${id}`, issuer });
   t.equal(await codeOf(t, [await named(device, mine), mine]), 0);
   t.equal(await codeOf(t, [await named(foreign, yours), yours]), 0);
   t.equal(await codeOf(t, await named(device, mine)), 0, 'it is still known');
@@ -640,7 +640,7 @@ t.test('the log says once why a certificate was refused', async (t) => {
   const lines = t.capture(service.server.ctx.log, 'warn');
   const unknown = await makeCertificate();
   for (let tries = 0; tries < 3; tries += 1) t.equal(await codeOf(t, unknown, { username: '' }), 4);
-  const said = lines().filter(({ args }: Json) => args[1] === 'a client certificate was refused');
+  const said = lines().filter(({ args }) => args[1] === 'a client certificate was refused');
   t.match(said, [{ args: [{ reason: 'unknown certificate', fingerprint: /^[0-9a-f]{64}$/, address: /.+/ }] }]);
   t.equal(said.length, 1);
 });

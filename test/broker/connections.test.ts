@@ -5,7 +5,7 @@ import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { BrokerCore } from '../../broker/aedes-types.js';
-import { nextMessage } from '../support/service.js';
+import { nextMessage, present } from '../support/service.js';
 import { connectBytes } from './bytes.js';
 import { certificate } from './certificate.js';
 import { type Fixture, fixture, rawConnected, sibling, versionOf } from './fixture.js';
@@ -207,7 +207,7 @@ t.test('a will is decided again when it fires', async (t) => {
   });
   await admin.subscribeAsync(f.service.topic(device.id, '#'), { qos: 1 });
   const { channelTemplates } = (await f.service.ok('GET', `/api/v1/devices/templates/${template.id}`)).deviceTemplate;
-  const { id } = channelTemplates.find(({ name }: { name: string }) => name === 'chat');
+  const { id } = present(channelTemplates.find(({ name }) => name === 'chat'));
   const { version } = (await f.service.ok('GET', `/api/v1/channels/templates/${id}`)).channelTemplate;
   await f.service.ok('DELETE', `/api/v1/channels/templates/${id}`, { headers: { etag: version } });
   mortal.socket.destroy();

@@ -50,7 +50,7 @@ export async function sibling(f: Fixture): Promise<Fixture> {
 export async function neighbour(f: Fixture): Promise<Fixture> {
   const { service } = f;
   const { accountId, admin: token } = await service.account();
-  const make = (path: string, wrapper: string, body: object) =>
+  const make = <const P extends string, const W extends string>(path: P, wrapper: W, body: object) =>
     service.create(path, wrapper, { accountId, ...body }, token);
   const template = await make('/devices/templates', 'deviceTemplate', { name: 'Of a neighbour' });
   const of = { entityId: template.id, entityType: 'deviceTemplate' };

@@ -54,8 +54,7 @@ async function leave(client: RawClient): Promise<void> {
   await client.closed;
 }
 
-const read = async ({ device }: Fixture): Promise<Json> =>
-  (await f.service.ok('GET', `/api/v1/devices/${device.id}`)).device;
+const read = async ({ device }: Fixture) => (await f.service.ok('GET', `/api/v1/devices/${device.id}`)).device;
 
 /** All that has been told of a device, one change over the other. */
 const known = ({ device }: Fixture): Json => Object.assign({}, ...(told.get(device.id) ?? []));
@@ -183,7 +182,7 @@ t.test('the log has one entry when the first connection of a device begins and o
   const one = await sibling(f);
   const entries = async () =>
     (await f.service.ok('GET', `/api/v1/devices/${one.device.id}/logs?severity=lifecycle`)).logs.results.map(
-      ({ message, custom }: Json) => [message, custom],
+      ({ message, custom }) => [message, custom],
     );
   const first = await from(t, '127.0.0.2', one, 'first');
   const second = await from(t, '127.0.0.3', one, 'second');

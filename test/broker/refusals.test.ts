@@ -21,8 +21,7 @@ t.before(async () => {
 
 const listOf = (service: Service, { device }: Pick<Fixture, 'device'>, token = service.admin, query = '?pageSize=50') =>
   service.ok('GET', `/api/v1/devices/${device.id}/refusals${query}`, { token }).then(({ refusals }) => refusals);
-const resultsOf = async (one: Fixture, token?: string): Promise<Json[]> =>
-  (await listOf(f.service, one, token)).results;
+const resultsOf = async (one: Fixture, token?: string) => (await listOf(f.service, one, token)).results;
 const rowCount = async () =>
   (await f.service.server.ctx.registry.query.selectFrom('refusals').selectAll().execute()).length;
 

@@ -347,10 +347,10 @@ t.test('what is stored of the victims is what they have said, and nobody was cut
   const { device } = await service.ok('GET', `/api/v1/devices/${target.deviceId}`);
   t.match(device, { connected: true, name: null });
   const { result } = await service.ok('GET', `/api/v4/data/${victims.topic('temperature')}/latest?pageSize=1000`);
-  const values = new Set(result.map(({ numericValue }: Json) => numericValue));
+  const values = new Set(result.map(({ numericValue }) => numericValue));
   t.same([...values].sort(), [20.5, 21.5, 22.5]);
   const { logs } = await service.ok('GET', `/api/v1/devices/${target.deviceId}/logs?pageSize=1000`);
-  const messages = new Set(logs.results.map(({ message }: Json) => message));
+  const messages = new Set(logs.results.map(({ message }) => message));
   t.same([...messages].sort(), ['connected', 'hello']);
-  t.same(logs.results.filter(({ message }: Json) => message === 'connected').length, 1);
+  t.same(logs.results.filter(({ message }) => message === 'connected').length, 1);
 });

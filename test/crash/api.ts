@@ -40,7 +40,7 @@ export class Api {
   }
 
   /** As ask, and it must answer 200. */
-  async ok(method: string, path: string, body?: object, etag?: string): Promise<Json> {
+  async ok(method: string, path: string, body?: object, etag?: string) {
     const answer = await this.ask(method, path, body, etag);
     if (answer.status !== 200)
       throw new Error(`${method} ${path} answered ${answer.status}: ${JSON.stringify(answer.body)}`);

@@ -1,7 +1,7 @@
 /** What must be true after a restart of everything that was acknowledged before the process died, read through the API. */
 import type { Packet } from 'mqtt-packet';
 import { type Login, openLink } from '../../bench/link.js';
-import type { Json } from '../support/service.js';
+
 import type { Api } from './api.js';
 import { type Fleet, type Source, timeOf } from './fleet.js';
 
@@ -73,7 +73,7 @@ export async function checkConnected(api: Api, expected: string[]): Promise<stri
   const until = performance.now() + presenceTime;
   for (;;) {
     const { devices } = await api.ok('GET', `/api/v1/devices?accountId=${api.accountId}&connected=true&pageSize=1000`);
-    const found = devices.results.map(({ id }: Json) => id);
+    const found = devices.results.map(({ id }: { id: string }) => id);
     if (found.sort().join() === wanted) return [];
     if (performance.now() > until) return [`${found.length} devices are called connected, ${expected.length} are`];
   }

@@ -39,7 +39,7 @@ export class JobSender implements Writer {
       if (state !== 'succeeded') losses.push(`a job that was accepted is ${state}`);
       const filter = `accountId=${this.api.accountId}&serialNumber=${encodeURIComponent(`${name} `)}`;
       const { devices } = await this.api.ok('GET', `/api/v1/devices?${filter}&pageSize=1000`);
-      const numbers = devices.results.map(({ serialNumber }: Json) => serialNumber);
+      const numbers = devices.results.map(({ serialNumber }: { serialNumber: string }) => serialNumber);
       const different = new Set(numbers).size;
       if (different !== rowsOfJob || numbers.length !== rowsOfJob)
         losses.push(`a job of ${rowsOfJob} rows made ${numbers.length} devices, ${different} of them different`);

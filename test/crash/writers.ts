@@ -37,7 +37,7 @@ export class Renamer implements Writer {
     return isKept ? [] : [`a device is called ${name}, not ${this.#answered} to ${this.#tried}`];
   }
 
-  async #read(): Promise<Json> {
+  async #read() {
     return (await this.api.ok('GET', `/api/v1/devices/${this.deviceId}`)).device;
   }
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, runToEnd } from '../support/process.js';
-import { type Json, startService } from '../support/service.js';
+import { startService } from '../support/service.js';
 import { publish, sha256 } from './fleet.js';
 
 t.test('a backup holds the files of packages, a restore restores them, doctor tells what is damaged', async (t) => {
@@ -20,7 +20,7 @@ t.test('a backup holds the files of packages, a restore restores them, doctor te
   const restored = join(directory, 'restored');
   const made = await runToEnd(cliFile, ['backup', file, '--data-dir', service.directory], {});
   t.equal(made.code, 0, made.stderr);
-  const names = JSON.parse(made.stdout).files.map(({ name }: Json) => name);
+  const names = JSON.parse(made.stdout).files.map(({ name }: { name: string }) => name);
   t.ok(names.includes(`firmware/${sha256(bytes)}`));
   const back = await runToEnd(cliFile, ['restore', file, '--data-dir', restored], {});
   t.equal(back.code, 0, back.stderr);
@@ -29,7 +29,7 @@ t.test('a backup holds the files of packages, a restore restores them, doctor te
   const doctor = async () => {
     const env = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', SLIPWAY_DISK_RESERVE_BYTES: '0' };
     const { stdout } = await runToEnd(cliFile, ['doctor', '--json', '--data-dir', restored], env);
-    return JSON.parse(stdout).findings.find(({ check }: Json) => check === 'firmware');
+    return JSON.parse(stdout).findings.find(({ check }: { check: string }) => check === 'firmware');
   };
   t.match(await doctor(), { level: 'ok', message: /1 firmware files/ });
   writeFileSync(content, 'x');

@@ -5,10 +5,10 @@ import { json } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { certificate } from '../broker/certificate.js';
 import { type Made, makeAuthority, makeCertificate, registerAuthority } from '../support/certificates.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Anything, type Json, type Service, startService } from '../support/service.js';
 
 let service: Service;
-let template: Json;
+let template: Anything['deviceTemplate'];
 t.before(async () => {
   service = await startService(t, { env: certificate(t) });
   template = await service.template({ channels: ['data'] });

@@ -20,13 +20,13 @@ function answer(service: Service, client: MqttClient, device: Device, reply: obj
   return client.publishAsync(service.topic(device.id, '_commands/replies'), JSON.stringify(reply), { qos: 1 });
 }
 
-const send = async (service: Service, { id }: Device, body: object, token = service.admin): Promise<Json> =>
+const send = async (service: Service, { id }: Device, body: object, token = service.admin) =>
   (await service.ok('POST', `/api/v1/devices/${id}/commands`, { body, token })).command;
-const read = async (service: Service, { id }: Device, commandId: string): Promise<Json> =>
+const read = async (service: Service, { id }: Device, commandId: string) =>
   (await service.ok('GET', `/api/v1/devices/${id}/commands/${commandId}`)).command;
 
 /** Waits until a command is as wanted. */
-async function until(service: Service, device: Device, id: string, state: string): Promise<Json> {
+async function until(service: Service, device: Device, id: string, state: string) {
   const { commands } = service.server.ctx;
   for (;;) {
     const changed = new Promise<void>((resolve) => {
@@ -216,7 +216,7 @@ t.test('who may not speak there is refused: replies of others, commands by anybo
   t.equal(refusals.meta.count, 7);
   const { device: shown } = await service.ok('GET', `/api/v1/devices/${device.id}`);
   t.same(
-    shown.channels.map((one: Json) => one.channelTemplateName),
+    shown.channels.map((one) => one.channelTemplateName),
     ['_log', '_rejected', '_set/fields', '_updates/fields'],
     'clients that expect four service channels find four',
   );

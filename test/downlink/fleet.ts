@@ -1,6 +1,6 @@
 /** What the tests of firmware and commands share: packages that are published, rollouts, devices that poll. */
 import { createHash, randomBytes } from 'node:crypto';
-import type { Answer, Json, Service } from '../support/service.js';
+import type { Answer, Json, Made, Service } from '../support/service.js';
 
 export const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
 
@@ -49,16 +49,20 @@ export async function devices(service: Service, deviceTemplateId: string, count:
   return made;
 }
 
-export function rollOut(service: Service, firmware: Published, body: object): Promise<Json> {
+export function rollOut(service: Service, firmware: Published, body: object) {
   return service.create('/firmware/rollouts', 'firmwareRollout', { firmwarePackageId: firmware.id, ...body });
 }
 
-export async function rollout(service: Service, id: string): Promise<Json> {
+export async function rollout(service: Service, id: string) {
   return (await service.ok('GET', `/api/v1/firmware/rollouts/${id}`)).firmwareRollout;
 }
 
 /** Waits until a rollout is as wanted: each of its events is looked at. */
-export async function rolloutUntil(service: Service, id: string, isWanted: (rollout: Json) => boolean): Promise<Json> {
+export async function rolloutUntil(
+  service: Service,
+  id: string,
+  isWanted: (rollout: Made<'firmwareRollout'>) => boolean,
+) {
   const aborter = new AbortController();
   const response = await fetch(`${service.server.url}/api/v1/firmware/rollouts/${id}/events`, {
     headers: { authorization: `Bearer ${service.admin}` },
@@ -104,7 +108,7 @@ export function asDevice(
 }
 
 /** What a device is offered. */
-export async function offerTo(service: Service, device: Device): Promise<Json> {
+export async function offerTo(service: Service, device: Device) {
   const answer = await asDevice(service, device, 'GET', '/firmware/offer');
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.text}`);
   return answer.body;

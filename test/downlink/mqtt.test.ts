@@ -1,7 +1,7 @@
 /** Firmware over MQTT: JSON on `_firmware`, CBOR on the control topics, junk there, and offers that are revoked. */
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
-import { type Json, nextMessage, startService } from '../support/service.js';
+import { nextMessage, startService } from '../support/service.js';
 import { board, codec, info } from './board.js';
 import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.js';
 
@@ -153,7 +153,7 @@ t.test('junk and bombs on a control topic are counted, and the connection stays'
   const root = service.server.ctx.config.controlRoot;
   const granted = await client.subscribeAsync(`${root}/${other.id}/cln`).catch(() => []);
   t.ok(
-    granted.every(({ qos }: Json) => qos === 128),
+    granted.every(({ qos }) => qos === 128),
     "another device's control topic is refused",
   );
 });

@@ -5,12 +5,12 @@ import { type ClientRequest, request } from 'node:http';
 import { join } from 'node:path';
 import t from 'tap';
 import { Collector } from '../../src/downlink/packages/contents.js';
-import { type Answer, type Json, type Service, startService } from '../support/service.js';
+import { type Answer, type Service, startService } from '../support/service.js';
 
 const hash = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 const etag = (version: string) => ({ headers: { etag: version } });
 
-async function draft(service: Service, body: object = {}): Promise<Json> {
+async function draft(service: Service, body: object = {}) {
   const template = await service.template();
   const named = { deviceTemplateId: template.id, name: service.unique('Firmware'), firmwareVersion: '2.0.0', ...body };
   return service.create('/firmware/packages', 'firmwarePackage', named);
@@ -73,7 +73,7 @@ t.test('a package is a draft until it is published, and frozen from then on', as
   );
   t.same(back.firmwarePackage.files, [file]);
   const audit = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${made.id}&pageSize=50`);
-  const changes = audit.auditRecords.results.map(({ details }: Json) => details.change);
+  const changes = audit.auditRecords.results.map(({ details }) => details.change);
   t.same(changes, ['recovered', 'deleted', 'retired', 'updated', 'published', 'fileUploaded', 'created']);
 });
 
@@ -161,7 +161,7 @@ t.test('an account has a quota of bytes, each content once', async (t) => {
   t.match(refused.body.error.details[0].message, /SLIPWAY_FIRMWARE_BYTES_PER_ACCOUNT.* at most 2500/);
   const { usage } = await service.ok('GET', '/api/v1/usage');
   t.match(
-    usage.limits.find(({ name }: Json) => name === 'firmwareBytes'),
+    usage.limits.find(({ name }) => name === 'firmwareBytes'),
     { used: 2000, limit: 2500 },
   );
   await service.ok('DELETE', `/api/v1/firmware/packages/${id}/files/two`);

@@ -1,7 +1,7 @@
 /** Rollouts as their makers and devices see them: stages, deadlines, failure limits, replacing, revocation, signed URLs. */
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
-import { type Json, nextMessage, startService } from '../support/service.js';
+import { nextMessage, startService } from '../support/service.js';
 import {
   asDevice,
   type Device,
@@ -54,7 +54,7 @@ t.test('a device polls, downloads, says that it has succeeded, and its firmwareV
   const own = await asDevice(service, device, 'GET', `/firmware/files/${sha256(bytes)}`);
   t.equal(own.status, 200, 'with its secret instead of the signature');
   t.equal((await asDevice(service, other, 'GET', `/firmware/files/${sha256(bytes)}`)).status, 404);
-  t.equal((await fetch(url.split('?')[0])).status, 401);
+  t.equal((await fetch(url.split('?')[0] ?? '')).status, 401);
 
   for (const state of ['downloading', 'downloaded', 'installing'])
     t.match(await asDevice(service, device, 'POST', '/firmware/status', { state, bytes: 200_000 }), { status: 200 });
@@ -103,9 +103,9 @@ t.test(
     now += 60_000;
     await rolloutUntil(service, id, ({ counts, stage }) => stage === 2 && counts.pending === 10);
     const taken = (await service.ok('GET', `/api/v1/firmware/rollouts/${id}/devices?pageSize=100`)).devices.results;
-    t.equal(taken.filter(({ stage }: Json) => stage === 1).length, 1);
+    t.equal(taken.filter(({ stage }) => stage === 1).length, 1);
     const members = fleet.filter((device) =>
-      taken.some(({ deviceId, stage }: Json) => deviceId === device.id && stage === 2),
+      taken.some(({ deviceId, stage }) => deviceId === device.id && stage === 2),
     );
     t.equal(members.length, 9);
     const [a, b, c, d, e, f] = members as [Device, Device, Device, Device, Device, Device];
@@ -287,7 +287,7 @@ t.test('a filter with a pattern, and an organization with what is below it, choo
     await rolloutUntil(service, id, ({ counts }) => counts.pending > 0);
     const { devices: listed } = await service.ok('GET', `/api/v1/firmware/rollouts/${id}/devices`);
     t.same(
-      listed.results.map(({ deviceId }: Json) => deviceId),
+      listed.results.map(({ deviceId }) => deviceId),
       [one?.id],
     );
   }
@@ -331,7 +331,7 @@ t.test('a package of another account is out of reach: to read, to roll out, to b
   const { id } = await rollOut(service, firmware, { target: { deviceIds: [own.id] } });
   await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
   const { accountId, admin: token } = await service.account();
-  const named = (path: string, wrapper: string, body: object) =>
+  const named = <const P extends string, const W extends string>(path: P, wrapper: W, body: object) =>
     service.create(path, wrapper, { accountId, ...body }, token);
   const theirTemplate = await named('/devices/templates', 'deviceTemplate', { name: 'Theirs' });
   const device = await named('/devices', 'device', { serialNumber: 'theirs', deviceTemplateId: theirTemplate.id });

@@ -12,18 +12,18 @@ t.before(async () => {
 
 const post = (path: string, body?: object, token?: string) =>
   service.http('POST', `/api/v1${path}`, { ...(body && { body }), ...(token && { token }) });
-const bulk = async (body: object): Promise<Json> => {
+const bulk = async (body: object) => {
   const answer = await post('/devices/jobs', body);
   if (answer.status !== 202) throw new Error(`a job answered ${answer.status}: ${answer.text}`);
   return (await follow(service, answer.body.job.id)).at(-1);
 };
-const undo = async (id: string): Promise<Json> => {
+const undo = async (id: string) => {
   const answer = await post(`/devices/jobs/${id}/undo`);
   if (answer.status !== 202) throw new Error(`an undo answered ${answer.status}: ${answer.text}`);
   return (await follow(service, answer.body.job.id)).at(-1);
 };
 const read = (id: string) => service.http('GET', `/api/v1/devices/${id}`);
-const make = async (prefix: string, count: number, organization = ''): Promise<Json[]> => {
+const make = async (prefix: string, count: number, organization = '') => {
   const rows = Array.from({ length: count }, (_, at) => ({ serialNumber: `${prefix}${at}` }));
   const job = await provision(service, rows, organization && `?organization=${organization}`);
   return unitsOf(service, job.id);

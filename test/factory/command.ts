@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, runToEnd } from '../support/process.js';
-import type { Json, Service } from '../support/service.js';
+import type { Service } from '../support/service.js';
 import { nvsText, readCsv, readNvs } from './nvs.js';
 
 export interface Ended {
@@ -104,5 +104,5 @@ export const serials = (count: number, prefix = 'SN') =>
 export async function devicesOf(service: Service): Promise<string[]> {
   const path = `/api/v1/devices?accountId=${service.accountId}&pageSize=1000`;
   const { devices } = await service.ok('GET', path);
-  return devices.results.map(({ serialNumber }: Json) => serialNumber).sort();
+  return devices.results.map(({ serialNumber }) => serialNumber).sort();
 }

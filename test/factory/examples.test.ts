@@ -8,7 +8,7 @@ import t from 'tap';
 import { certificate } from '../broker/certificate.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile } from '../support/process.js';
-import { adminEmail, adminPassword, type Json, startService } from '../support/service.js';
+import { adminEmail, adminPassword, startService } from '../support/service.js';
 
 const fixture = fileURLToPath(new URL('fixture.js', import.meta.url));
 const blocks = [...readFileSync('docs/factory.md', 'utf8').matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(
@@ -59,10 +59,10 @@ ${node} ${fixture} "$partition" </dev/null >/dev/null 2>&1 &`,
   for (const serial of serials) t.match(stdout, `${serial} passed: it connects and publishes\n`);
   const path = `/api/v1/provisioning/verifications?accountId=${service.accountId}&passed=true`;
   const { verifications } = await service.ok('GET', path);
-  t.strictSame(verifications.results.map(({ serialNumber }: Json) => serialNumber).sort(), serials);
+  t.strictSame(verifications.results.map(({ serialNumber }) => serialNumber).sort(), serials);
   const list = await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}`);
   t.strictSame(
-    list.devices.results.map(({ serialNumber }: Json) => serialNumber),
+    list.devices.results.map(({ serialNumber }) => serialNumber),
     [...serials, 'TH-0201'],
   );
   t.ok(readFileSync(join(directory, 'units.zip')).includes('TH-0201.csv'), 'by curl');

@@ -3,7 +3,7 @@ import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { Journal } from '../../src/commands/line/journal.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 import { devicesOf, Station, serials } from './command.js';
 
 let service: Service;
@@ -135,7 +135,7 @@ async function makeStation(name: string): Promise<{ id: string; token: string }>
 async function makeJob(rows: ReadonlyArray<{ serialNumber: string }>, token: string): Promise<string> {
   const body = { rows: rows.map(({ serialNumber }) => ({ serialNumber })) };
   const made = await service.http('POST', '/api/v1/provisioning/jobs?force=true', { token, body });
-  let { job }: Json = made.body;
+  let { job } = made.body;
   while (job.state === 'pending' || job.state === 'running')
     job = (await service.ok('GET', `/api/v1/provisioning/jobs/${job.id}`)).job;
   return job.id;

@@ -11,7 +11,7 @@ import { Journal } from '../../src/commands/line/journal.js';
 import { deliver, readFileOptions } from '../../src/commands/line/line.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile } from '../support/process.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Made, type Service, startService } from '../support/service.js';
 import { devicesOf, Station, serials } from './command.js';
 
 let service: Service;
@@ -290,7 +290,7 @@ t.test('results that expired before they were written: the units get new secrets
   await journal.append({ type: 'chunk', key: 'a-key', time: new Date().toISOString(), by: 'job', rows });
   await journal.append({ type: 'job', key: 'a-key', jobId });
   await journal.close();
-  let job: Json;
+  let job: Made<'job'>;
   do job = (await aged.ok('GET', `/api/v1/provisioning/jobs/${jobId}`)).job;
   while (job.state === 'pending' || job.state === 'running');
   now += 25 * 60 * 60 * 1000;

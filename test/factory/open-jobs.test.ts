@@ -2,7 +2,7 @@
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { follow, postRows } from '../support/jobs.js';
-import { type Json, startService } from '../support/service.js';
+import { startService } from '../support/service.js';
 
 t.test(
   'of one caller only so many jobs are open at once; others, and what was made before, are not held up',
@@ -35,7 +35,7 @@ t.test(
     const others = await postRows(service, [{ serialNumber: 'X' }], '?dryRun=true', { token });
     t.equal(others.status, 202);
     const next = await postRows(service, [{ serialNumber: 'next' }], '?dryRun=true', { token: jwt });
-    const jobsOf = async (state = ''): Promise<Json[]> =>
+    const jobsOf = async (state = '') =>
       (await service.ok('GET', `/api/v1/provisioning/jobs?accountId=${service.accountId}&pageSize=1000${state}`)).jobs
         .results;
     const results = await jobsOf();
@@ -68,7 +68,8 @@ t.test('a long job gives its place away while another account waits, and goes on
   const second = (await postRows(service, long('B'))).body.job;
   const own = (await postRows(service, [{ serialNumber: 'own' }], '', { token: jwt })).body.job;
   t.match((await follow(service, own.id, jwt)).at(-1), { state: 'succeeded', done: 1 });
-  const jobOf = async ({ id }: Json): Promise<Json> => (await service.ok('GET', `/api/v1/provisioning/jobs/${id}`)).job;
+  const jobOf = async ({ id }: Record<'id', string>) =>
+    (await service.ok('GET', `/api/v1/provisioning/jobs/${id}`)).job;
   for (const one of [first, second]) {
     const { state, done } = await jobOf(one);
     t.equal(state, 'running', 'the long ones have not ended');

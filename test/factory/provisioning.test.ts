@@ -11,7 +11,7 @@ t.before(async () => {
 });
 
 const jobs = '/api/v1/provisioning/jobs';
-const devicesWith = async (serialNumber: string): Promise<Json> =>
+const devicesWith = async (serialNumber: string) =>
   (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=${serialNumber}&pageSize=1000`))
     .devices.results;
 const numbered = (prefix: string, count: number) =>
@@ -284,7 +284,7 @@ t.test('the same rows are the same job whatever has become of it; nothing is eve
   t.match(again, { status: 202, body: { job: { id: first.id, done: 5 } } }, 'confirmed, it is still the same');
   const forced = await provision(service, numbered('S-', 6), '?force=true');
   t.match(forced, { done: 1, skipped: 5 });
-  const known = new Map((await devicesWith('S-')).map((one: Json) => [one.serialNumber, one.id]));
+  const known = new Map((await devicesWith('S-')).map((one) => [one.serialNumber, one.id]));
   t.equal(known.size, 6);
   for (const { serialNumber, deviceId } of await rowsOf(service, forced.id, 'skipped'))
     t.equal(deviceId, known.get(serialNumber));
@@ -383,7 +383,7 @@ t.test('jobs are listed by state and action, newest first, and are in the audit 
   await unitsOf(service, newest.id);
   await service.ok('POST', `${jobs}/${newest.id}/results/confirm`);
   const audit = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${newest.id}`);
-  t.strictSame(audit.auditRecords.results.map(({ event }: Json) => event).sort(), [
+  t.strictSame(audit.auditRecords.results.map(({ event }) => event).sort(), [
     'jobFinished',
     'jobResultsConfirmed',
     'jobResultsFetched',

@@ -55,8 +55,8 @@ t.test(
     t.match(finished, { state: 'succeeded', total: rows, done: rows, failed: 0, skipped: 0 });
 
     const { results } = await call(server, token, 'GET', `/provisioning/jobs/${job.id}/results?format=json`);
-    t.equal(new Set(results.map(({ serialNumber }: Json) => serialNumber)).size, rows);
-    t.equal(new Set(results.map(({ deviceId }: Json) => deviceId)).size, rows);
+    t.equal(new Set(results.map(({ serialNumber }: { serialNumber: string }) => serialNumber)).size, rows);
+    t.equal(new Set(results.map(({ deviceId }: { deviceId: string }) => deviceId)).size, rows);
     t.equal(read(directory, 'select count(*) from "devices"'), rows);
     t.equal(read(directory, 'select count(distinct "serialNumber") from "devices"'), rows);
     for (let at = 0; at < rows; at += 100) {

@@ -1,14 +1,14 @@
 /** Stations: what they may, what they may not, and when it ends. The matrix has every other endpoint. */
 import t from 'tap';
 import { follow, postRows } from '../support/jobs.js';
-import { type Answer, closed, type Json, type Service, startService } from '../support/service.js';
+import { closed, type Made, present, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const hour = 60 * 60_000;
 const time = { now: start };
 let service: Service;
-let template: Json;
-let organization: Json;
+let template: Made<'deviceTemplate'>;
+let organization: Made<'organization'>;
 t.before(async () => {
   service = await startService(t, { clock: { now: () => time.now } });
   template = await service.template({ channels: ['temperature'] });
@@ -25,7 +25,7 @@ const limits = () => ({
   maxDevices: 100,
   expiresAt: new Date(start + hour).toISOString(),
 });
-const login = ({ id: appId, appToken }: Json): Promise<Answer> =>
+const login = ({ id: appId, appToken }: Record<'id' | 'appToken', string>) =>
   service.http('POST', '/api/v1/auth/login-application', {
     token: null,
     body: { appId, appToken, accountId: service.accountId },
@@ -41,13 +41,13 @@ async function station(body: object = {}): Promise<{ id: string; appToken: strin
   return { ...made, jwt: (await login(made)).body.jwt };
 }
 
-const post = (path: string, token: string, body: object, headers: Record<string, string> = {}): Promise<Answer> =>
+const post = (path: string, token: string, body: object, headers: Record<string, string> = {}) =>
   service.http('POST', `/api/v1${path}`, { token, headers, body: { accountId: service.accountId, ...body } });
-const make = (token: string, body: object = {}, headers: Record<string, string> = {}): Promise<Answer> =>
+const make = (token: string, body: object = {}, headers: Record<string, string> = {}) =>
   post('/devices', token, { serialNumber: service.unique('S'), ...body }, headers);
 const madeDevices = async (id: string): Promise<number> =>
   (await service.ok('GET', `/api/v1/applications/${id}`)).application.madeDevices;
-const find = (token: string, query: string): Promise<Answer> =>
+const find = (token: string, query: string) =>
   service.http('GET', `/api/v1/devices?accountId=${service.accountId}&${query}`, { token });
 
 t.test('a station is made with its limits, all of them and right', async (t) => {
@@ -180,7 +180,7 @@ t.test('twenty at once do not get past its count, and what is deleted is not giv
       t.match({ status, body }, { status: 403, body: { error: { code: 21, message: /5 of its 5 devices/ } } });
   const devices = service.server.ctx.registry.query.selectFrom('devices').select('id').where('createdById', '=', id);
   t.equal((await devices.execute()).length, 5);
-  const { device } = made[0]?.body ?? {};
+  const { device } = present(made[0]).body;
   await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: device.version } });
   t.equal((await make(jwt)).status, 403);
   t.equal(await madeDevices(id), 5);
@@ -194,7 +194,7 @@ t.test('a dry run says how many it may still make, as the job does', async (t) =
     const { body } = await postRows(service, rows, query, { token });
     const { done, failed } = (await follow(service, body.job.id, token)).at(-1);
     const answer = await service.ok('GET', `/api/v1/provisioning/jobs/${body.job.id}/rows`, { token });
-    return [done, failed, answer.rows.results.map(({ state, errors }: Json) => [state, errors])];
+    return [done, failed, answer.rows.results.map(({ state, errors }) => [state, errors])];
   };
   const dry = await run('?dryRun=true');
   t.match(dry, [2, 2]);
@@ -217,7 +217,7 @@ t.test('it finds its own devices by their whole serial number, and sees nothing 
   const { device } = (await make(jwt, { serialNumber })).body;
   await make(another.jwt, { serialNumber });
   await service.create('/devices', 'device', { ...limits(), serialNumber });
-  const idsIn = ({ body }: Answer): string[] => body.devices.results.map(({ id }: Json) => id);
+  const idsIn = ({ body }: Awaited<ReturnType<typeof find>>) => body.devices.results.map(({ id }) => id);
   const found = await find(jwt, 'serialNumber=Serial%204711');
   t.match(found.body.devices.meta, { count: 1 });
   t.strictSame(idsIn(found), [device.id]);
@@ -298,9 +298,11 @@ t.test('every use of it is in the audit record, with the endpoint', async (t) =>
   await service.server.ctx.audit.close();
   const query = `accountId=${service.accountId}&actorId=${id}&sortOrder=asc&pageSize=100`;
   const { auditRecords } = await service.ok('GET', `/api/v1/audit?${query}`);
-  const said = auditRecords.results.map(({ event, details }: Json) => [event, details.endpoint ?? details.over]);
+  const said = auditRecords.results.map(
+    ({ event, details }) => [event, String(details.endpoint ?? details.over)] as const,
+  );
   t.strictSame(
-    said.filter(([event]: string[]) => event === 'tokenUsed'),
+    said.filter(([event]) => event === 'tokenUsed'),
     [
       'POST /api/v1/devices',
       'POST /api/v1/devices',
@@ -311,8 +313,8 @@ t.test('every use of it is in the audit record, with the endpoint', async (t) =>
       'mqtt',
     ].map((endpoint) => ['tokenUsed', endpoint]),
   );
-  t.ok(said.some(([event]: string[]) => event === 'applicationLogin'));
-  t.ok(said.some(([event, endpoint]: string[]) => event === 'permissionRefused' && endpoint === 'GET /api/v1/audit'));
+  t.ok(said.some(([event]) => event === 'applicationLogin'));
+  t.ok(said.some(([event, endpoint]) => event === 'permissionRefused' && endpoint === 'GET /api/v1/audit'));
 });
 
 t.test('explain says of it what HTTP does', async (t) => {

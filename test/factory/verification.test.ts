@@ -1,22 +1,21 @@
 /** POST /provisioning/verify: a unit really connects, and really publishes. */
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
-import { type Answer, type Json, type Service, startService } from '../support/service.js';
+import { type Json, type Made, type Service, startService } from '../support/service.js';
 
 let service: Service;
-let template: Json;
+let template: Made<'deviceTemplate'>;
 t.before(async () => {
   service = await startService(t);
   template = await service.template({ channels: ['temperature', { name: 'state', persistenceType: 'simple' }] });
 });
 
-const verify = (body: object, token = service.admin): Promise<Answer> =>
+const verify = (body: object, token = service.admin) =>
   service.http('POST', '/api/v1/provisioning/verify', { body, token });
 /** As it is now. */
-const look = async (deviceId: string): Promise<Json> =>
-  (await verify({ deviceId, timeoutSeconds: 0 })).body.verification;
+const look = async (deviceId: string) => (await verify({ deviceId, timeoutSeconds: 0 })).body.verification;
 const unit = (body: object = {}) => service.device({ deviceTemplateId: template.id, ...body });
-const listed = async (query: string): Promise<Json> =>
+const listed = async (query: string) =>
   (await service.ok('GET', `/api/v1/provisioning/verifications?accountId=${service.accountId}&${query}`)).verifications;
 /** Resolves once the first messages so far are on record. */
 async function recorded(deviceId: string): Promise<void> {
@@ -148,7 +147,7 @@ t.test('verifications are kept and listed, newest first', async (t) => {
   t.strictSame((await listed(`deviceId=${device.id}&pageSize=2&page=2`)).results, made.slice(2));
   t.equal((await listed('serialNumber=listed&passed=false')).meta.count, 3);
   t.strictSame((await listed('serialNumber=listed&passed=true')).results, []);
-  t.ok((await listed('passed=true&pageSize=1000')).results.every(({ passed }: Json) => passed));
+  t.ok((await listed('passed=true&pageSize=1000')).results.every(({ passed }) => passed));
   const past = `/api/v1/provisioning/verifications?accountId=${service.accountId}&page=1000`;
   t.match(await service.http('GET', past), { status: 416, body: { error: { code: 109 } } });
 });
@@ -175,7 +174,7 @@ t.test(
         () => 'gone',
       ),
     );
-    let refused: Answer;
+    let refused: Awaited<ReturnType<typeof verify>>;
     do refused = await verify({ deviceId: device.id, timeoutSeconds: 0 });
     while (refused.status === 200);
     t.match(refused, { status: 429, body: { error: { code: -199 } } });
@@ -183,7 +182,7 @@ t.test(
     const before = (await listed(`deviceId=${device.id}`)).meta.count;
     gone.abort();
     t.ok((await Promise.all(waiting)).every((outcome) => outcome === 'gone'));
-    let answer: Answer;
+    let answer: Awaited<ReturnType<typeof verify>>;
     do answer = await verify({ deviceId: device.id, timeoutSeconds: 0 });
     while (answer.status !== 200);
     t.equal((await listed(`deviceId=${device.id}`)).meta.count, before + 1);

@@ -22,10 +22,10 @@ t.test('a process whose data directory was taken over acknowledges nothing more,
   client.on('error', () => {});
   const closed = new Promise<void>((resolve) => client.once('close', () => resolve()));
   const headers = { authorization: `Bearer ${service.admin}`, 'content-type': 'application/json' };
-  const rename = async (name: string, etag: number) => {
+  const rename = async (name: string, etag: string) => {
     const url = `${server.url}/api/v1/devices/templates/${template.id}`;
     const body = JSON.stringify({ name });
-    return fetch(url, { method: 'PUT', headers: { ...headers, etag: String(etag) }, body });
+    return fetch(url, { method: 'PUT', headers: { ...headers, etag }, body });
   };
   await client.publishAsync(topic, ',n,1,', { qos: 1 });
   const renamed = (await (await rename('Before', template.version)).json()) as Json;

@@ -10,20 +10,20 @@ import mqtt from 'mqtt';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, mainFile, plainNode, type Running, runToEnd, startProcess } from '../support/process.js';
-import { adminEmail, adminPassword, type Json } from '../support/service.js';
+import { type Anything, adminEmail, adminPassword } from '../support/service.js';
 
 const run = promisify(execFile);
 const project = fileURLToPath(new URL('../../../', import.meta.url));
 
 /** An admin of a running process: requests, and a device on a template with a stored channel. */
 async function admin(url: string, accountId: string) {
-  const call = async (method: string, path: string, body?: object, token = ''): Promise<Json> => {
+  const call = async (method: string, path: string, body?: object, token = '') => {
     const response = await fetch(url + path, {
       method,
       headers: { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) },
       ...(body && { body: JSON.stringify(body) }),
     });
-    return response.json();
+    return (await response.json()) as Anything;
   };
   const { jwt } = await call('POST', '/api/v1/auth/login-user', {
     accountId,

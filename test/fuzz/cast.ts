@@ -22,9 +22,9 @@ export interface Cast {
 /** Makes all of it again: the former cast may have lost its sessions, its organization or itself. */
 export async function makeCast({ api }: Target, take: number): Promise<Cast> {
   const { accountId } = api;
-  const make = async (path: string, body: object, wrapper: string): Promise<Json> =>
+  const make = async (path: string, body: object, wrapper: string) =>
     (await api.ok('POST', `/api/v1${path}`, { accountId, ...body }))[wrapper];
-  const anyOf = async (path: string, list: string): Promise<Json> =>
+  const anyOf = async (path: string, list: string) =>
     (await api.ok('GET', `/api/v1${path}?accountId=${accountId}&default=true`))[list].results[0];
 
   const organization = await make('/organizations', { name: `Fuzz ${take}` }, 'organization');
@@ -93,10 +93,11 @@ export async function makeCast({ api }: Target, take: number): Promise<Cast> {
   });
   const bulk = await jobOf(api, '/api/v1/devices/jobs', { action: 'regenerate', ids: [other.id] });
 
-  const login = (path: string, body: object): Promise<Json> => api.ok('POST', `/api/v1/auth/${path}`, body);
+  const login = (path: string, body: object) => api.ok('POST', `/api/v1/auth/${path}`, body);
   const user = await login('login-user', { emailAddress: userEmail, password });
   const admin = await login('login-user', { emailAddress: adminEmail, password });
-  const tokenOf = async ({ id: appId, appToken }: Json) => (await login('login-application', { appId, appToken })).jwt;
+  const tokenOf = async ({ id: appId, appToken }: Record<'id' | 'appToken', string>) =>
+    (await login('login-application', { appId, appToken })).jwt;
 
   const topic = (channel: string) => `${topicRoot}/${accountId}/d/${device.id}/${channel}`;
   const bearer = (token: string): Pairs => [['authorization', `Bearer ${token}`]];

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import t from 'tap';
 import { openSqlite } from '../../db/sqlite/dialect.js';
-import { adminEmail, adminPassword, type Json, type Service, startService } from '../support/service.js';
+import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 
 const time = { now: Date.parse('2026-03-01T00:00:00Z') };
 let service: Service;
@@ -13,7 +13,7 @@ t.before(async () => {
 });
 
 /** Records, newest first; what is noted in the background is waited for. */
-async function audit(filter: Record<string, string> = {}): Promise<Json> {
+async function audit(filter: Record<string, string> = {}) {
   await service.server.ctx.audit.close();
   const query = new URLSearchParams({ accountId: service.accountId, pageSize: '1000', ...filter });
   return (await service.ok('GET', `/api/v1/audit?${query}`)).auditRecords;
@@ -28,14 +28,14 @@ t.test('logins and failed logins: who, when, from where', async (t) => {
   const at = new Date(time.now).toISOString();
   const { results } = await audit({ event: 'login', from: at });
   t.match(
-    results.filter(({ outcome }: Json) => outcome === 'success'),
+    results.filter(({ outcome }) => outcome === 'success'),
     [{ time: at, event: 'login', actorKind: 'admin', actorId: adminId, address: '127.0.0.1', details: {} }],
   );
-  const failures = results.filter(({ outcome }: Json) => outcome === 'failure');
+  const failures = results.filter(({ outcome }) => outcome === 'failure');
   t.equal(failures.length, 2);
-  t.ok(failures.some(({ targetId, actorId }: Json) => targetId === adminId && actorId === null));
+  t.ok(failures.some(({ targetId, actorId }) => targetId === adminId && actorId === null));
   t.ok(
-    failures.some(({ targetId }: Json) => targetId === null),
+    failures.some(({ targetId }) => targetId === null),
     'whom somebody unknown meant is not kept',
   );
 });
@@ -49,7 +49,7 @@ t.test('credentials, codes, claims, admins, applications', async (t) => {
   await service.ok('POST', '/api/v1/association/start-association-with-code', claim);
   const { results } = await audit({ targetId: device.id });
   t.strictSame(
-    results.map(({ event, actorId, outcome }: Json) => [event, actorId, outcome]),
+    results.map(({ event, actorId, outcome }) => [event, actorId, outcome]),
     ['association', 'associationCodeCreated', 'credentialCreated'].map((event) => [event, adminId, 'success']),
   );
   const user = await service.create('/account-users', 'accountUser', {
@@ -58,13 +58,13 @@ t.test('credentials, codes, claims, admins, applications', async (t) => {
   });
   await service.ok('DELETE', `/api/v1/account-users/${user.id}`, { headers: { etag: user.version } });
   t.same(
-    (await audit({ targetId: user.id })).results.map(({ event }: Json) => event),
+    (await audit({ targetId: user.id })).results.map(({ event }) => event),
     ['accountUserDeleted', 'accountUserCreated'],
   );
   const application = await service.create('/applications', 'application', { name: 'A', kind: 'backEnd' });
   await service.ok('DELETE', `/api/v1/applications/${application.id}`);
   t.same(
-    (await audit({ targetId: application.id })).results.map(({ event }: Json) => event),
+    (await audit({ targetId: application.id })).results.map(({ event }) => event),
     ['applicationDeleted', 'applicationCreated'],
   );
 });
@@ -102,7 +102,7 @@ t.test('filters, order and pages', async (t) => {
   t.strictSame(reversed.results, [...all.results].reverse());
   const page = await audit({ pageSize: '2', page: '2' });
   t.strictSame(page.results, all.results.slice(2, 4));
-  t.ok((await audit({ outcome: 'failure' })).results.every(({ outcome }: Json) => outcome === 'failure'));
+  t.ok((await audit({ outcome: 'failure' })).results.every(({ outcome }) => outcome === 'failure'));
   t.equal((await audit({ address: '192.0.2.1' })).meta.count, 0);
   const later = new Date(time.now + 1).toISOString();
   t.equal((await audit({ from: later })).meta.count, 0);
@@ -147,7 +147,7 @@ t.test('what is noted while a transaction is under way is recorded too', async (
     await tx.selectFrom('accounts').select('id').execute();
   });
   const { results } = await audit({ event: 'login', outcome: 'failure' });
-  t.equal(results.filter(({ details }: Json) => details.noted === 'inside').length, 1);
+  t.equal(results.filter(({ details }) => details.noted === 'inside').length, 1);
 });
 
 t.test('failed logins of strangers take a tenth of what an account keeps, and push out nothing else', async (t) => {
@@ -163,7 +163,7 @@ t.test('failed logins of strangers take a tenth of what an account keeps, and pu
     }
     await service.server.ctx.audit.close();
   };
-  const records = async (filter: string, of = accountId, token = service.admin): Promise<Json[]> =>
+  const records = async (filter: string, of = accountId, token = service.admin) =>
     (await service.ok('GET', `/api/v1/audit?accountId=${of}&pageSize=1000&${filter}`, { token })).auditRecords.results;
   const own = async () => (await records('outcome=success')).map(({ id }) => id);
   for (let n = 0; n < 50; n += 1)

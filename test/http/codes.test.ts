@@ -15,11 +15,11 @@ const http = (method: string, path: string, request: object = {}) => service.htt
 const post = (path: string, body: object, request: object = {}) =>
   http('POST', path, { body: { accountId: service.accountId, ...body }, ...request });
 const drop = (path: string, etag?: string) => http('DELETE', path, { headers: etag === undefined ? {} : { etag } });
-const device = (): Promise<Json> => service.create('/devices', 'device', { serialNumber: 'C' });
+const device = () => service.create('/devices', 'device', { serialNumber: 'C' });
 const start = (associationCode: string, organizationId: string, token = service.admin) =>
   post('/association/start-association-with-code', { associationCode, organizationId }, { token });
 
-async function trashed(): Promise<Json> {
+async function trashed() {
   const { id, version } = await device();
   await drop(`/devices/${id}`, version);
   return { id, version };

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import t from 'tap';
-import { type Answer, type Service, startService } from '../support/service.js';
+import { type Answer, type Failure, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -85,7 +85,7 @@ t.test('bodies that cannot be read get the documented error', async (t) => {
 t.test(
   'what is wrong with a body is said: where it is no JSON, of which type it must be, what may be there',
   async (t) => {
-    const detailOf = async (answer: Promise<Answer>) => {
+    const detailOf = async (answer: Promise<Answer<Failure>>) => {
       const { error } = (await answer).body;
       t.equal(error.code, 106);
       t.equal(error.details.length, 1, 'one thing');
@@ -105,7 +105,7 @@ t.test(
     ];
     for (const [body, message] of broken) t.strictSame(await detailOf(post(body)), { path: 'body', message });
 
-    const types = (answer: Promise<Answer>) => detailOf(answer).then(({ message }) => message);
+    const types = (answer: Promise<Answer<Failure>>) => detailOf(answer).then(({ message }) => message);
     const xml = { body: '<xml/>', headers: { 'content-type': 'text/xml' } };
     t.equal(
       await types(service.http('POST', '/api/v1/devices', xml)),
@@ -182,7 +182,7 @@ t.test('a body that is nested more than 32 deep is refused wherever it is sent',
         const failure = answer.body.attributes ?? answer.body.error;
         t.equal(answer.status, 400, `${method} ${path} ${levels}`);
         t.match(failure, { details: [{ message: /deep nesting/ }] });
-        t.match(failure.errorCode ?? failure.code, /^(106|InvalidError)$/);
+        t.match(answer.body.attributes?.errorCode ?? answer.body.error.code, /^(106|InvalidError)$/);
       }
   const device = { accountId: service.accountId, serialNumber: 'nested' };
   const post = (x: unknown) => service.http('POST', '/api/v1/devices', { body: { ...device, x } });

@@ -171,7 +171,7 @@ t.test('what is read back after a crash is read from where the caller is', async
   t.equal((await ask()).device.serialNumber, 'behind');
   await service.server.ctx.audit.close();
   const { results } = (await service.ok('GET', `/api/v1/audit?accountId=${accountId}&actorId=${id}`)).auditRecords;
-  t.strictSame([...new Set(results.map(({ address }: Json) => address))], ['192.0.2.9']);
+  t.strictSame([...new Set(results.map(({ address }) => address))], ['192.0.2.9']);
 });
 
 t.test('a secret whose answer was lost in a crash comes with its version', async (t) => {
@@ -283,7 +283,7 @@ t.test('what is kept is only of POSTs that make something, by the list', async (
   const { paths } = service.server.app.swagger() as { paths: Json };
   for (const [path, { post: operation }] of Object.entries<Json>(paths)) {
     if (!operation) continue;
-    const takes = operation.parameters?.some(({ name }: Json) => name === 'Idempotency-Key') ?? false;
+    const takes = operation.parameters?.some(({ name }: { name: string }) => name === 'Idempotency-Key') ?? false;
     const isOther = others.some((pattern) => pattern.test(path)) && path !== '/api/v1/auth/create-user';
     t.equal(takes, !isOther, `${path}: a POST is in the list of the product or of this test`);
   }
@@ -344,7 +344,7 @@ t.test('a caller has only so many keys; others are not held up', async (t) => {
   t.equal((await make('4', other.accountId, other.admin)).status, 200);
   const { usage } = await limited.ok('GET', '/api/v1/usage');
   t.match(
-    usage.limits.find(({ name }: Json) => name === 'idempotencyKeys'),
+    usage.limits.find(({ name }) => name === 'idempotencyKeys'),
     { limit: 3, used: 3 },
   );
 });

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { closed, type Json, type Service, startService } from '../support/service.js';
+import { closed, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const time = { now: start };
@@ -13,14 +13,15 @@ t.beforeEach(() => {
   time.now = start;
 });
 
-const application = (body: object = {}): Promise<Json> =>
+const application = (body: object = {}) =>
   service.create('/applications', 'application', { name: service.unique('App'), kind: 'backEnd', ...body });
 const login = (body: object) =>
   service.http('POST', '/api/v1/auth/login-application', {
     token: null,
     body: { accountId: service.accountId, ...body },
   });
-const tokenOf = async ({ id, appToken }: Json): Promise<string> => (await login({ appId: id, appToken })).body.jwt;
+const tokenOf = async ({ id, appToken }: Record<'id' | 'appToken', string>): Promise<string> =>
+  (await login({ appId: id, appToken })).body.jwt;
 const devices = (token: string | null) =>
   service.http('GET', `/api/v1/devices?accountId=${service.accountId}`, { token });
 

@@ -7,7 +7,7 @@ import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, runToEnd } from '../support/process.js';
 import { adminEmail, closed, type Json, type Service, startService } from '../support/service.js';
 
-async function slipway(service: Service, ...args: string[]): Promise<Json[]> {
+async function slipway(service: Service, ...args: string[]) {
   const { code, stdout, stderr } = await runToEnd(cliFile, [...args, '--data-dir', service.directory], {});
   if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
   return stdout
@@ -134,7 +134,7 @@ t.test('a station is made with its limits, and listed with them', async (t) => {
 t.test('keys rotate: the new one signs, the old one verifies, unless it is ended', async (t) => {
   const service = await startService(t);
   const kids = async (): Promise<string[]> =>
-    (await service.ok('GET', '/.well-known/jwks.json', { token: null })).keys.map(({ kid }: Json) => kid);
+    (await service.ok('GET', '/.well-known/jwks.json', { token: null })).keys.map(({ kid }) => String(kid));
   const login = async () => (await service.loginAs(adminEmail, 'correct horse battery')).jwt as string;
   const kidOf = (jwt: string) => JSON.parse(Buffer.from(jwt.split('.')[0] ?? '', 'base64url').toString()).kid;
   const [old] = await kids();

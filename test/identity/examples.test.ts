@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { TOTP } from 'otpauth';
 import t from 'tap';
 import { Mailbox } from '../support/mailbox.js';
-import { adminEmail, adminPassword, type Json, startService } from '../support/service.js';
+import { adminEmail, adminPassword, startService } from '../support/service.js';
 
 const run = promisify(execFile);
 const blocks = [...readFileSync('docs/identity.md', 'utf8').matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(
@@ -24,7 +24,7 @@ t.test('every command of docs/identity.md does what the text says', async (t) =>
     PASSWORD: adminPassword,
   };
   /** Runs the next block of the document: the last JSON that it prints. */
-  const next = async (): Promise<Json> => {
+  const next = async () => {
     const { stdout } = await run('sh', ['-ec', blocks.shift() ?? 'exit 9'], { env });
     const answers = stdout.replace(/\}\{/g, '}\n{').split('\n');
     return JSON.parse(answers.at(-1) ?? '');

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -14,8 +14,7 @@ const body = (more: object = {}) => ({
   clientId: 'slipway',
   ...more,
 });
-const create = async (more: object = {}): Promise<Json> =>
-  (await service.ok('POST', path, { body: body(more) })).identityProvider;
+const create = async (more: object = {}) => (await service.ok('POST', path, { body: body(more) })).identityProvider;
 const put = (id: string, version: string, more: object) =>
   service.http('PUT', `${path}/${id}`, { headers: { etag: version }, body: more });
 
@@ -38,7 +37,7 @@ t.test('a provider is made, read, listed, changed and deleted', async (t) => {
   await create({ name: 'Renamed' });
 
   const all = `/api/v1/audit?accountId=${service.accountId}&event=identityProviderChanged&targetId=${made.id}`;
-  const records = (await service.ok('GET', all)).auditRecords.results.map((one: Json) => one.details.change);
+  const records = (await service.ok('GET', all)).auditRecords.results.map((one) => one.details.change);
   t.strictSame(records, ['deleted', 'updated', 'created']);
 });
 

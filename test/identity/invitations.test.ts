@@ -2,14 +2,14 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { Mailbox } from '../support/mailbox.js';
-import { type Answer, type Json, type Service, startService } from '../support/service.js';
+import { type Answer, type Made, type Service, startService } from '../support/service.js';
 
 const day = 24 * 60 * 60_000;
 let now = Date.parse('2026-06-01T00:00:00Z');
 const mailbox = new Mailbox();
 const logLines: string[] = [];
 let service: Service;
-let organization: Json;
+let organization: Made<'organization'>;
 t.before(async () => {
   service = await startService(t, { clock: { now: () => now }, mail: mailbox, logLines });
   organization = await service.organization();
@@ -52,7 +52,7 @@ t.test('who is made without a password gets an email, and sets the first one wit
   }
   const { endUsers } = await service.ok('GET', `/api/v1/end-users?accountId=${service.accountId}`);
   t.ok(
-    endUsers.results.every((one: Json) => !('invitationSent' in one)),
+    endUsers.results.every((one) => !('invitationSent' in one)),
     'only its own answer reports an email',
   );
 });

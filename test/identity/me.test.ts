@@ -1,6 +1,6 @@
 import t from 'tap';
 import { Mailbox } from '../support/mailbox.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 
 const mailbox = new Mailbox();
 let service: Service;
@@ -13,7 +13,7 @@ const nobody = { token: null };
 t.test('GET /profile/me tells who one is, and names the rights that the API enforces', async (t) => {
   const admin = await service.ok('GET', '/api/v1/profile/me');
   t.match(admin, { kind: 'admin', accountId: service.accountId, emailAddress: 'admin@example.com' });
-  t.ok(admin.rights.device.includes('create'));
+  t.ok(admin.rights.device?.includes('create'));
   const organization = await service.organization();
   const person = await service.endUser(organization.id);
   const me = await service.ok('GET', '/api/v1/profile/me', { token: person.token });
@@ -75,7 +75,7 @@ t.test('the sessions of a person are listed, and end for that person and for adm
   const phone = (await service.loginAs(person.email, person.password)).jwt;
   const { security } = await service.ok('GET', `${path}/security`, { token: phone });
   t.strictSame(security.mfaMethods, []);
-  t.strictSame([security.sessions.length, security.sessions.filter(({ current }: Json) => current).length], [2, 1]);
+  t.strictSame([security.sessions.length, security.sessions.filter(({ current }) => current).length], [2, 1]);
   t.strictSame(await service.ok('POST', `${path}/end-sessions`, { token: phone }), { success: true, ended: 1 });
   const look = (token: string) => service.http('GET', '/api/v1/profile/me', { token });
   t.strictSame([(await look(person.token)).status, (await look(phone)).status], [401, 200]);

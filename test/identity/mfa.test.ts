@@ -8,7 +8,16 @@ import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { countStatuses } from '../support/many.js';
 import { beforeNextTransaction } from '../support/races.js';
-import { type Answer, adminEmail, adminPassword, type Json, type Service, startService } from '../support/service.js';
+import {
+  type Answer,
+  adminEmail,
+  adminPassword,
+  claimsOf,
+  type Failure,
+  type Json,
+  type Service,
+  startService,
+} from '../support/service.js';
 
 const minute = 60_000;
 const step = 30_000;
@@ -91,11 +100,11 @@ const devices = (token: string) => service.http('GET', `/api/v1/devices?accountI
 const refused = { status: 401, body: { statusCode: 401, attributes: { errorCode: 'InvalidCredentialsError' } } };
 const badCode = { status: 400, body: { attributes: { errorCode: 'BadCodeError' } } };
 const absent = { status: 404, body: { attributes: { errorCode: 'NotFoundError' } } };
-const rows = (table: 'mfaMethods' | 'recoveryCodes' | 'mfaLogins', userId: string): Promise<Json[]> =>
+const rows = (table: 'mfaMethods' | 'recoveryCodes' | 'mfaLogins', userId: string) =>
   service.server.ctx.registry.query.selectFrom(table).selectAll().where('userId', '=', userId).execute();
 
 /** How many answers there are of each status. */
-function statuses(answers: Answer[]): Record<number, number> {
+function statuses(answers: Pick<Answer, 'status'>[]): Record<number, number> {
   const counts: Record<number, number> = {};
   for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
   return counts;
@@ -105,7 +114,7 @@ async function sessionsOf({ userId }: Person): Promise<number> {
   return (await query.selectFrom('sessions').select('id').where('userId', '=', userId).execute()).length;
 }
 
-const atOnce = (times: number, ask: (n: number) => Promise<Answer>) =>
+const atOnce = <A>(times: number, ask: (n: number) => Promise<A>) =>
   Promise.all(Array.from({ length: times }, (_, n) => ask(n)));
 
 t.test('an authenticator app is asked for once it is confirmed, and logs in', async (t) => {
@@ -449,7 +458,7 @@ t.test('a wrong password with a second factor looks like one without', async (t)
   const [plain, guarded] = [await person(), await person()];
   await enrolTotp(guarded);
   const [a, b] = [await passwordStep(plain, { password: 'wrong' }), await passwordStep(guarded, { password: 'wrong' })];
-  const seen = ({ status, headers, body }: Answer) => {
+  const seen = ({ status, headers, body }: Answer<Failure>) => {
     const varying = ['date', 'x-request-id', 'ratelimit-reset'];
     const named = [...headers].filter(([name]) => !varying.includes(name));
     return { status, headers: named, body: { ...body, requestId: '' } };
@@ -565,7 +574,7 @@ t.test('names that are as long as can be have a QR code, too', async (t) => {
   const long = { name: '🚀'.repeat(300), adminEmail: `${'漢'.repeat(240)}@example.com`, adminPassword };
   const { accountId } = await createAccount(service.server.ctx, long);
   const { jwt } = await service.loginAs(long.adminEmail, adminPassword, accountId);
-  const { userId } = JSON.parse(Buffer.from(jwt.split('.')[1], 'base64url').toString());
+  const { userId } = claimsOf(jwt);
   t.match(await service.http('POST', `/api/v1/users/${userId}/mfa/totp`, { token: jwt }), { body: { qrSvg: /^<svg/ } });
 });
 
@@ -619,7 +628,7 @@ t.test('the audit record reports it, and of no code', async (t) => {
   await codeStep(token, 'totp', otherCode(codeAt(secret)));
   await codeStep(token, 'totp', codeAt(secret));
   await service.ok('DELETE', `/api/v1/users/${who.userId}/mfa/totp`);
-  const about = async (query: string): Promise<Json[]> => {
+  const about = async (query: string) => {
     const url = `/api/v1/audit?accountId=${service.accountId}&pageSize=100&${query}`;
     return (await service.ok('GET', url)).auditRecords.results;
   };
@@ -648,7 +657,7 @@ t.test('the OpenAPI document shows both answers of login-user', async (t) => {
   const { paths } = resolveComponents(await service.ok('GET', '/openapi.json', { token: null })) as Json;
   const { anyOf } = paths['/api/v1/auth/login-user'].post.responses[200].content['application/json'].schema;
   t.strictSame(
-    anyOf.map(({ required }: Json) => required),
+    anyOf.map(({ required }: { required: string[] }) => required),
     [
       ['jwt', 'csrfToken'],
       ['mfaRequired', 'mfaToken', 'mfaMethods'],

@@ -4,14 +4,14 @@ import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { Mailbox } from '../support/mailbox.js';
 import { countStatuses } from '../support/many.js';
-import { type Answer, adminEmail, type Json, type Service, startService } from '../support/service.js';
+import { type Answer, adminEmail, type Json, type Made, type Service, startService } from '../support/service.js';
 
 const minute = 60_000;
 let now = Date.parse('2026-06-01T00:00:00Z');
 const mailbox = new Mailbox();
 const logLines: string[] = [];
 let service: Service;
-let organization: Json;
+let organization: Made<'organization'>;
 let phoneApp: Json;
 t.before(async () => {
   service = await startService(t, { clock: { now: () => now }, mail: mailbox, logLines });
@@ -24,7 +24,7 @@ t.beforeEach(async () => {
   await service.login();
 });
 
-const application = (kind: string, body: object = {}): Promise<Json> =>
+const application = (kind: string, body: object = {}) =>
   service.create('/applications', 'application', { name: kind, kind, ...body });
 const withApp = (path: string, appToken = phoneApp.appToken): Promise<Answer> =>
   service.http('GET', `/api/v1${path}`, { token: null, headers: { accesstoken: appToken } });
@@ -44,14 +44,14 @@ const list = (token: string) => service.http('GET', `/api/v1/devices?accountId=$
 const refused = { status: 400, body: { attributes: { errorCode: 'BadTokenError' } } };
 
 /** An end-user who has asked for a reset: the person, and the token from the mail. */
-async function forgetful(): Promise<Json> {
+async function forgetful() {
   const who = await service.endUser(organization.id);
   await ask(who.endUser.userId);
   return { ...who, userId: who.endUser.userId, resetToken: mailbox.tokenTo(who.email) };
 }
 
 /** An admin next to the first one. */
-const anotherAdmin = (idmUserEmail: string): Promise<Json> =>
+const anotherAdmin = (idmUserEmail: string) =>
   service.create('/account-users', 'accountUser', {
     createIdmUser: true,
     idmUserEmail,
@@ -76,9 +76,7 @@ t.test('a reset goes by mail, sets the password once, and tells the application 
   t.equal(await tryLogin(who.email, 'an entirely new secret'), 200);
   t.match(await change(userId, token, 'a second new secret'), refused, 'it works once');
   const audit = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${userId}`);
-  const records = audit.auditRecords.results.filter(
-    ({ event, outcome }: Json) => event !== 'login' && outcome === 'success',
-  );
+  const records = audit.auditRecords.results.filter(({ event, outcome }) => event !== 'login' && outcome === 'success');
   t.match(records, [
     { event: 'passwordChanged', actorId: null, address: '127.0.0.1' },
     { event: 'passwordReset', actorId: phoneApp.id },

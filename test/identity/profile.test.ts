@@ -48,7 +48,7 @@ const none = failure(404, 'NotFoundError');
 const forbidden = failure(403, 'ForbiddenError');
 
 /** An end-user, logged in, with its userId. */
-async function person(organizationId: string): Promise<Json> {
+async function person(organizationId: string) {
   const who = await service.endUser(organizationId);
   return { ...who, userId: who.endUser.userId };
 }
@@ -84,7 +84,7 @@ t.test('a profile is read by its owner, by admins, and by those who see the pers
     [boss.userId, kid.token],
     [adminId, boss.token],
     [kid.userId, await stranger('Read')],
-  ]) {
+  ] as Array<[string, string]>) {
     const answer = await read(userId, token);
     t.match(answer, none);
     t.same({ ...answer.body, requestId: '' }, { ...nobody, requestId: '' }, 'as if there were nobody');
@@ -141,7 +141,7 @@ t.test('a password is changed by the old one, and every other session ends, over
   t.equal(await tryLogin(email, password), 401);
   t.equal(await tryLogin(email, 'an entirely new secret'), 200);
   const audit = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&event=passwordChanged`);
-  const outcomes = audit.auditRecords.results.filter(({ targetId }: Json) => targetId === userId);
+  const outcomes = audit.auditRecords.results.filter(({ targetId }) => targetId === userId);
   t.match(outcomes, [
     { outcome: 'success', actorId: userId, address: '127.0.0.1' },
     { outcome: 'failure', actorId: userId },

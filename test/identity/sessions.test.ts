@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { SignJWT } from 'jose';
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
-import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
+import { adminEmail, adminPassword, claimsOf, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const minute = 60_000;
@@ -34,7 +34,7 @@ t.test('login answers the token in body, header and cookie', async (t) => {
   t.equal(answer.headers.get('platform-access-token'), jwt);
   t.match(answer.headers.get('set-cookie'), /^platform-access-token=[^;]+;.*HttpOnly.*SameSite=Lax/);
   t.equal(typeof csrfToken, 'string');
-  const claims = JSON.parse(Buffer.from(jwt.split('.')[1], 'base64url').toString());
+  const claims = claimsOf(jwt);
   t.match(claims, {
     iss: 'slipway',
     sub: claims.userId,
@@ -166,7 +166,7 @@ t.test('a token that our own key signed is good for the session that it names, a
     adminEmail: 'beside@example.com',
   });
   const beside = (await service.loginAs(email, password, accountId)).jwt;
-  const others = JSON.parse(Buffer.from(beside.split('.')[1], 'base64url').toString());
+  const others = claimsOf(beside);
   const { userId, id } = claims;
   const roles = ['admin'];
   for (const [name, token] of Object.entries({

@@ -1,12 +1,12 @@
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { Mailbox } from '../support/mailbox.js';
-import { type Answer, adminEmail, type Json, type Service, startService } from '../support/service.js';
+import { adminEmail, type Json, type Made, type Service, startService } from '../support/service.js';
 
 const minute = 60_000;
 let now = Date.parse('2026-06-01T00:00:00Z');
 let service: Service;
-let organization: Json;
+let organization: Made<'organization'>;
 let phoneApp: Json;
 t.before(async () => {
   service = await startService(t, { clock: { now: () => now }, mail: new Mailbox() });
@@ -14,9 +14,8 @@ t.before(async () => {
   phoneApp = await application('endUserApp');
 });
 
-const application = (kind: string): Promise<Json> =>
-  service.create('/applications', 'application', { name: kind, kind });
-const register = (body: object, appToken = phoneApp.appToken): Promise<Answer> =>
+const application = (kind: string) => service.create('/applications', 'application', { name: kind, kind });
+const register = (body: object, appToken = phoneApp.appToken) =>
   service.http('POST', '/api/v1/auth/create-user', {
     token: null,
     headers: { accesstoken: appToken },
@@ -30,7 +29,7 @@ const failure = (status: number, errorCode: string, path?: string) => ({
   status,
   body: { attributes: { errorCode, ...(path && { details: [{ path }] }) } },
 });
-const toTrash = ({ id, version }: Json) =>
+const toTrash = ({ id, version }: Record<'id' | 'version', string>) =>
   service.ok('DELETE', `/api/v1/end-users/${id}`, { headers: { etag: version } });
 
 /** An admin of another account. */
@@ -109,7 +108,7 @@ t.test('a batch shows whom the caller sees as end-users, and itself, in the orde
   const other = await stranger('Batch');
   const ids = [kid, outside, boss, gone, kid].map(({ endUser }) => endUser.userId);
   const all = [...ids, other.userId, 'nobody'];
-  const seen = async (token: string) => (await batch(token, all)).body.users.map(({ userId }: Json) => userId);
+  const seen = async (token: string) => (await batch(token, all)).body.users.map(({ userId }) => userId);
   const [kidId, outsideId, bossId, goneId] = ids;
   t.strictSame(await seen(boss.token), [kidId, bossId]);
   t.strictSame(await seen(kid.token), [kidId], 'not whom is above');
@@ -174,7 +173,7 @@ t.test('a back-end deletes identities; end-users, other accounts and telephones 
   await toTrash(who.endUser);
   const other = await stranger('Delete');
   const boss = await service.endUser(organization.id);
-  const loggedIn = async ({ id, appToken }: Json): Promise<string> => {
+  const loggedIn = async ({ id, appToken }: Record<'id' | 'appToken', string>): Promise<string> => {
     const body = { appId: id, appToken, accountId: service.accountId };
     return (await service.ok('POST', '/api/v1/auth/login-application', { token: null, body })).jwt;
   };

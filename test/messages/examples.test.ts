@@ -29,7 +29,7 @@ t.test('every command of docs/messages.md does what the text says', async (t) =>
     const { stdout } = await run('sh', ['-ec', blocks.shift() ?? 'exit 9'], { env });
     return stdout.replace(/\}\{/g, '}\n{').trim().split('\n');
   };
-  const next = async (): Promise<Json[]> => (await lines()).map((line) => JSON.parse(line));
+  const next = async () => (await lines()).map((line) => JSON.parse(line));
 
   t.strictSame(
     await next(),
@@ -54,8 +54,8 @@ t.test('every command of docs/messages.md does what the text says', async (t) =>
   const [latest, page, groups, rollup] = read.slice(0, 4).map((line): Json => JSON.parse(line));
   t.match(latest.result, [{ category: 'door', stringValue: 'open' }]);
   t.match(page, { meta: { count: 2, pagingToken: String } });
-  t.ok(groups.result.every((group: Json) => group.values.length > 0));
-  const hour = rollup.result.find(({ category }: Json) => category === 'room/temperature');
+  t.ok(groups.result.every((group: { values: unknown[] }) => group.values.length > 0));
+  const hour = rollup.result.find(({ category }: { category: string }) => category === 'room/temperature');
   t.match(hour, { time: '2026-01-31T09:00:00.000Z', avg: 21.5, max: 21.5, count: 2 });
   const csv = read.indexOf('timestamp,category,numericValue,stringValue');
   t.equal(csv, 4);

@@ -12,6 +12,7 @@ import {
   closed,
   type Json,
   nextMessage,
+  present,
   type Service,
   startService,
 } from '../support/service.js';
@@ -28,11 +29,11 @@ async function startDevice(t: Test, service: Service, channels: Array<string | o
   await client.subscribeAsync(service.topic(device.id, '_rejected'), { qos: 1 });
   const publish = (payload: string, channel = 'data') =>
     client.publishAsync(service.topic(device.id, channel), payload, { qos: 1 });
-  const read = async (channel = 'data'): Promise<Json[]> => {
+  const read = async (channel = 'data') => {
     const range = `startDateTime=${new Date(0).toISOString()}&pageSize=1000`;
     return (await service.ok('GET', `/api/v4/data/${service.topic(device.id, channel)}?${range}`)).result;
   };
-  const channelOf = (name: string) => template.channelTemplates.find((channel: Json) => channel.name === name);
+  const channelOf = (name: string) => present(template.channelTemplates.find((channel) => channel.name === name));
   return { device, client, publish, read, channelOf };
 }
 
@@ -258,10 +259,8 @@ t.test(
     const attacker = await startDevice(t, service);
     const other = await service.account();
     const asVictim = { token: other.admin };
-    const make = async (path: string, wrapper: string, body: object) =>
-      (await service.ok('POST', `/api/v1${path}`, { ...asVictim, body: { accountId: other.accountId, ...body } }))[
-        wrapper
-      ];
+    const make = <const P extends string, const W extends string>(path: P, wrapper: W, body: object) =>
+      service.create(path, wrapper, { accountId: other.accountId, ...body }, other.admin);
     const template = await make('/devices/templates', 'deviceTemplate', { name: 'Victim' });
     await make('/channels/templates', 'channelTemplate', {
       entityId: template.id,
@@ -307,7 +306,7 @@ t.test('an account above its own maximum loses its own oldest arrivals, without 
   const { usage } = await service.ok('GET', '/api/v1/usage');
   t.ok(usage.messagesBytes <= most * 1.125, `${usage.messagesBytes} bytes`);
   t.ok(usage.messagesBytes > most / 2, 'and not less than it may have');
-  const [limit] = usage.limits.filter(({ name }: Json) => name === 'accountMessagesBytes');
+  const [limit] = usage.limits.filter(({ name }) => name === 'accountMessagesBytes');
   t.match(limit, { limit: most, used: usage.messagesBytes });
   const [first] = await read();
   t.ok(first.numericValue > 10_000, 'the oldest are gone');
@@ -445,8 +444,8 @@ t.test(
     /** A device of an account whose messages go to a receiver of its own. */
     const party = async (accountId: string, token: string) => {
       const receiver = await startReceiver(t);
-      const make = async (path: string, wrapper: string, body: object) =>
-        (await service.ok('POST', `/api/v1${path}`, { token, body: { accountId, ...body } }))[wrapper];
+      const make = <const P extends string, const W extends string>(path: P, wrapper: W, body: object) =>
+        service.create(path, wrapper, { accountId, ...body }, token);
       const bridge = await make('/bridges', 'bridge', { name: 'B', kind: 'webhook', url: receiver.url });
       const template = await make('/devices/templates', 'deviceTemplate', { name: 'T' });
       const channel = { name: 'sure', persistenceType: 'simple', streamBridgeDelivery: 2 };

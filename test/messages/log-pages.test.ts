@@ -1,12 +1,12 @@
 /** Pages of long log entries: they are read and sent a part at a time, and rights are checked before each part. */
 import t from 'tap';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 
 const perPost = 50;
 const posts = 4;
 
 /** A device with 200 entries of some 15 KiB, named by their numbers. */
-async function withEntries(service: Service): Promise<Json> {
+async function withEntries(service: Service) {
   const device = await service.create('/devices', 'device', { serialNumber: '1' });
   for (let post = 0; post < posts; post += 1) {
     const body = Array.from({ length: perPost }, (_, n) => {
@@ -34,7 +34,7 @@ t.test('a page of 3 MB comes in parts of a quarter, whole and in order, and ends
   const path = `/api/v1/devices/${device.id}/logs?pageSize=1000`;
   const { logs } = await service.ok('GET', path);
   t.strictSame(
-    logs.results.map(({ message }: Json) => message),
+    logs.results.map(({ message }) => message),
     expected,
   );
   t.equal(logs.meta.count, expected.length);
@@ -44,7 +44,7 @@ t.test('a page of 3 MB comes in parts of a quarter, whole and in order, and ends
   const search = { query: { bool: { must: [{ term: { deviceId: device.id } }] } }, size: 1000 };
   const { hits } = await service.ok('POST', '/api/v1/logs/search', { body: search });
   t.strictSame(
-    hits.hits.map(({ _source }: Json) => _source.message),
+    hits.hits.map(({ _source }) => _source.message),
     expected,
   );
   t.equal(hits.total, expected.length);

@@ -43,7 +43,7 @@ t.test('searching the logs of all devices', async (t) => {
   await write(loose, { message: 'loose pump', severity: 'debug', sourceTimestamp: iso(5000) });
 
   const search = (body: object, as = service.admin) => service.http('POST', path, { body, token: as });
-  const hits = async (body: object, as = service.admin): Promise<Json> => {
+  const hits = async (body: object, as = service.admin) => {
     const answer = await search(body, as);
     if (answer.status !== 200) throw new Error(answer.text);
     return answer.body.hits;
@@ -56,7 +56,7 @@ t.test('searching the logs of all devices', async (t) => {
     'loose pump': 'loose',
   };
   const found = async (must: unknown, more: object = {}, as = service.admin) =>
-    (await hits({ query: { bool: { must } }, ...more }, as)).hits.map(({ _source }: Json) => codes[_source.message]);
+    (await hits({ query: { bool: { must } }, ...more }, as)).hits.map(({ _source }) => codes[_source.message]);
 
   await t.test('an admin finds the account, an end-user what it reaches, each the newest first', async (t) => {
     const all = await hits({});
@@ -214,10 +214,10 @@ t.test('existing clients search by sourceId, sort by more than time, and read wh
   await write(one.id, { message: 'a', code: 9, severity: 'error', sourceTimestamp: iso(3000) });
   await write(two.id, { message: 'b', code: 10, severity: 'debug', sourceTimestamp: iso(1000) });
   await write(three.id, { message: 'c', code: 'E1', severity: 'alert', sourceTimestamp: iso(2000) });
-  const found = async (must: unknown[], sort?: unknown): Promise<Json[]> =>
+  const found = async (must: unknown[], sort?: unknown) =>
     (
       await service.ok('POST', path, { body: { query: { bool: { must } }, ...(sort !== undefined && { sort }) } })
-    ).hits.hits.map(({ _source }: Json) => _source);
+    ).hits.hits.map(({ _source }) => _source);
   const said = async (must: unknown[], sort?: unknown) =>
     (await found(must, sort)).map(({ message }) => message).join('');
   t.equal(await said([{ term: { sourceId: one.id } }]), 'a');

@@ -1,14 +1,14 @@
 /** What becomes of payloads that people send by mistake, and of those on channels whose form is fixed. */
 import type { MqttClient } from 'mqtt';
 import t from 'tap';
-import { type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { type Made, nextMessage, present, type Service, startService } from '../support/service.js';
 
 const forms = ['auto', 'csv', 'json', 'senml', 'float32', 'none'] as const;
 type Form = (typeof forms)[number];
 let service: Service;
 let client: MqttClient;
 let deviceId: string;
-let template: Json;
+let template: Made<'deviceTemplate'>;
 t.before(async () => {
   service = await startService(t);
   template = await service.template({
@@ -20,7 +20,7 @@ t.before(async () => {
   await client.subscribeAsync(service.topic(deviceId, '_rejected'));
 });
 
-const latest = async (channel: Form): Promise<Json[]> =>
+const latest = async (channel: Form) =>
   (await service.ok('GET', `/api/v4/data/${service.topic(deviceId, channel)}/latest?pageSize=1000`)).result;
 
 /** Publishes; the points that it has stored, or why there are none. */
@@ -63,7 +63,7 @@ t.test('a time that makes sense only as seconds is not stored, and the milliseco
     },
   );
   const { results } = (await service.ok('GET', `/api/v1/devices/${deviceId}/logs?text=y`)).logs;
-  const entry = results.find(({ message }: Json) => message === 'y');
+  const entry = present(results.find(({ message }) => message === 'y'));
   t.match(entry, { custom: { sourceTimestamp: seconds } }, 'kept next to the time of arrival');
   t.ok(Date.parse(entry.sourceTimestamp) > seconds * 1000);
 });
@@ -123,9 +123,9 @@ t.test('none: payloads are delivered and never read or stored, without a rejecti
 
 t.test('the form is shown, and PUT changes it for the next message', async (t) => {
   const shown = (await service.ok('GET', `/api/v1/devices/templates/${template.id}`)).deviceTemplate.channelTemplates;
-  const { id } = shown.find(({ name }: Json) => name === 'csv');
+  const { id } = present(shown.find(({ name }) => name === 'csv'));
   t.same(
-    shown.flatMap(({ name, payload }: Json) => (name.startsWith('_') ? [] : [[name, payload]])),
+    shown.flatMap(({ name, payload }) => (name.startsWith('_') ? [] : [[name, payload]])),
     [...forms].sort().map((form) => [form, form]),
   );
   const plain = await service.channel(template.id, { name: 'plain' });

@@ -7,7 +7,7 @@ import t, { type Test } from 'tap';
 import type { Point } from '../../db/messages/store.js';
 import { csvColumns } from '../../src/messages/payload/forms/csv.js';
 import { readPoints } from '../../src/messages/payload/payload.js';
-import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { type Anything, type Json, nextMessage, present, type Service, startService } from '../support/service.js';
 
 let service: Service;
 let templateId: string;
@@ -38,7 +38,7 @@ async function newSeries(body: object = {}) {
     });
   const append = (points: Point[]) =>
     new Promise<void>((resolve, reject) => {
-      const { channelTemplateId } = device.channels.find((channel: Json) => channel.channelTemplateName === 'data');
+      const { channelTemplateId } = present(device.channels.find((channel) => channel.channelTemplateName === 'data'));
       const key = { accountId: service.accountId, deviceId: device.id, channelTemplateId };
       service.server.ctx.messages.append(key, points, (error) => (error ? reject(error) : resolve()));
     });
@@ -190,7 +190,7 @@ t.test('an end-user writes on devices in its reach, and in a batch', async (t) =
   const answers = await service.ok('POST', '/api/v1/batch', { token, body: { requests } });
   t.match(answers[0], { success: true, count: 1 });
   t.match(answers[1], { error: { code: 106, details: [{ path: 'format' }] } });
-  t.match(answers[2].result, [{ category: 't', sum: 3 }]);
+  t.match((answers as Anything[])[2]?.result, [{ category: 't', sum: 3 }]);
   t.match(answers[3], { error: { code: 106, details: [{ path: 'format' }] } });
   t.equal((await read()).length, 2);
 });
@@ -470,7 +470,7 @@ t.test('reading goes no faster than the receiver, ends with it, and with its rig
 
   const cut = await download(t, url, token);
   const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
-  const moved: Answer = await service.http('PUT', `/api/v1/devices/${device.id}`, {
+  const moved = await service.http('PUT', `/api/v1/devices/${device.id}`, {
     headers: { etag: version },
     body: { organizationId: null },
   });

@@ -93,7 +93,7 @@ t.test('pages show each point once while points arrive and time goes on', async 
   let range: Json;
   for (;;) {
     const { meta, result } = await service.ok('GET', `${path()}?${query}`);
-    seen.push(...result.map((point: Json) => point.numericValue));
+    seen.push(...result.map((point) => point.numericValue));
     range ??= [meta.start, meta.end];
     t.strictSame([meta.start, meta.end], range, 'the range stays that of the first page');
     if (meta.pagingToken === null) break;

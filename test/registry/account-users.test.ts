@@ -1,5 +1,5 @@
 import t from 'tap';
-import { adminEmail, adminPassword, type Json, type Service, startService } from '../support/service.js';
+import { adminEmail, adminPassword, present, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -23,9 +23,9 @@ t.test('a second admin is made, works, and can be ended; the last one stays', as
   const { jwt } = await service.loginAs('second@example.com', 'a second secret');
   const list = await service.ok('GET', `/api/v1/account-users?accountId=${service.accountId}`, { token: jwt });
   t.equal(list.accountUsers.meta.count, 2);
-  const first = list.accountUsers.results.find((user: Json) => user.id !== accountUser.id);
+  const first = present(list.accountUsers.results.find((user) => user.id !== accountUser.id));
   t.strictSame(
-    list.accountUsers.results.map((user: Json) => user.emailAddress).sort(),
+    list.accountUsers.results.map((user) => user.emailAddress).sort(),
     ['admin@example.com', 'second@example.com'],
     'admins see the addresses of each other',
   );

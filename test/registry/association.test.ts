@@ -1,6 +1,6 @@
 import t from 'tap';
 import { checkCharacter } from '../../src/registry/credentials/association-codes.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 
 let now = Date.parse('2026-05-01T00:00:00Z');
 let service: Service;
@@ -15,7 +15,7 @@ const start = (associationCode: string, target: object, token?: string) =>
     body: { associationCode, ...target },
     ...(token && { token }),
   });
-const read = async (id: string): Promise<Json> => (await service.ok('GET', `/api/v1/devices/${id}`)).device;
+const read = async (id: string) => (await service.ok('GET', `/api/v1/devices/${id}`)).device;
 const unknownCode = () => {
   const characters = Array.from({ length: 11 }, () => '0123456789'.charAt(Math.floor(Math.random() * 10))).join('');
   return characters + checkCharacter(characters);

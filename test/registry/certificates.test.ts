@@ -14,7 +14,7 @@ import {
   rsa,
   type Wanted,
 } from '../support/certificates.js';
-import { type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { type Entity, nextMessage, type Service, startService } from '../support/service.js';
 
 const day = 24 * 60 * 60_000;
 const certificates = '/api/v1/access/mqtt-certificates';
@@ -54,13 +54,13 @@ const refusal = (path: string, message: RegExp) => ({
 });
 const listed = async (path: string, query: object): Promise<string[]> => {
   const search = new URLSearchParams({ accountId: service.accountId, ...query });
-  const [{ results }] = Object.values<Json>(await service.ok('GET', `${path}?${search}`));
-  return results.map(({ id }: Json) => id);
+  const [page] = Object.values(await service.ok('GET', `${path}?${search}`)) as [{ results: Entity[] }];
+  return page.results.map(({ id }) => id);
 };
 const events = async (targetId: string) =>
   (
     await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&targetId=${targetId}&sortOrder=asc`)
-  ).auditRecords.results.map(({ event }: Json) => event);
+  ).auditRecords.results.map(({ event }) => event);
 
 t.test('the first certificate activates a defined device, which says so; it is shown as it is', async (t) => {
   const device = await newDevice();

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { nextMessage, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -100,23 +100,23 @@ for (const family of families) {
         )
       )[`${wrapper}s`];
     t.same(
-      (await list('')).results.map((f: Json) => f.name),
+      (await list('')).results.map((f) => f.name),
       ['color', 'weight'],
     );
     t.same(
-      (await list('required=true')).results.map((f: Json) => f.name),
+      (await list('required=true')).results.map((f) => f.name),
       ['color'],
     );
     t.same(
-      (await list('required=false')).results.map((f: Json) => f.name),
+      (await list('required=false')).results.map((f) => f.name),
       ['color', 'weight'],
     );
     t.same(
-      (await list('fieldType=float')).results.map((f: Json) => f.name),
+      (await list('fieldType=float')).results.map((f) => f.name),
       ['weight'],
     );
     t.same(
-      (await list('default=red')).results.map((f: Json) => f.name),
+      (await list('default=red')).results.map((f) => f.name),
       ['color'],
     );
     t.same((await list(`sortBy=${property}&sortOrder=desc`)).meta.count, 2);
@@ -197,7 +197,7 @@ t.test('every type takes what the spec allows and refuses the rest', async (t) =
       fieldType: type,
     });
   const { device } = await service.device({ deviceTemplateId: template.id });
-  t.equal(device['f-int'], null, 'null by default');
+  t.match(device, { 'f-int': null }, 'null by default');
   let { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
   const put = (body: object) =>
     service.http('PUT', `/api/v1/devices/${device.id}`, { headers: { etag: version }, body });
@@ -206,7 +206,7 @@ t.test('every type takes what the spec allows and refuses the rest', async (t) =
       const answer = await put({ [`f-${type}`]: value });
       t.equal(answer.status, 200, `${type} ${JSON.stringify(value)}`);
       t.equal(answer.headers.get('platform-ignored-properties'), null);
-      t.same(answer.body.device[`f-${type}`], (shown[type] as unknown[])?.[n] ?? value);
+      t.match(answer.body.device, { [`f-${type}`]: (shown[type] as unknown[])?.[n] ?? value });
       version = answer.body.device.version;
     }
     for (const value of bad)
@@ -248,20 +248,20 @@ t.test('renaming keeps the values, deleting hides them, recovering shows them ag
   const read = async () => (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
   const body = { accountId: service.accountId, deviceTemplateId: template.id, name: 'new', fieldType: 'string' };
   const { deviceField } = await service.ok('PUT', path, { headers: { etag: field.version }, body });
-  t.equal((await read()).new, 'kept');
+  t.match(await read(), { new: 'kept' });
   t.notOk('old' in (await read()));
   await service.ok('DELETE', path, { headers: { etag: deviceField.version } });
   t.notOk('new' in (await read()));
   await service.ok('POST', `/api/v1/trash/devices/custom-fields/${field.id}/recover`, {
     headers: { etag: deviceField.version },
   });
-  t.equal((await read()).new, 'kept');
+  t.match(await read(), { new: 'kept' });
   const client = await service.connect({ deviceId: device.id, secret });
   await client.subscribeAsync(service.topic(device.id, '_updates/fields'), { qos: 1 });
   const told = nextMessage(client, (_, payload) => payload.includes('"over mqtt"'));
   await client.publishAsync(service.topic(device.id, '_set/fields'), '{"state":{"new":"over mqtt"}}', { qos: 1 });
   t.same(JSON.parse((await told).text), { state: { new: 'over mqtt' } });
-  t.equal((await read()).new, 'over mqtt');
+  t.match(await read(), { new: 'over mqtt' });
 });
 
 t.test('device templates have custom fields of their own, one set for the account', async (t) => {
@@ -271,9 +271,9 @@ t.test('device templates have custom fields of their own, one set for the accoun
   });
   t.notOk('deviceTemplateId' in field);
   const template = await service.template({ approval: 'CE' });
-  t.equal(template.approval, 'CE');
+  t.match(template, { approval: 'CE' });
   const list = await service.ok('GET', `/api/v1/devices/templates?accountId=${service.accountId}&default=true`);
-  t.equal(list.deviceTemplates.results[0].approval, null);
+  t.match(list.deviceTemplates.results[0], { approval: null });
   const fields = await service.ok('GET', `/api/v1/devices/templates/custom-fields?accountId=${service.accountId}`);
   t.match(fields.deviceTemplateFields.results, [{ id: field.id }]);
 });

@@ -27,10 +27,10 @@ t.test('a new device has every field of the spec, and nothing is set that was no
     created: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/,
   });
   t.equal(device.created, device.lastModified);
-  const channels: string[] = device.channels.map((channel: Json) => channel.channelTemplateName).sort();
+  const channels: string[] = device.channels.map((channel) => channel.channelTemplateName).sort();
   t.same(channels, ['_log', '_rejected', '_set/fields', '_updates/fields']);
   t.equal(device.channels[0].serviceTopic, true);
-  t.ok(device.channels.every((c: Json) => c.channel === service.topic(device.id, c.channelTemplateName)));
+  t.ok(device.channels.every((c) => c.channel === service.topic(device.id, c.channelTemplateName)));
   const answer = await read(device.id);
   t.same(answer.body.device, device);
   t.equal(answer.headers.get('etag'), `"${device.version}"`);
@@ -40,8 +40,7 @@ t.test('a channel of the template is a channel of the device at once, and is gon
   const template = await service.template();
   const { device } = await service.device({ deviceTemplateId: template.id });
   const channel = await service.channel(template.id, 'temperature');
-  const has = async () =>
-    (await read(device.id)).body.device.channels.find((c: Json) => c.channelTemplateId === channel.id);
+  const has = async () => (await read(device.id)).body.device.channels.find((c) => c.channelTemplateId === channel.id);
   t.match(await has(), {
     channelTemplateName: 'temperature',
     flags: { timeSeries: true },
@@ -130,8 +129,7 @@ t.test('filters, sorts and pages as documented', async (t) => {
   const list = async (query: string) =>
     (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&deviceTemplateId=${template.id}&${query}`))
       .devices;
-  const serials = async (query: string) =>
-    (await list(query)).results.map((d: Json) => d.serialNumber.slice(5, 6)).join('');
+  const serials = async (query: string) => (await list(query)).results.map((d) => d.serialNumber.slice(5, 6)).join('');
   t.equal(await serials(''), '12345', 'serialNumber ascending by default');
   t.equal(await serials('sortOrder=desc'), '54321');
   t.equal(await serials('sortBy=created'), '31254');
@@ -180,9 +178,8 @@ t.test('expand adds the parents', async (t) => {
   const template = await service.template();
   const { device } = await service.device({ organizationId: organization.id, deviceTemplateId: template.id });
   const { device: expanded } = (await read(device.id, '?expand=organization,device-template,account')).body;
-  t.equal(expanded.organization.name, organization.name);
-  t.equal(expanded.deviceTemplate.id, template.id);
-  t.same(Object.keys(expanded.account), ['id', 'name', 'created']);
+  t.match(expanded, { organization: { name: organization.name }, deviceTemplate: { id: template.id } });
+  t.same(Object.keys((expanded as { account?: object }).account ?? {}), ['id', 'name', 'created']);
   t.equal(expanded.organizationId, organization.id);
 });
 
@@ -277,7 +274,7 @@ t.test('an end-user sees, changes and moves devices within its reach and nothing
   const free = (await service.device({ serialNumber: 'free' })).device;
   const list = (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}`, { token })).devices;
   t.same(
-    list.results.map((device: Json) => device.id),
+    list.results.map((device) => device.id),
     [mine.id],
   );
   t.equal(list.meta.count, 1);

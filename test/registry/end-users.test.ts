@@ -1,5 +1,5 @@
 import t from 'tap';
-import { adminEmail, type Json, type Service, startService } from '../support/service.js';
+import { adminEmail, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -151,7 +151,7 @@ t.test('an end-user manages the end-users in its reach only', async (t) => {
   t.equal(made.status, 200, 'without a password it is an invitation');
   const list = (await service.ok('GET', `/api/v1/end-users?accountId=${service.accountId}`, { token })).endUsers;
   t.same(
-    list.results.map((one: Json) => one.id),
+    list.results.map((one) => one.id),
     [boss.id, made.body.endUser.id],
   );
   t.match(await service.http('GET', `/api/v1/end-users/${stranger.id}`, { token }), { status: 404 });

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type { MqttClient } from 'mqtt';
 import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
-import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { type Entity, type Made, nextMessage, present, type Service, startService } from '../support/service.js';
 
 interface Principal {
   type: string;
@@ -23,7 +23,7 @@ let principals: Record<string, Principal>;
 let things: Record<string, Thing>;
 /** top ── home ── below, and another organization; devices and people in each. */
 let organizations: Record<'top' | 'home' | 'below' | 'beside', string>;
-let template: Json;
+let template: Made<'deviceTemplate'>;
 const devices: Record<string, { id: string; secret: string }> = {};
 let foreign: { accountId: string; token: string };
 
@@ -83,7 +83,7 @@ t.before(async () => {
     ...of('endUserTemplate', '/end-users/templates', { one: users }),
     ...of('organizationTemplate', '/organizations/templates', { one: groups }),
     ...of('channelTemplate', '/channels/templates', {
-      one: template.channelTemplates.find((one: Json) => one.name === 'chat'),
+      one: present(template.channelTemplates.find((one) => one.name === 'chat')),
     }),
     ...of('customField', fields, { one: field }),
     ...of('accountUser', '/account-users', { one: admin }),
@@ -99,8 +99,9 @@ const of = (type: string, path: string, ones: Record<string, { id: string }>): R
     Object.entries(ones).map(([name, { id }]) => [`${type} ${name}`, { type, id, path: `/api/v1${path}/${id}` }]),
   );
 
-async function trash(path: string, wrapper: string): Promise<void> {
-  const { version } = (await service.ok('GET', `/api/v1${path}`))[wrapper];
+async function trash(path: string, _wrapper: string): Promise<void> {
+  const answer = await service.ok('GET', `/api/v1${path}`);
+  const { version } = Object.values(answer)[0] as Entity;
   await service.ok('DELETE', `/api/v1${path}`, { headers: { etag: version } });
 }
 
@@ -110,9 +111,9 @@ async function program(kind: string): Promise<{ id: string; token: string }> {
   return { id, token: (await service.ok('POST', '/api/v1/auth/login-application', { body, token: null })).jwt };
 }
 
-const ask = ({ type, id }: Pick<Principal, 'type' | 'id'>, question: object, token = service.admin): Promise<Answer> =>
+const ask = ({ type, id }: Pick<Principal, 'type' | 'id'>, question: object, token = service.admin) =>
   service.http('POST', '/api/v1/permissions/explain', { body: { principal: { type, id }, ...question }, token });
-const explained = async (name: string, question: object): Promise<Json> => {
+const explained = async (name: string, question: object) => {
   const { status, body } = await ask(principals[name] as Principal, question);
   if (status !== 200) throw new Error(`${status}: ${JSON.stringify(body)}`);
   return body;

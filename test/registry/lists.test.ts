@@ -8,7 +8,7 @@ import { openSqlite } from '../../db/sqlite/dialect.js';
 import { newId } from '../../src/ids.js';
 import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Entity, type Json, type Service, startService } from '../support/service.js';
 
 const day = 24 * 60 * 60_000;
 let now = Date.parse('2026-05-01T00:00:00Z');
@@ -90,7 +90,7 @@ async function compare(
     deepStrictEqual(meta.count, ids.length, `the count of ${what}`);
     const expected = ids.slice((page - 1) * pageSize, page * pageSize);
     deepStrictEqual(
-      results.map(({ id }: Json) => id),
+      results.map(({ id }) => id),
       expected,
       what,
     );
@@ -190,10 +190,10 @@ t.test('whatever devices go through, what is counted and indexed is what they ar
         who.token = (await service.loginAs(admin.emailAddress, admin.password, accountId)).jwt;
       };
       await login();
-      const make = async (path: string, body: object): Promise<Json> =>
+      const make = async (path: string, body: object) =>
         Object.values(
           await service.ok('POST', `/api/v1${path}`, { body: { accountId, ...body }, token: who.token }),
-        )[0];
+        )[0] as Entity;
       const [upper, template] = [
         await make('/organizations', { name: 'upper' }),
         await make('/devices/templates', { name: 'T' }),
@@ -403,7 +403,7 @@ t.test('devices are found by what their connections report, unless they are in t
   const found = async (query: Record<string, string>, token = service.admin) => {
     const search = new URLSearchParams({ accountId: service.accountId, ...query });
     const { devices } = await service.ok('GET', `/api/v1/devices?${search}`, { token });
-    const serials = devices.results.map(({ serialNumber }: Json) => serialNumber);
+    const serials = devices.results.map(({ serialNumber }) => serialNumber);
     t.equal(devices.meta.count, serials.length);
     return serials;
   };

@@ -10,7 +10,15 @@ import type { OutboxChange } from '../../db/messages/outbox/rows.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { rolloutUntil } from '../downlink/fleet.js';
 import { makeAuthority } from '../support/certificates.js';
-import { type Answer, type Json, nextMessage, type Service, startService } from '../support/service.js';
+import {
+  type Answer,
+  type Json,
+  type Made,
+  nextMessage,
+  present,
+  type Service,
+  startService,
+} from '../support/service.js';
 
 /** Endpoints without an id of anything that is stored, and why. */
 const withoutIds: Record<string, string> = {
@@ -493,7 +501,7 @@ t.before(async () => {
     await service.create('/end-users', 'endUser', invite(sibling.id)),
     await service.create('/end-users', 'endUser', invite(above.id)),
     await trashed('/end-users', 'endUser', invite(sibling.id)),
-  ];
+  ] as Made<'endUser'>[];
   const topic = (accountId: string, deviceId: string) =>
     service.topic(deviceId, 'canary').replace(service.accountId, accountId);
   const theirs = {
@@ -649,7 +657,7 @@ async function deadLetter(bridgeId: string): Promise<void> {
 async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own' | 'theirs'>> {
   const mine = service.accountId === accountId;
   const mark = mine ? 'canary' : 'plain';
-  const list = async (path: string): Promise<Json[]> => {
+  const list = async (path: string) => {
     const body = await service.ok('GET', `/api/v1${path}?accountId=${accountId}`, { token });
     return Object.values<Json>(body)[0].results;
   };
@@ -732,7 +740,7 @@ async function rolledOut(firmwarePackageId: string | undefined, deviceId: string
 }
 
 /** Puts a file into a package. */
-function upload(packageId: string, token: string): Promise<Json> {
+function upload(packageId: string, token: string) {
   const headers = { 'content-type': 'application/octet-stream' };
   return service.ok('PUT', `/api/v1/firmware/packages/${packageId}/files/canary`, { body: 'canary', headers, token });
 }
@@ -927,7 +935,7 @@ async function unchanged(t: Test): Promise<void> {
 /** What is the same for an id out of reach and for one that does not exist. */
 function seen({ status, headers, body }: Answer) {
   const { requestId: _, ...rest } = body;
-  return { status, etag: headers.get('etag'), ignored: headers.get('platform-ignored-properties'), ...rest };
+  return { ...rest, status, etag: headers.get('etag'), ignored: headers.get('platform-ignored-properties') };
 }
 
 /** A refusal as the table writes it. */
@@ -1071,9 +1079,12 @@ t.test('a batch gives nobody more than the requests in it', async (t) => {
       });
       const batch = { body: { requests } };
       t.match(await service.http('POST', '/api/v1/batch', { ...batch, token: null }), { status: 401 });
-      const answers = await service.ok('POST', '/api/v1/batch?status=true', { ...batch, token: caller.token });
+      const answers = (await service.ok('POST', '/api/v1/batch?status=true', {
+        ...batch,
+        token: caller.token,
+      })) as Pick<Answer, 'status' | 'body'>[];
       for (const [place, row] of part.entries())
-        meets(t, row.expected[n] ?? '', row, answers[place], caller, `${name}, ${row.title}`);
+        meets(t, row.expected[n] ?? '', row, present(answers[place]), caller, `${name}, ${row.title}`);
     }
   }
   await unchanged(t);

@@ -1,7 +1,7 @@
 /** Secrets that overlap (`graceSeconds`): both work until the new one has connected or the time is over. */
 import t, { type Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
-import { type Answer, closed, type Json, type Service, startService } from '../support/service.js';
+import { closed, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T00:00:00Z');
 const hour = 3600;
@@ -15,13 +15,13 @@ t.beforeEach(() => {
   time.now = start;
 });
 
-const regenerate = (entityId: string, more: object = {}, headers: Record<string, string> = {}): Promise<Answer> =>
+const regenerate = (entityId: string, more: object = {}, headers: Record<string, string> = {}) =>
   service.http('POST', '/api/v1/access/mqtt-credentials', {
     headers,
     body: { accountId: service.accountId, entityId, entityType: 'device', ...more },
   });
-const secretOf = ({ body }: Answer): string => body.mqttCredential.secret;
-const stored = (entityId: string, { server } = service): Promise<Json> =>
+const secretOf = ({ body }: Awaited<ReturnType<typeof regenerate>>): string => body.mqttCredential.secret;
+const stored = (entityId: string, { server } = service) =>
   server.ctx.registry.query
     .selectFrom('credentials')
     .selectAll()

@@ -129,7 +129,12 @@ function those(...refusals: Array<[holds: boolean, refusal: string]>): string[] 
 const nameOf = (place: Entity | null) => place?.name ?? 'the top';
 const pick = <T>(from: readonly T[], n: number): T | undefined => from[n % from.length];
 
-function add(world: World, kind: Kind, { id, version, userId }: Json, place: Entity | null): Entity {
+function add(
+  world: World,
+  kind: Kind,
+  { id, version, userId }: Record<'id' | 'version' | 'userId', string>,
+  place: Entity | null,
+): Entity {
   const name = `${wrappers[kind]} ${world.of(kind).length}`;
   const entity = { kind, name, id, place, deleted: false, version, versions: new Set([version]), userId };
   world.entities.push(entity);
@@ -137,7 +142,7 @@ function add(world: World, kind: Kind, { id, version, userId }: Json, place: Ent
 }
 
 /** The version of a modified entity is one that it has never had. */
-function modified(entity: Entity, { version }: Json): void {
+function modified(entity: Entity, { version }: Record<'version', string>): void {
   ok(!entity.versions.has(version), `${entity.name} has had version ${version} before`);
   entity.version = version;
   entity.versions.add(version);
@@ -388,7 +393,7 @@ async function take(world: World, step: Step): Promise<void> {
 }
 
 /** Every page of a list. */
-async function listAll(world: World, { token }: Person, kind: Kind, prefix: string, query: string): Promise<Json[]> {
+async function listAll(world: World, { token }: Person, kind: Kind, prefix: string, query: string) {
   const all: Json[] = [];
   for (let page = 1; ; page += 1) {
     const path = `/api/v1${prefix}/${kind}?accountId=${world.accountId}&pageSize=7&page=${page}${query}`;

@@ -1,21 +1,21 @@
 /** POST /devices/{id}/replace: other hardware, the same device. */
 import mqtt from 'mqtt';
 import t from 'tap';
-import { type Answer, closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { closed, type Made, nextMessage, present, type Service, startService } from '../support/service.js';
 
 let service: Service;
-let template: Json;
+let template: Made<'deviceTemplate'>;
 t.before(async () => {
   service = await startService(t);
   template = await service.template({ channels: ['temperature', { name: 'orders', persistenceType: 'simple' }] });
 });
 
-const replace = (id: string, version: string | undefined, headers: Record<string, string> = {}): Promise<Answer> =>
+const replace = (id: string, version: string | undefined, headers: Record<string, string> = {}) =>
   service.http('POST', `/api/v1/devices/${id}/replace`, {
     body: { serialNumber: 'new hardware' },
     headers: { ...headers, ...(version !== undefined && { etag: version }) },
   });
-const read = async (id: string): Promise<Json> => (await service.ok('GET', `/api/v1/devices/${id}`)).device;
+const read = async (id: string) => (await service.ok('GET', `/api/v1/devices/${id}`)).device;
 
 t.test('the device stays what it is, with another serial number and secret', async (t) => {
   const { id: organizationId } = await service.organization();
@@ -42,7 +42,7 @@ t.test('the device stays what it is, with another serial number and secret', asy
   await client.publishAsync(topic, ',t,22,', { qos: 1 });
   const { result } = await service.ok('GET', `/api/v4/data/${topic}`);
   t.strictSame(
-    result.map(({ numericValue }: Json) => numericValue),
+    result.map(({ numericValue }) => numericValue),
     [21, 22],
     'one history',
   );
@@ -152,7 +152,7 @@ t.test('of twenty at once with one version one wins, and its secret is the one t
   const won = answers.filter(({ status }) => status === 200);
   t.equal(won.length, 1);
   t.equal(won[0]?.body.device.provisioningState, 'activated');
-  const { secret } = won[0]?.body.mqttCredential ?? {};
+  const { secret } = present(won[0]).body.mqttCredential;
   t.ok((await service.connect({ deviceId: device.id, secret })).connected);
 });
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type Json, type Service, startService } from '../support/service.js';
+import { present, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -75,7 +75,7 @@ t.test('a template in use stays; its children are counted when asked for', async
 
 t.test('channel templates: names, types, service channels', async (t) => {
   const template = await service.template({ channels: ['temperature'] });
-  const names = template.channelTemplates.map((channel: Json) => channel.name).sort();
+  const names = template.channelTemplates.map((channel) => channel.name).sort();
   t.same(names, ['_log', '_rejected', '_set/fields', '_updates/fields', 'temperature']);
   const make = (body: object) =>
     service.http('POST', '/api/v1/channels/templates', {
@@ -108,7 +108,7 @@ t.test('channel templates: names, types, service channels', async (t) => {
     body: { streamBridgeDelivery: 0 },
   });
   t.equal(changed.streamBridgeDelivery, 0);
-  const log = template.channelTemplates.find((channel: Json) => channel.name === '_log');
+  const log = present(template.channelTemplates.find((channel) => channel.name === '_log'));
   const { channelTemplate: service_ } = await service.ok('GET', `/api/v1/channels/templates/${log.id}`);
   t.equal(service_.serviceTopic, true);
   const removed = await service.http('DELETE', `/api/v1/channels/templates/${log.id}`, {
@@ -141,7 +141,7 @@ t.test(
   'a whole channel template may be sent back, and only streamBridgeDelivery and retentionDays have an effect',
   async (t) => {
     const [template, other] = [await service.template({ channels: ['data'] }), await service.template()];
-    const { id } = template.channelTemplates.find((channel: Json) => channel.name === 'data');
+    const { id } = present(template.channelTemplates.find((channel) => channel.name === 'data'));
     const path = `/api/v1/channels/templates/${id}`;
     const before = (await service.ok('GET', path)).channelTemplate;
     const accountId = 'f7a55bd4-8f8e-4b92-8b47-111111111111';
@@ -171,7 +171,7 @@ t.test('a channel may have the name of anything that objects inherit', async (t)
   const { device, secret } = await service.device({ deviceTemplateId: template.id });
   const client = await service.connect({ deviceId: device.id, secret });
   for (const name of names) {
-    t.equal(device.channels.find((channel: Json) => channel.channelTemplateName === name).serviceTopic, false);
+    t.equal(device.channels.find((channel) => channel.channelTemplateName === name)?.serviceTopic, false);
     await client.publishAsync(service.topic(device.id, name), ',x,1,', { qos: 1 });
     t.match((await service.ok('GET', `/api/v4/data/${service.topic(device.id, name)}`)).result, [{ numericValue: 1 }]);
   }

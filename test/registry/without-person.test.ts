@@ -20,7 +20,7 @@ const put = (endUser: Json, body: object, token?: string) =>
     headers: { etag: endUser.version },
     ...(token && { token }),
   });
-const made = (organizationId: string, body: object = {}): Promise<Json> =>
+const made = (organizationId: string, body: object = {}) =>
   service.create('/end-users', 'endUser', { organizationId, ...body });
 const secretOf = async (endUser: Json): Promise<string> => {
   const body = { entityId: endUser.id, entityType: 'endUser' };
@@ -42,11 +42,11 @@ t.test('an end-user is made without a person, is listed, filtered, deleted and r
     ).endUsers.results;
   t.equal((await list('')).length, 3);
   t.same(
-    (await list('&userId=null')).map(({ userId }: Json) => userId),
+    (await list('&userId=null')).map(({ userId }) => userId),
     [null, null],
   );
   t.same(
-    (await list(`&userId=${person.userId}`)).map(({ id }: Json) => id),
+    (await list(`&userId=${person.userId}`)).map(({ id }) => id),
     [person.id],
   );
   t.match(await post({ organizationId: organization.id, idmUserEmail: 'x@example.com' }), {

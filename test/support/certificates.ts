@@ -2,7 +2,7 @@
 import { KeyObject, webcrypto } from 'node:crypto';
 import './reflection.js';
 import * as x509 from '@peculiar/x509';
-import type { Json, Service } from './service.js';
+import type { Service } from './service.js';
 
 x509.cryptoProvider.set(webcrypto as never);
 
@@ -79,12 +79,7 @@ export const makeProof = (issuer: Made, challenge: string): Promise<Made> =>
   makeCertificate({ subject: `CN=${challenge}`, issuer });
 
 /** Registers a CA and proves that its key is there. */
-export async function registerAuthority(
-  service: Service,
-  made: Made,
-  body: object = {},
-  token = service.admin,
-): Promise<Json> {
+export async function registerAuthority(service: Service, made: Made, body: object = {}, token = service.admin) {
   const path = '/access/certificate-authorities';
   const all = { name: made.fingerprint, certificate: made.cert, ...body };
   const { id, challenge } = await service.create(path, 'certificateAuthority', all, token);

@@ -1,8 +1,8 @@
 /** Jobs as their makers see them. */
-import type { Answer, Json, Request, Service } from './service.js';
+import type { Answer, Request, Service } from './service.js';
 
 /** The events of a job until it ends; the last one is what it has come to. */
-export async function follow(service: Service, id: string, token = service.admin): Promise<Json[]> {
+export async function follow(service: Service, id: string, token = service.admin) {
   const { text } = await service.http('GET', `/api/v1/provisioning/jobs/${id}/events`, { token });
   return [...text.matchAll(/^event: job\ndata: (.*)$/gm)].map(([, data = '']) => JSON.parse(data));
 }
@@ -21,7 +21,7 @@ export function postRows(
 }
 
 /** A job of these rows, ended. */
-export async function provision(service: Service, rows: string | object[], query = ''): Promise<Json> {
+export async function provision(service: Service, rows: string | object[], query = '') {
   const { status, body, text } = await postRows(service, rows, query);
   if (status !== 202) throw new Error(`a job answered ${status}: ${text}`);
   return (await follow(service, body.job.id)).at(-1);
@@ -33,7 +33,7 @@ export function download(service: Service, path: string, token = service.admin):
 }
 
 /** What a job has made. */
-export async function unitsOf(service: Service, id: string): Promise<Json[]> {
+export async function unitsOf(service: Service, id: string) {
   const response = await download(service, `/api/v1/provisioning/jobs/${id}/results`);
   if (response.status !== 200) throw new Error(`results answered ${response.status}`);
   const text = await response.text();
@@ -43,7 +43,7 @@ export async function unitsOf(service: Service, id: string): Promise<Json[]> {
 }
 
 /** The rows of a job, up to a thousand. */
-export async function rowsOf(service: Service, id: string, state = ''): Promise<Json[]> {
+export async function rowsOf(service: Service, id: string, state = '') {
   const query = `?pageSize=1000${state && `&state=${state}`}`;
   return (await service.ok('GET', `/api/v1/provisioning/jobs/${id}/rows${query}`)).rows.results;
 }

@@ -84,7 +84,7 @@ export async function seen(service: Service, { accountId, admin, topic, bridgeId
     category: (await get(`/api/v4/data/${topic}?startDateTime=2025-12-31&endDateTime=2026-02-01&category=a`)).result,
     logs: (await get(`/api/v1/devices/${devices[0]?.id}/logs`)).logs.results,
     found: found.hits.hits.map(({ _id }: Json) => _id).sort(),
-    pending: (await get(`/api/v1/bridges/${bridgeId}`)).bridge.pending,
+    pending: (await get(`/api/v1/bridges/${bridgeId}`)).bridge.status.pending,
     kept: [usage.points, usage.logs, usage.outbox],
   };
 }

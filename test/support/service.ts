@@ -8,18 +8,19 @@ import { Passwords } from '../../src/identity/secrets/passwords.js';
 import { openLog } from '../../src/log.js';
 import { type Server, startServer } from '../../src/process/server.js';
 import { createAccount } from '../../src/registry/accounts.js';
+import type { Body, Created, Made, Ok } from './answers.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
-import type { Json } from './json.js';
 import { SecretWatch } from './secrets.js';
 import { copyDatabases, copyKeys, keepTemplate, keptDocument } from './template.js';
 
-export type { Json };
+export type { Anything, Entity, Failure, Made, Point } from './answers.js';
+export type { Json } from './json.js';
 
-export interface Answer {
+export interface Answer<B = Body<string, string>> {
   status: number;
   headers: Headers;
-  body: Json;
+  body: B;
   text: string;
 }
 
@@ -42,6 +43,15 @@ export interface Options {
   /** Lines the service logs, for tests that read them. */
   logLines?: string[];
   directory?: string;
+}
+
+export type Login = Ok<'POST', '/api/v1/auth/login-user'>;
+/** An end-user who can log in. */
+export interface Person {
+  endUser: Made<'endUser'>;
+  email: string;
+  password: string;
+  token: string;
 }
 
 export const adminEmail = 'admin@example.com';
@@ -130,7 +140,7 @@ export class Service {
   }
 
   /** A token and a CSRF token for an email and a password. */
-  async loginAs(emailAddress: string, password: string, accountId = this.accountId): Promise<Json> {
+  async loginAs(emailAddress: string, password: string, accountId = this.accountId): Promise<Login> {
     const body = { emailAddress, password, accountId };
     const answer = await this.http('POST', '/api/v1/auth/login-user', { body, token: null });
     if (answer.status !== 200) throw new Error(`login answered ${answer.status}: ${answer.text}`);
@@ -138,11 +148,11 @@ export class Service {
   }
 
   /** One request; a body that is no text is sent as JSON. */
-  async http(
-    method: string,
-    path: string,
+  async http<const M extends string, const P extends string>(
+    method: M,
+    path: P,
     { body, headers = {}, token = this.admin, redirect }: Request = {},
-  ): Promise<Answer> {
+  ): Promise<Answer<Body<M, P>>> {
     const response = await fetch(this.server.url + path, {
       method,
       ...(redirect && { redirect }),
@@ -158,7 +168,7 @@ export class Service {
     const answer = {
       status: response.status,
       headers: response.headers,
-      body: isJson ? JSON.parse(text) : undefined,
+      body: (isJson ? JSON.parse(text) : undefined) as Body<M, P>,
       text,
     };
     this.secrets.look(body);
@@ -178,10 +188,14 @@ export class Service {
   }
 
   /** As http, and it must answer 200; gives the body. */
-  async ok(method: string, path: string, request: Request = {}): Promise<Json> {
+  async ok<const M extends string, const P extends string>(
+    method: M,
+    path: P,
+    request: Request = {},
+  ): Promise<Ok<M, P>> {
     const answer = await this.http(method, path, request);
     if (answer.status !== 200) throw new Error(`${method} ${path} answered ${answer.status}: ${answer.text}`);
-    return answer.body;
+    return answer.body as Ok<M, P>;
   }
 
   // Builders make what a test does not name.
@@ -195,13 +209,25 @@ export class Service {
   }
 
   /** Creates an entity through the API; `wrapper` is its key in the answer. */
-  async create(path: string, wrapper: string, body: object, token = this.admin): Promise<Json> {
-    const answer = await this.ok('POST', `/api/v1${path}`, { body: { accountId: this.accountId, ...body }, token });
+  async create<const P extends string, const W extends string>(
+    path: P,
+    wrapper: W,
+    body: object,
+    token = this.admin,
+  ): Promise<Created<P, W>> {
+    const request = { body: { accountId: this.accountId, ...body }, token };
+    const answer = (await this.ok('POST', `/api/v1${path}`, request)) as Record<W, Created<P, W>>;
     return answer[wrapper];
   }
 
   /** A device template with channels: a name alone is a `timeSeries` channel, `{name, persistenceType}` says more. */
-  async template({ channels = [] as Array<string | object>, ...body }: Json = {}): Promise<Json> {
+  async template({
+    channels = [],
+    ...body
+  }: {
+    channels?: Array<string | object>;
+    [property: string]: unknown;
+  } = {}): Promise<Made<'deviceTemplate'>> {
     const template = await this.create('/devices/templates', 'deviceTemplate', {
       name: this.unique('Template'),
       ...body,
@@ -210,17 +236,17 @@ export class Service {
     return this.ok('GET', `/api/v1/devices/templates/${template.id}`).then((answer) => answer.deviceTemplate);
   }
 
-  channel(entityId: string, channel: string | object): Promise<Json> {
+  channel(entityId: string, channel: string | object): Promise<Made<'channelTemplate'>> {
     const body = typeof channel === 'string' ? { name: channel, persistenceType: 'timeSeries' } : channel;
     return this.create('/channels/templates', 'channelTemplate', { entityId, entityType: 'deviceTemplate', ...body });
   }
 
-  organization(body: object = {}): Promise<Json> {
+  organization(body: object = {}): Promise<Made<'organization'>> {
     return this.create('/organizations', 'organization', { name: this.unique('Organization'), ...body });
   }
 
   /** An end-user in an organization, logged in: the entity, its email and password, its token. */
-  async endUser(organizationId: string, body: object = {}): Promise<Json> {
+  async endUser(organizationId: string, body: object = {}): Promise<Person> {
     const email = `${this.unique('user').replace(' ', '')}@example.com`;
     const password = `a long enough secret ${serial}`;
     const endUser = await this.create('/end-users', 'endUser', {
@@ -234,7 +260,7 @@ export class Service {
   }
 
   /** A device with its credential. */
-  async device(body: object = {}): Promise<{ device: Json; secret: string }> {
+  async device(body: object = {}): Promise<{ device: Made<'device'>; secret: string }> {
     const device = await this.create('/devices', 'device', { serialNumber: this.unique('SN'), ...body });
     return { device, secret: await this.credential(device.id) };
   }
@@ -270,6 +296,17 @@ export class Service {
     serial += 1;
     return `${what} ${serial}`;
   }
+}
+
+/** What a search has found. @throws Error when it has found nothing. */
+export function present<T>(found: T | undefined): T {
+  if (found === undefined) throw new Error('nothing was found');
+  return found;
+}
+
+/** What a JSON Web Token says. */
+export function claimsOf(jwt: string): { id: string; userId: string; accountId: string; [claim: string]: unknown } {
+  return JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString());
 }
 
 /** When a client's connection has ended. */

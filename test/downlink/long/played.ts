@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import { temporaryDirectory } from '../../support/directory.js';
 import { inherited, launch, plainNode, type Running } from '../../support/process.js';
-import { adminEmail, adminPassword, type Json } from '../../support/service.js';
+import { type Anything, adminEmail, adminPassword } from '../../support/service.js';
 import type { Device } from '../fleet.js';
 
 /** A device as the simulator plays it. */
@@ -22,7 +22,7 @@ export interface Played extends Device {
 export interface Killable {
   running(): Running;
   /** As an admin, with a path after /api/v1. @throws Error for any answer but 2xx. */
-  call(method: string, path: string, body?: object): Promise<Json>;
+  call(method: string, path: string, body?: object): Promise<Anything>;
   /** Kills it with `kill -9` and starts it again. */
   kill(): Promise<void>;
 }
@@ -33,12 +33,12 @@ export async function startKillable(t: Test, directory: string, accountId: strin
   const ports = { SLIPWAY_HTTP_PORT: new URL(running.url).port, SLIPWAY_MQTT_PORT: String(running.mqttPort) };
   t.teardown(() => running.child.kill('SIGKILL'));
   let token = '';
-  const call = async (method: string, path: string, body?: object): Promise<Json> => {
+  const call = async (method: string, path: string, body?: object) => {
     const headers = { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) };
     const request = { method, headers, ...(body && { body: JSON.stringify(body) }) };
     const response = await fetch(`${running.url}/api/v1${path}`, request);
     if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${await response.text()}`);
-    return response.json();
+    return (await response.json()) as Anything;
   };
   const login = { emailAddress: adminEmail, password: adminPassword, accountId };
   token = (await call('POST', '/auth/login-user', login)).jwt;
