@@ -7,7 +7,18 @@ import { TOTP } from 'otpauth';
 import t, { type Test } from 'tap';
 import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
-import { altered, Browser, clientIds, makeKey, type OpenIdProvider, register, startProvider } from '../support/oidc.js';
+import {
+  altered,
+  Browser,
+  clientIds,
+  invitedPerson,
+  linksOf,
+  makeKey,
+  type OpenIdProvider,
+  register,
+  sessionsOf,
+  startProvider,
+} from '../support/oidc.js';
 import { type Answer, adminEmail, claimsOf, type Json, type Service, startService } from '../support/service.js';
 
 const minute = 60_000;
@@ -37,25 +48,8 @@ t.beforeEach(() => {
   provider.instead.clear();
 });
 
-/** An invited end-user, and somebody at the provider with the same verified email, who is the next to log in there. */
-async function somebody(at = provider) {
-  const email = `${service.unique('person').replace(' ', '')}@example.com`;
-  const { id: organizationId } = await service.organization();
-  const invitation = { organizationId, createIdmUser: true, idmUserEmail: email };
-  const { userId } = await service.create('/end-users', 'endUser', invitation);
-  const person = { sub: service.unique('subject'), email, email_verified: true };
-  at.logsIn(person);
-  return { userId: userId as string, email, person };
-}
-
-const linksOf = (userId: string) =>
-  service.server.ctx.registry.query
-    .selectFrom('federatedIdentities')
-    .selectAll()
-    .where('userId', '=', userId)
-    .execute();
-const sessionsOf = (userId: string) =>
-  service.server.ctx.registry.query.selectFrom('sessions').select('id').where('userId', '=', userId).execute();
+/** An invited end-user who is the next to log in at the provider. */
+const somebody = (at = provider) => invitedPerson(service, at);
 
 function isRefused(t: Test, answer: Answer, title: string) {
   const body = { statusCode: 401, attributes: { errorCode: 'InvalidCredentialsError' } };
@@ -65,7 +59,7 @@ function isRefused(t: Test, answer: Answer, title: string) {
 
 t.test('a verified email links a person once; from then on it is the subject that counts', async (t) => {
   const { userId, person } = await somebody();
-  const before = (await sessionsOf(userId)).length;
+  const before = (await sessionsOf(service, userId)).length;
   const answer = await new Browser(service).logIn(known.id, { renewalType: 'short' });
   t.equal(answer.status, 200, answer.text);
   t.match(claimsOf(answer.body.jwt), { userId, accountId: service.accountId, roles: ['endUser'] });
@@ -78,8 +72,8 @@ t.test('a verified email links a person once; from then on it is the subject tha
   t.ok(cookies.some((line) => line.startsWith(`platform-access-token=${answer.body.jwt};`)));
   t.equal(answer.headers.get('cache-control'), 'no-store');
   t.equal(answer.headers.get('referrer-policy'), 'no-referrer');
-  t.equal((await sessionsOf(userId)).length, before + 1);
-  t.match(await linksOf(userId), [{ issuer: provider.issuer, subject: person.sub }]);
+  t.equal((await sessionsOf(service, userId)).length, before + 1);
+  t.match(await linksOf(service, userId), [{ issuer: provider.issuer, subject: person.sub }]);
 
   provider.logsIn({ sub: person.sub, email: adminEmail, email_verified: false });
   const again = await new Browser(service).logIn(known.id);
@@ -194,21 +188,21 @@ t.test('who has no verified email is refused, and nothing is linked', async (t) 
     provider.logsIn({ sub: service.unique('subject'), ...(said as object) });
     isRefused(t, await new Browser(service).logIn(known.id), JSON.stringify(said));
   }
-  t.strictSame(await linksOf(userId), []);
+  t.strictSame(await linksOf(service, userId), []);
 });
 
 t.test('a callback works once, also when it comes twice at a time', async (t) => {
   const { userId } = await somebody();
   const browser = new Browser(service);
   const callback = await browser.through(await browser.begin(known.id));
-  const before = (await sessionsOf(userId)).length;
+  const before = (await sessionsOf(service, userId)).length;
   const kept = new Map([...browser.cookies].map(([origin, cookies]) => [origin, new Map(cookies)]));
   const twin = () => Object.assign(new Browser(service), { cookies: structuredClone(kept) });
   const answers = await Promise.all([twin(), twin(), twin()].map((one) => one.visit(callback)));
   t.strictSame(answers.map(({ status }) => status).sort(), [200, 400, 400]);
   const late = await twin().visit(callback);
   t.match(late, { status: 400, body: { attributes: { errorCode: 'BadTokenError' } } });
-  t.equal((await sessionsOf(userId)).length, before + 1);
+  t.equal((await sessionsOf(service, userId)).length, before + 1);
 });
 
 t.test('a code is worth nothing in another login', async (t) => {
@@ -288,7 +282,7 @@ t.test('a nonce or a PKCE challenge that was changed on the way is noticed', asy
   const browser = new Browser(service);
   const callback = await browser.through(altered(await browser.begin(known.id), 'nonce', null));
   isRefused(t, await browser.visit(callback), 'no nonce');
-  t.strictSame(await linksOf(userId), []);
+  t.strictSame(await linksOf(service, userId), []);
 });
 
 t.test('an answer of another provider is refused', async (t) => {
@@ -311,7 +305,7 @@ t.test('an answer of another provider is refused', async (t) => {
     const callback = await browser.through(await browser.begin(known.id));
     isRefused(t, await browser.visit(altered(callback, 'iss', iss)), `iss ${iss}`);
   }
-  t.strictSame(await linksOf(userId), []);
+  t.strictSame(await linksOf(service, userId), []);
 });
 
 t.test('the same subject at two issuers is two people, at one issuer it is one', async (t) => {
@@ -482,7 +476,7 @@ t.test('a provider that is changed while it proves somebody lets nobody in', asy
     });
   });
   isRefused(t, await browser.visit(callback), 'deleted meanwhile');
-  t.strictSame(await linksOf(userId), []);
+  t.strictSame(await linksOf(service, userId), []);
 });
 
 t.test('a subject that says of itself to be two people at a time is one of them', async (t) => {
@@ -500,7 +494,7 @@ t.test('a subject that says of itself to be two people at a time is one of them'
   });
   isRefused(t, await new Browser(service).logIn(known.id), 'the one that comes later');
   t.ok(other && claimsOf(other.body.jwt).userId === second.userId);
-  t.strictSame(await linksOf(first.userId), []);
+  t.strictSame(await linksOf(service, first.userId), []);
 });
 
 function sendJson(response: ServerResponse, body: unknown): void {
@@ -520,7 +514,7 @@ t.test('an ID token is signed by the provider, and not over on the clock of the 
   const callback = await browser.through(await browser.begin(known.id));
   time.ahead = 5 * minute;
   isRefused(t, await browser.visit(callback), 'an ID token of one minute, five minutes later');
-  t.strictSame(await linksOf(userId), []);
+  t.strictSame(await linksOf(service, userId), []);
 });
 
 t.test('userinfo about somebody else links nobody', async (t) => {
@@ -588,7 +582,7 @@ t.test('a provider that does not answer as one is 502, and is asked again the ne
       provider.instead.clear();
     }
   t.notOk(led, 'nobody is asked but the provider');
-  t.strictSame(await linksOf(userId), []);
+  t.strictSame(await linksOf(service, userId), []);
   const browser = new Browser(service);
   const callback = await browser.through(await browser.begin(known.id, { redirectUri: app }));
   provider.instead.set('/token', (request) => request.socket.destroy());
@@ -710,19 +704,19 @@ t.test('who gets another address is linked no longer, for the former one is some
     provider.logsIn(person);
     const { status, body } = await new Browser(service).logIn(known.id);
     t.equal(status, 200);
-    t.equal((await linksOf(userId)).length, 1);
+    t.equal((await linksOf(service, userId)).length, 1);
     const newEmailAddress = `moved-${userId}@example.com`;
     const token = userId === byAdmin.userId ? service.admin : body.jwt;
     const change = { token, body: { userId, newEmailAddress } };
     await service.ok('POST', '/api/v1/profile/update-email-address', change);
     if (userId === byEmail.userId) {
-      t.equal((await linksOf(userId)).length, 1, 'not before the email is answered');
+      t.equal((await linksOf(service, userId)).length, 1, 'not before the email is answered');
       const outbox = readFileSync(join(service.directory, 'outbox.ndjson'), 'utf8').trim().split('\n');
       const email: Json = outbox.map((line) => JSON.parse(line)).find(({ to }) => to === newEmailAddress);
       const [, mailed] = /^token: (\S+)$/m.exec(email.text) ?? [];
       await service.ok('POST', '/api/v1/auth/confirm-email', { token: null, body: { token: mailed } });
     }
-    t.strictSame(await linksOf(userId), []);
+    t.strictSame(await linksOf(service, userId), []);
     provider.logsIn(person);
     isRefused(t, await new Browser(service).logIn(known.id), 'with the former address');
     provider.logsIn({ ...person, email: newEmailAddress });
@@ -745,16 +739,20 @@ t.test('with the last provider of an issuer its links go, and those of others st
   const end = ({ id, version }: Record<'id' | 'version', string>) =>
     service.ok('DELETE', `/api/v1/identity-providers/${id}`, { headers: { etag: version } });
   await end(one);
-  t.match(await linksOf(userId), [{ issuer: passing.issuer, subject: person.sub }], 'another one speaks for it');
+  t.match(
+    await linksOf(service, userId),
+    [{ issuer: passing.issuer, subject: person.sub }],
+    'another one speaks for it',
+  );
   await service.ok('PUT', `/api/v1/identity-providers/${two.id}`, {
     headers: { etag: two.version },
     body: { issuer: 'https://elsewhere.example.com', clientSecret: null },
   });
-  t.strictSame(await linksOf(userId), [], 'another issuer is another one');
+  t.strictSame(await linksOf(service, userId), [], 'another issuer is another one');
   const three = await register(service, passing);
   passing.logsIn(person);
   t.equal((await new Browser(service).logIn(three.id)).status, 200);
   await end(three);
-  t.strictSame(await linksOf(userId), []);
-  t.equal((await linksOf(other.userId)).length, 1);
+  t.strictSame(await linksOf(service, userId), []);
+  t.equal((await linksOf(service, other.userId)).length, 1);
 });

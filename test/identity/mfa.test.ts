@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Secret, TOTP } from 'otpauth';
+import { Secret } from 'otpauth';
 import t from 'tap';
 import { resolveComponents } from '../../src/http/openapi/components.js';
 import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { countStatuses } from '../support/many.js';
 import { beforeNextTransaction } from '../support/races.js';
+import { atOnce, otherCode, type Person, secondFactors, statuses } from '../support/second-factors.js';
 import {
   type Answer,
   adminEmail,
@@ -21,101 +22,23 @@ import {
 
 const minute = 60_000;
 const step = 30_000;
-const time = { now: Date.parse('2026-03-01T00:00:00Z') };
-const clock = { now: () => time.now };
-const texts: Array<{ to: string; text: string }> = [];
-const sms = { send: async (message: { to: string; text: string }) => void texts.push(message) };
 const logLines: string[] = [];
 let service: Service;
 let organizationId: string;
+const factors = secondFactors(() => service);
+const { time, texts, options, codeAt, textedCode, mfa, enrolTotp, enrolSms } = factors;
+const { passwordStep, mfaToken, trigger, codeStep, rows, sessionsOf } = factors;
 t.before(async () => {
-  // Without the limits on guessing, so that what is refused here is refused by the codes themselves.
-  const env = { SLIPWAY_LOGIN_FAILURES_PER_IDENTITY: '0', SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '0' };
-  service = await startService(t, { clock, sms, env, logLines });
+  service = await startService(t, { ...options, logLines });
   organizationId = (await service.organization()).id;
 });
-t.beforeEach(() => {
-  // No code of a test before is in its window.
-  time.now += 60 * minute;
-});
+t.beforeEach(() => factors.muchLater());
 
-interface Person {
-  userId: string;
-  email: string;
-  password: string;
-  token: string;
-  at: Service;
-}
-
-async function person(at = service, organization = organizationId): Promise<Person> {
-  const { endUser, email, password, token } = await at.endUser(organization);
-  return { userId: endUser.userId, email, password, token, at };
-}
-
-const codeAt = (secret: string, now = time.now) =>
-  new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: now });
-const textedCode = () => /^\d{6}/.exec(texts.at(-1)?.text ?? '')?.[0] ?? 'no text';
-const otherCode = (right: string) => String((Number(right) + 1) % 1_000_000).padStart(6, '0');
-const mfa = (who: Person, method: string, path: string, body?: object, headers = {}) =>
-  who.at.http(method, `/api/v1/users/${who.userId}/mfa/${path}`, {
-    token: who.token,
-    headers,
-    ...(body !== undefined && { body }),
-  });
-
-async function enrolTotp(who: Person): Promise<{ secret: string; recoveryCodes: string[] }> {
-  const { secret } = (await mfa(who, 'POST', 'totp')).body;
-  const { status, body } = await mfa(who, 'POST', 'totp/confirm', { code: codeAt(secret) });
-  if (status !== 200) throw new Error(`confirm answered ${status}`);
-  time.now += step;
-  return { secret, recoveryCodes: body.recoveryCodes };
-}
-
-async function enrolSms(who: Person, phoneNumber = '+1 555 0100'): Promise<string[]> {
-  await mfa(who, 'POST', 'sms', { phoneNumber });
-  return (await mfa(who, 'POST', 'sms/confirm', { code: textedCode() })).body.recoveryCodes;
-}
-
-const passwordStep = ({ at, email, password }: Person, body: object = {}, headers = {}) =>
-  at.http('POST', '/api/v1/auth/login-user', {
-    token: null,
-    headers,
-    body: { emailAddress: email, password, accountId: at.accountId, ...body },
-  });
-const mfaToken = async (who: Person, body: object = {}): Promise<string> =>
-  (await passwordStep(who, body)).body.mfaToken;
-const trigger = (token: string, at = service) =>
-  at.http('POST', '/api/v1/auth/mfa-trigger-auth', {
-    token: null,
-    headers: { 'platform-mfa-token': token },
-    body: { mfaMethod: 'sms' },
-  });
-const codeStep = (token: string, mfaMethod: string, code: string, headers = {}, at = service) =>
-  at.http('POST', '/api/v1/auth/mfa-login-user', {
-    token: null,
-    headers: { 'platform-mfa-token': token, ...headers },
-    body: { mfaMethod, code },
-  });
+const person = (at = service, organization = organizationId) => factors.person(organization, at);
 const devices = (token: string) => service.http('GET', `/api/v1/devices?accountId=${service.accountId}`, { token });
 const refused = { status: 401, body: { statusCode: 401, attributes: { errorCode: 'InvalidCredentialsError' } } };
 const badCode = { status: 400, body: { attributes: { errorCode: 'BadCodeError' } } };
 const absent = { status: 404, body: { attributes: { errorCode: 'NotFoundError' } } };
-const rows = (table: 'mfaMethods' | 'recoveryCodes' | 'mfaLogins', userId: string) =>
-  service.server.ctx.registry.query.selectFrom(table).selectAll().where('userId', '=', userId).execute();
-
-/** How many answers there are of each status. */
-function statuses(answers: Pick<Answer, 'status'>[]): Record<number, number> {
-  const counts: Record<number, number> = {};
-  for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
-  return counts;
-}
-async function sessionsOf({ userId }: Person): Promise<number> {
-  const { query } = service.server.ctx.registry;
-  return (await query.selectFrom('sessions').select('id').where('userId', '=', userId).execute()).length;
-}
-
-const atOnce = <A>(times: number, ask: (n: number) => Promise<A>) =>
-  Promise.all(Array.from({ length: times }, (_, n) => ask(n)));
 
 t.test('an authenticator app is asked for once it is confirmed, and logs in', async (t) => {
   const who = await person();
@@ -558,7 +481,7 @@ t.test('with the first method every other session ends, over HTTP and MQTT; with
 });
 
 t.test('an admin may have a second factor, and so may an identity without an end-user', async (t) => {
-  const admin = await startService(t, { clock, sms });
+  const admin = await startService(t, { ...options, env: {} });
   const { userId } = JSON.parse(Buffer.from(admin.admin.split('.')[1] ?? '', 'base64url').toString());
   const boss = { userId, email: adminEmail, password: adminPassword, token: admin.admin, at: admin };
   const { secret } = await enrolTotp(boss);
@@ -579,7 +502,7 @@ t.test('names that are as long as can be have a QR code, too', async (t) => {
 });
 
 t.test('wrong codes are limited over many mfaTokens, and a right password forgets none', async (t) => {
-  const limited = await startService(t, { clock, sms });
+  const limited = await startService(t, { ...options, env: {} });
   const who = await person(limited, (await limited.organization()).id);
   const { secret } = await enrolTotp(who);
   const wrong = async () => codeStep(await mfaToken(who), 'totp', otherCode(codeAt(secret)), {}, limited);
@@ -600,7 +523,7 @@ t.test(
   'anyone who knows the password cannot go on guessing codes from many addresses; the owner gets in',
   async (t) => {
     const env = { SLIPWAY_TRUSTED_PROXIES: '127.0.0.1', SLIPWAY_LOGIN_FAILURES_PER_ADDRESS: '0' };
-    const limited = await startService(t, { clock, sms, env });
+    const limited = await startService(t, { ...options, env });
     const who = await person(limited, (await limited.organization()).id);
     const { secret, recoveryCodes } = await enrolTotp(who);
     const from = (n: number) => ({ 'x-forwarded-for': `203.0.113.${n}` });

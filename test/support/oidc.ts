@@ -113,6 +113,25 @@ export function register(
   return service.create('/identity-providers', 'identityProvider', all, token);
 }
 
+/** An invited end-user, and somebody at the provider with the same verified email, who is the next to log in there. */
+export async function invitedPerson(service: Service, at: Pick<OpenIdProvider, 'logsIn'>) {
+  const email = `${service.unique('person').replace(' ', '')}@example.com`;
+  const { id: organizationId } = await service.organization();
+  const invitation = { organizationId, createIdmUser: true, idmUserEmail: email };
+  const { userId } = await service.create('/end-users', 'endUser', invitation);
+  const person = { sub: service.unique('subject'), email, email_verified: true };
+  at.logsIn(person);
+  return { userId, email, person };
+}
+
+/** Which subjects of providers stand for an identity. */
+export const linksOf = ({ server }: Service, userId: string) =>
+  server.ctx.registry.query.selectFrom('federatedIdentities').selectAll().where('userId', '=', userId).execute();
+
+/** The login sessions of an identity. */
+export const sessionsOf = ({ server }: Service, userId: string) =>
+  server.ctx.registry.query.selectFrom('sessions').select('id').where('userId', '=', userId).execute();
+
 /** Cookies by origin, and redirects followed one at a time. */
 export class Browser {
   readonly cookies = new Map<string, Map<string, string>>();
