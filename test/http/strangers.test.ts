@@ -1,8 +1,10 @@
 /** What somebody without a valid token may cost the service. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
+import { certificate } from '../broker/certificate.js';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.js';
 
 let service: Service;
@@ -140,6 +142,46 @@ t.test('an address has a number of connections; WebSockets and what is behind a 
     answer = await rest(again);
   }
   t.match(answer, /^HTTP\/1\.1 200 /, 'there is room again');
+});
+
+t.test('asking for a protocol that is not spoken here gives no further connections', async (t) => {
+  const ask = 'GET /health/live HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n';
+  for (const env of [{}, certificate(t)]) {
+    const own = await startService(t, { env: { ...env, SLIPWAY_HTTP_MAX_CONNECTIONS_PER_ADDRESS: '4' } });
+    const { hostname, protocol, port } = new URL(own.server.url);
+    const options = { host: hostname, port: Number(port) };
+    const begin = () =>
+      protocol === 'https:' ? connectTls({ ...options, rejectUnauthorized: false }) : connect(options);
+    let served = 0;
+    // One more is the one that the test itself has asked by.
+    for (let at = 0; at < 6; at += 1) {
+      const socket = begin();
+      t.teardown(() => socket.destroy());
+      socket.on('error', () => {});
+      const isServed = new Promise<boolean>((resolve) => {
+        socket.once('data', () => resolve(true));
+        socket.once('close', () => resolve(false));
+      });
+      socket.write(ask);
+      if (await isServed) served += 1;
+    }
+    t.equal(served, 3, protocol);
+  }
+});
+
+t.test('a connection may ask for another protocol again and again', async (t) => {
+  const warnings: Error[] = [];
+  const warned = (warning: Error) => warnings.push(warning);
+  process.on('warning', warned);
+  t.teardown(() => process.off('warning', warned));
+  const socket = await open(t);
+  for (let at = 0; at < 20; at += 1) {
+    const answer = once(socket, 'data');
+    socket.write('GET /health/live HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n');
+    t.match(String((await answer)[0]), /^HTTP\/1\.1 200 /);
+  }
+  await new Promise(setImmediate);
+  t.same(warnings, [], 'nothing of the earlier requests is kept on the socket');
 });
 
 t.test('behind a trusted proxy the requests of an address at the same time are counted', async (t) => {

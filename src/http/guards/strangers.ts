@@ -1,5 +1,5 @@
 /** Limits for callers without a valid token: small bodies that arrive soon, and a number of connections. */
-import type { Server } from 'node:net';
+import type { Server, Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { PlatformError } from '../../errors.js';
 import { networkOf } from '../../limits/attempts.js';
@@ -65,6 +65,7 @@ export function limitConnections(app: App, limit: number, trusts: Trust): void {
   const connections = new Counts(limit);
   /** By the port it comes from: under TLS an upgrade is told of another socket than the one that was accepted. */
   const open = new Map<string, string>();
+  const counted = new WeakSet<Socket>();
   const leave = (place: string) => {
     const network = open.get(place);
     if (network === undefined || !open.delete(place)) return;
@@ -73,16 +74,21 @@ export function limitConnections(app: App, limit: number, trusts: Trust): void {
   (app.server as Server).prependListener('connection', (socket) => {
     const address = peerAddress(socket);
     if (address === undefined || trusts(address)) return;
+    // After a request for a protocol that is not spoken here, the connection is read as if it were new.
+    if (counted.has(socket)) return;
     const network = networkOf(address);
     if (!connections.enter(network)) {
       socket.destroy();
       return;
     }
     const place = `${socket.remoteAddress} ${socket.remotePort}`;
+    counted.add(socket);
     open.set(place, network);
     socket.once('close', () => leave(place));
   });
-  app.server.on('upgrade', ({ socket }) => leave(`${socket.remoteAddress} ${socket.remotePort}`));
+  app.server.on('upgrade', ({ socket, headers }) => {
+    if (headers.upgrade?.toLowerCase() === 'websocket') leave(`${socket.remoteAddress} ${socket.remotePort}`);
+  });
 
   if (trusts === trustsNobody) return;
   const underWay = new Counts(limit);
