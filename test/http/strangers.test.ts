@@ -79,6 +79,10 @@ t.test(
       chunked:
         'POST /api/v1/auth/login-user HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked',
     };
+    // Nobody reads a body that is refused for its length; in a batch it has no connection that could be cut off.
+    const refused = { method: 'POST', path: '/api/v1/nowhere', payload: { name: 'x'.repeat(20_000) } };
+    const batch = { token: service.admin, body: { requests: [refused] } };
+    t.match(await service.http('POST', '/api/v1/batch', batch), { body: [{ error: { code: 106 } }] });
     const since = Date.now();
     const patient = await open(t);
     const body = JSON.stringify({ accountId: service.accountId, name: 'Slow' });

@@ -1,5 +1,5 @@
 /** Limits for callers without a valid token: small bodies that arrive soon, and a number of connections. */
-import type { Server, Socket } from 'node:net';
+import { type Server, Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { PlatformError } from '../../errors.js';
 import { networkOf } from '../../limits/attempts.js';
@@ -21,7 +21,8 @@ export function hurryStrangers(app: App, refuse: (request: FastifyRequest, reply
   app.addHook('onRequest', (request, reply, done) => {
     const { headers, raw } = request;
     const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
-    if (hasBody && !raw.complete) {
+    // A request of a batch has no connection of its own; its body is there.
+    if (hasBody && !raw.complete && raw.socket instanceof Socket) {
       const timer = setTimeout(() => {
         if (request.caller || raw.complete) return;
         if (reply.raw.headersSent) raw.socket.destroy();
