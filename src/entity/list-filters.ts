@@ -51,22 +51,25 @@ export interface ListQuery {
   [filter: string]: unknown;
 }
 
+/** A list that a caller asks for: of live entities, or of the trash. */
+export interface AskedList<T extends EntityTable> {
+  caller: Caller;
+  listing: Listing<T>;
+  query: ListQuery;
+  state: 'live' | 'trash';
+}
+
 // Every entity table, seen through columns of any name: the listing names them, the schema has checked them.
 export type AnyTable = Record<EntityTable, { id: string; accountId: string; deleted: string | null }>;
 
 /** Everything that matches, by the indexes that there are; wrapped, because a query cannot be awaited unexecuted. */
-export async function narrow<T extends EntityTable>(
-  db: Db,
-  caller: Caller,
-  listing: Listing<T>,
-  query: ListQuery,
-  state: 'live' | 'trash',
-) {
+export async function narrow<T extends EntityTable>(db: Db, asked: AskedList<T>) {
+  const { caller, listing, query, state } = asked;
   let matching = (db as unknown as Kysely<AnyTable>)
     .selectFrom(wholeOf(listing.table))
     .where('accountId', '=', caller.accountId)
     .where('deleted', state === 'live' ? 'is' : 'is not', null)
-    .where(inReach(db, caller, listing));
+    .where(inReach(db, asked));
   for (const [column, value] of Object.entries<string | undefined>(listing.within ?? {}))
     matching = matching.where(condition(column, 'exact', value));
   for (const [name, column] of Object.entries<string>(listing.before ?? {})) {
@@ -75,11 +78,10 @@ export async function narrow<T extends EntityTable>(
     if (instant === undefined) throw invalid(name, 'must be an ISO 8601 date');
     matching = matching.where(sql<SqlBool>`${sql.ref(column)} < ${new Date(instant).toISOString()}`);
   }
-  const asked = filtersOf(listing, query, state);
-  const inPresence = presenceFiltersOf(listing, query, asked);
-  if (inPresence.length > 0)
-    matching = matching.where(sql<SqlBool>`"row" in (${rowsInPresence(caller, query, inPresence)})`);
-  for (const [column, match] of asked.filter((one) => !inPresence.includes(one))) {
+  const filters = filtersOf(asked);
+  const inPresence = presenceFiltersOf(asked, filters);
+  if (inPresence.length > 0) matching = matching.where(sql<SqlBool>`"row" in (${rowsInPresence(asked, inPresence)})`);
+  for (const [column, match] of filters.filter((one) => !inPresence.includes(one))) {
     // A station finds what it can name, and does not look around.
     if (match === 'partial' && caller.kind === 'station') {
       matching = matching.where(condition(column, 'exact', query[column]));
@@ -96,11 +98,8 @@ export async function narrow<T extends EntityTable>(
  * Whether a row stands where the caller reaches: anywhere for an admin, a station's own devices where it puts them (as
  * `reachesDevice` has it), else at or below its organizations.
  */
-export function inReach<T extends EntityTable>(
-  db: Db,
-  caller: Caller,
-  { table, reach }: Listing<T>,
-): Expression<SqlBool> {
+export function inReach<T extends EntityTable>(db: Db, { caller, listing }: AskedList<T>): Expression<SqlBool> {
+  const { table, reach } = listing;
   if (isAccountWide(caller)) return sql<SqlBool>`1 = 1`;
   if (caller.kind === 'station' && table === 'devices') {
     const { id, deviceTemplateId, organizationId } = caller;
@@ -113,23 +112,22 @@ export function inReach<T extends EntityTable>(
 }
 
 /** The filters that are asked for; the trash has none. */
-export function filtersOf<T extends EntityTable>({ filters }: Listing<T>, query: ListQuery, state: 'live' | 'trash') {
+export function filtersOf<T extends EntityTable>({ listing, query, state }: AskedList<T>) {
   if (state === 'trash') return [];
-  return Object.entries(filters as Record<string, Match>).filter(([column]) => query[column] !== undefined);
+  return Object.entries(listing.filters as Record<string, Match>).filter(([column]) => query[column] !== undefined);
 }
 
 /** The filters that a row in `devicePresence` answers by itself; a device that is not connected may have none. */
-export function presenceFiltersOf<T extends EntityTable>(
-  { presence }: Listing<T>,
-  query: ListQuery,
-  asked: [string, Match][],
-) {
-  const names: readonly string[] = presence ?? [];
-  return asked.filter(([column]) => names.includes(column) && query[column] !== false);
+export function presenceFiltersOf<T extends EntityTable>({ listing, query }: AskedList<T>, filters: [string, Match][]) {
+  const names: readonly string[] = listing.presence ?? [];
+  return filters.filter(([column]) => names.includes(column) && query[column] !== false);
 }
 
 /** The live devices of the account that have these in `devicePresence`. */
-export function rowsInPresence(caller: Caller, query: ListQuery, filters: readonly [string, Match][]) {
+export function rowsInPresence(
+  { caller, query }: Pick<AskedList<EntityTable>, 'caller' | 'query'>,
+  filters: readonly [string, Match][],
+) {
   const matches = filters.map(([column, match]) =>
     match === 'flag' ? sql<SqlBool>`"connected" = 1` : condition(column, match, query[column]),
   );

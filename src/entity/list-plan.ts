@@ -6,14 +6,13 @@ import { type Kysely, type SelectQueryBuilder, type SqlBool, sql } from 'kysely'
 import type { Db } from '../../db/registry/index.js';
 import { type EntityTable, wholeOf } from '../../db/registry/records.js';
 import { countContaining } from '../../db/registry/text.js';
-import { type Caller, isAccountWide } from '../access.js';
+import { isAccountWide } from '../access.js';
 import {
   type AnyTable,
+  type AskedList,
   condition,
   filtersOf,
   inReach,
-  type Listing,
-  type ListQuery,
   narrow,
   presenceFiltersOf,
   rowsInPresence,
@@ -30,42 +29,29 @@ export interface Wanted {
 }
 
 /** How many rows match. */
-export async function countMatches<T extends EntityTable>(
-  db: Db,
-  caller: Caller,
-  listing: Listing<T>,
-  query: ListQuery,
-  state: 'live' | 'trash',
-): Promise<number> {
+export async function countMatches<T extends EntityTable>(db: Db, asked: AskedList<T>): Promise<number> {
   return (
-    (await keptCount(db, caller, listing, query, state)) ??
-    (await countInPresence(db, caller, listing, query, state)) ??
-    (await countRows(await narrow(db, caller, listing, query, state)))
+    (await keptCount(db, asked)) ?? (await countInPresence(db, asked)) ?? (await countRows(await narrow(db, asked)))
   );
 }
 
 /** The count that is kept for what is asked for, if there is one: of a combination of columns, or of one text. */
-async function keptCount<T extends EntityTable>(
-  db: Db,
-  caller: Caller,
-  listing: Listing<T>,
-  query: ListQuery,
-  state: 'live' | 'trash',
-): Promise<number | undefined> {
+async function keptCount<T extends EntityTable>(db: Db, asked: AskedList<T>): Promise<number | undefined> {
+  const { caller, listing, query, state } = asked;
   const { counted, text = [], reach } = listing;
   if (!counted || state === 'trash' || caller.kind === 'station') return undefined;
-  const asked = filtersOf(listing, query, state);
+  const filters = filtersOf(asked);
   const column = text.find((name) => query[name] !== undefined);
-  if (column && asked.length === 1 && isAccountWide(caller))
+  if (column && filters.length === 1 && isAccountWide(caller))
     return countContaining(db, caller.accountId, column, String(query[column]));
-  if (!asked.every(([name]) => counted.columns.includes(name))) return undefined;
-  const placed = !isAccountWide(caller) || asked.some(([name]) => name === reach);
+  if (!filters.every(([name]) => counted.columns.includes(name))) return undefined;
+  const placed = !isAccountWide(caller) || filters.some(([name]) => name === reach);
   let counts = db
     .selectFrom(placed ? counted.placed : counted.everywhere)
     .select((eb) => eb.fn.sum<number | null>('count').as('count'))
     .where('accountId', '=', caller.accountId)
-    .where(inReach(db, caller, listing));
-  for (const [name, match] of asked) {
+    .where(inReach(db, asked));
+  for (const [name, match] of filters) {
     const nowhere = name === reach && query[name] === 'null';
     // '' is how the counts call nowhere; no place has that name.
     if (name === reach && query[name] === '') return 0;
@@ -75,18 +61,12 @@ async function keptCount<T extends EntityTable>(
 }
 
 /** As countRows, from `devicePresence` alone, where that can tell. */
-async function countInPresence<T extends EntityTable>(
-  db: Db,
-  caller: Caller,
-  listing: Listing<T>,
-  query: ListQuery,
-  state: 'live' | 'trash',
-): Promise<number | undefined> {
-  const asked = filtersOf(listing, query, state);
-  const inPresence = presenceFiltersOf(listing, query, asked);
-  if (!isAccountWide(caller) || inPresence.length === 0 || inPresence.length < asked.length) return undefined;
+async function countInPresence<T extends EntityTable>(db: Db, asked: AskedList<T>): Promise<number | undefined> {
+  const filters = filtersOf(asked);
+  const inPresence = presenceFiltersOf(asked, filters);
+  if (!isAccountWide(asked.caller) || inPresence.length === 0 || inPresence.length < filters.length) return undefined;
   const { rows } = await sql<{ count: number }>`
-    select count(*) as "count" from (${rowsInPresence(caller, query, inPresence)})`.execute(db);
+    select count(*) as "count" from (${rowsInPresence(asked, inPresence)})`.execute(db);
   return rows[0]?.count;
 }
 
@@ -106,22 +86,20 @@ const scanSizes = [1000, 10_000];
  */
 export async function findRows<T extends EntityTable>(
   db: Db,
-  caller: Caller,
-  listing: Listing<T>,
-  query: ListQuery,
-  state: 'live' | 'trash',
+  asked: AskedList<T>,
   wanted: Wanted,
   count: number,
 ): Promise<unknown[]> {
   if (count === 0) return [];
-  const asked = filtersOf(listing, query, state);
-  const isInOrder = asked.length < 2 && asked.every(([name]) => listing.inOrder?.some((one) => one === name));
+  const { caller, listing, state } = asked;
+  const filters = filtersOf(asked);
+  const isInOrder = filters.length < 2 && filters.every(([name]) => listing.inOrder?.some((one) => one === name));
   const isInIndex = isAccountWide(caller) && isInOrder && wanted.sort === listing.defaultSort;
   if (listing.counted && state === 'live' && count > maxMatchesToSort && !isInIndex && caller.kind !== 'station') {
-    const rows = await scanInOrder(db, caller, listing, query, wanted, count);
+    const rows = await scanInOrder(db, asked, wanted, count);
     if (rows) return rows;
   }
-  const { matching } = await narrow(db, caller, listing, query, state);
+  const { matching } = await narrow(db, asked);
   const page = pageOf(matching, wanted);
   return wanted.whole ? page.selectAll().execute() : page.select(placeOfRow(listing.table)).execute();
 }
@@ -146,26 +124,25 @@ function placeOfRow(table: EntityTable) {
 /** A page of rows that is met in so many steps from the beginning, all filters being looked at row by row. */
 async function scanInOrder<T extends EntityTable>(
   db: Db,
-  caller: Caller,
-  listing: Listing<T>,
-  query: ListQuery,
+  asked: AskedList<T>,
   wanted: Wanted,
   count: number,
 ): Promise<unknown[] | undefined> {
-  const asked = filtersOf(listing, query, 'live');
+  const { caller, listing, query } = asked;
+  const filters = filtersOf(asked);
   const { sort, order, offset, limit, whole } = wanted;
   const everything = (db as unknown as Kysely<AnyTable>)
     .selectFrom(wholeOf(listing.table))
     .where('accountId', '=', caller.accountId)
     .where('deleted', 'is', null);
   const matches = sql<SqlBool>`${sql.join(
-    [inReach(db, caller, listing), ...asked.map(([column, match]) => condition(column, match, query[column]))],
+    [inReach(db, asked), ...filters.map(([column, match]) => condition(column, match, query[column]))],
     sql` and `,
   )}`;
-  const columns = new Set(['id', sort, listing.reach ?? 'id', ...asked.map(([column]) => column)]);
+  const columns = new Set(['id', sort, listing.reach ?? 'id', ...filters.map(([column]) => column)]);
   for (const steps of scanSizes) {
     if (offset + limit > steps) continue;
-    const scanned = pageOf(everything, { sort, order, offset: 0, limit: steps, whole })
+    const scanned = pageOf(everything, { sort, order, offset: 0, limit: steps })
       .select([...columns].map((column) => sql.ref(column).as(column)))
       .as('scanned');
     const ids = pageOf(db.selectFrom(scanned).where(matches), wanted).select(sql.ref<string>('id').as('id'));
@@ -177,9 +154,9 @@ async function scanInOrder<T extends EntityTable>(
 }
 
 /** Orders rows, ties by id, and takes a page of them. */
-function pageOf<DB, TB extends keyof DB, O>(
+export function pageOf<DB, TB extends keyof DB, O>(
   rows: SelectQueryBuilder<DB, TB, O>,
-  { sort, order, offset, limit }: Wanted,
+  { sort, order, offset, limit }: Omit<Wanted, 'whole'>,
 ): SelectQueryBuilder<DB, TB, O> {
   return rows.orderBy(sql.ref(sort), order).orderBy(sql.ref('id'), order).limit(limit).offset(offset);
 }

@@ -1,4 +1,5 @@
 /** Lists of entities: what may be asked for, pages and counts. */
+import { type SelectQueryBuilder, sql } from 'kysely';
 import { type TProperties, Type } from 'typebox';
 import type { Db } from '../../db/registry/index.js';
 import type { Match } from '../../db/registry/records/columns.js';
@@ -10,7 +11,7 @@ import { type Listing, type ListQuery, narrow } from './list-filters.js';
 
 export type { Listing, ListQuery } from './list-filters.js';
 
-import { countMatches, findRows } from './list-plan.js';
+import { countMatches, findRows, pageOf } from './list-plan.js';
 import { type ListServices, oneSlice, type RowPlace, type RowSlice, readSlices } from './row-slices.js';
 import { findUnstorable, unstorable } from './values.js';
 
@@ -88,6 +89,7 @@ export async function list<T extends EntityTable>(
   state: 'live' | 'trash' = 'live',
 ): Promise<Page<T>> {
   const db = services.registry.query;
+  const asked = { caller, listing, query, state };
   const { page = 1, pageSize = 10, meta = true, results = true } = query;
   const order = query.sortOrder ?? (state === 'live' ? 'asc' : 'desc');
   const sort = state === 'trash' ? 'deleted' : (query.sortBy ?? listing.defaultSort);
@@ -95,10 +97,10 @@ export async function list<T extends EntityTable>(
   for (const [name, value] of Object.entries(query))
     if (findUnstorable(value) !== undefined) throw invalid(name, unstorable);
   // Skipping to a page is expensive, so whether there is one is asked first.
-  const count = await countMatches(db, caller, listing, query, state);
+  const count = await countMatches(db, asked);
   demandPage(page, pageSize, count);
   const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize, whole: pageSize <= readWhole };
-  const find = () => findRows(db, caller, listing, query, state, wanted, count);
+  const find = () => findRows(db, asked, wanted, count);
   const inTurn = () => services.reads.run(laneOf(caller), pageSize / placesOfRow, find);
   const rows = !results
     ? undefined
@@ -121,9 +123,30 @@ export async function idsOf<T extends EntityTable>(
   query: ListQuery,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
-  const { matching } = await narrow(db, caller, listing, query, 'live');
+  const { matching } = await narrow(db, { caller, listing, query, state: 'live' });
   const rows = await matching.select('id').where('id', '>', after).orderBy('id').limit(limit).execute();
   return rows.map(({ id }) => id);
+}
+
+/**
+ * A page of the ids of a table that has no listing, and its `meta`; newest first unless the query asks otherwise.
+ * @throws PlatformError 416/109 for a page past the end.
+ */
+export async function pageOfIds<DB, TB extends keyof DB>(
+  matching: SelectQueryBuilder<DB, TB, object>,
+  sort: string,
+  { page = 1, pageSize = 10, sortOrder: order = 'desc' }: Pick<ListQuery, 'page' | 'pageSize' | 'sortOrder'>,
+): Promise<{ ids: string[]; meta: Meta }> {
+  // Kysely does not follow what is selected from a table of any name.
+  const counted: unknown = await matching.select(sql<number>`count(*)`.as('count')).executeTakeFirstOrThrow();
+  const { count } = counted as { count: number };
+  demandPage(page, pageSize, count);
+  const wanted = { sort, order, offset: (page - 1) * pageSize, limit: pageSize };
+  const rows: unknown = await pageOf(matching, wanted).select(sql.ref<string>('id').as('id')).execute();
+  return {
+    ids: (rows as Array<{ id: string }>).map(({ id }) => id),
+    meta: { count, page, pageSize, sortOrder: order },
+  };
 }
 
 /** @throws PlatformError 416/109 for a page (from 1) past the last; the first one of nothing is empty. */

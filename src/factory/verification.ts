@@ -7,7 +7,7 @@ import type { Caller } from '../access.js';
 import type { DeviceSign, DeviceWatch } from '../broker-ports.js';
 import { timestamp } from '../clock.js';
 import type { Context } from '../context.js';
-import { demandPage } from '../entity/listing.js';
+import { pageOfIds } from '../entity/listing.js';
 import { listResponse, metaWith, nameIgnored } from '../entity/routes.js';
 import { readByKeys } from '../entity/row-slices.js';
 import { demandLive, find, findReached, writeAs } from '../entity/verbs.js';
@@ -212,27 +212,17 @@ function show({ passed, connected, published, ...row }: Row<'verifications'>): S
 
 async function readVerifications(ctx: Context, caller: Caller, asked: Static<typeof query>) {
   const { registry } = ctx;
-  const { page = 1, pageSize = 10, sortOrder = 'desc' } = asked;
   let matching = registry.query.selectFrom('verifications').where('accountId', '=', asked.accountId);
   for (const column of ['deviceId', 'serialNumber'] as const) {
     const value = asked[column];
     if (value !== undefined) matching = matching.where(column, '=', value);
   }
   if (asked.passed !== undefined) matching = matching.where('passed', '=', asked.passed ? 1 : 0);
-  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
-  demandPage(page, pageSize, count);
-  const places = await matching
-    .select('id')
-    .orderBy('time', sortOrder)
-    .orderBy('id', sortOrder)
-    .limit(pageSize)
-    .offset((page - 1) * pageSize)
-    .execute();
-  const keys = places.map(({ id }) => id);
-  const results = readByKeys(ctx, caller, keys, {
+  const { ids, meta } = await pageOfIds(matching, 'time', asked);
+  const results = readByKeys(ctx, caller, ids, {
     keyOf: ({ id }) => id,
     read: (some) => registry.query.selectFrom('verifications').selectAll().where('id', 'in', some).execute(),
     show,
   });
-  return { results, meta: { count, page, pageSize, sortOrder } };
+  return { results, meta };
 }

@@ -7,8 +7,8 @@ import { Nullable, oneOf } from '../../../db/registry/records.js';
 import { type Caller, isAccountWide } from '../../access.js';
 import { timestamp } from '../../clock.js';
 import type { Context } from '../../context.js';
-import { demandPage } from '../../entity/listing.js';
-import { idParams, listResponse, type metaShape, metaWith, nameIgnored } from '../../entity/routes.js';
+import { demandPage, pageOfIds } from '../../entity/listing.js';
+import { idParams, listResponse, metaWith, nameIgnored } from '../../entity/routes.js';
 import { readByKeys } from '../../entity/row-slices.js';
 import { invalid, PlatformError } from '../../errors.js';
 import { eventsAnswer, sendEvents } from '../../http/answers/events.js';
@@ -284,7 +284,7 @@ export async function currentJob(ctx: Context, caller: Caller, id: string): Prom
 
 async function listJobs(ctx: Context, caller: Caller, query: Static<typeof listQuery>) {
   const { registry } = ctx;
-  const { state, action, page = 1, pageSize = 10, sortOrder = 'desc' } = query;
+  const { state, action } = query;
   let matching = registry.query
     .selectFrom('jobs')
     .where('accountId', '=', caller.accountId)
@@ -292,22 +292,13 @@ async function listJobs(ctx: Context, caller: Caller, query: Static<typeof listQ
   if (!isAccountWide(caller)) matching = matching.where('createdById', '=', caller.id);
   if (state) matching = matching.where('state', '=', state);
   if (action) matching = matching.where('action', '=', action);
-  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
-  demandPage(page, pageSize, count);
-  const places = await matching
-    .select('id')
-    .orderBy('created', sortOrder)
-    .orderBy('id', sortOrder)
-    .limit(pageSize)
-    .offset((page - 1) * pageSize)
-    .execute();
-  const keys = places.map(({ id }) => id);
-  const results = readByKeys(ctx, caller, keys, {
+  const { ids, meta } = await pageOfIds(matching, 'created', query);
+  const results = readByKeys(ctx, caller, ids, {
     keyOf: ({ id }) => id,
     read: (some) => registry.query.selectFrom('jobs').selectAll().where('id', 'in', some).execute(),
     show: showJob,
   });
-  return { results, meta: { count, page, pageSize, sortOrder } satisfies Static<typeof metaShape> };
+  return { results, meta };
 }
 
 async function listRows(ctx: Context, caller: Caller, job: Job, query: Static<typeof rowsQuery>) {
