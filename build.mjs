@@ -33,6 +33,7 @@ const tests = [
   'test/crash/main.ts',
   'test/downlink/long/main.ts',
   'test/fuzz/main.ts',
+  'test/move/main.ts',
   'test/nodes/main.ts',
   'test/soak/main.ts',
   'test/soak/probe.ts',

@@ -1,4 +1,5 @@
 /** Rows of accounts in registry.db as pages of JSON, in the order of their keys: two cells compare and copy them page by page. */
+import { createHash } from 'node:crypto';
 import type Sqlite from 'better-sqlite3';
 import { openSqlite } from '../sqlite/dialect.js';
 import { fillTable } from './rows.js';
@@ -13,6 +14,15 @@ export interface Page {
   after: Key | null;
   to: Key | null;
   rows: Value[][];
+}
+
+/** The rows of a table whose key is after `after` and not after `to`. */
+export type PageRange = Omit<Page, 'rows'>;
+export type HashedRange = PageRange & { hash: string };
+
+/** Names what a page has. */
+export function hashOf(rows: readonly Value[][]): string {
+  return createHash('sha256').update(JSON.stringify(rows)).digest('base64');
 }
 
 /** Where the next page begins. */
@@ -66,6 +76,16 @@ export class RegistryPages {
     const following = copied[copied.findIndex((rule) => rule.table === table) + 1]?.table;
     const next = to ? { table, after: to } : following === undefined ? undefined : { table: following, after: null };
     return { page: { table, after, to, rows }, next };
+  }
+
+  /** The rows of a range. */
+  range({ table, after, to }: PageRange): Page {
+    return { table, after, to, rows: this.#select(this.#shape(table), after, to, Number.MAX_SAFE_INTEGER) };
+  }
+
+  /** Whether a range has the rows here that it has there. */
+  isSame({ hash, ...range }: HashedRange): boolean {
+    return hashOf(this.range(range).rows) === hash;
   }
 
   /** Whether these rows are what is here in the range of the page. */

@@ -1,12 +1,13 @@
 /** The cell that gets an account: it takes copies of rows and messages, and begins to act when the other cell has stopped. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { CompiledQuery } from 'kysely';
 import { sync } from '../../db/files/copies.js';
 import { firmwareName } from '../../db/files/firmware.js';
 import { fromLogRow } from '../../db/messages/series/rows.js';
 import type { MqttState, OutboxState } from '../../db/moving/messages-out.js';
-import { type Page, RegistryPages } from '../../db/moving/pages.js';
+import { type HashedRange, type Page, type PageRange, RegistryPages } from '../../db/moving/pages.js';
 import type { Context } from '../context.js';
 import { invalid, PlatformError } from '../errors.js';
 import { slotOf } from '../ids.js';
@@ -45,18 +46,27 @@ export class Coming {
     this.#arrival = { move, accounts, pages, stored: { points: 0, logs: 0 } };
   }
 
-  /** Makes these pages here what they are there; how many differed. A page that refers to what is not here yet throws. */
-  async rows(move: string, given: readonly Page[]): Promise<{ changed: number }> {
+  /** Those of these ranges in which other rows are here. */
+  async differing(move: string, ranges: readonly HashedRange[]): Promise<PageRange[]> {
+    const differing: PageRange[] = [];
+    for (const range of ranges) {
+      if (!this.#demand(move).pages.isSame(range))
+        differing.push({ table: range.table, after: range.after, to: range.to });
+      await nextTurn();
+    }
+    return differing;
+  }
+
+  /** Makes these pages here what they are there. One that refers to what is not here yet throws. */
+  async rows(move: string, given: readonly Page[]): Promise<void> {
     const { pages } = this.#demand(move);
-    const differing = given.filter((page) => !pages.isHere(page));
-    for (const page of differing) {
+    for (const page of given) {
       await this.#ctx.registry.longTransaction(async (tx) => {
         await tx.executeQuery(CompiledQuery.raw('PRAGMA defer_foreign_keys = ON'));
         for (const { sql, values } of pages.statements(page)) await tx.executeQuery(CompiledQuery.raw(sql, values));
       });
       if (!pages.isHere(page)) throw new Error(`The copy of a page of ${page.table} differs.`);
     }
-    return { changed: differing.length };
   }
 
   /** Stores messages; on disk when it resolves. */

@@ -6,7 +6,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { firmwareName } from '../../db/files/firmware.js';
 import type { TouchedSeries } from '../../db/messages/store.js';
 import { type LogRow, MessagesOut, type PointRow, type SeriesRow } from '../../db/moving/messages-out.js';
-import { firstPage, type Page, type PagePlace, RegistryPages } from '../../db/moving/pages.js';
+import {
+  firstPage,
+  type HashedRange,
+  hashOf,
+  type Page,
+  type PagePlace,
+  type PageRange,
+  RegistryPages,
+} from '../../db/moving/pages.js';
 import type { Context } from '../context.js';
 import { invalid, PlatformError } from '../errors.js';
 import { slotOf } from '../ids.js';
@@ -14,6 +22,7 @@ import { accountsOfSlot, removeAccounts } from './removal.js';
 
 /** Rows of one answer, about; reading them takes some milliseconds. */
 const rowsAtOnce = 250;
+const pagesAtOnce = 20;
 const pointsAtOnce = 10_000;
 /** Bytes of a part of a firmware file. */
 const partBytes = 4 * 1024 * 1024;
@@ -92,17 +101,25 @@ export class Leaving {
     copy.out.close();
   }
 
-  /** Some rows of the registry from a place on; null is the begin, and the end. */
-  rows(move: string, place: PagePlace | null): { pages: Page[]; next: PagePlace | null } {
+  /** Some pages of the registry from a place on, without their rows; null is the begin, and the end. */
+  async pages(move: string, place: PagePlace | null): Promise<{ pages: HashedRange[]; next: PagePlace | null }> {
     const { pages } = this.#demand(move);
-    const read: Page[] = [];
+    const read: HashedRange[] = [];
     let next: PagePlace | undefined = place ?? firstPage;
-    for (let rows = 0; next && rows < rowsAtOnce; rows += read.at(-1)?.rows.length ?? 0) {
+    while (next && read.length < pagesAtOnce) {
       const found: ReturnType<RegistryPages['read']> = pages.read(next, rowsAtOnce);
-      read.push(found.page);
+      const { rows, ...range } = found.page;
+      read.push({ ...range, hash: hashOf(rows) });
       next = found.next;
+      await nextTurn();
+      this.#demand(move);
     }
     return { pages: read, next: next ?? null };
+  }
+
+  /** A page with its rows. */
+  page(move: string, range: PageRange): Page {
+    return this.#demand(move).pages.range(range);
   }
 
   /** The next messages: first all that there are, then round by round what has come since. */

@@ -3,7 +3,7 @@ import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { version } from '../../db/files/version.js';
 import type { MqttState, OutboxState } from '../../db/moving/messages-out.js';
-import type { Page, PagePlace } from '../../db/moving/pages.js';
+import type { HashedRange, Page, PagePlace, PageRange } from '../../db/moving/pages.js';
 import type { Context } from '../context.js';
 import { PlatformError } from '../errors.js';
 import type { App } from '../http/app.js';
@@ -48,11 +48,8 @@ export function movingRoutes(app: App, ctx: Context): void {
       scope.get(`/cell/move${path}`, route, async (request) => answer(read(request.query), request));
     const post = (path: string, work: (query: Query, body: unknown) => unknown) =>
       scope.post(`/cell/move${path}`, route, async (request) => {
-        const body =
-          Buffer.isBuffer(request.body) && path !== '/file'
-            ? JSON.parse(request.body.toString(), revive)
-            : request.body;
-        return (await work(read(request.query), body)) ?? {};
+        const { body } = request;
+        return (await work(read(request.query), Buffer.isBuffer(body) ? parsed(path, body) : body)) ?? {};
       });
 
     get('', async ({ accountId }) => {
@@ -66,7 +63,8 @@ export function movingRoutes(app: App, ctx: Context): void {
       ...(await leaving.begin(accountId, move, body as { from: string; to: string })),
       proof: proofOf(ctx, move),
     }));
-    get('/rows', ({ move, place }) => leaving.rows(move, place === '' ? null : (JSON.parse(place) as PagePlace)));
+    get('/pages', ({ move, place }) => leaving.pages(move, place === '' ? null : (JSON.parse(place) as PagePlace)));
+    get('/page', ({ move, place }) => ({ pages: [leaving.page(move, JSON.parse(place) as PageRange)] }));
     get('/messages', ({ move }) => leaving.messages(move));
     get('/outbox', ({ move, after }) => withPayloads({ rows: leaving.outbox(move, Number(after)) }));
     get('/sessions', ({ move }) => withPayloads(leaving.sessions(move)));
@@ -78,6 +76,9 @@ export function movingRoutes(app: App, ctx: Context): void {
     post('/clear', ({ move }) => leaving.clear(move));
     // The cell that gets it.
     post('/come', (_, body) => coming.begin(body as Parameters<Coming['begin']>[0]));
+    post('/differing', async ({ move }, body) => ({
+      ranges: await coming.differing(move, (body as { pages: HashedRange[] }).pages),
+    }));
     post('/rows', ({ move }, body) => coming.rows(move, (body as { pages: Page[] }).pages));
     post('/messages', ({ move }, body) => coming.messages(move, body as MessagesChunk));
     post('/outbox', ({ move }, body) => coming.outbox(move, (body as { rows: OutboxState[] }).rows));
@@ -109,6 +110,12 @@ function withPayloads(value: object): object {
       one?.type === 'Buffer' ? { base64: Buffer.from(one.data).toString('base64') } : one,
     ),
   );
+}
+
+/** Only two have payloads: to look for them everywhere takes ten times as long. */
+function parsed(path: string, body: Buffer): unknown {
+  if (path === '/file') return body;
+  return JSON.parse(body.toString(), path === '/outbox' || path === '/sessions' ? revive : undefined);
 }
 
 function revive(_: string, value: unknown): unknown {

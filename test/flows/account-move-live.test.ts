@@ -1,17 +1,22 @@
 /** An account goes from one running cell to another behind the real HAProxy: all that it has, whatever dies on the way. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { cpSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 import mqtt from 'mqtt';
 import t, { type Test } from 'tap';
 import { messageRules, pointRules, registryRules } from '../../db/moving/tables.js';
 import { openSqlite } from '../../db/sqlite/dialect.js';
 import { slotOf } from '../../src/ids.js';
-import { type Proxied, placeOf, startCell, startProxy, through } from '../support/cells.js';
+import { Api } from '../crash/api.js';
+import { halves, type Proxied, placeOf, startCell, startProxy, through } from '../support/cells.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { withHaproxy } from '../support/haproxy.js';
-import { cliFile, runToEnd } from '../support/process.js';
+import { freePort } from '../support/nats-server.js';
+import { cliFile, inherited, plainNode, type Running, runToEnd, startProcess } from '../support/process.js';
 import { type Moved, populate, seen } from '../support/rich-account.js';
-import { type Json, nextMessage, type Service } from '../support/service.js';
+import { adminEmail, adminPassword, type Json, nextMessage, type Service } from '../support/service.js';
 
 const moveToken = 'a token that moves whole accounts'.replaceAll(' ', '-');
 const env = { SLIPWAY_MOVE_TOKEN: moveToken, SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
@@ -148,15 +153,114 @@ t.test('Two running cells behind HAProxy', withHaproxy, async (t) => {
 /** Every point that was acknowledged is stored. */
 async function isComplete(t: Test, service: Service, moved: Moved, first: number, sent: number[]): Promise<void> {
   const found = new Set<number>();
-  for (let page = 1; ; page += 1) {
+  for (let token: string | null = ''; token !== null; ) {
     const range = `startDateTime=${new Date(first).toISOString()}&endDateTime=2026-01-19`;
-    const { result } = await service.ok('GET', `/api/v4/data/${moved.topic}?${range}&pageSize=1000&page=${page}`);
+    const after: string = token === '' ? '' : `&pagingToken=${encodeURIComponent(token)}`;
+    const { result, meta } = await service.ok('GET', `/api/v4/data/${moved.topic}?${range}&pageSize=1000${after}`);
     for (const { numericValue } of result as Json[]) found.add(numericValue);
-    if (result.length < 1000) break;
+    token = meta.pagingToken;
   }
   t.strictSame(
     sent.filter((n) => !found.has(n)),
     [],
     `${sent.length} acknowledged points are stored`,
   );
+}
+
+t.test('kill -9 of either cell or of the command at any step loses nothing', withHaproxy, async (t) => {
+  const directories = [temporaryDirectory(t), temporaryDirectory(t)] as const;
+  const ports = [await freePorts(), await freePorts()] as const;
+  const start = (place: 0 | 1) =>
+    startProcess(t, directories[place], {
+      ...env,
+      ...ports[place],
+      SLIPWAY_SLOTS: halves[place],
+      SLIPWAY_TRUSTED_PROXIES: '127.0.0.1',
+      ...(place === 1 && { SLIPWAY_ADMIN_EMAIL: 'other@example.com' }),
+    });
+  const cells = [await start(0)] as Running[];
+  cpSync(join(directories[0], 'keys'), join(directories[1], 'keys'), { recursive: true });
+  cells.push(await start(1));
+  const proxied = await startProxy(t, [cells[0] as Running, cells[1] as Running]);
+  const config = join(proxied.directory, '..', 'cells.yaml');
+  const api = new Api(accountIn(directories[0]), { email: adminEmail, password: adminPassword });
+  api.url = proxied.url;
+  await api.login();
+  const { deviceTemplate } = await api.ok('POST', '/api/v1/devices/templates', { name: 'Moved' });
+  const made: string[] = [];
+  const make = async () => {
+    for (;;) {
+      const body = { serialNumber: `S${made.length}`, deviceTemplateId: deviceTemplate.id };
+      const { status, body: answer } = await api
+        .ask('POST', '/api/v1/devices', body)
+        .catch(() => ({ status: 0, body: {} as Json }));
+      if (status === 200) return made.push(answer.device.id);
+    }
+  };
+  let at: 0 | 1 = 0;
+  const kills = [
+    'source paused',
+    'target copied',
+    'command activated',
+    'target round',
+    'source switched',
+    'command paused',
+  ];
+  for (const [place, kill] of kills.entries()) {
+    const [victim, step] = kill.split(' ') as [string, string];
+    await make();
+    const target = at === 0 ? 1 : 0;
+    const to = `c0${target + 1}`;
+    const args = ['account', 'move', api.accountId, '--to', to, '--config', config];
+    const killed = await callAndKill(args, step, async (child) => {
+      if (victim === 'command') return void child.kill('SIGKILL');
+      const one = victim === 'source' ? at : target;
+      await cells[one]?.stop('SIGKILL');
+      cells[one] = await start(one);
+    });
+    t.ok(killed, `${kill}: killed`);
+    const isUndone = place % 3 === 2;
+    const again = await runToEnd(cliFile, isUndone ? [...args, '--undo'] : args, { SLIPWAY_MOVE_TOKEN: moveToken });
+    t.equal(again.code, 0, `${kill}: ${again.stderr}`);
+    at = JSON.parse(again.stdout).in === 'c01' ? 0 : 1;
+    t.equal(at, isUndone ? 1 - target : target, `${kill}: ${isUndone ? 'taken back' : 'moved'}`);
+    await make();
+    for (const id of made) t.equal((await api.ask('GET', `/api/v1/devices/${id}`)).status, 200);
+    const states = await Promise.all(
+      cells.map(async ({ url }) => {
+        const headers = { authorization: `Bearer ${moveToken}` };
+        return ((await (await fetch(`${url}/cell/move?accountId=${api.accountId}`, { headers })).json()) as Json).state;
+      }),
+    );
+    t.strictSame(states, at === 0 ? ['here', 'none'] : ['none', 'here'], `${kill}: one cell acts`);
+  }
+});
+
+/** Calls the command, and kills at the first line that begins with `step`; whether there was one. */
+async function callAndKill(
+  args: string[],
+  step: string,
+  kill: (child: ChildProcess) => Promise<void>,
+): Promise<boolean> {
+  const child = spawn('env', [...plainNode, cliFile, ...args], {
+    env: { ...inherited, SLIPWAY_MOVE_TOKEN: moveToken },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  const closed = once(child, 'close');
+  let killing: Promise<void> | undefined;
+  for await (const line of createInterface({ input: child.stderr })) if (line.startsWith(step)) killing ??= kill(child);
+  await closed;
+  await killing;
+  return killing !== undefined;
+}
+
+async function freePorts() {
+  return { SLIPWAY_HTTP_PORT: String(await freePort()), SLIPWAY_MQTT_PORT: String(await freePort()) };
+}
+
+function accountIn(directory: string): string {
+  const file = openSqlite(join(directory, 'registry.db'), { readonly: true });
+  const id = file.prepare<[], string>('SELECT "id" FROM "accounts"').pluck().get();
+  file.close();
+  return id ?? '';
 }

@@ -21,10 +21,9 @@ export interface LiveMove {
 export type OnStep = (step: string) => void;
 
 /** Rounds after which the rest is copied while the account waits, however much it is. */
-const maxRounds = 20;
-/** Changed pages and messages of a round that are few enough to be copied while the account waits. */
-const fewPages = 40;
-const fewMessages = 5000;
+const maxRounds = 10;
+/** A round that finds more than this part of what the one before has found shows that no further one would help. */
+const shrinking = 0.7;
 /** How often it is tried to stop the account while something is under way. */
 const maxPauses = 5;
 
@@ -81,12 +80,20 @@ function cellOf({ public: { cellAuthority } }: CellsConfig, cell: Cell, token: s
   return new MovingCell(cell, token, cellAuthority);
 }
 
+/** Pages of the registry without their rows, and where the next ones begin. */
+interface Pages {
+  pages: { hash: string; table: string; after: unknown; to: unknown }[];
+  next: object | null;
+}
+
 class LiveMoving {
   readonly #path: string;
   readonly #config: CellsConfig;
   readonly #cells: ReadonlyMap<string, MovingCell>;
   readonly #account: string;
   readonly #onStep: OnStep;
+  /** Pages of the registry that were the same in both cells, with their hash. */
+  readonly #same = new Map<string, string>();
 
   constructor(
     path: string,
@@ -175,6 +182,7 @@ class LiveMoving {
     const move = randomUUID();
     const names = { from: source.name, to: target.name };
     this.#onStep('copying');
+    this.#same.clear();
     const accountId = this.#account;
     const { accounts, proof } = await source.post<{ accounts: string[]; proof: string }>(
       '/leave',
@@ -184,13 +192,17 @@ class LiveMoving {
     await target.post('/come', { move }, { move, accounts, proof, ...names });
     const sent = { points: 0, logs: 0 };
     try {
+      let before = Number.POSITIVE_INFINITY;
       for (let round = 1; round <= maxRounds; round += 1) {
-        const messages = await this.#messages(source, target, move, sent);
         const pages = await this.#rows(source, target, move, false);
         await this.#files(source, target, move);
+        const messages = await this.#messages(source, target, move, sent);
         this.#onStep(`round ${round}: ${pages} pages, ${messages} messages`);
-        if (pages <= fewPages && messages <= fewMessages) break;
+        // What comes in the time of a round is there again after the next one.
+        if (round > 1 && pages + messages > before * shrinking) break;
+        before = pages + messages;
       }
+      await this.#messages(source, target, move, sent);
       const silentSince = await this.#stop(source, move);
       this.#onStep('paused');
       await this.#messages(source, target, move, sent);
@@ -236,18 +248,28 @@ class LiveMoving {
   async #rows(source: MovingCell, target: MovingCell, move: string, isLast: boolean): Promise<number> {
     let changed = 0;
     const refused: string[] = [];
-    for (let place = ''; ; ) {
-      const text = await source.text('/rows', { move, place });
-      const { next } = JSON.parse(text) as { next: object | null };
-      try {
-        changed += (await target.post<{ changed: number }>('/rows', { move }, text)).changed;
-      } catch (error) {
-        if (!(error instanceof CellFailure) || error.status !== 500) throw error;
-        refused.push(text);
+    let reading: Promise<Pages> | undefined = source.get<Pages>('/pages', { move });
+    while (reading) {
+      const { pages, next }: Pages = await reading;
+      // One cell reads while the other one compares.
+      reading = next === null ? undefined : source.get<Pages>('/pages', { move, place: JSON.stringify(next) });
+      reading?.catch(() => {});
+      // What was the same there before is so still: only this copy writes it.
+      const unknown = pages.filter(({ hash, ...range }) => this.#same.get(JSON.stringify(range)) !== hash);
+      const { ranges } = await target.post<{ ranges: object[] }>('/differing', { move }, { pages: unknown });
+      for (const { hash, ...range } of unknown) this.#same.set(JSON.stringify(range), hash);
+      for (const range of ranges) {
+        const text = await source.text('/page', { move, place: JSON.stringify(range) });
         changed += 1;
+        // It may have changed since it was hashed.
+        this.#same.delete(JSON.stringify(range));
+        try {
+          await target.post('/rows', { move }, text);
+        } catch (error) {
+          if (!(error instanceof CellFailure) || error.status !== 500) throw error;
+          refused.push(text);
+        }
       }
-      if (next === null) break;
-      place = JSON.stringify(next);
     }
     if (isLast) for (const text of refused) await target.post('/rows', { move }, text);
     return changed;

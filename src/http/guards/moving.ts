@@ -13,7 +13,8 @@ const reading: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 export function holdMoving(app: App, { moves, prefix }: { moves: Moves; prefix: string }): void {
   const begun = new WeakMap<FastifyRequest, () => void>();
   app.addHook('preHandler', (request, _, next) => {
-    const slot = slotOfRequest(request, prefix);
+    // What moves the account asks about it while it is on its way.
+    const slot = request.routeOptions.url?.startsWith('/cell') ? undefined : slotOfRequest(request, prefix);
     if (slot === undefined) return next();
     if (moves.isSlotAway(slot)) return next(onItsWay());
     // Logins at OpenID providers end in a GET.
