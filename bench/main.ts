@@ -84,7 +84,7 @@ ${listed(others).join('\n')}
   --json FILE   the results with machine, load and versions
   --devices N   instead of the usual number of devices or units
   --points N    instead of the usual number of points
-  --only PART   of disturbance, the named attack alone; can be given several times
+  --only PART   of disturbance, the named attack alone; of console: views, keys, scrolling, memory; can be given several times
   --data-dir D  a directory with a seeded registry, which is used as it is
 The row "lost over 50 × kill -9" is npm run test:crash -- --rounds 50.
 `;

@@ -14,30 +14,32 @@ export function useLoad<T>(
   dependencies: readonly unknown[],
   every = 0,
 ): Loaded<T> {
-  const [state, setState] = useState<{ data: T | undefined; error: unknown; loading: boolean }>({
+  const [state, setState] = useState<{ data: T | undefined; error: unknown; of: string | undefined }>({
     data: undefined,
     error: undefined,
-    loading: true,
+    of: undefined,
   });
   const [round, setRound] = useState(0);
   const latest = useRef(load);
   latest.current = load;
   const key = JSON.stringify(dependencies);
+  const of = `${round} ${key}`;
   // Not after the next frame: that would be one frame more until there is something to see.
   useLayoutEffect(() => {
     const controller = new AbortController();
     const { signal } = controller;
-    setState((before) => ({ ...before, loading: true }));
     latest
       .current(signal)
-      .then((data) => signal.aborted || setState({ data, error: undefined, loading: false }))
-      .catch((error) => signal.aborted || setState((before) => ({ data: before.data, error, loading: false })));
+      .then((data) => signal.aborted || setState({ data, error: undefined, of }))
+      .catch((error) => signal.aborted || setState((before) => ({ data: before.data, error, of })));
     return () => controller.abort();
-  }, [key, round]);
+  }, [of]);
   useEffect(() => {
     if (every === 0) return;
     const timer = setInterval(() => document.hidden || setRound((before) => before + 1), every);
     return () => clearInterval(timer);
   }, [every]);
-  return { ...state, reload: useCallback(() => setRound((before) => before + 1), []) };
+  // Not noted as a state of its own: that would draw everything once more with each key of a search.
+  const { data, error } = state;
+  return { data, error, loading: state.of !== of, reload: useCallback(() => setRound((before) => before + 1), []) };
 }

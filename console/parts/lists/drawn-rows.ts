@@ -23,12 +23,21 @@ export function useDrawnRows(count: number, columns: unknown) {
     if (!isLong) return;
     const look = () => setDrawn((before) => (table.current ? visiblePart(table.current, count, before) : before));
     look();
+    // In a task of its own: drawing rows in the task that paints the page would keep it longer.
+    let planned: ReturnType<typeof setTimeout> | undefined;
+    const plan = () => {
+      planned ??= setTimeout(() => {
+        planned = undefined;
+        look();
+      });
+    };
     const options = { passive: true };
-    addEventListener('scroll', look, options);
-    addEventListener('resize', look, options);
+    addEventListener('scroll', plan, options);
+    addEventListener('resize', plan, options);
     return () => {
-      removeEventListener('scroll', look);
-      removeEventListener('resize', look);
+      clearTimeout(planned);
+      removeEventListener('scroll', plan);
+      removeEventListener('resize', plan);
     };
   }, [isLong, count]);
   useLayoutEffect(() => {

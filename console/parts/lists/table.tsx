@@ -1,6 +1,7 @@
 /** The only table: columns, selection, sorting, pages, loading and emptiness. A long one draws the rows that are drawn. */
 import type { ComponentChildren } from 'preact';
-import { useMemo } from 'preact/hooks';
+import { memo } from 'preact/compat';
+import { useCallback, useMemo, useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { texts } from '../../texts.js';
 import { ErrorNote } from '../form.js';
@@ -49,24 +50,26 @@ export function Table<T extends { id: string }>({
   empty: ComponentChildren;
 }) {
   const drawn = useDrawnRows(rows?.length ?? 0, columns);
-  const toggle = (id: string) => {
-    const next = new Set(selected);
+  const latest = useRef({ selected, onSelect });
+  latest.current = { selected, onSelect };
+  const toggle = useCallback((id: string) => {
+    const next = new Set(latest.current.selected);
     if (!next.delete(id)) next.add(id);
-    onSelect?.(next);
-  };
+    latest.current.onSelect?.(next);
+  }, []);
   // Rows that show what they have shown are left alone: a table is drawn with each key of a search and each answer.
   const body = useMemo(
     () =>
       drawn.parts.map((part) =>
         typeof part === 'number' ? (
-          <Row
+          <MemoRow
             key={rows?.[part]?.id}
-            row={rows?.[part] as T}
+            row={rows?.[part] as { id: string }}
             place={drawn.isLong ? part : undefined}
-            columns={columns}
-            href={href}
-            nameOf={nameOf}
-            selected={selected}
+            columns={columns as readonly Column<{ id: string }>[]}
+            href={href as ((row: { id: string }) => string) | undefined}
+            nameOf={nameOf as ((row: { id: string }) => string) | undefined}
+            selected={selected?.has(rows?.[part]?.id ?? '')}
             onToggle={onSelect && toggle}
           />
         ) : (
@@ -128,7 +131,7 @@ function Row<T extends { id: string }>({
   columns: readonly Column<T>[];
   href: ((row: T) => string) | undefined;
   nameOf: ((row: T) => string) | undefined;
-  selected: ReadonlySet<string> | undefined;
+  selected: boolean | undefined;
   onToggle: ((id: string) => void) | undefined;
 }) {
   return (
@@ -138,7 +141,7 @@ function Row<T extends { id: string }>({
           <input
             type="checkbox"
             aria-label={texts.select(nameOf?.(row) ?? row.id)}
-            checked={selected?.has(row.id) ?? false}
+            checked={selected ?? false}
             onChange={() => onToggle(row.id)}
           />
         </td>
@@ -151,6 +154,9 @@ function Row<T extends { id: string }>({
     </tr>
   );
 }
+
+/** While a long table scrolls, only rows that come into sight are drawn. */
+const MemoRow = memo(Row<{ id: string }>);
 
 function Heading<T>({
   column: { label, sort: by },
