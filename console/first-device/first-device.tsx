@@ -21,14 +21,18 @@ interface Made {
 
 export function FirstDevice() {
   const [made, setMade] = useState<Made>();
+  const [heard, setHeard] = useState<Message>();
+  const step = heard ? 2 : made ? 1 : 0;
   return (
     <Page title={texts.places.firstDevice}>
       <ol class="steps">
-        <li aria-current={made ? undefined : 'step'}>{words.steps[0]}</li>
-        <li aria-current={made ? 'step' : undefined}>{words.steps[1]}</li>
-        <li>{words.steps[2]}</li>
+        {words.steps.map((text, at) => (
+          <li key={text} aria-current={at === step ? 'step' : undefined}>
+            {text}
+          </li>
+        ))}
       </ol>
-      {made ? <Connect {...made} /> : <Make onMade={setMade} />}
+      {made ? <Connect {...made} heard={heard} onHeard={setHeard} /> : <Make onMade={setMade} />}
     </Page>
   );
 }
@@ -104,7 +108,12 @@ async function makeProduct(name: string, channel: string): Promise<string> {
   return deviceTemplate.id;
 }
 
-function Connect({ id, serialNumber, secret }: Made) {
+interface Hearing {
+  heard: Message | undefined;
+  onHeard: (message: Message) => void;
+}
+
+function Connect({ id, serialNumber, secret, ...hearing }: Made & Hearing) {
   const { data } = useLoad(
     () => done(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
     [id],
@@ -146,17 +155,20 @@ function Connect({ id, serialNumber, secret }: Made) {
         {connectivity && <Code label={words.run} text={connectivity.lines[tool].replaceAll('YOUR_SECRET', secret)} />}
       </section>
       {connectivity && (
-        <Hear id={id} topics={connectivity.topics.filter(({ service }) => !service).map(({ topic }) => topic)} />
+        <Hear
+          id={id}
+          topics={connectivity.topics.filter(({ service }) => !service).map(({ topic }) => topic)}
+          {...hearing}
+        />
       )}
     </div>
   );
 }
 
 /** Waits for the first message, and says what was refused meanwhile. */
-function Hear({ id, topics }: { id: string; topics: string[] }) {
-  const [heard, setHeard] = useState<Message>();
+function Hear({ id, topics, heard, onHeard }: { id: string; topics: string[] } & Hearing) {
   const topicsKey = topics.join(',');
-  useEffect(() => listen(topicsKey.split(','), setHeard).close, [topicsKey]);
+  useEffect(() => listen(topicsKey.split(','), onHeard).close, [topicsKey]);
   const { data } = useLoad(
     () => done(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query: { pageSize: 1 } } })),
     [id],

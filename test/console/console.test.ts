@@ -37,6 +37,7 @@ t.test('a new account makes its first device, and the page hears the first messa
   const device = await service.connect({ deviceId: username, secret });
   await device.publishAsync(topic, ',temperature,21.5,', { qos: 1 });
   await page.getByText('The first message has arrived.').waitFor();
+  t.match(await page.locator('[aria-current=step]').allTextContents(), ['3. See its first message']);
   await page.getByRole('link', { name: 'Open the device' }).click();
   await page.getByRole('heading', { name: 'SN-FIRST', level: 1 }).waitFor();
   t.strictSame([errors, foreign], [[], []], 'no error, and no request to another host');

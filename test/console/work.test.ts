@@ -127,6 +127,13 @@ t.test('a station is made, and what the page shows of it once is a login', async
   const body = { accountId: service.accountId, appId, appToken };
   t.match(await service.ok('POST', '/api/v1/auth/login-application', { body, token: null }), { jwt: String });
   await page.getByRole('row', { name: /Line 7.*Lamp.*0 of 250/ }).waitFor();
+  // As in a factory whose pages have no TLS.
+  await page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })");
+  await page.getByRole('region', { name: 'Token' }).getByRole('button', { name: 'Copy' }).click();
+  await press(page, 'Copied');
+  await press(page, 'New station');
+  await dialog.getByLabel('Name').press('Control+V');
+  t.match(await dialog.getByLabel('Name').inputValue(), appToken, 'it can be copied without the clipboard of scripts');
   t.strictSame(errors, []);
 });
 
