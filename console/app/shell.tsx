@@ -12,7 +12,10 @@ import { accountId, can, me, resume, signOut } from './session.js';
 
 const reloadedKey = 'slipway-reloaded';
 
-/** Loads a place with its first visit. If its file is gone, the service was upgraded: the page is loaded again, once. */
+/**
+ * Loads a place with its first visit. If its file is gone, the service was upgraded: the page is loaded again, once. Without a
+ * connection that would end in an error of the browser, so it waits until the service answers.
+ */
 function place<P>(load: () => Promise<P>) {
   return lazy(async () => {
     try {
@@ -20,13 +23,24 @@ function place<P>(load: () => Promise<P>) {
       sessionStorage.removeItem(reloadedKey);
       return component;
     } catch (error) {
-      if (sessionStorage.getItem(reloadedKey) !== null) throw error;
-      sessionStorage.setItem(reloadedKey, '1');
+      if (await isReachable()) {
+        if (sessionStorage.getItem(reloadedKey) !== null) throw error;
+        sessionStorage.setItem(reloadedKey, '1');
+      } else {
+        online.value = false;
+        await new Promise<void>((resolve) => online.subscribe((isOnline) => isOnline && resolve()));
+      }
       location.reload();
       return new Promise<P>(() => {});
     }
   });
 }
+
+const isReachable = () =>
+  fetch('/health/live').then(
+    () => true,
+    () => false,
+  );
 
 const FirstDevice = place(async () => (await import('../first-device/first-device.js')).FirstDevice);
 const Devices = place(async () => (await import('../devices/devices.js')).Devices);
@@ -140,8 +154,13 @@ function Home() {
 /** A lost connection shows itself, and is tried again until it is back. */
 function Offline() {
   useEffect(() => {
-    const timer = setInterval(() => resume().catch(() => {}), 3000);
-    return () => clearInterval(timer);
+    const retry = () => resume().catch(() => {});
+    const timer = setInterval(retry, 3000);
+    addEventListener('online', retry);
+    return () => {
+      clearInterval(timer);
+      removeEventListener('online', retry);
+    };
   }, []);
   return (
     <div class="offline" role="status">

@@ -111,6 +111,14 @@ t.test('a second factor is set up, asked for at the next login, and its recovery
   await page.getByLabel('Code').fill(totp.generate({ timestamp: Date.now() + 30_000 }));
   await press(page, 'Sign in');
   await page.getByRole('button', { name: 'Sign out' }).waitFor();
+  await press(page, 'Sign out');
+  await page.getByLabel('Email address').fill(email);
+  await page.getByLabel('Password', { exact: true }).fill(password);
+  await press(page, 'Sign in');
+  await page.getByLabel('Second factor').selectOption({ label: 'Recovery code' });
+  await page.getByLabel('Code').fill(recovery);
+  await press(page, 'Sign in');
+  await page.getByRole('button', { name: 'Sign out' }).waitFor();
 });
 
 t.test('a station is made, and what the page shows of it once is a login', async (t) => {

@@ -1,0 +1,181 @@
+/** What a person does in each place of the console, by the names that the page shows. */
+import { readFileSync } from 'node:fs';
+import type { Browser, Page } from 'playwright-core';
+import t from 'tap';
+import { Mailbox } from '../support/mailbox.js';
+import { type Json, type Service, startService } from '../support/service.js';
+import { openAs, openBrowser, openPage } from './browser.js';
+
+const mail = new Mailbox();
+let service: Service;
+let browser: Browser;
+t.before(async () => {
+  service = await startService(t, { mail });
+  browser = await openBrowser(t);
+});
+
+const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
+const inDialog = (page: Page, name: string) =>
+  page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
+
+t.test('a forgotten password is asked for by email, from the page to sign in', async (t) => {
+  const { page } = await openPage(t, browser, service);
+  await page.goto('/console/');
+  await press(page, 'Forgotten your password?');
+  await page.getByLabel('Email address').fill('admin@example.com');
+  await press(page, 'Send an email');
+  await page.getByText('an email with a link is on its way').waitFor();
+  t.ok(await mail.nextTokenTo('admin@example.com'));
+});
+
+t.test('devices are imported, sorted, chosen, exported and deleted, and come back by Undo', async (t) => {
+  const { page, errors } = await openAs(t, browser, service, 'devices');
+  await press(page, 'Import CSV');
+  await page.getByLabel('Or paste rows').fill('serialNumber,name\nCSV-1,one\nCSV-2,two\nCSV-3,three');
+  await inDialog(page, 'Import CSV');
+  await page.getByText('3 done, 0 failed.').waitFor();
+  await page.getByLabel('Search').fill('csv-');
+  await page.getByText('3 match the filters').waitFor();
+  await press(page, 'Serial number ↑');
+  await page.waitForURL(/order=desc/);
+  await page.locator('tbody tr').first().getByText('CSV-3').waitFor();
+  await press(page, 'Columns');
+  await page.getByLabel('Firmware').check();
+  await inDialog(page, 'Close');
+  await page.getByRole('columnheader', { name: 'Firmware' }).waitFor();
+  const [file] = await Promise.all([page.waitForEvent('download'), press(page, 'Export CSV')]);
+  t.match(readFileSync(await file.path(), 'utf8'), /^id,serialNumber,.*\r\n[^,]+,CSV-3,.*\r\n.*CSV-2,.*\r\n.*CSV-1,/);
+  await page.getByLabel('Select CSV-1').check();
+  await page.getByLabel('Select CSV-2').check();
+  await page.getByText('2 selected').waitFor();
+  await press(page, 'Delete devices');
+  await page.getByText('This concerns 2 devices.').waitFor();
+  await inDialog(page, 'Delete devices');
+  await page.getByRole('link', { name: 'CSV-1' }).waitFor({ state: 'detached' });
+  await press(page, 'Undo');
+  await page.getByRole('link', { name: 'CSV-1' }).waitFor();
+  await page.getByRole('link', { name: 'CSV-3' }).click();
+  await page.getByRole('heading', { name: 'CSV-3', level: 1 }).waitFor();
+  await page.goBack();
+  await page.getByText('3 match the filters').waitFor();
+  t.match(page.url(), /q=csv-/, 'Back leads to the same filters');
+  t.strictSame(errors, []);
+});
+
+t.test(
+  'a device shows what it publishes as it comes, its claim code, who may read it, and what was done to it',
+  async (t) => {
+    const { device } = await service.device({
+      serialNumber: 'SN-PLACE',
+      deviceTemplateId: (await service.template({ channels: ['readings'] })).id,
+    });
+    const { page, errors } = await openAs(t, browser, service, `devices/${device.id}`);
+    await page.getByText('Listening').waitFor();
+    await page.getByLabel('Message', { exact: true }).fill(',humidity,63,');
+    await press(page, 'Publish');
+    await page.locator('.messages').getByText(',humidity,63,').waitFor();
+    await page.getByRole('link', { name: 'Access', exact: true }).click();
+    await press(page, 'Make a code');
+    await page.getByRole('img', { name: 'QR code' }).waitFor();
+    await page.getByLabel('Id').fill(device.id);
+    await press(page, 'Explain');
+    await page.getByText(/allowed: /i).waitFor();
+    await press(page, 'Make a new secret');
+    await inDialog(page, 'Make a new secret');
+    const secret = await page.getByRole('region', { name: 'Secret' }).locator('pre').textContent();
+    t.ok(await service.connect({ deviceId: device.id, secret: secret?.trim() ?? '' }), 'the new secret is its login');
+    await page.getByRole('link', { name: 'Log', exact: true }).click();
+    await page
+      .getByRole('row', { name: /Connection/ })
+      .first()
+      .waitFor();
+    await page.getByRole('link', { name: 'History' }).click();
+    await page
+      .getByRole('row', { name: /credential/i })
+      .first()
+      .waitFor();
+    t.strictSame(errors, []);
+  },
+);
+
+t.test('a product is made with a channel and a custom field, which its devices have', async (t) => {
+  const { page, errors } = await openAs(t, browser, service, 'products');
+  await press(page, 'New product');
+  await page.getByLabel('Name').fill('Valve');
+  await inDialog(page, 'Create');
+  await page.getByRole('link', { name: 'Valve' }).click();
+  await page.getByRole('heading', { name: 'Valve', level: 1 }).waitFor();
+  await press(page, 'New channel');
+  await page.getByLabel('Name').fill('pressure');
+  await inDialog(page, 'Create');
+  await page.getByRole('row', { name: /pressure/ }).waitFor();
+  await press(page, 'New custom field');
+  await page.getByLabel('Name').fill('hall');
+  await inDialog(page, 'Create');
+  await page.getByRole('row', { name: /hall string/ }).waitFor();
+  const id = page.url().split('/').at(-1);
+  const { device } = await service.device({ deviceTemplateId: id, serialNumber: 'SN-VALVE' });
+  t.equal(device.hall, null);
+  t.ok(device.channels.some((one: Json) => one.channelTemplateName === 'pressure'));
+  t.strictSame(errors, []);
+});
+
+t.test('a person is invited by email, and deleted and brought back', async (t) => {
+  await service.organization({ name: 'Invited here' });
+  const { page, errors } = await openAs(t, browser, service, 'people');
+  await press(page, 'New end-user');
+  await page.getByLabel('Email address').fill('guest@example.com');
+  await page.getByRole('dialog').getByLabel('Organization').selectOption({ label: 'Invited here' });
+  await inDialog(page, 'Create');
+  await page.getByText('An invitation to guest@example.com is on its way.').waitFor();
+  t.ok(await mail.nextTokenTo('guest@example.com'));
+  const row = page.getByRole('row', { name: /guest@example\.com/ });
+  await row.getByRole('button', { name: 'Delete' }).click();
+  await inDialog(page, 'Delete');
+  await row.waitFor({ state: 'detached' });
+  await press(page, 'Undo');
+  await row.waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('firmware is uploaded to a package and published; a token of a program is shown once', async (t) => {
+  await service.template({ name: 'Motor' });
+  const { page, errors } = await openAs(t, browser, service, 'firmware');
+  await press(page, 'New package');
+  await page.getByLabel('Name').fill('Motor firmware');
+  await page.getByLabel('Version').fill('3.1');
+  await page.getByRole('dialog').getByLabel('Product').selectOption({ label: 'Motor' });
+  await inDialog(page, 'Create');
+  await press(page, 'Upload');
+  await page
+    .getByLabel('File', { exact: true })
+    .setInputFiles({ name: 'motor.bin', mimeType: '', buffer: Buffer.alloc(2048, 1) });
+  await inDialog(page, 'Upload');
+  const row = page.getByRole('row', { name: /Motor firmware 3\.1 .*motor\.bin \(2\.0 KB\)/ });
+  await row.getByRole('button', { name: 'Publish' }).click();
+  await row.getByText('Published').waitFor();
+  await page.getByRole('link', { name: 'Programs' }).click();
+  await press(page, 'New application');
+  await page.getByLabel('Name').fill('Planner');
+  await inDialog(page, 'Create');
+  await page.getByText('This token is shown only now.').waitFor();
+  await page.reload();
+  await page.getByRole('row', { name: /Planner Back-end/ }).waitFor();
+  t.equal(await page.getByText('This token is shown only now.').count(), 0);
+  t.strictSame(errors, []);
+});
+
+t.test('a lost connection shows itself and mends itself', async (t) => {
+  const { page } = await openPage(t, browser, service, {
+    storageState: await (await openAs(t, browser, service, 'account')).page.context().storageState(),
+  });
+  await page.goto('/console/organizations');
+  await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
+  await page.context().setOffline(true);
+  await page.getByRole('link', { name: 'Products' }).click();
+  await page.getByText('The connection to the service is lost.').waitFor();
+  t.match(page.url(), '/console/products');
+  await page.context().setOffline(false);
+  await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
+  t.equal(await page.getByText('The connection to the service is lost.').count(), 0);
+});
