@@ -1,5 +1,6 @@
 /** What a list answers of each entity: everything, or the properties that its query names in `fields`. */
 import { Type } from 'typebox';
+import { invalid } from '../errors.js';
 import type { Wire } from './routes.js';
 
 export const fieldsQuery = {
@@ -11,10 +12,17 @@ export const fieldsQuery = {
   ),
 };
 
-/** Cuts an entity down to id and the properties that `fields` names; properties that an entity does not have are left out. */
+/** Each name is looked up in each entity of a list. */
+const maxNames = 100;
+
+/**
+ * Cuts an entity down to id and the properties that `fields` names; properties that an entity does not have are left out.
+ * @throws PlatformError 400/106 for more than 100 names.
+ */
 export function chooserOf(fields: string | undefined): (wire: Wire) => object {
   const paths = (fields ?? '').split(',').flatMap((name) => name.trim() || []);
   if (paths.length === 0) return (wire) => wire;
+  if (paths.length > maxNames) throw invalid('fields', `must have at most ${maxNames} names`);
   const whole = new Set(['id']);
   const parts = new Map<string, Set<string>>();
   for (const path of paths) {

@@ -198,6 +198,10 @@ t.test('a list answers with the properties that fields names, of parents too, an
   const [whole] = (await read('organization,organization.name')).results;
   t.match(whole, { id: device.id, organization: { id: organizationId, name: 'Chosen', version: String } });
   t.equal(whole.serialNumber, undefined);
+  t.match(await service.http('GET', `${base}&fields=${Array(101).fill('name')}`), {
+    status: 400,
+    body: { error: { code: 106, details: [{ path: 'fields' }] } },
+  });
   t.equal((await read('')).results[0].serialNumber, 'CHOSEN-1', 'an empty list of names asks for everything');
   const other = await service.ok('GET', `/api/v1/organizations?accountId=${service.accountId}&name=Chosen&fields=name`);
   t.strictSame(other.organizations.results, [{ id: organizationId, name: 'Chosen' }]);
