@@ -28,7 +28,7 @@ t.test('a forgotten password is asked for by email, from the page to sign in', a
   t.ok(await mail.nextTokenTo('admin@example.com'));
 });
 
-t.test('devices are imported, sorted, chosen, exported and deleted, and come back by Undo', async (t) => {
+t.test('devices are imported, sorted, chosen, exported, deleted, and restored by Undo', async (t) => {
   const { page, errors } = await openAs(t, browser, service, 'devices');
   await press(page, 'Import CSV');
   await page.getByLabel('Or paste rows').fill('serialNumber,name\nCSV-1,one\nCSV-2,two\nCSV-3,three');
@@ -120,7 +120,7 @@ t.test('a product is made with a channel and a custom field, which its devices h
   t.strictSame(errors, []);
 });
 
-t.test('a person is invited by email, and deleted and brought back', async (t) => {
+t.test('a person is invited by email, deleted, and restored by Undo', async (t) => {
   await service.organization({ name: 'Invited here' });
   const { page, errors } = await openAs(t, browser, service, 'people');
   await press(page, 'New end-user');
