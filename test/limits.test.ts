@@ -4,7 +4,7 @@ import t from 'tap';
 import { readConfig } from '../src/config.js';
 import type { Limit } from '../src/limits/row.js';
 import { limits } from '../src/limits/table.js';
-import { type Json, type Made, present, startService } from './support/service.js';
+import { type Entity, type List, type Made, present, startService } from './support/service.js';
 
 const page = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');
 
@@ -109,7 +109,9 @@ t.test('custom fields of every kind: the limit holds for creating, recovering an
         body: { accountId, ...(property && { [property]: templateId }), name, fieldType: 'string' },
       });
     const answers = await Promise.all(Array.from({ length: 10 }, (_, n) => create(`f${n}`)));
-    const made = answers.filter(({ status }) => status === 200).map(({ body }) => Object.values<Json>(body)[0]);
+    const made = answers
+      .filter(({ status }) => status === 200)
+      .map(({ body }) => Object.values(body)[0] as Entity) as List<Entity>;
     t.equal(made.length, 3, kind);
     const refused = {
       status: 400,

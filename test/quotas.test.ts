@@ -3,7 +3,7 @@ import t from 'tap';
 import { connected, disconnected, published, subscribed, taken, texts } from './broker/conversation.js';
 import { connectPacket, publishPacket, rawClient } from './broker/raw.js';
 import { follow, postRows } from './support/jobs.js';
-import { type Anything, type Json, type Service, startService } from './support/service.js';
+import { type Anything, type Json, type Made, type Service, startService } from './support/service.js';
 
 const job = '/api/v1/provisioning/jobs';
 const rows = (count: number, what: string) =>
@@ -22,7 +22,9 @@ const refused = (variable: string, path: string) => ({
 });
 
 /** A device of another account, with its channel `chat`. */
-async function victimOf(service: Service): Promise<{ device: Json; secret: string; topic: string; admin: string }> {
+async function victimOf(
+  service: Service,
+): Promise<{ device: Made<'device'>; secret: string; topic: string; admin: string }> {
   const { accountId, admin } = await service.account();
   const template = await service.create('/devices/templates', 'deviceTemplate', { accountId, name: 'Victim' }, admin);
   const channel = { accountId, entityId: template.id, entityType: 'deviceTemplate', name: 'chat' };

@@ -8,7 +8,7 @@ import t from 'tap';
 import { Webhook } from '../../src/bridges/targets/webhook.js';
 import { lookupPublic, NotPublic } from '../../src/network/outbound.js';
 import { metric } from '../broker/metrics.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Made, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -136,7 +136,7 @@ t.test('no connection is made to an address that is not public, by whatever name
   const { device, secret } = await service.device({ deviceTemplateId: template.id });
   const client = await service.connect({ deviceId: device.id, secret });
   await client.publishAsync(service.topic(device.id, 'sure'), 'x', { qos: 1 });
-  let status: Json = {};
+  let status = {} as Made<'bridge'>['status'];
   while (!status.lastFailure) status = (await service.ok('GET', `${path}/${made.id}`)).bridge.status;
   t.match(status, { pending: 1, lastFailureReason: /^not a public address.*SLIPWAY_ALLOW_PRIVATE_TARGETS/ });
   t.equal(await metric({ service }, 'slipway_bridge_pending_messages{kind="webhook"}'), 1);

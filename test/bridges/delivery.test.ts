@@ -11,7 +11,7 @@ import t, { type Test } from 'tap';
 import { purge } from '../../src/purge/purge.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { certificate } from '../broker/certificate.js';
-import { closed, type Json, present, type Service, startService } from '../support/service.js';
+import { closed, type Made, present, type Service, startService } from '../support/service.js';
 import { byDevice, type Receiver, startReceiver, textOf } from './receiver.js';
 
 const run = promisify(execFile);
@@ -38,7 +38,7 @@ t.before(async () => {
 
 interface Bridged {
   receiver: Receiver;
-  bridge: Json;
+  bridge: Omit<Made<'bridge'>, 'status'>;
 }
 
 /** A bridge to a new receiver; it is deleted with the test. */

@@ -2,7 +2,7 @@
 import mqtt from 'mqtt';
 import t from 'tap';
 import { startProcess } from '../support/process.js';
-import { type Json, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 import { byDevice, startReceiver, textOf } from './receiver.js';
 
 t.test(
@@ -15,7 +15,7 @@ t.test(
       { name: 'series', streamBridgeDelivery: 2, persistenceType: 'timeSeries' },
     ];
     const { id: deviceTemplateId } = await service.template({ channels });
-    const devices: Array<{ device: Json; secret: string }> = [];
+    const devices: Array<Awaited<ReturnType<Service['device']>>> = [];
     for (let count = 0; count < 3; count += 1) devices.push(await service.device({ deviceTemplateId }));
     const receiver = await startReceiver(t);
     const { url, port } = receiver;

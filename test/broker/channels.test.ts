@@ -1,11 +1,11 @@
 import type { Packet } from 'mqtt-packet';
 import t, { type Test } from 'tap';
 import { notePresence } from '../../db/registry/presence.js';
-import { type Json, nextMessage, startService } from '../support/service.js';
+import { nextMessage, startService } from '../support/service.js';
 import { type Fixture, fixture, rawConnected, sibling, stored, versionOf } from './fixture.js';
 import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacket } from './raw.js';
 
-const payloadOf = (packet: Packet): Json => JSON.parse((packet as { payload: Buffer }).payload.toString());
+const payloadOf = (packet: Packet) => JSON.parse((packet as { payload: Buffer }).payload.toString());
 
 /** CONNACK's code for these credentials. */
 async function connackFor(t: Test, f: Fixture, username: string | undefined, password: string, more = {}) {

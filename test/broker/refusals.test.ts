@@ -1,7 +1,7 @@
 /** GET /devices/{id}/refusals: why something of a device was refused. */
 import t, { type Test } from 'tap';
 import { purge } from '../../src/purge/purge.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 import { connected, published, subscribed } from './conversation.js';
 import { type Fixture, fixture, sibling, versionOf } from './fixture.js';
 import { connectPacket, publishPacket, rawClient } from './raw.js';
@@ -253,7 +253,7 @@ t.test('the last fifty are kept, in pages of ten', async (t) => {
   for (let n = 0; n < 30; n += 1) await published(client, one.topic(`no ${n}`), 'x');
   await resultsOf(one);
   for (let n = 30; n < 100; n += 1) await published(client, one.topic(`no ${n}`), 'x');
-  const topics = (results: Json[]) => results.map(({ topic }) => topic);
+  const topics = (results: Array<{ topic: string }>) => results.map(({ topic }) => topic);
   const all = await resultsOf(one);
   t.same(
     topics(all),

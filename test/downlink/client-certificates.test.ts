@@ -5,7 +5,7 @@ import { json } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { certificate } from '../broker/certificate.js';
 import { type Made, makeAuthority, makeCertificate, registerAuthority } from '../support/certificates.js';
-import { type Anything, type Json, type Service, startService } from '../support/service.js';
+import { type Anything, type Service, startService } from '../support/service.js';
 
 let service: Service;
 let template: Anything['deviceTemplate'];
@@ -30,7 +30,7 @@ function caller(t: Test, shown: Made | undefined) {
       ...options,
     }).end(body);
     const [answer] = await once(asked, 'response');
-    return { status: answer.statusCode, body: (await json(answer)) as Json };
+    return { status: answer.statusCode, body: (await json(answer)) as Anything };
   };
 }
 

@@ -1,6 +1,6 @@
 /** What the tests of firmware and commands share: packages that are published, rollouts, devices that poll. */
 import { createHash, randomBytes } from 'node:crypto';
-import type { Answer, Json, Made, Service } from '../support/service.js';
+import type { Answer, Anything, Made, Service } from '../support/service.js';
 
 export const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
 
@@ -30,7 +30,7 @@ export async function publish(
       body: new Uint8Array(bytes),
     });
     if (answer.status !== 200) throw new Error(await answer.text());
-    version = ((await answer.json()) as Json).firmwarePackage.version;
+    version = ((await answer.json()) as Anything).firmwarePackage.version;
   }
   const published = await service.ok('POST', `/api/v1/firmware/packages/${id}/publish`, {
     headers: { etag: version },
@@ -71,7 +71,7 @@ export async function rolloutUntil(
   if (response.status !== 200 || !response.body) throw new Error(await response.text());
   const decoder = new TextDecoder();
   let rest = '';
-  let last: Json;
+  let last: Made<'firmwareRollout'> | undefined;
   try {
     for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
       const parts = (rest + decoder.decode(chunk, { stream: true })).split('\n\n');
@@ -79,8 +79,9 @@ export async function rolloutUntil(
       for (const part of parts) {
         const [, data] = /^event: firmwareRollout\ndata: (.*)$/.exec(part) ?? [];
         if (data === undefined) continue;
-        last = JSON.parse(data);
-        if (isWanted(last)) return last;
+        const rollout: Made<'firmwareRollout'> = JSON.parse(data);
+        last = rollout;
+        if (isWanted(rollout)) return rollout;
       }
     }
   } finally {

@@ -1,7 +1,7 @@
 /** Attacks on the ways to devices: topics of others, URLs that are void, what other accounts may name. */
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
-import { closed, type Json, type Service, startService } from '../support/service.js';
+import { closed, type Service, startService } from '../support/service.js';
 import { board, codec, getChunk, info } from './board.js';
 import { asDevice, type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil } from './fleet.js';
 
@@ -31,7 +31,7 @@ t.test('the control topics of a device are its own: nobody else speaks or listen
     for (const filter of [cln, svc, `${controlRoot}/#`, `${controlRoot}/+/cln`, `${controlRoot}/${victim.id}/+`]) {
       const granted = await other.subscribeAsync(filter, { qos: 1 }).catch(() => []);
       t.ok(
-        granted.every(({ qos }: Json) => qos === 128),
+        granted.every(({ qos }) => qos === 128),
         filter,
       );
     }

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { follow, provision, rowsOf, unitsOf } from '../support/jobs.js';
-import { closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { closed, nextMessage, type Service, startService } from '../support/service.js';
 
 let now = Date.parse('2026-06-01T00:00:00Z');
 let service: Service;
@@ -268,7 +268,7 @@ t.test('a dry run says what would become of each device, and changes nothing', a
 
 t.test('what could hit more than was meant is refused', async (t) => {
   const { deviceId } = (await make('SAFE-', 1))[0];
-  const refused: Json[] = [
+  const refused: object[] = [
     {},
     { action: 'delete' },
     { action: 'delete', filter: {} },

@@ -1,7 +1,7 @@
 /** POST /provisioning/verify: a unit really connects, and really publishes. */
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
-import { type Json, type Made, type Service, startService } from '../support/service.js';
+import { type Made, type Service, startService } from '../support/service.js';
 
 let service: Service;
 let template: Made<'deviceTemplate'>;
@@ -141,7 +141,7 @@ t.test('no device is chosen among several, and none is found that is not there',
 
 t.test('verifications are kept and listed, newest first', async (t) => {
   const { device } = await unit({ serialNumber: 'listed' });
-  const made: Json[] = [];
+  const made: Made<'verification'>[] = [];
   for (let n = 0; n < 3; n += 1) made.unshift(await look(device.id));
   t.match(await listed(`deviceId=${device.id}&pageSize=2`), { results: made.slice(0, 2), meta: { count: 3 } });
   t.strictSame((await listed(`deviceId=${device.id}&pageSize=2&page=2`)).results, made.slice(2));

@@ -15,7 +15,7 @@ import { messageMigrations } from '../../db/migrations/messages.js';
 import { openSqlite } from '../../db/sqlite/dialect.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, plainNode, runToEnd } from '../support/process.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Point, type Service, startService } from '../support/service.js';
 
 /** Where backups go, and the one that everybody restores. */
 const shelf = temporaryDirectory(t);
@@ -263,7 +263,7 @@ t.test('after an upgrade, rollback puts back what was there for the version that
 const devices = (asked: Service, token = asked.admin) =>
   asked.http('GET', `/api/v1/devices?accountId=${asked.accountId}`, { token });
 const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, n) => from + n);
-const numbers = (points: Json[]) => points.map(({ numericValue }) => numericValue);
+const numbers = (points: Point[]) => points.map(({ numericValue }) => numericValue);
 const keysIn = (directory: string) =>
   readdirSync(join(directory, 'keys')).map((name) => [name, readFileSync(join(directory, 'keys', name), 'utf8')]);
 

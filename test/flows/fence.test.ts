@@ -3,7 +3,7 @@ import mqtt from 'mqtt';
 import t from 'tap';
 import { takeOver } from '../../db/files/lock.js';
 import { startProcess } from '../support/process.js';
-import { type Json, startService } from '../support/service.js';
+import { type Anything, startService } from '../support/service.js';
 
 t.test('a process whose data directory was taken over acknowledges nothing more, and ends with 3', async (t) => {
   const service = await startService(t);
@@ -28,7 +28,7 @@ t.test('a process whose data directory was taken over acknowledges nothing more,
     return fetch(url, { method: 'PUT', headers: { ...headers, etag }, body });
   };
   await client.publishAsync(topic, ',n,1,', { qos: 1 });
-  const renamed = (await (await rename('Before', template.version)).json()) as Json;
+  const renamed = (await (await rename('Before', template.version)).json()) as Anything;
   t.equal(renamed.deviceTemplate?.name, 'Before');
 
   takeOver(service.directory).close();

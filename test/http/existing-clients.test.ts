@@ -1,7 +1,7 @@
 /** What programs written for platforms of this kind expect of HTTP itself, whatever the resource. */
 import t from 'tap';
 import { makeCertificate } from '../support/certificates.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Entity, type Service, startService } from '../support/service.js';
 
 let service: Service;
 let appToken: string;
@@ -186,7 +186,7 @@ t.test('the names of organizations and end-users have one character at least', a
   t.equal(organization.name, 'X');
   const { endUser } = await service.endUser(organization.id, { name: 'Y' });
   t.equal(endUser.name, 'Y');
-  const put = (path: string, entity: Json, body: object) =>
+  const put = (path: string, entity: Entity, body: object) =>
     service.http('PUT', `/api/v1${path}/${entity.id}`, { body, headers: { etag: entity.version } });
   t.match(await put('/end-users', endUser, { organizationId: organization.id, name: 'Z' }), {
     status: 200,

@@ -1,7 +1,7 @@
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto';
 import { connect } from 'node:net';
 import t from 'tap';
-import { type Json, type Service, startService } from '../support/service.js';
+import { claimsOf, type Json, type Service, startService } from '../support/service.js';
 
 let now = Date.parse('2026-05-01T00:00:00Z');
 let service: Service;
@@ -26,8 +26,6 @@ const change = (entityId: string, values: { answer: string | null; status?: numb
     .set(values)
     .where((eb) => eb.or([eb('entityId', '=', entityId), eb('secretOf', '=', entityId)]))
     .execute();
-
-const claimsOf = (jwt: string): Json => JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString());
 
 t.test('the same request twice makes one device and gets one answer', async (t) => {
   const before = await deviceCount();
@@ -124,7 +122,7 @@ t.test('a copy of the database opens no answer, however easily its key is guesse
   const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(16, 28)).setAuthTag(bytes.subarray(28, 44));
   t.throws(() => Buffer.concat([decipher.update(bytes.subarray(44)), decipher.final()]));
   const { accountId, userId, roles } = claimsOf(service.admin);
-  const guess = [accountId, userId, roles[0], '42'].join('\0');
+  const guess = [accountId, userId, (roles as string[])[0], '42'].join('\0');
   t.not(row.keyHash, createHash('sha256').update(guess).digest('base64'), 'nor does its hash tell that it was right');
 });
 
@@ -352,7 +350,7 @@ t.test('a caller has only so many keys; others are not held up', async (t) => {
 t.test('after 72 hours the key is free again', async (t) => {
   const first = await post('/devices', { serialNumber: 'old' }, 'old key');
   now += 72 * 3_600_000 - 1;
-  const replayed: Json = await post('/devices', { serialNumber: 'old' }, 'old key');
+  const replayed = await post('/devices', { serialNumber: 'old' }, 'old key');
   t.equal(replayed.body.device.id, first.body.device.id);
   now += 1;
   t.not((await post('/devices', { serialNumber: 'old' }, 'old key')).body.device.id, first.body.device.id);

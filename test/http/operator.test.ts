@@ -11,7 +11,7 @@ import { isStoreBusy, openSqlite } from '../../db/sqlite/dialect.js';
 import { type Fixture, fixture } from '../broker/fixture.js';
 import { hits, metric } from '../broker/metrics.js';
 import { connectPacket, rawClient } from '../broker/raw.js';
-import { type Answer, closed, type Json, nextMessage, startService } from '../support/service.js';
+import { type Answer, closed, nextMessage, startService } from '../support/service.js';
 
 let f: Fixture;
 const logLines: string[] = [];
@@ -197,7 +197,9 @@ t.test('without room for messages it is not ready, and says why', async (t) => {
 });
 
 /** The lines that the log has got while `work` was done. */
-async function logged<R>(work: (begun: number) => Promise<R>): Promise<{ result: R; lines: Json[] }> {
+async function logged<R>(
+  work: (begun: number) => Promise<R>,
+): Promise<{ result: R; lines: Array<Record<string, unknown>> }> {
   const from = logLines.length;
   const result = await work(from);
   return { result, lines: logLines.slice(from).map((line) => JSON.parse(line)) };
@@ -225,7 +227,7 @@ async function said(message: string, from: number): Promise<void> {
 
 t.test('every line of the log says which request, connection or job it belongs to', async (t) => {
   const { service } = f;
-  const holds = (lines: Json[], name: string, id: unknown, ...messages: string[]) => {
+  const holds = (lines: Array<Record<string, unknown>>, name: string, id: unknown, ...messages: string[]) => {
     t.ok(id, `there is a ${name}`);
     for (const line of lines) t.match(line, { [name]: id }, `${name} of: ${line.msg}`);
     for (const message of messages)

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import t from 'tap';
 import type { Row } from '../../db/registry/records.js';
-import { type Json, type Made, type Person, type Service, startService } from '../support/service.js';
+import { type Entity, type Made, type Person, type Service, startService } from '../support/service.js';
 
 const devices = 300;
 const fieldCount = 62;
@@ -72,7 +72,7 @@ async function readAll(reader: Socket): Promise<string> {
 
 t.test('a long page is what its short pages are together', async (t) => {
   const long = (await service.ok('GET', path(50))).devices;
-  const short: Json[] = [];
+  const short: Entity[] = [];
   for (let page = 1; page <= 5; page += 1) short.push(...(await service.ok('GET', path(10, page))).devices.results);
   t.equal(long.results.length, 50);
   t.strictSame(long.results, short);

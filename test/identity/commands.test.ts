@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, runToEnd } from '../support/process.js';
-import { adminEmail, closed, type Json, type Service, startService } from '../support/service.js';
+import { adminEmail, closed, type Service, startService } from '../support/service.js';
 
 async function slipway(service: Service, ...args: string[]) {
   const { code, stdout, stderr } = await runToEnd(cliFile, [...args, '--data-dir', service.directory], {});
@@ -72,7 +72,7 @@ t.test('the operator sees what every account stores; an account sees only itself
   const lines = stdout
     .trim()
     .split('\n')
-    .map((line) => JSON.parse(line)) as Json[];
+    .map((line) => JSON.parse(line));
   const { usage } = await service.ok('GET', '/api/v1/usage');
   t.ok(usage.messagesBytes > 0);
   t.strictSame(lines[0], {

@@ -19,7 +19,7 @@ import {
   sessionsOf,
   startProvider,
 } from '../support/oidc.js';
-import { type Answer, adminEmail, claimsOf, type Json, type Service, startService } from '../support/service.js';
+import { type Answer, adminEmail, claimsOf, type Made, type Service, startService } from '../support/service.js';
 
 const minute = 60_000;
 const logLines: string[] = [];
@@ -27,7 +27,7 @@ const time = { ahead: 0 };
 let service: Service;
 let provider: OpenIdProvider;
 /** The provider as the service knows it. */
-let known: Json;
+let known: Made<'identityProvider'>;
 const app = 'https://app.example.com/in';
 
 t.before(async () => {
@@ -504,7 +504,10 @@ function sendJson(response: ServerResponse, body: unknown): void {
 
 t.test('an ID token is signed by the provider, and not over on the clock of the service', async (t) => {
   const { userId } = await somebody();
-  const { kty, n, e } = createPublicKey({ key: makeKey('one') as Json, format: 'jwk' }).export({ format: 'jwk' });
+  const { kty, n, e } = createPublicKey({
+    key: makeKey('one') as import('node:crypto').JsonWebKey,
+    format: 'jwk',
+  }).export({ format: 'jwk' });
   provider.instead.set('/jwks', (_, response) =>
     sendJson(response, { keys: [{ kty, n, e, kid: 'one', alg: 'RS256' }] }),
   );
@@ -712,7 +715,7 @@ t.test('who gets another address is linked no longer, for the former one is some
     if (userId === byEmail.userId) {
       t.equal((await linksOf(service, userId)).length, 1, 'not before the email is answered');
       const outbox = readFileSync(join(service.directory, 'outbox.ndjson'), 'utf8').trim().split('\n');
-      const email: Json = outbox.map((line) => JSON.parse(line)).find(({ to }) => to === newEmailAddress);
+      const email = outbox.map((line) => JSON.parse(line)).find(({ to }) => to === newEmailAddress);
       const [, mailed] = /^token: (\S+)$/m.exec(email.text) ?? [];
       await service.ok('POST', '/api/v1/auth/confirm-email', { token: null, body: { token: mailed } });
     }

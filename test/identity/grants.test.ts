@@ -4,14 +4,14 @@ import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { Mailbox } from '../support/mailbox.js';
 import { Browser, type OpenIdProvider, register, startProvider } from '../support/oidc.js';
-import { adminEmail, adminPassword, type Json, type Service, startService } from '../support/service.js';
+import { adminEmail, adminPassword, type Made, type Service, startService } from '../support/service.js';
 
 const mailbox = new Mailbox();
 const stolen = 'the secret of a stranger';
 const fresh = 'chosen by the owner alone';
 let service: Service;
 let provider: OpenIdProvider;
-let known: Json;
+let known: Made<'identityProvider'>;
 let appToken: string;
 t.before(async () => {
   service = await startService(t, { mail: mailbox, env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });

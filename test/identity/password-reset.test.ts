@@ -4,7 +4,7 @@ import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { Mailbox } from '../support/mailbox.js';
 import { countStatuses } from '../support/many.js';
-import { type Answer, adminEmail, type Json, type Made, type Service, startService } from '../support/service.js';
+import { type Answer, adminEmail, type Made, type Service, startService } from '../support/service.js';
 
 const minute = 60_000;
 let now = Date.parse('2026-06-01T00:00:00Z');
@@ -12,7 +12,7 @@ const mailbox = new Mailbox();
 const logLines: string[] = [];
 let service: Service;
 let organization: Made<'organization'>;
-let phoneApp: Json;
+let phoneApp: Made<'application'>;
 t.before(async () => {
   service = await startService(t, { clock: { now: () => now }, mail: mailbox, logLines });
   organization = await service.organization();

@@ -3,15 +3,15 @@ import { createAccount } from '../../src/registry/accounts.js';
 import { Mailbox } from '../support/mailbox.js';
 import { countStatuses } from '../support/many.js';
 import { beforeNextTransaction } from '../support/races.js';
-import { adminEmail, adminPassword, type Json, type Service, startService } from '../support/service.js';
+import { adminEmail, adminPassword, type Made, present, type Service, startService } from '../support/service.js';
 
 const minute = 60_000;
 let now = Date.parse('2026-06-01T00:00:00Z');
 const mailbox = new Mailbox();
 let service: Service;
-let top: Json;
-let below: Json;
-let elsewhere: Json;
+let top: Made<'organization'>;
+let below: Made<'organization'>;
+let elsewhere: Made<'organization'>;
 /** The first admin’s. */
 let adminId: string;
 t.before(async () => {
@@ -320,7 +320,7 @@ t.test('ten emails go to one address in an hour, no matter who causes them and f
   const victim = 'victim@example.com';
   const three = [await person(top.id), await person(top.id), await person(top.id)];
   for (let n = 0; n < 9; n += 1) {
-    const { userId, token } = three[n % 3] as Json;
+    const { userId, token } = present(three[n % 3]);
     t.match(await changeEmail(userId, n % 2 ? victim : victim.toUpperCase(), token), { status: 200 });
   }
   const invitation = (token: string, idmUserEmail: string) =>
@@ -329,7 +329,7 @@ t.test('ten emails go to one address in an hour, no matter who causes them and f
       { accountId: service.accountId, organizationId: top.id, createIdmUser: true, idmUserEmail },
       token,
     );
-  const { userId, token } = three[0] as Json;
+  const { userId, token } = present(three[0]);
   const made = await invitation(token, victim);
   t.match(made, { status: 200, body: { endUser: { invitationSent: true } } });
   const { appToken } = await service.create('/applications', 'application', { name: 'phone', kind: 'endUserApp' });
@@ -344,7 +344,7 @@ t.test('ten emails go to one address in an hour, no matter who causes them and f
   const often = 'often@example.com';
   now += 60 * minute;
   for (let n = 0; n < 10; n += 1) {
-    const { userId, token } = three[n % 3] as Json;
+    const { userId, token } = present(three[n % 3]);
     t.match(await changeEmail(userId, often, token), { status: 200 });
   }
   t.match(await invitation(token, often), { status: 429 }, 'an invitation by an end-user');
@@ -354,9 +354,9 @@ t.test('ten emails go to one address in an hour, no matter who causes them and f
 });
 
 t.test('the people of an account confirm 300 addresses in an hour', async (t) => {
-  const people: Json[] = [];
+  const people: Awaited<ReturnType<typeof person>>[] = [];
   for (let n = 0; n < 61; n += 1) people.push(await person(top.id));
-  const ask = (n: number) => changeEmail(people[n % 61].userId, `all${n}@example.com`, people[n % 61].token);
+  const ask = (n: number) => changeEmail(people[n % 61]?.userId ?? '', `all${n}@example.com`, people[n % 61]?.token);
   t.strictSame(await countStatuses(301, ask), { 200: 300, 429: 1 });
 });
 
@@ -370,7 +370,7 @@ t.test('emails that the mail server refuses use nothing up, and neither does an 
   t.match(await changeEmail(userId, 'busy@example.com', token), { status: 429 });
   const three = [await person(top.id), await person(top.id), await person(top.id)];
   for (let n = 0; n < 12; n += 1) {
-    const { userId, token } = three[n % 3] as Json;
+    const { userId, token } = present(three[n % 3]);
     t.match(await changeEmail(userId, other.email, token), { status: 400 });
   }
   const { appToken } = await service.create('/applications', 'application', { name: 'phone', kind: 'endUserApp' });

@@ -1,13 +1,13 @@
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { Mailbox } from '../support/mailbox.js';
-import { adminEmail, type Json, type Made, type Service, startService } from '../support/service.js';
+import { adminEmail, type Made, type Service, startService } from '../support/service.js';
 
 const minute = 60_000;
 let now = Date.parse('2026-06-01T00:00:00Z');
 let service: Service;
 let organization: Made<'organization'>;
-let phoneApp: Json;
+let phoneApp: Made<'application'>;
 t.before(async () => {
   service = await startService(t, { clock: { now: () => now }, mail: new Mailbox() });
   organization = await service.organization();

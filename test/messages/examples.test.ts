@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { type Json, startService } from '../support/service.js';
+import { startService } from '../support/service.js';
 
 const run = promisify(execFile);
 const text = readFileSync('docs/messages.md', 'utf8');
@@ -51,7 +51,7 @@ t.test('every command of docs/messages.md does what the text says', async (t) =>
   t.match(made, { mqttCredential: { entityType: 'endUser', secret: String } });
 
   const read = await lines();
-  const [latest, page, groups, rollup] = read.slice(0, 4).map((line): Json => JSON.parse(line));
+  const [latest, page, groups, rollup] = read.slice(0, 4).map((line) => JSON.parse(line));
   t.match(latest.result, [{ category: 'door', stringValue: 'open' }]);
   t.match(page, { meta: { count: 2, pagingToken: String } });
   t.ok(groups.result.every((group: { values: unknown[] }) => group.values.length > 0));

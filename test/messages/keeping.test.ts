@@ -12,6 +12,7 @@ import {
   closed,
   type Json,
   nextMessage,
+  type Point,
   present,
   type Service,
   startService,
@@ -39,7 +40,7 @@ async function startDevice(t: Test, service: Service, channels: Array<string | o
 
 const rejection = async (client: MqttClient) => {
   const { text } = await nextMessage(client, (topic) => topic.endsWith('/_rejected'));
-  return JSON.parse(text) as Json;
+  return JSON.parse(text);
 };
 
 /** What becomes of a message: acknowledged, or the connection is closed without. */
@@ -53,7 +54,7 @@ t.test('retention', async (t) => {
   const service = await startService(t, { clock: { now: () => now }, env: { SLIPWAY_RETENTION_DAYS: '30' } });
   const usage = async () => (await service.ok('GET', '/api/v1/usage')).usage;
   const row = (ago: number, value: number) => `${now - ago * day},c,${value},`;
-  const values = (points: Json[]) => points.map((point) => point.numericValue);
+  const values = (points: Point[]) => points.map((point) => point.numericValue);
   const channels = [
     'data',
     { name: 'brief', persistenceType: 'timeSeries', retentionDays: 1 },

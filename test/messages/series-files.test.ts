@@ -7,7 +7,7 @@ import t, { type Test } from 'tap';
 import type { Point } from '../../db/messages/store.js';
 import { csvColumns } from '../../src/messages/payload/forms/csv.js';
 import { readPoints } from '../../src/messages/payload/payload.js';
-import { type Anything, type Json, nextMessage, present, type Service, startService } from '../support/service.js';
+import { type Anything, nextMessage, present, type Service, startService } from '../support/service.js';
 
 let service: Service;
 let templateId: string;
@@ -30,7 +30,7 @@ async function newSeries(body: object = {}) {
       method: 'POST',
       headers: { authorization: `Bearer ${token}`, 'content-type': type },
       body: payload,
-    }).then(async (answer) => ({ status: answer.status, body: (await answer.json()) as Json }));
+    }).then(async (answer) => ({ status: answer.status, body: (await answer.json()) as Anything }));
   /** A whole range as it was sent. */
   const file = (format: string, query = '') =>
     fetch(`${service.server.url}${path()}?format=${format}&startDateTime=0001-01-01&endDateTime=9999-12-31&${query}`, {

@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { type Fixture, fixture, sibling, versionOf } from '../broker/fixture.js';
 import { type Events, openStream } from '../support/events.js';
-import type { Json } from '../support/service.js';
+import type { Entity } from '../support/service.js';
 
 const header = 'platform-revocation';
 /** The heartbeat is asked for by ticking; everything else keeps the real time. */
@@ -29,7 +29,7 @@ const refusal = (topics: string, options = {}) =>
   );
 const put = async (path: string, body: object) => {
   const answer = await f.service.ok('GET', `/api/v1${path}`);
-  const { version } = Object.values<Json>(answer)[0];
+  const { version } = Object.values(answer)[0] as Entity;
   const moved = await f.service.http('PUT', `/api/v1${path}`, { body, headers: { etag: version } });
   t.equal(moved.status, 200, moved.text);
   return moved.headers.get(header);

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Json, type Point, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const iso = (offset: number) => new Date(start + offset).toISOString();
@@ -51,7 +51,7 @@ t.test('a range is read in order, in groups, by category, without what is null',
   const { publish, path } = await startDevice(t);
   await publish([`${iso(2000)},b,,late`, `${iso(1000)},a,1,`, `${iso(1000)},b,2,x`, `${iso(3000)},a,3,`]);
   const read = async (query: string) => (await service.ok('GET', `${path()}?${query}`)).result;
-  const times = (points: Json[]) => points.map((point) => point.time);
+  const times = (points: Point[]) => points.map((point) => point.time);
 
   t.strictSame(times(await read('')), [iso(1000), iso(1000), iso(2000), iso(3000)]);
   t.strictSame(times(await read('order=desc')), [iso(3000), iso(2000), iso(1000), iso(1000)]);

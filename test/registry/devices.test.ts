@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Made, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -115,7 +115,7 @@ t.test('wrong values are refused with 106 and the property, and nothing is made'
 t.test('filters, sorts and pages as documented', async (t) => {
   const template = await service.template();
   const organization = await service.organization();
-  const made: Json[] = [];
+  const made: Made<'device'>[] = [];
   for (const n of [3, 1, 2, 5, 4])
     made.push(
       await service.create('/devices', 'device', {

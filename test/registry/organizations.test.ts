@@ -1,26 +1,26 @@
 import t from 'tap';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type List, type Made, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
   service = await startService(t);
 });
 
-const put = (organization: Json, body: object, token?: string) =>
+const put = (organization: Made<'organization'>, body: object, token?: string) =>
   service.http('PUT', `/api/v1/organizations/${organization.id}`, {
     body,
     headers: { etag: organization.version },
     ...(token && { token }),
   });
-const remove = (organization: Json, token?: string) =>
+const remove = (organization: Made<'organization'>, token?: string) =>
   service.http('DELETE', `/api/v1/organizations/${organization.id}`, {
     headers: { etag: organization.version },
     ...(token && { token }),
   });
 async function chain(length: number) {
-  const made: Json[] = [];
-  for (let n = 0; n < length; n += 1) made.push(await service.organization(n ? { parentId: made[n - 1].id } : {}));
-  return made;
+  const made: Made<'organization'>[] = [];
+  for (let n = 0; n < length; n += 1) made.push(await service.organization(n ? { parentId: made.at(-1)?.id } : {}));
+  return made as List<Made<'organization'>>;
 }
 
 t.test('a new organization has every field of the spec', async (t) => {
@@ -52,7 +52,7 @@ t.test('a new organization has every field of the spec', async (t) => {
 
 t.test('the tree is five deep at most, for a new one and for a moved subtree', async (t) => {
   const five = await chain(5);
-  const body = { accountId: service.accountId, name: 'six', parentId: five[4].id };
+  const body = { accountId: service.accountId, name: 'six', parentId: five[4]?.id };
   t.match(await service.http('POST', '/api/v1/organizations', { body }), {
     status: 400,
     body: { error: { code: 105 } },

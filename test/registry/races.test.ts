@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { beforeNextTransaction } from '../support/races.js';
-import { closed, type Json, type Service, startService } from '../support/service.js';
+import { closed, type Made, type Person, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -11,7 +11,9 @@ t.before(async () => {
 const etag = (version: string) => ({ headers: { etag: version } });
 
 t.test('what a caller may do is looked at again when its write has its turn', async (t) => {
-  const cases: Array<[string, (who: Json, home: Json, away: Json) => Promise<unknown>, object]> = [
+  const cases: Array<
+    [string, (who: Person, home: Made<'organization'>, away: Made<'organization'>) => Promise<unknown>, object]
+  > = [
     [
       'deleted',
       (who) => service.ok('DELETE', `/api/v1/end-users/${who.endUser.id}`, etag(who.endUser.version)),

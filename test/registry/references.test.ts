@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Entity, type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -59,7 +59,7 @@ t.test('an empty text refers to nothing, and never to a default', async (t) => {
     ['/devices', { ...device, version }, 'organizationId'],
     ['/end-users', endUser, 'organizationId'],
     ['/organizations', organization, 'parentId'],
-  ] as Array<[string, Json, string]>) {
+  ] as Array<[string, Pick<Entity, 'id' | 'version'>, string]>) {
     const request = { headers: { etag: entity.version }, body: { [property]: '' } };
     t.match(await service.http('PUT', `/api/v1${path}/${entity.id}`, request), unknown(property), `PUT ${path}`);
   }

@@ -25,7 +25,8 @@ type Success<O> = O extends { responses: infer R }
 
 type Names<T> = T extends unknown ? keyof T : never;
 type Value<T, N> = T extends unknown ? (N extends keyof T ? T[N] : never) : never;
-type List<E> = [E, E, E, E, ...E[]];
+/** A list as tests read it: it has some elements. */
+export type List<E> = [E, E, E, E, ...E[]];
 /**
  * A value as tests read it. It has all that it can have, and a list has some elements: assertions say whether they were
  * there. Of several shapes it is all at once.

@@ -14,7 +14,7 @@ import { temporaryDirectory } from './directory.js';
 import { SecretWatch } from './secrets.js';
 import { copyDatabases, copyKeys, keepTemplate, keptDocument } from './template.js';
 
-export type { Anything, Entity, Failure, Made, Point } from './answers.js';
+export type { Anything, Entity, Failure, List, Made, Point } from './answers.js';
 export type { Json } from './json.js';
 
 export interface Answer<B = Body<string, string>> {

@@ -15,7 +15,14 @@ import { type Proxied, placeOf, startCell, startProxy, through } from '../../sup
 import { makeAuthority, makeCertificate, registerAuthority } from '../../support/certificates.js';
 import { temporaryDirectory } from '../../support/directory.js';
 import { checkConfiguration, withHaproxy } from '../../support/haproxy.js';
-import { adminEmail, adminPassword, type Json, nextMessage, type Service } from '../../support/service.js';
+import {
+  adminEmail,
+  adminPassword,
+  type Failure,
+  type Made,
+  nextMessage,
+  type Service,
+} from '../../support/service.js';
 
 t.test('Two cells behind HAProxy', withHaproxy, async (t) => {
   const tls = certificate(t);
@@ -79,13 +86,13 @@ const secure = (proxied: Proxied, servername: string, options: IClientOptions) =
 
 async function routing(t: Test, proxied: Proxied, both: readonly [Service, Service], foreign: string) {
   const [first, second] = both;
-  const topics = new Map<Service, { device: Json; secret: string; topic: string }>();
+  const topics = new Map<Service, { device: Made<'device'>; secret: string; topic: string }>();
   for (const service of both) {
     const template = await service.template({ channels: ['data'] });
     const { device, secret } = await service.device({ deviceTemplateId: template.id });
     topics.set(service, { device, secret, topic: service.topic(device.id, 'data') });
   }
-  const of = (service: Service) => topics.get(service) as { device: Json; secret: string; topic: string };
+  const of = (service: Service) => topics.get(service) as { device: Made<'device'>; secret: string; topic: string };
 
   t.test('the configuration is accepted without a warning', async (t) => {
     t.strictSame(checkConfiguration(join(proxied.directory, 'haproxy.cfg')), { status: 0, said: '' });
@@ -274,7 +281,7 @@ async function routing(t: Test, proxied: Proxied, both: readonly [Service, Servi
     const gone = await fetch(`${proxied.url}/api/v1/devices/${device.id}`, {
       headers: { authorization: `Bearer ${first.admin}` },
     });
-    const { error } = (await gone.json()) as Json;
+    const { error } = (await gone.json()) as Failure;
     t.strictSame([gone.status, gone.headers.get('retry-after'), error.code], [503, '5', -199]);
     const client = await rawClient(t, proxied.ports.mqtt);
     client.send(connectPacket({ clientId: 'x', username: device.id, password: Buffer.from(secret) }));

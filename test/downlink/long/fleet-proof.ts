@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';
 import { temporaryDirectory } from '../../support/directory.js';
-import { type Json, startService } from '../../support/service.js';
+import { type Made, startService } from '../../support/service.js';
 import { devices, publish } from '../fleet.js';
 import { type Played, play, startKillable } from './played.js';
 
@@ -47,7 +47,7 @@ export async function proveFleet(t: Test, { devices: count, absent, stages, devi
   t.equal(said.size, fleet.length, 'every device has come to an end');
   const path = `/firmware/rollouts/${firmwareRollout.id}`;
   // Those that are absent end by their deadline.
-  let rollout: Json;
+  let rollout: Made<'firmwareRollout'>;
   do {
     ({ firmwareRollout: rollout } = await server.call('GET', path));
     if (rollout.state !== 'finished') await new Promise((resolve) => setTimeout(resolve, 200));
@@ -93,7 +93,7 @@ export async function provePause(t: Test, count: number) {
     accountId,
     made.map((device, n) => ({ ...device, way: ways[n % 3] ?? '', fail: true })),
   );
-  let rollout: Json;
+  let rollout: Made<'firmwareRollout'>;
   do ({ firmwareRollout: rollout } = await server.call('GET', path));
   while (rollout.state === 'scheduled' || rollout.state === 'running');
   await server.kill();
