@@ -31,6 +31,7 @@ const tests = [
   'test/bridges/kills/main.ts',
   'test/console/pictures.ts',
   'test/crash/main.ts',
+  'test/downlink/long/loop-probe.ts',
   'test/downlink/long/main.ts',
   'test/fuzz/main.ts',
   'test/move/main.ts',

@@ -1,6 +1,7 @@
 /** Rollouts as their makers and devices see them: stages, deadlines, failure limits, replacing, revocation, signed URLs. */
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
+import { Progress } from '../../src/downlink/rollouts/progress.js';
 import { nextMessage, startService } from '../support/service.js';
 import {
   asDevice,
@@ -214,6 +215,11 @@ t.test('a retry takes the device back from an older rollout that has taken it up
   const again = await service.ok('POST', `/api/v1/firmware/rollouts/${newer.id}/retry`);
   t.match(again.firmwareRollout, { state: 'running', counts: { pending: 1, failed: 0 } });
   t.match(await rollout(service, older.id), { state: 'finished', counts: { superseded: 1 } });
+  // How far the download of the former offer had come may be written now.
+  const progress = new Progress(service.server.ctx, () => {});
+  progress.come({ deviceId: device.id, rolloutId: newer.id, offer: 1 }, 500);
+  await progress.close();
+  t.equal((await rollout(service, newer.id)).counts.pending, 1);
   t.equal((await fetch(url)).status, 410);
   t.equal((await offerTo(service, device)).firmwareVersion, '2');
 });

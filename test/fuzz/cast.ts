@@ -99,6 +99,9 @@ export async function makeCast({ api }: Target, take: number): Promise<Cast> {
   const tokenOf = async ({ id: appId, appToken }: Record<'id' | 'appToken', string>) =>
     (await login('login-application', { appId, appToken })).jwt;
 
+  await offerFirmware(api, template.id, device.id);
+  const { command } = await api.ok('POST', `/api/v1/devices/${device.id}/commands`, { name: 'fuzz' });
+
   const topic = (channel: string) => `${topicRoot}/${accountId}/d/${device.id}/${channel}`;
   const bearer = (token: string): Pairs => [['authorization', `Bearer ${token}`]];
   const basic = Buffer.from(`${device.id}:${secret}`).toString('base64');
@@ -141,6 +144,10 @@ export async function makeCast({ api }: Target, take: number): Promise<Cast> {
       chat: topic('chat'),
       log: topic('_log'),
       fields: topic('_set/fields'),
+      control: `slipway/ctrl/v1/${device.id}/svc`,
+      firmwareStatus: topic('_firmware/status'),
+      replies: topic('_commands/replies'),
+      command: command.id,
     },
     headers: {
       admin: bearer(admin.jwt),
@@ -156,6 +163,22 @@ export async function makeCast({ api }: Target, take: number): Promise<Cast> {
       nobody: [],
     },
   };
+}
+
+/** A package with a file, rolled out to the device. */
+async function offerFirmware(api: Target['api'], deviceTemplateId: string, deviceId: string): Promise<void> {
+  const post = (path: string, body?: object, etag?: string) => api.ok('POST', `/api/v1/firmware${path}`, body, etag);
+  const { firmwarePackage } = await post('/packages', { deviceTemplateId, name: 'Fuzz', firmwareVersion: '1' });
+  const path = `/packages/${firmwarePackage.id}`;
+  const uploaded = await fetch(`${api.url}/api/v1/firmware${path}/files/app.bin`, {
+    method: 'PUT',
+    headers: { authorization: `Bearer ${api.token}`, 'content-type': 'application/octet-stream' },
+    body: new Uint8Array(1000),
+  });
+  const { firmwarePackage: filled } = (await uploaded.json()) as Json;
+  await post(`${path}/publish`, undefined, filled.version);
+  const target = { deviceIds: [deviceId] };
+  await post('/rollouts', { firmwarePackageId: firmwarePackage.id, target, deviceDeadlineSeconds: 3600 });
 }
 
 async function jobOf(api: Target['api'], path: string, body: object): Promise<string> {

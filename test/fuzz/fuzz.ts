@@ -1,6 +1,7 @@
 /** Hostile input of every kind against one service. It must answer as documented, log no error, and go on. */
 import fc, { type Arbitrary } from 'fast-check';
 import { type Caller, type Cast, fill, type Known, makeCast } from './cast.js';
+import { type Said, say, saying } from './downlink.js';
 import { Honest } from './honest.js';
 import type { Pairs } from './hostile.js';
 import { spoil } from './hostile.js';
@@ -40,6 +41,7 @@ export async function fuzz(settings: Settings): Promise<Outcome> {
     await run('payloads', settings, outcome, stage, payloads, (draft) => stage.sendAndRead(draft));
     for (const over of ['tcp', 'websocket'] as const)
       await run(`MQTT over ${over}`, settings, outcome, stage, conversations(over), (one) => stage.converse(one));
+    await run('firmware and commands', settings, outcome, stage, saying, (said) => stage.say(said));
     stage.report(settings.say);
     await target.stop();
   } finally {
@@ -120,6 +122,14 @@ class Stage {
     const { known } = await this.#present();
     const honest = await this.#honestDevice(known);
     this.#packets += await converse(conversation, known, this.target.url, this.target.mqttPort);
+    await honest.publish();
+  }
+
+  /** A device that says odd things stays connected, and harms no other one. */
+  async say(said: Said[]): Promise<void> {
+    const { known } = await this.#present();
+    const honest = await this.#honestDevice(known);
+    await say(said, known, this.target.mqttPort);
     await honest.publish();
   }
 

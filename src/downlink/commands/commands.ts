@@ -21,7 +21,7 @@ import type { Reply } from './replies.js';
 const day = 24 * 60 * 60_000;
 const maxWait = 30 * day;
 /** Commands that end in one transaction. */
-const atOnce = 250;
+const atOnce = 100;
 /** Milliseconds between two looks for what is due. */
 const lookEvery = 1000;
 /** Seconds after which it is worth trying again where too many are open. */

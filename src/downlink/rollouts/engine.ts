@@ -30,7 +30,7 @@ const maxWait = 1000;
 /** Milliseconds until a rollout is tried again that could not go on. */
 const retryAfter = 30_000;
 /** Deadlines that are looked at in one transaction. */
-const atOnce = 250;
+const atOnce = 100;
 
 export class FirmwareEngine {
   readonly offers: Offers;
@@ -165,6 +165,7 @@ export class FirmwareEngine {
     for (const delivery of ended) if (state === 'timedOut') this.#writeLog(delivery, 'warn', `Firmware: ${message}`);
     this.changed(...rollouts);
     this.watchers.tell(new Set(ended.map(({ rolloutId }) => rolloutId)));
+    await nextTurn();
     await this.#offersChanged(ended.map(({ deviceId }) => deviceId));
     return ended;
   }

@@ -32,7 +32,7 @@ export interface OfferServices {
 
 /** Milliseconds that offers wait for others, to be noted together; and how many of them are. */
 const gatheringTime = 20;
-const notedAtOnce = 250;
+const notedAtOnce = 100;
 
 export class Offers {
   readonly #services: OfferServices;
@@ -110,6 +110,7 @@ export class Offers {
               'in',
               batch.map(({ delivery }) => delivery.deviceId),
             )
+            .where('rolloutId', 'in', [...new Set(batch.map(({ delivery }) => delivery.rolloutId))])
             .where('state', '=', 'pending')
             .execute(),
         );

@@ -2,15 +2,18 @@
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.js';
 import { type Clock, timestamp } from '../../clock.js';
+import type { Delivery } from './rollout.js';
 
 /** Milliseconds between two writes, and devices of one transaction. */
 const writeInterval = 1000;
-const atOnce = 250;
+const atOnce = 100;
 
 type Services = { registry: Registry; clock: Clock; log: Logger };
 
 interface Come {
   rolloutId: string;
+  /** A later offer of the same rollout begins again at zero. */
+  offer: number;
   bytes: number;
 }
 
@@ -28,8 +31,8 @@ export class Progress {
   }
 
   /** A device has got so many bytes of a file. */
-  come({ deviceId, rolloutId }: { deviceId: string; rolloutId: string }, bytes: number): void {
-    this.#waiting.set(deviceId, { rolloutId, bytes });
+  come({ deviceId, rolloutId, offer }: Pick<Delivery, 'deviceId' | 'rolloutId' | 'offer'>, bytes: number): void {
+    this.#waiting.set(deviceId, { rolloutId, offer, bytes });
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       this.#writing = this.#writing.then(() => this.#write());
@@ -54,12 +57,13 @@ export class Progress {
       for (let from = 0; from < all.length; from += atOnce) {
         const batch = all.slice(from, from + atOnce);
         await registry.transaction(async (tx) => {
-          for (const [deviceId, { rolloutId, bytes }] of batch)
+          for (const [deviceId, { rolloutId, offer, bytes }] of batch)
             await tx
               .updateTable('firmwareDeliveries')
               .set({ state: 'downloading', bytes, updated: timestamp(clock) })
               .where('rolloutId', '=', rolloutId)
               .where('deviceId', '=', deviceId)
+              .where('offer', '=', offer)
               .where('state', 'in', ['pending', 'offered', 'downloading'])
               .execute();
         });

@@ -1,10 +1,12 @@
 /** Operations on rollouts: create, pause, resume, cancel, retry failed devices. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 
 import type { Static } from 'typebox';
 import type { Db, Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
 import { firmwareRolloutColumns } from '../../../db/registry/records/downlink.js';
 import type { Row } from '../../../db/registry/records.js';
+import { Slices } from '../../../db/sqlite/slices.js';
 import type { Caller } from '../../access.js';
 import type { Audit } from '../../audit/index.js';
 import { timestamp } from '../../clock.js';
@@ -29,7 +31,7 @@ import { foreignDevices } from './targets.js';
 /** Seconds from one stage to the next where nothing is said. */
 const usualPause = 3600;
 /** Devices whose deliveries change in one transaction. */
-const atOnce = 250;
+const atOnce = 100;
 
 type Body = Static<typeof rolloutBody>;
 
@@ -174,6 +176,7 @@ export async function cancelRollout(ctx: Context, caller: Caller, id: string): P
     const open = await openDevices(ctx.registry.query, id, '');
     if (open.length === 0) break;
     await firmwareEngine.end(open, 'cancelled', 'The rollout was cancelled.');
+    await nextTurn();
   }
   return row;
 }
@@ -204,6 +207,7 @@ export async function retryRollout(ctx: Context, caller: Caller, id: string): Pr
       return { rows, settled };
     });
     firmwareEngine.changed(...settled);
+    await nextTurn();
     retried.push(...batch);
     if (batch.length < atOnce) break;
   }
@@ -261,9 +265,11 @@ export async function openDevices(db: Db, rolloutId: string, after: string): Pro
 }
 
 async function tellOpen({ registry, firmwareEngine }: Context, rolloutId: string): Promise<void> {
+  const slices = new Slices();
   for (let after = ''; ; ) {
     const ids = await openDevices(registry.query, rolloutId, after);
     await firmwareEngine.offersChanged(ids);
+    await slices.step();
     if (ids.length < atOnce) return;
     after = ids.at(-1) ?? after;
   }

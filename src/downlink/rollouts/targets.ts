@@ -9,7 +9,7 @@ import { deviceListing } from '../../registry/devices/device.js';
 import { partialFilters, type Rollout, type Target } from './rollout.js';
 
 /** Devices that are looked at together. */
-export const pageSize = 250;
+export const pageSize = 100;
 const wholeRange = 0xffffffff;
 
 /** The tools to look up a target. */

@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 import type { Registry } from '../../../db/registry/index.js';
 import { boundedCache } from '../../../db/sqlite/cache.js';
+import { Slices } from '../../../db/sqlite/slices.js';
 import type { Access } from '../../access.js';
 import type { Broker, ControlService, DeviceName, Rejection } from '../../broker-ports.js';
 import { failure, PlatformError } from '../../errors.js';
@@ -92,7 +93,9 @@ export class ControlMessages implements ControlService, Listener {
 
   async offersChanged(deviceIds: readonly string[]): Promise<void> {
     const { access, firmwareEngine } = this.#parts;
+    const slices = new Slices();
     for (const deviceId of deviceIds) {
+      await slices.step();
       const placement = access.placement(deviceId);
       if (!placement || placement.deleted !== null) continue;
       const device = { deviceId, accountId: placement.accountId };

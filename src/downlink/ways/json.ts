@@ -1,5 +1,6 @@
 /** Firmware and commands over MQTT, as JSON on the service channels of a device. */
 import type { Logger } from 'pino';
+import { Slices } from '../../../db/sqlite/slices.js';
 import type { Access } from '../../access.js';
 import type { Broker, DeviceName, DownlinkService, Rejection } from '../../broker-ports.js';
 import { failure, PlatformError } from '../../errors.js';
@@ -57,7 +58,9 @@ export class DownlinkMessages implements DownlinkService, Listener {
   }
 
   async offersChanged(deviceIds: readonly string[]): Promise<void> {
+    const slices = new Slices();
     for (const deviceId of deviceIds) {
+      await slices.step();
       const placement = this.#parts.access.placement(deviceId);
       if (!placement || placement.deleted !== null) continue;
       const device = { deviceId, accountId: placement.accountId };
