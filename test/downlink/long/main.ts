@@ -1,9 +1,10 @@
-/** `npm run test:firmware`: 2,000 devices update and 1,000 get commands while the service is killed. Some minutes. */
+/** `npm run test:firmware`: fleets update and get commands while the service is killed, one of them large. Some minutes. */
 import t from 'tap';
 import { proveCommands } from './command-proof.js';
 import { proveFleet, provePause } from './fleet-proof.js';
+import { proveLarge } from './large-proof.js';
 
-t.setTimeout(600_000);
+t.setTimeout(1_200_000);
 
 t.test('2,000 devices update in stages of 1, 10 and 100 percent while the service is killed twice', async (t) => {
   const stages = [{ percent: 1, pauseSeconds: 3 }, { percent: 10, pauseSeconds: 5 }, { percent: 100 }];
@@ -14,3 +15,7 @@ t.test('2,000 devices update in stages of 1, 10 and 100 percent while the servic
 t.test('a rollout to 200 devices pauses itself at the failure limit', (t) => provePause(t, 200));
 
 t.test('1,000 offline devices get their commands after kill -9', (t) => proveCommands(t, 1000));
+
+t.test('50,000 devices in one rollout, 2,000 of which download at once', (t) =>
+  proveLarge(t, { devices: 50_000, polling: 2000, listening: 200 }),
+);
