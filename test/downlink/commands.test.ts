@@ -174,6 +174,79 @@ t.test('cancelled at once: by DELETE, with its device, and when its maker loses 
   t.equal((await rows.executeTakeFirst())?.state, 'cancelled');
 });
 
+t.test('an end-user that is moved or deleted loses its commands, and no one else does', async (t) => {
+  const service = await startService(t);
+  const [home, elsewhere] = [await service.organization(), await service.organization()];
+  const template = await service.template();
+  const [device] = (await devices(service, template.id, 1, { organizationId: home.id })) as [Device];
+  const people = [await service.endUser(home.id), await service.endUser(home.id), await service.endUser(home.id)];
+  const made: string[] = [];
+  for (const { token } of people) made.push((await send(service, device, { name: 'x' }, token)).id);
+  const versions = people.map(({ endUser }) => ({ headers: { etag: endUser.version } }));
+  const pathOf = (n: number) => `/api/v1/end-users/${people[n]?.endUser.id}`;
+  await service.ok('PUT', pathOf(0), { body: { organizationId: elsewhere.id }, ...versions[0] });
+  t.equal((await read(service, device, made[0] ?? '')).state, 'cancelled');
+  await service.ok('DELETE', pathOf(1), versions[1]);
+  t.equal((await read(service, device, made[1] ?? '')).state, 'cancelled');
+  t.equal((await read(service, device, made[2] ?? '')).state, 'queued');
+});
+
+t.test('it comes at QoS 1, waits a day when nothing else is said, and 30 days at most', async (t) => {
+  const now = Date.parse('2026-03-01T00:00:00Z');
+  const service = await startService(t, { clock: { now: () => now } });
+  const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];
+  const day = 24 * 60 * 60_000;
+  const first = await send(service, device, { name: 'a' });
+  t.equal(Date.parse(first.expiresAt), now + day);
+  t.equal(first.timeoutSeconds, 30);
+  const path = `/api/v1/devices/${device.id}/commands`;
+  const until = (time: number) => ({ body: { name: 'b', expiresAt: new Date(time).toISOString() } });
+  t.equal((await service.http('POST', path, until(now + 30 * day))).status, 200);
+  t.equal((await service.http('POST', path, until(now + 30 * day + 1))).status, 400);
+  t.equal((await service.http('POST', path, until(now))).status, 400);
+  const client = await service.connect({ deviceId: device.id, secret: device.secret });
+  const packet = new Promise<number>((resolve) => client.on('message', (_, __, { qos }) => resolve(qos)));
+  await subscribe(service, client as MqttClient, device);
+  t.equal(await packet, 1);
+});
+
+t.test(
+  'people who may read a device hear its commands and replies; only the service and the device speak there',
+  async (t) => {
+    const service = await startService(t);
+    const home = await service.organization();
+    const { token } = await service.endUser(home.id);
+    const stranger = await service.endUser((await service.organization()).id);
+    const [device] = (await devices(service, (await service.template()).id, 1, { organizationId: home.id })) as [
+      Device,
+    ];
+    const channels = ['_firmware', '_firmware/status', '_commands', '_commands/replies'];
+    const filters = channels.map((channel) => service.topic(device.id, channel));
+    const subscribed = async (jwt: string) => {
+      const client = await service.connect({ jwt });
+      const granted: Json[] = await client.subscribeAsync(filters, { qos: 1 }).catch(() => []);
+      return { client, count: granted.filter(({ qos }) => qos === 1).length };
+    };
+    t.equal((await subscribed(stranger.token)).count, 0);
+    const listener = await subscribed(token);
+    t.equal(listener.count, 4);
+    const heard: string[] = [];
+    listener.client.on('message', (topic) => heard.push(topic.slice(service.topic(device.id, '').length)));
+    const client = await listen(service, device);
+    await subscribe(service, client, device);
+    const { id } = await send(service, device, { name: 'x' });
+    await until(service, device, id, 'sent');
+    await answer(service, client, device, { id, status: 'succeeded' });
+    for (const topic of filters)
+      for (const who of [listener.client, client])
+        if (who !== client || !/status|replies/.test(topic)) await who.publishAsync(topic, '{}', { qos: 1 });
+    t.same(
+      heard.filter((channel) => channel !== '_rejected'),
+      ['_commands', '_commands/replies'],
+    );
+  },
+);
+
 t.test('a back-end that is deleted leaves no command behind', async (t) => {
   const service = await startService(t);
   const [device] = (await devices(service, (await service.template()).id, 1)) as [Device];

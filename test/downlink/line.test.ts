@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, runToEnd } from '../support/process.js';
-import { startService } from '../support/service.js';
+import { type Json, startService } from '../support/service.js';
 import { type Device, devices, rolloutUntil, sha256, update } from './fleet.js';
 
 t.test('publish, roll out and watch', async (t) => {
@@ -35,3 +35,37 @@ t.test('publish, roll out and watch', async (t) => {
   t.equal((await run('roll-out', '--package', firmware.id)).code, 2);
   t.equal((await run('publish', '/no/such/file', '--template', 'x', '--firmware-version', '1')).code, 2);
 });
+
+t.test(
+  'roll-out in stages with --watch ends with 0 when every device has succeeded; a signature goes with the file',
+  async (t) => {
+    const service = await startService(t);
+    const template = await service.template();
+    const fleet = await devices(service, template.id, 4, { firmwareVersion: '1.0' });
+    const directory = temporaryDirectory(t);
+    const [file, signature] = [join(directory, 'app.bin'), join(directory, 'app.sig')];
+    writeFileSync(file, randomBytes(100));
+    writeFileSync(signature, 'signed');
+    const env = { SLIPWAY_URL: service.server.url, SLIPWAY_TOKEN: service.admin };
+    const run = (...args: string[]) => runToEnd(cliFile, ['firmware', ...args], env);
+    const named = ['--template', template.id, '--firmware-version', '2.0', '--signature', signature];
+    const published = await run('publish', file, ...named);
+    t.equal(published.code, 0, published.stderr);
+    const firmware = JSON.parse(published.stdout);
+    t.equal(firmware.files[0].signature, Buffer.from('signed').toString('base64'));
+    const stages = ['--where', 'firmwareVersion=1.*', '--stages', '25,100', '--pause', '0', '--watch'];
+    const watched = run('roll-out', '--package', firmware.id, ...stages);
+    const path = `/api/v1/firmware/rollouts?accountId=${service.accountId}`;
+    let made: Json[] = [];
+    while (made.length === 0) made = (await service.ok('GET', path)).firmwareRollouts.results;
+    await rolloutUntil(service, made[0].id, ({ counts }) => counts.pending === 4);
+    for (const device of fleet) await update(service, device);
+    const { code, stdout, stderr } = await watched;
+    t.equal(code, 0, stderr);
+    t.match(JSON.parse(stdout), {
+      state: 'finished',
+      stages: [{ percent: 25 }, { percent: 100 }],
+      counts: { succeeded: 4 },
+    });
+  },
+);

@@ -150,6 +150,31 @@ t.test('a further failure after a resume pauses again', async (t) => {
   t.match(await rollout(service, id), { state: 'cancelled', counts: { failed: 6, succeeded: 1, cancelled: 1 } });
 });
 
+t.test(
+  'a stage whose only device fails pauses the rollout; who comes later belongs to no stage that has begun',
+  async (t) => {
+    const service = await startService(t);
+    const template = await service.template();
+    await devices(service, template.id, 5);
+    const firmware = await publish(service, template.id, '2');
+    const target = { filter: { deviceTemplateId: template.id } };
+    const { id } = await rollOut(service, firmware, { target });
+    await rolloutUntil(service, id, ({ counts }) => counts.pending === 5);
+    const [late] = (await devices(service, template.id, 1)) as [Device];
+    t.same(await offerTo(service, late), { files: [] });
+    await service.ok('POST', `/api/v1/firmware/rollouts/${id}/cancel`);
+    const staged = await rollOut(service, firmware, {
+      target,
+      stages: [{ percent: 10, pauseSeconds: 60 }, { percent: 100 }],
+    });
+    await rolloutUntil(service, staged.id, ({ counts }) => counts.pending === 1);
+    const { devices: begun } = await service.ok('GET', `/api/v1/firmware/rollouts/${staged.id}/devices`);
+    const device = { id: begun.results[0].deviceId, secret: await service.credential(begun.results[0].deviceId) };
+    await update(service, device, 'failed');
+    t.match(await rollout(service, staged.id), { state: 'paused', stage: 1, reason: /1 of 1 devices/ });
+  },
+);
+
 t.test('a deadline ends what has not ended, also while paused; URLs end with it', async (t) => {
   let now = Date.parse('2026-03-01T00:00:00Z');
   const service = await startService(t, { clock: { now: () => now } });

@@ -189,7 +189,7 @@ export async function retryRollout(ctx: Context, caller: Caller, id: string): Pr
   const retried: string[] = [];
   for (;;) {
     const { rows: batch, settled } = await registry.transaction(async (tx) => {
-      const rows = await failedDevices(tx, id);
+      const rows = await failedDevices(tx, id, retried.at(-1) ?? '');
       if (rows.length === 0) return { rows, settled: [] };
       // An older rollout may have taken them up since they failed.
       const older = new Set((await supersede(tx, clock, rows)).map(({ rolloutId }) => rolloutId));
@@ -220,12 +220,13 @@ export async function retryRollout(ctx: Context, caller: Caller, id: string): Pr
   return row;
 }
 
-/** Devices that have failed and that no other rollout has meanwhile. */
-async function failedDevices(tx: Tx, rolloutId: string): Promise<string[]> {
+/** The next devices after an id that have failed and that no newer rollout has: one that fails again meanwhile is not among them. */
+async function failedDevices(tx: Tx, rolloutId: string, after: string): Promise<string[]> {
   const failed = await tx
     .selectFrom('firmwareDeliveries as own')
     .select('deviceId')
     .where('rolloutId', '=', rolloutId)
+    .where('deviceId', '>', after)
     .where('state', 'in', ['failed', 'timedOut'])
     .where(({ not, exists, selectFrom }) =>
       not(
@@ -245,6 +246,7 @@ async function failedDevices(tx: Tx, rolloutId: string): Promise<string[]> {
           .where('devices.deleted', 'is', null),
       ),
     )
+    .orderBy('deviceId')
     .limit(atOnce)
     .execute();
   return failed.map(({ deviceId }) => deviceId);
