@@ -126,6 +126,7 @@ export class FirmwareEngine {
     try {
       const { rollouts, arisen } = await advance(this.#services, rollout);
       this.changed(...rollouts);
+      await nextTurn();
       await this.#offersChanged(arisen);
     } catch (error) {
       log.error({ err: error, rolloutId: rollout.id }, 'a rollout could not go on');
@@ -162,6 +163,7 @@ export class FirmwareEngine {
       }
       return { ended, rollouts };
     });
+    await nextTurn();
     for (const delivery of ended) if (state === 'timedOut') this.#writeLog(delivery, 'warn', `Firmware: ${message}`);
     this.changed(...rollouts);
     this.watchers.tell(new Set(ended.map(({ rolloutId }) => rolloutId)));
