@@ -168,6 +168,67 @@ t.test('an account has a quota of bytes, each content once', async (t) => {
   t.equal((await put(service, `${id}/files/three`, randomBytes(1000))).status, 200, 'room again');
 });
 
+t.test('uploads at the same time do not get past the quota', async (t) => {
+  const quota = { SLIPWAY_FIRMWARE_BYTES_PER_ACCOUNT: '2500', SLIPWAY_FIRMWARE_FILE_BYTES: '1024' };
+  const service = await startService(t, { env: quota });
+  const { id } = await draft(service);
+  const upload = (name: string, headers: Record<string, string>) =>
+    new Promise<{ sending: ClientRequest; status: Promise<number | undefined> }>((resolve) => {
+      const sending = request(`${service.server.url}/api/v1/firmware/packages/${id}/files/${name}`, {
+        method: 'PUT',
+        headers: { authorization: `Bearer ${service.admin}`, 'content-type': 'application/octet-stream', ...headers },
+      });
+      sending.on('error', () => {});
+      t.teardown(() => sending.destroy());
+      const status = new Promise<number | undefined>((answered) =>
+        sending.once('response', (response) => answered(response.resume().statusCode)),
+      );
+      sending.flushHeaders();
+      resolve({ sending, status });
+    });
+  const finish = async (headers: Record<string, string>) => {
+    const all = await Promise.all(Array.from({ length: 6 }, (_, n) => upload(`${n}`, headers)));
+    // Each has begun before the first has ended.
+    for (const [n, { status }] of all.entries()) {
+      const known = async () =>
+        (await service.http('GET', `/api/v1/firmware/packages/${id}/files/${n}`)).status === 200;
+      let isAnswered = false;
+      status.then(() => {
+        isAnswered = true;
+      });
+      while (!isAnswered && !(await known()));
+    }
+    for (const { sending } of all) sending.end(randomBytes(1000));
+    return Promise.all(all.map(({ status }) => status));
+  };
+  const used = async () => {
+    const { usage } = await service.ok('GET', '/api/v1/usage');
+    return usage.limits.find(({ name }: Json) => name === 'firmwareBytes').used;
+  };
+  for (const [name, value] of [
+    ['transfer-encoding', 'chunked'],
+    ['content-length', '1000'],
+  ] as const) {
+    t.equal((await finish({ [name]: value })).filter((status) => status === 200).length, 2, name);
+    t.equal(await used(), 2000);
+    t.same(service.server.ctx.firmware.partials(), []);
+    const { firmwarePackage } = await service.ok('GET', `/api/v1/firmware/packages/${id}`);
+    for (const { name } of firmwarePackage.files)
+      await service.ok('DELETE', `/api/v1/firmware/packages/${id}/files/${name}`);
+  }
+});
+
+t.test('an upload ends when the disk becomes full, and goes on later', async (t) => {
+  const service = await startService(t, { env: { SLIPWAY_DISK_RESERVE_BYTES: '0' } });
+  const { id } = await draft(service);
+  const bytes = randomBytes(1000);
+  const { keeping } = service.server.ctx;
+  const isFull = Object.defineProperty(keeping, 'diskFull', { configurable: true, value: 'The disk is full.' });
+  t.match(await put(service, `${id}/files/one`, bytes), { status: 507, body: { error: { code: -199 } } });
+  Reflect.deleteProperty(isFull, 'diskFull');
+  t.equal((await put(service, `${id}/files/one`, bytes)).status, 200);
+});
+
 t.test('a full disk is 507', async (t) => {
   const service = await startService(t, { env: { SLIPWAY_DISK_RESERVE_BYTES: '0' } });
   const { id } = await draft(service);

@@ -114,7 +114,8 @@ export class Uploads {
       const isSame = known !== undefined && (known.total === null || known.total === part.total);
       if (!isSame || part.from > received) throw gap(isSame ? received : 0);
     }
-    await this.#demandRoom(caller.accountId, part.total ?? this.#ctx.config.limits.firmwareFileBytes, known);
+    const bytes = part.total ?? this.#ctx.config.limits.firmwareFileBytes;
+    this.#demandDisk(bytes);
     const upload: Upload = {
       packageId,
       name,
@@ -128,6 +129,7 @@ export class Uploads {
     await writeAs(this.#ctx, caller, undefined, async (tx) => {
       await demandDraft(tx, caller, packageId);
       await demandPlace(tx, packageId, name);
+      await this.#demandQuota(tx, caller.accountId, bytes, known);
       await deleteFrom(tx, 'firmwareUploads', { packageId, name });
       await tx.insertInto('firmwareUploads').values(upload).execute();
     });
@@ -135,11 +137,20 @@ export class Uploads {
     return upload;
   }
 
-  /** @throws PlatformError 400/106 naming the quota, 507 for a disk that has no room next to its reserve. */
-  async #demandRoom(accountId: string, bytes: number, known: Upload | undefined): Promise<void> {
-    const { config, registry, keeping } = this.#ctx;
-    const used = await firmwareBytes(registry.query, accountId, known?.partial);
-    demandWithin(config.limits, 'firmwareBytes', used + bytes, 'file');
+  /** @throws PlatformError 400/106 naming the quota. */
+  async #demandQuota(
+    db: Registry['query'] | Tx,
+    accountId: string,
+    bytes: number,
+    except: Pick<Upload, 'partial'> | undefined,
+  ): Promise<void> {
+    const used = await firmwareBytes(db, accountId, except?.partial);
+    demandWithin(this.#ctx.config.limits, 'firmwareBytes', used + bytes, 'file');
+  }
+
+  /** @throws PlatformError 507 for a disk that has no room next to its reserve. */
+  #demandDisk(bytes: number): void {
+    const { config, keeping } = this.#ctx;
     if (keeping.diskFree !== null && keeping.diskFree - bytes < config.messages.diskReserveBytes)
       throw new PlatformError('storeFull', { details: [{ message: 'SLIPWAY_DISK_RESERVE_BYTES: the disk is full' }] });
   }
@@ -151,7 +162,7 @@ export class Uploads {
     body: Readable,
     signal: AbortSignal,
   ): Promise<{ received: number; fault?: Error }> {
-    const { firmware, config } = this.#ctx;
+    const { firmware, config, keeping } = this.#ctx;
     const most = total ?? config.limits.firmwareFileBytes;
     const end = length === undefined ? most : from + length;
     const file = await firmware.openPartial(upload.partial, from);
@@ -164,6 +175,11 @@ export class Uploads {
         if (received + chunk.length > end) {
           received = from;
           fault = total === undefined ? tooLarge('SLIPWAY_FIRMWARE_FILE_BYTES') : longerThanSaid();
+          break;
+        }
+        // Each upload had room when it began, and there may be many.
+        if (keeping.diskFull !== undefined) {
+          fault = new PlatformError('storeFull', { details: [{ message: keeping.diskFull }] });
           break;
         }
         await writeAll(file, chunk as Buffer, received);
@@ -196,15 +212,20 @@ export class Uploads {
     const { firmware, clock } = this.#ctx;
     const { packageId, name, accountId, partial } = upload;
     const sha256 = await firmware.hashOfPartial(partial);
-    const isWrong = upload.digest !== null && upload.digest !== sha256;
-    if (size === 0 || isWrong) {
+    const drop = async (reason: PlatformError) => {
       await deleteFrom(this.#ctx.registry.query, 'firmwareUploads', { packageId, name });
       await firmware.dropPartial(partial);
-      throw isWrong
-        ? invalid('digest', `does not fit: the bytes have the SHA-256 ${sha256}`)
-        : invalid('file', 'is empty');
-    }
+      return reason;
+    };
+    if (upload.digest !== null && upload.digest !== sha256)
+      throw await drop(invalid('digest', `does not fit: the bytes have the SHA-256 ${sha256}`));
+    if (size === 0) throw await drop(invalid('file', 'is empty'));
     return firmware.exclusive(async () => {
+      // How long it becomes was not told when it began, and others have come meanwhile.
+      if (upload.total === null)
+        await this.#demandQuota(this.#ctx.registry.query, accountId, size, upload).catch(async (reason) => {
+          throw await drop(reason);
+        });
       await firmware.keep(partial, sha256);
       return writeAs(this.#ctx, caller, undefined, async (tx) => {
         const before = await demandDraft(tx, caller, packageId);
