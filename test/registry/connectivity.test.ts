@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
+import { runInNewContext } from 'node:vm';
 import t from 'tap';
 import { nextMessage, type Service, startService } from '../support/service.js';
 
@@ -32,6 +33,25 @@ t.test('the curl line publishes as it is', async (t) => {
   await listener.subscribeAsync(service.topic(device.id, 'readings'));
   const heard = nextMessage(listener);
   await promisify(execFile)('sh', ['-c', connectivity.lines.curl.replaceAll('YOUR_SECRET', secret)]);
+  t.equal((await heard).text, ',temperature,21.5,');
+});
+
+t.test('the name of a channel is text in the lines, whatever it is', async (t) => {
+  const channel = `a 'b' "c" \\ $(exit 7) \`exit 8\` ; exit 9 ? é`;
+  const { id: deviceTemplateId } = await service.template({ channels: [channel] });
+  const { device, secret } = await service.device({ deviceTemplateId });
+  const { connectivity } = await service.ok('GET', `/api/v1/devices/${device.id}/connectivity`);
+  const { mosquitto, node, curl } = connectivity.lines;
+  const topic = service.topic(device.id, channel);
+  const run = promisify(execFile);
+  const { stdout } = await run('sh', ['-c', mosquitto.replace('mosquitto_pub', `printf '%s\\n'`)]);
+  t.ok(stdout.split('\n').includes(topic), stdout);
+  const [, literal = ''] = /publishAsync\(('.*'), ',temp/.exec(node) ?? [];
+  t.equal(runInNewContext(literal), topic);
+  const listener = await service.connect({ jwt: service.admin });
+  await listener.subscribeAsync(topic);
+  const heard = nextMessage(listener);
+  await run('sh', ['-c', curl.replaceAll('YOUR_SECRET', secret)]);
   t.equal((await heard).text, ',temperature,21.5,');
 });
 

@@ -108,14 +108,33 @@ ${tls ? '    .broker.verification.crt_bundle_attach = esp_crt_bundle_attach,\n' 
 `;
 }
 
-/** The same first message, ready for each tool. */
+/** One word of a shell, whatever is in it. */
+function toWord(text: string): string {
+  return /^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+/** A text as programming languages have it between quotes of either kind. */
+function toLiteral(text: string): string {
+  return text.replaceAll(/[\\"']/g, String.raw`\$&`);
+}
+
+/** The message with each text that comes from outside in another form; the payload is our own. */
+function withTexts(message: FirstMessage, form: (text: string) => string): FirstMessage {
+  const { host, url, clientId, username, secret, topic } = message;
+  const texts = Object.entries({ host, url, clientId, username, secret, topic });
+  return { ...message, ...Object.fromEntries(texts.map(([name, text]) => [name, form(text)])) };
+}
+
+/** The same first message, ready for each tool. One person names a channel, and others run the lines. */
 export function connectLines(message: FirstMessage) {
+  const literal = withTexts(message, toLiteral);
+  const path = encodeURI(message.topic).replaceAll('?', '%3F');
   return {
-    mosquitto: mosquittoLine(message),
-    python: pythonLines(message),
-    node: nodeLines(message),
-    arduino: arduinoLines(message),
-    espIdf: espIdfLines(message),
-    curl: curlLine(message),
+    mosquitto: mosquittoLine(withTexts(message, toWord)),
+    python: pythonLines(literal),
+    node: nodeLines(literal),
+    arduino: arduinoLines(literal),
+    espIdf: espIdfLines(literal),
+    curl: curlLine(withTexts({ ...message, topic: path }, toWord)),
   };
 }
