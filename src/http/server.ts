@@ -94,7 +94,8 @@ export async function buildHttp(ctx: Context): Promise<App> {
   const methodsOf = methodsByUrl(app);
   app.setNotFoundHandler((request, reply) => {
     const methods = methodsOf(request.url);
-    if (methods.length === 0)
+    // Below /docs a file can be missing.
+    if (methods.length === 0 || methods.includes(request.method))
       return fail(new PlatformError('notFound', { message: 'The endpoint does not exist.' }), request, reply);
     reply.header('allow', methods.join(', '));
     const message = `${request.method} is not supported here; supported: ${methods.join(', ')}.`;

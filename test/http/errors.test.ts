@@ -23,6 +23,7 @@ t.test('unknown endpoints answer 404 with 100', async (t) => {
     ['GET', '/api/v1/nothing'],
     ['PATCH', '/api/v1/nothing'],
     ['GET', '/api/v2/devices'],
+    ['GET', '/docs/static/nothing.js'],
   ] as const)
     t.match(await service.http(method, path), { status: 404, body: { error: { code: 100 } } }, path);
 });
