@@ -50,7 +50,7 @@ export interface EventPosition {
 export function parseId(numbers: HiddenNumbers, text: string): EventPosition | undefined {
   const [, earlier] = /^\d{1,15}-\d{1,15}-(\d{1,15})$/.exec(text) ?? [];
   if (earlier !== undefined) return { place: undefined, time: Number(earlier) };
-  const [, place = '', time] = /^([\w-]{22})\.(\d{1,15})$/.exec(text) ?? [];
+  const [, place = '', time] = /^([\w-]{32})\.(\d{1,15})$/.exec(text) ?? [];
   const [points, logs] = numbers.read(place) ?? [];
   if (points === undefined || logs === undefined) return undefined;
   return { place: { points, logs }, time: Number(time) };

@@ -108,7 +108,7 @@ function formatToken(numbers: HiddenNumbers, { after, from, to }: Token): string
 
 function parseToken(numbers: HiddenNumbers, text: string): Token {
   const decoded = Buffer.from(text, 'base64url').toString();
-  const [, ...parts] = /^(-?\d{1,16}) ([\w-]{22}) (-?\d{1,16}) (-?\d{1,16})$/.exec(decoded) ?? [];
+  const [, ...parts] = /^(-?\d{1,16}) ([\w-]{32}) (-?\d{1,16}) (-?\d{1,16})$/.exec(decoded) ?? [];
   const [time, from, to] = [parts[0], parts[2], parts[3]].map((part) => (part === undefined ? part : Number(part)));
   const [sequence] = numbers.read(parts[1] ?? '') ?? [];
   const valid = time !== undefined && sequence !== undefined && isDate(from) && isDate(to);
