@@ -10,6 +10,7 @@ import { CategoryPages } from './series/category-pages.js';
 import { MissedRows } from './series/missed.js';
 import { fittingPoints, OpenBatch, prepareReads, refusalOf, toLogRow } from './series/rows.js';
 import { SeriesSums, type Sum, type SumsQuery } from './series/sums.js';
+import { TouchedNotes } from './series/touched.js';
 import { type MessageUsage, prepareUsage } from './series/usage.js';
 import type { MqttChange } from './sessions/changes.js';
 import { MqttRows } from './sessions/rows.js';
@@ -19,11 +20,6 @@ import { type Job, SeriesWriter, type StoreLog, unavailable } from './threads/wr
 import { everything, type NewLogEntry, type Point, type Range, type SeriesKey, type StoredPoint } from './types.js';
 
 export * from './types.js';
-
-/** A series that has got points, none of them earlier than `since` (milliseconds). */
-export interface TouchedSeries extends SeriesKey {
-  since: number;
-}
 
 /** Points in one transaction at most; more are written in the next. */
 const batchSize = 20_000;
@@ -41,6 +37,8 @@ export class MessageStore {
   readonly outbox: OutboxRows;
   /** Reading log entries. */
   readonly logs: LogReads;
+  /** Series that have got points while their account is copied. */
+  readonly touched = new TouchedNotes();
   readonly #log: StoreLog;
   readonly #reader: Sqlite.Database;
   readonly #thread: MessageReader;
@@ -61,9 +59,6 @@ export class MessageStore {
   #pending = 0;
   #closing: Promise<void> | undefined;
   #end: Place = { points: 0, logs: 0 };
-  /** Accounts that are being copied to another server, and their series that have got points since, with the earliest time. */
-  #watched: ReadonlySet<string> = new Set();
-  #touched = new Map<string, TouchedSeries>();
 
   private constructor(directory: string, path: string, options: { log: StoreLog; mark?: string | undefined }) {
     this.#log = options.log;
@@ -197,27 +192,6 @@ export class MessageStore {
     return this.#usage(accountId);
   }
 
-  /** Notes from now on which series of these accounts get points, and removes nothing to make room. An empty set ends that. */
-  watchAccounts(accountIds: ReadonlySet<string>): void {
-    this.#watched = accountIds;
-    this.#touched = new Map();
-  }
-
-  /** The series that have got points since the last call. Wait for `prove` until all of these are committed. */
-  takeTouched(): TouchedSeries[] {
-    const touched = [...this.#touched.values()];
-    this.#touched = new Map();
-    return touched;
-  }
-
-  #touch(key: SeriesKey, points: readonly Point[]): void {
-    const name = `${key.deviceId}/${key.channelTemplateId}`;
-    const known = this.#touched.get(name);
-    const since = points.reduce((least, { time }) => Math.min(least, time), known?.since ?? Number.POSITIVE_INFINITY);
-    if (known) known.since = since;
-    else this.#touched.set(name, { ...key, since });
-  }
-
   /**
    * Stores the points of one message. `done` is called once, never before this returns, in the order of the calls:
    * after the commit that made the points durable, or with the error for which they are not kept.
@@ -226,7 +200,7 @@ export class MessageStore {
     this.#makeRoom();
     const refusal = this.#refusal() ?? this.#fullFor(key.accountId) ?? refusalOf(points);
     const kept = refusal ? [] : points;
-    if (this.#watched.size > 0 && this.#watched.has(key.accountId)) this.#touch(key, kept);
+    this.touched.note(key, kept);
     this.#pending += kept.length;
     this.#open.add(key, kept, this.#settled({ points: kept.length, logs: 0 }, refusal, done));
     this.#collected();
@@ -325,7 +299,7 @@ export class MessageStore {
    * more than `accountBytes` (0 is no maximum); false when there is nothing to remove.
    */
   async evictSome(bytes: number, accountBytes = 0): Promise<boolean> {
-    if (this.#watched.size > 0) return false;
+    if (this.touched.isWatching) return false;
     return this.#ask({ evictSome: { bytes, accountBytes } });
   }
 

@@ -4,7 +4,7 @@ import { open, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { firmwareName } from '../../db/files/firmware.js';
-import type { TouchedSeries } from '../../db/messages/store.js';
+import type { TouchedSeries } from '../../db/messages/series/touched.js';
 import { type LogRow, MessagesOut, type PointRow, type SeriesRow } from '../../db/moving/messages-out.js';
 import {
   firstPage,
@@ -84,7 +84,7 @@ export class Leaving {
     this.#copy = { move, accounts, pages, out, sent, chunks: this.#chunks(out, sent) };
     this.#names = names;
     moves.leaving = new Set(accounts);
-    messages.watchAccounts(moves.leaving);
+    messages.touched.watch(moves.leaving);
     return { accounts };
   }
 
@@ -96,7 +96,7 @@ export class Leaving {
     if (!copy) return;
     this.#copy = undefined;
     this.#ctx.moves.leaving = new Set();
-    this.#ctx.messages.watchAccounts(new Set());
+    this.#ctx.messages.touched.watch(new Set());
     copy.pages.close();
     copy.out.close();
   }
@@ -286,7 +286,7 @@ export class Leaving {
       sent.end = end;
       yield { ...chunk, isRoundOver: true };
       chunk = emptyChunk();
-      const touched: TouchedSeries[] = messages.takeTouched();
+      const touched: TouchedSeries[] = messages.touched.take();
       // What was given before is committed after this, so its series have been named.
       await messages.prove();
       end = out.end;
