@@ -19,6 +19,8 @@ t.test('/docs opens with every tag collapsed, and a tag opens with its operation
   const { tags } = JSON.parse((await service.http('GET', '/docs/json')).text);
   t.ok((await page.locator('.opblock-tag').count()) >= (tags?.length ?? 1));
   t.equal(await page.locator('.opblock').count(), 0, 'no operation is shown');
+  const settings = await (await fetch(`${service.server.url}/docs/static/swagger-initializer.js`)).text();
+  t.match(settings, 'components,securitySchemes', 'nor is the whole document resolved, which takes a second');
   await tag.click();
   await page.locator('.opblock').first().waitFor();
 });
