@@ -17,6 +17,8 @@ FROM node:${NODE}
 LABEL org.opencontainers.image.title="Slipway" \
   org.opencontainers.image.description="Self-hosted device provisioning: REST API, MQTT broker and database in one process" \
   org.opencontainers.image.licenses="Apache-2.0"
+# One arena of the allocator for all threads: what is freed does not stay with the thread that freed it.
+ENV MALLOC_ARENA_MAX=1
 ENV NODE_ENV=production SLIPWAY_HOST=0.0.0.0 SLIPWAY_DATA_DIR=/data
 WORKDIR /app
 COPY --from=build /image ./

@@ -119,7 +119,7 @@ function makeMaxima(directory: string, accountId: string) {
     const ofDevice = fieldsOf(deviceTemplate.id ?? '', 'device');
     for (let n = 0; n < devicesOfAttacker; n += 1) {
       const row = { ...common(), deviceTemplateId: deviceTemplate.id, organizationId, serialNumber: `ATTACK-${n}` };
-      insert('devices', { ...row, provisioningState: 'activated', connected: 0, fields: ofDevice });
+      insert('devices', { ...row, provisioningState: 'activated', fields: ofDevice });
       deviceIds.push(row.id);
     }
   })();

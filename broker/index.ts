@@ -1,6 +1,7 @@
 /** The MQTT broker: Aedes with our hooks. docs/architecture.md follows a message through this folder. */
 import type { Server as HttpServer } from 'node:http';
 import { Aedes } from 'aedes';
+import mqttPacket from 'mqtt-packet';
 import type { Broker, BrokerServices } from '../src/broker-ports.js';
 import { controlTopic } from '../src/topics.js';
 import type { BrokerClient, BrokerCore, Incoming, Outgoing } from './aedes-types.js';
@@ -50,6 +51,9 @@ const maxPrivateClientIdLength = 1024;
 const never = 2 ** 31 - 1;
 /** Levels that the matcher of Aedes can take. */
 const maxTopicLevels = 100;
+
+// Before it first writes a packet it would make a buffer for each number of two bytes: 8 MB, and a pause.
+Object.assign(mqttPacket.writeToStream, { cacheNumbers: false });
 
 export interface OpenBroker extends Broker {
   /** Opens the ports. @throws Error when one cannot be had. */

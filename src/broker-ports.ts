@@ -10,7 +10,7 @@ import type { Clock } from './clock.js';
 import type { Config } from './config.js';
 import type { Allowance, Failure } from './errors.js';
 import type { HiddenNumbers } from './formats/hidden-numbers.js';
-import { FairLanes, type Lane } from './limits/fair-queue.js';
+import { FairLanes, FairQueue, type Lane } from './limits/fair-queue.js';
 import { keepNewest } from './limits/kept.js';
 import { exceeded } from './limits/table.js';
 import type { causeNow, onBehalfOf } from './log.js';
@@ -18,7 +18,7 @@ import { listenWide } from './network/accepting.js';
 import type { Position } from './network/positions.js';
 import type { DownlinkChannel } from './topics.js';
 
-export { exceeded, FairLanes, type HiddenNumbers, keepNewest, type Lane, listenWide };
+export { exceeded, FairLanes, FairQueue, type HiddenNumbers, keepNewest, type Lane, listenWide };
 
 /** The points of a payload, or why it holds none. */
 export type PointsRead = { points: Point[] } | { reason: string };

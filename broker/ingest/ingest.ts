@@ -1,5 +1,5 @@
 import type { Caller } from '../../src/access.js';
-import type { BrokerServices, PointsRead } from '../../src/broker-ports.js';
+import { type BrokerServices, FairQueue, type PointsRead } from '../../src/broker-ports.js';
 import type { BrokerClient, Incoming, LiveClient } from '../aedes-types.js';
 import type { Route } from '../authorize.js';
 import type { Counters } from '../connections/counters.js';
@@ -19,6 +19,12 @@ type Persistence = Pick<SessionStore, 'keep' | 'received' | 'lacksRoomFor'>;
 
 /** Bytes of a message that take as long to store as a point. */
 const bytesOfPoint = 256;
+/** Bytes above which a payload waits for its turn before its points are read: they take many times its memory. */
+const largePayload = 8192;
+/** Large payloads that have been read, or are, and are not stored: of all, and of one account. */
+const largeAtOnce = { ofAll: 8, ofAccount: 4 };
+/** Connections have limits of their own. */
+const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
 
 /** The services of the ingestion. */
 export interface IngestParts {
@@ -44,6 +50,11 @@ export class Ingest {
   readonly #marks: Marks;
   readonly #counters: IngestParts['counters'];
   readonly #admission = new Admission();
+  readonly #large = new FairQueue(largeAtOnce.ofAll, {
+    perAccount: largeAtOnce.ofAccount,
+    quantum: largePayload,
+    most: unbounded,
+  });
   /** Messages of a client that wait for an earlier one, which a thread is reading. */
   readonly #reading = new WeakMap<BrokerClient, Turns>();
   readonly #onPoints: IngestParts['onPoints'];
@@ -208,7 +219,14 @@ export class Ingest {
     if (channel.service || !isStoredChannel(route)) return undefined;
     if (packet.retain && packet.payload.length === 0) return undefined;
     const { clock } = this.#services;
-    return this.#services.readPoints(laneOf(message), packet.payload, clock.now(), channel.payload);
+    const now = clock.now();
+    const lane = laneOf(message);
+    const read = () => this.#services.readPoints(lane, packet.payload, now, channel.payload);
+    if (packet.payload.length <= largePayload) return read();
+    return this.#large.enter(lane, packet.payload.length).then((leave) => {
+      message.leaveReading = leave;
+      return read();
+    });
   }
 
   /** Into the store, at once when it keeps up. */
@@ -232,6 +250,7 @@ export class Ingest {
     this.#count(message, error);
     this.#guarded(() => (error ? this.#rejections.failed(message, error, settled) : settled()));
     this.#guarded(begun);
+    message.leaveReading?.();
     this.#pending -= 1;
     if (this.#pending === 0) this.#whenIdle?.();
   }

@@ -24,6 +24,8 @@ export interface Message {
   read?: PointsRead;
   /** The room that it takes in the store. */
   held?: number;
+  /** Gives back its place among the large messages that are read before they are stored. */
+  leaveReading?: () => void;
 }
 
 /** The outcome of an accepted message; `points` are those that were stored. */

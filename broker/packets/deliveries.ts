@@ -2,7 +2,7 @@ import { type BrokerClient, isOrdered, type LiveClient, type Outgoing } from '..
 import type { SessionStore } from '../sessions/persistence.js';
 import type { Pace } from './pace.js';
 import type { Turn } from './turns.js';
-import { publishBytes, whenWritable, write, writePayload } from './write.js';
+import { copied, publishBytes, whenWritable, write, writePayload } from './write.js';
 
 type Done = (error?: Error) => void;
 
@@ -13,6 +13,8 @@ export interface DeliveryParts {
   pace: Pace;
 }
 
+/** A payload of which the buffer around it is more times as long is copied. */
+const bufferFactor = 2;
 /** Cost of the first write to a socket in a turn of the event loop: a system call. */
 const costOfWrite = 3;
 
@@ -25,6 +27,8 @@ const lastPacketId = 65_535;
  */
 export class Deliveries {
   readonly #parts: DeliveryParts;
+  /** By payload: its bytes alone, the same for all who get it. */
+  readonly #own = new WeakMap<Buffer, Buffer>();
   /** Many subscribers get the same bytes at QoS 0. */
   #last: { topic: string; payload: Buffer; retain: boolean; bytes: Buffer } | undefined;
 
@@ -72,7 +76,7 @@ export class Deliveries {
     const pass = () => {
       const messageId = packet.messageId as number;
       sent.set(messageId, packet.qos === 1 ? 'puback' : 'pubrec');
-      const payload = bytesOf(packet);
+      const payload = this.#bytesOf(packet);
       write(client.conn, publishBytes(packet, payload, packet.qos, messageId));
       writePayload(client.conn, payload);
       whenWritable(client, done);
@@ -95,9 +99,22 @@ export class Deliveries {
     }
   }
 
+  /** A small part of what was read from a socket would keep all of it in memory while it waits for another socket. */
+  #bytesOf({ payload }: Outgoing): Buffer {
+    if (typeof payload === 'string') return Buffer.from(payload);
+    if (payload.length <= copied || payload.buffer.byteLength <= bufferFactor * payload.length) return payload;
+    let own = this.#own.get(payload);
+    if (!own) {
+      own = Buffer.allocUnsafeSlow(payload.length);
+      own.set(payload);
+      this.#own.set(payload, own);
+    }
+    return own;
+  }
+
   #write0(client: BrokerClient, packet: Outgoing, done: Done): void {
     const { topic, retain } = packet;
-    const payload = bytesOf(packet);
+    const payload = this.#bytesOf(packet);
     if (this.#last?.payload !== payload || this.#last.topic !== topic || this.#last.retain !== retain)
       this.#last = { topic, payload, retain, bytes: publishBytes(packet, payload, 0) };
     write(client.conn, this.#last.bytes);
@@ -106,10 +123,6 @@ export class Deliveries {
     whenWritable(client, () => {});
     done();
   }
-}
-
-function bytesOf({ payload }: Outgoing): Buffer {
-  return typeof payload === 'string' ? Buffer.from(payload) : payload;
 }
 
 /** The next packet id that no message in flight has; the next one when all have been used. */

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { BrokerClient, Outgoing } from '../aedes-types.js';
 
 /** Bytes of a payload above which it is written by itself instead of being copied behind its header. */
-const copied = 2048;
+export const copied = 2048;
 
 export const pingResponse = Buffer.from([0xd0, 0]);
 /** CONNACK 1: the protocol level is not spoken here. */

@@ -115,7 +115,7 @@ export class Registry {
     const path = join(directory, 'registry.db');
     await bringUpToDate(directory, 'registry.db');
     const fence = Fence.open(directory, mark);
-    const files = { writer: openWriter(path), reader: openSqlite(path, { readonly: true }), fence };
+    const files = { writer: openWriter(path), reader: openSqlite(path, { readonly: true, cache: 'busy' }), fence };
     return new Registry(files, new WriterThread(path, fence?.mark));
   }
 

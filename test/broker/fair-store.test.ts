@@ -91,6 +91,44 @@ t.test('a message for many stored sessions costs its sender as many points', asy
   await all;
 });
 
+t.test('of large payloads only a few are read before they are stored, of each account', async (t) => {
+  const f = await fixture(t);
+  const victim = await neighbour(f);
+  const senders = await Promise.all(Array.from({ length: 7 }, () => sibling(f)));
+  const clients = await Promise.all(senders.map((one) => rawConnected(t, one)));
+  const calm = await rawConnected(t, victim);
+  const { messages, payloads, broker } = f.service.server.ctx;
+  const { append } = messages;
+  const held: Array<() => void> = [];
+  messages.append = (...asked) => void held.push(() => append.apply(messages, asked));
+  const { read } = payloads;
+  let reads = 0;
+  payloads.read = (...asked) => {
+    reads += 1;
+    return read.apply(payloads, asked);
+  };
+  const large = rows(1500);
+  t.ok(large.length > 8192);
+  const floods = clients.map((client) => acknowledged(client, 2));
+  for (const [n, client] of clients.entries())
+    for (const messageId of [1, 2])
+      client.send(publishPacket((senders[n] as Fixture).topic('temperature'), large, { qos: 1, messageId }));
+  await until(() => broker.queues.ingest === 14 && held.length > 0);
+  t.equal(reads, 4, 'the others wait as they came');
+  calm.send(publishPacket(victim.topic('temperature'), large, { qos: 1, messageId: 1 }));
+  await until(() => broker.queues.ingest === 15);
+  t.equal(reads, 5, 'another account has places of its own');
+  messages.append = append;
+  for (const go of held.splice(0)) go();
+  await Promise.all(floods.map(({ all }) => all));
+  t.match(await calm.next(), { cmd: 'puback', messageId: 1 });
+  t.same(
+    floods.map(({ ids }) => ids),
+    senders.map(() => [1, 2]),
+    'each in the order of its client',
+  );
+});
+
 t.test('small messages do not overtake a large one of the same client, which a thread reads', async (t) => {
   const f = await fixture(t);
   const client = await rawConnected(t, f);

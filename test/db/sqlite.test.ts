@@ -115,3 +115,15 @@ t.test('a single statement that fails leaves the writer free, and a unique viola
   t.ok(isUniqueViolation(again));
   await db.insertInto('items').values({ id: 'c', size: 2 }).execute();
 });
+
+t.test('the pages that all connections of a server keep in memory stay under 100 MB', async (t) => {
+  const path = join(temporaryDirectory(t), 'test.db');
+  const cacheOf = (options: Parameters<typeof openSqlite>[1]) => {
+    const file = openSqlite(path, options);
+    t.teardown(() => file.close());
+    return -(file.pragma('cache_size', { simple: true }) as number);
+  };
+  const [busy, usual] = [cacheOf({ cache: 'busy' }), cacheOf({})];
+  // The registry: the writer, its reader, the thread of long transactions. Messages: the writing thread; two that read.
+  t.ok(4 * busy + 2 * usual <= 100 * 1024, `${busy} KiB of busy connections, ${usual} KiB of others`);
+});

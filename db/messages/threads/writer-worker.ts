@@ -65,7 +65,7 @@ class Writer {
   readonly #fence: Fence | undefined;
 
   constructor({ path, mark }: WorkerSettings) {
-    this.#file = openSqlite(path);
+    this.#file = openSqlite(path, { cache: 'busy' });
     this.#fence = mark === undefined ? undefined : Fence.open(dirname(path), mark);
     this.#file.pragma(`wal_autocheckpoint = ${checkpointPages}`);
     this.#statements = prepare(this.#file);

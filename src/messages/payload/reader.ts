@@ -68,7 +68,10 @@ export class PayloadReader {
   read(lane: Lane, payload: Buffer, now: number, kind: PayloadKind = 'any'): Reading | Promise<Reading> {
     const question = { payload, kind, now, limits: this.#limits };
     if (payload.length <= smallPayload) return readPayload(question);
-    return this.#queue.run(lane, payload.length, async () => toReading(await this.#thread.ask(question)));
+    return this.#queue.run(lane, payload.length, async () =>
+      // By itself: of a part of a buffer the thread would get all.
+      toReading(await this.#thread.ask({ ...question, payload: new Uint8Array(payload) })),
+    );
   }
 
   close(): Promise<void> {

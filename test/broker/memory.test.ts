@@ -1,0 +1,48 @@
+/** What messages take of memory besides their own bytes. */
+import { Duplex } from 'node:stream';
+// @ts-expect-error It has no types.
+import numbers from 'mqtt-packet/numbers.js';
+import t from 'tap';
+import type { BrokerClient, Outgoing } from '../../broker/aedes-types.js';
+import { Deliveries } from '../../broker/packets/deliveries.js';
+import { Pace } from '../../broker/packets/pace.js';
+import { Turns } from '../../broker/packets/turns.js';
+import { fixture, rawConnected } from './fixture.js';
+
+t.test('a payload that waits for a socket does not keep all that was read with it', async (t) => {
+  const written: Buffer[] = [];
+  const write = (chunk: Buffer, _: unknown, done: () => void) => {
+    written.push(chunk);
+    done();
+  };
+  const receivers = Array.from({ length: 2 }, () => {
+    const client = { conn: new Duplex({ read() {}, write }), closed: false, clean: true, _nextId: 1 };
+    return Object.assign(client, {
+      live: { client, leaving: new Turns(), sent: new Map(), lastHeard: 0 },
+    }) as unknown as BrokerClient;
+  });
+  const deliveries = new Deliveries({
+    forward: (_, packet) => packet,
+    persistence: { outgoingUpdate: async () => {} },
+    pace: new Pace({ failed: (error) => t.fail(String(error)) }),
+  });
+  const readTogether = Buffer.alloc(131_072, 'x');
+  const payload = readTogether.subarray(1000, 9000);
+  for (const qos of [0, 1] as const)
+    for (const client of receivers) {
+      deliveries.attach(client);
+      const packet = { cmd: 'publish', topic: 'a', payload, qos, retain: false, brokerId: '', brokerCounter: 0 };
+      (client.deliver0 as (packet: Outgoing, done: () => void) => void)(packet as unknown as Outgoing, () => {});
+    }
+  await new Promise(setImmediate);
+  const payloads = written.filter(({ length }) => length === payload.length);
+  t.equal(payloads.length, 4);
+  t.ok(payloads.every((bytes) => bytes.equals(payload) && bytes.buffer.byteLength === payload.length));
+  t.equal(new Set(payloads.map(({ buffer }) => buffer)).size, 1, 'all who get it share one copy');
+});
+
+t.test('a connection does not fill the cache of numbers of mqtt-packet', async (t) => {
+  const f = await fixture(t);
+  await rawConnected(t, f);
+  t.same(Object.keys(numbers.cache), []);
+});
