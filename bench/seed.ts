@@ -1,7 +1,7 @@
 /** Makes a large registry in a data directory: one account, templates, trees of organizations, devices with all fields. */
 import { join } from 'node:path';
+import { accountKey } from '../db/registry/account-key.js';
 import { Registry } from '../db/registry/index.js';
-import { accountKey } from '../db/registry/presence.js';
 import { openSqlite } from '../db/sqlite/dialect.js';
 import { Passwords } from '../src/identity/secrets/passwords.js';
 import { newId } from '../src/ids.js';

@@ -20,6 +20,7 @@ import * as commands from './0019-commands.js';
 import * as bridgeKinds from './0020-bridge-kinds.js';
 import * as kept from './0022-kept.js';
 import * as presence from './0023-presence.js';
+import * as deviceIndexes from './0024-device-indexes.js';
 import { executeAll } from './execute.js';
 
 /** One numbered step. `mayLose` names the tables from which it is meant to remove rows. */
@@ -55,6 +56,7 @@ export const registryMigrations: readonly Migration[] = [
   bridgeKinds,
   kept,
   presence,
+  deviceIndexes,
 ];
 
 /**

@@ -11,11 +11,13 @@ import {
   type AnyTable,
   type AskedList,
   condition,
+  countPresent,
   filtersOf,
   inReach,
+  isInOrder,
+  type Listing,
   narrow,
-  presenceFiltersOf,
-  rowsInPresence,
+  ofAccount,
 } from './list-filters.js';
 
 /** A page of a list. */
@@ -24,6 +26,8 @@ export interface Wanted {
   order: 'asc' | 'desc';
   offset: number;
   limit: number;
+  /** By what rows of the same value are ordered. */
+  ties?: string[];
   /** Whether whole rows are wanted, or their places. */
   whole: boolean;
 }
@@ -31,8 +35,15 @@ export interface Wanted {
 /** How many rows match. */
 export async function countMatches<T extends EntityTable>(db: Db, asked: AskedList<T>): Promise<number> {
   return (
-    (await keptCount(db, asked)) ?? (await countInPresence(db, asked)) ?? (await countRows(await narrow(db, asked)))
+    (await keptCount(db, asked)) ??
+    (await countPresent(db, asked)) ??
+    (await countRows(await narrow(db, asked, 'count')))
   );
+}
+
+async function countRows({ matching }: Awaited<ReturnType<typeof narrow>>): Promise<number> {
+  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
+  return Number(count);
 }
 
 /** The count that is kept for what is asked for, if there is one: of a combination of columns, or of one text. */
@@ -50,7 +61,7 @@ async function keptCount<T extends EntityTable>(db: Db, asked: AskedList<T>): Pr
     .selectFrom(placed ? counted.placed : counted.everywhere)
     .select((eb) => eb.fn.sum<number | null>('count').as('count'))
     .where('accountId', '=', caller.accountId)
-    .where(inReach(db, asked));
+    .where(inReach(db, caller, listing));
   for (const [name, match] of filters) {
     const nowhere = name === reach && query[name] === 'null';
     // '' is how the counts call nowhere; no place has that name.
@@ -60,48 +71,47 @@ async function keptCount<T extends EntityTable>(db: Db, asked: AskedList<T>): Pr
   return Number((await counts.executeTakeFirst())?.count ?? 0);
 }
 
-/** As countRows, from `devicePresence` alone, where that can tell. */
-async function countInPresence<T extends EntityTable>(db: Db, asked: AskedList<T>): Promise<number | undefined> {
-  const filters = filtersOf(asked);
-  const inPresence = presenceFiltersOf(asked, filters);
-  if (!isAccountWide(asked.caller) || inPresence.length === 0 || inPresence.length < filters.length) return undefined;
-  const { rows } = await sql<{ count: number }>`
-    select count(*) as "count" from (${rowsInPresence(asked, inPresence)})`.execute(db);
-  return rows[0]?.count;
-}
-
-async function countRows({ matching }: Awaited<ReturnType<typeof narrow>>): Promise<number> {
-  const { count } = await matching.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
-  return Number(count);
-}
-
 /** Matches up to which a page is found by sorting them all. */
 const maxMatchesToSort = 3000;
-/** Rows looked at in order, at first and then, before a page of matches is looked for otherwise. */
-const scanSizes = [1000, 10_000];
+/** Rows looked at in order, at first and then again, before a page of matches is looked for otherwise. */
+const scanSizes = [1000, 3000, 10_000];
 
 /**
- * A page of the rows that match, which are `count`. Where many rows match, a page of them is among the first rows in the order of
- * the list, unless all of them come late.
+ * A page of the rows that match, which are `count`. What is found often is soon met by walking in order, unless all of it
+ * is far from the beginning.
  */
 export async function findRows<T extends EntityTable>(
   db: Db,
   asked: AskedList<T>,
-  wanted: Wanted,
+  asWanted: Omit<Wanted, 'ties'>,
   count: number,
 ): Promise<unknown[]> {
   if (count === 0) return [];
   const { caller, listing, state } = asked;
+  const wanted = { ...asWanted, ties: tiesOf(listing, asWanted.sort) };
   const filters = filtersOf(asked);
-  const isInOrder = filters.length < 2 && filters.every(([name]) => listing.inOrder?.some((one) => one === name));
-  const isInIndex = isAccountWide(caller) && isInOrder && wanted.sort === listing.defaultSort;
+  const isOrdered = filters.length < 2 && filters.every(([name]) => isInOrder(listing, name));
+  const isInIndex = isAccountWide(caller) && isOrdered && (filters.length === 0 || wanted.sort === listing.defaultSort);
   if (listing.counted && state === 'live' && count > maxMatchesToSort && !isInIndex && caller.kind !== 'station') {
-    const rows = await scanInOrder(db, asked, wanted, count);
+    const rows = await scanToPage(db, asked, wanted, count);
     if (rows) return rows;
   }
-  const { matching } = await narrow(db, asked);
+  const { matching } = await narrow(db, asked, isInIndex ? 'page' : 'sort');
   const page = pageOf(matching, wanted);
-  return wanted.whole ? page.selectAll().execute() : page.select(placeOfRow(listing.table)).execute();
+  if (!wanted.whole) return page.select(placeOfRow(listing.table)).execute();
+  // Of rows that are sorted or skipped only their numbers are looked at: the presence of a device is a second place.
+  const isDirect = !listing.counted || (isInIndex && wanted.offset === 0);
+  const found = page.select(sql.ref('row').as('row'));
+  const rows = isDirect ? page : pageOf(allOf(db, asked).where(sql.ref('row'), 'in', found), { ...wanted, offset: 0 });
+  return rows.selectAll().execute();
+}
+
+/** Everything of the caller's account, by its id. */
+function allOf<T extends EntityTable>(db: Db, { caller, listing, state }: AskedList<T>) {
+  return (db as unknown as Kysely<AnyTable>)
+    .selectFrom(wholeOf(listing.table))
+    .where('accountId', '=', caller.accountId)
+    .where('deleted', state === 'live' ? 'is' : 'is not', null);
 }
 
 /** Tables whose rows have values of fields; rows of the others are within the limit of a body. */
@@ -122,7 +132,7 @@ function placeOfRow(table: EntityTable) {
 }
 
 /** A page of rows that is met in so many steps from the beginning, all filters being looked at row by row. */
-async function scanInOrder<T extends EntityTable>(
+async function scanToPage<T extends EntityTable>(
   db: Db,
   asked: AskedList<T>,
   wanted: Wanted,
@@ -130,33 +140,39 @@ async function scanInOrder<T extends EntityTable>(
 ): Promise<unknown[] | undefined> {
   const { caller, listing, query } = asked;
   const filters = filtersOf(asked);
-  const { sort, order, offset, limit, whole } = wanted;
-  const everything = (db as unknown as Kysely<AnyTable>)
-    .selectFrom(wholeOf(listing.table))
-    .where('accountId', '=', caller.accountId)
-    .where('deleted', 'is', null);
+  const { sort, ties = [], offset, limit, whole } = wanted;
+  const live = (db as unknown as Kysely<AnyTable>).selectFrom(wholeOf(listing.table)).where('deleted', 'is', null);
   const matches = sql<SqlBool>`${sql.join(
-    [inReach(db, asked), ...filters.map(([column, match]) => condition(column, match, query[column]))],
+    [inReach(db, caller, listing), ...filters.map(([column, match]) => condition(column, match, query[column]))],
     sql` and `,
   )}`;
-  const columns = new Set(['id', sort, listing.reach ?? 'id', ...filters.map(([column]) => column)]);
+  // What is not named is not read: an index has the rows and what they are sorted by.
+  const reach = isAccountWide(caller) ? [] : [listing.reach ?? 'id'];
+  const columns = new Set(['row', sort, ...ties, ...reach, ...filters.map(([column]) => column)]);
   for (const steps of scanSizes) {
     if (offset + limit > steps) continue;
-    const scanned = pageOf(everything, { sort, order, offset: 0, limit: steps })
+    const walked = pageOf(live.where(ofAccount(caller)), { ...wanted, offset: 0, limit: steps })
       .select([...columns].map((column) => sql.ref(column).as(column)))
-      .as('scanned');
-    const ids = pageOf(db.selectFrom(scanned).where(matches), wanted).select(sql.ref<string>('id').as('id'));
-    const page = pageOf(everything.where('id', 'in', ids), { ...wanted, offset: 0 });
+      .as('walked');
+    const found = pageOf(db.selectFrom(walked).where(matches), wanted).select(sql.ref('row').as('row'));
+    const page = pageOf(allOf(db, asked).where(sql.ref('row'), 'in', found), { ...wanted, offset: 0 });
     const rows = await (whole ? page.selectAll() : page.select(placeOfRow(listing.table))).execute();
     if (rows.length === Math.min(limit, count - offset)) return rows;
   }
   return undefined;
 }
 
-/** Orders rows, ties by id, and takes a page of them. */
+/** Orders rows, ties by id unless otherwise said, and takes a page of them. */
 export function pageOf<DB, TB extends keyof DB, O>(
   rows: SelectQueryBuilder<DB, TB, O>,
-  { sort, order, offset, limit }: Omit<Wanted, 'whole'>,
+  { sort, order, offset, limit, ties = ['id'] }: Omit<Wanted, 'whole'>,
 ): SelectQueryBuilder<DB, TB, O> {
-  return rows.orderBy(sql.ref(sort), order).orderBy(sql.ref('id'), order).limit(limit).offset(offset);
+  const ordered = [sort, ...ties].reduce((query, column) => query.orderBy(sql.ref(column), order), rows);
+  return ordered.limit(limit).offset(offset);
+}
+
+/** What rows with the same value are ordered by: as the indexes of devices have them, else by id. */
+function tiesOf<T extends EntityTable>(listing: Listing<T>, sort: string): string[] {
+  if (!listing.counted) return ['id'];
+  return isInOrder(listing, sort) ? [listing.defaultSort, 'row'] : ['row'];
 }

@@ -123,7 +123,7 @@ export async function idsOf<T extends EntityTable>(
   query: ListQuery,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
-  const { matching } = await narrow(db, { caller, listing, query, state: 'live' });
+  const { matching } = await narrow(db, { caller, listing, query, state: 'live' }, 'walk');
   const rows = await matching.select('id').where('id', '>', after).orderBy('id').limit(limit).execute();
   return rows.map(({ id }) => id);
 }

@@ -2,6 +2,7 @@
 
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
+import { accountKey } from '../../db/registry/account-key.js';
 import { DateText, Id, oneOf, type Row } from '../../db/registry/records.js';
 import type { Caller } from '../access.js';
 import type { DeviceSign, DeviceWatch } from '../broker-ports.js';
@@ -146,7 +147,7 @@ async function findDevice(ctx: Context, caller: Caller, { deviceId, serialNumber
   let named = ctx.registry.query
     .selectFrom('wholeDevices')
     .selectAll()
-    .where('accountId', '=', caller.accountId)
+    .where('account', '=', accountKey(caller.accountId))
     .where('serialNumber', '=', serialNumber ?? '')
     .where('deleted', 'is', null);
   if (caller.kind === 'station') named = named.where('createdById', '=', caller.id);

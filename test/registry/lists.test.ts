@@ -38,12 +38,13 @@ function containing(part: string): (text: string | null) => boolean {
 
 type Sort = 'serialNumber' | 'firmwareVersion' | 'organizationId' | 'id';
 
-/** As SQLite orders: nothing first, then bytes, ties by id. */
+/** As SQLite orders: nothing first, then bytes; organizations are the same for many, which follow by their serial numbers. */
 function ordered(devices: Device[], sort: Sort, sortOrder: 'asc' | 'desc'): string[] {
-  const key = (device: Device) => Buffer.from(device[sort] ?? '');
-  const empty = (device: Device) => (device[sort] === null ? 0 : 1);
+  const empty = (device: Device, by: Sort) => (device[by] === null ? 0 : 1);
+  const difference = (a: Device, b: Device, by: Sort) =>
+    empty(a, by) - empty(b, by) || Buffer.compare(Buffer.from(a[by] ?? ''), Buffer.from(b[by] ?? ''));
   const compare = (a: Device, b: Device) =>
-    empty(a) - empty(b) || Buffer.compare(key(a), key(b)) || (a.id < b.id ? -1 : 1);
+    difference(a, b, sort) || (sort === 'organizationId' && difference(a, b, 'serialNumber')) || (a.id < b.id ? -1 : 1);
   const ids = [...devices].sort(compare).map(({ id }) => id);
   return sortOrder === 'asc' ? ids : ids.reverse();
 }

@@ -1,6 +1,7 @@
 /** Rows to changes of devices that are there: each as the single call makes it, whatever the version. */
 
 import { sql } from 'kysely';
+import { accountKey } from '../../../db/registry/account-key.js';
 import type { Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import { Slices } from '../../../db/sqlite/slices.js';
@@ -104,7 +105,7 @@ export const undoDelete: OpenWork = (run) => {
 async function namesakes(tx: Tx, { accountId, deviceTemplateId, serialNumber }: Row<'devices'>) {
   const { rows } = await sql<{ id: string; lastModified: string }>`
     select "id", "lastModified" from "devices" indexed by "devices_by_serialNumber"
-    where "accountId" = ${accountId} and "serialNumber" = ${serialNumber} and "deleted" is null
+    where substr("accountId", 27) = ${accountKey(accountId)} and "serialNumber" = ${serialNumber} and "deleted" is null
       and "deviceTemplateId" = ${deviceTemplateId}`.execute(tx);
   return rows;
 }

@@ -2,6 +2,7 @@
 
 import { Ajv, type ErrorObject } from 'ajv';
 import { sql } from 'kysely';
+import { accountKey } from '../../../db/registry/account-key.js';
 import type { Db, Registry, Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
 import { insertDevices } from '../../../db/registry/presence.js';
@@ -308,7 +309,7 @@ async function findThere(db: Db, caller: Caller, units: ReadonlyArray<{ device: 
     select "devices"."id", "devices"."serialNumber", "devices"."deviceTemplateId", "devices"."createdById"
     from json_each(${serials}) as "given"
     cross join "devices" indexed by "devices_by_serialNumber"
-      on "devices"."accountId" = ${caller.accountId} and "devices"."serialNumber" = "given"."value"
+      on substr("devices"."accountId", 27) = ${accountKey(caller.accountId)} and "devices"."serialNumber" = "given"."value"
       and "devices"."deleted" is null`.execute(db);
   return new Map<string, There>(
     rows.map(({ createdById, ...device }) => {

@@ -57,7 +57,7 @@ export const deviceListing = listingOf('devices', deviceColumns, {
     everywhere: 'deviceCounts',
     placed: 'placedDeviceCounts',
   },
-  inOrder: ['deviceTemplateId', 'organizationId', 'provisioningState', 'latitude', 'longitude'],
+  inOrder: ['deviceTemplateId', 'organizationId', 'provisioningState'],
   presence: presenceNames,
   text: ['serialNumber', 'firmwareVersion'],
 });

@@ -1,4 +1,6 @@
 /** Limits of a station: devices of its own template in its own organization, their number, its expiry. */
+
+import { accountKey } from '../../../db/registry/account-key.js';
 import type { Tx } from '../../../db/registry/index.js';
 import type { Row } from '../../../db/registry/records.js';
 import type { Caller } from '../../access.js';
@@ -43,7 +45,7 @@ export async function demandNew(
   { deviceTemplateId, serialNumber }: Pick<Row<'devices'>, 'deviceTemplateId' | 'serialNumber'>,
 ): Promise<void> {
   if (kind !== 'station') return;
-  const same = tx.selectFrom('devices').select('deviceTemplateId').where('accountId', '=', accountId);
+  const same = tx.selectFrom('wholeDevices').select('deviceTemplateId').where('account', '=', accountKey(accountId));
   // The planner may take an index by template, under which there may be a million devices: asked this way it does not.
   const there = await same.where('serialNumber', '=', serialNumber).where('deleted', 'is', null).execute();
   if (!there.some((device) => device.deviceTemplateId === deviceTemplateId)) return;
