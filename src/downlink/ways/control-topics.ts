@@ -14,6 +14,7 @@ import type { Progress } from '../rollouts/progress.js';
 import { isOpen } from '../rollouts/rollout.js';
 import { decodeCbor, encodeCbor } from './cbor.js';
 import type { Downloads } from './downloads.js';
+import { toldAtOnce } from './json.js';
 
 /** Kinds of messages. */
 const kinds = { fileInfo: 0, updateAvailable: 1, getChunk: 2, chunk: 3, fileStatus: 4 } as const;
@@ -92,17 +93,23 @@ export class ControlMessages implements ControlService, Listener {
   }
 
   async offersChanged(deviceIds: readonly string[]): Promise<void> {
-    const { access, firmwareEngine } = this.#parts;
+    const { access, firmwareEngine, log } = this.#parts;
     const slices = new Slices();
+    const told: Array<Promise<void>> = [];
     for (const deviceId of deviceIds) {
       await slices.step();
+      if (told.length >= toldAtOnce) await Promise.all(told.splice(0));
       const placement = access.placement(deviceId);
       if (!placement || placement.deleted !== null) continue;
       const device = { deviceId, accountId: placement.accountId };
       if (!this.#broker().listens(device, 'control')) continue;
-      const offer = await firmwareEngine.offers.give(deviceId);
-      if (offer) await this.#announce(device, offer, () => true);
+      const telling = firmwareEngine.offers
+        .give(deviceId)
+        .then((offer) => offer && this.#announce(device, offer, () => true))
+        .catch((error) => log.error({ err: error, deviceId }, 'an offer could not be sent'));
+      told.push(telling);
     }
+    await Promise.all(told);
   }
 
   #announce(

@@ -17,6 +17,9 @@ interface Parts {
   log: Logger;
 }
 
+/** Devices that are told of a change at a time. */
+export const toldAtOnce = 100;
+
 /** Tells devices that listen on `_firmware` and `_commands`, and takes what they say. */
 export class DownlinkMessages implements DownlinkService, Listener {
   readonly #parts: Parts;
@@ -45,12 +48,17 @@ export class DownlinkMessages implements DownlinkService, Listener {
 
   /** A device that has not asked for this very topic is not told that there is nothing. */
   listening(device: DeviceName, channel: DownlinkChannel, isNamed: boolean): void {
-    const { commands, log } = this.#parts;
+    const { commands } = this.#parts;
     if (channel === '_commands') commands.listening(device);
-    else
-      this.#tell(device, isNamed).catch((error) =>
-        log.error({ err: error, deviceId: device.deviceId }, 'an offer could not be sent'),
-      );
+    else void this.#told(device, isNamed);
+  }
+
+  /** As #tell. Never rejects. */
+  #told(device: DeviceName, orNone: boolean): Promise<void> {
+    const { log } = this.#parts;
+    return this.#tell(device, orNone).catch((error) =>
+      log.error({ err: error, deviceId: device.deviceId }, 'an offer could not be sent'),
+    );
   }
 
   disconnected(device: DeviceName): void {
@@ -59,13 +67,17 @@ export class DownlinkMessages implements DownlinkService, Listener {
 
   async offersChanged(deviceIds: readonly string[]): Promise<void> {
     const slices = new Slices();
+    // Offers are noted together: one after the other, each would wait for its own transaction.
+    const told: Array<Promise<void>> = [];
     for (const deviceId of deviceIds) {
       await slices.step();
+      if (told.length >= toldAtOnce) await Promise.all(told.splice(0));
       const placement = this.#parts.access.placement(deviceId);
       if (!placement || placement.deleted !== null) continue;
       const device = { deviceId, accountId: placement.accountId };
-      if (this.#broker().listens(device, '_firmware')) await this.#tell(device, true);
+      if (this.#broker().listens(device, '_firmware')) told.push(this.#told(device, true));
     }
+    await Promise.all(told);
   }
 
   /** Sends the offer of a device; `orNone` says that there is none, too. */
