@@ -102,7 +102,9 @@ function Run({
   const run = async () => {
     const job = await start(planned?.order ?? {}, false, setRunning);
     const undo = async () => {
-      await done(api.POST('/api/v1/devices/jobs/{id}/undo', { params: { path: { id: job.id } } }));
+      const params = { path: { id: job.id } };
+      const { job: undoing } = await done(api.POST('/api/v1/devices/jobs/{id}/undo', { params }));
+      await finishJob(undoing.id, () => {});
       onDone();
     };
     toast(words.finished(job.done, job.failed), canUndo.includes(action) ? undo : undefined);
