@@ -1,6 +1,6 @@
 /** Two cells behind the real HAProxy, with the configuration that `slipway cells write` makes. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { userInfo } from 'node:os';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { type CellsConfig, readCells } from '../../src/commands/cells/config.js';
@@ -9,6 +9,7 @@ import type { Server } from '../../src/process/server.js';
 import { temporaryDirectory } from './directory.js';
 import { type Haproxy, startHaproxy } from './haproxy.js';
 import { freePort } from './nats-server.js';
+import { launch } from './process.js';
 import { type Options, Service, startService } from './service.js';
 
 /** Where a cell is. */
@@ -80,6 +81,35 @@ ${lines.accounts ?? ''}`;
   t.teardown(() => proxy.stop());
   const scheme = config.public.certificate === undefined ? 'http' : 'https';
   return { proxy, config, directory: out, url: `${scheme}://127.0.0.1:${ports.http}`, ports };
+}
+
+/** Settings of a service that a test speaks to through HAProxy. */
+export const cellOfTests = { SLIPWAY_SLOTS: halves[0], SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' };
+
+/** The other cell of all tests of this process: nobody's account is there. */
+let other: Promise<Place> | undefined;
+
+/** Puts HAProxy in front of a service of a test and of another cell. */
+export async function behindProxy(t: Test, service: Service): Promise<Service> {
+  other ??= startOther();
+  const proxied = await startProxy(t, [placeOf(service), await other]);
+  const reached = through(proxied, service);
+  t.teardown(() => reached.close());
+  return reached;
+}
+
+/** A process of its own, which ends with this one. */
+async function startOther(): Promise<Place> {
+  const directory = mkdtempSync(join(tmpdir(), 'slipway-other-'));
+  const { child, listening } = launch(directory, { SLIPWAY_SLOTS: halves[1], SLIPWAY_TRUSTED_PROXIES: '127.0.0.1' });
+  process.once('exit', () => {
+    child.kill('SIGKILL');
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const place = await listening;
+  child.unref();
+  child.stdout?.destroy();
+  return place;
 }
 
 /** The same service, as clients reach it through the proxy. */

@@ -61,8 +61,18 @@ let serial = 0;
 /** The contract of the services of this process, by header prefix: nothing else changes the document. */
 const contracts = new Map<string, Contract>();
 
+/** With it every service is one of two cells behind HAProxy: `npm run test:cells`. */
+const isBehindProxy = process.env.TEST_CELLS === '1';
+
 /** A running service with its first account; it closes with the test. */
 export async function startService(t: Test, options: Options = {}): Promise<Service> {
+  if (!isBehindProxy || options.env?.SLIPWAY_SLOTS || options.directory) return startDirectly(t, options);
+  const { behindProxy, cellOfTests } = await import('./cells.js');
+  return behindProxy(t, await startDirectly(t, { ...options, env: { ...cellOfTests, ...options.env } }));
+}
+
+/** The same, at its own ports. */
+async function startDirectly(t: Test, options: Options): Promise<Service> {
   const directory = options.directory ?? temporaryDirectory(t);
   const config = readConfig(
     {
@@ -105,7 +115,9 @@ export async function startService(t: Test, options: Options = {}): Promise<Serv
 
 /** Whether its first account is as everybody's: a clock of its own dates it otherwise, and a given directory has its own. */
 function isUsual({ clock, directory, env = {} }: Options): boolean {
-  return !clock && !directory && !Object.keys(env).some((name) => /^SLIPWAY_(ACCOUNT|ADMIN)_/.test(name));
+  return (
+    !isBehindProxy && !clock && !directory && !Object.keys(env).some((name) => /^SLIPWAY_(ACCOUNT|ADMIN)_/.test(name))
+  );
 }
 
 export class Service {
