@@ -1,6 +1,6 @@
 /** Requests made from the OpenAPI document: of every operation, by everybody, valid ones and what becomes of them. */
 import fc, { type Arbitrary } from 'fast-check';
-import type { Json } from '../support/service.js';
+import type { OpenApi, Operation, Parameter, Schema } from '../support/openapi.js';
 import { type Caller, callers } from './cast.js';
 import { hostileText, hostileValue, type Pairs, type Spoil, spoils, spoiltJson } from './hostile.js';
 
@@ -98,16 +98,16 @@ const leadsOut = /^(url|issuer|redirectUri|redirectUris|uri)$/;
 const none: Arbitrary<Pairs> = fc.constant([]);
 
 /** All requests, each operation as often as every other. */
-export function requests(document: Json): Arbitrary<Draft> {
-  const operations = Object.entries(document.paths as Json).flatMap(([path, methods]) =>
-    Object.entries(methods as Json).map(([method, operation]) => requestOf(method.toUpperCase(), path, operation)),
+export function requests(document: OpenApi): Arbitrary<Draft> {
+  const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => requestOf(method.toUpperCase(), path, operation)),
   );
   return fc.oneof(...operations);
 }
 
-function requestOf(method: string, path: string, { parameters = [], requestBody }: Json): Arbitrary<Draft> {
-  const named = (where: string): Json[] => parameters.filter((one: Json) => one.in === where);
-  const types = Object.entries((requestBody?.content ?? {}) as Json);
+function requestOf(method: string, path: string, { parameters = [], requestBody }: Operation): Arbitrary<Draft> {
+  const named = (where: string) => parameters.filter((one) => one.in === where);
+  const types = Object.entries(requestBody?.content ?? {});
   return fc
     .record({
       caller: fc.oneof({ weight: 6, arbitrary: fc.constant('admin' as const) }, fc.constantFrom(...callers)),
@@ -163,8 +163,8 @@ function encode(text: string): string {
   return [...Buffer.from(text)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('');
 }
 
-function queryOf(parameters: Json[]): Arbitrary<Pairs> {
-  const one = ({ name, schema }: Json): Arbitrary<Pairs> => {
+function queryOf(parameters: Parameter[]): Arbitrary<Pairs> {
+  const one = ({ name, schema }: Parameter): Arbitrary<Pairs> => {
     const usual = valueFor(schema, name).map(asText);
     const pages = fc.constantFrom('-1', '0', '1e9', '999999999999999999999', '2147483648', '1.5', '', '٣');
     const text = mostly(usual, /^page/.test(name) ? pages : leadsOut.test(name) ? usual : hostileText);
@@ -210,8 +210,8 @@ const hostileHeader = fc.constantFrom(
   'null',
 );
 
-function headersOf(path: string, parameters: Json[]): Arbitrary<Pairs> {
-  const of = ({ name }: Json): Arbitrary<Pairs> => {
+function headersOf(path: string, parameters: Parameter[]): Arbitrary<Pairs> {
+  const of = ({ name }: Parameter): Arbitrary<Pairs> => {
     const usual = name === 'etag' ? fc.constantFrom(...versions) : fc.constantFrom('key', 'key 2', 'x'.repeat(255));
     const text = mostly(usual, hostileHeader, 5);
     return name === 'etag'
@@ -265,8 +265,8 @@ interface Content {
   type: string;
 }
 
-function bodyOf(types: Array<[string, Json]>): Arbitrary<Content | undefined> {
-  const schema = types.find(([type]) => type === 'application/json')?.[1].schema ?? {};
+function bodyOf(types: Array<[string, { schema: Schema }]>): Arbitrary<Content | undefined> {
+  const schema = types.find(([type]) => type === 'application/json')?.[1].schema ?? ({} as Schema);
   const json = bodyValue(schema).map((value) => JSON.stringify(value) ?? '');
   const whole = mostly(json, spoiltJson(json), 6).map((text) => ({ text, type: 'application/json' }));
   const form = bodyValue(schema).map((value) => ({
@@ -301,7 +301,7 @@ function bodyOf(types: Array<[string, Json]>): Arbitrary<Content | undefined> {
 }
 
 /** A body after the schema, one in some with a property more. */
-function bodyValue(schema: Json): Arbitrary<unknown> {
+function bodyValue(schema: Schema): Arbitrary<unknown> {
   const more = fc.tuple(
     fc.constantFrom(
       'id',
@@ -325,13 +325,13 @@ function bodyValue(schema: Json): Arbitrary<unknown> {
 }
 
 /** What a schema takes, with something else at one place in some. */
-function valueFor(schema: Json, name: string): Arbitrary<unknown> {
+function valueFor(schema: Schema, name: string): Arbitrary<unknown> {
   const usual = validOf(schema, name);
   if (leadsOut.test(name)) return usual;
   return fc.oneof({ weight: 25, arbitrary: usual }, { weight: 1, arbitrary: hostileValue });
 }
 
-function validOf(schema: Json, name: string): Arbitrary<unknown> {
+function validOf(schema: Schema, name: string): Arbitrary<unknown> {
   const {
     type,
     properties = {},
@@ -345,11 +345,11 @@ function validOf(schema: Json, name: string): Arbitrary<unknown> {
   const { enum: allowed, anyOf, const: constant } = schema;
   if (allowed) return fc.constantFrom(...allowed);
   if (constant !== undefined) return fc.constant(constant);
-  if (anyOf) return fc.oneof(...anyOf.map((one: Json) => validOf(one, name)));
+  if (anyOf) return fc.oneof(...anyOf.map((one) => validOf(one, name)));
   if (Array.isArray(type)) return fc.oneof(...type.map((one: string) => validOf({ ...schema, type: one }, name)));
   if (type === 'object') {
     const model = Object.fromEntries(
-      Object.entries(properties as Json).map(([key, one]) => [key, valueFor(one, key)] as const),
+      Object.entries(properties).map(([key, one]) => [key, valueFor(one, key)] as const),
     );
     return fc.record(model, { requiredKeys: required });
   }

@@ -7,8 +7,9 @@ import { join } from 'node:path';
 import { resolveComponents } from '../../src/http/openapi/components.js';
 import { Api } from '../crash/api.js';
 import { Contract } from '../support/contract.js';
+import type { OpenApi } from '../support/openapi.js';
 import { type Launched, launch, type Running } from '../support/process.js';
-import { adminEmail, adminPassword, type Json } from '../support/service.js';
+import { adminEmail, adminPassword } from '../support/service.js';
 import { copyKeys } from '../support/template.js';
 import type { Pairs } from './hostile.js';
 
@@ -39,6 +40,9 @@ export interface Sent {
   body?: Buffer | undefined;
 }
 
+/** Before it has been read. */
+const none: OpenApi = { openapi: '', tags: [], paths: {}, components: { schemas: {}, parameters: {} } };
+
 /** `undefined` where somebody waits by design, and no answer had come when nobody waited any more. */
 export interface Got {
   status: number;
@@ -56,7 +60,7 @@ export class Target {
   #contract: Contract | undefined;
   #agent = new Agent({ keepAlive: true, maxSockets: 1 });
   #generation = 0;
-  document: Json;
+  document = none;
 
   /** `base` is where its data directories are made. */
   constructor(readonly base: string) {
@@ -96,7 +100,10 @@ export class Target {
     this.#running = await launched.listening;
     this.api.url = this.#running.url;
     await this.api.login();
-    this.document ??= resolveComponents((await (await fetch(`${this.#running.url}/openapi.json`)).json()) as object);
+    if (this.document === none)
+      this.document = resolveComponents(
+        (await (await fetch(`${this.#running.url}/openapi.json`)).json()) as object,
+      ) as OpenApi;
     this.#contract ??= new Contract(this.document);
   }
 

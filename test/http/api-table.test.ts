@@ -4,7 +4,8 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import t from 'tap';
-import { type Json, type Service, startService } from '../support/service.js';
+import { documentOf, type OpenApi, type Operation, type Schema } from '../support/openapi.js';
+import { type Service, startService } from '../support/service.js';
 
 const file = 'docs/api.md';
 const [begin, end] = ['<!-- endpoints -->', '<!-- /endpoints -->'];
@@ -13,28 +14,29 @@ const kinds: Record<string, string> = { endUser: 'end-user', backEnd: 'back-end'
 const kindsOfCallers = 6;
 
 let service: Service;
-let operations: Json[];
-let groups: Json[];
+type Row = Operation & { method: string; path: string };
+let operations: Row[];
+let groups: OpenApi['tags'];
 t.before(async () => {
   service = await startService(t);
-  const document = service.server.app.swagger() as Json;
+  const document = documentOf(service);
   groups = document.tags;
-  operations = Object.entries<Json>(document.paths).flatMap(([path, methods]) =>
-    Object.entries<Json>(methods).map(([method, operation]) => ({ method: method.toUpperCase(), path, ...operation })),
+  operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ method: method.toUpperCase(), path, ...operation })),
   );
 });
 
 /** An operation as a line of the table. */
-function rowOf({ method, path, summary, 'x-callers': callers, ...operation }: Json): string {
+function rowOf({ method, path, summary, 'x-callers': callers, ...operation }: Row): string {
   const named = callers.map((kind: string) => kinds[kind] ?? kind).join(', ');
   const who = callers.length === kindsOfCallers ? 'everybody who is logged in' : named;
   return `| ${method} | \`${path}\` | ${summary} | ${who} | ${codesOf(operation)} |`;
 }
 
 /** Its codes but those that the head of docs/api.md reports all endpoints; 106 and -199 with the status of a rare one. */
-function codesOf({ security, 'x-codes': codes }: Json): string {
+function codesOf({ security, 'x-codes': codes }: Pick<Operation, 'security' | 'x-codes'>): string {
   const general = ['413', '415', '500', '503', '507', ...(security.length > 0 ? ['401', '429'] : [])];
-  const shown = Object.entries<Array<number | string>>(codes)
+  const shown = Object.entries(codes)
     .filter(([status]) => !general.includes(status))
     .map(([status, list]) => [status, list.filter((code) => code !== 20 && code !== 'WrongTokenError')] as const)
     .flatMap(([status, list]) =>
@@ -69,7 +71,7 @@ t.test('docs/api.md has a row for every operation, and every row an operation', 
 t.test('docs/api.md names every code with its status', async (t) => {
   const text = readFileSync(file, 'utf8');
   for (const { tags, 'x-codes': codes } of operations.filter(({ tags }) => tags[0] !== 'Identity'))
-    for (const [status, list] of Object.entries<number[]>(codes))
+    for (const [status, list] of Object.entries(codes))
       for (const code of list)
         t.match(text, new RegExp(`^\\| ${code} \\|[^|\\n]*\\b${status}\\b`, 'm'), `${tags[0]}: ${code} with ${status}`);
 });
@@ -105,11 +107,11 @@ t.test('who is not named is refused, and who is named is not refused for what it
 });
 
 /** A request that the schemas accept, for things that are not there. */
-function send({ method, path, parameters = [], requestBody }: Json, token: string) {
+function send({ method, path, parameters = [], requestBody }: Row, token: string) {
   const values = (place: string) =>
     parameters
-      .filter((one: Json) => one.in === place && one.required)
-      .map(({ name, schema }: Json) => [name, exampleOf(name, schema)]);
+      .filter((one) => one.in === place && one.required)
+      .map(({ name, schema }) => [name, String(exampleOf(name, schema))] as [string, string]);
   const schema = requestBody?.content['application/json']?.schema;
   const required: string[] = schema?.required ?? [];
   const body = schema && Object.fromEntries(required.map((name) => [name, exampleOf(name, schema.properties[name])]));
@@ -122,7 +124,8 @@ function send({ method, path, parameters = [], requestBody }: Json, token: strin
   });
 }
 
-function exampleOf(name: string, schema: Json): Json {
+function exampleOf(name: string, schema: Schema | undefined): unknown {
+  if (!schema) return undefined;
   if (schema.type === 'object') {
     const { required = [], properties } = schema;
     return Object.fromEntries(required.map((one: string) => [one, exampleOf(one, properties[one])]));

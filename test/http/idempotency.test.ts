@@ -1,7 +1,8 @@
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto';
 import { connect } from 'node:net';
 import t from 'tap';
-import { claimsOf, type Json, type Service, startService } from '../support/service.js';
+import { documentOf } from '../support/openapi.js';
+import { claimsOf, type Service, startService } from '../support/service.js';
 
 let now = Date.parse('2026-05-01T00:00:00Z');
 let service: Service;
@@ -278,10 +279,10 @@ const others = [
 ];
 
 t.test('what is kept is only of POSTs that make something, by the list', async (t) => {
-  const { paths } = service.server.app.swagger() as { paths: Json };
-  for (const [path, { post: operation }] of Object.entries<Json>(paths)) {
+  const { paths } = documentOf(service);
+  for (const [path, { post: operation }] of Object.entries(paths)) {
     if (!operation) continue;
-    const takes = operation.parameters?.some(({ name }: { name: string }) => name === 'Idempotency-Key') ?? false;
+    const takes = operation.parameters?.some(({ name }) => name === 'Idempotency-Key') ?? false;
     const isOther = others.some((pattern) => pattern.test(path)) && path !== '/api/v1/auth/create-user';
     t.equal(takes, !isOther, `${path}: a POST is in the list of the product or of this test`);
   }

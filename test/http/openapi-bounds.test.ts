@@ -1,48 +1,45 @@
 /** What a caller sends is bounded in the document: every text and every array of a body, a query or a path has a maximum. */
 import t from 'tap';
-import { type Json, startService } from '../support/service.js';
+import { documentOf, type OpenApi, type Parameter, partOf, type Schema } from '../support/openapi.js';
+import { startService } from '../support/service.js';
 
 /** Where a schema lets a text or an array be of any length, as paths within it. */
-function unbounded(document: Json, schema: Json, path: string, seen: ReadonlySet<string> = new Set()): string[] {
-  if (typeof schema !== 'object' || schema === null) return [];
+function unbounded(
+  document: OpenApi,
+  schema: Schema | boolean | undefined,
+  path: string,
+  seen: ReadonlySet<string> = new Set(),
+): string[] {
+  if (typeof schema !== 'object') return [];
   if (typeof schema.$ref === 'string') {
     if (seen.has(schema.$ref)) return [];
-    const named = schema.$ref
-      .split('/')
-      .slice(1)
-      .reduce((at: Json, part: string) => at[part], document);
-    return unbounded(document, named, path, new Set([...seen, schema.$ref]));
+    return unbounded(document, partOf<Schema>(document, schema.$ref), path, new Set([...seen, schema.$ref]));
   }
   const types = [schema.type].flat();
   const isFixed = schema.const !== undefined || schema.enum !== undefined;
   const isLong = types.includes('string') && !isFixed && schema.maxLength === undefined && schema.format !== 'binary';
   const isMany = types.includes('array') && schema.maxItems === undefined;
   const within = [
-    ...(['anyOf', 'oneOf', 'allOf'] as const).flatMap((how) => (schema[how] ?? []).map((one: Json) => [one, path])),
-    ...Object.entries(schema.properties ?? {}).map(([name, one]) => [one, `${path}.${name}`]),
-    [schema.items, `${path}[]`],
-    [schema.additionalProperties, `${path}.*`],
+    ...(['anyOf', 'oneOf', 'allOf'] as const).flatMap((how) => (schema[how] ?? []).map((one) => [one, path] as const)),
+    ...Object.entries(schema.properties ?? {}).map(([name, one]) => [one, `${path}.${name}`] as const),
+    [schema.items, `${path}[]`] as const,
+    [schema.additionalProperties, `${path}.*`] as const,
   ];
   return [...(isLong || isMany ? [path] : []), ...within.flatMap(([one, at]) => unbounded(document, one, at, seen))];
 }
 
 t.test('every text and every array that a caller sends has a maximum', async (t) => {
   const { server } = await startService(t);
-  const document: Json = server.app.swagger();
+  const document = documentOf({ server });
   const found: string[] = [];
-  for (const [path, methods] of Object.entries<Json>(document.paths))
-    for (const [method, operation] of Object.entries<Json>(methods)) {
+  for (const [path, methods] of Object.entries(document.paths))
+    for (const [method, operation] of Object.entries(methods)) {
       const about = `${method.toUpperCase()} ${path}`;
       for (const given of operation.parameters ?? []) {
-        const parameter = given.$ref
-          ? given.$ref
-              .split('/')
-              .slice(1)
-              .reduce((at: Json, part: string) => at[part], document)
-          : given;
+        const parameter = given.$ref ? partOf<Parameter>(document, given.$ref) : given;
         found.push(...unbounded(document, parameter.schema, `${about} ${parameter.in} ${parameter.name}`));
       }
-      for (const [type, { schema }] of Object.entries<Json>(operation.requestBody?.content ?? {}))
+      for (const [type, { schema }] of Object.entries(operation.requestBody?.content ?? {}))
         found.push(...unbounded(document, schema, `${about} ${type} `));
     }
   t.strictSame(found, []);

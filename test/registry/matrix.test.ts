@@ -10,6 +10,7 @@ import type { OutboxChange } from '../../db/messages/outbox/rows.js';
 import { createAccount } from '../../src/registry/accounts.js';
 import { rolloutUntil } from '../downlink/fleet.js';
 import { makeAuthority } from '../support/certificates.js';
+import { documentOf, partOf } from '../support/openapi.js';
 import {
   type Answer,
   type Json,
@@ -969,19 +970,20 @@ t.test('the table names every endpoint of the OpenAPI document and every id that
   const named = new Set(
     rows.flatMap(({ endpoint, place, parameter }) => [endpoint, `${endpoint}, ${place} ${parameter}`]),
   );
-  const document: Json = service.server.app.swagger();
-  const resolve = (part: Json): Json => (part?.$ref ? at(document, part.$ref) : part);
-  for (const [path, operations] of Object.entries<Json>(document.paths))
-    for (const [method, { parameters = [], requestBody }] of Object.entries<Json>(operations)) {
+  const document = documentOf(service);
+  const resolve = <T extends { $ref?: string }>(part: T | undefined) =>
+    part?.$ref ? partOf<T>(document, part.$ref) : part;
+  for (const [path, operations] of Object.entries(document.paths))
+    for (const [method, { parameters = [], requestBody }] of Object.entries(operations)) {
       const endpoint = `${method.toUpperCase()} ${path}`;
       if (endpoint in withoutIds) continue;
       t.ok(named.has(endpoint), endpoint);
-      const whole = resolve(resolve(requestBody)?.content['application/json']?.schema);
+      const whole = resolve(requestBody?.content['application/json']?.schema);
       // One thing, or a list of such.
       const schema = whole?.anyOf ? resolve(whole.anyOf[0]) : whole;
       t.ok(!schema || schema.properties || schema.additionalProperties, `${endpoint}: its body can be looked through`);
       const body = Object.keys(schema?.properties ?? {}).map((name) => ({ in: 'body', name }));
-      for (const { in: place, name } of [...parameters.map(resolve), ...body])
+      for (const { in: place, name } of [...parameters.flatMap((one) => resolve(one) ?? []), ...body])
         if (
           !['clientId', 'name', 'commandId'].includes(name) &&
           (place === 'path' || /Id$|^associationCode$/.test(name))
@@ -990,14 +992,6 @@ t.test('the table names every endpoint of the OpenAPI document and every id that
     }
   for (const { title, expected } of rows) t.equal(expected.length, who.length, title);
 });
-
-/** What a reference such as `#/components/schemas/def-0` points to. */
-function at(document: Json, reference: string): Json {
-  return reference
-    .split('/')
-    .slice(1)
-    .reduce((part, name) => part[name], document);
-}
 
 for (const row of rows)
   t.test(row.title, async (t) => {
@@ -1041,9 +1035,9 @@ t.test('what the others are refused is there, for its admin', async (t) => {
 t.test('a station may do its work, and of every other endpoint nothing: 403, whatever it names', async (t) => {
   const caller = callers.station;
   const allowed = new Set(Object.keys(ofStations).map((title) => title.split(',')[0] ?? ''));
-  const document: Json = service.server.app.swagger();
-  for (const [path, operations] of Object.entries<Json>(document.paths))
-    for (const [method, { security, 'x-callers': named }] of Object.entries<Json>(operations)) {
+  const document = documentOf(service);
+  for (const [path, operations] of Object.entries(document.paths))
+    for (const [method, { security, 'x-callers': named }] of Object.entries(operations)) {
       const endpoint = `${method.toUpperCase()} ${path}`;
       const isOpen = security.length === 0;
       const isItsOwn = allowed.has(endpoint) || ofSessions.includes(endpoint);

@@ -1,19 +1,20 @@
 /** Holds every answer of a test against the OpenAPI document: what is documented is what is sent. */
 import { Ajv, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
-import type { Json } from './json.js';
+import type { Failure } from './answers.js';
+import type { OpenApi, Operation, Schema } from './openapi.js';
 
 export class Contract {
   // The package is CommonJS: its default export is the plugin.
   readonly #ajv = (formats as unknown as (ajv: Ajv) => Ajv)(new Ajv({ strict: false, allErrors: true }));
   /** By route and status, and by schema: most errors are one. */
   readonly #validators = new Map<string, ValidateFunction>();
-  readonly #routes: Array<{ path: string; matches: RegExp; operations: Json }>;
-  readonly #components: Json;
+  readonly #routes: Array<{ path: string; matches: RegExp; operations: Record<string, Operation> }>;
+  readonly #components: OpenApi['components'];
 
-  constructor(document: Json) {
+  constructor(document: OpenApi) {
     this.#components = document.components;
-    this.#routes = Object.entries(document.paths as Json)
+    this.#routes = Object.entries(document.paths)
       .map(([path, operations]) => ({
         path,
         operations,
@@ -31,16 +32,17 @@ export class Contract {
       ({ matches, operations }) => matches.test(path) && operations[method.toLowerCase()],
     );
     // What cannot be decoded reaches no operation.
-    if (!route || !isDecodable(path)) return;
-    const { responses, 'x-codes': made } = route.operations[method.toLowerCase()];
+    const operation = route?.operations[method.toLowerCase()];
+    if (!operation || !isDecodable(path)) return;
+    const { responses, 'x-codes': made } = operation;
     const name = `${method} ${route.path} ${status}`;
     const response = responses[status] ?? responses.default;
     // As the routes make it, and as it is published: there, errors that any operation can answer are its default response.
-    const published = responses[status] ? response['x-codes'] : response?.['x-codes']?.[status];
-    const codes: unknown[] | undefined = made?.[status] ?? published;
+    const published: unknown = responses[status] ? response?.['x-codes'] : response?.['x-codes']?.[status];
+    const codes = (made?.[status] ?? published) as unknown[] | undefined;
     if (!responses[status] && !codes) throw new Error(`${name}: the status is not documented`);
     if (body === undefined) return;
-    const content = response.content?.['application/json'];
+    const content = response?.content?.['application/json'];
     if (!content) throw new Error(`${name}: JSON is not documented`);
     // A list that is asked for some properties answers with these alone: their types hold, their absence is no fault.
     const isPartial = method === 'GET' && new URLSearchParams(url.split('?')[1]).has('fields');
@@ -51,12 +53,12 @@ export class Contract {
     if (!validate(body))
       throw new Error(`${name}: ${this.#ajv.errorsText(validate.errors)} in ${JSON.stringify(body)}`);
     if (status < 400) return;
-    const { error, attributes } = body as Json;
+    const { error, attributes } = body as Failure;
     const code = attributes?.errorCode ?? error.code;
     if (!codes?.includes(code)) throw new Error(`${name}: the code ${code} is not documented`);
   }
 
-  #compiled(schema: Json): ValidateFunction {
+  #compiled(schema: Schema): ValidateFunction {
     const text = JSON.stringify(schema);
     const validate = this.#validators.get(text) ?? this.#ajv.compile({ ...schema, components: this.#components });
     this.#validators.set(text, validate);
@@ -65,7 +67,7 @@ export class Contract {
 }
 
 /** A schema whose properties may all be absent. */
-function withoutRequired(schema: Json): Json {
+function withoutRequired(schema: Schema): Schema {
   return JSON.parse(JSON.stringify(schema), (name, value) => (name === 'required' ? undefined : value));
 }
 

@@ -11,6 +11,7 @@ import { createAccount } from '../../src/registry/accounts.js';
 import type { Body, Created, Made, Ok } from './answers.js';
 import { Contract } from './contract.js';
 import { temporaryDirectory } from './directory.js';
+import type { OpenApi } from './openapi.js';
 import { SecretWatch } from './secrets.js';
 import { copyDatabases, copyKeys, keepTemplate, keptDocument } from './template.js';
 
@@ -194,7 +195,7 @@ export class Service {
     const { app } = this.server;
     const known = contracts.get(app.headerPrefix);
     if (known) return known;
-    const contract = new Contract(keptDocument(app.headerPrefix, () => app.swagger()));
+    const contract = new Contract(keptDocument(app.headerPrefix, () => app.swagger()) as OpenApi);
     contracts.set(app.headerPrefix, contract);
     return contract;
   }
