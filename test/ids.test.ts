@@ -15,7 +15,7 @@ import { provision, rowsOf, unitsOf } from './support/jobs.js';
 import { Mailbox } from './support/mailbox.js';
 import { type OpenIdProvider, startProvider } from './support/oidc.js';
 import { cliFile, runToEnd } from './support/process.js';
-import { type Json, type Request, Service, startService } from './support/service.js';
+import { type Request, Service, startService } from './support/service.js';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const version7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -236,7 +236,7 @@ function* idsOfRows(
   const file = new Sqlite(path, { readonly: true });
   const tables = file.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'");
   for (const table of tables.pluck().all() as string[])
-    for (const row of file.prepare(`SELECT * FROM "${table}"`).iterate() as Iterable<Json>)
+    for (const row of file.prepare(`SELECT * FROM "${table}"`).iterate() as Iterable<Record<string, string>>)
       for (const [name, id] of idsIn(row))
         yield { table, name, id, accountId: table === 'accounts' ? row.id : row.accountId };
   file.close();

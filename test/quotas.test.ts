@@ -3,7 +3,7 @@ import t from 'tap';
 import { connected, disconnected, published, subscribed, taken, texts } from './broker/conversation.js';
 import { connectPacket, publishPacket, rawClient } from './broker/raw.js';
 import { follow, postRows } from './support/jobs.js';
-import { type Anything, type Json, type Made, type Service, startService } from './support/service.js';
+import { type Anything, type Made, type Service, startService } from './support/service.js';
 
 const job = '/api/v1/provisioning/jobs';
 const rows = (count: number, what: string) =>
@@ -116,8 +116,8 @@ t.test('retained messages: one too many is delivered, explained and not retained
   client.send(publishPacket(own.topic('c4'), 'kept', { retain: true }));
   client.send({ cmd: 'pingreq' });
   t.match(await client.next(), { cmd: 'pingresp' });
-  const heard: Json[] = [];
-  while (heard.length < 8) heard.push(await listener.next());
+  const heard: Array<{ cmd?: string; payload?: unknown; topic: string }> = [];
+  while (heard.length < 8) heard.push((await listener.next()) as (typeof heard)[number]);
   t.equal(heard.filter(({ payload }) => String(payload) === 'kept').length, 5, 'all were delivered');
   const why = heard
     .filter(({ topic }) => topic.endsWith('/_rejected'))

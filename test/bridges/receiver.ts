@@ -3,12 +3,26 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import { createServer as createTlsServer, type ServerOptions } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
-import type { Json } from '../support/service.js';
+
+/** A message as a webhook gets it. */
+export interface Bridged {
+  id: string;
+  topic: string;
+  accountId: string;
+  deviceId: string;
+  organizationId: string | null;
+  deviceTemplateId: string;
+  channel: string;
+  qos: number;
+  time: string;
+  payloadBase64: string;
+  test?: true;
+}
 
 export interface Delivery {
   headers: IncomingHttpHeaders;
   body: string;
-  messages: Json[];
+  messages: Bridged[];
 }
 
 /** The status to answer with, with or without headers; a 200 without an end, long or of unknown length; or never. */
@@ -22,12 +36,12 @@ export interface Receiver {
   /** Every request, whatever was answered. */
   tries: Delivery[];
   /** Messages of requests that were answered with 200. */
-  messages: Json[];
+  messages: Bridged[];
   behave: Behaviour;
   /** The most connections that were open at once. */
   maxConnections: number;
   /** Resolves when so many messages have been accepted. */
-  received(count: number): Promise<Json[]>;
+  received(count: number): Promise<Bridged[]>;
   /** Resolves when so many requests have come. */
   tried(count: number): Promise<void>;
   close(): Promise<void>;
@@ -97,10 +111,11 @@ export async function startReceiver(
   return receiver;
 }
 
-export const textOf = (message: Json): string => Buffer.from(message.payloadBase64, 'base64').toString();
+export const textOf = (message: Pick<Bridged, 'payloadBase64'>): string =>
+  Buffer.from(message.payloadBase64, 'base64').toString();
 
 /** The payloads of the messages of each device, in the order in which they came. */
-export function byDevice(messages: Json[]): Record<string, string[]> {
+export function byDevice(messages: Bridged[]): Record<string, string[]> {
   const all: Record<string, string[]> = {};
   for (const message of messages) {
     const texts = all[message.deviceId] ?? [];

@@ -22,7 +22,7 @@ let dns: DnsServer;
 let f: Fixture;
 const logLines: string[] = [];
 /** Every state that `_updates/fields` tells the admin, by device. */
-const told = new Map<string, Json[]>();
+const told = new Map<string, object[]>();
 
 t.before(async () => {
   const directory = temporaryDirectory(t);
@@ -57,7 +57,7 @@ async function leave(client: RawClient): Promise<void> {
 const read = async ({ device }: Fixture) => (await f.service.ok('GET', `/api/v1/devices/${device.id}`)).device;
 
 /** All that has been told of a device, one change over the other. */
-const known = ({ device }: Fixture): Json => Object.assign({}, ...(told.get(device.id) ?? []));
+const known = ({ device }: Fixture) => Object.assign({}, ...(told.get(device.id) ?? []));
 const connected = (one: Fixture, externalIp: string) =>
   until(() => known(one).connected === true && known(one).externalIp === externalIp);
 const named = (one: Fixture, name: string | null) => until(() => known(one).reverseDns === name);

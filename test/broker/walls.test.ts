@@ -250,7 +250,9 @@ t.test('anyone who has no credential of its own is let in nowhere', async (t) =>
         } catch {
           // It has ended, as it must.
         }
-        const isLetIn = answers.some(({ cmd, ...said }) => cmd !== 'connack' || (said as Json).returnCode === 0);
+        const isLetIn = answers.some(
+          ({ cmd, ...said }) => cmd !== 'connack' || (said as { returnCode?: number }).returnCode === 0,
+        );
         if (isLetIn) strange.push(JSON.stringify(next));
       }
     };

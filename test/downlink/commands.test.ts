@@ -3,12 +3,16 @@ import type { MqttClient } from 'mqtt';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { follow } from '../support/jobs.js';
-import { closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { closed, nextMessage, type Service, startService } from '../support/service.js';
 import { type Device, devices } from './fleet.js';
 
-async function listen(service: Service, device: Device, options = {}): Promise<MqttClient & { got: Json[] }> {
+async function listen(
+  service: Service,
+  device: Device,
+  options = {},
+): Promise<MqttClient & { got: Array<Record<string, unknown>> }> {
   const client = await service.connect({ deviceId: device.id, secret: device.secret }, options);
-  const got: Json[] = [];
+  const got: Array<Record<string, unknown>> = [];
   client.on('message', (topic, payload) => topic.endsWith('/_commands') && got.push(JSON.parse(payload.toString())));
   return Object.assign(client, { got });
 }
@@ -224,7 +228,7 @@ t.test(
     const filters = channels.map((channel) => service.topic(device.id, channel));
     const subscribed = async (jwt: string) => {
       const client = await service.connect({ jwt });
-      const granted: Json[] = await client.subscribeAsync(filters, { qos: 1 }).catch(() => []);
+      const granted: Array<{ qos: number }> = await client.subscribeAsync(filters, { qos: 1 }).catch(() => []);
       return { client, count: granted.filter(({ qos }) => qos === 1).length };
     };
     t.equal((await subscribed(stranger.token)).count, 0);

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { runToEnd } from '../support/process.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 import { devices, publish, rollOut, rollout, rolloutUntil } from './fleet.js';
 import { proveFleet, provePause } from './long/fleet-proof.js';
 
@@ -35,7 +35,9 @@ async function simulate(t: Test, service: Service, ways: string[], ...flags: str
   const where = ['--url', service.server.url, '--mqtt', `mqtt://127.0.0.1:${service.server.mqttPort}`];
   const all = [...where, '--account', service.accountId, '--devices', file, ...flags];
   const { code, stdout, stderr } = await runToEnd(simulator, all, {});
-  const said: Json[] = stdout.split('\n').flatMap((line) => (line ? [JSON.parse(line)] : []));
+  const said: Array<{ id: string; state: string }> = stdout
+    .split('\n')
+    .flatMap((line) => (line ? [JSON.parse(line)] : []));
   const states = new Map(said.map((one) => [one.id, one.state]));
   const { counts } = await rollout(service, id);
   return { code, stderr, states: made.map((one) => states.get(one.id)), counts, sent: downloads.sent - before };

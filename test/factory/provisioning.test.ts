@@ -3,7 +3,7 @@ import { hash } from 'argon2';
 import t from 'tap';
 import { maxShareBytes, pendingRows } from '../../src/factory/jobs/engine.js';
 import { follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -179,7 +179,7 @@ t.test('a bad row says what is wrong with it, as POST /devices does, and leaves 
     ...{ deviceTemplateId: strict.id, name: 'grade', fieldType: 'int', required: true },
   });
   for (const _ of [1, 2]) await service.organization({ name: 'Twins' });
-  const values: Json[] = [
+  const values: Array<Record<string, unknown>> = [
     { serialNumber: 'B-1' },
     { serialNumber: '' },
     { name: 'no serial' },

@@ -4,7 +4,7 @@ import mqtt from 'mqtt';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { type Running, startProcess } from '../support/process.js';
-import { adminEmail, adminPassword, type Json } from '../support/service.js';
+import { type Anything, adminEmail, adminPassword } from '../support/service.js';
 
 const rows = 2000;
 const accountId = '00000000-0000-7000-8000-00000000fac7';
@@ -60,7 +60,7 @@ t.test(
     t.equal(read(directory, 'select count(*) from "devices"'), rows);
     t.equal(read(directory, 'select count(distinct "serialNumber") from "devices"'), rows);
     for (let at = 0; at < rows; at += 100) {
-      const { deviceId: username, secret: password, broker } = results[at] as Json;
+      const { deviceId: username, secret: password, broker } = results[at] as (typeof results)[number];
       const client = await mqtt.connectAsync(broker, { username, password, reconnectPeriod: 0 });
       client.end(true);
     }
@@ -91,7 +91,9 @@ async function call(server: Running, token: string | undefined, method: string, 
     ...(body && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
   });
   if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${await response.text()}`);
-  return (await response.json()) as Json;
+  return (await response.json()) as Anything & {
+    results: Record<'serialNumber' | 'deviceId' | 'secret' | 'broker', string>[];
+  };
 }
 
 /** The events of a job end with it. */

@@ -9,7 +9,7 @@ import yauzl from 'yauzl';
 import { clearRows } from '../../src/factory/results/expiry.js';
 import { resultFile } from '../../src/factory/results/files.js';
 import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 
 let now = Date.parse('2026-06-01T00:00:00Z');
 let service: Service;
@@ -77,7 +77,7 @@ t.test('every format has the same units; a file for each is named by its row', a
   const csv = await file(job.id, 'csv');
   t.match(csv.response.headers.get('content-disposition'), `job-${job.id}.csv`);
   t.equal(csv.response.headers.get('cache-control'), 'no-store');
-  const rows = parse(csv.bytes, { columns: true }) as Json[];
+  const rows = parse(csv.bytes, { columns: true }) as Array<{ row: string; topics: string; [column: string]: string }>;
   t.strictSame(
     rows.map((row) => ({ ...row, row: Number(row.row), topics: JSON.parse(row.topics) })),
     units,
@@ -100,7 +100,11 @@ t.test('a serial number is no formula in the CSV of results, and as it is in the
     service,
     serials.map((serialNumber) => ({ serialNumber })),
   );
-  const rows = parse((await file(job.id, 'csv')).bytes, { columns: true }) as Json[];
+  const rows = parse((await file(job.id, 'csv')).bytes, { columns: true }) as Array<{
+    row: string;
+    topics: string;
+    [column: string]: string;
+  }>;
   const written = rows.map(({ serialNumber }) => serialNumber);
   t.strictSame(written, ["'=1+1", "'-2", "'@x", "'+3", 'plain']);
   const units = await unitsOf(service, job.id);

@@ -10,7 +10,7 @@ import {
   adminEmail,
   adminPassword,
   closed,
-  type Json,
+  type Failure,
   nextMessage,
   type Point,
   present,
@@ -479,7 +479,7 @@ t.test(
     t.equal(outbox.count(victim.bridge.id, 'delivered', sent), 5, 'the victim can replay all of its messages');
 
     attacker.receiver.behave = () => 503;
-    let refusal: Json | undefined;
+    let refusal: { status: number; body: Failure } | undefined;
     for (let n = 0; n < sent && !refusal; n += 1) {
       const answer = await attacker.publish();
       if (answer.status !== 200) refusal = answer;

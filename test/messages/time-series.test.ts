@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { type Json, type Point, type Service, startService } from '../support/service.js';
+import { type Point, type Service, startService } from '../support/service.js';
 
 const start = Date.parse('2026-03-01T12:00:00.000Z');
 const iso = (offset: number) => new Date(start + offset).toISOString();
@@ -90,7 +90,7 @@ t.test('pages show each point once while points arrive and time goes on', async 
   await publish(Array.from({ length: 25 }, (_, n) => `${iso(Math.floor(n / 4))},c,${n},`));
   const seen: number[] = [];
   let query = 'pageSize=4';
-  let range: Json;
+  let range: [string, string] | undefined;
   for (;;) {
     const { meta, result } = await service.ok('GET', `${path()}?${query}`);
     seen.push(...result.map((point) => point.numericValue));

@@ -1,7 +1,7 @@
 /** End-users of which nobody can log in: they hold credentials and own devices until a person is attached. */
 import t from 'tap';
 import { Mailbox } from '../support/mailbox.js';
-import { closed, type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { closed, type Made, nextMessage, type Service, startService } from '../support/service.js';
 
 const mailbox = new Mailbox();
 let service: Service;
@@ -14,7 +14,7 @@ const post = (body: object, token?: string) =>
     body: { accountId: service.accountId, ...body },
     ...(token && { token }),
   });
-const put = (endUser: Json, body: object, token?: string) =>
+const put = (endUser: Pick<Made<'endUser'>, 'id' | 'version' | 'organizationId'>, body: object, token?: string) =>
   service.http('PUT', `/api/v1/end-users/${endUser.id}`, {
     body: { organizationId: endUser.organizationId, ...body },
     headers: { etag: endUser.version },
@@ -22,7 +22,7 @@ const put = (endUser: Json, body: object, token?: string) =>
   });
 const made = (organizationId: string, body: object = {}) =>
   service.create('/end-users', 'endUser', { organizationId, ...body });
-const secretOf = async (endUser: Json): Promise<string> => {
+const secretOf = async (endUser: Pick<Made<'endUser'>, 'id'>): Promise<string> => {
   const body = { entityId: endUser.id, entityType: 'endUser' };
   return (await service.create('/access/mqtt-credentials', 'mqttCredential', body)).secret;
 };

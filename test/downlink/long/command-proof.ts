@@ -2,7 +2,7 @@
 import mqtt from 'mqtt';
 import type { Test } from 'tap';
 import { temporaryDirectory } from '../../support/directory.js';
-import { type Json, startService } from '../../support/service.js';
+import { startService } from '../../support/service.js';
 import { type Device, devices } from '../fleet.js';
 import { type Killable, startKillable } from './played.js';
 
@@ -27,13 +27,13 @@ export async function proveCommands(t: Test, count: number) {
   });
   // They are acknowledged, so they are on disk.
   await server.kill();
-  const got = new Map<string, Json[]>(made.map(({ id }) => [id, []]));
+  const got = new Map<string, Told[]>(made.map(({ id }) => [id, []]));
   let seen = 0;
   let half = () => {};
   const halfSeen = new Promise<void>((resolve) => {
     half = resolve;
   });
-  const heard = (device: Device, command: Json) => {
+  const heard = (device: Device, command: Told) => {
     got.get(device.id)?.push(command);
     seen += 1;
     if (seen >= count) half();
@@ -51,7 +51,7 @@ export async function proveCommands(t: Test, count: number) {
       const numbers = attempts(one);
       return numbers.length > 0 && numbers.every((number, n) => number > (numbers[n - 1] ?? 0));
     });
-    return !isEachOnce || order.lastIndexOf(first) > order.indexOf(second);
+    return !isEachOnce || order.lastIndexOf(first ?? '') > order.indexOf(second ?? '');
   });
   t.same(wrong, [], 'each command came once, or with another attempt, and in order');
   const open: string[] = [];
@@ -62,8 +62,14 @@ export async function proveCommands(t: Test, count: number) {
   t.same(open, [], 'each has succeeded');
 }
 
+/** A command as its device gets it. */
+interface Told {
+  id: string;
+  attempt: number;
+}
+
 /** A device that connects, again and again, until it has answered all of its commands. */
-async function obey(server: Killable, root: string, device: Device, heard: (device: Device, command: Json) => void) {
+async function obey(server: Killable, root: string, device: Device, heard: (device: Device, command: Told) => void) {
   const done = new Set<string>();
   while (done.size < names.length) {
     const client = mqtt.connect(`mqtt://127.0.0.1:${server.running().mqttPort}`, {
