@@ -92,7 +92,8 @@ let other: Promise<Place> | undefined;
 /** Puts HAProxy in front of a service of a test and of another cell. */
 export async function behindProxy(t: Test, service: Service): Promise<Service> {
   other ??= startOther();
-  const proxied = await startProxy(t, [placeOf(service), await other]);
+  const tls = service.server.url.startsWith('https:') ? ', tls: true' : '';
+  const proxied = await startProxy(t, [placeOf(service), await other], { cells: [tls, ''] });
   const reached = through(proxied, service);
   t.teardown(() => reached.close());
   return reached;
