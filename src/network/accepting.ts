@@ -2,7 +2,8 @@
  * Listening so that many connections are accepted in one turn of the event loop. Node accepts one in a turn from each
  * listening socket: while turns are long, who connects last would wait for as many of them as connect before it.
  */
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+// biome-ignore lint/style/noRestrictedImports: it calls only the port that this process is about to listen on.
+import { type AddressInfo, connect, createServer, type ListenOptions, type Server, type Socket } from 'node:net';
 
 /** Listening sockets of one port, among which the system divides those who connect. */
 const sockets = 16;
@@ -20,8 +21,8 @@ type SocketOptions = NonNullable<Parameters<typeof createServer>[0]>;
 
 /**
  * Has `listen` open the port of `server`, then opens it several more times: what comes there is a connection of `server`.
- * They end with it, and its `close` calls back when the connections of all have ended. Where the system cannot divide a
- * port, it is opened once. @throws Error when the port cannot be had, another program of the same user has it included.
+ * They end with it, and its `close` calls back when the connections of all have ended. Where the system is not known to
+ * divide a port, it is opened once. @throws Error when the port cannot be had, another program of the same user has it included.
  */
 export async function listenWide(
   server: Server,
@@ -29,30 +30,66 @@ export async function listenWide(
   options: SocketOptions,
   listen: (listening: Listening) => Promise<unknown> = (listening) => open(server, listening),
 ): Promise<void> {
-  // Sockets that share a port let each other in without an error. The system finds a port that nobody has by itself.
-  if (place.port !== 0) await demandFree(place);
+  if (process.platform !== 'linux') {
+    await listen({ ...place, reusePort: false });
+    return;
+  }
+  // Who gives port 0 gets a port that nobody has.
+  const claim = place.port === 0 ? [] : [await claimPort(place)];
   try {
     await listen({ ...place, reusePort: true });
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code !== 'ENOTSUP' && code !== 'EINVAL') throw error;
-    await listen({ ...place, reusePort: false });
-    return;
+    for (const one of claim) one.close();
+    throw error;
   }
   const { port } = server.address() as AddressInfo;
   const further = Array.from({ length: sockets - 1 }, () =>
     createServer(options, (socket: Socket) => server.emit('connection', socket)),
   );
-  endTogether(server, further);
+  endTogether(server, [...further, ...claim]);
   await Promise.all(further.map((one) => open(one, { ...place, port, reusePort: true })));
   for (const one of further) one.on('error', (error) => server.emit('error', error));
 }
 
-/** @throws Error when somebody listens there. */
-async function demandFree(place: Place): Promise<void> {
-  const server = createServer((socket) => socket.destroy());
-  await open(server, place);
-  await new Promise((resolve) => server.close(resolve));
+/**
+ * Sockets that share a port let each other in without an error, and a socket opened to find out would turn away who
+ * connects to it. So it is asked who answers there, and a name that one process at a time can have is taken.
+ * @throws Error when somebody listens there.
+ */
+async function claimPort(place: Place): Promise<Server> {
+  const claim = createServer((socket) => socket.destroy());
+  const taken = await isAnswered(place);
+  if (!taken) {
+    try {
+      await open(claim, { path: `\0slipway listens on ${place.host} ${place.port}` });
+      return claim;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    }
+  }
+  const message = `listen EADDRINUSE: address already in use ${place.host}:${place.port}`;
+  throw Object.assign(new Error(message), {
+    code: 'EADDRINUSE',
+    syscall: 'listen',
+    address: place.host,
+    port: place.port,
+  });
+}
+
+/** Whether somebody accepts connections there, or is too busy to refuse them within a second. */
+function isAnswered({ port, host }: Place): Promise<boolean> {
+  const anywhere: Record<string, string> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
+  return new Promise((resolve) => {
+    const socket = connect({ port, host: anywhere[host] ?? host });
+    const end = (answered: boolean) => {
+      socket.destroy();
+      resolve(answered);
+    };
+    // A socket can be given the port that it calls, and then it answers itself.
+    socket.once('connect', () => end(socket.localPort !== port));
+    socket.once('error', () => end(false));
+    socket.setTimeout(1_000, () => end(true));
+  });
 }
 
 function endTogether(server: Server, further: readonly Server[]): void {
@@ -66,7 +103,7 @@ function endTogether(server: Server, further: readonly Server[]): void {
   };
 }
 
-function open(server: Server, listening: Partial<Listening>): Promise<void> {
+function open(server: Server, listening: ListenOptions): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen(listening, () => {
