@@ -95,6 +95,10 @@ export class Moves {
     return this.#leaving.size > 0;
   }
 
+  get leaving(): ReadonlySet<string> {
+    return this.#leaving;
+  }
+
   set leaving(accounts: ReadonlySet<string>) {
     this.#leaving = accounts;
   }

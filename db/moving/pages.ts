@@ -4,15 +4,17 @@ import type Sqlite from 'better-sqlite3';
 import { openSqlite } from '../sqlite/dialect.js';
 import { fillTable } from './rows.js';
 import { registryRules, type TableRule } from './tables.js';
+import type { Watched } from './watching.js';
 
 type Value = string | number | null;
 type Key = Value[];
 
-/** All rows of a table of the accounts whose key is after `after` and not after `to`; null is no bound. */
+/** All rows of a table of the accounts whose key is after `after` and not after `to`; null is no bound. `keys`: these alone. */
 export interface Page {
   table: string;
   after: Key | null;
   to: Key | null;
+  keys?: Key[];
   rows: Value[][];
 }
 
@@ -70,7 +72,7 @@ export class RegistryPages {
   read({ table, after }: PagePlace, limit: number): { page: Page; next: PagePlace | undefined } {
     const shape = this.#shape(table);
     const most = shape.isOnePage ? Number.MAX_SAFE_INTEGER : limit;
-    const rows = this.#select(shape, after, null, most);
+    const rows = this.#select(shape, { after, to: null }, most);
     const last = rows.length < most ? undefined : rows.at(-1);
     const to = last ? shape.key.map((name) => last[shape.columns.findIndex((one) => one.name === name)] ?? null) : null;
     const following = copied[copied.findIndex((rule) => rule.table === table) + 1]?.table;
@@ -79,8 +81,38 @@ export class RegistryPages {
   }
 
   /** The rows of a range. */
-  range({ table, after, to }: PageRange): Page {
-    return { table, after, to, rows: this.#select(this.#shape(table), after, to, Number.MAX_SAFE_INTEGER) };
+  range(range: PageRange): Page {
+    return { ...range, rows: this.#select(this.#shape(range.table), range) };
+  }
+
+  /** The rows with these keys, each as JSON; parents come before their children. */
+  *touched(keys: ReadonlyMap<string, ReadonlySet<string>>, limit: number): Generator<Page> {
+    for (const { table } of copied) {
+      const all = [...(keys.get(table) ?? [])];
+      if (all.length === 0) continue;
+      const range = { table, after: null, to: null };
+      if (this.#shape(table).isOnePage) yield this.range(range);
+      else
+        for (let from = 0; from < all.length; from += limit)
+          yield this.range({ ...range, keys: all.slice(from, from + limit).map((key) => JSON.parse(key) as Key) });
+    }
+  }
+
+  /** The tables, with the columns that name their rows. */
+  get watched(): Watched[] {
+    return [...this.#shapes.values()].map(({ rule: { table }, key, isOnePage }) => ({ table, key, isOnePage }));
+  }
+
+  /** How many rows each table has. */
+  counts(): Record<string, number> {
+    const counts: Record<string, number> = {};
+    for (const { table, where } of copied)
+      counts[table] =
+        this.#file
+          .prepare<[], number>(`SELECT count(*) FROM "${table}" WHERE ${where.replaceAll('@', '')}`)
+          .pluck()
+          .get() ?? 0;
+    return counts;
   }
 
   /** Whether a range has the rows here that it has there. */
@@ -89,40 +121,38 @@ export class RegistryPages {
   }
 
   /** Whether these rows are what is here in the range of the page. */
-  isHere({ table, after, to, rows }: Page): boolean {
-    const here = this.#select(this.#shape(table), after, to, Number.MAX_SAFE_INTEGER);
+  isHere({ rows, ...range }: Page): boolean {
+    const here = this.#select(this.#shape(range.table), range);
     return here.length === rows.length && JSON.stringify(here) === JSON.stringify(rows);
   }
 
   /** What makes the range of a page here as the page says. */
-  statements({ table, after, to, rows }: Page): Statement[] {
+  statements(page: Page): { clear: Statement[]; put: Statement[] } {
+    const { table, rows } = page;
     const { rule, columns, key, isOnePage } = this.#shape(table);
     const names = columns.map(({ name }) => `"${name}"`).join(', ');
     const given = columns
       .map(({ isBlob }, at) => (isBlob ? `unhex("value" ->> '$[${at}]')` : `"value" ->> '$[${at}]'`))
       .join(', ');
     const json = JSON.stringify(rows);
-    if (table === presence) return presenceStatements(this.#accounts, columns, { after, to, rows });
+    if (table === presence) return presenceStatements(this.#accounts, columns, page);
     const of = key.map((name) => `"${name}"`).join(', ');
-    const [bounds, values] = boundsOf(key, after, to);
+    const [bounds, values] = boundsOf(key, page);
     const keys = key.map((name) => `"value" ->> '$[${columns.findIndex((one) => one.name === name)}]'`).join(', ');
     const clear = `DELETE FROM "${table}" WHERE ${conditionOf(rule, this.#accounts)}${bounds}`;
     const put = `INSERT INTO "${table}" (${names}) SELECT ${given} FROM json_each(?) WHERE TRUE`;
-    if (isOnePage)
-      return [
-        { sql: clear, values },
-        { sql: put, values: [json] },
-      ];
-    if (appended.has(table)) return [{ sql: `${put} ON CONFLICT (${of}) DO NOTHING`, values: [json] }];
+    if (isOnePage) return { clear: [{ sql: clear, values }], put: [{ sql: put, values: [json] }] };
+    if (appended.has(table))
+      return { clear: [], put: [{ sql: `${put} ON CONFLICT (${of}) DO NOTHING`, values: [json] }] };
     const others = columns.filter(({ name }) => !key.includes(name));
     const change =
       others.length === 0
         ? 'NOTHING'
         : `UPDATE SET ${others.map(({ name }) => `"${name}" = excluded."${name}"`).join(', ')}`;
-    return [
-      { sql: `${clear} AND (${of}) NOT IN (SELECT ${keys} FROM json_each(?))`, values: [...values, json] },
-      { sql: `${put} ON CONFLICT (${of}) DO ${change}`, values: [json] },
-    ];
+    return {
+      clear: [{ sql: `${clear} AND (${of}) NOT IN (SELECT ${keys} FROM json_each(?))`, values: [...values, json] }],
+      put: [{ sql: `${put} ON CONFLICT (${of}) DO ${change}`, values: [json] }],
+    };
   }
 
   /** SHA-256 of the firmware that the accounts have. */
@@ -182,8 +212,8 @@ export class RegistryPages {
     };
   }
 
-  #select({ rule, columns, key }: Shape, after: Key | null, to: Key | null, limit: number): Value[][] {
-    const [bounds, values] = boundsOf(key, after, to);
+  #select({ rule, columns, key }: Shape, range: Bounds, limit = Number.MAX_SAFE_INTEGER): Value[][] {
+    const [bounds, values] = boundsOf(key, range);
     const read = columns.map(({ name, isBlob }) => {
       // Nobody is connected in the other cell before the account is there.
       if (rule.table === presence && name === 'connected') return '0';
@@ -205,27 +235,26 @@ export class RegistryPages {
 function presenceStatements(
   accounts: readonly string[],
   columns: Shape['columns'],
-  { after, to, rows }: Pick<Page, 'after' | 'to' | 'rows'>,
-): Statement[] {
-  const json = JSON.stringify(rows);
-  const [bounds, values] = boundsOf(['id'], after, to);
+  page: Page,
+): { clear: Statement[]; put: Statement[] } {
+  const json = JSON.stringify(page.rows);
+  const [bounds, values] = boundsOf(['id'], page);
   const own = conditionOf({ table: 'devices', where: '"accountId" IN "moving"' }, accounts);
   const rowOf = (id: string) => `(SELECT "row" FROM "devices" WHERE "id" = ${id})`;
   const names = columns.slice(1).map(({ name }) => `"${name}"`);
   const given = names.map((_, at) => `"value" ->> '$[${at + 1}]'`);
-  return [
-    {
-      sql: `DELETE FROM "${presence}" WHERE "row" IN (SELECT "row" FROM "devices" WHERE ${own}${bounds}
-        AND "id" NOT IN (SELECT "value" ->> '$[0]' FROM json_each(?)))`,
-      values: [...values, json],
-    },
-    {
-      sql: `INSERT INTO "${presence}" ("row", ${names.join(', ')})
-        SELECT ${rowOf(`"value" ->> '$[0]'`)}, ${given.join(', ')} FROM json_each(?) WHERE TRUE
-        ON CONFLICT ("row") DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`).join(', ')}`,
-      values: [json],
-    },
-  ];
+  const clear = {
+    sql: `DELETE FROM "${presence}" WHERE "row" IN (SELECT "row" FROM "devices" WHERE ${own}${bounds}
+      AND "id" NOT IN (SELECT "value" ->> '$[0]' FROM json_each(?)))`,
+    values: [...values, json],
+  };
+  const put = {
+    sql: `INSERT INTO "${presence}" ("row", ${names.join(', ')})
+      SELECT ${rowOf(`"value" ->> '$[0]'`)}, ${given.join(', ')} FROM json_each(?) WHERE TRUE
+      ON CONFLICT ("row") DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`).join(', ')}`,
+    values: [json],
+  };
+  return { clear: [clear], put: [put] };
 }
 
 /** Where the first page begins. */
@@ -259,8 +288,14 @@ function conditionOf({ where }: TableRule, accounts: readonly string[]): string 
   return where.replaceAll('@', '').replaceAll('"moving"', `(${list})`);
 }
 
-function boundsOf(key: readonly string[], after: Key | null, to: Key | null): [string, Value[]] {
+type Bounds = Pick<Page, 'after' | 'to' | 'keys'>;
+
+function boundsOf(key: readonly string[], { after, to, keys }: Bounds): [string, Value[]] {
   const of = key.map((name) => `"${name}"`).join(', ');
+  if (keys) {
+    const parts = key.map((_, at) => `"value" ->> '$[${at}]'`).join(', ');
+    return [` AND (${of}) IN (SELECT ${parts} FROM json_each(?))`, [JSON.stringify(keys)]];
+  }
   const marks = key.map(() => '?').join(', ');
   const bound = (values: Key | null, sign: string) => (values ? ` AND (${of}) ${sign} (${marks})` : '');
   return [`${bound(after, '>')}${bound(to, '<=')}`, [...(after ?? []), ...(to ?? [])]];

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { CompiledQuery } from 'kysely';
 import { sync } from '../../db/files/copies.js';
 import { firmwareName } from '../../db/files/firmware.js';
@@ -63,10 +64,24 @@ export class Coming {
     for (const page of given) {
       await this.#ctx.registry.longTransaction(async (tx) => {
         await tx.executeQuery(CompiledQuery.raw('PRAGMA defer_foreign_keys = ON'));
-        for (const { sql, values } of pages.statements(page)) await tx.executeQuery(CompiledQuery.raw(sql, values));
+        const { clear, put } = pages.statements(page);
+        for (const { sql, values } of [...clear, ...put]) await tx.executeQuery(CompiledQuery.raw(sql, values));
       });
       if (!pages.isHere(page)) throw new Error(`The copy of a page of ${page.table} differs.`);
     }
+  }
+
+  /** Makes these pages here what they are there, all or none. */
+  async touched(move: string, given: readonly Page[]): Promise<void> {
+    const { pages } = this.#demand(move);
+    const work = given.map((page) => pages.statements(page));
+    // Children go before their parents, and come after them.
+    const statements = [...work.toReversed().flatMap(({ clear }) => clear), ...work.flatMap(({ put }) => put)];
+    await this.#ctx.registry.longTransaction(async (tx) => {
+      await tx.executeQuery(CompiledQuery.raw('PRAGMA defer_foreign_keys = ON'));
+      for (const { sql, values } of statements) await tx.executeQuery(CompiledQuery.raw(sql, values));
+    });
+    for (const page of given) if (!pages.isHere(page)) throw new Error(`The copy of rows of ${page.table} differs.`);
   }
 
   /** Stores messages; on disk when it resolves. */
@@ -138,11 +153,12 @@ export class Coming {
   }
 
   /** Begins to act for the accounts. The other cell must have stopped, and all that it has must be here. */
-  async activate(move: string, sent: Amounts): Promise<void> {
-    const { accounts, stored } = this.#demand(move);
+  async activate(move: string, sent: Amounts & { rows: Record<string, number> }): Promise<void> {
+    const { accounts, pages, stored } = this.#demand(move);
     const { access, bridges, firmwareEngine, jobs, moves, overlaps, registry, retention, secretAnswers } = this.#ctx;
-    if (stored.points !== sent.points || stored.logs !== sent.logs)
-      throw invalid('move', `was sent ${JSON.stringify(sent)}, and there are ${JSON.stringify(stored)}`);
+    const here = { points: stored.points, logs: stored.logs, rows: pages.counts() };
+    if (!isDeepStrictEqual(here, sent))
+      throw invalid('move', `was sent ${JSON.stringify(sent)}, and there are ${JSON.stringify(here)}`);
     const record = moves.records.find((one) => one.move === move);
     if (!record) throw new PlatformError('notFound');
     forgetCaches(this.#ctx);

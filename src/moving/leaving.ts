@@ -19,6 +19,7 @@ import type { Context } from '../context.js';
 import { invalid, PlatformError } from '../errors.js';
 import { slotOf } from '../ids.js';
 import { accountsOfSlot, removeAccounts } from './removal.js';
+import { TouchedRows } from './touched.js';
 
 /** Rows of one answer, about; reading them takes some milliseconds. */
 const rowsAtOnce = 250;
@@ -46,6 +47,7 @@ interface Copy {
   move: string;
   accounts: string[];
   pages: RegistryPages;
+  touched: TouchedRows;
   out: MessagesOut;
   chunks: AsyncGenerator<MessagesChunk, void>;
   /** What has been read, of all up to the number `end`. */
@@ -81,10 +83,11 @@ export class Leaving {
     );
     const sent = { points: 0, logs: 0, end: 0 };
     const pages = new RegistryPages(join(config.dataDir, 'registry.db'), accounts);
-    this.#copy = { move, accounts, pages, out, sent, chunks: this.#chunks(out, sent) };
+    const touched = await TouchedRows.watch(registry, pages.watched);
+    this.#copy = { move, accounts, pages, touched, out, sent, chunks: this.#chunks(out, sent) };
     this.#names = names;
     moves.leaving = new Set(accounts);
-    messages.touched.watch(moves.leaving);
+    messages.touched.watch(new Set(accounts));
     return { accounts };
   }
 
@@ -99,6 +102,8 @@ export class Leaving {
     this.#ctx.messages.touched.watch(new Set());
     copy.pages.close();
     copy.out.close();
+    // What another copy notes begins after this.
+    copy.touched.end().catch(() => {});
   }
 
   /** Some pages of the registry from a place on, without their rows; null is the begin, and the end. */
@@ -115,6 +120,27 @@ export class Leaving {
       this.#demand(move);
     }
     return { pages: read, next: next ?? null };
+  }
+
+  /**
+   * The rows of the registry that were written since the last call, or the begin, as they are now; of a row that was deleted
+   * the key alone. Null when that is too much, or not known: then all pages have to be compared.
+   */
+  async touched(move: string): Promise<{ pages: Page[] | null }> {
+    const touched = await this.#demand(move).touched.take();
+    if (!touched) return { pages: null };
+    const pages: Page[] = [];
+    for (const page of this.#demand(move).pages.touched(touched, rowsAtOnce)) {
+      pages.push(page);
+      await nextTurn();
+      this.#demand(move);
+    }
+    return { pages };
+  }
+
+  /** How many rows each table of the registry has. */
+  counts(move: string): { rows: Record<string, number> } {
+    return { rows: this.#demand(move).pages.counts() };
   }
 
   /** A page with its rows. */

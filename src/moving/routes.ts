@@ -10,7 +10,7 @@ import type { App } from '../http/app.js';
 import { demandToken } from '../http/guards/operator-token.js';
 import { slotOf } from '../ids.js';
 import { Coming } from './coming.js';
-import { type Amounts, Leaving, type MessagesChunk, proofOf } from './leaving.js';
+import { Leaving, type MessagesChunk, proofOf } from './leaving.js';
 import { accountsOfSlot } from './removal.js';
 
 /** Bytes of a body: many sessions come at once. */
@@ -65,6 +65,8 @@ export function movingRoutes(app: App, ctx: Context): void {
     }));
     get('/pages', ({ move, place }) => leaving.pages(move, place === '' ? null : (JSON.parse(place) as PagePlace)));
     get('/page', ({ move, place }) => ({ pages: [leaving.page(move, JSON.parse(place) as PageRange)] }));
+    get('/touched', ({ move }) => leaving.touched(move));
+    get('/counts', ({ move }) => leaving.counts(move));
     get('/messages', ({ move }) => leaving.messages(move));
     get('/outbox', ({ move, after }) => withPayloads({ rows: leaving.outbox(move, Number(after)) }));
     get('/sessions', ({ move }) => withPayloads(leaving.sessions(move)));
@@ -80,6 +82,7 @@ export function movingRoutes(app: App, ctx: Context): void {
       ranges: await coming.differing(move, (body as { pages: HashedRange[] }).pages),
     }));
     post('/rows', ({ move }, body) => coming.rows(move, (body as { pages: Page[] }).pages));
+    post('/touched', ({ move }, body) => coming.touched(move, (body as { pages: Page[] }).pages));
     post('/messages', ({ move }, body) => coming.messages(move, body as MessagesChunk));
     post('/outbox', ({ move }, body) => coming.outbox(move, (body as { rows: OutboxState[] }).rows));
     post('/sessions', ({ move }, body) => coming.sessions(move, body as MqttState));
@@ -91,7 +94,7 @@ export function movingRoutes(app: App, ctx: Context): void {
         Buffer.isBuffer(body) ? body : Buffer.alloc(0),
       ),
     );
-    post('/activate', ({ move }, body) => coming.activate(move, body as Amounts));
+    post('/activate', ({ move }, body) => coming.activate(move, body as Parameters<Coming['activate']>[1]));
     post('/drop', ({ accountId }) => coming.drop(accountId));
   });
 }

@@ -78,6 +78,10 @@ t.test('Two running cells behind HAProxy', withHaproxy, async (t) => {
     reconnectPeriod: 20,
   });
   t.teardown(() => client.end(true));
+  let ended = 0;
+  client.on('close', () => {
+    ended += 1;
+  });
   const sent: number[] = [];
   let going = true;
   const first = Date.parse('2026-01-10');
@@ -102,6 +106,11 @@ t.test('Two running cells behind HAProxy', withHaproxy, async (t) => {
   t.test('the account works in the other cell, and nothing is left in the first one', async (t) => {
     const { code, stdout, stderr } = await run('--to', 'c02');
     t.equal(code, 0, stderr);
+    t.equal(
+      ended,
+      1,
+      'a device that publishes meanwhile loses its connection once, when it has to go to the other cell',
+    );
     const done = JSON.parse(stdout);
     t.match(done, { accounts: [moved.accountId], in: 'c02', silence: Number });
     t.comment(`silence: ${done.silence} ms`);

@@ -135,6 +135,7 @@ async function main(t: Pick<Test, 'teardown'>): Promise<void> {
     do {
       const args = [accountId, '--to', target.name, '--config', config];
       done = await call(calls > 0 && isUndone ? [...args, '--undo'] : args, (line, killCommand) => {
+        if (isQuiet) console.log(`   ${line}`);
         if (victim && !killed && line.startsWith(stepOfKill)) killed = kill(killCommand);
       });
       await killed;

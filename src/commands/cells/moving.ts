@@ -80,6 +80,11 @@ function cellOf({ public: { cellAuthority } }: CellsConfig, cell: Cell, token: s
   return new MovingCell(cell, token, cellAuthority);
 }
 
+/** Waits for the end of all, and rejects as the first that did. */
+async function together(all: readonly Promise<unknown>[]): Promise<void> {
+  for (const one of await Promise.allSettled(all)) if (one.status === 'rejected') throw one.reason;
+}
+
 /** Pages of the registry without their rows, and where the next ones begin. */
 interface Pages {
   pages: { hash: string; table: string; after: unknown; to: unknown }[];
@@ -92,8 +97,10 @@ class LiveMoving {
   readonly #cells: ReadonlyMap<string, MovingCell>;
   readonly #account: string;
   readonly #onStep: OnStep;
-  /** Pages of the registry that were the same in both cells, with their hash. */
-  readonly #same = new Map<string, string>();
+  /** Whether every page of the registry was the same in both cells: from then on only rows that were written are copied. */
+  #compared = false;
+  /** Why the last comparison has not brought all pages. */
+  #failure: unknown;
 
   constructor(
     path: string,
@@ -182,7 +189,7 @@ class LiveMoving {
     const move = randomUUID();
     const names = { from: source.name, to: target.name };
     this.#onStep('copying');
-    this.#same.clear();
+    this.#compared = false;
     const accountId = this.#account;
     const { accounts, proof } = await source.post<{ accounts: string[]; proof: string }>(
       '/leave',
@@ -194,24 +201,29 @@ class LiveMoving {
     try {
       let before = Number.POSITIVE_INFINITY;
       for (let round = 1; round <= maxRounds; round += 1) {
-        const pages = await this.#rows(source, target, move, false);
+        const rows = await this.#rows(source, target, move);
         await this.#files(source, target, move);
         const messages = await this.#messages(source, target, move, sent);
-        this.#onStep(`round ${round}: ${pages} pages, ${messages} messages`);
+        this.#onStep(`round ${round}: ${rows} rows, ${messages} messages`);
         // What comes in the time of a round is there again after the next one.
-        if (round > 1 && pages + messages > before * shrinking) break;
-        before = pages + messages;
+        if (round > 1 && this.#compared && rows + messages > before * shrinking) break;
+        before = rows + messages;
       }
       await this.#messages(source, target, move, sent);
       const silentSince = await this.#stop(source, move);
-      this.#onStep('paused');
-      await this.#messages(source, target, move, sent);
-      await this.#files(source, target, move);
-      await this.#rows(source, target, move, true);
-      await this.#rest(source, target, move);
-      this.#onStep('copied');
-      await target.post('/activate', { move }, sent);
-      this.#onStep('activated');
+      const after = () => `after ${Math.round(performance.now() - silentSince)} ms`;
+      this.#onStep(`paused ${after()}`);
+      await together([
+        this.#messages(source, target, move, sent).finally(() => this.#onStep(`messages copied ${after()}`)),
+        this.#files(source, target, move),
+        this.#rest(source, target, move).finally(() => this.#onStep(`sessions copied ${after()}`)),
+        this.#rows(source, target, move).finally(() => this.#onStep(`rows copied ${after()}`)),
+      ]);
+      if (!this.#compared) throw this.#failure;
+      const { rows } = await source.get<{ rows: object }>('/counts', { move });
+      this.#onStep(`copied ${after()}`);
+      await target.post('/activate', { move }, { ...sent, rows });
+      this.#onStep(`activated ${after()}`);
       await this.#switch(target);
       await source.post('/release', { move });
       const silence = Math.round(performance.now() - silentSince);
@@ -244,8 +256,24 @@ class LiveMoving {
     return count;
   }
 
-  /** All pages of the registry once; how many differed. Pages that refer to later ones wait for them in the last pass. */
-  async #rows(source: MovingCell, target: MovingCell, move: string, isLast: boolean): Promise<number> {
+  /** Rows of the registry: all once, and from then on what has been written since. How many, about. */
+  async #rows(source: MovingCell, target: MovingCell, move: string): Promise<number> {
+    const text = await source.text('/touched', { move });
+    const { pages } = JSON.parse(text) as { pages: { rows: unknown[] }[] | null };
+    if (!this.#compared || !pages) return this.#allRows(source, target, move);
+    if (pages.length === 0) return 0;
+    try {
+      await target.post('/touched', { move }, text);
+    } catch (error) {
+      if (!(error instanceof CellFailure) || error.status !== 500) throw error;
+      return this.#allRows(source, target, move);
+    }
+    return pages.reduce((sum, { rows }) => sum + Math.max(rows.length, 1), 0);
+  }
+
+  /** Compares all pages of the registry, and copies those that differ. */
+  async #allRows(source: MovingCell, target: MovingCell, move: string): Promise<number> {
+    this.#compared = false;
     let changed = 0;
     const refused: string[] = [];
     let reading: Promise<Pages> | undefined = source.get<Pages>('/pages', { move });
@@ -254,24 +282,27 @@ class LiveMoving {
       // One cell reads while the other one compares.
       reading = next === null ? undefined : source.get<Pages>('/pages', { move, place: JSON.stringify(next) });
       reading?.catch(() => {});
-      // What was the same there before is so still: only this copy writes it.
-      const unknown = pages.filter(({ hash, ...range }) => this.#same.get(JSON.stringify(range)) !== hash);
-      const { ranges } = await target.post<{ ranges: object[] }>('/differing', { move }, { pages: unknown });
-      for (const { hash, ...range } of unknown) this.#same.set(JSON.stringify(range), hash);
+      const { ranges } = await target.post<{ ranges: object[] }>('/differing', { move }, { pages });
       for (const range of ranges) {
         const text = await source.text('/page', { move, place: JSON.stringify(range) });
-        changed += 1;
-        // It may have changed since it was hashed.
-        this.#same.delete(JSON.stringify(range));
+        const { pages: given } = JSON.parse(text) as { pages: { rows: unknown[] }[] };
+        changed += given.reduce((sum, { rows }) => sum + Math.max(rows.length, 1), 0);
         try {
           await target.post('/rows', { move }, text);
         } catch (error) {
           if (!(error instanceof CellFailure) || error.status !== 500) throw error;
+          // It refers to what is not there yet.
           refused.push(text);
         }
       }
     }
-    if (isLast) for (const text of refused) await target.post('/rows', { move }, text);
+    let failure: unknown;
+    for (const text of refused)
+      await target.post('/rows', { move }, text).catch((error) => {
+        failure ??= error;
+      });
+    this.#failure = failure;
+    this.#compared = failure === undefined;
     return changed;
   }
 
