@@ -23,6 +23,8 @@ export * from './types.js';
 
 /** Points in one transaction at most; more are written in the next. */
 const batchSize = 20_000;
+/** Points of a message that what came before it does not wait for: they begin a transaction of their own. */
+const longMessage = 1000;
 
 /**
  * Time-series, logs, MQTT sessions and the outbox. Writes are collected for one turn of the event loop and go to a worker
@@ -197,7 +199,7 @@ export class MessageStore {
    * after the commit that made the points durable, or with the error for which they are not kept.
    */
   append(key: SeriesKey, points: Point[], done: Done): void {
-    this.#makeRoom();
+    this.#makeRoom(points.length);
     const refusal = this.#refusal() ?? this.#fullFor(key.accountId) ?? refusalOf(points);
     const kept = refusal ? [] : points;
     this.touched.note(key, kept);
@@ -347,8 +349,8 @@ export class MessageStore {
   }
 
   /** A full transaction ends before the next message, not after it: what follows a message joins it. */
-  #makeRoom(): void {
-    if (this.#open.size >= batchSize) this.#seal();
+  #makeRoom(coming = 1): void {
+    if (this.#open.size >= batchSize || coming >= longMessage) this.#seal();
   }
 
   #collected(): void {

@@ -314,6 +314,55 @@ t.test('a rare category is found among few points, and most points need no mark'
   t.ok(throughPoints('rare') < 9 * 300, `${throughPoints('rare')} points to find 9`);
 });
 
+/** Statements that a series' marks have cost, by message, each of thousands of points of one moment. */
+function markCosts(t: Test, messages: Array<Array<{ category: number; time: number }>>): number[] {
+  let statements = 0;
+  const file = new Sqlite(join(directory, 'messages.db'), { verbose: () => (statements += 1) });
+  t.teardown(() => file.close());
+  const marks = new SeriesMarks(file);
+  device += 1;
+  const series = 2_000_000 + device;
+  file.exec('BEGIN');
+  const costs = messages.map((points) => {
+    statements = 0;
+    for (const { category, time } of points) marks.add(series, category, time);
+    return statements;
+  });
+  file.exec('ROLLBACK');
+  return costs;
+}
+
+t.test('messages of thousands of categories cost few statements for their marks', (t) => {
+  const messages = Array.from({ length: 40 }, (_, n) =>
+    Array.from({ length: 4900 }, (_, category) => ({ category, time: start + n * 100 })),
+  );
+  const costs = markCosts(t, messages);
+  t.ok((costs[0] ?? 0) < 5000, `${costs[0]} statements for the first, all of whose categories are new`);
+  const most = Math.max(...costs.slice(10));
+  t.ok(most < 4000, `${most} statements for a later one, at most`);
+  t.end();
+});
+
+t.test('the points of a message get marks in the order of time, whatever order they came in', async (t) => {
+  const key = newKey();
+  const descending = Array.from({ length: 3000 }, (_, n) => pointOf(start - (n >> 1) * 1000, `c${n % 2}`, n));
+  await append(key, descending);
+  const { marks, outside } = storedMarks(t, key);
+  t.equal(outside, 0);
+  t.ok(marks < 300, `${marks} marks of 3,000 points`);
+  const stored = await store.page(key, { ...everything, order: 'asc', limit: 3000 });
+  t.strictSame(
+    stored.map(({ numericValue }) => numericValue),
+    byTime(descending).map(({ numericValue }) => numericValue),
+  );
+  const first = (stored[0]?.sequence ?? 0) - 2998;
+  t.strictSame(
+    stored.map(({ sequence }) => sequence),
+    byTime(descending).map(({ numericValue }) => first + Number(numericValue)),
+    'their sequences are those in which they came',
+  );
+});
+
 t.test('marks go with the points, and are there after a transaction that failed', async (t) => {
   const key = newKey();
   await append(

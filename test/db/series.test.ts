@@ -120,6 +120,15 @@ t.test('callbacks come in the order of the calls, points and logs alike, and nev
   t.strictSame(called, [...called.keys()]);
 });
 
+t.test('what came before a long message is committed without it, and what comes after it later', async (t) => {
+  const { store } = await open(t);
+  const before = store.writer.commits.count;
+  const long = Array.from({ length: 1000 }, (_, n) => pointOf({ time: now + n }));
+  const calls = [append(store, keyOf('short'), pointOf()), append(store, keyOf('long'), ...long)];
+  const commits = await Promise.all(calls.map((call) => call.then(() => store.writer.commits.count - before)));
+  t.strictSame(commits, [1, 2], 'the transaction after which each was acknowledged');
+});
+
 t.test('a callback that throws disturbs no other', async (t) => {
   const { store, errors } = await open(t);
   store.append(keyOf('device'), [pointOf()], () => {

@@ -10,10 +10,16 @@ import { boundedCache } from '../../sqlite/cache.js';
 const markPoints = 128;
 /** Points over which the pace of a series is taken: 8 at first, so that a new one soon has marks of some length. */
 const window = { first: 8, last: 64 };
+/** Points of one moment that count for the pace: a message of thousands is still worth a mark of several messages. */
+const countedOfMoment = 16;
 /** Milliseconds; 35 years. */
 const maxMark = 2 ** 40;
 const seriesKept = 20_000;
-const categoriesKept = 256;
+/** Open marks that are remembered: of a series more than the categories of the longest message, and of all series. */
+const openOfSeries = 8192;
+const openOfAll = 200_000;
+/** Open marks that are ended at once when points come faster; where there are more, each covers few points of its own. */
+const endedAtOnce = 256;
 
 interface Mark {
   from: number;
@@ -31,8 +37,12 @@ interface Course {
   former: number;
   since: number;
   last: number;
+  /** Points of the time `last`. */
+  ofMoment: number;
   count: number;
   window: number;
+  /** No category above this one has a mark. */
+  highest: number;
   open: Map<number, OpenMark>;
 }
 
@@ -40,6 +50,8 @@ interface Course {
 export class SeriesMarks {
   readonly #statements: ReturnType<typeof prepare>;
   readonly #courses = boundedCache<number, Course>(seriesKept);
+  /** Open marks of all courses. */
+  #opened = 0;
 
   constructor(file: Sqlite.Database) {
     this.#statements = prepare(file);
@@ -60,25 +72,36 @@ export class SeriesMarks {
     let category = nextCategory.get(series, 0);
     for (; category !== undefined; category = nextCategory.get(series, category))
       removeBefore.run(series, category, before, before);
+    this.#opened -= this.#courses.get(series)?.open.size ?? 0;
     this.#courses.delete(series);
   }
 
   /** Forgets the changes of this transaction. */
   clear(): void {
     this.#courses.clear();
+    this.#opened = 0;
   }
 
   #begin(series: number): Course {
-    const known = this.#statements.lastLength.get(series);
-    const length = powerBelow(known ?? 1);
-    const former = known === undefined ? maxMark : length;
-    const course = { length, former, since: 0, last: 0, count: 0, window: window.first, open: new Map() };
+    const known = this.#statements.last.get(series);
+    const length = powerBelow(known?.length ?? 1);
+    const former = known ? length : maxMark;
+    const pace = { since: 0, last: 0, ofMoment: 0, count: 0, window: window.first };
+    const course = { length, former, ...pace, highest: known?.category ?? 0, open: new Map() };
+    if (this.#courses.size >= seriesKept) this.#leaveOne();
     this.#courses.set(series, course);
     return course;
   }
 
+  /** Forgets the series that has had no points for longest. */
+  #leaveOne(): void {
+    this.#opened -= this.#courses.pop()?.open.size ?? 0;
+  }
+
   /** The shorter of two stretches counts: a pause says nothing, and neither does a point that comes late. */
   #pace(series: number, course: Course, time: number): void {
+    course.ofMoment = time === course.last ? course.ofMoment + 1 : 1;
+    if (course.ofMoment > countedOfMoment) return;
     if (time < course.last) course.count = 0;
     if (course.count === 0) course.since = time;
     course.count += 1;
@@ -96,25 +119,45 @@ export class SeriesMarks {
   /** Open marks end where they are: what follows would lie too close in them. */
   #shorten(series: number, course: Course, length: number): void {
     course.length = length;
+    if (course.open.size > endedAtOnce) return;
     for (const [category, { from, to, last }] of course.open)
       if (last !== undefined && last + 1 < to) this.#statements.end.run(last + 1, series, category, from);
-    course.open.clear();
+    this.#forgetOpen(course);
   }
 
-  #open(series: number, category: number, { length, open }: Course, time: number): void {
+  #forgetOpen({ open }: Course): void {
+    this.#opened -= open.size;
+    open.clear();
+  }
+
+  #open(series: number, category: number, course: Course, time: number): void {
+    const { length, open } = course;
+    if (!open.has(category)) {
+      if (open.size >= openOfSeries) this.#forgetOpen(course);
+      while (this.#opened >= openOfAll && this.#courses.size > 1) this.#leaveOne();
+      this.#opened += 1;
+    }
     const { before, after, add } = this.#statements;
-    if (open.size >= categoriesKept) open.clear();
-    const former = before.get(series, category, time);
+    const isNew = category > course.highest;
+    if (isNew) course.highest = category;
+    const former = isNew ? undefined : before.get(series, category, time);
     if (former && time < former.to) {
       open.set(category, { ...former, last: undefined });
       return;
     }
-    const start = Math.floor(time / length) * length;
+    const start = startOf(category, length, time);
     const from = Math.max(start, former?.to ?? start);
-    const to = Math.min(start + length, after.get(series, category, time) ?? Number.POSITIVE_INFINITY);
+    const next = isNew ? undefined : after.get(series, category, time);
+    const to = Math.min(start + length, next ?? Number.POSITIVE_INFINITY);
     add.run(series, category, from, to);
     open.set(category, { from, to, last: time });
   }
+}
+
+/** Where a mark begins. Each category has its own offset, so that thousands that come together do not all need a mark at once. */
+function startOf(category: number, length: number, time: number): number {
+  const offset = Math.floor(((Math.imul(category, 0x9e3779b1) >>> 0) / 2 ** 32) * length);
+  return Math.floor((time - offset) / length) * length + offset;
 }
 
 function powerBelow(length: number): number {
@@ -123,11 +166,10 @@ function powerBelow(length: number): number {
 
 function prepare(file: Sqlite.Database) {
   return {
-    lastLength: file
-      .prepare<[number], number>(
-        `SELECT "to" - "from" FROM "categoryMarks" WHERE "series" = ? ORDER BY "category" DESC, "from" DESC LIMIT 1`,
-      )
-      .pluck(),
+    last: file.prepare<[number], { category: number; length: number }>(
+      `SELECT "category", "to" - "from" AS "length" FROM "categoryMarks" WHERE "series" = ?
+       ORDER BY "category" DESC, "from" DESC LIMIT 1`,
+    ),
     before: file.prepare<[number, number, number], Mark>(
       `SELECT "from", "to" FROM "categoryMarks" WHERE "series" = ? AND "category" = ? AND "from" <= ?
        ORDER BY "from" DESC LIMIT 1`,

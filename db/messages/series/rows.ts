@@ -77,6 +77,25 @@ export class OpenBatch {
   }
 }
 
+/**
+ * Places of points (flat, as in Batch) by series and time, in the order in which they came where both are equal. Undefined
+ * when no series has a time before an earlier one: out of order a point would cost the writer a mark of its own.
+ */
+export function orderByTime(points: Float64Array, series: number): Uint32Array | undefined {
+  const newest = new Float64Array(series).fill(Number.NEGATIVE_INFINITY);
+  let isInOrder = true;
+  for (let at = 0; isInOrder && at < points.length; at += pointWidth) {
+    const [index, time] = [points[at] as number, points[at + 1] as number];
+    isInOrder = time >= (newest[index] as number);
+    newest[index] = time;
+  }
+  if (isInOrder) return undefined;
+  const value = (point: number, field: number) => points[point * pointWidth + field] as number;
+  return Uint32Array.from({ length: points.length / pointWidth }, (_, point) => point).sort(
+    (a, b) => value(a, 0) - value(b, 0) || value(a, 1) - value(b, 1) || a - b,
+  );
+}
+
 /** A point as SQL has it: without names, because reading many with them takes twice as long. */
 export type PointRow = [
   time: number,

@@ -17,6 +17,7 @@ import { SeriesCounts } from '../series/counts.js';
 import { LatePoints } from '../series/late-points.js';
 import { SeriesMarks } from '../series/marks.js';
 import { SeriesRemoval } from '../series/removal.js';
+import { orderByTime } from '../series/rows.js';
 import { MqttWriter } from '../sessions/writer.js';
 import {
   type Answer,
@@ -172,18 +173,25 @@ class Writer {
     const categoryIds = categories.map((text) => this.#categoryId(text));
     const { addPoint } = this.#statements;
     const from = this.#sequence;
-    for (let point = 0, at = 0; at < points.length; point += 1, at += pointWidth) {
-      const number = points[at + 3] as number;
+    for (let at = 0; at < points.length; at += pointWidth) {
       const index = points[at] as number;
       const time = points[at + 1] as number;
       this.#sequence += 1;
-      const id = ids[index] as number;
-      const category = categoryIds[points[at + 2] as number] as number;
-      this.#late.add(id, time, this.#sequence);
-      addPoint.run(id, time, this.#sequence, category, Number.isNaN(number) ? null : number, texts.get(point) ?? null);
-      this.#marks.add(id, category, time);
+      this.#late.add(ids[index] as number, time, this.#sequence);
       (counts[index] as number) += 1;
       if (time < (oldest[index] as number)) oldest[index] = time;
+    }
+    const order = orderByTime(points, series.length);
+    for (let n = 0; n < points.length / pointWidth; n += 1) {
+      const point = order ? (order[n] as number) : n;
+      const at = point * pointWidth;
+      const id = ids[points[at] as number] as number;
+      const time = points[at + 1] as number;
+      const category = categoryIds[points[at + 2] as number] as number;
+      const number = points[at + 3] as number;
+      const sequence = from + point + 1;
+      addPoint.run(id, time, sequence, category, Number.isNaN(number) ? null : number, texts.get(point) ?? null);
+      this.#marks.add(id, category, time);
     }
     this.#end = { ...this.#end, points: this.#sequence };
     this.#statements.keepSequence.run(this.#sequence);
