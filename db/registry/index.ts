@@ -8,6 +8,7 @@ import { boundedCache } from '../sqlite/cache.js';
 import { openSqlite, openWriter, SqliteDialect, transact } from '../sqlite/dialect.js';
 import { WriterThread } from '../sqlite/writer-thread.js';
 import { type EntityTable, type Row, type Tables, wholeOf } from './records.js';
+import { wholeDeviceById } from './whole-device.js';
 
 export { isStoreBusy, isStoreFull, isUniqueViolation } from '../sqlite/dialect.js';
 
@@ -153,7 +154,8 @@ export class Registry {
   entity<T extends EntityTable>(table: T, id: string): Row<T> | undefined {
     let statement = this.#entities.get(table);
     if (!statement) {
-      statement = this.#reader.prepare<[string], unknown>(`SELECT * FROM "${wholeOf(table)}" WHERE "id" = ?`);
+      const sql = table === 'devices' ? wholeDeviceById : `SELECT * FROM "${wholeOf(table)}" WHERE "id" = ?`;
+      statement = this.#reader.prepare<[string], unknown>(sql);
       this.#entities.set(table, statement);
     }
     return statement.get(id) as Row<T> | undefined;
