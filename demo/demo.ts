@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'csv-parse/sync';
 import mqtt, { type MqttClient } from 'mqtt';
+import type { List, Login, Made } from './answers.js';
 import { makePassword } from './fleet.js';
 import { keep } from './keep.js';
 import { startServer } from './server.js';
@@ -26,15 +27,15 @@ interface Reading {
   battery: string;
 }
 
-interface Device {
-  id: string;
-  version: string;
-  serialNumber: string;
+interface Device extends Made {
   client: MqttClient;
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: the demo reads answers as a script would
-type Json = any;
+/** A page of a time-series. */
+interface Page {
+  result: Array<{ category: string; numericValue: number | null }>;
+  meta: { pagingToken?: string };
+}
 
 const started = performance.now();
 const summary: string[] = [];
@@ -107,20 +108,20 @@ async function demo(): Promise<void> {
 async function scenario(at: { url: string; port: number; accountId: string; password: string }): Promise<void> {
   const { url, port, accountId } = at;
   let token = '';
-  const call = async (method: string, path: string, body?: object, headers = {}): Promise<Json> => {
+  const call = async <T>(method: string, path: string, body?: object, headers = {}): Promise<T> => {
     const response = await fetch(`${url}${path}`, {
       method,
       headers: { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }), ...headers },
       ...(body && { body: JSON.stringify(body) }),
     });
-    const answer = (await response.json()) as Json;
+    const answer = (await response.json()) as T;
     check(response.ok, `${method} ${path} answered ${response.status}: ${JSON.stringify(answer)}`);
     return answer;
   };
-  const make = async (path: string, body: object): Promise<Json> =>
-    Object.values(await call('POST', `/api/v1${path}`, { accountId, ...body }))[0];
+  const make = async <T = Made>(path: string, body: object): Promise<T> =>
+    Object.values(await call<Record<string, T>>('POST', `/api/v1${path}`, { accountId, ...body }))[0] as T;
   const login = async (emailAddress: string, password: string): Promise<string> =>
-    (await call('POST', '/api/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
+    (await call<Login>('POST', '/api/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
   const connect = async (username: string, password: string): Promise<MqttClient> => {
     const server = { protocol: 'mqtt', host: '127.0.0.1', port } as const;
     const client = await mqtt.connectAsync({ ...server, username, password, reconnectPeriod: 0 });
@@ -168,7 +169,10 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
       Array.from({ length: deviceCount }, async (_, n): Promise<Device> => {
         const serialNumber = `RS-${String(n + 1).padStart(4, '0')}`;
         const device = await make('/devices', { serialNumber, deviceTemplateId: template.id, organizationId: here.id });
-        const credential = await make('/access/mqtt-credentials', { entityId: device.id, entityType: 'device' });
+        const credential = await make<{ secret: string }>('/access/mqtt-credentials', {
+          entityId: device.id,
+          entityType: 'device',
+        });
         return { ...device, client: await connect(device.id, credential.secret) };
       }),
     );
@@ -203,7 +207,7 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
       let pagingToken = '';
       let temperatures = 0;
       do {
-        const page = await call(
+        const page: Page = await call(
           'GET',
           `/api/v4/data/${topic(id, 'readings')}?startDateTime=${from}&endDateTime=${to}&pageSize=1000&pagingToken=${pagingToken}`.replace(
             /&pagingToken=$/,
@@ -211,15 +215,15 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
           ),
         );
         points += page.result.length;
-        temperatures += page.result.filter((point: Json) => point.category === 'temperature').length;
+        temperatures += page.result.filter((point) => point.category === 'temperature').length;
         pagingToken = page.meta.pagingToken ?? '';
       } while (pagingToken);
       check(temperatures === readings.length, `${temperatures} temperatures instead of ${readings.length}`);
     }
     check(points === messages * 3, `${points} points instead of ${messages * 3}`);
-    const latest = await call('GET', `/api/v4/data/${topic(device.id, 'readings')}/latest?pageSize=3`);
+    const latest = await call<Page>('GET', `/api/v4/data/${topic(device.id, 'readings')}/latest?pageSize=3`);
     check(
-      latest.result.some((point: Json) => point.numericValue === Number(readings.at(-1)?.temperature)),
+      latest.result.some((point) => point.numericValue === Number(readings.at(-1)?.temperature)),
       'the latest point is not the last one',
     );
     return [points, `${points} points, none missing`];
@@ -233,7 +237,10 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
       { qos: 1 },
     );
     await told;
-    const { device: stored } = await call('GET', `/api/v1/devices/${device.id}`);
+    const { device: stored } = await call<{ device: { firmwareVersion: string; connected: boolean } }>(
+      'GET',
+      `/api/v1/devices/${device.id}`,
+    );
     check(stored.firmwareVersion === firmware && stored.connected === true, 'the registry does not show it');
     return [undefined, `firmwareVersion ${firmware} in the registry, and told to the end-user`];
   });
@@ -244,18 +251,21 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
       JSON.stringify({ message: 'sensor calibrated', severity: 'notice' }),
       { qos: 1 },
     );
-    const { logs } = await call('GET', `/api/v1/devices/${device.id}/logs?pageSize=50`);
-    const entry = logs.results.find((one: Json) => one.message === 'sensor calibrated');
+    const { logs } = await call<{ logs: List<{ message: string; severity: string }> }>(
+      'GET',
+      `/api/v1/devices/${device.id}/logs?pageSize=50`,
+    );
+    const entry = logs.results.find((one) => one.message === 'sensor calibrated');
     check(entry?.severity === 'notice', 'the entry is not there');
     check(
-      logs.results.some((one: Json) => one.severity === 'lifecycle'),
+      logs.results.some((one) => one.severity === 'lifecycle'),
       'the connection is not in the log',
     );
     return [undefined, `${logs.meta.count} entries, the device's own and its connection`];
   });
 
   await step('Move a device away from its audience', async () => {
-    const { device: current } = await call('GET', `/api/v1/devices/${device.id}`);
+    const { device: current } = await call<{ device: Made }>('GET', `/api/v1/devices/${device.id}`);
     await call('PUT', `/api/v1/devices/${device.id}`, { organizationId: there.id }, { etag: current.version });
     const strays: string[] = [];
     first.on('message', (name) => {

@@ -1,9 +1,7 @@
 /** A believable fleet for `npm run demo -- --keep`: organizations, people, products, devices, a day of data, jobs and a rollout. */
 import { createHash, randomBytes } from 'node:crypto';
 import mqtt, { type MqttClient } from 'mqtt';
-
-// biome-ignore lint/suspicious/noExplicitAny: the demo reads answers as a script would
-type Json = any;
+import type { List, Login, Made } from './answers.js';
 
 export interface FleetOptions {
   url: string;
@@ -98,13 +96,14 @@ async function each<T>(items: readonly T[], width: number, work: (item: T, at: n
   await Promise.all(Array.from({ length: width }, run));
 }
 
-type Call = (method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<Json>;
+type Call = <T>(method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<T>;
+type Make = (path: string, body: object) => Promise<Made>;
 
 /** Fills an account, and connects a part of its devices. */
 export async function fillFleet(options: FleetOptions): Promise<Fleet> {
   const { url, accountId, deviceCount, onlineCount, say } = options;
   let token = '';
-  const call: Call = async (method, path, body, headers = {}) => {
+  const call: Call = async <T>(method: string, path: string, body?: unknown, headers = {}) => {
     const isRaw = typeof body === 'string' || body instanceof Uint8Array;
     const response = await fetch(`${url}/api${path}`, {
       method,
@@ -117,12 +116,12 @@ export async function fillFleet(options: FleetOptions): Promise<Fleet> {
     });
     const answer = response.headers.get('content-type')?.includes('json') ? await response.json() : undefined;
     if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${JSON.stringify(answer)}`);
-    return answer;
+    return answer as T;
   };
-  const make = async (path: string, body: object): Promise<Json> =>
-    Object.values(await call('POST', `/v1${path}`, { accountId, ...body }))[0];
+  const make: Make = async (path, body) =>
+    Object.values(await call<Record<string, Made>>('POST', `/v1${path}`, { accountId, ...body }))[0] as Made;
   const { emailAddress, password } = options;
-  token = (await call('POST', '/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
+  token = (await call<Login>('POST', '/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
 
   const templates = await makeProducts(make);
   say(`${templates.size} products with their channels and custom fields`);
@@ -188,7 +187,7 @@ function dayOf(series: readonly string[], device: number): string {
   return times.map((time) => readingsOf(series, device, time)).join('');
 }
 
-async function makeProducts(make: (path: string, body: object) => Promise<Json>): Promise<Map<string, string>> {
+async function makeProducts(make: Make): Promise<Map<string, string>> {
   const ids = new Map<string, string>();
   for (const { name } of products) {
     const { id } = await make('/devices/templates', { name });
@@ -208,7 +207,7 @@ async function makeProducts(make: (path: string, body: object) => Promise<Json>)
   return ids;
 }
 
-async function makeOrganizations(make: (path: string, body: object) => Promise<Json>): Promise<Map<string, string>> {
+async function makeOrganizations(make: Make): Promise<Map<string, string>> {
   const ids = new Map<string, string>();
   const above: string[] = [];
   for (const line of tree.split('\n').filter(Boolean)) {
@@ -219,6 +218,13 @@ async function makeOrganizations(make: (path: string, body: object) => Promise<J
     ids.set(name, id);
   }
   return ids;
+}
+
+/** A row of the results of a provisioning job. */
+interface Unit {
+  deviceId: string;
+  serialNumber: string;
+  secret: string;
 }
 
 interface FleetDevice {
@@ -244,25 +250,19 @@ async function makeDevices(call: Call, options: FleetOptions, organizations: Map
       location: ['Ground floor', 'First floor', 'Roof', 'Basement'][n % 4],
     })),
   );
-  const { job } = await call('POST', `/v1/provisioning/jobs?accountId=${accountId}`, { rows });
+  const { job } = await call<{ job: Made }>('POST', `/v1/provisioning/jobs?accountId=${accountId}`, { rows });
   await ended(call, job.id);
-  const { results } = await call('GET', `/v1/provisioning/jobs/${job.id}/results?format=json`);
-  return (results as Json[]).map((unit, at): FleetDevice => {
-    const { deviceId: id, serialNumber, secret } = unit;
-    return {
-      id,
-      serialNumber,
-      secret,
-      product: rows[at]?.template ?? '',
-      topics: `slipway/v1/${accountId}/d/${id}/readings`,
-    };
+  const { results } = await call<{ results: Unit[] }>('GET', `/v1/provisioning/jobs/${job.id}/results?format=json`);
+  return results.map(({ deviceId: id, serialNumber, secret }, at): FleetDevice => {
+    const product = rows[at]?.template ?? '';
+    return { id, serialNumber, secret, product, topics: `slipway/v1/${accountId}/d/${id}/readings` };
   });
 }
 
 /** Waits for the end of a job. */
 async function ended(call: Call, id: string): Promise<void> {
   for (;;) {
-    const { job } = await call('GET', `/v1/provisioning/jobs/${id}`);
+    const { job } = await call<{ job: { state: string; action: string } }>('GET', `/v1/provisioning/jobs/${id}`);
     if (job.state === 'succeeded') return;
     if (job.state !== 'pending' && job.state !== 'running') throw new Error(`job ${job.action} ${job.state}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -271,7 +271,7 @@ async function ended(call: Call, id: string): Promise<void> {
 
 async function makeRest(
   call: Call,
-  make: (path: string, body: object) => Promise<Json>,
+  make: Make,
   { organizations, templates }: { organizations: Map<string, string>; templates: Map<string, string> },
 ): Promise<void> {
   await make('/applications', { name: 'Maintenance planner', kind: 'backEnd' });
@@ -287,8 +287,9 @@ async function makeRest(
   const move = { action: 'move', filter, organizationId: organizations.get('Pumping station East') };
   for (const dryRun of [true, false]) await ended(call, (await make('/devices/jobs', { ...move, dryRun })).id);
   for (const serialNumber of ['RS-0020', 'CM-0020']) {
-    const { accountId } = await call('GET', '/v1/profile/me');
-    const { devices } = await call('GET', `/v1/devices?accountId=${accountId}&serialNumber=${serialNumber}`);
+    const { accountId } = await call<{ accountId: string }>('GET', '/v1/profile/me');
+    const path = `/v1/devices?accountId=${accountId}&serialNumber=${serialNumber}`;
+    const { devices } = await call<{ devices: List<Made> }>('GET', path);
     for (const { id, version } of devices.results)
       await call('DELETE', `/v1/devices/${id}`, undefined, { etag: version });
   }
@@ -343,20 +344,14 @@ function install(client: MqttClient, root: string, { firmwareVersion, files }: O
   else report('succeeded');
 }
 
-async function startRollout(
-  call: Call,
-  make: (path: string, body: object) => Promise<Json>,
-  accountId: string,
-  deviceTemplateId: string,
-): Promise<void> {
+async function startRollout(call: Call, make: Make, accountId: string, deviceTemplateId: string): Promise<void> {
   const content = randomBytes(64 * 1024);
   const body = { name: 'Room sensor firmware', firmwareVersion: '2.4.0', deviceTemplateId };
   const { id } = await make('/firmware/packages', { ...body, description: 'Fewer false alarms' });
   const digest = `sha-256=${createHash('sha256').update(content).digest('base64')}`;
-  const { firmwarePackage } = await call('PUT', `/v1/firmware/packages/${id}/files/app.bin?revision=2.4.0`, content, {
-    'content-type': 'application/octet-stream',
-    digest,
-  });
+  const path = `/v1/firmware/packages/${id}/files/app.bin?revision=2.4.0`;
+  const headers = { 'content-type': 'application/octet-stream', digest };
+  const { firmwarePackage } = await call<{ firmwarePackage: Made }>('PUT', path, content, headers);
   await call('POST', `/v1/firmware/packages/${id}/publish`, undefined, { etag: firmwarePackage.version });
   await make('/firmware/packages', { ...body, firmwareVersion: '2.5.0-beta' });
   await call('POST', '/v1/firmware/rollouts', {

@@ -1,9 +1,9 @@
-import type { Json } from '../support/service.js';
+import type { Body, Ok } from '../support/answers.js';
 
 /** A request that got an answer. */
-export interface Answered {
+export interface Answered<B> {
   status: number;
-  body: Json;
+  body: B;
 }
 
 /** An admin of the service, wherever it listens now. */
@@ -26,7 +26,12 @@ export class Api {
   }
 
   /** @throws Error when no whole answer comes. */
-  async ask(method: string, path: string, body?: object, etag?: string): Promise<Answered> {
+  async ask<const M extends string, const P extends string>(
+    method: M,
+    path: P,
+    body?: object,
+    etag?: string,
+  ): Promise<Answered<Body<M, P>>> {
     const response = await fetch(this.url + path, {
       method,
       headers: {
@@ -36,11 +41,16 @@ export class Api {
       },
       ...(body && { body: JSON.stringify({ accountId: this.accountId, ...body }) }),
     });
-    return { status: response.status, body: await response.json() };
+    return { status: response.status, body: (await response.json()) as Body<M, P> };
   }
 
   /** As ask, and it must answer 200. */
-  async ok(method: string, path: string, body?: object, etag?: string) {
+  async ok<const M extends string, const P extends string>(
+    method: M,
+    path: P,
+    body?: object,
+    etag?: string,
+  ): Promise<Ok<M, P>> {
     const answer = await this.ask(method, path, body, etag);
     if (answer.status !== 200)
       throw new Error(`${method} ${path} answered ${answer.status}: ${JSON.stringify(answer.body)}`);

@@ -1,6 +1,6 @@
 /** What a factory writes over HTTP while the service is killed: jobs, a station's devices, codes and claims. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Json } from '../support/service.js';
+import type { Made } from '../support/service.js';
 import type { Api } from './api.js';
 import { untilGone, type Writer } from './writers.js';
 
@@ -60,7 +60,7 @@ export class JobSender implements Writer {
 export class StationWriter implements Writer {
   #answered = 0;
   #tried = 0;
-  #station: Json;
+  #station: Made<'application'> | undefined;
   #jwt = '';
 
   constructor(
@@ -86,7 +86,7 @@ export class StationWriter implements Writer {
   }
 
   async check(): Promise<string[]> {
-    if (!this.#jwt) return [];
+    if (!this.#jwt || !this.#station) return [];
     const { application } = await this.api.ok('GET', `/api/v1/applications/${this.#station.id}`);
     const filter = `accountId=${this.api.accountId}&serialNumber=${encodeURIComponent('station ')}&results=false`;
     const { devices } = await this.api.ok('GET', `/api/v1/devices?${filter}`);

@@ -1,6 +1,5 @@
 /** Writes over HTTP, one after the other until the service is gone, and what must be true of them after its restart. */
 import { openLink } from '../../bench/link.js';
-import type { Json } from '../support/service.js';
 import type { Api } from './api.js';
 
 export interface Writer {
@@ -51,7 +50,7 @@ export class Maker implements Writer {
 
   run(isOver: () => boolean): Promise<number> {
     [this.#kept, this.#deleted] = [[], []];
-    let odd: Json;
+    let odd: { id: string; version: string } | undefined;
     return untilGone(isOver, async () => {
       if (odd) {
         const { id, version } = odd;

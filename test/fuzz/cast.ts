@@ -1,7 +1,7 @@
 /** Who calls during the fuzzing, and what there is to call about. Requests name both, as `«name»`, and get the real thing when sent. */
 
 import { rootCertificates } from 'node:tls';
-import type { Json } from '../support/service.js';
+import type { Anything, Made } from '../support/service.js';
 import type { Pairs } from './hostile.js';
 import type { Target } from './target.js';
 
@@ -22,26 +22,22 @@ export interface Cast {
 /** Makes all of it again: the former cast may have lost its sessions, its organization or itself. */
 export async function makeCast({ api }: Target, take: number): Promise<Cast> {
   const { accountId } = api;
-  const make = async (path: string, body: object, wrapper: string) =>
+  const make = async <N extends keyof Anything>(path: string, body: object, wrapper: N): Promise<Made<N>> =>
     (await api.ok('POST', `/api/v1${path}`, { accountId, ...body }))[wrapper];
-  const anyOf = async (path: string, list: string) =>
+  const anyOf = async (path: string, list: 'endUserTemplates' | 'organizationTemplates') =>
     (await api.ok('GET', `/api/v1${path}?accountId=${accountId}&default=true`))[list].results[0];
 
   const organization = await make('/organizations', { name: `Fuzz ${take}` }, 'organization');
   const child = await make('/organizations', { name: `Child ${take}`, parentId: organization.id }, 'organization');
   const template = await make('/devices/templates', { name: `Fuzz ${take}` }, 'deviceTemplate');
-  const channels: Json[] = [];
+  const channels: string[] = [];
   for (const [name, persistenceType, streamBridgeDelivery] of [
     ['temperature', 'timeSeries', 2],
     ['chat', 'simple', 0],
-  ])
-    channels.push(
-      await make(
-        '/channels/templates',
-        { entityId: template.id, entityType: 'deviceTemplate', name, persistenceType, streamBridgeDelivery },
-        'channelTemplate',
-      ),
-    );
+  ]) {
+    const about = { entityId: template.id, entityType: 'deviceTemplate', name, persistenceType, streamBridgeDelivery };
+    channels.push((await make('/channels/templates', about, 'channelTemplate')).id);
+  }
   const deviceField = await make(
     '/devices/custom-fields',
     { deviceTemplateId: template.id, name: 'floor', fieldType: 'int' },
@@ -120,7 +116,7 @@ export async function makeCast({ api }: Target, take: number): Promise<Cast> {
       deviceTemplate: template.id,
       endUserTemplate: (await anyOf('/end-users/templates', 'endUserTemplates')).id,
       organizationTemplate: (await anyOf('/organizations/templates', 'organizationTemplates')).id,
-      channelTemplate: channels[0].id,
+      channelTemplate: channels[0] ?? '',
       deviceField: deviceField.id,
       endUser: endUser.id,
       accountUser: accountUser.id,
@@ -175,7 +171,7 @@ async function offerFirmware(api: Target['api'], deviceTemplateId: string, devic
     headers: { authorization: `Bearer ${api.token}`, 'content-type': 'application/octet-stream' },
     body: new Uint8Array(1000),
   });
-  const { firmwarePackage: filled } = (await uploaded.json()) as Json;
+  const { firmwarePackage: filled } = (await uploaded.json()) as { firmwarePackage: Made<'firmwarePackage'> };
   await post(`${path}/publish`, undefined, filled.version);
   const target = { deviceIds: [deviceId] };
   await post('/rollouts', { firmwarePackageId: firmwarePackage.id, target, deviceDeadlineSeconds: 3600 });

@@ -3,7 +3,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Packet } from 'mqtt-packet';
 import { type Link, type Login, openLink, publishBytes } from '../../bench/link.js';
 import type { Api } from '../crash/api.js';
-import type { Json } from '../support/service.js';
 
 /** Milliseconds in which everything must be answered. */
 const patience = 30_000;
@@ -170,7 +169,9 @@ async function logInAndOut({ url, accountId, admin }: Api): Promise<number> {
       body: JSON.stringify(body),
     });
   const { email: emailAddress, password } = admin;
-  const { jwt } = (await (await post('/auth/login-user', { accountId, emailAddress, password })).json()) as Json;
+  const { jwt } = (await (await post('/auth/login-user', { accountId, emailAddress, password })).json()) as {
+    jwt: string;
+  };
   const { status } = await post('/sessions/logout', {}, { authorization: `Bearer ${jwt}` });
   if (status !== 200) throw new Error(`logout answered ${status}`);
   await sleep(1000);

@@ -27,10 +27,10 @@ export function isOpen({ state }: Pick<Command, 'state'>): boolean {
   return state === 'queued' || state === 'sent' || state === 'accepted';
 }
 
-const any = Type.Unsafe<unknown>({ description: 'Any JSON.' });
+const anyJson = Type.Unsafe<unknown>({ description: 'Any JSON.' });
 export const commandProperties = {
   name: Type.String({ minLength: 1, maxLength: 100 }),
-  payload: Type.Optional(any),
+  payload: Type.Optional(anyJson),
   timeoutSeconds: Type.Optional(
     Type.Integer({
       minimum: 1,
@@ -57,7 +57,7 @@ export const commandShape = Type.Object({
   created: DateText,
   createdById: Type.String(),
   name: Type.String(),
-  payload: any,
+  payload: anyJson,
   parallel: Type.Boolean(),
   timeoutSeconds: Type.Integer(),
   expiresAt: DateText,
@@ -66,8 +66,8 @@ export const commandShape = Type.Object({
   sent: date,
   accepted: date,
   finished: date,
-  result: any,
-  lateReply: any,
+  result: anyJson,
+  lateReply: anyJson,
 });
 
 export function showCommand(row: Command): Static<typeof commandShape> {
