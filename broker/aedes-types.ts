@@ -1,4 +1,5 @@
 /** The types of a connection and of its messages: ours, and what the published types of Aedes 1.2 leave out. Nothing else reaches into Aedes. */
+import type { EventEmitter } from 'node:events';
 import type { Aedes, AedesPublishPacket, Client, PublishPacket } from 'aedes';
 import type { Caller } from '../src/access.js';
 import type { Turns } from './packets/turns.js';
@@ -25,6 +26,8 @@ type Deliver = (packet: Outgoing, done: (error?: Error) => void) => void;
 export interface BrokerClient extends Client {
   /** Ours, from preConnect on; undefined before CONNECT. */
   live?: LiveClient;
+  /** Reads the CONNECT, and nothing after it. */
+  _parser: EventEmitter & { _queue: unknown; parse(bytes: Buffer): number };
   /** The will that fires when the connection ends; null once it has fired or has been dropped. */
   will: Will | null;
   /** The will of a CONNECT that is not finished yet. */
@@ -83,12 +86,12 @@ export interface LiveClient {
   readonly leaving: Turns;
   /** The counter of the last message in its reach that this client has been offered. */
   lastHeard: number;
-  /** The next packet expected from the client for a message, by packet id. */
-  readonly sent: Map<number, 'puback' | 'pubrec' | 'pubcomp'>;
-  /** QoS 2 messages of this connection that wait for their PUBREL. */
-  readonly unreleased: Set<number>;
-  /** Filters of the SUBSCRIBE under way that were refused, and who hears when all of it has been answered. */
-  readonly refusedFilters: Set<string>;
+  /** The next packet expected from the client for a message, by packet id; undefined before the first. */
+  sent: Map<number, 'puback' | 'pubrec' | 'pubcomp'> | undefined;
+  /** QoS 2 messages of this connection that wait for their PUBREL; undefined before the first. */
+  unreleased: Set<number> | undefined;
+  /** Filters of the SUBSCRIBE under way that were refused, if any, and who hears when all of it has been answered. */
+  refusedFilters: Set<string> | undefined;
   whenSubscribed: (() => void) | undefined;
   /** Whether a stored session was found. */
   sessionPresent: boolean;

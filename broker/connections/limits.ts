@@ -105,7 +105,7 @@ export class Limits {
     // An HTTP connection on the TLS port is counted already when it is upgraded.
     if (this.#places.has(socket)) return true;
     const { maxConnections } = this.#settings;
-    const id = randomUUID();
+    const id = newConnectionId();
     if (maxConnections > 0 && this.#open >= maxConnections) {
       this.hit('max_connections', { connectionId: id });
       return false;
@@ -113,7 +113,7 @@ export class Limits {
     const place = { id, address: undefined, network: undefined };
     this.#places.set(socket, place);
     this.#open += 1;
-    socket.once('close', () => {
+    socket.on('close', () => {
       this.#open -= 1;
       this.#leave(place);
     });
@@ -281,6 +281,11 @@ export class Limits {
     await sleep(Math.min(lateness, connectTimeout / 2 || lateness), undefined, { ref: false });
     this.#late -= 1;
   }
+}
+
+/** In one piece: the text that `randomUUID` returns is made of twenty, each an object for as long as it is kept. */
+function newConnectionId(): string {
+  return Buffer.from(randomUUID(), 'latin1').toString('latin1');
 }
 
 function guessKey(principal: string, address: string | undefined): string {

@@ -182,12 +182,18 @@ export function newLiveClient(
     turns: new Turns(),
     leaving: new Turns(),
     lastHeard: 0,
-    sent: new Map(),
-    unreleased: new Set(),
-    refusedFilters: new Set(),
+    sent: undefined,
+    unreleased: undefined,
+    refusedFilters: undefined,
     whenSubscribed: undefined,
     sessionPresent: false,
   };
+}
+
+/** The client has been sent a packet and is to answer with this one. */
+export function expect(live: LiveClient, messageId: number, answer: 'puback' | 'pubrec' | 'pubcomp'): void {
+  live.sent ??= new Map();
+  live.sent.set(messageId, answer);
 }
 
 /** A filter counts from the moment in which it is granted: messages may come before its SUBACK. */

@@ -156,7 +156,7 @@ export class Sockets {
       socket.destroy();
     }, connectTimeout);
     this.#deadlines.set(socket, timer);
-    socket.once('close', () => clearTimeout(timer));
+    socket.on('close', () => clearTimeout(timer));
     return timer;
   }
 
@@ -177,7 +177,7 @@ export class Sockets {
   /** Ends it with the others. */
   track(conn: Duplex): void {
     this.#connections.add(conn);
-    conn.once('close', () => this.#connections.delete(conn));
+    conn.on('close', () => this.#connections.delete(conn));
   }
 
   /** Ends what is still open, connections without a CONNECT among them. */

@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events';
 import type { AuthenticateError, ConnectPacket } from 'aedes';
 import type { BrokerClient, LiveClient } from '../aedes-types.js';
 import { ConnectRefused, connack } from '../authenticate.js';
@@ -9,6 +10,9 @@ import { faultOf } from '../connections/safe-error.js';
 import { Malformed } from '../packets/read.js';
 import type { HookParts } from './parts.js';
 import { farOver, malformedTopic, payloadTooLarge, tooManyUnreleased } from './refusal-notes.js';
+
+/** In front of Aedes once a CONNECT is parsed: every packet after it goes past Aedes. */
+const spent: BrokerClient['_parser'] = Object.assign(new EventEmitter(), { _queue: null, parse: () => 0 });
 
 type Answered<T> = (error: Error | null, answer: T) => void;
 
@@ -30,7 +34,7 @@ export class ConnectHooks {
     });
     const { live } = client;
     if (!live) return;
-    client.conn.once('close', () => {
+    client.conn.on('close', () => {
       this.#parts.sessions.remove(live);
       if (live.identity) this.#parts.persistence.leave(client);
     });
@@ -107,7 +111,10 @@ export class ConnectHooks {
       .catch((error) => services.log.error({ err: error, connectionId }, 'a previous secret could not be ended'));
   }
 
-  ready({ live }: BrokerClient): void {
+  ready(client: BrokerClient): void {
+    // The parser of a connection takes some 2 kB, and what it has read.
+    client._parser = spent;
+    const { live } = client;
     if (!live || live.ended) return;
     this.#endUnlessCurrent(live);
     // The filters of a session that was taken up again.

@@ -3,6 +3,7 @@ import type { BrokerClient, Incoming, LiveClient, Outgoing } from '../aedes-type
 import type { DeviceAddress } from '../authorize.js';
 import { refusePublish } from '../connections/counters.js';
 import { OverLimit } from '../connections/limits.js';
+import { expect } from '../connections/live-clients.js';
 import { faultOf } from '../connections/safe-error.js';
 import { reasonOf } from '../refusals.js';
 import { silence } from '../service-channels.js';
@@ -107,7 +108,8 @@ export class PublishHooks {
     if (allowed) this.#parts.counters.sent += 1;
     else if (!client.clean) persistence.forget(client, packet);
     // From a session's queue, with its packet id.
-    if (allowed?.messageId !== undefined) live?.sent.set(allowed.messageId, allowed.qos === 1 ? 'puback' : 'pubrec');
+    if (live && allowed?.messageId !== undefined)
+      expect(live, allowed.messageId, allowed.qos === 1 ? 'puback' : 'pubrec');
     return allowed;
   }
 }

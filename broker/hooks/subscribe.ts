@@ -47,7 +47,10 @@ export class SubscribeHooks {
       notes.note(live, 'subscribe', subscription.topic, reason);
     }
     refusedSubscriptions[counted] += 1;
-    live?.refusedFilters.add(subscription.topic);
+    if (live) {
+      live.refusedFilters ??= new Set();
+      live.refusedFilters.add(subscription.topic);
+    }
     done(isTooOften ? new OverLimit('refusals_per_minute') : null, null);
   }
 

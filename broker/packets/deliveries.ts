@@ -1,4 +1,5 @@
 import { type BrokerClient, isOrdered, type LiveClient, type Outgoing } from '../aedes-types.js';
+import { expect } from '../connections/live-clients.js';
 import type { SessionStore } from '../sessions/persistence.js';
 import type { Pace } from './pace.js';
 import type { Turn } from './turns.js';
@@ -69,13 +70,13 @@ export class Deliveries {
   }
 
   #send(live: LiveClient, packet: Outgoing, done: Done): void {
-    const { client, leaving, sent } = live;
+    const { client, leaving } = live;
     packet.messageId = nextPacketId(live);
     let turn: Turn | undefined;
     let isReady = false;
     const pass = () => {
       const messageId = packet.messageId as number;
-      sent.set(messageId, packet.qos === 1 ? 'puback' : 'pubrec');
+      expect(live, messageId, packet.qos === 1 ? 'puback' : 'pubrec');
       const payload = this.#bytesOf(packet);
       write(client.conn, publishBytes(packet, payload, packet.qos, messageId));
       writePayload(client.conn, payload);
@@ -128,7 +129,7 @@ export class Deliveries {
 /** The next packet id that no message in flight has; the next one when all have been used. */
 function nextPacketId({ client, sent }: LiveClient): number {
   let id = client._nextId;
-  for (let tried = 0; sent.has(id) && tried < lastPacketId; tried += 1) id = (id % lastPacketId) + 1;
+  for (let tried = 0; sent?.has(id) && tried < lastPacketId; tried += 1) id = (id % lastPacketId) + 1;
   client._nextId = (id % lastPacketId) + 1;
   return id;
 }

@@ -9,9 +9,11 @@ const shortest = 2;
 /** Bytes of the longest fixed header. */
 const maxHeaderLength = 5;
 
+const nothing = Buffer.alloc(0);
+
 /** Cuts a stream of bytes into control packets, whatever its segments are. */
 export class Frames {
-  #buffer: Buffer = Buffer.alloc(0);
+  #buffer: Buffer = nothing;
   #at = 0;
   /** Bytes after `#buffer`. They are joined once the next packet is complete, so a long packet is copied once. */
   #more: Buffer[] = [];
@@ -69,6 +71,8 @@ export class Frames {
     this.#at += total;
     this.#unread -= total;
     this.#needed = shortest;
+    // A connection that waits keeps nothing of what it has read.
+    if (this.#unread === 0) this.#buffer = nothing;
     return { first, body };
   }
 }

@@ -65,7 +65,7 @@ export class Inbound implements Work {
   #inFlight = 0;
   #bytesInFlight = 0;
   /** Packet ids of QoS 2 messages and their PUBRELs in flight. */
-  readonly #ids = new Set<number>();
+  #ids: Set<number> | undefined;
   readonly #frames = new Frames();
   #parser: PacketParser | undefined;
   /** The next packet, when it has to wait; or why the connection ends there. */
@@ -274,7 +274,9 @@ export class Inbound implements Work {
 
   /** Whether what is known of this packet id may be about to change. */
   #isUnsettled(messageId: number): boolean {
-    return this.#ids.has(messageId) || (!!this.#client && this.#receiver.isBeingStored(this.#client, messageId));
+    return (
+      this.#ids?.has(messageId) === true || (!!this.#client && this.#receiver.isBeingStored(this.#client, messageId))
+    );
   }
 
   #hand(client: BrokerClient, packet: Packet): void {
@@ -289,12 +291,15 @@ export class Inbound implements Work {
     this.#isAlone = isAlone;
     this.#inFlight += 1;
     this.#bytesInFlight += bytes;
-    if (id !== undefined) this.#ids.add(id);
+    if (id !== undefined) {
+      this.#ids ??= new Set();
+      this.#ids.add(id);
+    }
     const done = (error?: Error | null) => {
       this.#inFlight -= 1;
       this.#isAnswered = false;
       this.#bytesInFlight -= bytes;
-      if (id !== undefined) this.#ids.delete(id);
+      if (id !== undefined) this.#ids?.delete(id);
       if (isAlone) this.#isAlone = false;
       if (error) this.#failed(client, error);
       else if (!this.#isHanding) this.#handOn();

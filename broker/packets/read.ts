@@ -78,12 +78,14 @@ export function checkConnect(body: Buffer): Dialect | 'unacceptable' {
   return { level, isBridge: (given & bridgeBit) !== 0 };
 }
 
+const nothing = Buffer.alloc(0);
+
 /** Reads the packets of one connection after its CONNECT. */
 export class PacketParser {
   readonly #level: 3 | 4;
   readonly #isBridge: boolean;
   /** A device publishes on few topics: the last one is not checked and decoded again. */
-  #topicBytes: Buffer = Buffer.alloc(0);
+  #topicBytes: Buffer = nothing;
   #topic = '';
 
   constructor({ level, isBridge }: Dialect) {

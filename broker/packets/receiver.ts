@@ -1,5 +1,6 @@
 import type { BrokerClient, BrokerCore, Incoming, LiveClient } from '../aedes-types.js';
 import { OverLimit } from '../connections/limits.js';
+import { expect } from '../connections/live-clients.js';
 import { faultOf } from '../connections/safe-error.js';
 import type { PublishHooks } from '../hooks/publish.js';
 import type { SessionStore } from '../sessions/persistence.js';
@@ -102,19 +103,21 @@ export class PacketReceiver {
     persistence.received.find(client, packet).then(
       () => this.#answerInTurn(live, answerBytes('pubrec', id), done),
       () => {
-        if (!live.unreleased.has(id)) {
+        live.unreleased ??= new Set();
+        const { unreleased } = live;
+        if (!unreleased.has(id)) {
           if (persistence.received.isFull(client)) {
             done(new OverLimit('max_unreleased_per_account'));
             return;
           }
-          if (live.unreleased.size >= maxUnreleased) {
+          if (unreleased.size >= maxUnreleased) {
             done(new Error('too many QoS 2 messages wait for their PUBREL'));
             return;
           }
         }
-        live.unreleased.add(id);
+        unreleased.add(id);
         hooks.publish(client, packet, (error) => {
-          if (error) live.unreleased.delete(id);
+          if (error) unreleased.delete(id);
           else persistence.received.add(client, packet);
           this.#accepted(live, packet, error, done);
         });
@@ -140,7 +143,7 @@ export class PacketReceiver {
 
   /** PUBREL: the packet id may name a new message after PUBCOMP. */
   #released(live: LiveClient, { messageId }: Answer, done: Done): void {
-    const { client, turns, unreleased } = live;
+    const { client, turns } = live;
     let failure: Error | undefined;
     const turn = turns.take(() => {
       if (failure) done(failure);
@@ -149,7 +152,7 @@ export class PacketReceiver {
     this.#parts.persistence
       .incomingDelPacket(client, { messageId })
       .then(() => {
-        unreleased.delete(messageId);
+        live.unreleased?.delete(messageId);
       })
       .catch((error) => {
         failure = error;
@@ -161,19 +164,19 @@ export class PacketReceiver {
 
   /** PUBACK or PUBCOMP. */
   #delivered({ client, sent }: LiveClient, { cmd, messageId }: Answer, done: Done): void {
-    const awaited = sent.get(messageId);
+    const awaited = sent?.get(messageId);
     if (awaited !== undefined && awaited !== cmd) {
       done(new Malformed(`${cmd.toUpperCase()} instead of ${awaited.toUpperCase()}`));
       return;
     }
-    sent.delete(messageId);
+    sent?.delete(messageId);
     this.#parts.persistence.outgoingClearMessageId(client, { messageId }).then(() => done(), done);
   }
 
   /** PUBREC: PUBREL follows when a stored session knows of it on disk. */
   #received(live: LiveClient, { messageId }: Answer, done: Done): void {
-    const { client, turns, sent } = live;
-    const awaited = sent.get(messageId);
+    const { client, turns } = live;
+    const awaited = live.sent?.get(messageId);
     if (awaited === 'puback') {
       done(new Malformed('PUBREC instead of PUBACK'));
       return;
@@ -183,7 +186,7 @@ export class PacketReceiver {
       if (failure) done(failure);
       else this.#answer(client, answerBytes('pubrel', messageId), done);
     });
-    if (awaited !== undefined) sent.set(messageId, 'pubcomp');
+    if (awaited !== undefined) expect(live, messageId, 'pubcomp');
     if (client.clean) {
       turns.finish(turn);
       return;
@@ -206,7 +209,7 @@ export class PacketReceiver {
     const turn = leaving.take(() => {});
     const release = () => leaving.finish(turn);
     client.conn.once('close', release);
-    live.refusedFilters.clear();
+    live.refusedFilters = undefined;
     live.whenSubscribed = () => {
       live.whenSubscribed = undefined;
       done();
@@ -220,7 +223,7 @@ export class PacketReceiver {
         done(error);
         return;
       }
-      const codes = subscriptions.map(({ topic, qos }) => (live.refusedFilters.has(topic) ? 128 : qos));
+      const codes = subscriptions.map(({ topic, qos }) => (live.refusedFilters?.has(topic) ? 128 : qos));
       write(client.conn, subackBytes(messageId, codes));
       release();
       answered();

@@ -12,23 +12,25 @@ const passedKept = 1024;
  * and uneven waiting would reorder messages and acknowledgements.
  */
 export class Turns {
-  #line: Turn[] = [];
+  /** Undefined until somebody waits: most connections never do. */
+  #line: Turn[] | undefined;
   #first = 0;
 
   get idle(): boolean {
-    return this.#first === this.#line.length;
+    return this.#first === (this.#line?.length ?? 0);
   }
 
   /** Takes a place in the line; `pass` is called once the turn is finished and all before it have passed. */
   take(pass: () => void): Turn {
     const turn = { finished: false, pass };
+    this.#line ??= [];
     this.#line.push(turn);
     return turn;
   }
 
   finish(turn: Turn): void {
     turn.finished = true;
-    while (this.#first < this.#line.length) {
+    while (this.#line && this.#first < this.#line.length) {
       const next = this.#line[this.#first] as Turn;
       if (!next.finished) return;
       this.#first += 1;
@@ -38,7 +40,7 @@ export class Turns {
       }
       next.pass();
     }
-    this.#line = [];
+    this.#line = undefined;
     this.#first = 0;
   }
 }

@@ -6,6 +6,7 @@ import type { MessageStore } from '../../db/messages/store.js';
 import type { MqttState } from '../../db/moving/messages-out.js';
 import type { BrokerKept } from '../../src/broker-ports.js';
 import type { BrokerClient, BrokerCore, Incoming, LiveClient, Outgoing, Will } from '../aedes-types.js';
+import { expect } from '../connections/live-clients.js';
 import { faultOf } from '../connections/safe-error.js';
 import { Journal } from './journal.js';
 import type { PersistenceRules } from './persistence-rules.js';
@@ -331,7 +332,7 @@ export class SessionStore {
   }
 
   outgoingUpdate({ id, live }: Id & Pick<BrokerClient, 'live'>, packet: Sending): Promise<void> {
-    if (packet.cmd === 'pubrel' && packet.messageId !== undefined) live?.sent.set(packet.messageId, 'pubcomp');
+    if (live && packet.cmd === 'pubrel' && packet.messageId !== undefined) expect(live, packet.messageId, 'pubcomp');
     const session = this.#sessions.get(id);
     return session ? this.#queues.update(session, packet) : Settled.of();
   }
