@@ -10,7 +10,7 @@ import { Positions } from '../../src/network/positions.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { type DnsServer, startDns } from '../support/dns.js';
 import { geoDatabase } from '../support/mmdb.js';
-import { type Json, startService } from '../support/service.js';
+import { startService } from '../support/service.js';
 import { disconnected, until } from './conversation.js';
 import { type Fixture, fixture, sibling, versionOf } from './fixture.js';
 import { connectPacket, type RawClient, speak } from './raw.js';
@@ -188,7 +188,7 @@ t.test('the log has one entry when the first connection of a device begins and o
   const second = await from(t, '127.0.0.3', one, 'second');
   await disconnected(first);
   await disconnected(second);
-  let found: Json[] = [];
+  let found: unknown[] = [];
   while (found.length < 2) found = await entries();
   t.strictSame(found, [
     ['disconnected', { connected: false, clientId: 'second', address: '127.0.0.3' }],

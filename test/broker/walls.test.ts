@@ -6,7 +6,7 @@
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 import {
   type Attack,
   type Attacker,
@@ -81,7 +81,7 @@ async function begin(t: Test): Promise<World> {
   const other = await createAccount(service.server.ctx, boss);
   const { jwt: token } = await service.loginAs(boss.adminEmail, boss.adminPassword, other.accountId);
 
-  const templates: Json[] = [];
+  const templates: string[] = [];
   for (const [account, jwt] of [
     [accountId, admin],
     [other.accountId, token],
@@ -101,12 +101,12 @@ async function begin(t: Test): Promise<World> {
       };
       await service.create('/channels/templates', 'channelTemplate', channel, jwt);
     }
-    templates.push(template);
+    templates.push(template.id);
   }
-  const [template, otherTemplate] = templates;
-  const home = await household(service, accountId, admin, template.id);
-  const neighbours = await household(service, accountId, admin, template.id);
-  const strangers = await household(service, other.accountId, token, otherTemplate.id);
+  const [template, otherTemplate] = templates as [string, string];
+  const home = await household(service, accountId, admin, template);
+  const neighbours = await household(service, accountId, admin, template);
+  const strangers = await household(service, other.accountId, token, otherTemplate);
 
   const victims = await Victims.begin(t, service, home.device, home.secret, home.jwt);
   const user = (name: string, jwt: string) => ({ name, login: { username: 'Auth:JWT', password: jwt } });

@@ -4,7 +4,7 @@ import type { Browser, Page } from 'playwright-core';
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
 import { Mailbox } from '../support/mailbox.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 import { openAs, openBrowser, openPage } from './browser.js';
 
 const mail = new Mailbox();
@@ -117,7 +117,7 @@ t.test('a product is made with a channel and a custom field, which its devices h
   const id = page.url().split('/').at(-1);
   const { device } = await service.device({ deviceTemplateId: id, serialNumber: 'SN-VALVE' });
   t.ok('hall' in device);
-  t.ok(device.channels.some((one: Json) => one.channelTemplateName === 'pressure'));
+  t.ok(device.channels.some((one) => one.channelTemplateName === 'pressure'));
   t.strictSame(errors, []);
 });
 

@@ -1,23 +1,32 @@
 /** Boards that speak CBOR on their control topics. */
 import { Decoder, Encoder } from 'cbor-x';
-import { type Json, nextMessage, type Service } from '../support/service.js';
+import { type List, nextMessage, type Service } from '../support/service.js';
 import type { Device } from './fleet.js';
 
 export const codec = new Encoder({ useRecords: false, tagUint8Array: false });
 const decoder = new Decoder({ useRecords: false });
 
+/** What the service says to a board: the files to install, or a part of one. */
+interface Said {
+  msgtype: number;
+  list: List<{ F: Uint8Array; L: string }>;
+  S: number;
+  L: number;
+  C: Uint8Array;
+}
+
 /** A board that listens. `heard` has what has come; `send` resolves when the service has finished with a message. */
 export async function board(service: Service, device: Device) {
   const root = service.server.ctx.config.controlRoot;
   const client = await service.connect({ deviceId: device.id, secret: device.secret });
-  const heard: Json[] = [];
+  const heard: Said[] = [];
   client.on('message', (_, payload) => heard.push(decoder.decode(payload)));
   await client.subscribeAsync(`${root}/${device.id}/cln`, { qos: 1 });
   const send = (message: object | Buffer, qos: 0 | 1 | 2 = 1) =>
     client.publishAsync(`${root}/${device.id}/svc`, Buffer.isBuffer(message) ? message : codec.encode(message), {
       qos,
     });
-  const next = async () => decoder.decode((await nextMessage(client)).payload) as Json;
+  const next = async (): Promise<Said> => decoder.decode((await nextMessage(client)).payload);
   return { client, heard, send, next };
 }
 

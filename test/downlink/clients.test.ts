@@ -3,7 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { get, type IncomingMessage } from 'node:http';
 import { json } from 'node:stream/consumers';
 import t from 'tap';
-import { type Json, nextMessage, type Service, startService } from '../support/service.js';
+import type { Ok } from '../support/answers.js';
+import { nextMessage, type Service, startService } from '../support/service.js';
 import { board, codec, getChunk, info } from './board.js';
 import { type Device, devices, offerTo, publish, rollOut, rollout, rolloutUntil, sha256 } from './fleet.js';
 
@@ -133,15 +134,17 @@ async function waiting(service: Service, count: number): Promise<Device[]> {
   return made;
 }
 
+type Offer = Ok<'GET', '/api/v1/firmware/offer'>;
+
 /** GET /firmware/offer with these headers, as they are. */
 async function ask(
   service: Service,
   headers: Record<string, string>,
-): Promise<{ answer: IncomingMessage; body: Json }> {
+): Promise<{ answer: IncomingMessage; body: Offer }> {
   const answer = await new Promise<IncomingMessage>((resolve, reject) => {
     get(`${service.server.url}/api/v1/firmware/offer`, { headers, agent: false }, resolve).on('error', reject);
   });
-  return { answer, body: await json(answer) };
+  return { answer, body: (await json(answer)) as Offer };
 }
 
 t.test('URLs lead where the device can go: where it has asked, or to an address of the machine', async (t) => {

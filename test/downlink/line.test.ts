@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, runToEnd } from '../support/process.js';
-import { type Json, startService } from '../support/service.js';
+import { startService } from '../support/service.js';
 import { type Device, devices, rolloutUntil, sha256, update } from './fleet.js';
 
 t.test('publish, roll out and watch', async (t) => {
@@ -56,8 +56,9 @@ t.test(
     const stages = ['--where', 'firmwareVersion=1.*', '--stages', '25,100', '--pause', '0', '--watch'];
     const watched = run('roll-out', '--package', firmware.id, ...stages);
     const path = `/api/v1/firmware/rollouts?accountId=${service.accountId}`;
-    let made: Json[] = [];
-    while (made.length === 0) made = (await service.ok('GET', path)).firmwareRollouts.results;
+    const list = async () => (await service.ok('GET', path)).firmwareRollouts.results;
+    let made = await list();
+    while (made.length === 0) made = await list();
     await rolloutUntil(service, made[0].id, ({ counts }) => counts.pending === 4);
     for (const device of fleet) await update(service, device);
     const { code, stdout, stderr } = await watched;

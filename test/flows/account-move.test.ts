@@ -13,13 +13,13 @@ import { openSqlite } from '../../db/sqlite/dialect.js';
 import { temporaryDirectory } from '../support/directory.js';
 import { cliFile, inherited, mainFile, plainNode, runToEnd, startProcess } from '../support/process.js';
 import { type Moved, points, populate, seen, type Unit } from '../support/rich-account.js';
-import { type Json, nextMessage, type Service, startService } from '../support/service.js';
+import { nextMessage, type Service, startService } from '../support/service.js';
 
 const env = { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
 interface Prepared {
   move: Move;
   moved: Moved;
-  before: Json;
+  before: object;
 }
 
 /** Two directories, each with a first account that stays there; the second one has points, log entries and a session of its own. */
@@ -61,7 +61,7 @@ function prepare(t: Test): Prepared {
 const again = (t: Test, directory: string) => startService(t, { env, directory });
 
 /** The account is in one directory, as it was, and not in the other one. */
-async function isIn(t: Test, there: string, elsewhere: string, moved: Moved, before: Json): Promise<Service> {
+async function isIn(t: Test, there: string, elsewhere: string, moved: Moved, before: object): Promise<Service> {
   for (const directory of [there, elsewhere]) t.equal(movingIn(directory), undefined);
   for (const [database, rules] of [
     ['registry.db', registryRules],

@@ -13,12 +13,12 @@ import { makeAuthority } from '../support/certificates.js';
 import { documentOf, partOf } from '../support/openapi.js';
 import {
   type Answer,
-  type Json,
   type Made,
   nextMessage,
   present,
   type Service,
   startService,
+  wrapped,
 } from '../support/service.js';
 
 /** Endpoints without an id of anything that is stored, and why. */
@@ -658,9 +658,9 @@ async function deadLetter(bridgeId: string): Promise<void> {
 async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own' | 'theirs'>> {
   const mine = service.accountId === accountId;
   const mark = mine ? 'canary' : 'plain';
-  const list = async (path: string) => {
+  const list = async <T extends Thing>(path: string) => {
     const body = await service.ok('GET', `/api/v1${path}?accountId=${accountId}`, { token });
-    return Object.values<Json>(body)[0].results;
+    return wrapped<{ results: [T, ...T[]] }>(body).results;
   };
   const create = (path: string, wrapper: string, body: object) =>
     service.create(path, wrapper, { accountId, ...body }, token);
@@ -712,7 +712,7 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   const plain = { name: 'own', certificate: (await makeAuthority()).cert };
   own.certificateAuthority = await create('/access/certificate-authorities', 'certificateAuthority', plain);
   if (mine) theirs.job = [await finishedJob(token)];
-  const [admin] = await list('/account-users');
+  const [admin] = await list<Thing & { userId: string }>('/account-users');
   const second = { createIdmUser: true, idmUserEmail: `${mark}@example.com` };
   const ended = await trashed('/account-users', 'accountUser', { accountId, ...second }, token);
   theirs.accountUser = [admin, ended];
@@ -774,7 +774,10 @@ const webhook = { kind: 'webhook', url: 'https://hooks.example.com/in' };
 const aStation = { kind: 'station', maxDevices: 1, expiresAt: '2999-01-01' };
 
 /** What a request of the endpoint says besides the id in question. */
-function bodyOf({ method, path, parameter }: Row, { own, organizationBody }: Caller): Json {
+function bodyOf(
+  { method, path, parameter }: Row,
+  { own, organizationBody }: Caller,
+): Record<string, unknown> | undefined {
   if (method !== 'POST' && method !== 'PUT') return undefined;
   const accountId = own.account?.id;
   const organizationId = own.organization?.id;
@@ -788,7 +791,7 @@ function bodyOf({ method, path, parameter }: Row, { own, organizationBody }: Cal
   };
   if (path.startsWith('/api/v1/trash/')) return undefined;
   if (path.includes('/custom-fields')) return field;
-  const bodies: Record<string, object> = {
+  const bodies: Record<string, Record<string, unknown>> = {
     '/api/v1/devices': { accountId, serialNumber: 'changed' },
     '/api/v1/devices/{id}': { serialNumber: 'changed' },
     '/api/v1/end-users': { accountId, organizationId, ...newUser },
@@ -849,7 +852,7 @@ const takesEtag = ({ method, path }: Row) =>
 interface Sent {
   method: string;
   path: string;
-  body: Json;
+  body: object | undefined;
   headers: Record<string, string>;
 }
 
@@ -858,9 +861,10 @@ function requestOf(row: Row, caller: Caller, thing: Thing, version = thing.versi
   const { method, place, parameter } = row;
   const body = bodyOf(row, caller);
   if (place === 'body') {
-    if (parameter === 'endUserId') delete body.organizationId;
-    if (parameter === 'entityId') body.entityType = row.kind;
-    body[parameter] = thing.id;
+    const said = present(body);
+    if (parameter === 'endUserId') delete said.organizationId;
+    if (parameter === 'entityId') said.entityType = row.kind;
+    said[parameter] = thing.id;
   }
   const query = new URLSearchParams();
   if (method === 'GET' && !row.path.includes('{')) {
@@ -953,7 +957,7 @@ function meets(
   caller: Caller,
   title: string,
 ) {
-  const [page] = Object.values<Json>(answer.body);
+  const page = wrapped<{ results: unknown[]; meta: { count: number } }>(answer.body);
   if (expected === '400/102') t.match(page, { details: [{ path: row.parameter }] }, `${title}: ${expected}`);
   if (expected.includes('/')) t.equal(outcome(answer), expected, title);
   else {

@@ -6,7 +6,7 @@ import { deepStrictEqual, ok } from 'node:assert';
 import fc from 'fast-check';
 import t from 'tap';
 import { createAccount } from '../../src/registry/accounts.js';
-import { type Json, type Service, startService } from '../support/service.js';
+import { type Service, startService, wrapped } from '../support/service.js';
 
 let service: Service;
 t.before(async () => {
@@ -54,6 +54,26 @@ interface Step {
   stale: boolean;
 }
 
+/** What an answer says of an entity: `userId` of an end-user, `defaultEndUser` of an organization that a newcomer founds. */
+interface Shown {
+  id: string;
+  version: string;
+  userId: string;
+  defaultEndUser: Record<'id' | 'version' | 'userId', string>;
+}
+
+/** What a list says of an entity. */
+interface Listed {
+  id: string;
+  version: string;
+  deleted?: string;
+  parentId?: string | null;
+  organizationId?: string | null;
+  deviceCount?: number;
+  endUserCount?: number;
+  childCount?: number;
+}
+
 /** A request, the refusals of which one must come (none: it must succeed), and what it changes in the model. */
 interface Plan {
   says: string;
@@ -62,7 +82,7 @@ interface Plan {
   body?: object;
   etag?: string;
   refusals: string[];
-  done(answer: Json): void;
+  done(answer: Shown): void;
 }
 
 class World {
@@ -190,7 +210,7 @@ const verbs = {
       devices: { accountId, serialNumber: 'made', organizationId: place?.id ?? null },
       'end-users': { accountId, organizationId: place?.id ?? 'none' },
     };
-    const body: Json = bodies[kind];
+    const body: object = bodies[kind];
     let refusals: string[];
     if (role === 'newcomer' || (kind === 'devices' && role !== 'admin')) refusals = ['403/21'];
     else if (kind === 'devices') refusals = those([place?.deleted === true, '400/102']);
@@ -389,12 +409,12 @@ async function take(world: World, step: Step): Promise<void> {
   world.story.push(`${person.name} ${plan.says}${step.stale && etag ? ' with a stale version' : ''}: ${came}`);
   const expected = refusals.length > 0 ? refusals : ['done'];
   ok(expected.includes(came), `expected ${expected.join(' or ')}: ${answer.text}`);
-  if (answer.status === 200) plan.done(Object.values<Json>(answer.body)[0]);
+  if (answer.status === 200) plan.done(wrapped<Shown>(answer.body));
 }
 
 /** Every page of a list. */
 async function listAll(world: World, { token }: Person, kind: Kind, prefix: string, query: string) {
-  const all: Json[] = [];
+  const all: Listed[] = [];
   for (let page = 1; ; page += 1) {
     const path = `/api/v1${prefix}/${kind}?accountId=${world.accountId}&pageSize=7&page=${page}${query}`;
     const { results, meta } = (await service.ok('GET', path, { token }))[pluralOf[kind]];
@@ -451,7 +471,7 @@ async function compareLists(world: World, person: Person): Promise<void> {
 async function checkForest(world: World): Promise<void> {
   const [admin] = world.people;
   if (!admin) return;
-  const parents = new Map<string, string | null>();
+  const parents = new Map<string, string | null | undefined>();
   for (const { id, parentId } of await listAll(world, admin, 'organizations', '', '')) parents.set(id, parentId);
   for (const start of parents.keys()) {
     let depth = 0;
@@ -464,7 +484,7 @@ async function checkForest(world: World): Promise<void> {
   }
   for (const kind of ['devices', 'end-users'] as const)
     for (const { id, organizationId } of await listAll(world, admin, kind, '', ''))
-      ok(organizationId === null || parents.has(organizationId), `${id} is in an organization that is not live`);
+      ok(organizationId === null || parents.has(organizationId ?? ''), `${id} is in an organization that is not live`);
 }
 
 const email = 'admin@example.com';

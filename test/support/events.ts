@@ -1,11 +1,20 @@
 /** A reader of server-sent events, as a browser's EventSource reads them. */
 import type { Test } from 'tap';
-import type { Json, Service } from './service.js';
+import type { Service } from './service.js';
+
+/** A message, or of a gap since when messages are missing. */
+export interface EventData {
+  topic: string;
+  payload: string;
+  time: string;
+  replayed?: true;
+  since: string;
+}
 
 export interface ServerEvent {
   id: string;
   event: string;
-  data: Json;
+  data: EventData;
 }
 
 export interface Events {

@@ -65,6 +65,11 @@ export interface OpenApi {
   components: { schemas: Record<string, Schema>; parameters: Record<string, Parameter> };
 }
 
+/** The document as it is published: what all operations of a path take is said once. */
+export interface Published extends Omit<OpenApi, 'paths'> {
+  paths: Record<string, { parameters?: Parameter[] } & Partial<Record<'get' | 'post' | 'put' | 'delete', Operation>>>;
+}
+
 /** The schema of the JSON that a POST answers with. */
 export const answerOf = (document: Pick<OpenApi, 'paths'>, path: string): Partial<Schema> =>
   document.paths[path]?.post?.responses[200]?.content['application/json']?.schema ?? {};
@@ -73,7 +78,7 @@ export const answerOf = (document: Pick<OpenApi, 'paths'>, path: string): Partia
 export const documentOf = ({ server }: { server: { app: { swagger(): object } } }) => server.app.swagger() as OpenApi;
 
 /** What a reference such as `#/components/schemas/Device` points to. */
-export function partOf<T>(document: OpenApi, reference: string): T {
+export function partOf<T>(document: object, reference: string): T {
   const names = reference.split('/').slice(1);
   return names.reduce((part: unknown, name) => (part as Record<string, unknown>)[name], document) as T;
 }

@@ -1,5 +1,5 @@
 /** An account with something in most tables, and what its admin sees of it. */
-import type { Json, Service } from './service.js';
+import type { Service } from './service.js';
 
 export const points = Array.from(
   { length: 40 },
@@ -16,7 +16,6 @@ export interface Moved {
   admin: string;
   devices: Unit[];
   code: string;
-  deleted: Json;
   bridgeId: string;
   topic: string;
 }
@@ -37,8 +36,8 @@ export async function populate(service: Service): Promise<Moved> {
     made.push(await service.device({ deviceTemplateId: template.id, organizationId: organization.id }));
   const devices = made.map(({ device, secret }) => ({ id: device.id, secret }));
   const [first, second, third, fourth] = devices as [Unit, Unit, Unit, Unit];
-  const deleted = await service.ok('GET', `/api/v1/devices/${fourth.id}`);
-  await service.ok('DELETE', `/api/v1/devices/${fourth.id}`, { headers: { etag: deleted.device.version } });
+  const { device } = await service.ok('GET', `/api/v1/devices/${fourth.id}`);
+  await service.ok('DELETE', `/api/v1/devices/${fourth.id}`, { headers: { etag: device.version } });
   const { associationCode: code } = await post('/association/create-association-code', { deviceId: third.id });
 
   // A stored session that is away while messages come.
@@ -59,11 +58,11 @@ export async function populate(service: Service): Promise<Moved> {
   }
   const topic = service.topic(first.id, 'series');
   await service.loginAs(user.email, user.password);
-  return { accountId, admin, devices, code, deleted, bridgeId: bridge.id, topic };
+  return { accountId, admin, devices, code, bridgeId: bridge.id, topic };
 }
 
 /** What its admin sees of the account. */
-export async function seen(service: Service, { accountId, admin, topic, bridgeId, devices }: Moved): Promise<Json> {
+export async function seen(service: Service, { accountId, admin, topic, bridgeId, devices }: Moved) {
   const get = async (path: string) => {
     const { status, body } = await service.http('GET', path, { token: admin });
     if (status !== 200) throw new Error(`${path} answered ${status}: ${JSON.stringify(body)}`);
@@ -83,7 +82,7 @@ export async function seen(service: Service, { accountId, admin, topic, bridgeId
     points: (await get(`/api/v4/data/${topic}?startDateTime=2025-12-31&endDateTime=2026-02-01&pageSize=1000`)).result,
     category: (await get(`/api/v4/data/${topic}?startDateTime=2025-12-31&endDateTime=2026-02-01&category=a`)).result,
     logs: (await get(`/api/v1/devices/${devices[0]?.id}/logs`)).logs.results,
-    found: found.hits.hits.map(({ _id }: Json) => _id).sort(),
+    found: found.hits.hits.map(({ _id }) => _id).sort(),
     pending: (await get(`/api/v1/bridges/${bridgeId}`)).bridge.status.pending,
     kept: [usage.points, usage.logs, usage.outbox],
   };

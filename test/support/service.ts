@@ -16,7 +16,6 @@ import { SecretWatch } from './secrets.js';
 import { copyDatabases, copyKeys, keepTemplate, keptDocument } from './template.js';
 
 export type { Anything, Entity, Failure, List, Made, Point } from './answers.js';
-export type { Json } from './json.js';
 
 export interface Answer<B = Body<string, string>> {
   status: number;
@@ -315,6 +314,11 @@ export class Service {
 export function present<T>(found: T | undefined): T {
   if (found === undefined) throw new Error('nothing was found');
   return found;
+}
+
+/** The value of the only property of an answer. Its name depends on the kind of entity. */
+export function wrapped<T>(body: object): T {
+  return Object.values(body)[0];
 }
 
 /** What a JSON Web Token says. */

@@ -8,9 +8,10 @@ import type { Test } from 'tap';
 import { giveSecrets } from '../../../bench/equip.js';
 import { seed, seedAdmin } from '../../../bench/seed.js';
 import { openSqlite } from '../../../db/sqlite/dialect.js';
+import type { Ok } from '../../support/answers.js';
 import { temporaryDirectory } from '../../support/directory.js';
 import { type Launched, launch } from '../../support/process.js';
-import type { Json } from '../../support/service.js';
+import type { Made } from '../../support/service.js';
 import { copyKeys } from '../../support/template.js';
 import { sha256 } from '../fleet.js';
 import type { Felt } from './loop-probe.js';
@@ -20,6 +21,8 @@ const probe = fileURLToPath(new URL('loop-probe.js', import.meta.url));
 const fileBytes = 100_000;
 /** What may stay in the heap after a rollout has done anything, megabytes: ids of the devices, and little more. */
 const maxHeap = 50;
+
+type Rollout = Made<'firmwareRollout'>;
 
 interface Size {
   devices: number;
@@ -62,7 +65,12 @@ export async function proveLarge(t: Test, size: Size): Promise<void> {
   t.teardown(() => launched.child.kill('SIGKILL'));
   const { url, mqttPort } = await launched.listening;
   let token = '';
-  const call = async (method: string, path: string, body?: object | Buffer, headers = {}): Promise<Json> => {
+  const call = async <const M extends string, const P extends string>(
+    method: M,
+    path: P,
+    body?: object | Buffer,
+    headers = {},
+  ): Promise<Ok<M, `/api/v1${P}`>> => {
     const isRaw = Buffer.isBuffer(body);
     const type = { 'content-type': isRaw ? 'application/octet-stream' : 'application/json' };
     const answer = await fetch(`${url}/api/v1${path}`, {
@@ -71,7 +79,7 @@ export async function proveLarge(t: Test, size: Size): Promise<void> {
       ...(body && { body: isRaw ? new Uint8Array(body) : JSON.stringify(body) }),
     });
     if (!answer.ok) throw new Error(`${method} ${path} answered ${answer.status}: ${await answer.text()}`);
-    return answer.json();
+    return (await answer.json()) as Ok<M, `/api/v1${P}`>;
   };
   const { email: emailAddress, password } = seedAdmin;
   token = (await call('POST', '/auth/login-user', { accountId, emailAddress, password })).jwt;
@@ -115,14 +123,14 @@ export async function proveLarge(t: Test, size: Size): Promise<void> {
     const target = { filter: { deviceTemplateId } };
     return (await call('POST', '/firmware/rollouts', { accountId, target, ...body })).firmwareRollout.id;
   };
-  const until = async (id: string, isWanted: (rollout: Json) => boolean): Promise<Json> => {
+  const until = async (id: string, isWanted: (rollout: Rollout) => boolean): Promise<Rollout> => {
     for (;;) {
       const { firmwareRollout } = await call('GET', `/firmware/rollouts/${id}`);
       if (isWanted(firmwareRollout)) return firmwareRollout;
       await sleep(50);
     }
   };
-  const taken = ({ counts }: Json) => (Object.values(counts) as number[]).reduce((sum, one) => sum + one, 0);
+  const taken = ({ counts }: Rollout) => Object.values(counts).reduce((sum, one) => sum + one, 0);
 
   await during('nothing', () => sleep(3000));
   const [one, two, three] = [await publish('1'), await publish('2'), await publish('3')];
@@ -134,7 +142,7 @@ export async function proveLarge(t: Test, size: Size): Promise<void> {
     return id;
   });
   const { devices: staged } = await call('GET', `/firmware/rollouts/${first}/devices?pageSize=1000&page=1`);
-  const early = staged.results.filter(({ stage }: Json) => stage < 3).length;
+  const early = staged.results.filter(({ stage }) => stage < 3).length;
   t.ok(early > 50 && early < 150, `${early} of 1,000 devices that follow each other were in the first tenth`);
   t.equal(offers, listening.length, 'each listening device has got its offer once');
 
@@ -172,7 +180,10 @@ export async function proveLarge(t: Test, size: Size): Promise<void> {
 async function downloadAll(url: string, { id, secret }: { id: string; secret: string }, hash: string): Promise<void> {
   const authorization = `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`;
   const headers = { authorization, 'content-type': 'application/json' };
-  const offer = (await (await fetch(`${url}/api/v1/firmware/offer`, { headers })).json()) as Json;
+  const offer = (await (await fetch(`${url}/api/v1/firmware/offer`, { headers })).json()) as Ok<
+    'GET',
+    '/api/v1/firmware/offer'
+  >;
   for (;;) {
     const answer = await fetch(offer.files[0].url);
     const bytes = new Uint8Array(await answer.arrayBuffer());
