@@ -1,11 +1,11 @@
-/** Many rows at once: a few statements of fixed sizes, each prepared once, instead of one for each row. */
+/**
+ * Many rows by one statement: it reads them from a JSON text, so that thousands of values come to SQLite, or to the thread that
+ * writes, as one. What all rows have in common is bound once.
+ */
 
 import { CompiledQuery } from 'kysely';
 import type { Tx } from './index.js';
 import type { Tables } from './records.js';
-
-/** Rows of one statement, the largest first. */
-const sizes = [500, 100, 25, 5, 1];
 
 /** The columns that are overwritten if the row already exists. */
 interface Overwrite<T extends keyof Tables> {
@@ -13,7 +13,10 @@ interface Overwrite<T extends keyof Tables> {
   columns: ReadonlyArray<keyof Tables[T] & string>;
 }
 
-/** Inserts rows, all of which have the same properties. A row that is there already is an error, or overwritten. */
+/**
+ * Inserts rows, all of which have the same properties. A row that is there already is an error, or overwritten. Values that
+ * differ between the rows must not be buffers.
+ */
 export async function insertMany<T extends keyof Tables & string>(
   tx: Tx,
   table: T,
@@ -23,44 +26,40 @@ export async function insertMany<T extends keyof Tables & string>(
   const [first] = rows;
   if (!first) return;
   const columns = Object.keys(first) as Array<keyof Tables[T] & string>;
-  for (let from = 0; from < rows.length; ) {
-    const size = sizes.find((one) => from + one <= rows.length) ?? 1;
-    const values: unknown[] = [];
-    for (const row of rows.slice(from, from + size)) for (const column of columns) values.push(row[column]);
-    await tx.executeQuery(CompiledQuery.raw(statementFor(table, columns, size, overwrite), values));
-    from += size;
+  if (rows.length === 1 && !overwrite) {
+    const values = columns.map((column) => first[column]);
+    await tx.executeQuery(CompiledQuery.raw(insertOne(table, columns), values));
+    return;
   }
+  const differing = columns.filter((column) => rows.some((row) => row[column] !== first[column]));
+  const same = columns.filter((column) => !differing.includes(column));
+  const json = JSON.stringify(rows.map((row) => differing.map((column) => row[column])));
+  const values = columns.map((column) => (same.includes(column) ? '?' : `"value" ->> ${differing.indexOf(column)}`));
+  const into = `${insertInto(table, columns)} SELECT ${values.join(', ')} FROM json_each(?) WHERE true`;
+  const bound = [...same.map((column) => first[column]), json];
+  await tx.executeQuery(CompiledQuery.raw(into + (overwrite ? overwriting(overwrite) : ''), bound));
 }
 
-/** Statements of single rows, by table and columns. */
+/** Statements of single rows, by table and columns: every POST executes one. */
 const single = new Map<string, string>();
 
-function statementFor<T extends keyof Tables & string>(
-  table: T,
-  columns: readonly string[],
-  size: number,
-  overwrite: Overwrite<T> | undefined,
-): string {
-  if (size > 1 || overwrite) return statement(table, columns, size, overwrite);
+function insertOne(table: string, columns: readonly string[]): string {
   const key = `${table} ${columns}`;
-  const known = single.get(key);
-  if (known !== undefined) return known;
-  const made = statement(table, columns, size, overwrite);
-  single.set(key, made);
-  return made;
+  let statement = single.get(key);
+  if (statement === undefined) {
+    statement = `${insertInto(table, columns)} VALUES (${columns.map(() => '?').join(', ')})`;
+    single.set(key, statement);
+  }
+  return statement;
 }
 
-function statement<T extends keyof Tables & string>(
-  table: T,
-  columns: readonly string[],
-  size: number,
-  overwrite: Overwrite<T> | undefined,
-): string {
-  const row = `(${columns.map(() => '?').join(', ')})`;
-  const into = `INSERT INTO ${quoted(table)} (${columns.map(quoted).join(', ')}) VALUES ${Array(size).fill(row).join(', ')}`;
-  if (!overwrite) return into;
-  const set = overwrite.columns.map((column) => `${quoted(column)} = excluded.${quoted(column)}`);
-  return `${into} ON CONFLICT (${overwrite.key.map(quoted).join(', ')}) DO UPDATE SET ${set.join(', ')}`;
+function insertInto(table: string, columns: readonly string[]): string {
+  return `INSERT INTO ${quoted(table)} (${columns.map(quoted).join(', ')})`;
+}
+
+function overwriting({ key, columns }: { key: readonly string[]; columns: readonly string[] }): string {
+  const set = columns.map((column) => `${quoted(column)} = excluded.${quoted(column)}`);
+  return ` ON CONFLICT (${key.map(quoted).join(', ')}) DO UPDATE SET ${set.join(', ')}`;
 }
 
 function quoted(name: string): string {

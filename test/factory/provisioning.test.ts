@@ -334,17 +334,27 @@ t.test('a cancelled job leaves what it has made, and skips the rest', async (t) 
 });
 
 t.test('failed rows are tried again, and those that are right by now are made', async (t) => {
-  const rows = [{ serialNumber: 'R-1' }, { serialNumber: 'R-2', template: 'Later' }, { serialNumber: 'R-1' }];
+  const rows = [
+    { serialNumber: 'R-1' },
+    { serialNumber: 'R-2', template: 'Later' },
+    { serialNumber: 'R-1' },
+    { serialNumber: 'R-4' },
+  ];
   const job = await provision(service, rows);
-  t.match(job, { done: 1, failed: 2 });
+  t.match(job, { done: 2, failed: 2 });
   await service.template({ name: 'Later' });
   const { job: retried } = await service.ok('POST', `${jobs}/${job.id}/retry`);
   t.equal(retried.id, job.id);
-  t.match((await follow(service, job.id)).at(-1), { state: 'succeeded', done: 2, failed: 1 });
+  t.match((await follow(service, job.id)).at(-1), { state: 'succeeded', done: 3, failed: 1 });
   t.match(await rowsOf(service, job.id, 'failed'), [{ row: 3, errors: [{ message: /row 1/ }] }]);
   t.strictSame(
-    (await unitsOf(service, job.id)).map(({ row }) => row),
-    [1, 2],
+    (await unitsOf(service, job.id)).map(({ row, serialNumber }) => [row, serialNumber]),
+    [
+      [1, 'R-1'],
+      [2, 'R-2'],
+      [4, 'R-4'],
+    ],
+    'in the order of the rows, though the second was made last',
   );
   await service.ok('POST', `${jobs}/${job.id}/results/confirm`);
   await service.ok('POST', `${jobs}/${job.id}/retry`);

@@ -8,6 +8,7 @@ import t, { type Test } from 'tap';
 import yauzl from 'yauzl';
 import { clearRows } from '../../src/factory/results/expiry.js';
 import { resultFile } from '../../src/factory/results/files.js';
+import { encrypt } from '../../src/formats/aes-gcm.js';
 import { download, follow, postRows, provision, rowsOf, unitsOf } from '../support/jobs.js';
 import { type Service, startService } from '../support/service.js';
 
@@ -252,6 +253,26 @@ t.test('what a retry has made outlives the end of what was confirmed before', as
   const [unit, none] = await unitsOf(service, job.id);
   t.equal(none, undefined);
   t.ok((await service.connect(unit)).connected);
+});
+
+t.test('results that an earlier version has sealed, each with its own row, can be fetched', async (t) => {
+  const job = await provision(service, [{ serialNumber: 'FORMER-1' }, { serialNumber: 'FORMER-2' }]);
+  const units = await unitsOf(service, job.id);
+  const { registry, sealing } = service.server.ctx;
+  const { sealedKey } = await registry.query
+    .selectFrom('jobs')
+    .select('sealedKey')
+    .where('id', '=', job.id)
+    .executeTakeFirstOrThrow();
+  const key = Buffer.from(sealing.open(`job/${job.id}`, sealedKey ?? ''), 'base64');
+  const { deviceTemplateId } = (await service.ok('GET', `/api/v1/devices/${units[0].deviceId}`)).device;
+  for (const { row, serialNumber, secret, associationCode } of units) {
+    const result = { serialNumber, deviceTemplateId, secret, code: associationCode.replaceAll('-', '') };
+    const sealedResult = encrypt(key, JSON.stringify(result), `${job.id}/${row}`);
+    const stored = registry.query.updateTable('jobRows').set({ sealedResult }).where('jobId', '=', job.id);
+    await stored.where('row', '=', row).execute();
+  }
+  t.strictSame(await unitsOf(service, job.id), units);
 });
 
 t.test('what was confirmed is nowhere any more', async (t) => {

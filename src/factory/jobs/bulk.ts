@@ -155,7 +155,8 @@ export const regenerate: OpenWork = (run) => async (caller, rows) => {
     const holder = { entityId: id, entityType: 'device' } as const;
     const { activated } = await storeSecret(tx, by, holder, made.secretHash, timestamp(run.ctx.clock));
     const { serialNumber, deviceTemplateId } = device;
-    const sealedResult = run.seal?.seal(row, { serialNumber, deviceTemplateId, secret: made.secret }) ?? null;
+    const result = { row, deviceId: id, serialNumber, deviceTemplateId, secret: made.secret };
+    const sealedResult = run.seal?.seal([result]) ?? null;
     return { more: { sealedResult }, tell: (who) => secretStored(run.ctx, who, id, activated) };
   });
   return work(caller, rows);

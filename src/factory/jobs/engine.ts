@@ -8,6 +8,7 @@ import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promi
 import { sql } from 'kysely';
 import { type Db, isStoreBusy, type Tx } from '../../../db/registry/index.js';
 import { insertMany } from '../../../db/registry/many.js';
+import { rowsOf } from '../../../db/registry/statement.js';
 import { writeAs } from '../../entity/verbs.js';
 import { PlatformError } from '../../errors.js';
 import { FairQueue, type Lane, type Turn } from '../../limits/fair-queue.js';
@@ -365,14 +366,18 @@ export async function pendingRows(db: Db, jobId: string, after: number, limit: n
   return next.select(['row', 'input']).orderBy('row').limit(fitting).execute();
 }
 
+const storeResult = 'UPDATE "jobRows" SET "sealedResult" = ? WHERE "jobId" = ? AND "row" = ?';
+
 async function storeOutcomes(tx: Tx, jobId: string, outcomes: readonly Outcome[]): Promise<Job> {
   await insertMany(
     tx,
     'jobRows',
     // The row is there: what stands for its input is not kept.
-    outcomes.map((one) => ({ jobId, input: '', ...one })),
-    { key: ['jobId', 'row'], columns: ['state', 'deviceId', 'before', 'errors', 'sealedResult'] },
+    outcomes.map(({ sealedResult, ...one }) => ({ jobId, input: '', sealedResult: null, ...one })),
+    { key: ['jobId', 'row'], columns: ['state', 'deviceId', 'before', 'errors'] },
   );
+  for (const { row, sealedResult } of outcomes)
+    if (sealedResult) await rowsOf(tx, storeResult, [sealedResult, jobId, row]);
   const count = (state: Outcome['state']) => outcomes.filter((one) => one.state === state).length;
   return tx
     .updateTable('jobs')

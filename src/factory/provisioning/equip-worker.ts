@@ -1,13 +1,13 @@
-/** The thread that makes secrets and codes, hashes them and seals them as results: the event loop of the service does not. */
+/** The thread that makes secrets and codes and hashes them: the event loop of the service does not. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { Sealing } from '../../identity/secrets/sealing.js';
 import { makeSecret, Secrets } from '../../identity/secrets/secrets.js';
 import { hashOfCode, makeCode } from '../../registry/credentials/association-codes.js';
-import { ResultSeal } from '../results/store.js';
-import type { Answered, Asked, Bare, Equipped, Wanted } from './equipping.js';
+import type { Answered, Asked, Equipment, Wanted } from './equipping.js';
 
 const { keys } = workerData as { keys: string };
-const services = { sealing: Sealing.open(keys), secrets: new Secrets() };
+const sealing = Sealing.open(keys);
+const secrets = new Secrets();
 
 let underWay = Promise.resolve();
 
@@ -17,18 +17,13 @@ parentPort?.on('message', (asked: Asked) => {
   else underWay = Promise.all([underWay, answer(asked)]).then(() => {});
 });
 
-async function answer({ id, job, units }: Wanted): Promise<void> {
+async function answer({ id, accountId, count }: Wanted): Promise<void> {
   try {
-    const seal = ResultSeal.of(services, job);
-    if (!seal) throw new Error('The job has no key for its results.');
-    const equip = async ({ row, serialNumber, deviceTemplateId }: Bare): Promise<Equipped> => {
+    const equip = async (): Promise<Equipment> => {
       const [secret, code] = [makeSecret(), makeCode()];
-      const secretHash = await services.secrets.hash(secret);
-      const codeHash = hashOfCode(services.sealing, job.accountId, code);
-      const sealedResult = seal.seal(row, { serialNumber, deviceTemplateId, secret, code });
-      return { secretHash, codeHash, sealedResult };
+      return { secret, code, secretHash: await secrets.hash(secret), codeHash: hashOfCode(sealing, accountId, code) };
     };
-    say({ id, equipped: await Promise.all(units.map(equip)) });
+    say({ id, equipment: await Promise.all(Array.from({ length: count }, equip)) });
   } catch (error) {
     say({ id, failure: (error as Error).message });
   }

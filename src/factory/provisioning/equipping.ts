@@ -1,33 +1,26 @@
 /** The thread that equips units, seen from here. It runs while there are jobs that need it. */
 import type { Worker } from 'node:worker_threads';
 import { exitOf, startThread } from '../../../db/sqlite/threads.js';
-import type { Job } from '../jobs/job.js';
 
-/** A unit before it has a secret. */
-export interface Bare {
-  row: number;
-  serialNumber: string;
-  deviceTemplateId: string;
-}
-
-/** The stored forms of its secret and its code: hashed, and sealed. */
-export interface Equipped {
+/** What a unit is given, and what of it is stored. */
+export interface Equipment {
+  secret: string;
+  code: string;
   secretHash: string;
   codeHash: string;
-  sealedResult: Uint8Array;
 }
 
 export interface Wanted {
   /** Of the question: a small one may be answered before one that was asked earlier. */
   id: number;
-  job: Pick<Job, 'id' | 'accountId' | 'sealedKey'>;
-  units: readonly Bare[];
+  accountId: string;
+  count: number;
 }
 export type Asked = Wanted | { close: true };
-export type Answered = Pick<Wanted, 'id'> & ({ equipped: Equipped[] } | { failure: string });
+export type Answered = Pick<Wanted, 'id'> & ({ equipment: Equipment[] } | { failure: string });
 
 interface Waiting {
-  resolve(equipped: Equipped[]): void;
+  resolve(equipment: Equipment[]): void;
   reject(error: Error): void;
 }
 
@@ -43,16 +36,16 @@ export class Equipping {
     this.#keys = keys;
   }
 
-  /** Makes a secret and a code for each unit, in their order. Rejects when the thread fails. */
-  equip({ id, accountId, sealedKey }: Wanted['job'], units: readonly Bare[]): Promise<Equipped[]> {
-    if (units.length === 0) return Promise.resolve([]);
+  /** Makes a secret and a code for each of `count` units of an account. Rejects when the thread fails. */
+  equip(accountId: string, count: number): Promise<Equipment[]> {
+    if (count === 0) return Promise.resolve([]);
     this.#worker ??= this.#start();
     const worker = this.#worker;
     this.#asked += 1;
     const question = this.#asked;
     return new Promise((resolve, reject) => {
       this.#waiting.get(worker)?.set(question, { resolve, reject });
-      worker.postMessage({ id: question, job: { id, accountId, sealedKey }, units } satisfies Asked);
+      worker.postMessage({ id: question, accountId, count } satisfies Asked);
     });
   }
 
@@ -76,7 +69,7 @@ export class Equipping {
       const asking = waiting.get(answered.id);
       waiting.delete(answered.id);
       if ('failure' in answered) asking?.reject(new Error(answered.failure));
-      else asking?.resolve(answered.equipped);
+      else asking?.resolve(answered.equipment);
     });
     worker.on('error', (error) => {
       cause = error as Error;

@@ -29,6 +29,8 @@ import {
   type Run,
   rowErrors,
 } from '../jobs/work.js';
+import type { ResultSeal } from '../results/store.js';
+import type { Equipment } from './equipping.js';
 
 /** Columns that say where a device stands, each by two names. */
 const templateColumns = ['deviceTemplateId', 'template'] as const;
@@ -132,12 +134,9 @@ export async function defaultPlace(
 }
 
 /** A unit that is to be made. */
-interface Unit {
+interface Unit extends Equipment {
   row: number;
   device: Row<'devices'>;
-  secretHash: string;
-  codeHash: string;
-  sealedResult: Buffer;
 }
 
 export const provision: OpenWork = (run) => {
@@ -239,21 +238,12 @@ async function equip(
   { equipping, job }: Run,
   good: ReadonlyArray<{ row: number; device: Row<'devices'> }>,
 ): Promise<Unit[]> {
-  const bare = good.map(({ row, device: { serialNumber, deviceTemplateId } }) => ({
-    row,
-    serialNumber,
-    deviceTemplateId,
-  }));
-  const equipped = await equipping.equip(job, bare);
-  return good.flatMap(({ row, device }, at) => {
-    const { secretHash = '', codeHash = '', sealedResult = new Uint8Array() } = equipped[at] ?? {};
-    const { buffer, byteOffset, byteLength } = sealedResult;
-    return { row, device, secretHash, codeHash, sealedResult: Buffer.from(buffer, byteOffset, byteLength) };
-  });
+  const equipment = await equipping.equip(job.accountId, good.length);
+  return good.map((unit, at) => Object.assign(unit, equipment[at] as Equipment));
 }
 
 /** Makes all that can be made of some units, in one transaction; each serial number of a template is made once. */
-async function make(tx: Tx, { ctx }: Run, caller: Caller, failed: Outcome[], units: Unit[]): Promise<Outcome[]> {
+async function make(tx: Tx, { ctx, seal }: Run, caller: Caller, failed: Outcome[], units: Unit[]): Promise<Outcome[]> {
   const outcomes = [...failed];
   const there = await findThere(tx, caller, units);
   const missing = await findMissing(tx, caller, units);
@@ -284,9 +274,20 @@ async function make(tx: Tx, { ctx }: Run, caller: Caller, failed: Outcome[], uni
     'associationCodes',
     making.map(({ device, codeHash }) => ({ deviceId: device.id, accountId, codeHash, created: now, createdById })),
   );
-  for (const { row, device, sealedResult } of making)
-    outcomes.push(outcome(row, 'done', { deviceId: device.id, sealedResult }));
+  const sealedResult = sealUnits(seal, making);
+  for (const [at, { row, device }] of making.entries())
+    outcomes.push(outcome(row, 'done', { deviceId: device.id, ...(at === 0 && { sealedResult }) }));
   return outcomes;
+}
+
+/** The results of units, to be stored with the first of them. @throws Error when the job has no key for them. */
+function sealUnits(seal: ResultSeal | undefined, units: readonly Unit[]): Buffer | null {
+  const [first, ...others] = units.map(({ row, device: { id, serialNumber, deviceTemplateId }, secret, code }) => {
+    return { row, deviceId: id, serialNumber, deviceTemplateId, secret, code };
+  });
+  if (!first) return null;
+  if (!seal) throw new Error('The job has no key for its results.');
+  return seal.seal([first, ...others]);
 }
 
 /** A live device that has the serial number of a row. */

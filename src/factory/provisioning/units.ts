@@ -10,8 +10,8 @@ import type { Sealing } from '../../identity/secrets/sealing.js';
 import { brokerUrl, claimUrl } from '../../registry/addresses.js';
 import { formatTopic } from '../../topics.js';
 import { withCode } from '../claim-url.js';
-import { hasResults, isMaker, isOpen, type Job, type JobRow } from '../jobs/job.js';
-import { ResultSeal } from '../results/store.js';
+import { hasResults, isMaker, isOpen, type Job } from '../jobs/job.js';
+import { type Result, ResultSeal } from '../results/store.js';
 import type { Unit } from './unit.js';
 
 const unitsAtOnce = 50;
@@ -38,22 +38,36 @@ export function demandResults(caller: Caller, job: Job): void {
 /** Every unit of the job, in the order of its rows. It ends with an error when the caller or the results are gone. */
 export async function* unitsOf(ctx: Context, caller: Caller, job: Job, seal: ResultSeal): AsyncGenerator<Unit> {
   const [broker, claim] = [brokerUrl(ctx), claimUrl(ctx)];
-  for (let after = 0; ; ) {
-    const rows = await ctx.registry.query
-      .selectFrom('jobRows')
-      .select(['row', 'deviceId', 'sealedResult'])
-      .where('jobId', '=', job.id)
-      .where('row', '>', after)
-      .where('sealedResult', 'is not', null)
-      .orderBy('row')
-      .limit(unitsAtOnce)
-      .execute();
-    for (const row of rows) yield unitOf(ctx, job, seal, row, broker, claim);
-    after = rows.at(-1)?.row ?? after;
-    if (rows.length < unitsAtOnce) return;
+  let count = 0;
+  for await (const result of resultsOf(ctx, job, seal)) {
+    yield unitOf(ctx, job, result, broker, claim);
+    count += 1;
+    if (count % unitsAtOnce > 0) continue;
     await nextTurn();
     await demandStill(ctx, caller, job);
   }
+}
+
+/** In the order of their rows. Rows that were tried again are sealed apart from those before and after them. */
+async function* resultsOf({ registry }: Context, { id }: Job, seal: ResultSeal): AsyncGenerator<Result> {
+  let opened: Result[] = [];
+  for (let after = 0; ; ) {
+    const stored = await registry.query
+      .selectFrom('jobRows')
+      .select(['row', 'deviceId', 'sealedResult'])
+      .where('jobId', '=', id)
+      .where('row', '>', after)
+      .where('sealedResult', 'is not', null)
+      .orderBy('row')
+      .limit(1)
+      .executeTakeFirst();
+    if (!stored) break;
+    yield* opened.filter(({ row }) => row < stored.row);
+    const later = [...opened.filter(({ row }) => row > stored.row), ...seal.open(stored)];
+    opened = later.sort((one, other) => one.row - other.row);
+    after = stored.row;
+  }
+  yield* opened;
 }
 
 /** Long reading outlives neither the session nor the results. */
@@ -64,20 +78,12 @@ async function demandStill(ctx: Context, caller: Caller, job: Job) {
   if ((await stored.executeTakeFirst())?.sealedKey !== job.sealedKey) throw new PlatformError('resultsGone');
 }
 
-function unitOf(
-  { access, config }: Context,
-  { accountId }: Job,
-  seal: ResultSeal,
-  { row, deviceId, sealedResult }: Pick<JobRow, 'row' | 'deviceId' | 'sealedResult'>,
-  broker: string,
-  claim: string,
-): Unit {
-  const { serialNumber, deviceTemplateId, secret, code } = seal.open(row, sealedResult ?? Buffer.alloc(0));
-  const id = deviceId ?? '';
-  const topic = (channel: string) => formatTopic(config.topicRoot, accountId, id, channel);
+function unitOf({ access, config }: Context, { accountId }: Job, result: Result, broker: string, claim: string): Unit {
+  const { row, deviceId, serialNumber, deviceTemplateId, secret, code } = result;
+  const topic = (channel: string) => formatTopic(config.topicRoot, accountId, deviceId, channel);
   const channels = [...access.channelsOf(deviceTemplateId).keys()];
   const associationCode = code === undefined ? '' : inGroups(code);
   const topics = Object.fromEntries(channels.map((channel) => [channel, topic(channel)]));
-  const found = { row, serialNumber, deviceId: id, accountId, secret, associationCode };
+  const found = { row, serialNumber, deviceId, accountId, secret, associationCode };
   return { ...found, claimUrl: code === undefined ? '' : withCode(claim, associationCode, accountId), broker, topics };
 }

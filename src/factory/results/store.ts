@@ -1,20 +1,28 @@
-/** The results of a row, sealed with a key of its job. Without the key they cannot be read. */
+/**
+ * The results of rows, sealed with a key of their job: without the key they cannot be read. Those of many rows are sealed as one,
+ * and stored with the first of them.
+ */
 
 import { randomBytes } from 'node:crypto';
 import { decrypt, encrypt } from '../../formats/aes-gcm.js';
 import type { Sealing } from '../../identity/secrets/sealing.js';
-import type { Job } from '../jobs/job.js';
+import type { Job, JobRow } from '../jobs/job.js';
 
 const keyBytes = 32;
 
 /** The stored values of a unit, until its job's results are destroyed. */
 export interface Result {
+  row: number;
+  deviceId: string;
   serialNumber: string;
   deviceTemplateId: string;
   secret: string;
   /** Without hyphens; a regenerated secret comes without one. */
   code?: string;
 }
+
+/** Earlier versions sealed each row by itself. */
+type FormerResult = Omit<Result, 'row' | 'deviceId'>;
 
 /** A new key for the results of a job, as it is stored. */
 export function makeResultKey(sealing: Sealing, jobId: string): string {
@@ -40,13 +48,16 @@ export class ResultSeal {
     return new ResultSeal(Buffer.from(sealing.open(`job/${id}`, sealedKey), 'base64'), id);
   }
 
-  seal(row: number, result: Result): Buffer {
-    return encrypt(this.#key, JSON.stringify(result), this.#owner(row));
+  /** Seals results that are stored with the row of the first. */
+  seal(results: readonly [Result, ...Result[]]): Buffer {
+    return encrypt(this.#key, JSON.stringify(results), this.#owner(results[0].row));
   }
 
-  /** @throws Error when it was sealed for another row or job, or has been altered. */
-  open(row: number, sealed: Buffer): Result {
-    return JSON.parse(decrypt(this.#key, sealed, this.#owner(row))) as Result;
+  /** The results that are stored with a row. @throws Error when they were sealed for another row or job, or have been altered. */
+  open({ row, deviceId, sealedResult }: Pick<JobRow, 'row' | 'deviceId' | 'sealedResult'>): Result[] {
+    if (!sealedResult) return [];
+    const opened = JSON.parse(decrypt(this.#key, sealedResult, this.#owner(row))) as Result[] | FormerResult;
+    return Array.isArray(opened) ? opened : [{ row, deviceId: deviceId ?? '', ...opened }];
   }
 
   #owner(row: number): string {
