@@ -7,10 +7,11 @@ import { CompiledQuery } from 'kysely';
 import type { Tx } from './index.js';
 import type { Tables } from './records.js';
 
-/** The columns that are overwritten if the row already exists. */
-interface Overwrite<T extends keyof Tables> {
-  key: ReadonlyArray<keyof Tables[T] & string>;
-  columns: ReadonlyArray<keyof Tables[T] & string>;
+interface How<T extends keyof Tables> {
+  /** Properties of the rows that are no columns of the table. */
+  except?: ReadonlySet<string>;
+  /** The columns that are overwritten if the row already exists. */
+  overwrite?: { key: ReadonlyArray<keyof Tables[T] & string>; columns: ReadonlyArray<keyof Tables[T] & string> };
 }
 
 /**
@@ -21,11 +22,11 @@ export async function insertMany<T extends keyof Tables & string>(
   tx: Tx,
   table: T,
   rows: ReadonlyArray<Tables[T]>,
-  overwrite?: Overwrite<T>,
+  { except, overwrite }: How<T> = {},
 ): Promise<void> {
   const [first] = rows;
   if (!first) return;
-  const columns = Object.keys(first) as Array<keyof Tables[T] & string>;
+  const columns = Object.keys(first).filter((name) => !except?.has(name)) as Array<keyof Tables[T] & string>;
   if (rows.length === 1 && !overwrite) {
     const values = columns.map((column) => first[column]);
     await tx.executeQuery(CompiledQuery.raw(insertOne(table, columns), values));

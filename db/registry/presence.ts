@@ -18,8 +18,7 @@ export function splitDevice<D extends Partial<Device>>(values: D) {
 
 /** Inserts devices, and what their makers say about their presence. */
 export async function insertDevices(tx: Tx, devices: readonly Device[]): Promise<void> {
-  const own = devices.map((device) => splitDevice(device).own);
-  await insertMany(tx, 'devices', own);
+  await insertMany(tx, 'devices', devices, { except: isPresence });
   for (const { id, externalIp, reverseDns } of devices)
     if (externalIp !== null || reverseDns !== null) await notePresence(tx, id, { externalIp, reverseDns });
 }

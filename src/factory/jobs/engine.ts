@@ -374,7 +374,7 @@ async function storeOutcomes(tx: Tx, jobId: string, outcomes: readonly Outcome[]
     'jobRows',
     // The row is there: what stands for its input is not kept.
     outcomes.map(({ sealedResult, ...one }) => ({ jobId, input: '', sealedResult: null, ...one })),
-    { key: ['jobId', 'row'], columns: ['state', 'deviceId', 'before', 'errors'] },
+    { overwrite: { key: ['jobId', 'row'], columns: ['state', 'deviceId', 'before', 'errors'] } },
   );
   for (const { row, sealedResult } of outcomes)
     if (sealedResult) await rowsOf(tx, storeResult, [sealedResult, jobId, row]);

@@ -1,13 +1,15 @@
 /** The thread that makes secrets and codes and hashes them: the event loop of the service does not. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { Sealing } from '../../identity/secrets/sealing.js';
-import { makeSecret, Secrets } from '../../identity/secrets/secrets.js';
+import { hashSecret, makeSecret } from '../../identity/secrets/secrets.js';
 import { hashOfCode, makeCode } from '../../registry/credentials/association-codes.js';
 import type { Answered, Asked, Equipment, Wanted } from './equipping.js';
 
 const { keys } = workerData as { keys: string };
+/** All threads of the process hash in the same few: others wait for these. */
+const hashesAtOnce = 25;
+
 const sealing = Sealing.open(keys);
-const secrets = new Secrets();
 
 let underWay = Promise.resolve();
 
@@ -21,9 +23,14 @@ async function answer({ id, accountId, count }: Wanted): Promise<void> {
   try {
     const equip = async (): Promise<Equipment> => {
       const [secret, code] = [makeSecret(), makeCode()];
-      return { secret, code, secretHash: await secrets.hash(secret), codeHash: hashOfCode(sealing, accountId, code) };
+      return { secret, code, secretHash: await hashSecret(secret), codeHash: hashOfCode(sealing, accountId, code) };
     };
-    say({ id, equipment: await Promise.all(Array.from({ length: count }, equip)) });
+    const equipment: Equipment[] = [];
+    while (equipment.length < count) {
+      const some = Math.min(hashesAtOnce, count - equipment.length);
+      equipment.push(...(await Promise.all(Array.from({ length: some }, equip))));
+    }
+    say({ id, equipment });
   } catch (error) {
     say({ id, failure: (error as Error).message });
   }

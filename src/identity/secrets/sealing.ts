@@ -2,7 +2,7 @@
  * What must be read again and must not be in the database in clear, such as TOTP secrets: sealed with a key that lies
  * next to the database in `keys/`, so that a copy of the database alone shows nothing. Short codes are hashed with it.
  */
-import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
+import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { decrypt, encrypt } from '../../formats/aes-gcm.js';
@@ -12,13 +12,14 @@ const keyBytes = 32;
 
 export class Sealing {
   readonly #key: Buffer;
-  readonly #digestKey: Buffer;
+  /** To make one of bytes takes longer than a digest. */
+  readonly #digestKey: KeyObject;
   /** Positions among the messages of all accounts are shown by it. */
   readonly numbers: HiddenNumbers;
 
   private constructor(key: Buffer) {
     this.#key = key;
-    this.#digestKey = Buffer.from(hkdfSync('sha256', key, '', 'slipway digest', keyBytes));
+    this.#digestKey = createSecretKey(new Uint8Array(hkdfSync('sha256', key, '', 'slipway digest', keyBytes)));
     this.numbers = new HiddenNumbers(Buffer.from(hkdfSync('sha256', key, '', 'slipway numbers', keyBytes)));
   }
 

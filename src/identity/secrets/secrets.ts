@@ -2,6 +2,7 @@
 import { hash as digest, randomBytes } from 'node:crypto';
 import { argon2id, hash, verify } from 'argon2';
 import { boundedCache } from '../../../db/sqlite/cache.js';
+import { randomSome } from '../../formats/random.js';
 import { slotOf } from '../../ids.js';
 import { FairQueue, type Lane } from '../../limits/fair-queue.js';
 
@@ -18,7 +19,7 @@ const provenKept = 200_000;
 
 /** Connections and the rows of jobs, which wait here, have limits of their own. */
 const unbounded = { ofCaller: Number.POSITIVE_INFINITY, ofAccount: Number.POSITIVE_INFINITY };
-/** The lane of a secret whose account does not matter: in a thread that serves one job, and for unknown usernames. */
+/** The lane of a secret whose account does not matter, as for unknown usernames. */
 const nobodysAccount = '';
 
 export class Secrets {
@@ -34,11 +35,8 @@ export class Secrets {
   }
 
   /** The stored form of a secret, hashed when it is the lane's turn. */
-  async hash(secret: string, lane: Lane = { accountId: nobodysAccount, callerId: '' }): Promise<string> {
-    // A salt of its own would come by way of another thread; the package takes as long to write the text as to hash.
-    const salt = randomBytes(16);
-    const hashed = await this.#queue.run(lane, 1, () => hash(secret, { ...cost, salt }));
-    return `${costText}$${unpadded(salt)}$${unpadded(hashed)}`;
+  hash(secret: string, lane: Lane = { accountId: nobodysAccount, callerId: '' }): Promise<string> {
+    return this.#queue.run(lane, 1, () => hashSecret(secret));
   }
 
   /**
@@ -83,6 +81,13 @@ export class Secrets {
   #mark(stored: string, secret: string): string {
     return digest('sha256', `${this.#key}\0${stored}\0${secret}`, 'base64');
   }
+}
+
+/** The stored form of a secret, hashed at once: for a thread in which nobody else waits for a hash. */
+export async function hashSecret(secret: string): Promise<string> {
+  // A salt of its own would come by way of another thread; the package takes as long to write the text as to hash.
+  const salt = randomSome(16);
+  return `${costText}$${unpadded(salt)}$${unpadded(await hash(secret, { ...cost, salt }))}`;
 }
 
 /** Base64 as the text of a hash has it. */
