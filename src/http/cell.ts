@@ -50,6 +50,19 @@ export async function readForeignIds(
   return { ids, next: following === undefined ? null : { kind: following, after: '' } };
 }
 
+/**
+ * The slot of the account that an id belongs to, and since when it is there; null if this cell does not know the id.
+ * A proxy asks for ids that do not carry the digits of their account.
+ */
+export async function lookUp({ query }: Pick<Registry, 'query'>, id: string) {
+  const rows = await Promise.all([
+    ...kinds.map((kind) => query.selectFrom(kind).select(['accountId', 'created']).where('id', '=', id).execute()),
+    query.selectFrom('accounts').select(['id as accountId', 'created']).where('id', '=', id).execute(),
+  ]);
+  const [first] = rows.flat().sort((one, other) => (one.created < other.created ? -1 : 1));
+  return first ? { slot: slotOf(first.accountId), created: first.created } : { slot: null };
+}
+
 /** The accounts after an id, in order. */
 export function readAccounts({ query }: Pick<Registry, 'query'>, after: string, rows = pageRows) {
   return query
@@ -81,6 +94,10 @@ export function cellRoutes(app: App, { config, registry }: { config: Config; reg
     const accounts = await readAccounts(registry, query.after ?? '');
     return { accounts, next: accounts.length < pageRows ? null : (accounts.at(-1)?.id ?? null) };
   });
+  const one = { id: Type.String({ maxLength: 36 }) };
+  app.get('/cell/lookup', { onRequest, schema: { hide: true, querystring: Type.Object(one) } }, async ({ query }) =>
+    lookUp(registry, query.id.toLowerCase()),
+  );
   app.get('/cell/ids', paged, async ({ query }) =>
     readForeignIds(registry, { kind: query.kind ?? firstPlace.kind, after: query.after ?? '' }),
   );

@@ -30,6 +30,8 @@ export interface Proxied {
   url: string;
   /** Ports of HAProxy. */
   ports: { http: number; mqtt: number; mqtts: number };
+  /** Starts HAProxy again, which then reads its files. */
+  restart(): Promise<void>;
 }
 
 export function placeOf({ server }: Service): Place {
@@ -50,6 +52,8 @@ export async function startProxy(
     cells?: readonly [string, string];
     public?: string;
     accounts?: string;
+    /** SLIPWAY_METRICS_TOKEN of the cells. */
+    token?: string;
     /** Changes `haproxy.cfg` before it is read. */
     edit?(configuration: string): string;
   } = {},
@@ -77,10 +81,22 @@ ${lines.accounts ?? ''}`;
   writeCells(config, out);
   const configuration = join(out, 'haproxy.cfg');
   if (lines.edit) writeFileSync(configuration, lines.edit(readFileSync(configuration, 'utf8')));
-  const proxy = await startHaproxy(configuration, adminSocket);
-  t.teardown(() => proxy.stop());
+  const env: Record<string, string> = lines.token === undefined ? {} : { SLIPWAY_METRICS_TOKEN: lines.token };
+  const proxy = await startHaproxy(configuration, adminSocket, env);
   const scheme = config.public.certificate === undefined ? 'http' : 'https';
-  return { proxy, config, directory: out, url: `${scheme}://127.0.0.1:${ports.http}`, ports };
+  const proxied: Proxied = {
+    proxy,
+    config,
+    directory: out,
+    url: `${scheme}://127.0.0.1:${ports.http}`,
+    ports,
+    restart: async () => {
+      await proxied.proxy.stop();
+      proxied.proxy = await startHaproxy(configuration, adminSocket, env);
+    },
+  };
+  t.teardown(() => proxied.proxy.stop());
+  return proxied;
 }
 
 /** Settings of a service that a test speaks to through HAProxy. */

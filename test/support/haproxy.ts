@@ -74,6 +74,9 @@ export interface Haproxy {
   stop(): Promise<void>;
 }
 
+/** What comes before a command that has to end when this process is killed, where there is such a program. */
+const withParent = spawnSync('setpriv', ['--version']).status === 0 ? ['setpriv', '--pdeathsig', 'KILL', '--'] : [];
+
 /** Starts it on a configuration with this admin socket, and waits until it answers there. */
 export async function startHaproxy(
   file: string,
@@ -81,7 +84,8 @@ export async function startHaproxy(
   more: Record<string, string> = {},
 ): Promise<Haproxy> {
   const { command, env } = program ?? { command: 'haproxy', env: {} };
-  const child: ChildProcess = spawn(command, ['-db', '-f', file], {
+  const [first = command, ...args] = [...withParent, command, '-db', '-f', file];
+  const child: ChildProcess = spawn(first, args, {
     env: { PATH: process.env.PATH, ...env, ...more },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -4,6 +4,7 @@ import { slotOf, slotsText } from '../../ids.js';
 import { Ending, exitCodes, UsageError } from '../usage.js';
 import { type CellContent, readCell, readDirectory } from './asking.js';
 import { type Cell, type CellsConfig, cellOfAccount, readCellsFile } from './config.js';
+import { ownUuid } from './haproxy.js';
 
 export interface CheckFlags {
   config: string;
@@ -18,7 +19,7 @@ export interface CheckFlags {
 export interface Findings {
   problems: string[];
   notes: string[];
-  /** Ids that `accounts` does not list yet, by account. */
+  /** Ids that `accounts` does not list yet and HAProxy would not ask the cells for, by account. */
   missing: Map<string, string[]>;
 }
 
@@ -83,11 +84,20 @@ function compare(config: CellsConfig, cell: Cell, content: CellContent, { proble
         `${cell.name} has the account ${accountId}, but its slot ${slotOf(accountId)} belongs to ${right}.`,
       );
   }
+  let askedFor = 0;
   for (const [accountId, ids] of foreign) {
     const listed = new Set(config.accounts.get(accountId)?.map((id) => id.toLowerCase()));
     const unlisted = ids.filter((id) => !listed.has(id.toLowerCase()));
-    if (unlisted.length > 0) missing.set(accountId, unlisted);
+    const believed = unlisted.filter((id) => !isLookedUp(config, id));
+    askedFor += unlisted.length - believed.length;
+    if (believed.length > 0) missing.set(accountId, believed);
   }
+  if (askedFor > 0) notes.push(`${cell.name}: ids without digits that HAProxy asks the cells for: ${askedFor}.`);
+}
+
+/** Whether HAProxy asks the cells for an id that is not listed. It believes the digits of the others. */
+function isLookedUp({ public: { lookup } }: CellsConfig, id: string): boolean {
+  return lookup === 'all' || !ownUuid.test(id);
 }
 
 function tell(config: CellsConfig, { problems, notes, missing }: Findings, json: boolean): void {

@@ -47,6 +47,8 @@ export interface PublicSide {
   cellAuthority: string | undefined;
   /** SLIPWAY_HEADER_PREFIX of the cells. */
   headerPrefix: string;
+  /** Which ids that no map knows the cells are asked for: those that the product cannot have made, or all. */
+  lookup: 'foreign' | 'all';
   /** The user and group that HAProxy runs as. */
   user: string;
 }
@@ -69,6 +71,7 @@ const defaultPublic = {
   mqtts: 8883,
   adminSocket: '/run/haproxy/admin.sock',
   headerPrefix: 'platform',
+  lookup: 'foreign',
   user: 'haproxy',
 };
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -187,6 +190,7 @@ function readPublic(node: Node | undefined, faults: Faults): PublicSide {
     'adminSocket',
     'cellAuthority',
     'headerPrefix',
+    'lookup',
     'user',
   ];
   const fields = faults.mapOf(node, 'public', keys);
@@ -198,6 +202,9 @@ function readPublic(node: Node | undefined, faults: Faults): PublicSide {
   const user = faults.text(fields.get('user')) ?? defaultPublic.user;
   if (!/^[a-z_][a-z0-9_-]{0,31}$/.test(user))
     faults.add(fields.get('user'), 'public.user: the name of a user is expected.');
+  const lookup = faults.text(fields.get('lookup')) ?? defaultPublic.lookup;
+  if (lookup !== 'foreign' && lookup !== 'all')
+    faults.add(fields.get('lookup'), "public.lookup: 'foreign' or 'all' is expected.");
   const address = faults.text(fields.get('address')) ?? defaultPublic.address;
   if (isIP(address) === 0 || address.includes('%'))
     faults.add(fields.get('address'), 'public.address: an IP address is expected.');
@@ -210,6 +217,7 @@ function readPublic(node: Node | undefined, faults: Faults): PublicSide {
     adminSocket: pathOf('adminSocket') ?? defaultPublic.adminSocket,
     cellAuthority: pathOf('cellAuthority'),
     headerPrefix,
+    lookup: lookup === 'all' ? 'all' : 'foreign',
     user,
   };
 }

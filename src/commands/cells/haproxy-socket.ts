@@ -21,24 +21,13 @@ export async function askHaproxy(socketPath: string, command: string): Promise<s
   return answer.trim();
 }
 
-/** Gives a slot, and ids that do not carry it, to a cell. Returns the directory from which HAProxy has read its maps. */
-export async function switchMaps(
-  socketPath: string,
-  { slot, ids, cell }: { slot: string; ids: readonly string[]; cell: string },
-): Promise<string> {
+/** Gives a slot to a cell, and with it all ids of its accounts. Returns the directory from which HAProxy has read its maps. */
+export async function switchMaps(socketPath: string, slot: string, cell: string): Promise<string> {
   const maps = await askHaproxy(socketPath, 'show map');
-  const pathOf = (name: string) => {
-    const [, path] = new RegExp(`\\((\\S*/${name.replace('.', '\\.')})\\)`).exec(maps) ?? [];
-    if (path === undefined)
-      throw new UsageError(`HAProxy has no map ${name}. Write its files with slipway cells write.`);
-    return path;
-  };
-  const slots = pathOf(mapFiles.slots);
-  const set = async (path: string, key: string) => {
-    const answer = await askHaproxy(socketPath, `set map ${path} ${key} ${cell}`);
-    if (answer !== '') throw new UsageError(`HAProxy does not set ${key} of ${path}: ${answer}`);
-  };
-  await set(slots, slot);
-  for (const id of ids) await set(pathOf(mapFiles.ids), id.toLowerCase());
-  return dirname(slots);
+  const [, path] = new RegExp(`\\((\\S*/${mapFiles.slots.replace('.', '\\.')})\\)`).exec(maps) ?? [];
+  if (path === undefined)
+    throw new UsageError(`HAProxy has no map ${mapFiles.slots}. Write its files with slipway cells write.`);
+  const answer = await askHaproxy(socketPath, `set map ${path} ${slot} ${cell}`);
+  if (answer !== '') throw new UsageError(`HAProxy does not set ${slot} of ${path}: ${answer}`);
+  return dirname(path);
 }

@@ -3,6 +3,7 @@
 import { isIPv6 } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Cell, CellsConfig } from './config.js';
+import { lookupAction, lookupFile } from './lookup.js';
 import { mapFiles } from './maps.js';
 
 /** As the broker's own listeners: TLS 1.2 with forward secrecy and authenticated encryption, and TLS 1.3. */
@@ -14,6 +15,8 @@ const longest = '28h';
 const operatorPaths = '^/+(metrics|health|cell)(/|$)';
 /** Requests without a token, whose body says which account they are about. */
 const bodyPaths = '^/+api/v1/(auth/|users/[^/]+/change-password-with-token)';
+/** What `newId` makes. Only these carry digits; an id that a CA has put into a CN may look so, too. */
+export const ownUuid = /^.{14}7.{4}[89ab]/i;
 const uuid = '[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}';
 
 /** The content of `haproxy.cfg`, which reads its map files from `directory`. */
@@ -23,9 +26,10 @@ export function haproxyConfig(config: CellsConfig, directory: string): string {
     slots: join(directory, mapFiles.slots),
     ids: join(directory, mapFiles.ids),
     hosts: join(directory, mapFiles.hosts),
+    lookup: config.public.lookup,
   };
   const sections = [
-    head(config),
+    head(config, directory),
     defaults,
     httpFrontend(config, maps),
     ...cells.map((cell) => httpBackend(config, cell)),
@@ -35,14 +39,15 @@ export function haproxyConfig(config: CellsConfig, directory: string): string {
     ...cells.map(mqttBackend),
     anyMqttBackend(cells),
     ...cells.filter(({ tls }) => tls).map(mqttsBackend),
+    lookupFrontend(config),
   ];
   return `${sections.map((lines) => lines.join('\n')).join('\n\n')}\n`;
 }
 
-type Maps = { slots: string; ids: string; hosts: string };
+type Maps = { slots: string; ids: string; hosts: string; lookup: CellsConfig['public']['lookup'] };
 type Lines = readonly string[];
 
-function head({ public: { adminSocket, user } }: CellsConfig): Lines {
+function head({ public: { adminSocket, user } }: CellsConfig, directory: string): Lines {
   return [
     '# Written by `slipway cells write`. Change cells.yaml and run the command again.',
     '# Environment: SLIPWAY_METRICS_TOKEN, if the cells have one.',
@@ -50,6 +55,7 @@ function head({ public: { adminSocket, user } }: CellsConfig): Lines {
     `  user ${user}`,
     `  group ${user}`,
     '  log stdout format raw daemon notice',
+    `  lua-load ${join(directory, lookupFile)}`,
     `  stats socket ${adminSocket} mode 600 level admin`,
     '  ssl-default-bind-options ssl-min-ver TLSv1.2',
     `  ssl-default-bind-ciphers ${ciphers}`,
@@ -71,6 +77,42 @@ const defaults: Lines = [
   '  timeout server-fin 30s',
 ];
 
+/** Where HAProxy asks itself, and so a cell, for an id. */
+export function lookupSocket({ public: { adminSocket } }: CellsConfig): string {
+  return `unix@${join(dirname(adminSocket), 'slipway-lookup.sock')}`;
+}
+
+/** Only HAProxy can open it. The script says which cell is asked, and never sees the token. */
+function lookupFrontend(config: CellsConfig): Lines {
+  return [
+    'frontend lookup',
+    '  mode http',
+    `  bind ${lookupSocket(config)} user ${config.public.user} mode 600`,
+    '  timeout client 10s',
+    '  http-request deny unless { path /cell/lookup }',
+    '  http-request set-var(txn.cell) req.hdr(x-slipway-cell)',
+    `  http-request set-header authorization "Bearer \${SLIPWAY_METRICS_TOKEN}"`,
+    '  use_backend http-%[var(txn.cell)]',
+  ];
+}
+
+/**
+ * The cell of the id in the variable `id`: its account is in the map, or a cell knows it, or the digits say it. An id that
+ * `newId` cannot have made is looked up; a UUIDv7 is, if cells.yaml says so. An answer that does not come is not guessed.
+ */
+function byId(rule: string, scope: string, maps: Maps, refusal: string): Lines {
+  const [cell, id] = [`${scope}.cell`, `var(${scope}.id)`];
+  const open = `!{ var(${cell}) -m found } { ${id} -m found }`;
+  const own = maps.lookup === 'all' ? '' : ` !{ ${id} -m reg -i ${ownUuid.source} }`;
+  return [
+    `  ${rule} set-var(${cell}) ${id},lower,map_str(${maps.ids}),map_str(${maps.slots}) if ${open}`,
+    `  ${rule} ${lookupAction} ${scope} if ${open} { ${id} -m reg ^${uuid}$ }${own}`,
+    `  ${rule} ${refusal} if { var(${scope}.lookup) -m str busy }`,
+    `  ${rule} set-var(${cell}) var(${scope}.slot),map_str(${maps.slots}) if !{ var(${cell}) -m found } { var(${scope}.slot) -m found }`,
+    `  ${rule} ${bySlot(cell, `${id},bytes(26,3)`, maps, ` { ${id} -m reg ^${uuid}$ }`)}`,
+  ];
+}
+
 /** Sets `variable` to the cell of a slot that `expression` has, unless it is set. */
 function bySlot(variable: string, expression: string, maps: Maps, condition = ''): string {
   return `set-var(${variable}) ${expression},lower,map_str(${maps.slots}) if !{ var(${variable}) -m found }${condition}`;
@@ -81,13 +123,12 @@ function httpFrontend({ public: side }: CellsConfig, maps: Maps): Lines {
   const cell = 'txn.cell';
   const undecided = `!{ var(${cell}) -m found }`;
   const slot = (expression: string, condition = '') => `  http-request ${bySlot(cell, expression, maps, condition)}`;
-  /** An id: in the list of those without digits, or by its digits. */
   const id = (expression: string, condition = '') => [
     `  http-request set-var(txn.id) ${expression} if ${undecided}${condition}`,
-    `  http-request set-var(${cell}) var(txn.id),lower,map_str(${maps.ids}) if ${undecided} { var(txn.id) -m found }`,
-    slot('var(txn.id),bytes(26,3)', ` { var(txn.id) -m reg ^${uuid}$ }`),
+    ...byId('http-request', 'txn', maps, busy),
     '  http-request unset-var(txn.id)',
   ];
+  const busy = `return status 503 content-type application/json string ${quoted(unavailable)} hdr retry-after 5`;
   const json = (name: string) => `req.body,json_query('$.${name}')`;
   return [
     'frontend http',
@@ -107,7 +148,7 @@ function httpFrontend({ public: side }: CellsConfig, maps: Maps): Lines {
     '  # Requests without a token name the account in their query or in a short body.',
     slot(`url_param(state),bytes(0,3)`, ' { path_end /oauth2/callback }'),
     slot(`url_param(jwt),jwt_payload_query('$.accountId'),bytes(26,3)`),
-    ...id('url_param(accountId)'),
+    slot('url_param(accountId),bytes(26,3)'),
     ...id('url_param(providerId)'),
     `  acl has-body path -m reg ${bodyPaths}`,
     `  http-request wait-for-body time 10s if ${undecided} METH_POST has-body`,
@@ -124,6 +165,10 @@ function httpFrontend({ public: side }: CellsConfig, maps: Maps): Lines {
     '  # Which account is the only one is a question to one cell.',
     `  http-request return status 404 content-type application/json string ${quoted(noDefaultAccount)} if ${undecided} { path -m reg ^/+api/v1/auth/default-account/?$ }`,
     `  use_backend http-%[var(${cell})] if { var(${cell}) -m found }`,
+    '  # Not every cell has a certificate, and nobody is told by it which one answers.',
+    certificate === undefined
+      ? '  http-response del-header strict-transport-security'
+      : '  http-response set-header strict-transport-security "max-age=31536000; includeSubDomains"',
     '  default_backend http-any',
   ];
 }
@@ -143,7 +188,6 @@ function byHost(rule: string, variable: string, host: string, maps: Maps): Lines
 function connectRules(maps: Maps): Lines {
   const value = (field: string) => `req.payload(0,0),mqtt_field_value(connect,${field})`;
   const cell = 'sess.cell';
-  const undecided = `if !{ var(${cell}) -m found }`;
   return [
     '  tcp-request inspect-delay 10s',
     '  # What does not begin as a CONNECT is not waited for.',
@@ -152,8 +196,7 @@ function connectRules(maps: Maps): Lines {
     `  tcp-request content set-var(sess.id) ${value('username')}`,
     `  tcp-request content set-var(sess.id) ${value('client_identifier')} if !{ var(sess.id) -m len gt 0 }`,
     `  tcp-request content set-var(${cell}) ${value('password')},jwt_payload_query('$.accountId'),bytes(26,3),lower,map_str(${maps.slots}) if { var(sess.id) -m str Auth:JWT }`,
-    `  tcp-request content set-var(${cell}) var(sess.id),lower,map_str(${maps.ids}) ${undecided}`,
-    `  tcp-request content set-var(${cell}) var(sess.id),bytes(26,3),lower,map_str(${maps.slots}) ${undecided} { var(sess.id) -m reg ^${uuid}$ }`,
+    ...byId('tcp-request content', 'sess', maps, 'reject'),
   ];
 }
 

@@ -354,8 +354,7 @@ class LiveMoving {
     const slot = slotOf(this.#account);
     const before = contentOf(this.#path);
     const after = withSlotMoved(before, slot, target.name, this.#path);
-    const ids = [...this.#config.accounts].flatMap(([id, listed]) => (slotOf(id) === slot ? listed : []));
-    const directory = await switchMaps(this.#config.public.adminSocket, { slot, ids, cell: target.name });
+    const directory = await switchMaps(this.#config.public.adminSocket, slot, target.name);
     const { mapsOf } = await import('./maps.js');
     for (const [name, content] of Object.entries(mapsOf(readCells(after, this.#path)))) {
       replaceFile(`${directory}/${name}`, content);

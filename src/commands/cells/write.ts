@@ -3,12 +3,17 @@ import { chmodSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs
 import { join, resolve } from 'node:path';
 import { UsageError } from '../usage.js';
 import { type CellsConfig, readCellsFile } from './config.js';
-import { haproxyConfig } from './haproxy.js';
+import { haproxyConfig, lookupSocket } from './haproxy.js';
+import { lookupFile, lookupScript } from './lookup.js';
 import { mapsOf } from './maps.js';
 
 /** The files by name, as HAProxy reads them from `directory`. */
 export function cellsFiles(config: CellsConfig, directory: string): Record<string, string> {
-  return { ...mapsOf(config), 'haproxy.cfg': haproxyConfig(config, directory) };
+  return {
+    ...mapsOf(config),
+    [lookupFile]: lookupScript(config, lookupSocket(config)),
+    'haproxy.cfg': haproxyConfig(config, directory),
+  };
 }
 
 /** Writes the files into `directory`, the maps first. Returns their paths. @throws the error of the file system. */

@@ -59,6 +59,9 @@ t.test('check finds cells that fit, and says what does not', async (t) => {
   );
   t.strictSame([...ofDirectory.missing], [[accountId, [old]]], 'the data directory says the same');
   t.equal((await checked(readCells(text(undefined, `accounts: { ${accountId}: [${old}] }`)))).missing.size, 0);
+  const asking = await checked(readCells(text(undefined, 'public: { lookup: all }')));
+  t.equal(asking.missing.size, 0);
+  t.equal(asking.notes.at(-1), 'c02: ids without digits that HAProxy asks the cells for: 1.');
 
   const moved = text('1').replace(halves[0], '000-6ff').replace(halves[1], '700-fff');
   const { problems } = await checked(readCells(moved));
@@ -80,7 +83,7 @@ t.test('write makes the files that HAProxy reads, also over old ones', async (t)
   const out = join(temporaryDirectory(t), 'haproxy');
   writeCells(readCells(text('1')), out);
   const { code, stdout } = await cells('write', '--out', out);
-  const names = ['slots.map', 'ids.map', 'hosts.map', 'haproxy.cfg'].map((name) => join(out, name));
+  const names = ['slots.map', 'ids.map', 'hosts.map', 'lookup.lua', 'haproxy.cfg'].map((name) => join(out, name));
   t.strictSame([code, stdout.trim().split('\n')], [0, names]);
   t.equal(readFileSync(join(out, 'slots.map'), 'utf8'), mapsOf(readCells(text()))['slots.map']);
   t.match(readFileSync(join(out, 'haproxy.cfg'), 'utf8'), `map_str(${out}/slots.map)`);

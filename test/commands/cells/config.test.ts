@@ -42,12 +42,12 @@ t.test('a file is read with its defaults, and every slot has a cell', async (t) 
   t.equal(cellOfAccount(config, '01890a5d-ac96-774b-bcce-b39980209057'), 'c02');
 });
 
-t.test('the map files have each slot, each listed id at the cell of its account, and each host name', async (t) => {
+t.test('the map files have each slot, each listed id with the slot of its account, and each host name', async (t) => {
   const maps = mapsOf(readCells(example));
   t.equal(maps['slots.map']?.split('\n').length, 4097);
   t.match(maps['slots.map'], /^000 c01\n001 c01\n/);
   t.match(maps['slots.map'], /\n7ff c01\n800 c02\n/);
-  t.equal(maps['ids.map'], '01890a5d-ac96-774b-bcce-b302fff80057 c02\npress-4711 c02\n');
+  t.equal(maps['ids.map'], '01890a5d-ac96-774b-bcce-b302fff80057 998\npress-4711 998\n');
   t.equal(maps['hosts.map'], 'c01 c01\nc02 c02\n');
 });
 
